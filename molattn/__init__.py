@@ -1,0 +1,28 @@
+"""molattn: graph attention for chemistry.
+
+SMILES in; RDKit reads each molecule into a complete graph; multi-head tensor-dot attention updates the edges and a
+sum brings them to the atoms; out come a property and what every atom attended to.
+
+>>> import molattn                                                                   # doctest: +SKIP
+>>> run = molattn.train("esol", output_dir="runs/esol")                              # doctest: +SKIP
+>>> predictor = molattn.load(run.folder)                                             # doctest: +SKIP
+>>> predictor.predict(["CCO", "c1ccccc1"])                                           # doctest: +SKIP
+>>> predictor.attention("CCO").weights.shape        # (layers, heads, atoms, atoms)  # doctest: +SKIP
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from molattn.api import Predictor, load, train
+
+__version__ = "0.1.0"
+__all__ = ["Predictor", "__version__", "load", "train"]
+
+
+def __getattr__(name: str) -> object:
+    # Imported at first use (PEP 562), so that `molattn --help` loads neither torch nor RDKit.
+    if name in ("Predictor", "load", "train"):
+        from molattn import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,67 @@
+"""What can go wrong, as one sentence and the next step; the command line turns each class into an exit code.
+
+| exit code | class          | meaning                                    |
+|-----------|----------------|--------------------------------------------|
+| 0         |                | done                                       |
+| 1         | anything else  | an internal error: a fault of molattn      |
+| 2         | `UsageError`   | the command, an option or a setting is off |
+| 3         | `InputError`   | the data given cannot be used              |
+| 4         | `RowsFailed`   | rows failed and `--strict` was given       |
+| 5         | `MissingExtra` | an optional package is not installed       |
+"""
+
+
+class MolattnError(Exception):
+    """An error that molattn explains: one sentence that says what and where, and what to do next."""
+
+    exit_code = 1
+
+
+class UsageError(MolattnError):
+    """The command, an option or a setting does not make sense."""
+
+    exit_code = 2
+
+
+class InputError(MolattnError):
+    """The data given cannot be used."""
+
+    exit_code = 3
+
+
+class SmilesError(InputError):
+    """One SMILES that cannot become a molecule; `reason` says why, without repeating the SMILES."""
+
+    def __init__(self, smiles: object, reason: str):
+        self.smiles = smiles
+        self.reason = reason
+        super().__init__(f"{shown(smiles)}: {reason}")
+
+    def __reduce__(self) -> tuple[type["SmilesError"], tuple[object, str]]:
+        # Two arguments in, one message out: pickle must be told which made it.
+        return type(self), (self.smiles, self.reason)
+
+
+class RowsFailed(MolattnError):
+    """Rows failed and the caller asked for none to."""
+
+    exit_code = 4
+
+
+class MissingExtra(MolattnError):
+    """An optional package is not installed."""
+
+    exit_code = 5
+
+    def __init__(self, package: str, extra: str, what_for: str):
+        super().__init__(f"{what_for} needs {package}: pip install 'molattn[{extra}]'")
+
+
+class MolattnWarning(UserWarning):
+    """Something a user should know that does not stop the work."""
+
+
+def shown(text: object, limit: int = 60) -> str:
+    """`text` as it may be printed: its Python form, ASCII only, cut after `limit` characters."""
+    form = ascii(text)
+    return form if len(form) <= limit else form[: limit - 3] + "..."
