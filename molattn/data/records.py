@@ -1,0 +1,131 @@
+"""From a table of text to SMILES and numbers, with a reason for every row that cannot be used."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from molattn.data.tables import Table, column, column_index
+from molattn.errors import UsageError, shown
+
+# Stricter than float(), which also takes 1_000, full-width digits, nan and infinity.
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?", re.ASCII)
+
+STRUCTURE_NAMES = frozenset({"structure", "structures", "molecule", "molecules", "mol", "mols"})
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A row that cannot be used."""
+
+    row: int
+    """Its place among the data rows, from 0."""
+    line: int
+    """The line in the file that it starts on."""
+    smiles: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Records:
+    """The rows of a table that can be used: n of them, with t targets."""
+
+    rows: npt.NDArray[np.int64]
+    """(n,) where each stands among the data rows, from 0, ascending."""
+    smiles: list[str]
+    """n SMILES, as written in the table; whether they are molecules is not looked at here."""
+    targets: npt.NDArray[np.float64]
+    """(n, t), NaN where the table has no value."""
+    rejected: list[Rejected]
+    """The other rows, in the order of the table."""
+
+
+def read_records(table: Table, smiles_column: str | None, target_columns: Sequence[str]) -> Records:
+    """The SMILES and targets of a table; `smiles_column` None guesses.
+
+    An empty target is a missing value. A row is rejected when a target is not a finite number, or when it has
+    targets and all of them are missing. With no target columns every row is kept.
+
+    Raises UsageError for a column that is not there or is named twice.
+    """
+    if smiles_column is None:
+        smiles_column = guess_smiles_column(table.columns)
+    places = [column_index(table, name) for name in (smiles_column, *target_columns)]
+    if len(set(places)) < len(places):
+        names = ", ".join(shown(name) for name in (smiles_column, *target_columns))
+        raise UsageError(f"a column is asked for twice among the SMILES and target columns {names}")
+
+    kept: list[int] = []
+    values: list[list[float]] = []
+    rejected: list[Rejected] = []
+    all_smiles = column(table, smiles_column)
+    for row, (cells, line) in enumerate(zip(table.rows, table.lines, strict=True)):
+        numbers, reason = _targets([cells[place] for place in places[1:]], target_columns)
+        if reason is None:
+            kept.append(row)
+            values.append(numbers)
+        else:
+            rejected.append(Rejected(row=row, line=line, smiles=all_smiles[row], reason=reason))
+    return Records(
+        rows=np.array(kept, dtype=np.int64),
+        smiles=[all_smiles[row] for row in kept],
+        targets=np.array(values, dtype=np.float64).reshape(len(kept), len(target_columns)),
+        rejected=rejected,
+    )
+
+
+def guess_smiles_column(columns: Sequence[str]) -> str:
+    """The one column that holds the molecules, by its name, upper or lower case.
+
+    `smiles` comes first, then a name with `smiles` in it (`canonical_smiles`), then `structure`, `molecule`,
+    `mol`.
+
+    Raises UsageError when no name fits, or several fit equally well.
+    """
+    plain = {name: name.strip().casefold() for name in columns}
+    tiers = (
+        [name for name, text in plain.items() if text == "smiles"],
+        [name for name, text in plain.items() if "smiles" in text],
+        [name for name, text in plain.items() if text in STRUCTURE_NAMES],
+    )
+    best = next((tier for tier in tiers if tier), [])
+    if len(best) == 1:
+        return best[0]
+    found = (
+        f"any of {_listed(best)} could hold the SMILES" if best else f"no column of {_listed(columns)} is named smiles"
+    )
+    raise UsageError(f"{found}: say which with --smiles-column")
+
+
+def _targets(texts: Sequence[str], names: Sequence[str]) -> tuple[list[float], str | None]:
+    """The numbers of one row, NaN for an empty text, or the reason why they cannot be used."""
+    numbers = []
+    for text, name in zip(texts, names, strict=True):
+        bare = text.strip()
+        if not bare:
+            numbers.append(math.nan)
+            continue
+        if not NUMBER.fullmatch(bare) or not math.isfinite(float(bare)):
+            return [], f"column {shown(name)}: {shown(text)} is not a finite number{_hint(bare)}"
+        numbers.append(float(bare))
+    if names and all(math.isnan(number) for number in numbers):
+        return [], f"no value in column{'s' if len(names) > 1 else ''} {_listed(names)}"
+    return numbers, None
+
+
+def _hint(text: str) -> str:
+    if DECIMAL_COMMA.fullmatch(text):
+        return f": write a decimal point, {text.replace(',', '.')}"
+    if text.casefold() in ("nan", "na", "n/a", "n/d", "nd", "null", "none", "-", "?"):
+        return ": leave the field empty for a missing value"
+    if NUMBER.fullmatch(text.replace("\u2212", "-")) and "\u2212" in text:
+        return ": write the minus sign as -"
+    return ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(shown(name) for name in names)

@@ -1,0 +1,161 @@
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from molattn.data import SPLITS, cards, read_records, read_split_file, read_table
+from molattn.errors import InputError, UsageError
+
+
+def read(card):
+    return read_records(read_table(card.path), card.smiles_column, card.target_columns)
+
+
+@pytest.mark.parametrize("name", cards.dataset_names())
+def test_a_card_is_true_to_its_table(name):
+    card = cards.load_card(name)
+    cards.verify(card)
+    assert hashlib.sha256(card.path.read_bytes()).hexdigest() == card.sha256
+    records = read(card)
+    assert len(records.smiles) == card.rows
+    assert records.rejected == []
+    assert card.split in SPLITS
+    for text in (card.title, card.source, card.licence, *card.citation, *card.notes):
+        assert text.strip()
+    for target in card.targets:
+        assert target.unit
+        assert target.description
+
+
+def test_the_numbers_on_the_card_of_esol():
+    card = cards.load_card("esol")
+    records = read(card)
+    values = defaultdict(list)
+    for smiles, value in zip(records.smiles, records.targets[:, 0], strict=True):
+        values[smiles].append(value)
+    twice = [found for found in values.values() if len(found) > 1]
+    assert card.rows == 1128
+    assert [len(found) for found in twice] == [2] * 11
+    assert sum(first != second for first, second in twice) == 6
+    assert f"{np.std(records.targets, ddof=1):.3f}" == "2.096"
+    assert any(note.startswith("11 molecules occur twice, 6 of them") for note in card.notes)
+    assert any("2.096" in note for note in card.notes)
+
+
+def test_the_splits_of_esol_fit_its_table():
+    card = cards.load_card("esol")
+    found = cards.split_files("esol")
+    assert list(found) == ["random0", "random1", "random2", "scaffold"]
+    for path in found.values():
+        assert read_table(path).columns == ("smiles", "split")
+        labels = read_split_file(path, read(card).smiles)
+        assert {side: int((labels == side).sum()) for side in ("train", "val", "test")} == {
+            "train": 902,
+            "val": 113,
+            "test": 113,
+        }
+
+
+def test_an_unknown_data_set_is_answered_with_the_known_ones():
+    for call in (cards.load_card, cards.split_files):
+        with pytest.raises(UsageError, match=r"'eslo'; known: .*esol.*did you mean esol\?"):
+            call("eslo")
+        with pytest.raises(UsageError, match="known: "):
+            call("../pyproject")
+
+
+def test_a_changed_or_missing_table_is_refused(tmp_path):
+    card = replace(cards.load_card("esol"), folder=tmp_path)
+    with pytest.raises(InputError, match="cannot be read"):
+        cards.verify(card)
+    data = bytearray(cards.load_card("esol").path.read_bytes())
+    data[1000] ^= 1
+    card.path.write_bytes(data)
+    with pytest.raises(InputError, match=r"esol\.csv: sha256 is \w{64}, the card says a90d6ae1"):
+        cards.verify(card)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("rows = 1128\n", "", "the card has no 'rows'"),
+        ("rows = 1128", "rows = ", "not a card"),
+        ('unit = "log10(mol/L)"\n', "", "not a card: .*unit"),
+        ('name = "esol"', 'name = "other"', "the card says name = 'other'"),
+    ],
+)
+def test_a_broken_card_says_what_is_wrong(tmp_path, monkeypatch, old, new, message):
+    text = (cards.datasets_dir() / "esol.toml").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "esol.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
+    monkeypatch.setattr(cards, "datasets_dir", lambda: tmp_path)
+    with pytest.raises(InputError, match=message):
+        cards.load_card("esol")
+
+
+def test_the_folder_inside_the_package_comes_first_and_one_without_cards_is_none(tmp_path, monkeypatch):
+    package = tmp_path / "molattn"
+    monkeypatch.setattr(cards, "__file__", str(package / "data" / "cards.py"))
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "__init__.py").touch()
+    with pytest.raises(InputError, match="no data sets were found"):
+        cards.datasets_dir()
+    (tmp_path / "datasets" / "one.toml").touch()
+    assert cards.datasets_dir() == tmp_path / "datasets"
+    (package / "_datasets").mkdir(parents=True)
+    (package / "_datasets" / "two.toml").touch()
+    assert cards.datasets_dir() == package / "_datasets"
+    assert cards.dataset_names() == ("two",)
+
+
+def test_reading_data_brings_neither_torch_nor_rdkit():
+    code = "import sys, molattn.data; print(sorted({'torch', 'rdkit', 'pandas'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+INSTALLED = """
+import molattn
+from molattn.data import datasets_dir, load_card, read_table, split_files, verify
+assert molattn.__file__.startswith({site!r}), molattn.__file__
+assert str(datasets_dir()) == {site!r} + "/molattn/_datasets", datasets_dir()
+card = load_card("esol")
+verify(card)
+assert len(read_table(card.path).rows) == card.rows
+assert sorted(split_files("esol")) == ["random0", "random1", "random2", "scaffold"]
+print("installed")
+"""
+
+
+@pytest.mark.slow
+def test_the_data_travel_in_the_wheel_and_through_the_sdist(tmp_path):
+    root = Path(__file__).parents[2]
+    clean = {"cwd": tmp_path, "capture_output": True, "text": True}
+    # A copy, since a build leaves traces; only what the build reads.
+    source = tmp_path / "source"
+    keep = ("molattn", "datasets")
+    for name in keep:
+        shutil.copytree(root / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(root / name, source)
+
+    # Without --wheel, `build` makes the sdist and then the wheel out of the sdist.
+    for arguments, dist in ((["--wheel"], "direct"), ([], "through")):
+        build = [sys.executable, "-m", "build", *arguments, "--outdir", dist, str(source)]
+        done = subprocess.run(build, **clean)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (wheel,) = (tmp_path / dist).glob("*.whl")
+        site = tmp_path / f"site-{dist}"
+        install = ["-m", "pip", "install", "-q", "--no-deps", "--target", str(site), str(wheel)]
+        done = subprocess.run([sys.executable, *install], **clean)
+        assert done.returncode == 0, done.stdout + done.stderr
+        done = subprocess.run(
+            [sys.executable, "-c", INSTALLED.format(site=str(site))], env={"PYTHONPATH": str(site)}, **clean
+        )
+        assert done.stdout.strip() == "installed", done.stdout + done.stderr

@@ -1,0 +1,112 @@
+import numpy as np
+import pytest
+
+from molattn.data import Rejected, Table, guess_smiles_column, read_records
+from molattn.errors import UsageError
+
+
+def table_of(columns, *rows):
+    return Table(tuple(columns), [list(row) for row in rows], "t.csv", [2 + k for k in range(len(rows))])
+
+
+def test_smiles_targets_and_missing_values():
+    table = table_of(["id", "smiles", "a", "b"], ["1", "CC", "1.5", ""], ["2", "C", " -2e-1 ", "+.5"])
+    records = read_records(table, None, ["a", "b"])
+    assert records.smiles == ["CC", "C"]
+    assert records.rejected == []
+    assert records.rows.tolist() == [0, 1]
+    assert records.targets.dtype == np.float64
+    np.testing.assert_array_equal(records.targets, [[1.5, np.nan], [-0.2, 0.5]])
+    np.testing.assert_array_equal(read_records(table, "smiles", ["b", "a"]).targets[:, 1], [1.5, -0.2])
+
+
+@pytest.mark.parametrize("number", ["0", "-0.0", "1.", ".5", "+3", "1e-5", "2E+3", "1e308"])
+def test_numbers(number):
+    assert read_records(table_of(["smiles", "y"], ["C", number]), None, ["y"]).targets[0, 0] == float(number)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("N/D", "column 'y': 'N/D' is not a finite number: leave the field empty for a missing value"),
+        ("nan", "column 'y': 'nan' is not a finite number: leave the field empty for a missing value"),
+        ("inf", "column 'y': 'inf' is not a finite number"),
+        ("-Infinity", "column 'y': '-Infinity' is not a finite number"),
+        ("1e999", "column 'y': '1e999' is not a finite number"),
+        ("0,5", "column 'y': '0,5' is not a finite number: write a decimal point, 0.5"),
+        ("1,234.5", "column 'y': '1,234.5' is not a finite number"),
+        ("<-5", "column 'y': '<-5' is not a finite number"),
+        ("1_000", "column 'y': '1_000' is not a finite number"),
+        ("0x1F", "column 'y': '0x1F' is not a finite number"),
+        ("\uff11", r"column 'y': '\uff11' is not a finite number"),
+        ("\u22121.5", r"column 'y': '\u22121.5' is not a finite number: write the minus sign as -"),
+        ("", "no value in column 'y'"),
+        ("  ", "no value in column 'y'"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_named_with_its_reason(text, reason):
+    table = table_of(["smiles", "y"], ["C", "1"], ["CC", text], ["CCC", "3"])
+    records = read_records(table, "smiles", ["y"])
+    assert records.rejected == [Rejected(row=1, line=3, smiles="CC", reason=reason)]
+    assert records.rows.tolist() == [0, 2]
+    assert records.smiles == ["C", "CCC"]
+    assert records.targets.tolist() == [[1.0], [3.0]]
+
+
+def test_several_targets():
+    table = table_of(["smiles", "a", "b"], ["C", "", ""], ["C", "x", "1"], ["C", "", "1"])
+    records = read_records(table, "smiles", ["a", "b"])
+    assert [rejected.reason for rejected in records.rejected] == [
+        "no value in columns 'a', 'b'",
+        "column 'a': 'x' is not a finite number",
+    ]
+    assert records.rows.tolist() == [2]
+
+
+def test_no_targets_and_no_rows():
+    records = read_records(table_of(["smiles"], ["C"], [""]), None, [])
+    assert records.smiles == ["C", ""]
+    assert records.targets.shape == (2, 0)
+    empty = read_records(table_of(["smiles", "y"]), None, ["y"])
+    assert empty.targets.shape == (0, 1)
+    assert empty.rows.shape == (0,)
+
+
+def test_columns_that_do_not_fit():
+    table = table_of(["smiles", "log_s"], ["C", "1"])
+    with pytest.raises(UsageError, match="did you mean 'log_s'"):
+        read_records(table, None, ["logS"])
+    with pytest.raises(UsageError, match="asked for twice"):
+        read_records(table, None, ["log_s", "log_s"])
+    with pytest.raises(UsageError, match="asked for twice"):
+        read_records(table, "smiles", ["smiles"])
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        (["id", "smiles"], "smiles"),
+        (["id", " SMILES "], " SMILES "),
+        (["canonical_smiles", "Smiles"], "Smiles"),
+        (["mol", "Canonical SMILES", "y"], "Canonical SMILES"),
+        (["Structure", "y"], "Structure"),
+        (["mol", "y"], "mol"),
+    ],
+)
+def test_the_smiles_column_is_guessed(columns, found):
+    assert guess_smiles_column(columns) == found
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["id", "y"], "no column of 'id', 'y' is named smiles: say which with --smiles-column"),
+        (["SMILES", "smiles"], "any of 'SMILES', 'smiles' could hold the SMILES: .*--smiles-column"),
+        (["smiles_in", "smiles_out"], "any of 'smiles_in', 'smiles_out'"),
+        (["mol", "structure"], "any of 'mol', 'structure'"),
+        (["molecular_weight"], "no column"),
+    ],
+)
+def test_a_guess_that_fails_says_what_to_do(columns, message):
+    with pytest.raises(UsageError, match=message):
+        guess_smiles_column(columns)
