@@ -1,0 +1,54 @@
+"""SMILES in, molecules as complete graphs of small integers out; only this room and the viewer know RDKit.
+
+`read_smiles` is the gate, `molecule_graph` makes one graph, `featurize` makes many and never stops at a bad
+row. Importing this package brings in neither torch nor PyG: `to_pyg` and `from_pyg` are imported at their
+first use.
+"""
+
+from typing import TYPE_CHECKING
+
+from molattn.chem.atoms import ATOM_FEATURES, AtomFeature, atom_codes
+from molattn.chem.bonds import BOND_FEATURES, BOND_SIZE, bond_codes, pack_bond, unpack_bond
+from molattn.chem.features import Feature
+from molattn.chem.molecule import MoleculeGraph, featurize, molecule_graph
+from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smiles, read_smiles
+from molattn.chem.paths import DISCONNECTED, MAX_PATH, path_lengths
+from molattn.chem.scaffold import murcko_scaffold
+
+if TYPE_CHECKING:
+    from molattn.chem.pyg import from_pyg, to_pyg
+
+__all__ = [
+    "ATOM_FEATURES",
+    "BOND_FEATURES",
+    "BOND_SIZE",
+    "DISCONNECTED",
+    "MAX_ATOMS",
+    "MAX_LENGTH",
+    "MAX_PATH",
+    "MAX_RINGS",
+    "AtomFeature",
+    "Feature",
+    "MoleculeGraph",
+    "atom_codes",
+    "bond_codes",
+    "canonical_smiles",
+    "featurize",
+    "from_pyg",
+    "molecule_graph",
+    "murcko_scaffold",
+    "pack_bond",
+    "path_lengths",
+    "read_smiles",
+    "to_pyg",
+    "unpack_bond",
+]
+
+
+def __getattr__(name: str) -> object:
+    """`to_pyg` and `from_pyg` at their first use (PEP 562), since they import torch and PyG."""
+    if name in ("to_pyg", "from_pyg"):
+        from molattn.chem import pyg
+
+        return getattr(pyg, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,121 @@
+"""Pairs of atoms as one byte each: what joins them, and how.
+
+A byte holds four features in mixed radix, packed = ((kind * 2 + in_ring) * 2 + conjugated) * 4 + stereo, so
+that the bonds of a molecule are an (n, n) matrix of bytes, and 0 is a pair that no bond joins.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from rdkit import Chem
+
+from molattn.chem.features import UNKNOWN, Feature
+from molattn.chem.stereo import StereoLabels, stereo_labels
+
+BOND_FEATURES: tuple[Feature, ...] = (
+    # "dative to": the receiver i gives its electron pair to the sender j; "dative from": i gets that of j.
+    Feature(
+        "kind",
+        (
+            "none",
+            "self",
+            "single",
+            "double",
+            "triple",
+            "quadruple",
+            "aromatic",
+            "dative to",
+            "dative from",
+            UNKNOWN,
+        ),
+    ),
+    Feature("in_ring", ("no", "yes")),
+    Feature("conjugated", ("no", "yes")),
+    Feature("stereo", ("none", "E", "Z", UNKNOWN)),
+)
+"""All features of a pair, from the most significant to the least."""
+
+BOND_SIZE = math.prod(feature.size for feature in BOND_FEATURES)
+"""How many values a packed byte can take."""
+
+_RADIX = tuple(feature.size for feature in BOND_FEATURES)
+_KIND, _, _, _STEREO = BOND_FEATURES
+# What each end of a bond calls it: the one it begins at, the one it ends at.
+_KINDS = {
+    Chem.BondType.SINGLE: ("single", "single"),
+    Chem.BondType.DOUBLE: ("double", "double"),
+    Chem.BondType.TRIPLE: ("triple", "triple"),
+    Chem.BondType.QUADRUPLE: ("quadruple", "quadruple"),
+    Chem.BondType.AROMATIC: ("aromatic", "aromatic"),
+    Chem.BondType.DATIVE: ("dative to", "dative from"),
+}
+
+
+def pack_bond(codes: npt.ArrayLike) -> npt.NDArray[np.uint8]:
+    """Four codes into one byte: (..., 4) integers, as in `BOND_FEATURES`, to (...) uint8.
+
+    Errors: ValueError when a code is outside its table.
+    """
+    codes = np.asarray(codes)
+    if codes.shape[-1:] != (len(_RADIX),):
+        raise ValueError(f"the last axis must hold {len(_RADIX)} codes, not shape {codes.shape}")
+    if (codes < 0).any() or (codes >= np.array(_RADIX)).any():
+        raise ValueError(f"a code is outside its table; the sizes are {_RADIX}")
+    packed = np.zeros(codes.shape[:-1], dtype=np.int64)
+    for position, size in enumerate(_RADIX):
+        packed = packed * size + codes[..., position]
+    # Arithmetic turns an array without axes into a scalar.
+    return np.asarray(packed, dtype=np.uint8)
+
+
+def unpack_bond(packed: npt.ArrayLike) -> npt.NDArray[np.uint8]:
+    """The inverse of `pack_bond`: (...) integers to (..., 4) uint8.
+
+    Errors: ValueError when a value is not below `BOND_SIZE`.
+    """
+    packed = np.asarray(packed)
+    if (packed < 0).any() or (packed >= BOND_SIZE).any():
+        raise ValueError(f"a packed bond is 0 to {BOND_SIZE - 1}")
+    return _UNPACKED[packed]
+
+
+_UNPACKED = np.stack(np.unravel_index(np.arange(BOND_SIZE), _RADIX), axis=-1).astype(np.uint8)
+
+
+def bond_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.NDArray[np.uint8], tuple[str, ...]]:
+    """Every pair of atoms as one byte, and a warning for each bond that the table does not cover.
+
+    Args:
+        mol: A sanitised molecule.
+        stereo: Its CIP labels, if they are known already.
+
+    Returns:
+        (n, n) uint8, `codes[i, j]` the pair as the receiver i sees the sender j: "self" on the diagonal, symmetric
+        but for dative bonds; and the warnings, one sentence each.
+    """
+    stereo = stereo_labels(mol) if stereo is None else stereo
+    n = mol.GetNumAtoms()
+    codes = np.zeros((n, n), dtype=np.uint8)
+    np.fill_diagonal(codes, pack_bond([_KIND.index["self"], 0, 0, 0]))
+    warnings = []
+    rows, columns, unpacked = [], [], []
+    for bond in mol.GetBonds():
+        i, j = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+        kinds = _KINDS.get(bond.GetBondType())
+        if kinds is None:
+            kinds = (UNKNOWN, UNKNOWN)
+            ends = f"bond {i}-{j} ({bond.GetBeginAtom().GetSymbol()}, {bond.GetEndAtom().GetSymbol()})"
+            warnings.append(f"{ends}: kind {bond.GetBondType().name} is coded as unknown")
+        rest = (
+            int(bond.IsInRing()),
+            int(bond.GetIsConjugated()),
+            # Labels of axes (atropisomers) are not E or Z.
+            _STEREO.index.get(stereo.bonds.get(bond.GetIdx(), "none"), _STEREO.index[UNKNOWN]),
+        )
+        rows += (i, j)
+        columns += (j, i)
+        unpacked += [(_KIND.index[kind], *rest) for kind in kinds]
+    if rows:
+        codes[rows, columns] = pack_bond(unpacked)
+    return codes, tuple(warnings)

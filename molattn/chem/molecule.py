@@ -1,0 +1,145 @@
+"""A molecule as the complete graph that attention runs over, and many molecules at once."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from itertools import chain
+from multiprocessing import get_context
+
+import numpy as np
+import numpy.typing as npt
+
+from molattn.chem.atoms import ATOM_FEATURES, atom_codes
+from molattn.chem.bonds import bond_codes
+from molattn.chem.parse import MAX_ATOMS, read_smiles
+from molattn.chem.paths import path_lengths
+from molattn.chem.stereo import stereo_labels
+from molattn.errors import SmilesError
+
+# Large enough that sending rows to a worker costs little, small enough to keep all workers busy to the end.
+_CHUNK = 256
+
+
+@dataclass(frozen=True, eq=False)
+class MoleculeGraph:
+    """One molecule: n atoms, and every ordered pair of them, each atom with itself included.
+
+    Methane is one atom attending to itself. Atoms keep the order of the SMILES.
+
+    Errors: ValueError when the shapes or types of the fields do not go together.
+    """
+
+    smiles: str
+    """As it was given."""
+
+    atom_codes: npt.NDArray[np.uint8]
+    """(n, F): the features of every atom, columns as in `ATOM_FEATURES`."""
+
+    bond_codes: npt.NDArray[np.uint8]
+    """(n, n): `[i, j]` is what joins the receiver i to the sender j, in one byte: see `unpack_bond`."""
+
+    path_lengths: npt.NDArray[np.uint8]
+    """(n, n): bonds on the shortest path; 0 on the diagonal, 255 between fragments."""
+
+    symbols: tuple[str, ...]
+    """n element symbols, for people to read."""
+
+    warnings: tuple[str, ...] = ()
+    """What the codes leave out, a sentence each: unknown elements, charges, bonds, geometries; isotopes."""
+
+    def __post_init__(self):
+        n = len(self.symbols)
+        shapes = {"atom_codes": (n, len(ATOM_FEATURES)), "bond_codes": (n, n), "path_lengths": (n, n)}
+        for name, shape in shapes.items():
+            array = getattr(self, name)
+            if array.shape != shape or array.dtype != np.uint8:
+                raise ValueError(f"{name} must be uint8 of shape {shape}, not {array.dtype} of {array.shape}")
+
+    @property
+    def num_atoms(self) -> int:
+        """n, the number of atoms."""
+        return len(self.symbols)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MoleculeGraph):
+            return NotImplemented
+        return all(np.array_equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def permute(self, order: Sequence[int]) -> "MoleculeGraph":
+        """The same molecule with its atoms renumbered: atom k of the result is atom `order[k]` of this one.
+
+        `smiles` and `warnings` stay as they are, and so keep the old numbers.
+        """
+        index = np.asarray(order)
+        if not np.array_equal(np.sort(index), np.arange(self.num_atoms)):
+            raise ValueError(f"order must hold each of 0 to {self.num_atoms - 1} once")
+        return replace(
+            self,
+            atom_codes=self.atom_codes[index],
+            bond_codes=self.bond_codes[np.ix_(index, index)],
+            path_lengths=self.path_lengths[np.ix_(index, index)],
+            symbols=tuple(self.symbols[i] for i in index),
+        )
+
+
+def molecule_graph(smiles: object, *, add_hs: bool = False, max_atoms: int = MAX_ATOMS) -> MoleculeGraph:
+    """The graph of one SMILES.
+
+    Args:
+        smiles: SMILES, as `read_smiles` takes it.
+        add_hs: Whether hydrogens are atoms of the graph; they then follow the others.
+        max_atoms: The most atoms there may be.
+
+    Errors: SmilesError, for whatever is not a molecule within the limits.
+    """
+    mol = read_smiles(smiles, max_atoms=max_atoms, add_hs=add_hs)
+    stereo = stereo_labels(mol)
+    atoms, atom_warnings = atom_codes(mol, stereo)
+    bonds, bond_warnings = bond_codes(mol, stereo)
+    return MoleculeGraph(
+        smiles=str(smiles),
+        atom_codes=atoms,
+        bond_codes=bonds,
+        path_lengths=path_lengths(mol),
+        symbols=tuple(atom.GetSymbol() for atom in mol.GetAtoms()),
+        warnings=atom_warnings + bond_warnings + stereo.warnings,
+    )
+
+
+def featurize(
+    smiles: Iterable[object], *, add_hs: bool = False, max_atoms: int = MAX_ATOMS, num_workers: int = 0
+) -> list[MoleculeGraph | SmilesError]:
+    """The graphs of many SMILES, in order; a row that is not a molecule gives its error, and stops nothing.
+
+    Args:
+        smiles: Any number of rows, of any type.
+        add_hs: As for `molecule_graph`.
+        max_atoms: As for `molecule_graph`.
+        num_workers: Processes to share the work; 0 does it in this one. They are started afresh, so a script
+            that asks for them needs `if __name__ == "__main__":`.
+    """
+    rows = list(smiles)
+    job = partial(_outcomes, add_hs=add_hs, max_atoms=max_atoms)
+    if num_workers < 1 or not rows:
+        outcomes = job(rows)
+    else:
+        size = min(_CHUNK, -(-len(rows) // num_workers))
+        chunks = [rows[start : start + size] for start in range(0, len(rows), size)]
+        # Forking a process that has threads, as torch's have, can hang.
+        with ProcessPoolExecutor(min(num_workers, len(chunks)), mp_context=get_context("spawn")) as pool:
+            outcomes = list(chain.from_iterable(pool.map(job, chunks)))
+    return outcomes
+
+
+def _outcomes(rows: list[object], *, add_hs: bool, max_atoms: int) -> list[MoleculeGraph | SmilesError]:
+    """A graph or its error for each row."""
+    outcomes: list[MoleculeGraph | SmilesError] = []
+    for row in rows:
+        try:
+            outcomes.append(molecule_graph(row, add_hs=add_hs, max_atoms=max_atoms))
+        except SmilesError as error:
+            outcomes.append(error)
+    return outcomes

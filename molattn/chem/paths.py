@@ -1,0 +1,40 @@
+"""How many bonds lie between two atoms."""
+
+import numpy as np
+import numpy.typing as npt
+from rdkit import Chem
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import shortest_path
+
+MAX_PATH = 254
+"""Longer paths count as this long."""
+
+DISCONNECTED = 255
+"""Stands between atoms of different fragments."""
+
+# RDKit's matrix takes cubic time: faster for small molecules, 1.4 s against 0.04 s at 1,000 atoms.
+_RDKIT_ATOMS = 200
+
+
+def path_lengths(mol: Chem.Mol) -> npt.NDArray[np.uint8]:
+    """Lengths of the shortest paths between all pairs of atoms, in bonds.
+
+    Returns:
+        (n, n) uint8, symmetric: 0 on the diagonal, `MAX_PATH` for that long and longer, `DISCONNECTED`
+        between fragments.
+    """
+    lengths = _by_rdkit(mol) if mol.GetNumAtoms() <= _RDKIT_ATOMS else _by_scipy(mol)
+    n = len(lengths)
+    # RDKit says 1e8 for no path and scipy inf; no path in n atoms is longer than n - 1.
+    return np.where(lengths >= n, DISCONNECTED, np.minimum(lengths, MAX_PATH)).astype(np.uint8)
+
+
+def _by_rdkit(mol: Chem.Mol) -> npt.NDArray[np.float64]:
+    return np.asarray(Chem.GetDistanceMatrix(mol), dtype=np.float64)
+
+
+def _by_scipy(mol: Chem.Mol) -> npt.NDArray[np.float64]:
+    n = mol.GetNumAtoms()
+    ends = np.array([(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in mol.GetBonds()]).reshape(-1, 2)
+    adjacency = csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n, n))
+    return np.asarray(shortest_path(adjacency, directed=False, unweighted=True))

@@ -1,0 +1,89 @@
+"""To and from PyG's `Data`: the complete graph as an edge list.
+
+This is the one place in this room that turns "receiver i, sender j" into PyG's `edge_index`, whose row 0 is
+the sender and row 1 the receiver.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+
+from molattn.chem.atoms import ATOM_FEATURES
+from molattn.chem.bonds import BOND_FEATURES, pack_bond, unpack_bond
+from molattn.chem.molecule import MoleculeGraph
+from molattn.errors import InputError
+
+_ATOM_SIZES = np.array([feature.size for feature in ATOM_FEATURES])
+# The last column is the path length, a byte.
+_EDGE_SIZES = np.array([*(feature.size for feature in BOND_FEATURES), 256])
+
+
+def to_pyg(graph: MoleculeGraph, y: Any = None) -> Data:
+    """The graph with one edge for every ordered pair of atoms, self-loops included.
+
+    Args:
+        graph: A molecule of n atoms.
+        y: Its targets, a number or several.
+
+    Returns:
+        `Data` with x (n, F) long, the atom codes; edge_index (2, n * n) long, by receiver and then by sender;
+        edge_attr (n * n, 5) long: kind, in_ring, conjugated, stereo, path length; smiles; warnings; and y (1,
+        targets) float32 where it is given.
+    """
+    n = graph.num_atoms
+    receivers, senders = np.divmod(np.arange(n * n), n)
+    edges = np.concatenate([unpack_bond(graph.bond_codes), graph.path_lengths[..., None]], axis=-1)
+    data = Data(
+        x=torch.from_numpy(graph.atom_codes.astype(np.int64)),
+        edge_index=torch.from_numpy(np.stack([senders, receivers])),
+        edge_attr=torch.from_numpy(edges.reshape(n * n, -1).astype(np.int64)),
+        smiles=graph.smiles,
+        warnings=graph.warnings,
+    )
+    if y is not None:
+        data.y = torch.as_tensor(y, dtype=torch.float32).reshape(1, -1)
+    return data
+
+
+def from_pyg(data: Data) -> MoleculeGraph:
+    """The inverse of `to_pyg`, whatever the order of the edges.
+
+    Errors: InputError when `data` is not one complete graph with self-loops, of the codes of this version.
+    """
+    x, edge_index, edge_attr = (_integers(data, name) for name in ("x", "edge_index", "edge_attr"))
+    if x.ndim != 2 or len(x) == 0 or x.shape[1] != len(_ATOM_SIZES):
+        raise InputError(f"x must have the shape (atoms, {len(_ATOM_SIZES)}), not {x.shape}; make it with to_pyg")
+    n = len(x)
+    if edge_index.shape != (2, n * n) or edge_attr.shape != (n * n, len(_EDGE_SIZES)):
+        raise InputError(
+            f"a complete graph of {n} atoms with self-loops has edge_index (2, {n * n}) and "
+            f"edge_attr ({n * n}, {len(_EDGE_SIZES)}), not {edge_index.shape} and {edge_attr.shape}; "
+            "make it with to_pyg"
+        )
+    senders, receivers = edge_index
+    within = ((edge_index >= 0) & (edge_index < n)).all()
+    if not within or len(np.unique(receivers * n + senders)) != n * n:
+        raise InputError(f"edge_index does not hold every ordered pair of {n} atoms once; make it with to_pyg")
+    for name, codes, sizes in (("x", x, _ATOM_SIZES), ("edge_attr", edge_attr, _EDGE_SIZES)):
+        if (codes < 0).any() or (codes >= sizes).any():
+            raise InputError(f"{name} holds codes outside the tables of this version; make it again with to_pyg")
+    edges = np.zeros((n, n, len(_EDGE_SIZES)), dtype=np.uint8)
+    edges[receivers, senders] = edge_attr
+    element = ATOM_FEATURES[0].labels
+    return MoleculeGraph(
+        smiles=getattr(data, "smiles", None) or "",
+        atom_codes=x.astype(np.uint8),
+        bond_codes=pack_bond(edges[..., :-1]),
+        path_lengths=edges[..., -1].copy(),
+        symbols=tuple(element[code] if code else "*" for code in x[:, 0]),
+        warnings=tuple(getattr(data, "warnings", None) or ()),
+    )
+
+
+def _integers(data: Data, name: str) -> np.ndarray:
+    tensor = getattr(data, name, None)
+    if not isinstance(tensor, torch.Tensor) or tensor.is_floating_point() or tensor.is_complex():
+        raise InputError(f"{name} must be a tensor of integer codes; make the graph with to_pyg")
+    return tensor.detach().cpu().numpy().astype(np.int64)

@@ -1,0 +1,30 @@
+"""Bemis-Murcko scaffolds, by which data sets are split."""
+
+from rdkit import Chem, rdBase
+from rdkit.Chem.Scaffolds import MurckoScaffold
+
+from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles
+
+
+def murcko_scaffold(molecule: Chem.Mol | str, *, max_atoms: int = MAX_ATOMS) -> str:
+    """The rings and what links them, as canonical SMILES without stereochemistry; '' where there is no ring.
+
+    RDKit's variant: atoms joined to a ring or a linker by a double bond (C=O, say) belong to the scaffold.
+
+    Args:
+        molecule: A sanitised molecule, or SMILES.
+        max_atoms: The most atoms it may have.
+
+    Errors: SmilesError where SMILES is given that cannot be read; InputError where a molecule is too large.
+
+    Source: Bemis and Murcko, J. Med. Chem. 1996, 39, 2887 (https://doi.org/10.1021/jm9602928).
+    """
+    mol = molecule if isinstance(molecule, Chem.Mol) else read_smiles(molecule, max_atoms=max_atoms)
+    flat = Chem.Mol(mol)
+    Chem.RemoveStereochemistry(flat)
+    for atom in flat.GetAtoms():
+        atom.SetIsotope(0)
+        atom.SetAtomMapNum(0)
+    with rdBase.BlockLogs():
+        scaffold = MurckoScaffold.GetScaffoldForMol(flat)
+    return canonical_smiles(scaffold, max_atoms=max_atoms)

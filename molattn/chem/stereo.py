@@ -1,0 +1,77 @@
+"""Stereochemistry as CIP labels: R, S, r, s for atoms, E, Z for double bonds.
+
+The CW and CCW tags of RDKit say nothing by themselves: they refer to the order of the neighbours, and so
+change with the numbering of the atoms. CIP labels belong to the molecule. They come from RDKit's newer
+labeler, whose rules are those of Hanson et al., J. Chem. Inf. Model. 2018, 58, 1755
+(https://doi.org/10.1021/acs.jcim.8b00324).
+
+What RDKit does not represent is not seen here either: the chirality of allenes is dropped when the SMILES is
+parsed.
+"""
+
+from typing import NamedTuple
+
+from rdkit import Chem, rdBase
+from rdkit.Chem import rdCIPLabeler
+
+from molattn.chem.features import UNKNOWN
+
+MAX_ITERATIONS = 10_000
+"""Comparisons the labeler may make: a protein needs about 600, a hostile cage would take all memory."""
+
+_TETRAHEDRAL = (Chem.ChiralType.CHI_TETRAHEDRAL_CW, Chem.ChiralType.CHI_TETRAHEDRAL_CCW)
+_CIP = "_CIPCode"
+
+
+class StereoLabels(NamedTuple):
+    """The labels of one molecule; whatever has no stereochemistry is left out."""
+
+    atoms: dict[int, str]
+    """Atom index to R, S, r, s or unknown."""
+
+    bonds: dict[int, str]
+    """Bond index to E, Z or unknown."""
+
+    warnings: tuple[str, ...]
+    """One sentence for each thing that is unknown."""
+
+
+def stereo_labels(mol: Chem.Mol, *, max_iterations: int = MAX_ITERATIONS) -> StereoLabels:
+    """The CIP labels of all stereocentres and stereo double bonds; `mol` itself is not changed.
+
+    Where the labeler gives up, everything that carries stereochemistry is unknown: half a set of labels would
+    depend on where it started. Centres that are not tetrahedral (square planar, octahedral ...) have no such
+    label: unknown.
+    """
+    atoms = [a.GetIdx() for a in mol.GetAtoms() if a.GetChiralTag() != Chem.ChiralType.CHI_UNSPECIFIED]
+    bonds = [b.GetIdx() for b in mol.GetBonds() if b.GetStereo() != Chem.BondStereo.STEREONONE]
+    if not atoms and not bonds:
+        return StereoLabels({}, {}, ())
+    labelled = Chem.Mol(mol)
+    # Parsing leaves labels of the older algorithm behind, which differ.
+    for atom in labelled.GetAtoms():
+        atom.ClearProp(_CIP)
+    for bond in labelled.GetBonds():
+        bond.ClearProp(_CIP)
+    try:
+        with rdBase.BlockLogs():
+            rdCIPLabeler.AssignCIPLabels(labelled, maxRecursiveIterations=max_iterations)
+    except RuntimeError:
+        unknown = f"stereochemistry: no CIP labels within {max_iterations:,} comparisons, coded as unknown"
+        return StereoLabels(dict.fromkeys(atoms, UNKNOWN), dict.fromkeys(bonds, UNKNOWN), (unknown,))
+
+    atom_labels, bond_labels, warnings = {}, {}, []
+    for i in atoms:
+        atom = labelled.GetAtomWithIdx(i)
+        if atom.HasProp(_CIP):
+            atom_labels[i] = atom.GetProp(_CIP)
+        elif atom.GetChiralTag() not in _TETRAHEDRAL:
+            atom_labels[i] = UNKNOWN
+            warnings.append(f"atom {i} ({atom.GetSymbol()}): its geometry has no CIP label, coded as unknown")
+        # A tetrahedral tag without a label is one that the full rules see through: not a stereocentre.
+    for k in bonds:
+        bond = labelled.GetBondWithIdx(k)
+        if bond.HasProp(_CIP):
+            # Lower case means that only stereochemistry further away tells the sides apart.
+            bond_labels[k] = bond.GetProp(_CIP).upper()
+    return StereoLabels(atom_labels, bond_labels, tuple(warnings))

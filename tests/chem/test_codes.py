@@ -1,0 +1,247 @@
+"""Codes against RDKit's own getters, and against themselves when the atoms are numbered otherwise."""
+
+import random
+
+import numpy as np
+import pytest
+from rdkit import Chem
+
+from molattn.chem import (
+    ATOM_FEATURES,
+    BOND_FEATURES,
+    BOND_SIZE,
+    Feature,
+    MoleculeGraph,
+    atom_codes,
+    bond_codes,
+    molecule_graph,
+    pack_bond,
+    path_lengths,
+    read_smiles,
+    unpack_bond,
+)
+from molattn.chem.stereo import stereo_labels
+
+from .molecules import CAGES, DRUGLIKE, MIRRORED, ODD, STEREO
+
+COLUMNS = {feature.name: column for column, feature in enumerate(ATOM_FEATURES)}
+PAIRS = {feature.name: column for column, feature in enumerate(BOND_FEATURES)}
+
+
+def atom_labels(graph: MoleculeGraph, name: str) -> list[str]:
+    feature = ATOM_FEATURES[COLUMNS[name]]
+    return [feature.labels[code] for code in graph.atom_codes[:, COLUMNS[name]]]
+
+
+def pair_label(graph: MoleculeGraph, i: int, j: int, name: str) -> str:
+    return BOND_FEATURES[PAIRS[name]].labels[unpack_bond(graph.bond_codes)[i, j, PAIRS[name]]]
+
+
+def renumbered(mol: Chem.Mol, rng: random.Random) -> tuple[str, list[int]]:
+    """Another SMILES of the same molecule; atom k of it is atom order[k] of `mol`."""
+    shuffled = list(range(mol.GetNumAtoms()))
+    rng.shuffle(shuffled)
+    other = Chem.RenumberAtoms(mol, shuffled)
+    smiles = Chem.MolToSmiles(other, canonical=False, doRandom=rng.random() < 0.5)
+    written = list(other.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"])
+    return smiles, [shuffled[i] for i in written]
+
+
+def test_the_tables():
+    assert len(COLUMNS) == len(ATOM_FEATURES)
+    assert all(feature.size == len(feature.labels) <= 256 for feature in (*ATOM_FEATURES, *BOND_FEATURES))
+    assert BOND_SIZE <= 256
+    assert ATOM_FEATURES[0].labels[6] == "C"
+    assert ATOM_FEATURES[0].labels[118] == "Og"
+    with pytest.raises(ValueError, match="different"):
+        Feature("twice", ("a", "a"))
+
+
+@pytest.mark.parametrize("smiles", DRUGLIKE + CAGES)
+def test_atom_codes_are_what_rdkit_says(smiles):
+    graph, mol = molecule_graph(smiles), Chem.MolFromSmiles(smiles)
+    rings = mol.GetRingInfo()
+    for i, atom in enumerate(mol.GetAtoms()):
+        said = {name: atom_labels(graph, name)[i] for name in COLUMNS}
+        assert said["element"] == graph.symbols[i] == atom.GetSymbol()
+        assert graph.atom_codes[i, 0] == atom.GetAtomicNum()
+        assert said["degree"] == str(atom.GetDegree())
+        assert said["hydrogens"].rstrip("+") == str(atom.GetTotalNumHs())
+        assert int(said["charge"]) == atom.GetFormalCharge()
+        assert said["hybridisation"] == str(atom.GetHybridization())
+        assert (said["aromatic"] == "yes") == atom.GetIsAromatic()
+        assert said["radicals"] == "0"
+        assert said["cip"] == "none"
+        for size in range(3, 8):
+            assert (said[f"ring{size}"] == "yes") == rings.IsAtomInRingOfSize(i, size)
+        assert (said["ring8plus"] == "yes") == any(size >= 8 for size in rings.AtomRingSizes(i))
+    assert graph.warnings == ()
+
+
+@pytest.mark.parametrize("smiles", DRUGLIKE + CAGES)
+def test_bond_codes_are_what_rdkit_says(smiles):
+    graph, mol = molecule_graph(smiles), Chem.MolFromSmiles(smiles)
+    assert (graph.bond_codes == graph.bond_codes.T).all()
+    for i in range(graph.num_atoms):
+        for j in range(graph.num_atoms):
+            bond = mol.GetBondBetweenAtoms(i, j) if i != j else None
+            if bond is None:
+                assert graph.bond_codes[i, j] == pack_bond([i == j, 0, 0, 0])
+                continue
+            assert pair_label(graph, i, j, "kind") == str(bond.GetBondType()).lower()
+            assert (pair_label(graph, i, j, "in_ring") == "yes") == bond.IsInRing()
+            assert (pair_label(graph, i, j, "conjugated") == "yes") == bond.GetIsConjugated()
+
+
+@pytest.mark.parametrize("smiles", STEREO + MIRRORED + CAGES + ODD)
+def test_codes_of_a_renumbered_molecule_are_the_permuted_codes(smiles):
+    rng = random.Random(smiles)
+    mol = read_smiles(smiles)
+    atoms, bonds = atom_codes(mol)[0], bond_codes(mol)[0]
+    for _ in range(8):
+        order = list(range(mol.GetNumAtoms()))
+        rng.shuffle(order)
+        other = Chem.RenumberAtoms(mol, order)
+        np.testing.assert_array_equal(atom_codes(other)[0], atoms[order])
+        np.testing.assert_array_equal(bond_codes(other)[0], bonds[np.ix_(order, order)])
+        np.testing.assert_array_equal(path_lengths(other), path_lengths(mol)[np.ix_(order, order)])
+
+
+@pytest.mark.parametrize("smiles", MIRRORED)
+def test_a_molecule_that_is_its_mirror_image_has_the_same_codes_on_other_atoms(smiles):
+    rng = random.Random(smiles)
+    mol = read_smiles(smiles)
+    rows = sorted(molecule_graph(smiles).atom_codes.tolist())
+    for _ in range(8):
+        text, _order = renumbered(mol, rng)
+        assert sorted(molecule_graph(text).atom_codes.tolist()) == rows
+
+
+@pytest.mark.parametrize("add_hs", [False, True])
+@pytest.mark.parametrize("smiles", STEREO + CAGES + ODD + DRUGLIKE)
+def test_codes_do_not_depend_on_how_the_smiles_is_written(smiles, add_hs):
+    rng = random.Random(smiles)
+    # With hydrogens written out, these are read back as implicit ones: so the text is written without them.
+    mol = read_smiles(smiles)
+    graph = molecule_graph(smiles, add_hs=add_hs)
+    for _ in range(8):
+        text, order = renumbered(mol, rng)
+        other = molecule_graph(text, add_hs=add_hs)
+        if add_hs:
+            # Added hydrogens follow, those of the first atom first.
+            start, of_atom = mol.GetNumAtoms(), {}
+            for i, atom in enumerate(mol.GetAtoms()):
+                of_atom[i] = range(start, start + atom.GetTotalNumHs())
+                start += atom.GetTotalNumHs()
+            order = order + [h for i in order for h in of_atom[i]]
+        expected = graph.permute(order)
+        assert other.symbols == expected.symbols
+        np.testing.assert_array_equal(other.atom_codes, expected.atom_codes, err_msg=text)
+        np.testing.assert_array_equal(other.bond_codes, expected.bond_codes, err_msg=text)
+        np.testing.assert_array_equal(other.path_lengths, expected.path_lengths, err_msg=text)
+        assert len(other.warnings) == len(graph.warnings)
+
+
+@pytest.mark.parametrize(
+    ("smiles", "labels"),
+    [
+        ("C[C@H](N)C(=O)O", ["S"]),
+        ("C[C@@H](N)C(=O)O", ["R"]),
+        ("O[C@H](C)[C@H](O)[C@@H](C)O", ["R", "R"]),
+        ("C[C@H]1CC[C@@H](C)CC1", ["s", "s"]),
+        ("C[C@H]1CC[C@H](C)CC1", ["r", "r"]),
+        ("C[S@](=O)CC", ["S"]),
+        ("CC(N)C(=O)O", []),
+        ("C[C@](C)(N)O", []),
+    ],
+)
+def test_cip_labels_of_atoms(smiles, labels):
+    assert [label for label in atom_labels(molecule_graph(smiles), "cip") if label != "none"] == labels
+
+
+def test_cip_labels_of_double_bonds():
+    for smiles, label in {"F/C=C/F": "E", "F/C=C\\F": "Z", "FC=CF": "none", "F/C=C(/F)Cl": "Z"}.items():
+        graph = molecule_graph(smiles)
+        assert pair_label(graph, 1, 2, "stereo") == pair_label(graph, 2, 1, "stereo") == label
+    assert pair_label(molecule_graph("F/C=C/F"), 0, 1, "stereo") == "none"
+
+
+def test_one_molecule_is_told_from_its_mirror_image():
+    for one, other in [("C[C@H](N)F", "C[C@@H](N)F"), ("F/C=C/F", "F/C=C\\F")]:
+        a, b = molecule_graph(one), molecule_graph(other)
+        assert (a.atom_codes != b.atom_codes).any() or (a.bond_codes != b.bond_codes).any()
+
+
+def test_stereo_is_unknown_when_the_labeler_gives_up():
+    labels = stereo_labels(read_smiles("F" + "[C@@H](O)" * 20 + "/C=C/Cl"), max_iterations=10)
+    assert set(labels.atoms.values()) == {"unknown"}
+    assert set(labels.bonds.values()) == {"unknown"}
+    assert "10 comparisons" in labels.warnings[0]
+    graph = molecule_graph("F" + "[C@@H](O)" * 490 + "Cl")
+    assert atom_labels(graph, "cip").count("unknown") == 490
+    assert len(graph.warnings) == 1
+
+
+def test_reading_labels_leaves_the_molecule_alone():
+    mol = read_smiles("C[C@H](N)C(=O)O")
+    mol.GetAtomWithIdx(1).SetProp("_CIPCode", "mine")
+    assert stereo_labels(mol).atoms == {1: "S"}
+    assert mol.GetAtomWithIdx(1).GetProp("_CIPCode") == "mine"
+
+
+def test_unknown_is_coded_and_said():
+    charge = molecule_graph("C.[C+7]")
+    assert atom_labels(charge, "charge") == ["0", "unknown"]
+    assert charge.warnings == ("atom 1 (C): charge +7 is coded as unknown",)
+    assert molecule_graph("[O-6]").warnings == ("atom 0 (O): charge -6 is coded as unknown",)
+    dummy = molecule_graph("C*")
+    assert atom_labels(dummy, "element") == ["C", "unknown"]
+    assert dummy.warnings == ("atom 1 (*): element * is coded as unknown",)
+    bond = molecule_graph("C~C")
+    assert pair_label(bond, 0, 1, "kind") == "unknown"
+    assert bond.warnings == ("bond 0-1 (C, C): kind UNSPECIFIED is coded as unknown",)
+    square = molecule_graph("Cl[Pt@SP1](Cl)(N)N")
+    assert atom_labels(square, "cip")[1] == "unknown"
+    assert "geometry" in square.warnings[0]
+    assert molecule_graph("[2H]C").warnings == ("atom 0 (H): isotope 2 is not coded",)
+    assert molecule_graph("[Og]").warnings == ()
+
+
+def test_counts_beyond_the_table_share_the_last_code():
+    graph = molecule_graph("F[U](F)(F)(F)(F)(F)F")
+    assert atom_labels(graph, "degree")[1] == "6+"
+    assert atom_labels(molecule_graph("[C]"), "radicals") == ["3+"]
+
+
+def test_dative_bonds_keep_their_direction():
+    graph = molecule_graph("[NH3]->[Pt](Cl)Cl")
+    assert pair_label(graph, 0, 1, "kind") == "dative to"
+    assert pair_label(graph, 1, 0, "kind") == "dative from"
+
+
+def test_added_hydrogens_change_no_count_of_hydrogens():
+    plain, full = molecule_graph("CC(=O)N"), molecule_graph("CC(=O)N", add_hs=True)
+    assert atom_labels(full, "hydrogens")[:4] == atom_labels(plain, "hydrogens")
+    assert full.num_atoms == 9
+
+
+def test_packing_is_one_to_one():
+    every = np.arange(BOND_SIZE, dtype=np.uint8)
+    np.testing.assert_array_equal(pack_bond(unpack_bond(every)), every)
+    assert len(np.unique(unpack_bond(every), axis=0)) == BOND_SIZE
+    assert unpack_bond(np.zeros((2, 3), dtype=np.uint8)).shape == (2, 3, len(BOND_FEATURES))
+    assert pack_bond([0, 0, 0, 0]) == 0
+    with pytest.raises(ValueError, match="outside its table"):
+        pack_bond([99, 0, 0, 0])
+    with pytest.raises(ValueError, match="outside its table"):
+        pack_bond([0, -1, 0, 0])
+    with pytest.raises(ValueError, match="last axis"):
+        pack_bond([0, 0])
+    with pytest.raises(ValueError, match="packed bond"):
+        unpack_bond([BOND_SIZE])
+
+
+def test_bond_codes_of_a_molecule_given_alone():
+    codes, warnings = bond_codes(read_smiles("F/C=C/F"))
+    assert unpack_bond(codes)[1, 2].tolist() == [3, 0, 0, 1]
+    assert warnings == ()

@@ -1,0 +1,142 @@
+"""The gate: what it lets through, what it refuses, and that refusing costs nothing."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rdkit import Chem
+
+from molattn.chem import MAX_ATOMS, MAX_LENGTH, MoleculeGraph, canonical_smiles, molecule_graph, parse, read_smiles
+from molattn.errors import InputError, SmilesError
+
+from .hostile import HOSTILE
+
+
+@pytest.mark.parametrize(("text", "good"), HOSTILE, ids=[ascii(text)[:40] for text, _ in HOSTILE])
+def test_hostile_text_is_a_molecule_or_an_error_with_a_reason(text, good, capfd):
+    if good:
+        graph = molecule_graph(text)
+        assert graph.num_atoms > 0
+    else:
+        with pytest.raises(SmilesError) as caught:
+            molecule_graph(text)
+        assert len(caught.value.reason) > 8
+        assert caught.value.reason.isascii()
+        assert len(str(caught.value)) < 300
+    assert capfd.readouterr().err == ""
+
+
+def test_the_hostile_corpus_is_large():
+    assert len(HOSTILE) >= 60
+    assert len({repr(text) for text, _ in HOSTILE}) == len(HOSTILE)
+
+
+def test_what_the_text_shows_is_refused_before_rdkit(monkeypatch):
+    def never(*_args, **_kwargs):
+        raise AssertionError("RDKit was called")
+
+    monkeypatch.setattr(parse.Chem, "MolFromSmiles", never)
+    too_much = ["C" * (MAX_ATOMS + 1), "[nH]" * 1_001, "Cl" * 1_001, "C" * (MAX_LENGTH + 1), "C12" * 900]
+    for text in [None, 3, "", "C\tC", "C\x00", "\u0421", *too_much]:
+        with pytest.raises(SmilesError):
+            read_smiles(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ClCCl",
+        "BrC(Br)I",
+        "c1cc[nH]c1",
+        "[H]C([H])([H])[H]",
+        "[H:1]C",
+        "C%10CCC%10",
+        "C1CC1",
+        "[SiH4]",
+        "C[Si](C)C",
+        "Sc1ccccc1",
+        "N#C[Cn]",
+        "*C",
+        "[Na+].[Cl-]",
+        "[13CH4]",
+        "B1NB1",
+    ],
+)
+def test_the_estimate_never_refuses_what_fits(text):
+    atoms = Chem.MolFromSmiles(text).GetNumAtoms()
+    assert read_smiles(text, max_atoms=atoms).GetNumAtoms() == atoms
+    with pytest.raises(SmilesError, match="over the limit"):
+        read_smiles(text, max_atoms=atoms - 1)
+
+
+def test_written_hydrogens_do_not_count_unless_they_stay():
+    text = "[H]C([H])([H])" + "C([H])([H])" * 98 + "C"
+    assert read_smiles(text, max_atoms=100).GetNumAtoms() == 100
+    with pytest.raises(SmilesError, match="2 atoms, over the limit of 1"):
+        read_smiles("[H][H]", max_atoms=1)
+
+
+def test_the_limit_holds_for_added_hydrogens():
+    assert read_smiles("CC", add_hs=True, max_atoms=8).GetNumAtoms() == 8
+    with pytest.raises(SmilesError, match="8 atoms, over the limit of 7"):
+        read_smiles("CC", add_hs=True, max_atoms=7)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("OC(C)(C)(C)C", r"atom 1 \(C\) has a valence of 5"),
+        ("[CH5]", r"atom 0 \(C\) has a valence of 5"),
+        ("c1ccccc1c", r"atom 6 \(C\) is written as aromatic"),
+        ("c1ccc1c2cccc2", "aromatic atoms 4, 5, 6, 7, 8"),
+        ("C1CC", "cannot read it as SMILES"),
+        ("C\u0421", r"character 1 is U\+0421 \(CYRILLIC CAPITAL LETTER ES\)"),
+        (" C\u0421", "character 2 is"),
+        ("CC O", "white space at character 2"),
+        ("CC\n", "white space at character 2"),
+        ("C\x07", "a control character"),
+        (None, "missing"),
+        (float("nan"), "missing"),
+        (7, "of type int"),
+        ("", "empty"),
+        ("C" * 20_000, "20,000 characters"),
+    ],
+)
+def test_reasons_name_the_place(text, reason):
+    with pytest.raises(SmilesError, match=reason):
+        read_smiles(text)
+
+
+def test_atoms_keep_the_order_of_the_text():
+    assert [atom.GetSymbol() for atom in read_smiles("OC(F)(Cl)CBr").GetAtoms()] == ["O", "C", "F", "Cl", "C", "Br"]
+    with_hydrogens = read_smiles("OCN", add_hs=True)
+    assert [atom.GetSymbol() for atom in with_hydrogens.GetAtoms()] == ["O", "C", "N", *"HHHHH"]
+
+
+def test_a_hydrogen_molecule_is_one_graph_however_written():
+    one, other = molecule_graph("[HH]"), molecule_graph("[H][H]")
+    assert (one.atom_codes == other.atom_codes).all()
+    assert (one.bond_codes == other.bond_codes).all()
+
+
+def test_hydrogens_have_the_same_codes_read_or_added():
+    added = molecule_graph("[H][H]", add_hs=True).atom_codes
+    assert (molecule_graph("[HH]", add_hs=True).atom_codes == added).all()
+    deuterium, hydrogen = molecule_graph("[2H]C", add_hs=True).atom_codes[[0, -1]]
+    assert (deuterium == hydrogen).all()
+
+
+def test_canonical_smiles():
+    assert canonical_smiles(read_smiles("OCC")) == "CCO"
+    with pytest.raises(InputError, match="1,001 atoms"):
+        canonical_smiles(Chem.MolFromSmiles("C" * 1_001))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet="CNOPSclnobrFI[]()=#$:/\\@+-.%*~<>H0123456789 \t\u0421", max_size=30) | st.text(max_size=20))
+def test_any_text_is_a_graph_or_a_smiles_error(text):
+    try:
+        outcome = molecule_graph(text)
+    except SmilesError as error:
+        outcome = error.reason
+    assert outcome
+    assert isinstance(outcome, MoleculeGraph | str)
