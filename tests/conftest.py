@@ -1,5 +1,10 @@
 """What every test runs under."""
 
+import os
+
+# Threads that wait for each other crawl when two test processes share two cores. Read when torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 import pytest
 
 

@@ -1,0 +1,107 @@
+"""Who competes for a query: the keys of a row in a dense matrix, or the edges into one receiver.
+
+Scores and normalizers are written once against the few operations that both forms have.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+
+@runtime_checkable
+class Competitors(Protocol):
+    """What a score and a normalizer need to know about who competes with whom."""
+
+    def pair_dot(self, q: Tensor, k: Tensor) -> Tensor:
+        """q_i . k_j for every pair that competes: the logits' shape."""
+        ...
+
+    def softmax(self, logits: Tensor) -> Tensor:
+        """exp(x_j - max) / sum_j exp(x_j - max) over each query's competitors, zeros where it has none."""
+        ...
+
+    def reduce(self, weights: Tensor, v: Tensor) -> Tensor:
+        """sum_j w_ij v_j for every query i."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The competitors of query i are the keys j of row i for which `mask` is True.
+
+    Shapes: q (..., i, d), k (..., j, d), v (..., j, c), logits and weights (..., i, j). A single query (d,) gives
+    weights (j,).
+
+    Attributes:
+        mask: boolean, broadcastable to the logits, True where i may attend to j; None lets everyone attend.
+    """
+
+    mask: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.mask is not None and self.mask.dtype != torch.bool:
+            raise TypeError(f"the mask of Rows is boolean, True where a query may attend; got {self.mask.dtype}")
+
+    def pair_dot(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ self.seen(k).mT
+
+    def softmax(self, logits: Tensor) -> Tensor:
+        if self.mask is None:
+            return torch.softmax(logits, dim=-1)
+        # The lowest finite number, not -inf: a row with nobody allowed stays finite, also in the backward pass, and
+        # the second fill turns it, and whatever rounding left behind, into exact zeros.
+        lowest = torch.finfo(logits.dtype).min
+        weights = torch.softmax(logits.masked_fill(~self.mask, lowest), dim=-1)
+        return weights.masked_fill(~self.mask, 0.0)
+
+    def reduce(self, weights: Tensor, v: Tensor) -> Tensor:
+        return weights @ self.seen(v)
+
+    def seen(self, x: Tensor) -> Tensor:
+        """`x` with the rows that no query may look at set to zero: 0 times NaN would be NaN otherwise."""
+        if self.mask is None:
+            return x
+        seen = self.mask.any(dim=-2) if self.mask.dim() > 1 else self.mask
+        return x.masked_fill(~seen.unsqueeze(-1), 0.0)
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The competitors of receiver i are the edges k with receiver[k] = i.
+
+    Shapes: q (receivers, ..., d), k (senders, ..., d), v (senders, ..., c), logits and weights (edges, ...).
+
+    Attributes:
+        sender: (edges,) which row of keys and values an edge brings.
+        receiver: (edges,) which query it competes for.
+        num_receivers: how many queries there are; said, never guessed from the largest index.
+    """
+
+    sender: Int[Tensor, "e"]
+    receiver: Int[Tensor, "e"]
+    num_receivers: int
+
+    def own_keys(self) -> "Segments":
+        """The same competitions where every edge brings a key and a value of its own: k and v are (edges, ...)."""
+        every_edge = torch.arange(len(self.receiver), device=self.receiver.device)
+        return Segments(every_edge, self.receiver, self.num_receivers)
+
+    def pair_dot(self, q: Tensor, k: Tensor) -> Tensor:
+        return (q[self.receiver] * k[self.sender]).sum(-1)
+
+    def softmax(self, logits: Tensor) -> Tensor:
+        index = self.receiver.view(-1, *[1] * (logits.dim() - 1)).expand_as(logits)
+        # The maximum only shifts both exponentials, so no gradient goes through it.
+        largest = logits.new_full((self.num_receivers, *logits.shape[1:]), -torch.inf)
+        largest = largest.scatter_reduce(0, index, logits.detach(), "amax", include_self=True)
+        shifted = torch.exp(logits - largest[self.receiver])
+        return shifted / self._sum(shifted)[self.receiver]
+
+    def reduce(self, weights: Tensor, v: Tensor) -> Tensor:
+        return self._sum(weights.unsqueeze(-1) * v[self.sender])
+
+    def _sum(self, x: Tensor) -> Tensor:
+        return x.new_zeros(self.num_receivers, *x.shape[1:]).index_add(0, self.receiver, x)

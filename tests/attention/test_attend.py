@@ -1,0 +1,228 @@
+"""attend: one reduction, whichever way it is computed, and deaf to what it may not look at."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from molattn.attention import Segments, attend, attention_weights
+from tests.assertions import assert_close, assert_equivariant, assert_identical, few_examples
+
+F64 = torch.float64
+SIZES = st.integers(1, 7)
+SEEDS = st.integers(0, 10_000)
+GARBAGE = [torch.nan, torch.inf, -torch.inf, 1e300]
+
+
+def random_qkv(lead, i, j, d, c, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    return (torch.randn(*lead, n, m, generator=g, dtype=F64) for n, m in ((i, d), (j, d), (j, c)))
+
+
+@pytest.fixture
+def kernel_calls(monkeypatch):
+    """Grows by one whenever the fused kernel is called."""
+    calls = []
+    kernel = torch.nn.functional.scaled_dot_product_attention
+
+    def spy(*args, **kwargs):
+        calls.append(kwargs)
+        return kernel(*args, **kwargs)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)
+    return calls
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_the_fused_kernel_is_taken_when_nobody_asks_for_weights_and_agrees(kernel_calls, masked, with_bias):
+    q, k, v = random_qkv((2, 3), 4, 5, 8, 6)
+    g = torch.Generator().manual_seed(1)
+    mask = torch.rand(2, 1, 4, 5, generator=g) > 0.4 if masked else None
+    bias = torch.randn(3, 4, 5, generator=g, dtype=F64) if with_bias else None
+    fused = attend(q, k, v, mask, bias=bias)
+    assert len(kernel_calls) == 1
+    plain, weights = attend(q, k, v, mask, bias=bias, return_weights=True)
+    assert len(kernel_calls) == 1
+    assert_close(fused, plain)
+    assert_close(fused, weights @ v)
+    assert_identical(weights, attention_weights(q, k, mask, bias=bias))
+    assert len(kernel_calls) == 1
+
+
+def test_the_fused_kernel_is_left_alone_where_it_computes_something_else(kernel_calls):
+    q, k, v = random_qkv((), 4, 5, 8, 6)
+    assert_close(attend(q, k, v, score="dot"), torch.softmax(q @ k.mT, -1) @ v)
+    attend(q, k, v, normalizer=lambda logits, over: over.softmax(logits))
+    attend(q[0], k, v)
+    every_pair = Segments(torch.arange(5).repeat(4), torch.arange(4).repeat_interleave(5), 4)
+    attend(q, k, v, every_pair)
+    assert kernel_calls == []
+
+
+@few_examples
+@given(SIZES, SIZES, SIZES, SIZES, SIZES, SEEDS, st.booleans())
+def test_fused_is_weights_times_values_for_any_shape(heads, i, j, d, c, seed, masked):
+    q, k, v = random_qkv((2, heads), i, j, d, c, seed)
+    mask = torch.rand(2, heads, i, j, generator=torch.Generator().manual_seed(seed)) > 0.4 if masked else None
+    assert_close(attend(q, k, v, mask), attention_weights(q, k, mask) @ v)
+
+
+def test_fused_and_plain_have_the_same_gradients():
+    mask = torch.rand(2, 3, 4, 5, generator=torch.Generator().manual_seed(2)) > 0.4
+    mask[0, 0, 1] = False
+    of = {}
+    for return_weights in (False, True):
+        q, k, v = (x.requires_grad_() for x in random_qkv((2, 3), 4, 5, 8, 6))
+        bias = torch.zeros(4, 5, dtype=F64, requires_grad=True)
+        result = attend(q, k, v, mask, bias=bias, return_weights=return_weights)
+        output = result[0] if isinstance(result, tuple) else result
+        of[return_weights] = torch.autograd.grad(output.sin().sum(), (q, k, v, bias))
+    for fused, plain in zip(of[False], of[True], strict=True):
+        assert_close(fused, plain)
+
+
+@few_examples
+@given(SIZES, SIZES, SIZES, st.sampled_from([0.0, 0.3, 0.7, 1.0]), SEEDS, st.booleans())
+def test_rows_and_segments_are_the_same_competition(heads, i, j, density, seed, with_bias):
+    q, k, v = random_qkv((heads,), i, j, 4, 3, seed)
+    g = torch.Generator().manual_seed(seed)
+    mask = torch.rand(i, j, generator=g) < density
+    bias = torch.randn(heads, i, j, generator=g, dtype=F64) if with_bias else None
+    receiver, sender = mask.nonzero(as_tuple=True)
+    edges = Segments(sender, receiver, i)
+    by_edge = (x.transpose(0, 1) for x in (q, k, v))
+    edge_bias = None if bias is None else bias[:, receiver, sender].T
+    sparse, w = attend(*by_edge, edges, bias=edge_bias, return_weights=True)
+    dense, rows = attend(q, k, v, mask, bias=bias, return_weights=True)
+    assert_close(w, rows[:, receiver, sender].T)
+    assert_close(sparse, dense.transpose(0, 1))
+    assert_close(sparse, attend(q, k, v, mask, bias=bias).transpose(0, 1))
+
+
+def test_rows_and_segments_have_the_same_gradients():
+    mask = torch.rand(4, 5, generator=torch.Generator().manual_seed(3)) > 0.5
+    mask[2] = False
+    receiver, sender = mask.nonzero(as_tuple=True)
+    q, k, v = (x.requires_grad_() for x in random_qkv((2,), 4, 5, 3, 3))
+    dense = attend(q, k, v, mask)
+    sparse = attend(q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1), Segments(sender, receiver, 4))
+    of_dense = torch.autograd.grad(dense.sin().sum(), (q, k, v))
+    of_sparse = torch.autograd.grad(sparse.sin().sum(), (q, k, v))
+    for a, b in zip(of_dense, of_sparse, strict=True):
+        assert_close(a, b)
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("return_weights", [False, True])
+def test_what_stands_in_padded_keys_and_values_changes_nothing_bit_for_bit(garbage, with_bias, return_weights):
+    q, k, v = random_qkv((2, 3), 4, 6, 8, 5)
+    mask = torch.arange(6) < torch.tensor([4, 6]).view(2, 1, 1, 1)  # the first of the batch has two padded keys
+    bias = torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(4), dtype=F64) if with_bias else None
+
+    def run(fill):
+        padded = [x.clone() for x in (q, k, v)]
+        padded[1][0, :, 4:] = padded[2][0, :, 4:] = fill
+        inputs = [x.requires_grad_() for x in padded]
+        result = attend(*inputs, mask, bias=bias, return_weights=return_weights)
+        output, *rest = result if isinstance(result, tuple) else (result,)
+        return [output, *rest, *torch.autograd.grad(output.sin().sum(), inputs)]
+
+    clean, dirty = run(0.0), run(garbage)
+    for a, b in zip(clean, dirty, strict=True):
+        assert a.isfinite().all()
+        assert_identical(b, a)
+    for gradient in dirty[-2:]:
+        assert (gradient[0, :, 4:] == 0).all()
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_the_fused_kernel_never_sees_a_query_with_nobody(kernel_calls, with_bias):
+    # Some kernels return NaN there, others zeros: nothing here may depend on which.
+    q, k, v = random_qkv((2,), 3, 4, 8, 5)
+    mask = torch.tensor([[True, False, True, True], [False] * 4, [False, False, False, True]])
+    bias = torch.zeros(3, 4, dtype=F64) if with_bias else None
+    assert (attend(q, k, v, mask, bias=bias)[:, 1] == 0).all()
+    (call,) = kernel_calls
+    seen = call["attn_mask"]
+    allowed = seen if seen.dtype == torch.bool else seen > torch.finfo(F64).min / 2
+    assert allowed.any(-1).all()
+    assert (allowed[[0, 2]] == mask[[0, 2]]).all()
+
+
+@pytest.mark.parametrize("return_weights", [False, True])
+def test_padded_keys_are_as_good_as_no_keys(return_weights):
+    q, k, v = random_qkv((2,), 4, 6, 8, 5)
+    mask = torch.arange(6) < 4
+    padded = attend(q, k, v, mask, return_weights=return_weights)
+    bare = attend(q, k[:, :4], v[:, :4], return_weights=return_weights)
+    if isinstance(padded, tuple) and isinstance(bare, tuple):
+        assert_close(padded[1][..., :4], bare[1])
+        padded, bare = padded[0], bare[0]
+    assert_close(padded, bare)
+
+
+@pytest.mark.parametrize("return_weights", [False, True])
+def test_attend_is_equivariant_to_its_queries_and_invariant_to_the_order_of_keys(return_weights):
+    q, k, v = random_qkv((2, 3), 4, 5, 8, 6)
+    g = torch.Generator().manual_seed(5)
+    mask, bias = torch.rand(4, 5, generator=g) > 0.4, torch.randn(4, 5, generator=g, dtype=F64)
+    rows, columns = torch.randperm(4, generator=g), torch.randperm(5, generator=g)
+
+    def f(q, k, v, mask, bias):
+        result = attend(q, k, v, mask, bias=bias, return_weights=return_weights)
+        return result[0] if isinstance(result, tuple) else result
+
+    def permute(q, k, v, mask, bias):
+        return q[..., rows, :], k[..., columns, :], v[..., columns, :], mask[rows][:, columns], bias[rows][:, columns]
+
+    assert_equivariant(f, (q, k, v, mask, bias), permute, lambda output: output[..., rows, :])
+
+
+def test_the_order_of_an_edge_list_does_not_matter():
+    q, k, v = random_qkv((6,), 2, 2, 3, 3)
+    g = torch.Generator().manual_seed(6)
+    sender, receiver = torch.randint(6, (2, 15), generator=g)
+    bias, order = torch.randn(15, 2, generator=g, dtype=F64), torch.randperm(15, generator=g)
+    output, weights = attend(q, k, v, Segments(sender, receiver, 6), bias=bias, return_weights=True)
+    shuffled = Segments(sender[order], receiver[order], 6)
+    output_after, weights_after = attend(q, k, v, shuffled, bias=bias[order], return_weights=True)
+    assert_close(output_after, output)
+    assert_close(weights_after, weights[order])
+
+
+@pytest.mark.parametrize("allowed", [[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]])
+def test_a_single_query_is_a_row_of_one(allowed):
+    q, k, v = random_qkv((), 1, 5, 8, 6)
+    mask = torch.tensor(allowed, dtype=torch.bool)
+    output, weights = attend(q[0], k, v, mask, return_weights=True)
+    assert_close(output, attend(q, k, v, mask[None])[0])
+    assert_close(weights, attention_weights(q, k, mask[None])[0])
+
+
+def test_a_batch_is_its_members_one_by_one():
+    q, k, v = random_qkv((3, 2), 4, 5, 8, 6)
+    mask = torch.rand(3, 2, 4, 5, generator=torch.Generator().manual_seed(7)) > 0.3
+    batch = attend(q, k, v, mask)
+    for b in range(3):
+        assert_close(batch[b], attend(q[b], k[b], v[b], mask[b]))
+
+
+def test_the_weights_returned_are_those_before_dropout():
+    q, k, v = random_qkv((2,), 4, 5, 8, 6)
+    _, weights = attend(q, k, v, dropout=0.5, return_weights=True)
+    assert_identical(weights, attention_weights(q, k))
+
+
+@pytest.mark.parametrize("return_weights", [False, True])
+def test_dropout_drops_some_and_leaves_the_expectation(return_weights):
+    torch.manual_seed(8)
+    draws = 4000
+    q, k, v = (x.expand(draws, -1, -1) for x in random_qkv((), 3, 4, 8, 2))
+    expected = attend(q[0], k[0], v[0])
+    result = attend(q, k, v, dropout=0.3, return_weights=return_weights)
+    output = result[0] if isinstance(result, tuple) else result
+    assert (output - expected).abs().amax((-1, -2)).gt(1e-3).float().mean() > 0.5
+    spread = output.std(0) / draws**0.5
+    assert ((output.mean(0) - expected).abs() < 5 * spread).all()
