@@ -1,0 +1,36 @@
+"""Battaglia's graph networks with attention as the edge update: the block, its parts, and the graphs they act on.
+
+| equation (book chapter, 14)           | the line that computes it                              |
+|---------------------------------------|--------------------------------------------------------|
+| 14.1 e'_k = phi_e(e_k, v_r, v_s, u)   | `self.phi_e(...)` in `GraphNetBlock.step`              |
+| 14.2 - 14.4 q, K, V                   | `AttentionEdgeUpdate._project`                         |
+| 14.5 b_k = softmax(q . K / sqrt(d))   | `attention_weights(...)` in `AttentionEdgeUpdate`      |
+| 14.6, 14.7 e'_k = b V                 | `AttentionEdgeUpdate.literal`, `EdgeMessages`          |
+| 14.8 ebar_i = sum_k e'_k              | `sum_edges`                                            |
+| 14.9 ebar_il = sum_kjh e'_ikjh w_jhl  | `self.w_jhl(self.rho_ev(e))` in `GraphNetBlock._after` |
+"""
+
+from molattn.graph.aggregate import TO_GRAPH, mean_nodes, sum_edges, sum_nodes
+from molattn.graph.block import GraphNetBlock
+from molattn.graph.codes import PairCodes, SumOfCodes
+from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
+from molattn.graph.graph import AnyGraph, DenseGraph, Graph
+from molattn.graph.updates import GlobalUpdate, NodeUpdate
+
+__all__ = [
+    "TO_GRAPH",
+    "AnyGraph",
+    "AttentionEdgeUpdate",
+    "DenseGraph",
+    "EdgeMessages",
+    "GlobalUpdate",
+    "Graph",
+    "GraphNetBlock",
+    "LiteralMessages",
+    "NodeUpdate",
+    "PairCodes",
+    "SumOfCodes",
+    "mean_nodes",
+    "sum_edges",
+    "sum_nodes",
+]

@@ -1,0 +1,133 @@
+"""Graphs: several of them as one edge list (`Graph`), or padded to one size (`DenseGraph`)."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from molattn.attention import Rows, Segments
+
+
+@dataclass(frozen=True)
+class Graph:
+    """b graphs as one edge list, in Battaglia's letters: nodes v_i, edges e_k from s_k to r_k, globals u.
+
+    Attributes:
+        v: (n, d_v) node features, the graphs one after another.
+        sender: (m,) s_k, the node that edge k comes from: row 0 of PyG's `edge_index`.
+        receiver: (m,) r_k, the node that edge k goes to: row 1 of PyG's `edge_index`.
+        node_graph: (n,) the graph that each node belongs to: PyG's `batch`.
+        num_graphs: b; said, never guessed from the largest index.
+        e: (m, d_e) edge features, or None.
+        u: (b, d_u) graph features, or None.
+    """
+
+    v: Float[Tensor, "n d_v"]
+    sender: Int[Tensor, "m"]
+    receiver: Int[Tensor, "m"]
+    node_graph: Int[Tensor, "n"]
+    num_graphs: int
+    e: Float[Tensor, "m d_e"] | None = None
+    u: Float[Tensor, "b d_u"] | None = None
+
+    @classmethod
+    def from_edge_index(
+        cls,
+        x: Float[Tensor, "n d_v"],
+        edge_index: Int[Tensor, "2 m"],
+        edge_attr: Float[Tensor, "m d_e"] | None = None,
+        u: Float[Tensor, "b d_u"] | None = None,
+        batch: Int[Tensor, "n"] | None = None,
+        num_graphs: int = 1,
+    ) -> "Graph":
+        """A graph from what `torch_geometric.data.Data` holds; the one place where its order of rows is read."""
+        if batch is None:
+            batch = edge_index.new_zeros(x.shape[0])
+        return cls(x, edge_index[0], edge_index[1], batch, num_graphs, edge_attr, u)
+
+    @property
+    def competitors(self) -> Segments:
+        """The edges into one receiver compete for its attention."""
+        return Segments(self.sender, self.receiver, self.v.shape[0])
+
+    def replace(self, **fields: Tensor | None) -> "Graph":
+        """This graph with some fields changed."""
+        return replace(self, **fields)
+
+    def per_node(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "n d"]:
+        """What belongs to a graph, (b, d), given to each of its nodes, (n, d)."""
+        return x[self.node_graph]
+
+    def sum_nodes(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "b d"]:
+        """The sum over each graph's nodes: (n, d) -> (b, d)."""
+        return x.new_zeros(self.num_graphs, *x.shape[1:]).index_add(0, self.node_graph, x)
+
+    def count_nodes(self) -> Int[Tensor, "b"]:
+        """The number of nodes of each graph, (b,)."""
+        return torch.bincount(self.node_graph, minlength=self.num_graphs)
+
+
+@dataclass(frozen=True)
+class DenseGraph:
+    """b graphs padded to n nodes each, every pair of nodes an edge unless `edge_mask` says otherwise.
+
+    Attributes:
+        v: (b, n, d_v) node features, finite everywhere; what stands in the padding changes nothing.
+        node_mask: (b, n) True where there is a node.
+        e: (b, n, n, d_e) edge features, [b, i, j] being the edge from sender j to receiver i; or None. Finite
+            everywhere; what stands in the padding changes nothing.
+        u: (b, d_u) graph features, or None.
+        edge_mask: (b, n, n) True where there is an edge; None for complete graphs with self-loops.
+    """
+
+    v: Float[Tensor, "b n d_v"]
+    node_mask: Bool[Tensor, "b n"]
+    e: Float[Tensor, "b n n d_e"] | None = None
+    u: Float[Tensor, "b d_u"] | None = None
+    edge_mask: Bool[Tensor, "b n n"] | None = None
+
+    @property
+    def edges(self) -> Bool[Tensor, "b n n"]:
+        """(b, n, n) True where there is an edge, [b, i, j] from j to i; never from or to the padding."""
+        pairs = self.node_mask.unsqueeze(-1) & self.node_mask.unsqueeze(-2)
+        return pairs if self.edge_mask is None else pairs & self.edge_mask
+
+    @property
+    def competitors(self) -> Rows:
+        """The senders of a row compete for its receiver's attention; the same in every head."""
+        return Rows(self.edges.unsqueeze(-3))
+
+    def replace(self, **fields: Tensor | None) -> "DenseGraph":
+        """This graph with some fields changed."""
+        return replace(self, **fields)
+
+    def per_node(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b 1 d"]:
+        """What belongs to a graph, (b, d), given to each of its nodes, (b, 1, d)."""
+        return x.unsqueeze(1)
+
+    def sum_nodes(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b d"]:
+        """The sum over each graph's nodes: (b, n, d) -> (b, d)."""
+        return x.masked_fill(~self.node_mask.unsqueeze(-1), 0.0).sum(1)
+
+    def count_nodes(self) -> Int[Tensor, "b"]:
+        """The number of nodes of each graph, (b,)."""
+        return self.node_mask.sum(-1)
+
+    def to_edge_list(self) -> Graph:
+        """The same graphs without padding: nodes in order, edges in the order of (graph, receiver, sender)."""
+        b, _ = self.node_mask.shape
+        position = self.node_mask.flatten().cumsum(0).view_as(self.node_mask) - 1
+        graph, i, j = self.edges.nonzero(as_tuple=True)
+        return Graph(
+            v=self.v[self.node_mask],
+            sender=position[graph, j],
+            receiver=position[graph, i],
+            node_graph=self.node_mask.nonzero(as_tuple=True)[0],
+            num_graphs=b,
+            e=None if self.e is None else self.e[graph, i, j],
+            u=self.u,
+        )
+
+
+AnyGraph = Graph | DenseGraph

@@ -1,0 +1,60 @@
+"""phi_v and phi_u, the node and global updates: pre-norm residual steps."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from molattn.graph.graph import AnyGraph
+
+
+class NodeUpdate(nn.Module):
+    """The node update: what the edges brought is added, then a feed-forward step.
+
+    x    = v_i + drop(ebar_i + W_u u)
+    v'_i = x + drop(W_2 gelu(W_1 norm(x)))
+
+    Args:
+        node_dim, global_dim: d_v and d_u; 0 for graphs without graph features.
+        hidden_dim: channels between W_1 and W_2.
+        dropout: in training.
+    """
+
+    def __init__(self, node_dim: int, hidden_dim: int, global_dim: int = 0, dropout: float = 0.0):
+        super().__init__()
+        self.w_u = nn.Linear(global_dim, node_dim, bias=False) if global_dim else None
+        self.norm = nn.LayerNorm(node_dim)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(node_dim, hidden_dim), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden_dim, node_dim)
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, ebar: Float[Tensor, "*nodes d_v"], graph: AnyGraph) -> Float[Tensor, "*nodes d_v"]:
+        """`ebar`, of the shape of `graph.v`, brings the new nodes, of the same shape."""
+        if self.w_u is not None:
+            ebar = ebar + graph.per_node(self.w_u(graph.u))
+        x = graph.v + self.dropout(ebar)
+        return x + self.dropout(self.feed_forward(self.norm(x)))
+
+
+class GlobalUpdate(nn.Module):
+    """The global update.
+
+    u' = u + W_2 gelu(W_1 norm([ebar, vbar, u]))
+
+    Args:
+        node_dim, global_dim: d_v (of ebar and vbar) and d_u.
+        hidden_dim: channels between W_1 and W_2.
+    """
+
+    def __init__(self, node_dim: int, global_dim: int, hidden_dim: int):
+        super().__init__()
+        inputs = 2 * node_dim + global_dim
+        self.feed_forward = nn.Sequential(
+            nn.LayerNorm(inputs), nn.Linear(inputs, hidden_dim), nn.GELU(), nn.Linear(hidden_dim, global_dim)
+        )
+
+    def forward(
+        self, ebar: Float[Tensor, "b d_v"], vbar: Float[Tensor, "b d_v"], u: Float[Tensor, "b d_u"]
+    ) -> Float[Tensor, "b d_u"]:
+        """(b, d_v), (b, d_v), (b, d_u) -> (b, d_u)."""
+        return u + self.feed_forward(torch.cat([ebar, vbar, u], dim=-1))

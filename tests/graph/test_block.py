@@ -1,0 +1,328 @@
+"""GraphNetBlock: the six equations, and what must not change when graphs are named, padded or batched otherwise."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+from molattn.graph import DenseGraph, GraphNetBlock, mean_nodes
+from tests.assertions import assert_close, assert_identical, few_examples
+from tests.graph.graphs import EDGE_DIM, F64, GLOBAL_DIM, NODE_DIM, double, inputs_of, random_graphs
+
+SIZES = [4, 1, 3, 1, 5]
+with_or_without_edges = pytest.mark.parametrize("edges", [True, False])
+with_or_without_u = pytest.mark.parametrize("globals_", [True, False])
+
+
+def block(edges=True, globals_=True, to_graph="sum", heads=2, dropout=0.0):
+    return double(
+        GraphNetBlock(
+            NODE_DIM,
+            heads,
+            EDGE_DIM if edges else 0,
+            GLOBAL_DIM if globals_ else 0,
+            hidden_dim=6,
+            to_graph=to_graph,
+            dropout=dropout,
+        )
+    )
+
+
+def by_hand(net, graph, to_graph):
+    """The six equations for one graph, given as an edge list, one node and one edge at a time."""
+    v, e, u = graph.v, graph.e, graph.u
+    n, h, d = len(v), net.phi_e.num_heads, net.phi_e.head_dim
+    normed = [net.norm_v(v[i]) for i in range(n)]
+    normed_u = net.norm_u(u[0]) if u is not None else None
+
+    def project(of_node, of_edge, of_graph, i, k=None):
+        x = of_node(normed[i])
+        if of_edge is not None and k is not None:
+            x = x + of_edge(e[k])
+        return (x if of_graph is None else x + of_graph(normed_u)).view(h, d)
+
+    phi = net.phi_e
+    joined, after = [], []
+    for i in range(n):
+        incoming = [k for k in range(len(graph.sender)) if graph.receiver[k] == i]
+        heads = torch.zeros(h, d, dtype=F64)
+        if incoming:
+            q = project(phi.w_q, None, phi.w_qu, i)
+            keys = [project(phi.w_k, phi.w_ke, phi.w_ku, int(graph.sender[k]), k) for k in incoming]
+            values = [project(phi.w_v, phi.w_ve, phi.w_vu, int(graph.sender[k]), k) for k in incoming]
+            logits = torch.stack([(q * key).sum(-1) / d**0.5 for key in keys])
+            if phi.w_be is not None:
+                logits = logits + torch.stack([phi.w_be(e[k]) for k in incoming])
+            for w, value in zip(logits.softmax(0), values, strict=True):  # 1. e'_k
+                heads = heads + w.unsqueeze(-1) * value
+        ebar_i = net.w_jhl.linear(heads.flatten())  # 2. ebar'_i
+        joined.append(ebar_i)
+        x = v[i] + ebar_i
+        if u is not None:
+            x = x + net.phi_v.w_u(u[0])
+        first, last = net.phi_v.feed_forward[0], net.phi_v.feed_forward[-1]
+        after.append(x + last(F.gelu(first(net.phi_v.norm(x)))))  # 3. v'_i
+    if u is None:
+        return torch.stack(after), None
+    rho = {"sum": sum, "mean": lambda xs: sum(xs) / len(xs)}[to_graph]
+    ebar, vbar = rho(joined), rho(after)  # 4. ebar', 5. vbar'
+    norm, first, _, last = net.phi_u.feed_forward
+    together = torch.cat([ebar, vbar, u[0]])
+    return torch.stack(after), u + last(F.gelu(first(norm(together))))  # 6. u'
+
+
+@with_or_without_edges
+@with_or_without_u
+@pytest.mark.parametrize("to_graph", ["sum", "mean"])
+@pytest.mark.parametrize(("size", "density"), [(4, None), (4, 0.4), (1, None)])
+def test_the_six_equations(edges, globals_, to_graph, size, density):
+    net = block(edges, globals_, to_graph)
+    graph = random_graphs([size], edges=edges, globals_=globals_, density=density)
+    v, u = by_hand(net, graph.to_edge_list(), to_graph)
+    for after in (net(graph.to_edge_list()), net.literal(graph)[0]):
+        assert_close(after.v, v)
+        if u is None:
+            assert after.u is None
+        else:
+            assert_close(after.u, u)
+    assert_close(net(graph).v[0], v)
+
+
+def test_equation_14_9_joins_the_heads_by_w_jhl():
+    net = block(globals_=False)
+    graph = random_graphs([4, 3], globals_=False)
+    e = net.phi_e.literal(graph.replace(v=net.norm_v(graph.v))).e.detach().numpy()  # e'_kjh as (k, h, j)
+    w = net.w_jhl.linear.weight.detach().view(NODE_DIM, 2, NODE_DIM // 2).numpy()  # w_jhl as (l, h, j)
+    listed = graph.to_edge_list()
+    ebar = (
+        np.stack([np.einsum("khj,lhj->l", e[listed.receiver.numpy() == i], w) for i in range(len(listed.v))])
+        + net.w_jhl.linear.bias.detach().numpy()
+    )
+    messages = net.step(graph)[1]
+    assert_close(net.w_jhl(net.rho_ev(messages))[graph.node_mask].detach(), torch.from_numpy(ebar))
+
+
+@with_or_without_edges
+@with_or_without_u
+@pytest.mark.parametrize("density", [None, 0.4, 0.0])
+@pytest.mark.parametrize("to_graph", ["sum", "mean"])
+def test_literal_edge_list_and_dense_are_the_same_values_and_gradients(edges, globals_, density, to_graph):
+    net = block(edges, globals_, to_graph)
+    graph = random_graphs(SIZES, edges=edges, globals_=globals_, density=density, requires_grad=True)
+    dense, sparse, literal = net(graph), net(graph.to_edge_list()), net.literal(graph)[0]
+    results = [(dense.v[graph.node_mask], dense.u), (sparse.v, sparse.u), (literal.v, literal.u)]
+    learned = [*net.parameters(), *inputs_of(graph)]
+    gradients = []
+    for v, u in results:
+        assert_close(v, results[0][0])
+        if globals_:
+            assert_close(u, results[0][1])
+        loss = v.sin().sum() + (u.cos().sum() if globals_ else 0)
+        gradients.append(torch.autograd.grad(loss, learned))
+    for by_dense, by_list, by_literal in zip(*gradients, strict=True):
+        assert by_dense.isfinite().all()
+        assert_close(by_list, by_dense)
+        assert_close(by_literal, by_dense)
+
+
+@few_examples
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.sampled_from([None, 0.3, 0.8]), st.integers(0, 999))
+def test_literal_edge_list_and_dense_are_the_same_for_graphs_of_any_sizes(sizes, density, seed):
+    net = block()
+    graph = random_graphs(sizes, density=density, seed=seed)
+    dense, sparse, literal = net(graph), net(graph.to_edge_list()), net.literal(graph)[0]
+    for other in (sparse, literal):
+        assert_close(other.v, dense.v[graph.node_mask])
+        assert_close(other.u, dense.u)
+
+
+def permuted(graph, order):
+    return DenseGraph(
+        graph.v[:, order],
+        graph.node_mask[:, order],
+        None if graph.e is None else graph.e[:, order][:, :, order],
+        graph.u,
+        None if graph.edge_mask is None else graph.edge_mask[:, order][:, :, order],
+    )
+
+
+@with_or_without_edges
+@pytest.mark.parametrize("density", [None, 0.5])
+def test_a_dense_block_is_equivariant_to_the_order_of_nodes_and_u_invariant(edges, density):
+    net = block(edges)
+    graph = random_graphs([5, 3], edges=edges, density=density)
+    order = torch.tensor([2, 0, 4, 1, 3])
+    (after, messages), (after_permuted, messages_permuted) = net.step(graph), net.step(permuted(graph, order))
+    real = graph.node_mask[:, order]
+    assert_close(after_permuted.v[real], after.v[:, order][real])
+    assert_close(after_permuted.u, after.u)
+    assert_close(messages_permuted.weights, messages.weights[:, :, order][..., order])
+
+
+@pytest.mark.parametrize("density", [None, 0.5])
+def test_an_edge_list_block_is_equivariant_to_the_order_of_nodes_and_deaf_to_that_of_edges(density):
+    net = block()
+    graph = random_graphs([5, 3], density=density).to_edge_list()
+    g = torch.Generator().manual_seed(1)
+    nodes, edges = torch.randperm(8, generator=g), torch.randperm(len(graph.sender), generator=g)
+    renamed = nodes.argsort()  # node i is called renamed[i] afterwards
+    other = graph.replace(
+        v=graph.v[nodes],
+        node_graph=graph.node_graph[nodes],
+        sender=renamed[graph.sender][edges],
+        receiver=renamed[graph.receiver][edges],
+        e=graph.e[edges],
+    )
+    (after, messages), (after_other, messages_other) = net.step(graph), net.step(other)
+    assert_close(after_other.v, after.v[nodes])
+    assert_close(after_other.u, after.u)
+    assert_close(messages_other.weights, messages.weights[edges])
+    assert_close(net.literal(other)[0].v, after.v[nodes])
+
+
+@with_or_without_edges
+@pytest.mark.parametrize("density", [None, 0.5])
+def test_a_batch_is_its_graphs_one_by_one(edges, density):
+    net = block(edges)
+    batch = random_graphs(SIZES, edges=edges, density=density)
+    after, messages = net.step(batch)
+    for b, n in enumerate(SIZES):
+        single = DenseGraph(
+            batch.v[b : b + 1, :n],
+            batch.node_mask[b : b + 1, :n],
+            None if batch.e is None else batch.e[b : b + 1, :n, :n],
+            batch.u[b : b + 1],
+            None if batch.edge_mask is None else batch.edge_mask[b : b + 1, :n, :n],
+        )
+        alone, own = net.step(single)
+        assert_close(after.v[b, :n], alone.v[0])
+        assert_close(after.u[b], alone.u[0])
+        assert_close(messages.weights[b, :, :n, :n], own.weights[0])
+
+
+@pytest.mark.parametrize("density", [None, 0.5])
+def test_padding_to_a_larger_size_changes_nothing(density):
+    net = block()
+    graph = random_graphs([4, 2], density=density)
+    wider = DenseGraph(
+        F.pad(graph.v, (0, 0, 0, 3), value=7.0),
+        F.pad(graph.node_mask, (0, 3)),
+        F.pad(graph.e, (0, 0, 0, 3, 0, 3), value=-7.0),
+        graph.u,
+        None if graph.edge_mask is None else F.pad(graph.edge_mask, (0, 3, 0, 3)),
+    )
+    after, after_wider = net(graph), net(wider)
+    assert_close(after_wider.v[:, :4][graph.node_mask], after.v[graph.node_mask])
+    assert_close(after_wider.u, after.u)
+
+
+@pytest.mark.parametrize("garbage", [torch.nan, torch.inf, 1e30])
+def test_what_stands_in_padded_nodes_changes_nothing_bit_for_bit(garbage):
+    net = block()
+    graph = random_graphs([4, 2])
+    padding = ~graph.node_mask.unsqueeze(-1)
+    clean = net(graph.replace(v=graph.v.masked_fill(padding, 0.0)))
+    dirty = net(graph.replace(v=graph.v.masked_fill(padding, garbage)))
+    assert_identical(dirty.v[graph.node_mask], clean.v[graph.node_mask])
+    assert_identical(dirty.u, clean.u)
+
+
+def test_what_stands_in_padded_pairs_changes_nothing_bit_for_bit_nor_the_gradients():
+    net = block()
+    graph = random_graphs([4, 2])
+    results = []
+    for fill in (0.0, 1e3, -5.0):
+        v = graph.v.masked_fill(~graph.node_mask.unsqueeze(-1), fill).requires_grad_()
+        e = graph.e.masked_fill(~graph.edges.unsqueeze(-1), fill).requires_grad_()
+        after = net(graph.replace(v=v, e=e))
+        loss = after.v[graph.node_mask].sin().sum() + after.u.cos().sum()
+        gradients = torch.autograd.grad(loss, [v, e, *net.parameters()])
+        assert (gradients[0][~graph.node_mask] == 0).all()
+        assert (gradients[1][~graph.edges] == 0).all()
+        results.append([after.v[graph.node_mask], after.u, *gradients])
+    for first, *others in zip(*results, strict=True):
+        for other in others:
+            assert_identical(other, first)
+
+
+def test_an_isolated_node_is_updated_from_itself_alone():
+    net = block()
+    graph = random_graphs([4, 3], density=0.5)  # no edge reaches the first node
+    after = net(graph)
+    assert after.v[graph.node_mask].isfinite().all()
+    stirred = graph.v.clone()
+    stirred[0, 1:] += 1.0
+    assert_close(net(graph.replace(v=stirred)).v[0, 0], after.v[0, 0])
+    assert_close(net.phi_v(net.w_jhl(torch.zeros_like(graph.v)), graph)[0, 0], after.v[0, 0])
+
+
+def test_a_block_carries_edges_masks_and_form_on_as_they_came():
+    net = block()
+    dense = random_graphs([3, 2], density=0.5)
+    after = net(dense)
+    assert isinstance(after, DenseGraph)
+    assert after.e is dense.e and after.node_mask is dense.node_mask and after.edge_mask is dense.edge_mask
+    listed = dense.to_edge_list()
+    after = net(listed)
+    assert after.e is listed.e and after.sender is listed.sender and after.num_graphs == 2
+
+
+def test_blocks_can_be_stacked_in_any_form():
+    first, second = block(), double(block(), seed=1)
+    graph = random_graphs(SIZES)
+    dense = second(first(graph))
+    listed = second(first(graph.to_edge_list()))
+    assert_close(listed.v, dense.v[graph.node_mask])
+    assert_close(listed.u, dense.u)
+
+
+def test_the_aggregation_to_the_graph_is_a_name_or_a_function():
+    graph = random_graphs([4, 2])
+    by_name, by_function, sums = block(to_graph="mean")(graph), block(to_graph=mean_nodes)(graph), block()(graph)
+    assert_identical(by_name.u, by_function.u)
+    assert (sums.u - by_name.u).abs().max() > 1e-3
+
+
+def test_heads_that_do_not_divide_the_channels_are_refused():
+    with pytest.raises(ValueError, match="3 heads"):
+        GraphNetBlock(NODE_DIM, num_heads=3)
+
+
+@pytest.mark.parametrize("form", ["dense", "edge list", "literal"])
+def test_gradients_agree_with_finite_differences(form):
+    net = block(to_graph="mean")
+    graph = random_graphs([3, 1], requires_grad=True)
+    names, parameters = zip(*net.named_parameters(), strict=True)
+
+    class Form(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self._modules.update(net._modules)
+
+        def forward(self, given):
+            if form == "dense":
+                after = net(given)
+                return after.v[graph.node_mask], after.u
+            after = net.literal(given)[0] if form == "literal" else net(given.to_edge_list())
+            return after.v, after.u
+
+    def f(v, e, u, *values):
+        changed = DenseGraph(v, graph.node_mask, e, u)
+        return torch.func.functional_call(Form(), dict(zip(names, values, strict=True)), changed)
+
+    assert torch.autograd.gradcheck(f, (graph.v, graph.e, graph.u, *parameters), fast_mode=True)
+
+
+def test_dropout_is_silent_in_evaluation_and_leaves_the_weights_it_reports_alone():
+    net = block(dropout=0.5)
+    graph = random_graphs([5, 3])
+    torch.manual_seed(2)
+    quiet, messages = net.eval().step(graph)
+    assert_identical(net(graph).v[graph.node_mask], quiet.v[graph.node_mask])
+    assert_close(quiet.v[graph.node_mask], block()(graph).v[graph.node_mask])
+    noisy, messages_in_training = net.train().step(graph)
+    assert_identical(messages_in_training.weights, messages.weights)
+    assert (noisy.v - quiet.v)[graph.node_mask].abs().max() > 1e-3
+    assert_close(messages_in_training.weights.sum(-1), graph.node_mask.unsqueeze(1).expand(-1, 2, -1).to(F64))

@@ -1,0 +1,279 @@
+"""phi_e: three ways through the same numbers, and those numbers against loops in numpy and against PyG."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.nn import TransformerConv
+
+from molattn.graph import AttentionEdgeUpdate, DenseGraph, Graph, sum_edges
+from tests.assertions import assert_close, assert_identical
+from tests.graph.graphs import EDGE_DIM, F64, GLOBAL_DIM, NODE_DIM, double, inputs_of, random_graphs
+
+SIZES = [4, 1, 3, 1, 5]
+HEADS, HEAD_DIM = 2, 3
+
+
+def edge_update(edges=True, globals_=True, dropout=0.0):
+    return double(
+        AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, EDGE_DIM if edges else 0, GLOBAL_DIM if globals_ else 0, dropout)
+    )
+
+
+@pytest.mark.parametrize("edges", [True, False])
+@pytest.mark.parametrize("globals_", [True, False])
+@pytest.mark.parametrize("density", [None, 0.4, 0.0])
+def test_literal_edge_list_and_dense_are_the_same_values_and_gradients(edges, globals_, density):
+    phi_e = edge_update(edges, globals_)
+    graph = random_graphs(SIZES, edges=edges, globals_=globals_, density=density, requires_grad=True)
+    listed = graph.to_edge_list()
+    b, i, j = graph.edges.nonzero(as_tuple=True)
+    dense, sparse, literal = phi_e(graph), phi_e(listed), phi_e.literal(graph)
+
+    assert_close(sparse.weights, dense.weights[b, :, i, j])
+    assert_close(literal.weights, sparse.weights)
+    everything = dense.weights.transpose(1, -1).transpose(1, 2)  # (b, i, j, h)
+    assert (everything[~graph.edges] == 0).all()
+
+    sums = sum_edges(dense)[graph.node_mask], sum_edges(sparse), sum_edges(literal)
+    assert_close(sums[1], sums[0])
+    assert_close(sums[2], sums[0])
+
+    learned = [*phi_e.parameters(), *inputs_of(graph)]
+    probe = torch.randn(sums[0].shape, generator=torch.Generator().manual_seed(1), dtype=F64)
+    gradients = [torch.autograd.grad((x * probe).sum(), learned) for x in sums]
+    for by_dense, by_list, by_literal in zip(*gradients, strict=True):
+        assert_close(by_list, by_dense)
+        assert_close(by_literal, by_dense)
+
+
+def test_nodes_that_no_edge_reaches_get_zeros_and_stay_finite():
+    phi_e = edge_update()
+    graph = random_graphs(SIZES, density=0.3, requires_grad=True)
+    reached = graph.edges.any(-1)
+    assert not reached[graph.node_mask].all()
+    ebar = sum_edges(phi_e(graph))
+    assert ebar.isfinite().all()
+    assert (ebar[~reached] == 0).all()
+    assert (ebar[reached].abs().amax(-1) > 0).all()
+    for gradient in torch.autograd.grad(ebar.square().sum(), [*phi_e.parameters(), *inputs_of(graph)]):
+        assert gradient.isfinite().all()
+
+
+def test_methane_is_one_atom_attending_to_itself():
+    phi_e = edge_update()
+    graph = random_graphs([1])
+    messages = phi_e(graph)
+    assert_identical(messages.weights, torch.ones(1, HEADS, 1, 1, dtype=F64))
+    assert graph.e is not None and graph.u is not None
+    assert_close(
+        sum_edges(messages)[0, 0], phi_e.w_v(graph.v[0, 0]) + phi_e.w_ve(graph.e[0, 0, 0]) + phi_e.w_vu(graph.u[0])
+    )
+
+
+def head(linear, h, size):
+    return linear.weight.detach().numpy()[h * size : (h + 1) * size]
+
+
+def in_numpy(phi_e, graph, with_edges, with_u):
+    """Weights (m, h), e' (m, h, d) and ebar (n, h, d), by loops over receivers, heads and edges."""
+    v = graph.v.detach().numpy()
+    e = graph.e.detach().numpy() if with_edges else None
+    u = graph.u.detach().numpy()[graph.node_graph.numpy()] if with_u else None
+    sender, receiver = graph.sender.tolist(), graph.receiver.tolist()
+    d = phi_e.head_dim
+    weights = np.zeros((len(sender), phi_e.num_heads))
+    messages = np.zeros((len(sender), phi_e.num_heads, d))
+    sums = np.zeros((len(v), phi_e.num_heads, d))
+    for r in range(len(v)):
+        incoming = [k for k in range(len(receiver)) if receiver[k] == r]
+        for h in range(phi_e.num_heads):
+            q = head(phi_e.w_q, h, d) @ v[r]
+            if u is not None:
+                q = q + head(phi_e.w_qu, h, d) @ u[r]
+            logits, values = [], []
+            for k in incoming:
+                key = head(phi_e.w_k, h, d) @ v[sender[k]]
+                value = head(phi_e.w_v, h, d) @ v[sender[k]]
+                if u is not None:
+                    key = key + head(phi_e.w_ku, h, d) @ u[r]
+                    value = value + head(phi_e.w_vu, h, d) @ u[r]
+                if e is not None:
+                    key = key + head(phi_e.w_ke, h, d) @ e[k]
+                    value = value + head(phi_e.w_ve, h, d) @ e[k]
+                logit = float(q @ key) / math.sqrt(d)
+                if e is not None:
+                    logit += float(head(phi_e.w_be, h, 1)[0] @ e[k])
+                logits.append(logit)
+                values.append(value)
+            total = sum(math.exp(x) for x in logits)
+            for k, logit, value in zip(incoming, logits, values, strict=True):
+                weights[k, h] = math.exp(logit) / total
+                messages[k, h] = weights[k, h] * value
+                sums[r, h] += messages[k, h]
+    return weights, messages, sums
+
+
+def check_against_numpy(phi_e, graph, with_edges, with_u):
+    weights, messages, sums = (torch.from_numpy(x) for x in in_numpy(phi_e, graph, with_edges, with_u))
+    literal, fast = phi_e.literal(graph), phi_e(graph)
+    assert_close(literal.weights, weights)
+    assert_close(literal.e, messages)
+    assert_close(fast.weights, weights)
+    assert_close(sum_edges(literal), sums.flatten(1))
+    assert_close(sum_edges(fast), sums.flatten(1))
+
+
+def graph_lists():
+    complete = random_graphs([4, 1, 3], seed=3).to_edge_list()
+    sparse = random_graphs([4, 1, 3], density=0.5, seed=3).to_edge_list()
+    g = torch.Generator().manual_seed(4)
+    directed = Graph.from_edge_index(  # with an edge given twice and a node that hears nobody
+        torch.randn(4, NODE_DIM, generator=g, dtype=F64),
+        torch.tensor([[0, 0, 1, 3, 2], [1, 1, 2, 2, 3]]),
+        torch.randn(5, EDGE_DIM, generator=g, dtype=F64),
+        torch.randn(1, GLOBAL_DIM, generator=g, dtype=F64),
+    )
+    return {"complete": complete, "sparse": sparse, "directed": directed}
+
+
+GRAPHS = graph_lists()
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_equations_14_2_to_14_8_are_phi_e_without_edge_features(kind):
+    phi_e = edge_update(edges=False, globals_=False)
+    check_against_numpy(phi_e, GRAPHS[kind], with_edges=False, with_u=False)
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_equations_14_2_to_14_8_are_the_case_where_the_weights_of_the_edges_are_zero(kind):
+    phi_e = edge_update(globals_=False)
+    with torch.no_grad():
+        for linear in (phi_e.w_ke, phi_e.w_ve, phi_e.w_be):
+            linear.weight.zero_()
+    check_against_numpy(phi_e, GRAPHS[kind], with_edges=False, with_u=False)
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+@pytest.mark.parametrize("with_u", [False, True])
+@pytest.mark.parametrize("with_edges", [False, True])
+def test_the_equation_of_phi_e_holds_with_edges_and_graph_features(kind, with_edges, with_u):
+    phi_e = edge_update(with_edges, with_u)
+    check_against_numpy(phi_e, GRAPHS[kind], with_edges, with_u)
+
+
+@pytest.mark.parametrize("density", [None, 0.4])
+@pytest.mark.parametrize("with_edges", [False, True])
+def test_it_is_the_transformer_conv_of_pyg_where_edges_share_one_weight(density, with_edges):
+    theirs = TransformerConv(
+        NODE_DIM, HEAD_DIM, HEADS, root_weight=False, bias=False, edge_dim=EDGE_DIM if with_edges else None
+    ).to(F64)
+    ours = edge_update(with_edges, globals_=False)
+    with torch.no_grad():
+        for linear, other in ((ours.w_q, theirs.lin_query), (ours.w_k, theirs.lin_key), (ours.w_v, theirs.lin_value)):
+            linear.weight.copy_(other.weight)
+        if with_edges:
+            ours.w_ke.weight.copy_(theirs.lin_edge.weight)
+            ours.w_ve.weight.copy_(theirs.lin_edge.weight)
+            ours.w_be.weight.zero_()
+    graph = random_graphs([6, 1, 4], edges=with_edges, globals_=False, density=density, seed=5)
+    listed = graph.to_edge_list()
+    edge_index = torch.stack([listed.sender, listed.receiver])
+    expected, (_, weights) = theirs(listed.v, edge_index, listed.e, return_attention_weights=True)
+    assert_close(sum_edges(ours(listed)), expected, 1e-10)
+    assert_close(sum_edges(ours(graph))[graph.node_mask], expected, 1e-10)
+    assert_close(ours(listed).weights, weights, 1e-10)
+
+
+def test_the_order_of_an_edge_list_does_not_matter():
+    phi_e, graph = edge_update(), GRAPHS["sparse"]
+    order = torch.randperm(len(graph.sender), generator=torch.Generator().manual_seed(6))
+    assert graph.e is not None
+    shuffled = graph.replace(sender=graph.sender[order], receiver=graph.receiver[order], e=graph.e[order])
+    assert_close(phi_e(shuffled).weights, phi_e(graph).weights[order])
+    assert_close(sum_edges(phi_e(shuffled)), sum_edges(phi_e(graph)))
+    assert_close(phi_e.literal(shuffled).e, phi_e.literal(graph).e[order])
+
+
+def test_a_graph_without_any_edge_gets_zeros():
+    none = torch.zeros(2, 0, dtype=torch.long)
+    graph = Graph.from_edge_index(torch.randn(3, NODE_DIM, dtype=F64), none, torch.zeros(0, EDGE_DIM, dtype=F64))
+    phi_e = edge_update(globals_=False)
+    for messages in (phi_e(graph), phi_e.literal(graph)):
+        assert messages.weights.shape == (0, HEADS)
+        assert_identical(sum_edges(messages), torch.zeros(3, HEADS * HEAD_DIM, dtype=F64))
+
+
+def test_huge_logits_do_not_overflow_in_any_form():
+    phi_e = edge_update()
+    graph = random_graphs([3, 2])
+    graph = graph.replace(v=graph.v * 1e4)
+    for messages in (phi_e(graph), phi_e(graph.to_edge_list()), phi_e.literal(graph)):
+        assert messages.weights.isfinite().all()
+        assert sum_edges(messages).isfinite().all()
+
+
+FORMS = {
+    "dense": lambda phi_e, graph: phi_e(graph),
+    "edge list": lambda phi_e, graph: phi_e(graph.to_edge_list()),
+    "literal": lambda phi_e, graph: phi_e.literal(graph),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("density", [None, 0.4])
+def test_gradients_agree_with_finite_differences(form, density):
+    phi_e = edge_update()
+    graph = random_graphs([3, 1], density=density, requires_grad=True)
+    names, parameters = zip(*phi_e.named_parameters(), strict=True)
+
+    def f(v, e, u, *values):
+        given = DenseGraph(v, graph.node_mask, e, u, graph.edge_mask)
+        return torch.func.functional_call(Form(phi_e, FORMS[form]), dict(zip(names, values, strict=True)), given)
+
+    assert torch.autograd.gradcheck(f, (graph.v, graph.e, graph.u, *parameters), fast_mode=True)
+
+
+class Form(torch.nn.Module):
+    """An edge update whose `forward` is the sum of the messages of one form, under the parameters' own names."""
+
+    def __init__(self, phi_e, form):
+        super().__init__()
+        self._modules.update(phi_e._modules)
+        self.call = lambda graph: sum_edges(form(phi_e, graph))
+
+    def forward(self, graph):
+        return self.call(graph)
+
+
+def test_dropout_drops_in_training_and_the_weights_reported_are_those_before():
+    phi_e = edge_update(dropout=0.25)
+    graph = random_graphs([6, 5])
+    torch.manual_seed(7)
+    for form in FORMS.values():
+        quiet = form(phi_e.eval(), graph)
+        noisy = form(phi_e.train(), graph)
+        assert_identical(noisy.weights, quiet.weights)
+        assert (sum_edges(noisy) - sum_edges(quiet)).abs().max() > 1e-3
+    messages = phi_e.eval()(graph)
+    assert_identical(messages.dropped, messages.weights)
+    messages = phi_e.train()(graph)
+    kept = messages.dropped != 0
+    assert_close(messages.dropped[kept], messages.weights[kept] / 0.75)
+    assert 0.1 < 1 - kept[messages.weights != 0].float().mean() < 0.4
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_dropout_leaves_the_expectation(form):
+    phi_e = edge_update(dropout=0.3)
+    one, draws = random_graphs([3], seed=8), 2000
+    many = DenseGraph(
+        one.v.expand(draws, -1, -1), one.node_mask.expand(draws, -1), one.e.expand(draws, -1, -1, -1),
+        one.u.expand(draws, -1),
+    )  # fmt: skip
+    torch.manual_seed(9)
+    ebar = sum_edges(FORMS[form](phi_e.train(), many)).detach().view(draws, 3, -1)
+    quiet = sum_edges(phi_e.eval()(one))[0]
+    assert ((ebar.mean(0) - quiet).abs() < 5 * ebar.std(0) / draws**0.5).all()

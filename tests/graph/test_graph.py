@@ -1,0 +1,157 @@
+"""Graph and DenseGraph: which way an edge points, and what a graph keeps when it changes form."""
+
+import jaxtyping
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+
+from molattn.graph import TO_GRAPH, AttentionEdgeUpdate, DenseGraph, Graph, mean_nodes, sum_edges, sum_nodes
+from tests.assertions import assert_close, assert_identical
+from tests.graph.graphs import EDGE_DIM, F64, NODE_DIM, double, random_graphs
+
+
+def test_row_0_of_an_edge_index_is_the_sender_and_row_1_the_receiver():
+    x = torch.randn(2, NODE_DIM, dtype=F64)
+    from_0_to_1 = Graph.from_edge_index(x, torch.tensor([[0], [1]]))
+    assert from_0_to_1.sender.tolist() == [0] and from_0_to_1.receiver.tolist() == [1]
+    phi_e = double(AttentionEdgeUpdate(NODE_DIM, num_heads=2, head_dim=4))
+    ebar = sum_edges(phi_e(from_0_to_1))
+    assert_close(ebar[1], phi_e.w_v(x[0]))  # node 1 heard node 0 alone
+    assert (ebar[0] == 0).all()  # and nobody spoke to node 0
+
+
+def test_a_dense_edge_points_from_column_to_row():
+    x = torch.randn(1, 2, NODE_DIM, dtype=F64)
+    from_0_to_1 = torch.tensor([[[False, False], [True, False]]])
+    graph = DenseGraph(x, torch.ones(1, 2, dtype=torch.bool), edge_mask=from_0_to_1)
+    phi_e = double(AttentionEdgeUpdate(NODE_DIM, num_heads=2, head_dim=4))
+    ebar = sum_edges(phi_e(graph))
+    assert_close(ebar[0, 1], phi_e.w_v(x[0, 0]))
+    assert (ebar[0, 0] == 0).all()
+    edge_list = graph.to_edge_list()
+    assert edge_list.sender.tolist() == [0] and edge_list.receiver.tolist() == [1]
+
+
+def test_a_graph_is_made_of_what_pyg_holds():
+    batch = Batch.from_data_list(
+        [
+            Data(x=torch.randn(n, 4), edge_index=torch.randint(n, (2, m)), edge_attr=torch.randn(m, 3))
+            for n, m in ((3, 5), (1, 1), (2, 4))
+        ]
+    )
+    u = torch.randn(3, 2)
+    graph = Graph.from_edge_index(batch.x, batch.edge_index, batch.edge_attr, u, batch.batch, batch.num_graphs)
+    assert graph.v is batch.x and graph.e is batch.edge_attr and graph.u is u
+    assert graph.num_graphs == 3
+    assert graph.count_nodes().tolist() == [3, 1, 2]
+    assert_identical(torch.stack([graph.sender, graph.receiver]), batch.edge_index)
+    alone = Graph.from_edge_index(batch.x, batch.edge_index)
+    assert alone.num_graphs == 1 and alone.node_graph.tolist() == [0] * 6
+
+
+def test_an_edge_list_keeps_order_and_drops_the_padding():
+    dense = random_graphs([3, 1, 2], seed=1)
+    graph = dense.to_edge_list()
+    assert graph.num_graphs == 3
+    assert graph.node_graph.tolist() == [0, 0, 0, 1, 2, 2]
+    expected = [
+        (b, i, j) for b, n in enumerate([3, 1, 2]) for i in range(n) for j in range(n)
+    ]  # by graph, then receiver, then sender
+    starts = [0, 3, 4]
+    assert graph.receiver.tolist() == [starts[b] + i for b, i, j in expected]
+    assert graph.sender.tolist() == [starts[b] + j for b, i, j in expected]
+    assert_identical(graph.v, torch.stack([dense.v[b, i] for b, n in enumerate([3, 1, 2]) for i in range(n)]))
+    assert graph.e is not None and dense.e is not None
+    assert_identical(graph.e, torch.stack([dense.e[edge] for edge in expected]))
+    assert graph.u is dense.u
+
+
+def test_a_sparse_edge_list_has_the_edges_of_the_mask():
+    dense = random_graphs([4, 2, 3], density=0.4, edges=False, globals_=False, seed=2)
+    graph = dense.to_edge_list()
+    assert graph.e is None and graph.u is None
+    starts = [0, 4, 6]
+    assert dense.edge_mask is not None
+    expected = [(starts[b] + j, starts[b] + i) for b, i, j in dense.edge_mask.nonzero().tolist()]
+    assert list(zip(graph.sender.tolist(), graph.receiver.tolist(), strict=True)) == expected
+
+
+def test_nodes_that_are_padding_need_not_come_last():
+    node_mask = torch.tensor([[False, True, True], [True, False, True]])
+    v = torch.arange(6.0).view(2, 3, 1)
+    graph = DenseGraph(v, node_mask).to_edge_list()
+    assert graph.v.flatten().tolist() == [1, 2, 3, 5]
+    assert list(zip(graph.receiver.tolist(), graph.sender.tolist(), strict=True)) == [
+        (0, 0), (0, 1), (1, 0), (1, 1), (2, 2), (2, 3), (3, 2), (3, 3),
+    ]  # fmt: skip
+
+
+def test_an_edge_mask_makes_no_edges_to_the_padding():
+    graph = random_graphs([2, 1])
+    everywhere = graph.replace(edge_mask=torch.ones(2, 2, 2, dtype=torch.bool))
+    assert_identical(everywhere.edges, graph.edges)
+    assert_identical(everywhere.to_edge_list().sender, graph.to_edge_list().sender)
+
+
+def test_sum_grows_with_the_graph_and_mean_does_not_in_both_forms():
+    dense = random_graphs([3, 1, 2])
+    edge_list = dense.to_edge_list()
+    totals = torch.stack([dense.v[b, :n].sum(0) for b, n in enumerate([3, 1, 2])])
+    means = torch.stack([dense.v[b, :n].mean(0) for b, n in enumerate([3, 1, 2])])
+    for graph in (dense, edge_list):
+        assert_close(sum_nodes(graph.v, graph), totals)
+        assert_close(mean_nodes(graph.v, graph), means)
+        assert graph.count_nodes().tolist() == [3, 1, 2]
+    assert {"sum": sum_nodes, "mean": mean_nodes} == TO_GRAPH
+
+
+def test_graphs_without_nodes_have_zero_sums_and_means():
+    empty = Graph(torch.randn(2, 4), *torch.zeros(2, 0, dtype=torch.long), torch.tensor([1, 1]), num_graphs=3)
+    for rho in TO_GRAPH.values():
+        totals = rho(empty.v, empty)
+        assert totals.shape == (3, 4)
+        assert (totals[[0, 2]] == 0).all()
+    dense = DenseGraph(torch.full((1, 2, 4), torch.nan), torch.zeros(1, 2, dtype=torch.bool))
+    for rho in TO_GRAPH.values():
+        assert_identical(rho(dense.v, dense), torch.zeros(1, 4))
+
+
+def test_what_belongs_to_a_graph_reaches_each_of_its_nodes():
+    dense = random_graphs([2, 1, 3])
+    edge_list = dense.to_edge_list()
+    assert dense.u is not None
+    assert_identical(edge_list.per_node(dense.u), dense.u[[0, 0, 1, 2, 2, 2]])
+    assert_identical(dense.per_node(dense.u).expand(-1, 3, -1)[dense.node_mask], edge_list.per_node(dense.u))
+
+
+def test_replacing_a_field_leaves_the_others_and_the_old_graph():
+    graph = random_graphs([2, 1])
+    after = graph.replace(u=None)
+    assert after.u is None and graph.u is not None
+    assert after.v is graph.v and after.e is graph.e
+    with pytest.raises(AttributeError):
+        graph.v = after.v
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"v": torch.zeros(2, 4, NODE_DIM)},
+        {"e": torch.zeros(2, 3, 4, EDGE_DIM)},
+        {"u": torch.zeros(3, 5)},
+        {"node_mask": torch.ones(2, 3)},
+        {"edge_mask": torch.ones(2, 3, dtype=torch.bool)},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_shapes_that_do_not_fit_together_are_seen_by_the_shape_checker(wrong):
+    graph = random_graphs([3, 2])
+    with pytest.raises(jaxtyping.TypeCheckError):
+        graph.replace(**wrong)
+
+
+def test_an_edge_list_whose_parts_differ_in_length_is_seen_by_the_shape_checker():
+    graph = random_graphs([3, 2]).to_edge_list()
+    for wrong in ({"sender": graph.sender[1:]}, {"node_graph": graph.node_graph[1:]}, {"u": torch.zeros(5)}):
+        with pytest.raises(jaxtyping.TypeCheckError):
+            graph.replace(**wrong)
