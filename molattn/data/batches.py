@@ -1,0 +1,101 @@
+"""Batches: molecules padded to one size, and which molecules go together."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from molattn.chem import MoleculeGraph
+
+
+@dataclass(frozen=True)
+class MoleculeBatch:
+    """b molecules padded to n atoms each; the codes are those of `MoleculeGraph`, as bytes.
+
+    Attributes:
+        atom_codes: (b, n, F).
+        bond_codes: (b, n, n).
+        path_lengths: (b, n, n).
+        mask: (b, n) True where there is an atom.
+        targets: (b, T), NaN where a label is missing; None in prediction.
+    """
+
+    atom_codes: Tensor
+    bond_codes: Tensor
+    path_lengths: Tensor
+    mask: Tensor
+    targets: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.mask)
+
+    def to(self, device: torch.device | str) -> "MoleculeBatch":
+        """The same batch on another device."""
+        moved = {name: x.to(device) for name, x in vars(self).items() if x is not None}
+        return replace(self, **moved)
+
+
+def collate(graphs: Sequence[MoleculeGraph], targets: np.ndarray | None = None) -> MoleculeBatch:
+    """One batch of `graphs`, in order, padded with zeros to the largest; `targets` is (b, T) or None."""
+    b, n = len(graphs), max(g.num_atoms for g in graphs)
+    atoms = np.zeros((b, n, graphs[0].atom_codes.shape[1]), dtype=np.uint8)
+    bonds = np.zeros((b, n, n), dtype=np.uint8)
+    paths = np.zeros((b, n, n), dtype=np.uint8)
+    mask = np.zeros((b, n), dtype=bool)
+    for i, g in enumerate(graphs):
+        k = g.num_atoms
+        atoms[i, :k] = g.atom_codes
+        bonds[i, :k, :k] = g.bond_codes
+        paths[i, :k, :k] = g.path_lengths
+        mask[i, :k] = True
+    y = None if targets is None else torch.from_numpy(np.asarray(targets, dtype=np.float64))
+    return MoleculeBatch(
+        atom_codes=torch.from_numpy(atoms),
+        bond_codes=torch.from_numpy(bonds),
+        path_lengths=torch.from_numpy(paths),
+        mask=torch.from_numpy(mask),
+        targets=y,
+    )
+
+
+class SizeBuckets:
+    """Random batches of molecules of like size: the padding costs n^2, so size matters as much as chance.
+
+    Every epoch shuffles all molecules, sorts runs of `pool` batches by size, cuts them into batches and shuffles
+    those. The same seed gives the same batches, epoch by epoch.
+
+    Args:
+        sizes: atoms of each molecule.
+        batch_size: molecules in a batch; the last may have fewer.
+        seed: of the shuffles.
+        pool: batches sorted together; 1 leaves the batches to chance alone.
+    """
+
+    def __init__(self, sizes: Sequence[int], batch_size: int, seed: int, pool: int = 8):
+        self.sizes, self.batch_size, self.seed, self.pool = np.asarray(sizes), batch_size, seed, pool
+        self.epoch = 0
+
+    def __len__(self) -> int:
+        return -(-len(self.sizes) // self.batch_size)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called by the training loop before each epoch."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rng = np.random.default_rng([self.seed, self.epoch])
+        order = rng.permutation(len(self.sizes))
+        step = self.batch_size * self.pool
+        runs = [order[i : i + step] for i in range(0, len(order), step)]
+        order = np.concatenate([run[np.argsort(self.sizes[run], kind="stable")] for run in runs])
+        batches = [order[i : i + self.batch_size] for i in range(0, len(order), self.batch_size)]
+        for i in rng.permutation(len(batches)):
+            yield batches[i].tolist()
+
+
+def batches_by_size(sizes: Sequence[int], batch_size: int) -> list[np.ndarray]:
+    """Which molecules to predict together: indices sorted by size, cut into batches."""
+    order = np.argsort(np.asarray(sizes), kind="stable")
+    return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]

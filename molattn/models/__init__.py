@@ -1,0 +1,1 @@
+"""Models built from a configuration: embed, blocks, readout, head."""

@@ -1,0 +1,121 @@
+"""A model on disk: `model.safetensors` and `config.json`, never a pickle."""
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+
+from molattn.chem import ATOM_FEATURES, BOND_FEATURES
+from molattn.data.files import write_bytes
+from molattn.errors import InputError, MolattnError
+from molattn.models.config import ModelConfig
+from molattn.models.property_model import PropertyModel
+from molattn.models.scaler import TargetScaler
+
+SCHEMA = 1
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A fitted model and all that is needed to use it.
+
+    Attributes:
+        model: in evaluation mode.
+        scaler: from its outputs to units.
+        targets: T names.
+        units: T units, empty where unknown.
+        add_hs, max_atoms: how its molecules are read.
+    """
+
+    model: PropertyModel
+    scaler: TargetScaler
+    targets: tuple[str, ...]
+    units: tuple[str, ...]
+    add_hs: bool
+    max_atoms: int
+
+
+def save_artifact(folder: str | Path, artifact: Artifact) -> None:
+    """Write the model into `folder`, the configuration last: with it there, the model is whole."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = save({name: x.detach().cpu().contiguous() for name, x in artifact.model.state_dict().items()})
+    write_bytes(folder / WEIGHTS, weights)
+    config = {
+        "schema": SCHEMA,
+        "molattn": version("molattn"),
+        "model": dataclasses.asdict(artifact.model.config),
+        "targets": [
+            {"name": name, "unit": unit, "mean": mean, "std": std}
+            for name, unit, mean, std in zip(
+                artifact.targets, artifact.units, artifact.scaler.mean, artifact.scaler.std, strict=True
+            )
+        ],
+        "molecules": {"add_hs": artifact.add_hs, "max_atoms": artifact.max_atoms},
+        "vocabulary": _vocabulary(),
+        "sha256": {WEIGHTS: hashlib.sha256(weights).hexdigest()},
+    }
+    write_bytes(folder / CONFIG, (json.dumps(config, indent=1) + "\n").encode())
+
+
+def load_artifact(folder: str | Path) -> Artifact:
+    """Read a model that `save_artifact` wrote, on the CPU.
+
+    Raises:
+        InputError: a file is missing, damaged, newer than this molattn, or made with other atom and bond codes.
+    """
+    folder = Path(folder)
+    for name in (CONFIG, WEIGHTS):
+        if not (folder / name).is_file():
+            raise InputError(f"{folder} holds no model: {name} is missing; give the folder of a finished run")
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        schema = config["schema"]
+        if isinstance(schema, int) and schema > SCHEMA:
+            raise InputError(f"{folder} was written by molattn {config['molattn']}: upgrade molattn to read it")
+        data = (folder / WEIGHTS).read_bytes()
+        if hashlib.sha256(data).hexdigest() != config["sha256"][WEIGHTS]:
+            raise InputError(
+                f"{folder / WEIGHTS} is damaged: its checksum differs from the one in {CONFIG}; copy it again"
+            )
+        if config["vocabulary"] != _vocabulary():
+            raise InputError(
+                f"{folder} was trained with other atom or bond codes than this molattn has; use molattn "
+                f"{config['molattn']} or train again"
+            )
+        return _built(config, folder)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
+        if isinstance(error, MolattnError):
+            raise
+        raise InputError(
+            f"{folder} is damaged, it cannot be read as a model ({type(error).__name__}); copy it again"
+        ) from error
+
+
+def _built(config: dict[str, Any], folder: Path) -> Artifact:
+    targets = config["targets"]
+    model = PropertyModel(ModelConfig(**config["model"]), num_targets=len(targets))
+    model.load_state_dict(load_file(folder / WEIGHTS))
+    return Artifact(
+        model=model.eval().requires_grad_(False),
+        scaler=TargetScaler(tuple(t["mean"] for t in targets), tuple(t["std"] for t in targets)),
+        targets=tuple(t["name"] for t in targets),
+        units=tuple(t["unit"] for t in targets),
+        add_hs=config["molecules"]["add_hs"],
+        max_atoms=config["molecules"]["max_atoms"],
+    )
+
+
+def _vocabulary() -> dict[str, dict[str, list[str]]]:
+    """What every code means: a model is only as good as the codes that it was trained on."""
+    return {
+        "atoms": {f.name: list(f.labels) for f in ATOM_FEATURES},
+        "bonds": {f.name: list(f.labels) for f in BOND_FEATURES},
+    }

@@ -1,0 +1,27 @@
+"""A model that has seen some molecules, shared by the tests that ask it things."""
+
+import numpy as np
+import pytest
+import torch
+
+from molattn.chem import molecule_graph
+from molattn.models.artifact import Artifact
+from molattn.models.config import ModelConfig
+from molattn.models.property_model import PropertyModel
+from molattn.models.scaler import TargetScaler
+from molattn.training.config import TrainingConfig
+from molattn.training.fit import Labelled, fit
+from tests.molecules import esol
+
+
+@pytest.fixture(scope="session")
+def artifact() -> Artifact:
+    """The default model after a few epochs on a hundred molecules: its weights are no longer those of chance."""
+    smiles, values = esol(120)
+    data = Labelled([molecule_graph(s) for s in smiles], np.array(values)[:, None])
+    train, val = Labelled(data.graphs[:100], data.targets[:100]), Labelled(data.graphs[100:], data.targets[100:])
+    scaler = TargetScaler.fit(train.targets)
+    torch.manual_seed(0)
+    model = PropertyModel(ModelConfig())
+    fit(model, train, val, scaler, TrainingConfig(epochs=8, ema=0.5, accelerator="cpu"))
+    return Artifact(model.requires_grad_(False), scaler, ("log_solubility",), ("log10(mol/L)",), False, 1000)

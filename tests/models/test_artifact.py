@@ -1,0 +1,94 @@
+"""A model on disk: what is written is read back, and what is damaged is refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from molattn.chem import molecule_graph
+from molattn.errors import InputError
+from molattn.models.artifact import Artifact, load_artifact, save_artifact
+from molattn.models.predict import predict_graphs
+from molattn.models.scaler import TargetScaler
+from tests.molecules import SPECIAL
+
+
+@pytest.fixture
+def folder(artifact: Artifact, tmp_path: Path) -> Path:
+    save_artifact(tmp_path / "model", artifact)
+    return tmp_path / "model"
+
+
+def _change(folder: Path, **fields: object) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **fields}))
+
+
+def test_what_is_saved_is_loaded_to_the_bit(artifact: Artifact, folder: Path) -> None:
+    loaded = load_artifact(folder)
+    graphs = [molecule_graph(s) for s in SPECIAL]
+    before = predict_graphs(artifact.model, artifact.scaler, graphs)
+    assert np.array_equal(before, predict_graphs(loaded.model, loaded.scaler, graphs))
+    assert not loaded.model.training
+    assert (loaded.targets, loaded.units, loaded.scaler) == (artifact.targets, artifact.units, artifact.scaler)
+    assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json"}
+
+
+def test_every_flipped_byte_of_the_weights_is_refused(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    whole = path.read_bytes()
+    refused = 0
+    for place in range(0, len(whole), len(whole) // 40):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(InputError, match="damaged"):
+            load_artifact(folder)
+        refused += 1
+    assert refused >= 40
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_truncated_file_is_refused(folder: Path, name: str, share: float) -> None:
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(InputError, match="damaged"):
+        load_artifact(folder)
+
+
+def test_a_missing_file_is_named(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(InputError, match=r"model\.safetensors is missing"):
+        load_artifact(folder)
+
+
+def test_a_newer_model_asks_for_an_upgrade(folder: Path) -> None:
+    _change(folder, schema=2, molattn="9.0")
+    with pytest.raises(InputError, match=r"written by molattn 9\.0: upgrade"):
+        load_artifact(folder)
+
+
+def test_other_codes_are_refused(folder: Path) -> None:
+    _change(folder, vocabulary={})
+    with pytest.raises(InputError, match="other atom or bond codes"):
+        load_artifact(folder)
+
+
+def test_a_setting_that_no_model_has_is_refused(folder: Path) -> None:
+    _change(folder, model={"hidden_dim": 64, "evil": 1})
+    with pytest.raises(InputError, match="damaged"):
+        load_artifact(folder)
+
+
+def test_a_pickle_is_not_a_model(folder: Path) -> None:
+    torch.save({"x": 1}, folder / "model.safetensors")
+    with pytest.raises(InputError, match="damaged"):
+        load_artifact(folder)
+
+
+def test_scaler_leaves_out_missing_labels_and_constant_targets() -> None:
+    targets = np.array([[1.0, 5.0], [3.0, 5.0], [np.nan, 5.0]])
+    scaler = TargetScaler.fit(targets)
+    assert scaler == TargetScaler((2.0, 5.0), (1.0, 1.0))
+    np.testing.assert_allclose(scaler.unscale(scaler.scale(targets)), targets)
