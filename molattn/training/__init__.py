@@ -1,0 +1,1 @@
+"""Training: fit, metrics, the run folder and its settings."""

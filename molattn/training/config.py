@@ -1,0 +1,190 @@
+"""The settings of a run: plain data, read from TOML and from `section.key=value`; importing it loads nothing heavy."""
+
+import dataclasses
+import difflib
+import tomllib
+import types
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from molattn.errors import UsageError
+from molattn.models.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which molecules, and which of them are for what.
+
+    Attributes:
+        dataset: a name that molattn knows, or the path of a table.
+        smiles_column: the table's column of SMILES; found by its name when empty.
+        target_columns: the table's columns to learn.
+        add_hs: whether hydrogens become atoms of the graph.
+        max_atoms: larger molecules are refused.
+        split: "random" or "scaffold".
+        split_sizes: shares of training, validation and test.
+        splits_file: a table of SMILES and sides that decides instead of `split`; empty for none.
+    """
+
+    dataset: str = ""
+    smiles_column: str = ""
+    target_columns: tuple[str, ...] = ()
+    add_hs: bool = False
+    max_atoms: int = 1000
+    split: str = "random"
+    split_sizes: tuple[float, ...] = (0.8, 0.1, 0.1)
+    splits_file: str = ""
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How the model is fitted.
+
+    Attributes:
+        epochs: at most.
+        batch_size: molecules in a batch.
+        learning_rate: the largest, after the warm-up.
+        weight_decay: AdamW's.
+        warmup: share of the steps in which the learning rate rises; it then falls along a cosine.
+        ema: decay per step of the running average of the weights, which is what is validated and kept; 0 for none.
+        grad_clip: largest norm of the gradient.
+        patience: epochs without a better validation RMSE after which training stops.
+        seed: of the split, the weights, the batches and the dropout.
+        accelerator, devices: Lightning's, e.g. "cpu", "gpu", "auto".
+        num_workers: worker processes that read molecules; 0 reads them in this one.
+        threads: CPU threads of the maths. A small model gains little from a second one, and threads that wait for
+            each other crawl when anything else wants the cores.
+    """
+
+    epochs: int = 100
+    batch_size: int = 32
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-2
+    warmup: float = 0.05
+    ema: float = 0.99
+    grad_clip: float = 1.0
+    patience: int = 40
+    seed: int = 0
+    accelerator: str = "auto"
+    devices: str = "auto"
+    num_workers: int = 0
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that decides a run, section by section of its `config.toml`."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Sections of plain values, as they stand in a TOML file."""
+        return {
+            section: {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+            for section, values in dataclasses.asdict(self).items()
+        }
+
+    def updated(self, sections: dict[str, Any], source: str) -> "RunConfig":
+        """This configuration with the values of `sections`; `source` says in an error where they came from.
+
+        Raises:
+            UsageError: a section or key that does not exist, or a value of the wrong type.
+        """
+        changed = {}
+        for section, values in sections.items():
+            if section not in _SECTIONS:
+                raise UsageError(f"{source}: there is no section [{section}]{_closest(section, _SECTIONS)}")
+            if not isinstance(values, dict):
+                raise UsageError(f"{source}: {section} is a section; write its settings below [{section}]")
+            hints = typing.get_type_hints(_SECTIONS[section])
+            fields = {}
+            for key, value in values.items():
+                if key not in hints:
+                    raise UsageError(f"{source}: [{section}] has no setting {key!r}{_closest(key, hints)}")
+                fields[key] = _coerced(value, hints[key], f"{source}: {section}.{key}")
+            changed[section] = dataclasses.replace(getattr(self, section), **fields)
+        return dataclasses.replace(self, **changed)
+
+
+def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterable[str] = ()) -> RunConfig:
+    """The settings of a run: the defaults, then a file, then options by their own name, then `section.key=value`.
+
+    Options that are None were not given. Raises UsageError as `RunConfig.updated` does.
+    """
+    resolved = RunConfig()
+    if config is not None:
+        resolved = resolved.updated(read_config(config), str(config))
+    section_of = {f.name: section for section, kind in _SECTIONS.items() for f in dataclasses.fields(kind)}
+    for name, value in options.items():
+        if name not in section_of:
+            raise UsageError(f"there is no option {name!r}{_closest(name, section_of)}")
+        if value is not None:
+            resolved = resolved.updated({section_of[name]: {name: value}}, "option")
+    for text in settings:
+        resolved = resolved.updated(parse_setting(text), f"--set {text}")
+    return resolved
+
+
+_SECTIONS: dict[str, type] = {"data": DataConfig, "model": ModelConfig, "training": TrainingConfig}
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """The sections of a TOML file.
+
+    Raises:
+        UsageError: the file is missing or is not TOML.
+    """
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"there is no configuration file {str(path)!r}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}") from None
+
+
+def parse_setting(text: str) -> dict[str, dict[str, Any]]:
+    """`section.key=value` as a section; the value is TOML, or else taken as text.
+
+    >>> parse_setting("model.num_layers=6")
+    {'model': {'num_layers': 6}}
+    >>> parse_setting("model.readout=sum")
+    {'model': {'readout': 'sum'}}
+    """
+    name, equals, value = text.partition("=")
+    section, dot, key = name.strip().partition(".")
+    if not (equals and dot and section and key):
+        raise UsageError(f"--set {text!r}: write section.key=value, for example --set model.num_layers=6")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()
+    return {section: {key: parsed}}
+
+
+def _coerced(value: Any, hint: Any, where: str) -> Any:
+    """`value` as the type that the setting has."""
+    if typing.get_origin(hint) is tuple:
+        item = typing.get_args(hint)[0]
+        values = value if isinstance(value, list | tuple) else [value]
+        return tuple(_coerced(v, item, where) for v in values)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(hint, types.UnionType) or not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise UsageError(f"{where} is {value!r}; it takes {_NAMES.get(hint, str(hint))}")
+    return value
+
+
+_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+
+
+def _closest(name: str, names: Iterable[str]) -> str:
+    names = list(names)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names)}"

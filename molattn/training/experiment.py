@@ -1,0 +1,170 @@
+"""What a run learns from: the table read, its molecules made, each on a side of the split."""
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from molattn.chem import MoleculeGraph, canonical_smiles, featurize, read_smiles
+from molattn.data import (
+    SIDES,
+    SPLITS,
+    Rejected,
+    describe_leakage,
+    guess_smiles_column,
+    leakage,
+    load_card,
+    read_records,
+    read_split_file,
+    read_table,
+    verify,
+)
+from molattn.errors import InputError, SmilesError, UsageError
+from molattn.training.config import DataConfig
+from molattn.training.fit import Labelled
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Molecules, targets and sides of the split, and what was left out.
+
+    Attributes:
+        data: the settings, with the columns that were found.
+        name: of the data set: its card's, or the stem of its file.
+        units: unit of each target, empty where unknown.
+        sha256: of the table's bytes.
+        smiles: of every row of the table, as written.
+        labels: side of every row of the table; empty for a row that is left out.
+        rows: (n,) rows of the table that can be used, ascending.
+        graphs: their n molecules.
+        targets: their targets, (n, T), NaN where missing.
+        rejected: the rows that cannot be used, and why.
+        warnings: what a user should know.
+    """
+
+    data: DataConfig
+    name: str
+    units: tuple[str, ...]
+    sha256: str
+    smiles: list[str]
+    labels: np.ndarray
+    rows: np.ndarray
+    graphs: list[MoleculeGraph]
+    targets: np.ndarray
+    rejected: list[Rejected]
+    warnings: list[str]
+
+    def side(self, name: str) -> np.ndarray:
+        """Which of the n molecules are on the side `name`, as indices."""
+        return np.flatnonzero(self.labels[self.rows] == name)
+
+    def labelled(self, name: str) -> Labelled:
+        """The molecules of one side with their targets."""
+        chosen = self.side(name)
+        return Labelled([self.graphs[i] for i in chosen], self.targets[chosen])
+
+
+def prepare(data: DataConfig, seed: int, num_workers: int = 0) -> Experiment:
+    """Read the table, make its molecules and split them.
+
+    Raises:
+        UsageError: a data set, column, split or file that does not exist.
+        InputError: a table that cannot be read, no usable row, or an empty side.
+    """
+    data, path, name, units = _resolved(data)
+    table = read_table(path)
+    records = read_records(table, data.smiles_column, data.target_columns)
+    made = featurize(records.smiles, add_hs=data.add_hs, max_atoms=data.max_atoms, num_workers=num_workers)
+    kept = [i for i, outcome in enumerate(made) if isinstance(outcome, MoleculeGraph)]
+    graphs = [outcome for outcome in made if isinstance(outcome, MoleculeGraph)]
+    refused = [
+        Rejected(int(row), table.lines[row], smiles, outcome.reason)
+        for row, smiles, outcome in zip(records.rows, records.smiles, made, strict=True)
+        if isinstance(outcome, SmilesError)
+    ]
+    rejected = sorted([*records.rejected, *refused], key=lambda r: r.row)
+    if not graphs:
+        raise InputError(f"{path}: no row can be used; the first, line {rejected[0].line}: {rejected[0].reason}")
+    rows, targets = records.rows[kept], records.targets[kept]
+    column = table.columns.index(data.smiles_column)
+    smiles = [row[column] for row in table.rows]
+    labels = np.full(len(smiles), "", dtype=object)
+    # One molecule under two spellings is one molecule to a split.
+    keys = [canonical_smiles(read_smiles(g.smiles, max_atoms=data.max_atoms)) for g in graphs]
+    if data.splits_file:
+        labels[rows] = read_split_file(data.splits_file, smiles)[rows]
+        taken = f"{data.splits_file} is taken as it is"
+    else:
+        if data.split not in SPLITS:
+            raise UsageError(f"unknown split {data.split!r}: choose one of {', '.join(SPLITS)}")
+        labels[rows] = SPLITS[data.split](keys, data.split_sizes, seed)
+        taken = ""
+    experiment = Experiment(
+        data=data,
+        name=name,
+        units=units,
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        smiles=smiles,
+        labels=labels,
+        rows=rows,
+        graphs=graphs,
+        targets=targets,
+        rejected=rejected,
+        warnings=_warnings(graphs, keys, labels[rows], rejected, taken),
+    )
+    _check_sides(experiment)
+    return experiment
+
+
+def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...]]:
+    """The settings with every column named, where the table lies, its name and its units."""
+    if not data.dataset:
+        raise UsageError("say what to learn from: --dataset esol, or the path of a table such as my.csv")
+    path = Path(data.dataset)
+    if path.suffix or path.is_file():
+        columns = read_table(path).columns
+        smiles = data.smiles_column or guess_smiles_column(columns)
+        others = [c for c in columns if c != smiles]
+        targets = data.target_columns or (tuple(others) if len(others) == 1 else ())
+        if not targets:
+            raise UsageError(f"say which column to learn with --target-columns: {path} has {', '.join(others)}")
+        data = replace(data, smiles_column=smiles, target_columns=targets)
+        return data, path, path.stem, ("",) * len(targets)
+    card = load_card(data.dataset)
+    verify(card)
+    targets = data.target_columns or card.target_columns
+    units = {t.name: t.unit for t in card.targets}
+    data = replace(data, smiles_column=data.smiles_column or card.smiles_column, target_columns=targets)
+    return data, card.path, card.name, tuple(units.get(t, "") for t in targets)
+
+
+def _warnings(
+    graphs: list[MoleculeGraph], keys: list[str], labels: np.ndarray, rejected: list[Rejected], taken: str
+) -> list[str]:
+    warnings = []
+    if rejected:
+        first = rejected[0]
+        count = "1 row is" if len(rejected) == 1 else f"{len(rejected)} rows are"
+        warnings.append(f"{count} left out, see rejected.csv; the first, line {first.line}: {first.reason}")
+    uncertain = [g for g in graphs if g.warnings]
+    if uncertain:
+        count = "1 molecule has" if len(uncertain) == 1 else f"{len(uncertain)} molecules have"
+        first = uncertain[0]
+        warnings.append(f"{count} parts that the codes do not know; the first, {first.smiles}: {first.warnings[0]}")
+    leaks = leakage(keys, labels.tolist())
+    if leaks:
+        warnings.append(f"{describe_leakage(leaks)}; {taken}")
+    return warnings
+
+
+def _check_sides(experiment: Experiment) -> None:
+    for side in SIDES:
+        chosen = experiment.side(side)
+        if not len(chosen):
+            raise InputError(f"the split leaves no molecule for {side}: give more rows or other --split-sizes")
+        for target, column in zip(experiment.data.target_columns, experiment.targets[chosen].T, strict=True):
+            if side == "train" and not np.isfinite(column).any():
+                raise InputError(
+                    f"the training molecules have no value in column {target!r}: there is nothing to learn"
+                )

@@ -1,0 +1,148 @@
+"""A run from its settings to its folder."""
+
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+
+from molattn.errors import UsageError
+from molattn.models.artifact import Artifact, save_artifact
+from molattn.models.predict import predict_graphs
+from molattn.models.property_model import PropertyModel
+from molattn.models.scaler import TargetScaler
+from molattn.training import run_folder
+from molattn.training.config import RunConfig
+from molattn.training.experiment import Experiment, prepare
+from molattn.training.fit import EpochRecord, fit
+from molattn.training.metrics import regression_metrics
+
+
+@runtime_checkable
+class Reporter(Protocol):
+    """Who is told how a run goes."""
+
+    def stage(self, text: str) -> None:
+        """A new part of the work begins."""
+
+    def warning(self, text: str) -> None:
+        """Something a user should know."""
+
+    def epoch(self, record: EpochRecord, epochs: int) -> None:
+        """One of at most `epochs` epochs is over."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run brought.
+
+    Attributes:
+        folder: where it lies.
+        metrics: what `metrics.json` holds.
+        experiment: what it learned from.
+        predicted: (n, T), the predictions for the molecules of the experiment.
+        history: epoch by epoch.
+    """
+
+    folder: Path
+    metrics: dict[str, Any]
+    experiment: Experiment
+    predicted: np.ndarray
+    history: list[EpochRecord]
+
+
+def run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force: bool = False) -> RunResult:
+    """Train and evaluate as `config` says, and write everything into a new run folder.
+
+    A run that fails or is interrupted leaves no folder behind.
+
+    Raises:
+        UsageError: the settings make no sense, or the folder is taken.
+        InputError: the data cannot be used.
+    """
+    _check(config)
+    reporter.stage("reading molecules")
+    experiment = prepare(config.data, config.training.seed, config.training.num_workers)
+    for warning in experiment.warnings:
+        reporter.warning(warning)
+    config = RunConfig(experiment.data, config.model, config.training)
+    model = _model(config)
+    path = run_folder.claim(folder, experiment.name, force)
+    try:
+        return _trained(config, experiment, model, path, reporter)
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        if folder is None:
+            with suppress(OSError):
+                path.parent.rmdir()  # runs/, if this run was to be the first in it
+        raise
+
+
+def _trained(
+    config: RunConfig, experiment: Experiment, model: PropertyModel, path: Path, reporter: Reporter
+) -> RunResult:
+    run_folder.write_config(path, config)
+    run_folder.write_splits(path, experiment)
+    run_folder.write_rejected(path, experiment)
+    train, val = experiment.labelled("train"), experiment.labelled("val")
+    scaler = TargetScaler.fit(train.targets)
+    reporter.stage("training")
+    start = time.perf_counter()
+    fitted = fit(model, train, val, scaler, config.training, lambda r: reporter.epoch(r, config.training.epochs))
+    seconds = time.perf_counter() - start
+    reporter.stage("evaluating")
+    data = experiment.data
+    artifact = Artifact(model, scaler, data.target_columns, experiment.units, data.add_hs, data.max_atoms)
+    save_artifact(path / run_folder.MODEL, artifact)
+    predicted = predict_graphs(model.cpu(), scaler, experiment.graphs)
+    baseline = np.broadcast_to(np.array(scaler.mean), predicted.shape)
+    metrics = {
+        **run_folder.summary(experiment, predicted, regression_metrics),
+        "baseline": {"what": "the mean of the training targets"}
+        | run_folder.summary(experiment, baseline, regression_metrics),
+        "units": dict(zip(data.target_columns, experiment.units, strict=True)),
+        "best_epoch": fitted.best_epoch,
+        "epochs": len(fitted.history),
+        "parameters": sum(p.numel() for p in model.parameters()),
+    }
+    run_folder.write_json(path / run_folder.METRICS, metrics)
+    run_folder.write_history(path, fitted.history)
+    run_folder.write_predictions(path, experiment, predicted)
+    env = run_folder.environment(config.training.seed, experiment.sha256, seconds)
+    run_folder.write_json(path / "env.json", env)
+    return RunResult(path, metrics, experiment, predicted, fitted.history)
+
+
+def _model(config: RunConfig) -> PropertyModel:
+    """The untrained model; the same seed gives the same one, and the caller's random state is left as it was."""
+    with torch.random.fork_rng():
+        torch.manual_seed(config.training.seed)
+        try:
+            return PropertyModel(config.model, num_targets=len(config.data.target_columns))
+        except ValueError as error:
+            raise UsageError(f"[model]: {error}") from None
+
+
+def _check(config: RunConfig) -> None:
+    """Numbers that would fail deep inside, refused where they were said."""
+    wrong = [
+        (config.training.epochs < 1, "epochs is 1 or more"),
+        (config.training.batch_size < 1, "batch_size is 1 or more"),
+        (config.training.learning_rate <= 0, "learning_rate is above 0"),
+        (config.training.patience < 1, "patience is 1 or more"),
+        (not 0 <= config.training.ema < 1, "ema is at least 0 and below 1"),
+        (config.training.num_workers < 0, "num_workers is 0 or more"),
+        (config.training.threads < 1, "threads is 1 or more"),
+        (config.training.seed < 0, "seed is 0 or more"),
+        (config.data.max_atoms < 1, "max_atoms is 1 or more"),
+        (not 0 <= config.model.dropout < 1, "dropout is at least 0 and below 1"),
+        (min(config.model.hidden_dim, config.model.num_layers, config.model.num_heads) < 1, "sizes are 1 or more"),
+        (config.model.edge_dim < 1, "edge_dim is 1 or more"),
+    ]
+    for is_wrong, rule in wrong:
+        if is_wrong:
+            raise UsageError(f"a setting is out of range: {rule}")

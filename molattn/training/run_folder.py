@@ -1,0 +1,123 @@
+"""The run folder: one place for all that a run leaves behind, in plain formats."""
+
+import dataclasses
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+
+from molattn.data import SIDES
+from molattn.data.files import write_text
+from molattn.data.tables import write_table
+from molattn.errors import UsageError
+from molattn.training.config import RunConfig
+from molattn.training.experiment import Experiment
+from molattn.training.fit import EpochRecord
+
+CONFIG, METRICS, MODEL = "config.toml", "metrics.json", "model"
+_PACKAGES = ("molattn", "torch", "rdkit", "numpy", "lightning", "torch-geometric", "torchmetrics", "safetensors")
+
+
+def claim(folder: str | Path | None, name: str, force: bool = False) -> Path:
+    """The folder for a new run, made and empty: `folder`, or runs/NAME, runs/NAME-2 and so on.
+
+    With `force`, a run that stands there is removed; nothing else ever is.
+
+    Raises:
+        UsageError: the folder exists and `force` is not given, or what stands there is not a run.
+    """
+    if folder is None:
+        number, path = 1, Path("runs") / name
+        while path.exists():
+            number += 1
+            path = Path("runs") / f"{name}-{number}"
+    else:
+        path = Path(folder)
+        if path.is_file():
+            raise UsageError(f"{path} is a file: give another --output-dir")
+        if path.exists() and any(path.iterdir()):
+            if not force:
+                raise UsageError(f"{path} exists: give another --output-dir, or --force to replace it")
+            if not (path / CONFIG).is_file():
+                raise UsageError(f"{path} exists and is not a run of molattn: --force replaces runs only")
+            shutil.rmtree(path)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def write_config(folder: Path, config: RunConfig) -> None:
+    """`config.toml`: the settings as they were resolved; `molattn train --config` takes it."""
+    write_text(folder / CONFIG, tomli_w.dumps(config.to_dict()))
+
+
+def write_splits(folder: Path, experiment: Experiment) -> None:
+    """`splits.csv`: the side of every row of the table, in its order; `--splits-file` takes it."""
+    write_table(folder / "splits.csv", ("smiles", "split"), zip(experiment.smiles, experiment.labels, strict=True))
+
+
+def write_rejected(folder: Path, experiment: Experiment) -> None:
+    """`rejected.csv`: the rows left out, with the line of the table and the reason; no file when there is none."""
+    if experiment.rejected:
+        rows = [(str(r.row), str(r.line), r.smiles, r.reason) for r in experiment.rejected]
+        write_table(folder / "rejected.csv", ("row", "line", "smiles", "reason"), rows)
+
+
+def write_predictions(folder: Path, experiment: Experiment, predicted: np.ndarray) -> None:
+    """`predictions.csv`: truth beside prediction for every molecule of every side, in the order of the table."""
+    targets = experiment.data.target_columns
+    columns = ("row", "split", "smiles", *targets, *(f"{t}_pred" for t in targets))
+
+    def rows() -> Iterable[Sequence[str]]:
+        for i, row in enumerate(experiment.rows):
+            if side := str(experiment.labels[row]):
+                numbers = [*experiment.targets[i], *predicted[i]]
+                # repr keeps every digit; a missing label is an empty cell.
+                cells = ["" if np.isnan(x) else repr(float(x)) for x in numbers]
+                yield (str(row), side, experiment.smiles[row], *cells)
+
+    write_table(folder / "predictions.csv", columns, rows())
+
+
+def write_history(folder: Path, history: Sequence[EpochRecord]) -> None:
+    """`history.csv`: one line per epoch."""
+    columns = [f.name for f in dataclasses.fields(EpochRecord)]
+    write_table(folder / "history.csv", columns, ([str(v) for v in dataclasses.astuple(r)] for r in history))
+
+
+def write_json(path: Path, content: Any) -> None:
+    """`content` as JSON that people can read; numbers that are not finite are refused, since JSON has none."""
+    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def environment(seed: int, sha256: str, seconds: float) -> dict[str, Any]:
+    """What the run ran on: versions, machine, seed, data, and how long training took."""
+    return {
+        "seed": seed,
+        "data_sha256": sha256,
+        "training_seconds": round(seconds, 2),
+        "python": platform.python_version(),
+        "platform": f"{sys.platform}-{platform.machine()}",
+        "cpus": os.cpu_count(),
+        "packages": {name: version(name) for name in _PACKAGES},
+    }
+
+
+def summary(experiment: Experiment, predicted: np.ndarray, metrics: Any) -> dict[str, dict[str, dict[str, Any]]]:
+    """`metrics` of every side and target: {side: {target: {metric: value, "n": labels}}}."""
+    result: dict[str, dict[str, dict[str, Any]]] = {}
+    for side in SIDES:
+        chosen = experiment.side(side)
+        result[side] = {}
+        for t, target in enumerate(experiment.data.target_columns):
+            true = experiment.targets[chosen, t]
+            values = metrics(true, predicted[chosen, t])
+            result[side][target] = {**values, "n": int(np.isfinite(true).sum())}
+    return result

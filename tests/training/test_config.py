@@ -1,0 +1,86 @@
+"""Settings: from files, options and `section.key=value`, with an answer for every slip."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from molattn.errors import UsageError
+from molattn.training.config import RunConfig, parse_setting, read_config, resolve
+
+
+def test_a_written_configuration_is_read_back(tmp_path: Path) -> None:
+    config = resolve(None, {"dataset": "esol", "target_columns": ["y"], "epochs": 3, "split_sizes": (0.7, 0.2, 0.1)})
+    (tmp_path / "run.toml").write_text(tomli_w.dumps(config.to_dict()))
+    assert RunConfig().updated(read_config(tmp_path / "run.toml"), "run.toml") == config
+
+
+def test_later_words_win(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text("[training]\nepochs = 1\nseed = 1\nbatch_size = 1\n")
+    config = resolve(tmp_path / "run.toml", {"epochs": 2, "seed": 2, "batch_size": None}, ["training.seed=3"])
+    assert (config.training.batch_size, config.training.epochs, config.training.seed) == (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("model.num_layers=6", 6),
+        ("model.dropout=0", 0.0),
+        ("model.readout=sum", "sum"),
+        ('model.readout="sum"', "sum"),
+        ("data.add_hs=true", True),
+        ("data.split_sizes=[0.5, 0.25, 0.25]", (0.5, 0.25, 0.25)),
+        ("data.target_columns=y", ("y",)),
+        ("training.devices=2", "2"),
+        ("data.smiles_column=a=b", "a=b"),
+    ],
+)
+def test_a_setting_takes_the_type_of_its_field(text: str, value: object) -> None:
+    section, key = text.partition("=")[0].split(".")
+    changed = getattr(getattr(resolve(None, {}, [text]), section), key)
+    assert changed == value
+    assert type(changed) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("num_layers=6", "write section.key=value"),
+        ("model.num_layers", "write section.key=value"),
+        ("modell.num_layers=6", "did you mean 'model'"),
+        ("model.num_layer=6", "did you mean 'num_layers'"),
+        ("model.num_layers=six", "takes a whole number"),
+        ("model.num_layers=true", "takes a whole number"),
+        ("model.dropout=much", "takes a number"),
+        ("data.add_hs=1", "takes true or false"),
+        ("data.split_sizes=[0.5, 'x', 0.2]", "takes a number"),
+    ],
+)
+def test_a_slip_is_explained(text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        resolve(None, {}, [text])
+
+
+def test_an_unknown_option_is_explained() -> None:
+    with pytest.raises(UsageError, match="no option 'epoch'; did you mean 'epochs'"):
+        resolve(None, {"epoch": 3})
+
+
+@pytest.mark.parametrize("content", ["[model", "model = 3\n", "[modle]\n"])
+def test_a_broken_file_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "run.toml").write_text(content)
+    with pytest.raises(UsageError, match=r"run\.toml"):
+        resolve(tmp_path / "run.toml", {})
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(UsageError, match="no configuration file 'nowhere.toml'"):
+        resolve("nowhere.toml", {})
+
+
+def test_setting_names_are_unique_across_sections() -> None:
+    # An option is known by its own name alone.
+    names = [f.name for section in vars(RunConfig()).values() for f in dataclasses.fields(section)]
+    assert len(names) == len(set(names))
+    assert parse_setting("a.b=1") == {"a": {"b": 1}}

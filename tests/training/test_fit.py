@@ -1,0 +1,164 @@
+"""The loop: what is kept, what is repeatable, what brings no gradient."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from molattn.chem import molecule_graph
+from molattn.data.batches import MoleculeBatch, SizeBuckets, batches_by_size
+from molattn.errors import InputError
+from molattn.models.config import ModelConfig
+from molattn.models.predict import predict_graphs
+from molattn.models.property_model import PropertyModel
+from molattn.models.scaler import TargetScaler
+from molattn.training.config import TrainingConfig
+from molattn.training.fit import Fitted, Labelled, _Task, fit
+from tests.molecules import esol
+
+SMILES, VALUES = esol(60)
+GRAPHS = [molecule_graph(s) for s in SMILES]
+TARGETS = np.array(VALUES)[:, None]
+SMALL = ModelConfig(hidden_dim=16, num_layers=2, num_heads=4, edge_dim=4)
+TRAIN, VAL = Labelled(GRAPHS[:40], TARGETS[:40]), Labelled(GRAPHS[40:], TARGETS[40:])
+
+
+def _fit(train: Labelled = TRAIN, val: Labelled = VAL, **settings: object) -> tuple[PropertyModel, Fitted]:
+    config = TrainingConfig(**{"epochs": 4, "batch_size": 8, "accelerator": "cpu", **settings})
+    torch.manual_seed(config.seed)
+    model = PropertyModel(SMALL, num_targets=train.targets.shape[1])
+    return model, fit(model, train, val, TargetScaler.fit(train.targets), config)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others() -> None:
+    (a, fit_a), (b, fit_b), (c, _) = _fit(seed=3), _fit(seed=3), _fit(seed=4)
+    assert fit_a == fit_b
+    assert all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+    assert not all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), c.state_dict().values(), strict=True))
+
+
+def test_the_callers_random_state_is_left_alone() -> None:
+    model, scaler = PropertyModel(SMALL), TargetScaler.fit(TRAIN.targets)
+    torch.manual_seed(11)
+    before = torch.get_rng_state()
+    fit(model, TRAIN, VAL, scaler, TrainingConfig(epochs=1, accelerator="cpu"))
+    assert torch.equal(before, torch.get_rng_state())
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_the_weights_that_are_kept_are_those_of_the_best_epoch() -> None:
+    # A rate that is far too high makes the error go up and down.
+    model, fitted = _fit(epochs=12, learning_rate=0.03, ema=0.0)
+    losses = [r.val_loss for r in fitted.history]
+    assert fitted.best_epoch == int(np.argmin(losses)) < len(losses) - 1
+    predicted = predict_graphs(model, TargetScaler.fit(TRAIN.targets), VAL.graphs)
+    rmse = math.sqrt(np.mean((predicted - VAL.targets) ** 2))
+    assert rmse == pytest.approx(fitted.history[fitted.best_epoch].val_rmse, rel=1e-5)
+
+
+def test_training_stops_when_nothing_gets_better() -> None:
+    _, fitted = _fit(epochs=50, learning_rate=0.03, ema=0.0, patience=3)
+    assert len(fitted.history) == fitted.best_epoch + 4 < 50
+
+
+def test_training_lowers_the_error() -> None:
+    _, fitted = _fit(epochs=30, ema=0.5, learning_rate=3e-3)
+    assert fitted.history[-1].train_loss < 0.3 * fitted.history[0].train_loss
+
+
+def test_a_constant_target_is_learned() -> None:
+    seven = np.full((40, 1), 7.0)
+    model, _ = _fit(Labelled(GRAPHS[:40], seven), Labelled(GRAPHS[40:], seven[:20]), epochs=5)
+    predicted = predict_graphs(model, TargetScaler.fit(seven), GRAPHS[40:])
+    assert np.abs(predicted - 7).max() < 2
+
+
+def test_one_molecule_is_enough() -> None:
+    _fit(Labelled(GRAPHS[:1], TARGETS[:1]), Labelled(GRAPHS[1:2], TARGETS[1:2]), epochs=2)
+
+
+def test_training_that_diverges_keeps_no_model() -> None:
+    with pytest.raises(InputError, match="no finite validation loss"):
+        _fit(learning_rate=1e30, grad_clip=0.0, warmup=0.0, epochs=2, ema=0.0)
+
+
+def test_missing_labels_bring_exactly_no_gradient() -> None:
+    targets = np.column_stack([TARGETS[:8, 0], np.full(8, np.nan)])
+    targets[3] = np.nan
+    data = Labelled(GRAPHS[:8], targets)
+    torch.manual_seed(0)
+    model = PropertyModel(SMALL, num_targets=2).eval()
+    task = _Task(model, 8, TargetScaler((0.0, 0.0), (1.0, 1.0)), TrainingConfig())
+    task.training_step(data.batch(range(8)), 0).backward()
+    assert model.head.weight.grad is not None
+    assert model.head.weight.grad[0].any()
+    assert not model.head.weight.grad[1].any()
+    with_all = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    model.zero_grad()
+    # The row without a label may as well not be there.
+    task.training_step(data.batch([0, 1, 2, 4, 5, 6, 7]), 0).backward()
+    without = [p.grad for p in model.parameters() if p.grad is not None]
+    for a, b in zip(with_all, without, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_a_batch_without_any_label_does_no_harm() -> None:
+    targets = TARGETS[:40].copy()
+    targets[:20] = np.nan
+    model, _ = _fit(Labelled(GRAPHS[:40], targets), epochs=2, batch_size=4)
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+
+
+def test_the_scaler_sees_only_the_training_targets() -> None:
+    # The scaler is a value handed in; other validation targets change neither it nor a single step.
+    other = Labelled(VAL.graphs, VAL.targets + 100)
+    (a, fit_a), (b, fit_b) = _fit(ema=0.0, epochs=2), _fit(val=other, ema=0.0, epochs=2)
+    assert [r.train_loss for r in fit_a.history] == [r.train_loss for r in fit_b.history]
+    del a, b
+
+
+def test_one_and_two_threads_agree_after_one_step() -> None:
+    states = []
+    for threads in (1, 2):
+        model, _ = _fit(epochs=1, batch_size=64, ema=0.0, threads=threads)
+        states.append(torch.cat([p.flatten() for p in model.parameters()]))
+    torch.testing.assert_close(*states, rtol=1e-6, atol=1e-6)
+
+
+def test_every_epoch_sees_every_molecule_once_in_batches_of_like_size() -> None:
+    sizes = [g.num_atoms for g in GRAPHS]
+    sampler = SizeBuckets(sizes, batch_size=8, seed=0)
+    epochs = []
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        batches = list(sampler)
+        assert sorted(i for b in batches for i in b) == list(range(60))
+        assert len(batches) == len(sampler)
+        assert {len(b) for b in batches} <= {8, 4}
+        epochs.append(batches)
+    assert epochs[0] != epochs[1] != epochs[2]
+    sampler.set_epoch(0)
+    assert list(sampler) == epochs[0]
+    spread = [max(sizes[i] for i in b) - min(sizes[i] for i in b) for b in epochs[0]]
+    assert np.mean(spread) < 0.5 * (max(sizes) - min(sizes))
+
+
+def test_epochs_of_a_fit_are_shuffled_differently(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[float, ...]] = []
+    real = Labelled.batch
+
+    def spy(self: Labelled, rows: list[int]) -> MoleculeBatch:
+        if self is TRAIN:
+            seen.append(tuple(rows))
+        return real(self, rows)
+
+    monkeypatch.setattr(Labelled, "batch", spy)
+    _fit(epochs=2)
+    assert len(seen) == 10
+    assert set(seen[:5]) != set(seen[5:])
+
+
+def test_prediction_batches_hold_everything_once() -> None:
+    batches = batches_by_size([3, 1, 2, 5, 4], 2)
+    assert [b.tolist() for b in batches] == [[1, 2], [0, 4], [3]]
