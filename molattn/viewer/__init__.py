@@ -1,0 +1,34 @@
+"""Pictures: what atoms attend to, and how a training went.
+
+Importing this package brings in neither matplotlib nor RDKit: each name is imported at its first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from molattn.viewer.picture import Picture
+    from molattn.viewer.pictures import draw_atoms, heat_map
+    from molattn.viewer.plots import learning_curve, parity_plot, write_plots
+
+__all__ = ["Picture", "draw_atoms", "heat_map", "learning_curve", "parity_plot", "write_plots"]
+
+_HOME = {
+    "Picture": "picture",
+    "draw_atoms": "pictures",
+    "heat_map": "pictures",
+    "learning_curve": "plots",
+    "parity_plot": "plots",
+    "write_plots": "plots",
+}
+
+
+def __getattr__(name: str) -> object:
+    """The names of `__all__` at their first use (PEP 562)."""
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,193 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from molattn.errors import InputError, SmilesError, UsageError
+from molattn.explain import AttentionMap
+from molattn.viewer import draw_atoms, heat_map
+from molattn.viewer.pictures import DARKEST, disc_colour
+from tests.viewer.maps import ASPIRIN, CAFFEINE, METHANE, MOLECULES, SALT, attention_map
+from tests.viewer.svg import SVG, assert_sound, cells, discs, png_size, rings, root
+
+
+def lightness(colour):
+    return sum(colour)
+
+
+@pytest.mark.parametrize("smiles", MOLECULES.values(), ids=MOLECULES)
+def test_a_heat_map_is_sound_and_the_same_twice(smiles):
+    attention = attention_map(smiles)
+    picture = heat_map(attention)
+    assert_sound(picture)
+    assert heat_map(attention) == picture
+    if attention.num_atoms <= 40:
+        assert len(cells(picture)) == attention.num_atoms**2
+
+
+@pytest.mark.parametrize("smiles", MOLECULES.values(), ids=MOLECULES)
+@pytest.mark.parametrize("atom", [None, 0, -1])
+def test_a_drawing_is_sound_and_the_same_twice_with_a_disc_per_atom(smiles, atom):
+    attention = attention_map(smiles)
+    picture = draw_atoms(attention, atom)
+    assert_sound(picture)
+    assert draw_atoms(attention, atom) == picture
+    assert len(discs(picture)) == attention.num_atoms
+    assert len(rings(picture)) == (atom is not None)
+
+
+def test_cells_are_rows_of_receivers_and_the_darker_the_larger_the_weight():
+    attention = attention_map(CAFFEINE)
+    for layer, head in [(-1, "mean"), (0, "max"), (1, 2)]:
+        colours = cells(heat_map(attention, layer, head))
+        order = np.argsort(attention.matrix(layer, head).ravel(), kind="stable")
+        light = [lightness(colours[i]) for i in order]
+        assert light == sorted(light, reverse=True)
+        assert light[0] > light[-1]
+
+
+def test_a_large_heat_map_is_one_image_with_labels_thinned_out():
+    picture = heat_map(attention_map("C" * 200, layers=1, heads=1))
+    assert_sound(picture)
+    assert len(picture.svg) < 500_000
+    ticks = [e for e in root(picture).iter(f"{SVG}g") if e.get("id", "").startswith("xtick")]
+    assert 20 < len(ticks) < 100
+
+
+@pytest.mark.parametrize("atom", [None, 3])
+@pytest.mark.parametrize(("layer", "head"), [(-1, "mean"), (0, "max"), (1, 2)])
+def test_discs_are_the_darker_the_larger_the_weight_and_the_largest_is_darkest(atom, layer, head):
+    attention = attention_map(ASPIRIN)
+    weights = attention.received(layer, head) if atom is None else attention.matrix(layer, head)[atom]
+    colours = [colour for _, colour in discs(draw_atoms(attention, atom, layer, head))]
+    light = [lightness(colours[i]) for i in np.argsort(weights)]
+    assert light == sorted(light, reverse=True)
+    np.testing.assert_allclose(colours[int(weights.argmax())], 255 * np.array(DARKEST), atol=2)
+
+
+def test_disc_colours_run_from_white_to_the_darkest():
+    assert disc_colour(0.0) == (1.0, 1.0, 1.0)
+    np.testing.assert_allclose(disc_colour(1.0), DARKEST)
+    light = [lightness(disc_colour(x)) for x in np.linspace(0, 1, 50)]
+    assert (np.diff(light) < 0).all()
+
+
+def test_black_is_readable_on_the_darkest_disc():
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in DARKEST]
+    luminance = np.dot([0.2126, 0.7152, 0.0722], linear)
+    assert (luminance + 0.05) / 0.05 > 7
+
+
+def test_an_atom_without_attention_has_a_white_disc():
+    attention = attention_map(SALT, layers=1, heads=1)
+    attention.weights[...] = [[0.0, 1.0], [0.0, 1.0]]
+    assert discs(draw_atoms(attention, 0))[0][1] == (255, 255, 255)
+
+
+def test_the_ring_is_around_the_receiver():
+    attention = attention_map(CAFFEINE)
+    for atom in (0, 5, attention.num_atoms - 1):
+        picture = draw_atoms(attention, atom)
+        assert rings(picture) == [discs(picture)[atom][0]]
+    assert draw_atoms(attention, -1) == picture
+
+
+@pytest.mark.parametrize("size", [(480, 360), (260, 160), (900, 700)])
+@pytest.mark.parametrize("smiles", ["CCCC", "C" * 40, "CC(C)(C)C(C)(C)C"])
+def test_discs_lie_under_the_atoms(smiles, size):
+    picture = draw_atoms(attention_map(smiles), size=size)
+    centres = [centre for centre, _ in discs(picture)]
+    bonds = [e for e in root(picture).iter(f"{SVG}path") if e.get("class", "").startswith("bond-")]
+    assert len(bonds) == len(centres) - 1
+    for bond in bonds:
+        _, *atoms = bond.get("class").split()
+        first, last = (tuple(map(float, p.split(","))) for p in bond.get("d")[2:].split(" L ")[:: len(atoms) - 1])
+        for atom, end in zip(atoms, (first, last), strict=True):
+            np.testing.assert_allclose(centres[int(atom.removeprefix("atom-"))], end, atol=0.5)
+    width, height = size
+    assert all(0 < x < width and 0 < y < height - 58 for x, y in centres)
+    assert png_size(picture.png) == (2 * width, 2 * height)
+
+
+def test_hydrogens_of_the_map_are_drawn():
+    attention = attention_map("CCO", add_hs=True)
+    assert attention.num_atoms == 9
+    assert len(discs(draw_atoms(attention, 8))) == 9
+
+
+def test_a_stereocentre_in_rings_gets_no_atom_of_its_own():
+    attention = attention_map("C1CC[C@H]2CCCC[C@H]2C1")
+    assert len(discs(draw_atoms(attention))) == attention.num_atoms
+
+
+def test_the_title_of_a_drawing_says_what_is_seen():
+    attention = attention_map(ASPIRIN)
+    title = root(draw_atoms(attention, 3)).find(f"{SVG}title")
+    largest = attention.matrix()[3].max()
+    words = f"what O3 (ringed) attends to; layer 2 (the last), mean of 4 heads; darkest = {largest:.2g}"
+    assert title.text == f"{ASPIRIN}: {words}"
+    title = root(draw_atoms(attention, layer=0, head=1)).find(f"{SVG}title")
+    assert "attention each atom receives" in title.text
+    assert "layer 0, head 1;" in title.text
+
+
+@pytest.mark.parametrize("smiles", ["[NH3]->[Cu]", "[Re]$[Re]", "C.[Re]$[Re]"])
+def test_smiles_with_signs_of_xml_and_of_formulas_are_drawn(smiles):
+    attention = attention_map(smiles)
+    for picture in (draw_atoms(attention), heat_map(attention)):
+        assert_sound(picture)
+    assert root(draw_atoms(attention)).find(f"{SVG}title").text.startswith(smiles)
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "--></svg><script>x</script><!--",
+    "&amp;&nbsp;\"'",
+    "$\\frac{1}{$ x^2 $",
+    "\x00\x1b\ud800\ufffe\n",
+    "",
+    "é" * 5000,
+]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_is_written_as_text(text):
+    symbols = (text, "C")
+    attention = AttentionMap(text, symbols, np.full((1, 1, 2, 2), 0.5), {text: 0.0}, {text: text})
+    assert_sound(heat_map(attention))
+    with pytest.raises((SmilesError, InputError)):
+        draw_atoms(attention)
+
+
+@pytest.mark.parametrize("draw", [heat_map, draw_atoms])
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        ({"layer": 3}, "layer is from 0 to 2, not 3"),
+        ({"layer": -4}, "layer is from 0 to 2, not -4"),
+        ({"head": 4}, "head is from 0 to 3, 'mean' or 'max', not 4"),
+    ],
+)
+def test_a_layer_or_head_that_is_not_there_names_the_range(draw, choice, words):
+    with pytest.raises(UsageError, match=words):
+        draw(attention_map(ASPIRIN), **choice)
+
+
+@pytest.mark.parametrize(
+    ("smiles", "atom", "words"), [(ASPIRIN, 13, "from 0 to 12, not 13"), (METHANE, 1, "is 0, not")]
+)
+def test_an_atom_that_is_not_there_names_the_range(smiles, atom, words):
+    with pytest.raises(UsageError, match=f"atom .*{words}"):
+        draw_atoms(attention_map(smiles), atom)
+
+
+def test_a_picture_too_small_to_read_is_refused():
+    with pytest.raises(UsageError, match="260 x 160"):
+        draw_atoms(attention_map(METHANE), size=(100, 400))
+
+
+def test_a_map_of_another_molecule_is_refused():
+    attention = dataclasses.replace(attention_map("CCO"), smiles="CCN")
+    with pytest.raises(InputError, match="C C O"):
+        draw_atoms(attention)

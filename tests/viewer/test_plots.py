@@ -1,0 +1,120 @@
+import math
+
+import numpy as np
+import pytest
+
+from molattn.training.config import DataConfig
+from molattn.training.experiment import Experiment
+from molattn.training.fit import EpochRecord
+from molattn.training.run import RunResult
+from molattn.viewer import learning_curve, parity_plot, write_plots
+from molattn.viewer.plots import file_names
+from tests.viewer.svg import SVG, assert_sound, root
+
+HOSTILE = "<script>&$x^$--></svg>\x00"
+
+
+def history(epochs=12):
+    return [EpochRecord(i, 1e-3, math.exp(-i / 3) + 0.01, math.exp(-i / 4) + 0.05, 1.0, i < 9) for i in range(epochs)]
+
+
+def data(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    true = rng.normal(size=n)
+    sides = {"train": np.arange(n - 20), "val": np.arange(n - 20, n - 10), "test": np.arange(n - 10, n)}
+    return true, true + 0.1 * rng.normal(size=n), sides
+
+
+def result(folder, targets, n=60):
+    columns = [data(n, seed) for seed in range(len(targets))]
+    labels = np.array(["train"] * (n - 20) + ["val"] * 10 + ["test"] * 10, dtype=object)
+    experiment = Experiment(
+        data=DataConfig(target_columns=targets),
+        name="made up",
+        units=("mol/L",) * len(targets),
+        sha256="",
+        smiles=["C"] * n,
+        labels=labels,
+        rows=np.arange(n),
+        graphs=[],
+        targets=np.stack([true for true, _, _ in columns], 1),
+        rejected=[],
+        warnings=[],
+    )
+    metrics = {"test": {target: {"rmse": 0.1, "n": 10} for target in targets}}
+    return RunResult(folder, metrics, experiment, np.stack([p for _, p, _ in columns], 1), history())
+
+
+def points(picture):
+    """How many points each of the sides has."""
+    groups = [e for e in root(picture).iter(f"{SVG}g") if e.get("id", "").startswith("PathCollection")]
+    return [len(list(g.iter(f"{SVG}use"))) for g in groups][:3]
+
+
+def test_a_parity_plot_shows_every_known_molecule_and_is_the_same_twice():
+    true, predicted, sides = data()
+    true[[0, 45, 59]] = np.nan
+    picture = parity_plot(true, predicted, sides, name="logS", unit="log10(mol/L)", test_rmse=0.123)
+    assert_sound(picture)
+    assert picture == parity_plot(true, predicted, sides, name="logS", unit="log10(mol/L)", test_rmse=0.123)
+    assert points(picture) == [39, 9, 9]
+    assert "RMSE of test 0.123 log10(mol/L)" in picture.svg
+
+
+def test_a_parity_plot_of_many_molecules_stays_small():
+    true, predicted, sides = data(20_000)
+    assert len(parity_plot(true, predicted, sides, name="y").svg) < 500_000
+
+
+@pytest.mark.parametrize("value", [np.nan, 1.0])
+def test_a_parity_plot_without_spread_or_labels_is_drawn(value):
+    assert_sound(parity_plot(np.full(60, value), np.full(60, 1.0), data()[2], name="y"))
+
+
+def test_hostile_names_are_written_as_text():
+    true, predicted, sides = data()
+    assert_sound(parity_plot(true, predicted, sides, name=HOSTILE, unit=HOSTILE, test_rmse=1.0))
+
+
+@pytest.mark.parametrize("epochs", [1, 12, 100])
+def test_a_learning_curve_is_sound_and_names_the_best_epoch(epochs):
+    picture = learning_curve(history(epochs))
+    assert_sound(picture)
+    assert picture == learning_curve(history(epochs))
+    assert f"best: epoch {min(epochs - 1, 8)}" in picture.svg
+    assert "standardised RMSE" in picture.svg
+
+
+def test_a_learning_curve_with_epochs_that_are_not_finite_is_drawn():
+    records = [EpochRecord(0, 1e-3, math.nan, math.inf, math.inf, False), *history()[1:]]
+    assert_sound(learning_curve(records))
+
+
+def test_the_plots_of_a_run_with_one_target(tmp_path):
+    write_plots(result(tmp_path, ("logS",)))
+    assert sorted(p.name for p in (tmp_path / "plots").iterdir()) == ["learning_curve.png", "parity.png"]
+    for path in (tmp_path / "plots").iterdir():
+        assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_plots_of_a_run_with_several_targets_have_safe_names(tmp_path):
+    write_plots(result(tmp_path, ("logS", "../a b", "LOGS")))
+    names = sorted(p.name for p in (tmp_path / "plots").iterdir())
+    assert names == ["learning_curve.png", "parity-LOGS-2.png", "parity-a_b.png", "parity-logS.png"]
+    assert [p.name for p in tmp_path.iterdir()] == ["plots"]
+
+
+def test_a_run_without_test_labels_has_its_plots(tmp_path):
+    run = result(tmp_path, ("logS",))
+    run.experiment.targets[50:] = np.nan
+    run.metrics["test"]["logS"]["rmse"] = None
+    write_plots(run)
+    assert (tmp_path / "plots" / "parity.png").exists()
+
+
+def test_file_names_are_safe_and_distinct():
+    names = ["a/b", "a b", "a_b", "A_B", "..", "", "é", "x" * 300, "a_b-2", "ok-1.5"]
+    safe = file_names(names)
+    assert len({s.lower() for s in safe}) == len(names)
+    assert all(s and len(s) < 80 and s[0] not in ".-" and s.isascii() and "/" not in s for s in safe)
+    assert safe[-1] == "ok-1.5"
