@@ -3,11 +3,12 @@
 SMILES in; RDKit reads each molecule into a complete graph; multi-head tensor-dot attention updates the edges and a
 sum brings them to the atoms; out come a property and what every atom attended to.
 
->>> import molattn                                                                   # doctest: +SKIP
->>> run = molattn.train("esol", output_dir="runs/esol")                              # doctest: +SKIP
->>> predictor = molattn.load(run.folder)                                             # doctest: +SKIP
->>> predictor.predict(["CCO", "c1ccccc1"])                                           # doctest: +SKIP
->>> predictor.attention("CCO").weights.shape        # (layers, heads, atoms, atoms)  # doctest: +SKIP
+    import molattn
+
+    run = molattn.train("esol")
+    predictor = molattn.load(run.folder)
+    predictor.predict(["CCO", "c1ccccc1"])        # log10(mol/L)
+    predictor.attention("CCO").weights            # (layers, heads, atoms, atoms)
 """
 
 from typing import TYPE_CHECKING

@@ -11,12 +11,21 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import Protocol, runtime_checkable
 
 from molattn.data.files import atomic
 from molattn.errors import InputError, UsageError, shown
 
 QUOTING = 'a field that holds the delimiter must stand in double quotes, as in "2,4-D"'
+
+
+@runtime_checkable
+class Writable(Protocol):
+    """An open text file, as far as a table needs one."""
+
+    def write(self, text: str, /) -> object:
+        """Take some more text."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -96,7 +105,7 @@ def write_table(path: str | Path, columns: Sequence[str], rows: Iterable[Sequenc
         write_rows(file, columns, rows, _tab_by_name(path) or ",")
 
 
-def write_rows(file: IO[str], columns: Sequence[str], rows: Iterable[Sequence[str]], delimiter: str = ",") -> None:
+def write_rows(file: Writable, columns: Sequence[str], rows: Iterable[Sequence[str]], delimiter: str = ",") -> None:
     """Write a header and rows to an open file, each cell quoted where it must be.
 
     Raises UsageError for a row that is not as wide as the header.

@@ -1,0 +1,193 @@
+"""What a person types in Python: `molattn.train(...)` and `molattn.load(run)`."""
+
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from molattn.chem import MoleculeGraph, featurize, molecule_graph
+from molattn.errors import MolattnWarning, SmilesError, shown
+from molattn.explain import AttentionMap
+from molattn.models.artifact import Artifact, load_artifact
+from molattn.models.predict import attention_of, predict_graphs
+
+# Molecules that are featurized and predicted together: bounded memory, whatever the input's length.
+CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class RowPrediction:
+    """What became of one SMILES.
+
+    Attributes:
+        smiles: as it was given.
+        values: the prediction per target, in units; None when there is an error.
+        error: why there is none; empty otherwise.
+        warnings: what the model could not see in the molecule, a sentence each.
+    """
+
+    smiles: object
+    values: tuple[float, ...] | None
+    error: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class Predictor:
+    """A trained model that answers SMILES.
+
+    Attributes:
+        targets: what it predicts, T names.
+        units: T units, empty where unknown.
+    """
+
+    def __init__(self, artifact: Artifact):
+        self._artifact = artifact
+        self.targets, self.units = artifact.targets, artifact.units
+
+    def predict(self, smiles: str | Iterable[object], num_workers: int = 0) -> np.ndarray | np.float64:
+        """The predictions, in the order of `smiles` and in units.
+
+        Shapes: (n,) for one target, (n, T) for several; one string brings its one answer, without the first axis.
+
+        A SMILES that cannot be read has NaN, and a `MolattnWarning` says which and why. See `rows` for the reasons.
+        """
+        alone = isinstance(smiles, str)
+        rows = list(self.rows([smiles] if alone else smiles, num_workers))
+        missing = (np.nan,) * len(self.targets)
+        values = np.array([missing if r.values is None else r.values for r in rows]).reshape(-1, len(self.targets))
+        bad = [(i, r) for i, r in enumerate(rows) if r.error]
+        if bad:
+            i, first = bad[0]
+            message = f"{len(bad)} of {len(rows)} SMILES have no prediction (NaN); the first, row {i}, "
+            warnings.warn(MolattnWarning(f"{message}{shown(first.smiles)}: {first.error}"), stacklevel=2)
+        if len(self.targets) == 1:
+            values = values[:, 0]
+        return values[0] if alone else values
+
+    def rows(self, smiles: Iterable[object], num_workers: int = 0) -> Iterator[RowPrediction]:
+        """One `RowPrediction` for each SMILES, in order, whatever it is; nothing stops at a bad one."""
+        a = self._artifact
+        for chunk in _chunks(smiles, CHUNK):
+            made = featurize(chunk, add_hs=a.add_hs, max_atoms=a.max_atoms, num_workers=num_workers)
+            graphs = [g for g in made if isinstance(g, MoleculeGraph)]
+            predicted = iter(predict_graphs(a.model, a.scaler, graphs)) if graphs else iter(())
+            for text, outcome in zip(chunk, made, strict=True):
+                if isinstance(outcome, SmilesError):
+                    yield RowPrediction(text, None, outcome.reason)
+                else:
+                    yield RowPrediction(text, tuple(map(float, next(predicted))), "", outcome.warnings)
+
+    def attention(self, smiles: str) -> AttentionMap:
+        """What every atom of a molecule attended to: `.weights` is (layers, heads, n, n), in the SMILES' atom order.
+
+        Raises:
+            SmilesError: the SMILES cannot be read.
+        """
+        a = self._artifact
+        graph = molecule_graph(smiles, add_hs=a.add_hs, max_atoms=a.max_atoms)
+        outputs, weights = attention_of(a.model, graph)
+        values = a.scaler.unscale(outputs)
+        return AttentionMap(
+            smiles=graph.smiles,
+            symbols=graph.symbols,
+            weights=weights,
+            prediction=dict(zip(a.targets, map(float, values), strict=True)),
+            units=dict(zip(a.targets, a.units, strict=True)),
+            add_hs=a.add_hs,
+        )
+
+    def __repr__(self) -> str:
+        return f"Predictor of {', '.join(self.targets)}"
+
+
+def load(run: str | Path) -> Predictor:
+    """The predictor of a run folder, or of the `model` folder in it, on the CPU.
+
+    Raises:
+        InputError: there is no model, or it is damaged.
+    """
+    folder = Path(run)
+    inside = folder / "model"
+    return Predictor(load_artifact(inside if inside.is_dir() else folder))
+
+
+def train(
+    dataset: str | Path = "",
+    *,
+    output_dir: str | Path | None = None,
+    config: str | Path | None = None,
+    settings: Sequence[str] = (),
+    force: bool = False,
+    quiet: bool = False,
+    **options: Any,
+):
+    """Train a model and write its run folder: what `molattn train` does.
+
+    Args:
+        dataset: a name such as "esol", or the path of a table.
+        output_dir: where the run goes; runs/NAME by default.
+        config: a TOML file of settings, such as the `config.toml` of a run.
+        settings: "section.key=value", the last word.
+        force: replace a run that stands in `output_dir`.
+        quiet: say nothing but warnings.
+        options: any setting by its own name: `epochs`, `seed`, `split`, `target_columns`, ...; see `RunConfig`.
+
+    Returns:
+        A `RunResult`: `.folder`, `.metrics`, `.history` and the predictions.
+
+    Raises:
+        UsageError: an option that does not exist or makes no sense, or a folder that is taken.
+        InputError: data that cannot be used.
+    """
+    from molattn.training.config import resolve
+
+    if dataset:
+        options["dataset"] = str(dataset)
+    return run(resolve(config, options, settings), output_dir, PrintReporter(quiet), force)
+
+
+def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool = False):
+    """Train as `config`, a `RunConfig`, says, and draw the plots of the run folder."""
+    # Training brings in Lightning, which prediction does without.
+    from molattn.training.run import run as train_and_evaluate
+    from molattn.viewer import write_plots
+
+    result = train_and_evaluate(config, output_dir, reporter, force)
+    write_plots(result)
+    return result
+
+
+class PrintReporter:
+    """Tells how a run goes in plain lines on standard error; warnings as Python warnings."""
+
+    def __init__(self, quiet: bool = False):
+        self.quiet = quiet
+
+    def stage(self, text: str) -> None:
+        """A new part of the work begins."""
+        if not self.quiet:
+            print(text, file=sys.stderr)
+
+    def warning(self, text: str) -> None:
+        """Something a user should know."""
+        warnings.warn(MolattnWarning(text), stacklevel=2)
+
+    def epoch(self, record: Any, epochs: int) -> None:
+        """One of at most `epochs` epochs is over; every tenth of them is told."""
+        if not self.quiet and (record.epoch + 1) % max(1, epochs // 10) == 0:
+            print(f"epoch {record.epoch + 1}/{epochs}: validation RMSE {record.val_rmse:.3f}", file=sys.stderr)
+
+
+def _chunks(items: Iterable[object], size: int) -> Iterator[list[object]]:
+    chunk: list[object] = []
+    for item in items:
+        chunk.append(item)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

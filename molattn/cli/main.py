@@ -1,0 +1,82 @@
+"""The `molattn` command: its list of commands, its errors and its exit codes."""
+
+import os
+import sys
+import traceback
+import warnings
+from typing import Annotated
+
+import typer
+
+from molattn import __version__
+from molattn.cli.predict import predict
+from molattn.cli.train import train
+from molattn.errors import MolattnError, MolattnWarning
+
+app = typer.Typer(
+    name="molattn",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="markdown",
+    epilog="Start with: molattn train --dataset esol",
+)
+app.command(no_args_is_help=True)(train)
+app.command(no_args_is_help=True)(predict)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"molattn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _molattn(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error. May stand anywhere.")] = False,
+) -> None:
+    """Graph attention for chemistry: learn a property from SMILES, predict it, see what atoms attend to.
+
+    Exit codes: 0 done, 1 internal error, 2 usage, 3 bad input data, 4 rows failed under --strict, 5 a missing extra.
+    """
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    # Threads of the maths that spin while they wait crawl when anything else wants the cores. Read by torch.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    debug = "--debug" in sys.argv[1:]
+    # `--debug` may stand after the command too, where people put it once something went wrong.
+    arguments = [a for a in sys.argv[1:] if a != "--debug"]
+    if not debug:
+        warnings.showwarning = _show_warning
+    try:
+        app(arguments)
+    except MolattnError as error:
+        _fail(f"error: {error}", error.exit_code, debug)
+    except KeyboardInterrupt:
+        _fail("stopped", 130, debug)
+    except BrokenPipeError:
+        # Whoever read our output has gone, as `head` does; leave quietly.
+        sys.stderr.close()
+        sys.exit(0)
+    except Exception as error:
+        text = f"internal error: {type(error).__name__}: {error}\nThis is a fault of molattn; --debug shows where."
+        _fail(text, 1, debug)
+
+
+def _fail(text: str, code: int, debug: bool) -> None:
+    if debug:
+        traceback.print_exc()
+    print(text, file=sys.stderr)
+    sys.exit(code)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    """molattn's own warnings as one line; the libraries' are for developers, who have --debug."""
+    if issubclass(category, MolattnWarning):
+        print(f"warning: {message}", file=sys.stderr)

@@ -1,0 +1,127 @@
+"""`molattn train`: from a table to a trained model and its run folder."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from molattn.training.config import DataConfig, TrainingConfig, resolve
+
+if TYPE_CHECKING:
+    from molattn.training.run import RunResult
+
+_DATA, _FIT, _RUN = "Data", "Training", "Run"
+_data, _training = DataConfig(), TrainingConfig()
+
+
+def _option(panel: str, text: str, *names: str, default: object = None, metavar: str | None = None) -> Any:
+    """An option that is None when not given, so that a configuration file can say it instead."""
+    text = text if default is None else f"{text} [default: {default}]"
+    return typer.Option(*names, help=text, rich_help_panel=panel, metavar=metavar, show_default=False)
+
+
+def train(
+    table: Annotated[Path | None, typer.Argument(help="A CSV or TSV table to learn from.", show_default=False)] = None,
+    dataset: Annotated[str | None, _option(_DATA, "A data set by name, such as esol, or a table's path.")] = None,
+    smiles_column: Annotated[str | None, _option(_DATA, "Column of SMILES; found by its name if not given.")] = None,
+    target_columns: Annotated[
+        list[str] | None, _option(_DATA, "Column to learn; repeat it to learn several.", metavar="NAME")
+    ] = None,
+    add_hs: Annotated[
+        bool | None, typer.Option("--add-hs", help="Make hydrogens atoms of the graph.", rich_help_panel=_DATA)
+    ] = None,
+    split: Annotated[
+        str | None, _option(_DATA, "How to split: random or scaffold.", "--split", "--split-type", default=_data.split)
+    ] = None,
+    split_sizes: Annotated[
+        tuple[float, float, float] | None,
+        _option(_DATA, "Shares of train, val, test.", default=" ".join(map(str, _data.split_sizes))),
+    ] = None,
+    splits_file: Annotated[
+        Path | None, _option(_DATA, "A table with columns smiles and split, row for row; taken as it is.")
+    ] = None,
+    epochs: Annotated[int | None, _option(_FIT, "At most so many epochs.", default=_training.epochs)] = None,
+    batch_size: Annotated[
+        int | None, _option(_FIT, "Molecules in a batch.", "--batch-size", "-b", default=_training.batch_size)
+    ] = None,
+    seed: Annotated[int | None, _option(_FIT, "Of split, weights and batches.", default=_training.seed)] = None,
+    accelerator: Annotated[str | None, _option(_FIT, "auto, cpu, gpu, ...", default=_training.accelerator)] = None,
+    devices: Annotated[str | None, _option(_FIT, "How many, or auto.", default=_training.devices)] = None,
+    num_workers: Annotated[
+        int | None,
+        _option(_FIT, "Processes that read molecules.", "--num-workers", "-n", default=_training.num_workers),
+    ] = None,
+    output_dir: Annotated[
+        Path | None, _option(_RUN, "Folder of the run. [default: runs/NAME]", "--output-dir", "-o")
+    ] = None,
+    config: Annotated[Path | None, _option(_RUN, "A TOML file of settings, such as a run's config.toml.")] = None,
+    settings: Annotated[
+        list[str] | None, _option(_RUN, "Any setting, e.g. model.num_layers=6.", "--set", metavar="SECTION.KEY=VALUE")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the run there.", rich_help_panel=_RUN)] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors, warnings.", rich_help_panel=_RUN)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.", rich_help_panel=_RUN)] = False,
+) -> None:
+    """Train a model; it ends with its test error, where the run lies, and what to type next.
+
+    `molattn train --dataset esol` needs nothing else. Your own table: `molattn train my.csv --target-columns y`.
+    """
+    if table is not None and dataset is not None:
+        raise typer.BadParameter("give a table or --dataset, not both")
+    options = {
+        "dataset": str(table) if table is not None else dataset,
+        "smiles_column": smiles_column,
+        "target_columns": target_columns,
+        "add_hs": add_hs,
+        "split": split,
+        "split_sizes": split_sizes,
+        "splits_file": None if splits_file is None else str(splits_file),
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "seed": seed,
+        "accelerator": accelerator,
+        "devices": devices,
+        "num_workers": num_workers,
+    }
+    # Settings are checked before anything heavy is imported.
+    resolved = resolve(config, options, settings or ())
+    from molattn import api
+    from molattn.cli.progress import TerminalReporter
+
+    with TerminalReporter(quiet) as reporter:
+        result = api.run(resolved, output_dir, reporter, force)
+    if as_json:
+        json.dump({"run": str(result.folder), **result.metrics}, sys.stdout, indent=1)
+        print()
+    elif not quiet:
+        _report(result)
+
+
+def _report(result: "RunResult") -> None:
+    """The table of test errors beside the baseline, where the run lies, and the next two commands."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    for target, model in result.metrics["test"].items():
+        baseline = result.metrics["baseline"]["test"][target]
+        unit = result.metrics["units"][target]
+        title = f"{target}{f' in {unit}' if unit else ''}: {model['n']} test molecules"
+        table = Table(title=title, title_justify="left", title_style="bold")
+        table.add_column("")
+        table.add_column("this model", justify="right")
+        table.add_column("always the training mean", justify="right")
+        for metric, name in (("rmse", "RMSE"), ("mae", "MAE"), ("r2", "R2")):
+            table.add_row(name, *(_number(side[metric]) for side in (model, baseline)))
+        console.print(table)
+    run = shlex.quote(str(result.folder))
+    print(f"The run lies in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
+    print(f"  molattn predict {run} --smiles CCO --smiles c1ccccc1")
+    print(f"  molattn predict {run} in.csv -o out.csv")
+
+
+def _number(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.3f}"

@@ -1,0 +1,229 @@
+"""`molattn train`: what it prints, what it leaves behind, what it refuses."""
+
+import csv
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import QUICK, Molattn
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_it_ends_with_a_table_the_folder_and_the_next_two_commands(
+    molattn: Molattn, table: Path, tmp_path: Path
+) -> None:
+    answer = molattn("train", table, *QUICK, "-o", tmp_path / "run")
+    assert answer.code == 0
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    for side in (metrics["test"], metrics["baseline"]["test"]):
+        for name in ("rmse", "mae", "r2"):
+            assert f"{side['y'][name]:.3f}" in answer.out
+    *_, where, smiles, file = answer.out.strip().splitlines()
+    assert str(tmp_path / "run") in where
+    assert molattn(*smiles.split()[1:]).code == 0
+    assert file.split()[:2] == ["molattn", "predict"]
+    assert "2 rows are left out" in answer.err
+
+
+def test_the_run_folder_is_complete(run: Path, table: Path) -> None:
+    found = {str(p.relative_to(run)) for p in run.rglob("*") if p.is_file()}
+    assert found == {
+        "config.toml",
+        "env.json",
+        "history.csv",
+        "metrics.json",
+        "model/config.json",
+        "model/model.safetensors",
+        "plots/learning_curve.png",
+        "plots/parity.png",
+        "predictions.csv",
+        "rejected.csv",
+        "splits.csv",
+    }
+    rejected = _rows(run / "rejected.csv")
+    assert [(r["row"], r["line"], r["smiles"]) for r in rejected] == [("7", "9", "C1CC"), ("8", "10", "CCO")]
+    assert "unknown" in rejected[1]["reason"]
+    splits = _rows(run / "splits.csv")
+    assert [r["smiles"] for r in splits] == [r["smiles"] for r in _rows(table)]
+    assert [i for i, r in enumerate(splits) if not r["split"]] == [7, 8]
+    env = json.loads((run / "env.json").read_text())
+    assert env["seed"] == 0
+    assert len(env["data_sha256"]) == 64
+    assert {"torch", "rdkit", "molattn"} <= set(env["packages"])
+    assert len(_rows(run / "history.csv")) == 2
+
+
+def test_metrics_are_those_of_the_predictions_in_units(run: Path) -> None:
+    metrics = json.loads((run / "metrics.json").read_text())
+    rows = _rows(run / "predictions.csv")
+    assert len(rows) == 40
+    for side in ("train", "val", "test"):
+        pairs = np.array([[float(r["y"]), float(r["y_pred"])] for r in rows if r["split"] == side])
+        assert metrics[side]["y"]["n"] == len(pairs)
+        assert metrics[side]["y"]["rmse"] == pytest.approx(np.sqrt(np.mean((pairs[:, 0] - pairs[:, 1]) ** 2)))
+    train = np.array([float(r["y"]) for r in rows if r["split"] == "train"])
+    test = np.array([float(r["y"]) for r in rows if r["split"] == "test"])
+    baseline = metrics["baseline"]["test"]["y"]["rmse"]
+    assert baseline == pytest.approx(np.sqrt(np.mean((test - train.mean()) ** 2)))
+    # The scaler is that of the training targets, and of nothing else.
+    (target,) = json.loads((run / "model" / "config.json").read_text())["targets"]
+    assert (target["mean"], target["std"]) == pytest.approx((train.mean(), train.std()))
+
+
+def test_the_same_seed_twice_gives_identical_metrics(molattn: Molattn, table: Path, run: Path, tmp_path: Path) -> None:
+    assert molattn("train", table, *QUICK, "-o", tmp_path / "again").code == 0
+    assert molattn("train", table, *QUICK, "-o", tmp_path / "other", "--seed", 1).code == 0
+    first, again, other = ((f / "metrics.json").read_bytes() for f in (run, tmp_path / "again", tmp_path / "other"))
+    assert first == again != other
+    assert (run / "predictions.csv").read_bytes() == (tmp_path / "again" / "predictions.csv").read_bytes()
+
+
+def test_a_runs_configuration_makes_the_same_run(molattn: Molattn, run: Path, tmp_path: Path) -> None:
+    assert tomllib.loads((run / "config.toml").read_text())["data"]["target_columns"] == ["y"]
+    answer = molattn("train", "--config", run / "config.toml", "-o", tmp_path / "again", "--json")
+    assert (run / "metrics.json").read_bytes() == (tmp_path / "again" / "metrics.json").read_bytes()
+    printed = json.loads(answer.out)
+    assert printed.pop("run") == str(tmp_path / "again")
+    assert printed == json.loads((run / "metrics.json").read_text())
+
+
+def test_a_runs_splits_can_be_used_again(molattn: Molattn, table: Path, run: Path, tmp_path: Path) -> None:
+    splits = run / "splits.csv"
+    assert molattn("train", table, *QUICK, "--splits-file", splits, "-o", tmp_path / "again", "-q").code == 0
+    assert splits.read_bytes() == (tmp_path / "again" / "splits.csv").read_bytes()
+    assert (run / "metrics.json").read_bytes() == (tmp_path / "again" / "metrics.json").read_bytes()
+
+
+def test_a_folder_that_exists_is_refused_and_force_replaces_runs_only(
+    molattn: Molattn, table: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("years of work")
+    for options in ((), ("--force",)):
+        answer = molattn("train", table, *QUICK, "-o", folder, *options)
+        assert answer.code == 2
+        assert "exists" in answer.err
+    assert (folder / "thesis.txt").read_text() == "years of work"
+    run = tmp_path / "run"
+    assert molattn("train", table, *QUICK, "-o", run, "-q").code == 0
+    (run / "old.txt").write_text("")
+    assert molattn("train", table, *QUICK, "-o", run, "-q").code == 2
+    assert (run / "old.txt").exists()
+    assert molattn("train", table, *QUICK, "-o", run, "-q", "--force").code == 0
+    assert not (run / "old.txt").exists()
+
+
+def test_without_a_folder_each_run_gets_its_own(
+    molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert molattn("train", table, *QUICK, "-q").code == 0
+    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == ["solubility", "solubility-2"]
+
+
+def test_a_run_that_fails_leaves_no_folder(
+    molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("molattn.training.run.fit", stop)
+    answer = molattn("train", table, *QUICK, "-o", tmp_path / "run")
+    assert answer.code == 130
+    assert not (tmp_path / "run").exists()
+
+
+def test_quiet_says_nothing_but_warnings_and_there_is_no_bar_without_a_terminal(
+    molattn: Molattn, table: Path, tmp_path: Path
+) -> None:
+    quiet = molattn("train", table, *QUICK, "-o", tmp_path / "a", "--quiet")
+    assert quiet.out == ""
+    assert all(line.startswith("warning: ") for line in quiet.err.splitlines())
+    plain = molattn("train", table, *QUICK, "-o", tmp_path / "b")
+    assert "\r" not in plain.err
+    assert "\x1b" not in plain.err
+
+
+def test_several_targets_with_missing_labels(molattn: Molattn, table: Path, tmp_path: Path) -> None:
+    rows = _rows(table)
+    lines = [f"{r['smiles']},{r['y']},{'' if i % 3 else i}" for i, r in enumerate(rows)]
+    (tmp_path / "two.csv").write_text("\n".join(["smiles,y,z", *lines]) + "\n")
+    columns = ("--target-columns", "y", "--target-columns", "z")
+    answer = molattn("train", tmp_path / "two.csv", *columns, *QUICK, "-o", tmp_path / "run", "-q")
+    assert answer.code == 0, answer.err
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["train"]["z"]["n"] < metrics["train"]["y"]["n"]
+    assert set(metrics["test"]) == {"y", "z"}
+    assert {"plots/parity-y.png", "plots/parity-z.png"} <= {
+        str(p.relative_to(tmp_path / "run")) for p in (tmp_path / "run").rglob("*.png")
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["--dataset", "esoll"], 2, "esol"),
+        ([], 2, "Usage"),
+        (["missing.csv"], 3, "missing.csv"),
+        (["--dataset", "esol", "--epochs", "0"], 2, "epochs is 1 or more"),
+        (["--dataset", "esol", "--epochs", "x"], 2, "--epochs"),
+        (["--dataset", "esol", "--set", "model.num_heads=7"], 2, "7 heads do not divide 64"),
+        (["--dataset", "esol", "--set", "model.readout=median"], 2, "choose one of"),
+        (["--dataset", "esol", "--split", "temporal"], 2, "choose one of random, scaffold"),
+        (["--dataset", "esol", "--split-sizes", "1", "1", "1"], 2, "1"),
+        (["--dataset", "esol", "--target-columns", "logS"], 2, "log_solubility"),
+        (["--dataset", "esol", "--accelerator", "abacus"], 2, "abacus"),
+        (["a.csv", "--dataset", "esol"], 2, "not both"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_sentence(
+    molattn: Molattn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = molattn("train", *arguments)
+    assert answer.code == code, answer.err
+    assert says in answer.out + answer.err
+    assert "Traceback" not in answer.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_internal_error_says_so_and_debug_shows_where(
+    molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("molattn.training.run.fit", fail)
+    answer = molattn("train", table, *QUICK, "-o", tmp_path / "run")
+    assert answer.code == 1
+    assert "internal error: ZeroDivisionError: oops" in answer.err
+    assert "Traceback" not in answer.err
+    assert "Traceback" in molattn("train", table, *QUICK, "-o", tmp_path / "run", "--debug").err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["predict", "--help"], ["--version"]])
+def test_help_loads_nothing_heavy_and_shows_few_options(arguments: list[str]) -> None:
+    code = f"""
+import sys
+sys.argv = ["molattn", *{arguments!r}]
+from molattn.cli.main import main
+try:
+    main()
+except SystemExit as stop:
+    assert stop.code == 0
+heavy = {{"torch", "rdkit", "numpy", "lightning", "matplotlib", "scipy", "torch_geometric"}} & set(sys.modules)
+assert not heavy, heavy
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert sum(line.startswith("│ --") for line in shown.splitlines()) <= 20

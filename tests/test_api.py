@@ -1,0 +1,85 @@
+"""`molattn.train` and `molattn.load`: what a person types in Python."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import molattn
+from molattn.errors import MolattnWarning, SmilesError, UsageError
+from tests.molecules import esol
+
+SMALL = ["model.num_layers=2", "model.hidden_dim=16", "model.num_heads=4"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("api")
+    rows = [f"{s},{y}" for s, y in zip(*esol(40), strict=True)]
+    (root / "t.csv").write_text("\n".join(["smiles,y", *rows]) + "\n")
+    result = molattn.train(
+        root / "t.csv", output_dir=root / "run", settings=SMALL, epochs=2, accelerator="cpu", quiet=True
+    )
+    assert result.folder == root / "run"
+    assert result.metrics["test"]["y"]["n"] == 4
+    return result.folder
+
+
+def test_predictions_are_in_order_and_in_units(folder: Path) -> None:
+    predictor = molattn.load(folder)
+    smiles, values = esol(40)
+    predicted = predictor.predict(smiles)
+    assert predicted.shape == (40,)
+    assert predicted.dtype == np.float64
+    np.testing.assert_array_equal(predictor.predict(smiles[::-1]), predicted[::-1])
+    assert abs(predicted.mean() - np.mean(values)) < 3
+    assert predictor.targets == ("y",)
+
+
+def test_a_lone_smiles_brings_its_one_answer(folder: Path) -> None:
+    predictor = molattn.load(folder)
+    assert predictor.predict("CCO") == predictor.predict(["CCO"])[0]
+    assert predictor.predict([]).shape == (0,)
+
+
+def test_bad_rows_are_nan_and_said(folder: Path) -> None:
+    predictor = molattn.load(folder)
+    with pytest.warns(MolattnWarning, match=r"2 of 4 SMILES have no prediction \(NaN\); the first, row 1, 'C1CC'"):
+        values = predictor.predict(["CCO", "C1CC", None, "CC"])
+    assert np.isnan(values).tolist() == [False, True, True, False]
+    rows = list(predictor.rows(["CCO", "C1CC", None, "CC"]))
+    assert [r.values is None for r in rows] == [bool(r.error) for r in rows] == [False, True, True, False]
+
+
+def test_attention_has_a_weight_for_every_layer_head_and_pair(folder: Path) -> None:
+    predictor = molattn.load(folder)
+    attention = predictor.attention("CC(=O)Oc1ccccc1C(=O)O")
+    assert attention.weights.shape == (2, 4, 13, 13)
+    np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-6)
+    assert attention.symbols == tuple("CCOOCCCCCCCOO")
+    assert attention.prediction["y"] == pytest.approx(predictor.predict("CC(=O)Oc1ccccc1C(=O)O"), abs=1e-6)
+    assert predictor.attention("C").weights.tolist() == np.ones((2, 4, 1, 1)).tolist()
+
+
+def test_attention_is_in_the_order_of_the_smiles(folder: Path) -> None:
+    predictor = molattn.load(folder)
+    a, b = predictor.attention("CCO"), predictor.attention("OCC")
+    np.testing.assert_allclose(a.weights, b.weights[:, :, ::-1, ::-1], atol=1e-6)
+
+
+def test_attention_of_no_molecule_is_an_error(folder: Path) -> None:
+    with pytest.raises(SmilesError, match="C1CC"):
+        molattn.load(folder).attention("C1CC")
+
+
+def test_an_option_that_does_not_exist_is_explained() -> None:
+    with pytest.raises(UsageError, match="did you mean 'epochs'"):
+        molattn.train("esol", epoch=3)
+
+
+def test_warnings_of_a_run_are_warnings(tmp_path: Path) -> None:
+    rows = [f"{s},{y}" for s, y in zip(*esol(20), strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["smiles,y", *rows, "C1CC,1"]) + "\n")
+    options = {"epochs": 1, "accelerator": "cpu", "quiet": True}
+    with pytest.warns(MolattnWarning, match="1 row is left out"):
+        molattn.train(tmp_path / "t.csv", output_dir=tmp_path / "run", settings=SMALL, **options)
