@@ -109,8 +109,9 @@ def _report(result: "RunResult") -> None:
     for target, model in result.metrics["test"].items():
         baseline = result.metrics["baseline"]["test"][target]
         unit = result.metrics["units"][target]
-        title = f"{target}{f' in {unit}' if unit else ''}: {model['n']} test molecules"
-        table = Table(title=title, title_justify="left", title_style="bold")
+        title = f"\n{target}{f' in {unit}' if unit else ''}, {model['n']} test molecules:"
+        print(title)
+        table = Table()
         table.add_column("")
         table.add_column("this model", justify="right")
         table.add_column("always the training mean", justify="right")
@@ -124,4 +125,5 @@ def _report(result: "RunResult") -> None:
 
 
 def _number(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.3f}"
+    # Adding zero turns -0.0 into 0.0.
+    return "undefined" if value is None else f"{round(value, 3) + 0.0:.3f}"

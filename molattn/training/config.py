@@ -50,6 +50,7 @@ class TrainingConfig:
         weight_decay: AdamW's.
         warmup: share of the steps in which the learning rate rises; it then falls along a cosine.
         ema: decay per step of the running average of the weights, which is what is validated and kept; 0 for none.
+            Less in the first steps, so that a short training does not average its random start.
         grad_clip: largest norm of the gradient.
         patience: epochs without a better validation RMSE after which training stops.
         seed: of the split, the weights, the batches and the dropout.

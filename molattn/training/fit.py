@@ -13,7 +13,7 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, Dataset
 
 from molattn.chem import MoleculeGraph
@@ -160,7 +160,7 @@ class _Task(pl.LightningModule):
     def __init__(self, model: nn.Module, num_train: int, scaler: TargetScaler, config: TrainingConfig):
         super().__init__()
         self.model, self.config = model, config
-        self.average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.ema))
+        self.average = AveragedModel(model, avg_fn=_running_average(config.ema))
         self.steps = max(1, config.epochs * -(-num_train // config.batch_size))
         self.register_buffer("mean", torch.tensor(scaler.mean))
         self.register_buffer("std", torch.tensor(scaler.std))
@@ -197,6 +197,18 @@ class _Task(pl.LightningModule):
 
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, share)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def _running_average(decay: float) -> Callable[[Tensor, Tensor, Tensor | int], Tensor]:
+    """average <- d average + (1 - d) weights, with d = min(decay, t / (t + 9)) after t steps.
+
+    With the full decay from the first step on, a short training would mostly average its random start.
+    """
+
+    def average(averaged: Tensor, weights: Tensor, steps: Tensor | int) -> Tensor:
+        return averaged.lerp(weights, 1 - min(decay, int(steps) / (int(steps) + 9)))
+
+    return average
 
 
 class _Squares:
