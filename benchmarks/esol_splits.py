@@ -62,10 +62,11 @@ def main() -> None:
         print(f"| {name} | {' | '.join(cells)} | {_cell(over_random)} |")
     cells = [f"{means[split]:.3f}" for split in SPLITS]
     print(f"| always the training mean | {' | '.join(cells)} | {statistics.mean(means[s] for s in random):.3f} |")
+    seeds = ", ".join(map(str, arguments.seeds))
     print(
-        f"\nSeeds {', '.join(map(str, arguments.seeds))}; {parameters:,} parameters; training took "
-        f"{min(seconds):.0f} to {max(seconds):.0f} s on {os.cpu_count()} CPU cores ({platform.machine()}), "
-        f"torch {version('torch')}, rdkit {version('rdkit')}."
+        f"\nSeed {seeds}; {parameters:,} parameters; a training took {min(seconds):.0f} to {max(seconds):.0f} s, on "
+        f"one thread of a machine with {os.cpu_count()} CPU cores ({platform.machine()}), torch {version('torch')}, "
+        f"rdkit {version('rdkit')}."
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -118,10 +119,19 @@ def _report(result: "RunResult") -> None:
         for metric, name in (("rmse", "RMSE"), ("mae", "MAE"), ("r2", "R2")):
             table.add_row(name, *(_number(side[metric]) for side in (model, baseline)))
         console.print(table)
-    run = shlex.quote(str(result.folder))
+    run, program = shlex.quote(str(result.folder)), _program()
     print(f"The run lies in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
-    print(f"  molattn predict {run} --smiles CCO --smiles c1ccccc1")
-    print(f"  molattn predict {run} in.csv -o out.csv")
+    print(f"  {program} predict {run} --smiles CCO --smiles c1ccccc1")
+    print(f"  {program} predict {run} in.csv -o out.csv")
+
+
+def _program() -> str:
+    """`molattn` as it can be typed here: by its path where the virtual environment is not activated."""
+    called = sys.argv[0]
+    found = shutil.which("molattn")
+    if found is not None and Path(found).resolve() == Path(called).resolve():
+        return "molattn"
+    return shlex.quote(called) if Path(called).name == "molattn" else "molattn"
 
 
 def _number(value: float | None) -> str:

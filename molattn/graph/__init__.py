@@ -2,12 +2,12 @@
 
 | equation (book chapter, 14)           | the line that computes it                              |
 |---------------------------------------|--------------------------------------------------------|
-| 14.1 e'_k = phi_e(e_k, v_r, v_s, u)   | `self.phi_e(...)` in `GraphNetBlock.step`              |
+| 14.1 e'_k = phi_e(e_k, v_r, v_s, u)   | `phi_e(...)` in `GraphNetBlock._equations`             |
 | 14.2 - 14.4 q, K, V                   | `AttentionEdgeUpdate._project`                         |
 | 14.5 b_k = softmax(q . K / sqrt(d))   | `attention_weights(...)` in `AttentionEdgeUpdate`      |
 | 14.6, 14.7 e'_k = b V                 | `AttentionEdgeUpdate.literal`, `EdgeMessages`          |
 | 14.8 ebar_i = sum_k e'_k              | `sum_edges`                                            |
-| 14.9 ebar_il = sum_kjh e'_ikjh w_jhl  | `self.w_jhl(self.rho_ev(e))` in `GraphNetBlock._after` |
+| 14.9 ebar_il = sum_kjh e'_ikjh w_jhl  | `self.w_jhl(self.rho_ev(e))`, there                    |
 """
 
 from molattn.graph.aggregate import TO_GRAPH, mean_nodes, sum_edges, sum_nodes

@@ -1,12 +1,17 @@
 """The graph network block: Battaglia's six equations."""
 
-from torch import Tensor, nn
+from collections.abc import Callable
+from typing import TypeVar
+
+from torch import nn
 
 from molattn.attention import ConcatHeads
 from molattn.graph.aggregate import TO_GRAPH, ToGraph, sum_edges
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
 from molattn.graph.graph import AnyGraph, DenseGraph
 from molattn.graph.updates import GlobalUpdate, NodeUpdate
+
+Messages = TypeVar("Messages", EdgeMessages, LiteralMessages)
 
 
 class GraphNetBlock(nn.Module):
@@ -30,7 +35,8 @@ class GraphNetBlock(nn.Module):
         dropout: in training.
 
     Raises:
-        ValueError: num_heads does not divide node_dim, or an unknown `to_graph`.
+        ValueError: num_heads does not divide node_dim, an unknown `to_graph`, or, at a call, a graph whose edge or
+            graph features are not those that the block was made for.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261, algorithm 1.
 
@@ -77,27 +83,26 @@ class GraphNetBlock(nn.Module):
 
     def step(self, graph: AnyGraph) -> tuple[AnyGraph, EdgeMessages]:
         """The updated graph and the e'_k, with the attention weights, that brought it there."""
-        messages = self.phi_e(self._normed(graph))
-        return self._after(messages, graph), messages
+        return self._equations(graph, self.phi_e)
 
     def literal(self, graph: AnyGraph) -> tuple[AnyGraph, LiteralMessages]:
         """`step` with every e'_k formed; the graph comes back as an edge list. Same numbers, slower."""
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
-        messages = self.phi_e.literal(self._normed(graph))
-        return self._after(messages, graph), messages
+        return self._equations(graph, self.phi_e.literal)
 
-    def _normed(self, graph: AnyGraph) -> AnyGraph:
-        u = graph.u if self.norm_u is None else self.norm_u(graph.u)
-        return graph.replace(v=self.norm_v(graph.v), u=u)
-
-    def _after(self, e: EdgeMessages | LiteralMessages, graph: AnyGraph) -> AnyGraph:
-        """Everything that follows phi_e."""
+    def _equations(self, graph: AnyGraph, phi_e: Callable[[AnyGraph], Messages]) -> tuple[AnyGraph, Messages]:
+        """The six equations, with phi_e in its fast or its literal form."""
+        e = phi_e(self._normed(graph))
         ebar_i = self.w_jhl(self.rho_ev(e))
         v = self.phi_v(ebar_i, graph)
         if self.phi_u is None or graph.u is None:
-            return graph.replace(v=v)
+            return graph.replace(v=v), e
         ebar = self.rho_eu(ebar_i, graph)
         vbar = self.rho_vu(v, graph)
-        u: Tensor = self.phi_u(ebar, vbar, graph.u)
-        return graph.replace(v=v, u=u)
+        u = self.phi_u(ebar, vbar, graph.u)
+        return graph.replace(v=v, u=u), e
+
+    def _normed(self, graph: AnyGraph) -> AnyGraph:
+        u = graph.u if self.norm_u is None or graph.u is None else self.norm_u(graph.u)
+        return graph.replace(v=self.norm_v(graph.v), u=u)

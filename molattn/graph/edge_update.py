@@ -32,6 +32,9 @@ class AttentionEdgeUpdate(nn.Module):
         num_heads, head_dim: h and d.
         dropout: probability of dropping a weight, in training.
 
+    Raises:
+        ValueError: at a call, a graph whose edge or graph features are not those that the layer was made for.
+
     Source: Battaglia et al. 2018, arXiv:1806.01261; Vaswani et al. 2017, arXiv:1706.03762.
     """
 
@@ -81,6 +84,7 @@ class AttentionEdgeUpdate(nn.Module):
 
     def _project(self, graph: AnyGraph) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v: (n, h, d) of an edge list, (b, h, n, d) of a dense graph."""
+        self._check(graph)
         projected = []
         for of_node, of_graph in ((self.w_q, self.w_qu), (self.w_k, self.w_ku), (self.w_v, self.w_vu)):
             x = of_node(graph.v)
@@ -100,6 +104,15 @@ class AttentionEdgeUpdate(nn.Module):
             return (at_receiver[graph.receiver] * graph.e.unsqueeze(1)).sum(-1)
         at_receiver = (q @ w_ke).transpose(1, 2) + self.w_be.weight  # (b, i, h, d_e)
         return (at_receiver @ graph.e.mT).transpose(1, 2)
+
+    def _check(self, graph: AnyGraph) -> None:
+        """Features are used or refused, never left out in silence."""
+        made_for = ((graph.e, self.w_ke, "e", "edge_dim"), (graph.u, self.w_qu, "u", "global_dim"))
+        for features, layer, name, what in made_for:
+            wanted = 0 if layer is None else layer.in_features
+            given = 0 if features is None else features.shape[-1]
+            if wanted != given:
+                raise ValueError(f"the graph has {given} features in {name}, the layer was made with {what}={wanted}")
 
     def _drop(self, weights: Tensor) -> Tensor:
         return F.dropout(weights, self.dropout, self.training)

@@ -116,6 +116,7 @@ def in_numpy(phi_e, graph, with_edges, with_u):
 
 
 def check_against_numpy(phi_e, graph, with_edges, with_u):
+    graph = graph.replace(e=graph.e if phi_e.w_ke else None, u=graph.u if phi_e.w_qu else None)
     weights, messages, sums = (torch.from_numpy(x) for x in in_numpy(phi_e, graph, with_edges, with_u))
     literal, fast = phi_e.literal(graph), phi_e(graph)
     assert_close(literal.weights, weights)
@@ -277,3 +278,16 @@ def test_dropout_leaves_the_expectation(form):
     ebar = sum_edges(FORMS[form](phi_e.train(), many)).detach().view(draws, 3, -1)
     quiet = sum_edges(phi_e.eval()(one))[0]
     assert ((ebar.mean(0) - quiet).abs() < 5 * ebar.std(0) / draws**0.5).all()
+
+
+@pytest.mark.parametrize(
+    ("edge_dim", "global_dim", "says"), [(0, 3, "edge_dim=0"), (5, 3, "edge_dim=5"), (4, 0, "global_dim=0")]
+)
+def test_features_that_the_layer_was_not_made_for_are_refused(edge_dim: int, global_dim: int, says: str) -> None:
+    layer = AttentionEdgeUpdate(6, num_heads=2, head_dim=3, edge_dim=edge_dim, global_dim=global_dim)
+    graph = DenseGraph(
+        torch.randn(1, 2, 6), torch.ones(1, 2, dtype=torch.bool), e=torch.randn(1, 2, 2, 4), u=torch.randn(1, 3)
+    )
+    for way in (layer, layer.literal):
+        with pytest.raises(ValueError, match=says):
+            way(graph)
