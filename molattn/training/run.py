@@ -94,7 +94,7 @@ def _trained(
     start = time.perf_counter()
     fitted = fit(model, train, val, scaler, config.training, lambda r: reporter.epoch(r, config.training.epochs))
     seconds = time.perf_counter() - start
-    reporter.stage("evaluating")
+    reporter.stage(f"evaluating epoch {fitted.best_epoch + 1}, the best of {len(fitted.history)} on validation")
     data = experiment.data
     artifact = Artifact(model, scaler, data.target_columns, experiment.units, data.add_hs, data.max_atoms)
     save_artifact(path / run_folder.MODEL, artifact)
