@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from molattn.chem import MoleculeGraph, featurize, molecule_graph
 from molattn.errors import MolattnWarning, SmilesError, shown
 from molattn.explain import AttentionMap
 from molattn.models.artifact import Artifact, load_artifact
-from molattn.models.predict import attention_of, predict_graphs
+from molattn.models.predict import attention_of, predict_molecules
 
 # Molecules that are featurized and predicted together: bounded memory, whatever the input's length.
 CHUNK = 1024
@@ -72,9 +71,9 @@ class Predictor:
         """One `RowPrediction` for each SMILES, in order, whatever it is; nothing stops at a bad one."""
         a = self._artifact
         for chunk in _chunks(smiles, CHUNK):
-            made = featurize(chunk, add_hs=a.add_hs, max_atoms=a.max_atoms, num_workers=num_workers)
-            graphs = [g for g in made if isinstance(g, MoleculeGraph)]
-            predicted = iter(predict_graphs(a.model, a.scaler, graphs)) if graphs else iter(())
+            made = a.model.read(chunk, add_hs=a.add_hs, max_atoms=a.max_atoms, num_workers=num_workers)
+            molecules = [m for m in made if not isinstance(m, SmilesError)]
+            predicted = iter(predict_molecules(a.model, a.scaler, molecules))
             for text, outcome in zip(chunk, made, strict=True):
                 if isinstance(outcome, SmilesError):
                     yield RowPrediction(text, None, outcome.reason)
@@ -88,12 +87,14 @@ class Predictor:
             SmilesError: the SMILES cannot be read.
         """
         a = self._artifact
-        graph = molecule_graph(smiles, add_hs=a.add_hs, max_atoms=a.max_atoms)
-        outputs, weights = attention_of(a.model, graph)
+        (molecule,) = a.model.read([smiles], add_hs=a.add_hs, max_atoms=a.max_atoms)
+        if isinstance(molecule, SmilesError):
+            raise molecule
+        outputs, weights = attention_of(a.model, molecule)
         values = a.scaler.unscale(outputs)
         return AttentionMap(
-            smiles=graph.smiles,
-            symbols=graph.symbols,
+            smiles=molecule.smiles,
+            symbols=molecule.labels,
             weights=weights,
             prediction=dict(zip(a.targets, map(float, values), strict=True)),
             units=dict(zip(a.targets, a.units, strict=True)),

@@ -61,6 +61,16 @@ class MoleculeGraph:
         """n, the number of atoms."""
         return len(self.symbols)
 
+    @property
+    def size(self) -> int:
+        """n: how much attention over it costs is a matter of its square."""
+        return len(self.symbols)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What its places are called: the element symbols."""
+        return self.symbols
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MoleculeGraph):
             return NotImplemented

@@ -2,12 +2,27 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from molattn.chem import MoleculeGraph
+
+
+@runtime_checkable
+class Batch(Protocol):
+    """What training and prediction need to know of a batch, whatever the molecules in it are made of."""
+
+    @property
+    def targets(self) -> Tensor | None:
+        """(b, T), NaN where a label is missing; None in prediction."""
+        ...
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on another device."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -37,18 +52,18 @@ class MoleculeBatch:
         return replace(self, **moved)
 
 
-def collate(graphs: Sequence[MoleculeGraph], targets: np.ndarray | None = None) -> MoleculeBatch:
-    """One batch of `graphs`, in order, padded with zeros to the largest; `targets` is (b, T) or None."""
-    b, n = len(graphs), max(g.num_atoms for g in graphs)
-    atoms = np.zeros((b, n, graphs[0].atom_codes.shape[1]), dtype=np.uint8)
+def collate(molecules: Sequence[MoleculeGraph], targets: np.ndarray | None = None) -> MoleculeBatch:
+    """One batch of `molecules`, in order, padded with zeros to the largest; `targets` is (b, T) or None."""
+    b, n = len(molecules), max(m.num_atoms for m in molecules)
+    atoms = np.zeros((b, n, molecules[0].atom_codes.shape[1]), dtype=np.uint8)
     bonds = np.zeros((b, n, n), dtype=np.uint8)
     paths = np.zeros((b, n, n), dtype=np.uint8)
     mask = np.zeros((b, n), dtype=bool)
-    for i, g in enumerate(graphs):
-        k = g.num_atoms
-        atoms[i, :k] = g.atom_codes
-        bonds[i, :k, :k] = g.bond_codes
-        paths[i, :k, :k] = g.path_lengths
+    for i, m in enumerate(molecules):
+        k = m.num_atoms
+        atoms[i, :k] = m.atom_codes
+        bonds[i, :k, :k] = m.bond_codes
+        paths[i, :k, :k] = m.path_lengths
         mask[i, :k] = True
     y = None if targets is None else torch.from_numpy(np.asarray(targets, dtype=np.float64))
     return MoleculeBatch(
@@ -67,7 +82,7 @@ class SizeBuckets:
     those. The same seed gives the same batches, epoch by epoch.
 
     Args:
-        sizes: atoms of each molecule.
+        sizes: atoms, or tokens, of each molecule.
         batch_size: molecules in a batch; the last may have fewer.
         seed: of the shuffles.
         pool: batches sorted together; 1 leaves the batches to chance alone.

@@ -11,11 +11,11 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
-from molattn.chem import ATOM_FEATURES, BOND_FEATURES
 from molattn.data.files import write_bytes
 from molattn.errors import InputError, MolattnError
-from molattn.models.config import ModelConfig
-from molattn.models.property_model import PropertyModel
+from molattn.models.base import MoleculeModel
+from molattn.models.config import CONFIGS
+from molattn.models.registry import build
 from molattn.models.scaler import TargetScaler
 
 SCHEMA = 1
@@ -34,7 +34,7 @@ class Artifact:
         add_hs, max_atoms: how its molecules are read.
     """
 
-    model: PropertyModel
+    model: MoleculeModel
     scaler: TargetScaler
     targets: tuple[str, ...]
     units: tuple[str, ...]
@@ -59,7 +59,7 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
             )
         ],
         "molecules": {"add_hs": artifact.add_hs, "max_atoms": artifact.max_atoms},
-        "vocabulary": _vocabulary(),
+        "vocabulary": artifact.model.vocabulary(),
         "sha256": {WEIGHTS: hashlib.sha256(weights).hexdigest()},
     }
     write_bytes(folder / CONFIG, (json.dumps(config, indent=1) + "\n").encode())
@@ -69,7 +69,7 @@ def load_artifact(folder: str | Path) -> Artifact:
     """Read a model that `save_artifact` wrote, on the CPU.
 
     Raises:
-        InputError: a file is missing, damaged, newer than this molattn, or made with other atom and bond codes.
+        InputError: a file is missing, damaged, newer than this molattn, or made with other codes.
     """
     folder = Path(folder)
     for name in (CONFIG, WEIGHTS):
@@ -85,11 +85,6 @@ def load_artifact(folder: str | Path) -> Artifact:
             raise InputError(
                 f"{folder / WEIGHTS} is damaged: its checksum differs from the one in {CONFIG}; copy it again"
             )
-        if config["vocabulary"] != _vocabulary():
-            raise InputError(
-                f"{folder} was trained with other atom or bond codes than this molattn has; use molattn "
-                f"{config['molattn']} or train again"
-            )
         return _built(config, folder)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
         if isinstance(error, MolattnError):
@@ -100,8 +95,15 @@ def load_artifact(folder: str | Path) -> Artifact:
 
 
 def _built(config: dict[str, Any], folder: Path) -> Artifact:
-    targets = config["targets"]
-    model = PropertyModel(ModelConfig(**config["model"]), num_targets=len(targets))
+    targets, kind = config["targets"], config["model"]["kind"]
+    if kind not in CONFIGS:
+        raise InputError(f"{folder} is a model of the kind {kind!r}; this molattn has {', '.join(CONFIGS)}")
+    model = build(CONFIGS[kind](**config["model"]), num_targets=len(targets))
+    if config["vocabulary"] != model.vocabulary():
+        raise InputError(
+            f"{folder} was trained with other codes for molecules than this molattn has; use molattn "
+            f"{config['molattn']} or train again"
+        )
     model.load_state_dict(load_file(folder / WEIGHTS))
     return Artifact(
         model=model.eval().requires_grad_(False),
@@ -111,11 +113,3 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
         add_hs=config["molecules"]["add_hs"],
         max_atoms=config["molecules"]["max_atoms"],
     )
-
-
-def _vocabulary() -> dict[str, dict[str, list[str]]]:
-    """What every code means: a model is only as good as the codes that it was trained on."""
-    return {
-        "atoms": {f.name: list(f.labels) for f in ATOM_FEATURES},
-        "bonds": {f.name: list(f.labels) for f in BOND_FEATURES},
-    }

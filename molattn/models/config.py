@@ -1,13 +1,14 @@
-"""What a model is made of, as plain data; importing it loads nothing heavy."""
+"""What a model is made of, as plain data; importing it loads nothing heavy. The table at the foot names the kinds."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class ModelConfig:
-    """The graph attention model.
+class GraphModelConfig:
+    """Attention over all pairs of atoms, with bonds and path lengths on the edges.
 
     Attributes:
+        kind: "graph".
         hidden_dim: channels of a node.
         num_layers: blocks.
         num_heads: heads of a block; they divide hidden_dim.
@@ -19,6 +20,7 @@ class ModelConfig:
         dropout: probability, in training.
     """
 
+    kind: str = "graph"
     hidden_dim: int = 64
     num_layers: int = 4
     num_heads: int = 8
@@ -28,3 +30,8 @@ class ModelConfig:
     max_path: int = 20
     readout: str = "mean"
     dropout: float = 0.1
+
+
+ModelConfig = GraphModelConfig
+
+CONFIGS: dict[str, type[ModelConfig]] = {"graph": GraphModelConfig}

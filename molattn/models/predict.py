@@ -1,32 +1,31 @@
-"""Predictions and attention weights for molecules that are graphs already."""
+"""Predictions and attention weights for molecules that were read already."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from molattn.chem import MoleculeGraph
-from molattn.data.batches import batches_by_size, collate
-from molattn.models.property_model import PropertyModel
+from molattn.data.batches import batches_by_size
+from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
 
 
-def predict_graphs(
-    model: PropertyModel, scaler: TargetScaler, graphs: Sequence[MoleculeGraph], batch_size: int = 128
+def predict_molecules(
+    model: MoleculeModel, scaler: TargetScaler, molecules: Sequence[Molecule], batch_size: int = 128
 ) -> np.ndarray:
-    """The predictions for `graphs`, (n, T) float64 in units, in their order whatever goes into one batch."""
+    """The predictions for `molecules`, (n, T) float64 in units, in their order whatever goes into one batch."""
     device = next(model.parameters()).device
-    predicted = np.empty((len(graphs), len(scaler.mean)))
+    predicted = np.empty((len(molecules), len(scaler.mean)))
     with torch.inference_mode():
-        for rows in batches_by_size([g.num_atoms for g in graphs], batch_size):
-            outputs = model(collate([graphs[i] for i in rows]).to(device))
+        for rows in batches_by_size([m.size for m in molecules], batch_size):
+            outputs = model(model.collate([molecules[i] for i in rows]).to(device))
             predicted[rows] = scaler.unscale(outputs.cpu().numpy())
     return predicted
 
 
-def attention_of(model: PropertyModel, graph: MoleculeGraph) -> tuple[np.ndarray, np.ndarray]:
-    """The outputs of one molecule, (T,), standardised, and its weights, (layers, heads, n, n), in its atom order."""
+def attention_of(model: MoleculeModel, molecule: Molecule) -> tuple[np.ndarray, np.ndarray]:
+    """The outputs of one molecule, (T,), standardised, and its weights, (layers, heads, n, n), place by place."""
     device = next(model.parameters()).device
     with torch.inference_mode():
-        outputs, weights = model.attention(collate([graph]).to(device))
+        outputs, weights = model.attention(model.collate([molecule]).to(device))
     return outputs[0].cpu().numpy(), weights[0].cpu().numpy()

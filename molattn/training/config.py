@@ -6,12 +6,12 @@ import tomllib
 import types
 import typing
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from molattn.errors import UsageError
-from molattn.models.config import ModelConfig
+from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class RunConfig:
     """Everything that decides a run, section by section of its `config.toml`."""
 
     data: DataConfig = field(default_factory=DataConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: ModelConfig = field(default_factory=GraphModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
@@ -98,17 +98,20 @@ class RunConfig:
         """
         changed = {}
         for section, values in sections.items():
-            if section not in _SECTIONS:
-                raise UsageError(f"{source}: there is no section [{section}]{_closest(section, _SECTIONS)}")
+            if section not in SECTIONS:
+                raise UsageError(f"{source}: there is no section [{section}]{_closest(section, SECTIONS)}")
             if not isinstance(values, dict):
                 raise UsageError(f"{source}: {section} is a section; write its settings below [{section}]")
-            hints = typing.get_type_hints(_SECTIONS[section])
-            fields = {}
+            current = getattr(self, section)
+            if section == "model":
+                current = _of_kind(current, values.get("kind", current.kind), source)
+            hints = typing.get_type_hints(type(current))
+            chosen = {}
             for key, value in values.items():
                 if key not in hints:
                     raise UsageError(f"{source}: [{section}] has no setting {key!r}{_closest(key, hints)}")
-                fields[key] = _coerced(value, hints[key], f"{source}: {section}.{key}")
-            changed[section] = dataclasses.replace(getattr(self, section), **fields)
+                chosen[key] = _coerced(value, hints[key], f"{source}: {section}.{key}")
+            changed[section] = dataclasses.replace(current, **chosen)
         return dataclasses.replace(self, **changed)
 
 
@@ -120,18 +123,35 @@ def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterab
     resolved = RunConfig()
     if config is not None:
         resolved = resolved.updated(read_config(config), str(config))
-    section_of = {f.name: section for section, kind in _SECTIONS.items() for f in dataclasses.fields(kind)}
-    for name, value in options.items():
-        if name not in section_of:
-            raise UsageError(f"there is no option {name!r}{_closest(name, section_of)}")
+    place_of = {f.name: (section, f.name) for section, types in SECTIONS.items() for t in types for f in fields(t)}
+    place_of["model"] = ("model", "kind")
+    # The kind of model first: it decides which other settings there are.
+    for name, value in sorted(options.items(), key=lambda option: option[0] != "model"):
+        if name not in place_of:
+            raise UsageError(f"there is no option {name!r}{_closest(name, place_of)}")
         if value is not None:
-            resolved = resolved.updated({section_of[name]: {name: value}}, "option")
+            section, key = place_of[name]
+            resolved = resolved.updated({section: {key: value}}, "option")
     for text in settings:
         resolved = resolved.updated(parse_setting(text), f"--set {text}")
     return resolved
 
 
-_SECTIONS: dict[str, type] = {"data": DataConfig, "model": ModelConfig, "training": TrainingConfig}
+# What each section can be.
+SECTIONS: dict[str, tuple[type, ...]] = {
+    "data": (DataConfig,),
+    "model": tuple(CONFIGS.values()),
+    "training": (TrainingConfig,),
+}
+
+
+def _of_kind(current: ModelConfig, kind: Any, source: str) -> ModelConfig:
+    """`current`, or the defaults of another kind of model."""
+    if kind == current.kind:
+        return current
+    if kind not in CONFIGS:
+        raise UsageError(f"{source}: there is no model {kind!r}{_closest(str(kind), CONFIGS)}")
+    return CONFIGS[kind]()
 
 
 def read_config(path: str | Path) -> dict[str, Any]:

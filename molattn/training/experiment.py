@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from molattn.chem import MoleculeGraph, canonical_smiles, featurize, read_smiles
+from molattn.chem import canonical_smiles, read_smiles
 from molattn.data import (
     SIDES,
     SPLITS,
@@ -21,6 +21,7 @@ from molattn.data import (
     verify,
 )
 from molattn.errors import InputError, SmilesError, UsageError
+from molattn.models.base import Molecule, MoleculeModel
 from molattn.training.config import DataConfig
 from molattn.training.fit import Labelled
 
@@ -37,7 +38,7 @@ class Experiment:
         smiles: of every row of the table, as written.
         labels: side of every row of the table; empty for a row that is left out.
         rows: (n,) rows of the table that can be used, ascending.
-        graphs: their n molecules.
+        molecules: those rows as the model reads them.
         targets: their targets, (n, T), NaN where missing.
         rejected: the rows that cannot be used, and why.
         warnings: what a user should know.
@@ -50,7 +51,7 @@ class Experiment:
     smiles: list[str]
     labels: np.ndarray
     rows: np.ndarray
-    graphs: list[MoleculeGraph]
+    molecules: list[Molecule]
     targets: np.ndarray
     rejected: list[Rejected]
     warnings: list[str]
@@ -62,11 +63,11 @@ class Experiment:
     def labelled(self, name: str) -> Labelled:
         """The molecules of one side with their targets."""
         chosen = self.side(name)
-        return Labelled([self.graphs[i] for i in chosen], self.targets[chosen])
+        return Labelled([self.molecules[i] for i in chosen], self.targets[chosen])
 
 
-def prepare(data: DataConfig, seed: int, num_workers: int = 0) -> Experiment:
-    """Read the table, make its molecules and split them.
+def prepare(data: DataConfig, model: type[MoleculeModel], seed: int, num_workers: int = 0) -> Experiment:
+    """Read the table, make of its molecules what `model` reads, and split them.
 
     Raises:
         UsageError: a data set, column, split or file that does not exist.
@@ -75,23 +76,23 @@ def prepare(data: DataConfig, seed: int, num_workers: int = 0) -> Experiment:
     data, path, name, units = _resolved(data)
     table = read_table(path)
     records = read_records(table, data.smiles_column, data.target_columns)
-    made = featurize(records.smiles, add_hs=data.add_hs, max_atoms=data.max_atoms, num_workers=num_workers)
-    kept = [i for i, outcome in enumerate(made) if isinstance(outcome, MoleculeGraph)]
-    graphs = [outcome for outcome in made if isinstance(outcome, MoleculeGraph)]
+    made = model.read(records.smiles, add_hs=data.add_hs, max_atoms=data.max_atoms, num_workers=num_workers)
+    kept = [i for i, outcome in enumerate(made) if not isinstance(outcome, SmilesError)]
+    molecules = [outcome for outcome in made if not isinstance(outcome, SmilesError)]
     refused = [
         Rejected(int(row), table.lines[row], smiles, outcome.reason)
         for row, smiles, outcome in zip(records.rows, records.smiles, made, strict=True)
         if isinstance(outcome, SmilesError)
     ]
     rejected = sorted([*records.rejected, *refused], key=lambda r: r.row)
-    if not graphs:
+    if not molecules:
         raise InputError(f"{path}: no row can be used; the first, line {rejected[0].line}: {rejected[0].reason}")
     rows, targets = records.rows[kept], records.targets[kept]
     column = table.columns.index(data.smiles_column)
     smiles = [row[column] for row in table.rows]
     labels = np.full(len(smiles), "", dtype=object)
     # One molecule under two spellings is one molecule to a split.
-    keys = [canonical_smiles(read_smiles(g.smiles, max_atoms=data.max_atoms)) for g in graphs]
+    keys = [canonical_smiles(read_smiles(m.smiles, max_atoms=data.max_atoms)) for m in molecules]
     if data.splits_file:
         labels[rows] = read_split_file(data.splits_file, smiles)[rows]
         taken = f"{data.splits_file} is taken as it is"
@@ -108,10 +109,10 @@ def prepare(data: DataConfig, seed: int, num_workers: int = 0) -> Experiment:
         smiles=smiles,
         labels=labels,
         rows=rows,
-        graphs=graphs,
+        molecules=molecules,
         targets=targets,
         rejected=rejected,
-        warnings=_warnings(graphs, keys, labels[rows], rejected, taken),
+        warnings=_warnings(molecules, keys, labels[rows], rejected, taken),
     )
     _check_sides(experiment)
     return experiment
@@ -140,14 +141,14 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...]]
 
 
 def _warnings(
-    graphs: list[MoleculeGraph], keys: list[str], labels: np.ndarray, rejected: list[Rejected], taken: str
+    molecules: list[Molecule], keys: list[str], labels: np.ndarray, rejected: list[Rejected], taken: str
 ) -> list[str]:
     warnings = []
     if rejected:
         first = rejected[0]
         count = "1 row is" if len(rejected) == 1 else f"{len(rejected)} rows are"
         warnings.append(f"{count} left out, see rejected.csv; the first, line {first.line}: {first.reason}")
-    uncertain = [g for g in graphs if g.warnings]
+    uncertain = [m for m in molecules if m.warnings]
     if uncertain:
         count = "1 molecule has" if len(uncertain) == 1 else f"{len(uncertain)} molecules have"
         first = uncertain[0]

@@ -5,6 +5,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import lightning.pytorch as pl
@@ -16,9 +17,9 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, Dataset
 
-from molattn.chem import MoleculeGraph
-from molattn.data.batches import MoleculeBatch, SizeBuckets, batches_by_size, collate
+from molattn.data.batches import Batch, SizeBuckets, batches_by_size
 from molattn.errors import InputError, UsageError
+from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
 from molattn.training.config import TrainingConfig
 
@@ -27,17 +28,13 @@ logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
 
 @dataclass(frozen=True)
 class Labelled:
-    """Molecules with their targets: graphs, and (n, T) in units, NaN where a label is missing."""
+    """Molecules as a model reads them, and their targets, (n, T) in units, NaN where a label is missing."""
 
-    graphs: Sequence[MoleculeGraph]
+    molecules: Sequence[Molecule]
     targets: np.ndarray
 
     def __len__(self) -> int:
-        return len(self.graphs)
-
-    def batch(self, rows: Sequence[int]) -> MoleculeBatch:
-        """The molecules `rows`, in that order, padded to one size."""
-        return collate([self.graphs[i] for i in rows], self.targets[list(rows)])
+        return len(self.molecules)
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class Fitted:
 
 
 def fit(
-    model: nn.Module,
+    model: MoleculeModel,
     train: Labelled,
     val: Labelled,
     scaler: TargetScaler,
@@ -92,10 +89,12 @@ def fit(
     """
     task = _Task(model, len(train), scaler, config)
     watch = _KeepBest(config.patience, on_epoch)
-    sampler = SizeBuckets([g.num_atoms for g in train.graphs], config.batch_size, config.seed)
-    rows_of_val = batches_by_size([g.num_atoms for g in val.graphs], 4 * config.batch_size)
-    loader = DataLoader(_Rows(train), batch_sampler=sampler, collate_fn=train.batch)
-    val_loader = DataLoader(_Rows(val), batch_sampler=[r.tolist() for r in rows_of_val], collate_fn=val.batch)
+    sampler = SizeBuckets([m.size for m in train.molecules], config.batch_size, config.seed)
+    rows_of_val = batches_by_size([m.size for m in val.molecules], 4 * config.batch_size)
+    loader = DataLoader(_Rows(train), batch_sampler=sampler, collate_fn=partial(batch_of, model, train))
+    val_loader = DataLoader(
+        _Rows(val), batch_sampler=[r.tolist() for r in rows_of_val], collate_fn=partial(batch_of, model, val)
+    )
     deterministic, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
     with warnings.catch_warnings(), torch.random.fork_rng():
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
@@ -116,6 +115,11 @@ def fit(
     model.load_state_dict(watch.state)
     model.eval()
     return Fitted(watch.history, watch.best_epoch)
+
+
+def batch_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> Batch:
+    """The molecules `rows`, in that order, in one batch."""
+    return model.collate([data.molecules[i] for i in rows], data.targets[list(rows)])
 
 
 def _trainer(config: TrainingConfig, callbacks: list[Callback]) -> pl.Trainer:
@@ -157,7 +161,7 @@ class _Task(pl.LightningModule):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, model: nn.Module, num_train: int, scaler: TargetScaler, config: TrainingConfig):
+    def __init__(self, model: MoleculeModel, num_train: int, scaler: TargetScaler, config: TrainingConfig):
         super().__init__()
         self.model, self.config = model, config
         self.average = AveragedModel(model, avg_fn=_running_average(config.ema))
@@ -166,14 +170,14 @@ class _Task(pl.LightningModule):
         self.register_buffer("std", torch.tensor(scaler.std))
         self.train_squares, self.val_squares = _Squares(), _Squares()
 
-    def _errors(self, model: nn.Module, batch: MoleculeBatch) -> tuple[Tensor, Tensor]:
+    def _errors(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """Standardised errors, (b, T), zero where the label is missing, and where it is known."""
         assert batch.targets is not None
         known = torch.isfinite(batch.targets)
         errors = model(batch) - (batch.targets - self.mean) / self.std
         return errors.masked_fill(~known, 0.0), known
 
-    def training_step(self, batch: MoleculeBatch, _: int) -> Tensor:
+    def training_step(self, batch: Batch, _: int) -> Tensor:
         errors, known = self._errors(self.model, batch)
         self.train_squares.add(errors, known)
         return errors.square().sum() / known.sum().clamp_min(1)
@@ -181,7 +185,7 @@ class _Task(pl.LightningModule):
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
         self.average.update_parameters(self.model)
 
-    def validation_step(self, batch: MoleculeBatch, _: int) -> None:
+    def validation_step(self, batch: Batch, _: int) -> None:
         self.val_squares.add(*self._errors(self.average.module, batch))
 
     def configure_optimizers(self) -> Any:

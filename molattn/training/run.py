@@ -12,8 +12,9 @@ import torch
 
 from molattn.errors import UsageError
 from molattn.models.artifact import Artifact, save_artifact
-from molattn.models.predict import predict_graphs
-from molattn.models.property_model import PropertyModel
+from molattn.models.base import MoleculeModel
+from molattn.models.predict import predict_molecules
+from molattn.models.registry import MODELS, build
 from molattn.models.scaler import TargetScaler
 from molattn.training import run_folder
 from molattn.training.config import RunConfig
@@ -66,7 +67,7 @@ def run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force:
     """
     _check(config)
     reporter.stage("reading molecules")
-    experiment = prepare(config.data, config.training.seed, config.training.num_workers)
+    experiment = prepare(config.data, MODELS[config.model.kind], config.training.seed, config.training.num_workers)
     for warning in experiment.warnings:
         reporter.warning(warning)
     config = RunConfig(experiment.data, config.model, config.training)
@@ -83,7 +84,7 @@ def run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force:
 
 
 def _trained(
-    config: RunConfig, experiment: Experiment, model: PropertyModel, path: Path, reporter: Reporter
+    config: RunConfig, experiment: Experiment, model: MoleculeModel, path: Path, reporter: Reporter
 ) -> RunResult:
     run_folder.write_config(path, config)
     run_folder.write_splits(path, experiment)
@@ -98,7 +99,7 @@ def _trained(
     data = experiment.data
     artifact = Artifact(model, scaler, data.target_columns, experiment.units, data.add_hs, data.max_atoms)
     save_artifact(path / run_folder.MODEL, artifact)
-    predicted = predict_graphs(model.cpu(), scaler, experiment.graphs)
+    predicted = predict_molecules(model.cpu(), scaler, experiment.molecules)
     baseline = np.broadcast_to(np.array(scaler.mean), predicted.shape)
     metrics = {
         **run_folder.summary(experiment, predicted, regression_metrics),
@@ -117,12 +118,12 @@ def _trained(
     return RunResult(path, metrics, experiment, predicted, fitted.history)
 
 
-def _model(config: RunConfig) -> PropertyModel:
+def _model(config: RunConfig) -> MoleculeModel:
     """The untrained model; the same seed gives the same one, and the caller's random state is left as it was."""
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)
         try:
-            return PropertyModel(config.model, num_targets=len(config.data.target_columns))
+            return build(config.model, num_targets=len(config.data.target_columns))
         except ValueError as error:
             raise UsageError(f"[model]: {error}") from None
 

@@ -6,8 +6,8 @@ import torch
 
 from molattn.chem import molecule_graph
 from molattn.models.artifact import Artifact
-from molattn.models.config import ModelConfig
-from molattn.models.property_model import PropertyModel
+from molattn.models.config import GraphModelConfig
+from molattn.models.graph_model import GraphModel
 from molattn.models.scaler import TargetScaler
 from molattn.training.config import TrainingConfig
 from molattn.training.fit import Labelled, fit
@@ -19,9 +19,9 @@ def artifact() -> Artifact:
     """The default model after a few epochs on a hundred molecules: its weights are no longer those of chance."""
     smiles, values = esol(120)
     data = Labelled([molecule_graph(s) for s in smiles], np.array(values)[:, None])
-    train, val = Labelled(data.graphs[:100], data.targets[:100]), Labelled(data.graphs[100:], data.targets[100:])
+    train, val = Labelled(data.molecules[:100], data.targets[:100]), Labelled(data.molecules[100:], data.targets[100:])
     scaler = TargetScaler.fit(train.targets)
     torch.manual_seed(0)
-    model = PropertyModel(ModelConfig())
+    model = GraphModel(GraphModelConfig())
     fit(model, train, val, scaler, TrainingConfig(epochs=8, ema=0.5, accelerator="cpu"))
     return Artifact(model.requires_grad_(False), scaler, ("log_solubility",), ("log10(mol/L)",), False, 1000)

@@ -10,7 +10,7 @@ import torch
 from molattn.chem import molecule_graph
 from molattn.errors import InputError
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
-from molattn.models.predict import predict_graphs
+from molattn.models.predict import predict_molecules
 from molattn.models.scaler import TargetScaler
 from tests.molecules import SPECIAL
 
@@ -29,8 +29,8 @@ def _change(folder: Path, **fields: object) -> None:
 def test_what_is_saved_is_loaded_to_the_bit(artifact: Artifact, folder: Path) -> None:
     loaded = load_artifact(folder)
     graphs = [molecule_graph(s) for s in SPECIAL]
-    before = predict_graphs(artifact.model, artifact.scaler, graphs)
-    assert np.array_equal(before, predict_graphs(loaded.model, loaded.scaler, graphs))
+    before = predict_molecules(artifact.model, artifact.scaler, graphs)
+    assert np.array_equal(before, predict_molecules(loaded.model, loaded.scaler, graphs))
     assert not loaded.model.training
     assert (loaded.targets, loaded.units, loaded.scaler) == (artifact.targets, artifact.units, artifact.scaler)
     assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json"}
@@ -71,13 +71,19 @@ def test_a_newer_model_asks_for_an_upgrade(folder: Path) -> None:
 
 def test_other_codes_are_refused(folder: Path) -> None:
     _change(folder, vocabulary={})
-    with pytest.raises(InputError, match="other atom or bond codes"):
+    with pytest.raises(InputError, match="other codes"):
         load_artifact(folder)
 
 
 def test_a_setting_that_no_model_has_is_refused(folder: Path) -> None:
-    _change(folder, model={"hidden_dim": 64, "evil": 1})
+    _change(folder, model={"kind": "graph", "evil": 1})
     with pytest.raises(InputError, match="damaged"):
+        load_artifact(folder)
+
+
+def test_a_kind_of_model_that_there_is_not_is_named(folder: Path) -> None:
+    _change(folder, model={"kind": "oracle"})
+    with pytest.raises(InputError, match="of the kind 'oracle'; this molattn has graph"):
         load_artifact(folder)
 
 

@@ -10,9 +10,9 @@ import torch
 from molattn.chem import molecule_graph
 from molattn.data.batches import collate
 from molattn.models.artifact import Artifact
-from molattn.models.config import ModelConfig
-from molattn.models.predict import attention_of, predict_graphs
-from molattn.models.property_model import READOUTS, PropertyModel
+from molattn.models.config import GraphModelConfig
+from molattn.models.graph_model import READOUTS, GraphModel
+from molattn.models.predict import attention_of, predict_molecules
 from tests.molecules import SPECIAL, esol
 
 GRAPHS = [molecule_graph(s) for s in (*SPECIAL, *esol(80)[0])]
@@ -25,7 +25,7 @@ def _as(artifact: Artifact, dtype: torch.dtype) -> Artifact:
 
 
 def _singly(artifact: Artifact, graphs: list) -> np.ndarray:
-    return np.array([predict_graphs(artifact.model, artifact.scaler, [g])[0, 0] for g in graphs])
+    return np.array([predict_molecules(artifact.model, artifact.scaler, [g])[0, 0] for g in graphs])
 
 
 def _assert_same(a: np.ndarray, b: np.ndarray, tolerance: float) -> None:
@@ -43,7 +43,7 @@ def test_atom_order_does_not_matter(artifact: Artifact, dtype: torch.dtype, tole
 @pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
 def test_company_in_a_batch_does_not_matter(artifact: Artifact, dtype: torch.dtype, tolerance: float) -> None:
     artifact = _as(artifact, dtype)
-    together = predict_graphs(artifact.model, artifact.scaler, GRAPHS, batch_size=7)[:, 0]
+    together = predict_molecules(artifact.model, artifact.scaler, GRAPHS, batch_size=7)[:, 0]
     _assert_same(_singly(artifact, GRAPHS), together, tolerance)
 
 
@@ -68,8 +68,8 @@ def test_what_stands_in_the_padding_changes_not_one_bit(artifact: Artifact) -> N
 @pytest.mark.parametrize("readout", READOUTS)
 def test_every_readout_is_invariant(readout: str) -> None:
     torch.manual_seed(1)
-    config = ModelConfig(readout=readout, global_dim=8, num_layers=2, hidden_dim=16, num_heads=2)
-    model = PropertyModel(config, num_targets=2).double().eval()
+    config = GraphModelConfig(readout=readout, global_dim=8, num_layers=2, hidden_dim=16, num_heads=2)
+    model = GraphModel(config, num_targets=2).double().eval()
     rng = np.random.default_rng(0)
     together = model(collate(GRAPHS))
     for i, graph in enumerate(GRAPHS):
@@ -121,7 +121,7 @@ def test_attention_in_a_batch_is_attention_alone(artifact: Artifact) -> None:
 def test_predictions_are_the_same_with_and_without_attention(artifact: Artifact) -> None:
     for graph in GRAPHS[:20]:
         y, _ = attention_of(artifact.model, graph)
-        without = predict_graphs(artifact.model, artifact.scaler, [graph])[0, 0]
+        without = predict_molecules(artifact.model, artifact.scaler, [graph])[0, 0]
         assert artifact.scaler.unscale(y)[0] == pytest.approx(without, abs=1e-6 * max(1, abs(without)))
 
 

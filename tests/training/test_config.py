@@ -7,7 +7,7 @@ import pytest
 import tomli_w
 
 from molattn.errors import UsageError
-from molattn.training.config import RunConfig, parse_setting, read_config, resolve
+from molattn.training.config import SECTIONS, RunConfig, read_config, resolve
 
 
 def test_a_written_configuration_is_read_back(tmp_path: Path) -> None:
@@ -81,6 +81,10 @@ def test_a_missing_file_is_named() -> None:
 
 def test_setting_names_are_unique_across_sections() -> None:
     # An option is known by its own name alone.
-    names = [f.name for section in vars(RunConfig()).values() for f in dataclasses.fields(section)]
-    assert len(names) == len(set(names))
-    assert parse_setting("a.b=1") == {"a": {"b": 1}}
+    names = [{f.name for t in types for f in dataclasses.fields(t)} for types in SECTIONS.values()]
+    assert len(set().union(*names)) == sum(map(len, names))
+
+
+def test_a_model_that_there_is_not_is_explained() -> None:
+    with pytest.raises(UsageError, match="no model 'grpah'; did you mean 'graph'"):
+        resolve(None, {"model": "grpah"})

@@ -1,5 +1,6 @@
 """From a table to molecules on their sides: nothing lost, nothing moved."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -7,11 +8,13 @@ import pytest
 
 from molattn.data import load_card, split_files
 from molattn.errors import InputError, UsageError
+from molattn.models.graph_model import GraphModel
 from molattn.training.config import DataConfig
 from molattn.training.experiment import prepare
 from tests.molecules import esol
 
 SMILES, VALUES = esol(30)
+_prepare = partial(prepare, model=GraphModel)
 
 
 def _table(path: Path, rows: list[tuple[str, str]]) -> DataConfig:
@@ -23,12 +26,12 @@ GOOD = [(s, str(y)) for s, y in zip(SMILES, VALUES, strict=True)]
 
 
 def test_esol_is_whole() -> None:
-    experiment = prepare(DataConfig(dataset="esol"), seed=0)
-    assert len(experiment.graphs) == len(experiment.smiles) == 1128
+    experiment = _prepare(DataConfig(dataset="esol"), seed=0)
+    assert len(experiment.molecules) == len(experiment.smiles) == 1128
     assert not experiment.rejected
     assert experiment.units == ("log10(mol/L)",)
     assert experiment.sha256 == load_card("esol").sha256
-    assert [g.smiles for g in experiment.graphs] == experiment.smiles
+    assert [g.smiles for g in experiment.molecules] == experiment.smiles
     counts = [len(experiment.side(side)) for side in ("train", "val", "test")]
     assert sum(counts) == 1128
     assert counts == pytest.approx([902, 113, 113], abs=2)
@@ -38,7 +41,7 @@ def test_esol_is_whole() -> None:
 
 def test_a_split_file_is_taken_as_it_is_and_its_repeats_are_reported() -> None:
     file = split_files("esol")["random0"]
-    experiment = prepare(DataConfig(dataset="esol", splits_file=str(file)), seed=0)
+    experiment = _prepare(DataConfig(dataset="esol", splits_file=str(file)), seed=0)
     assert [len(experiment.side(side)) for side in ("train", "val", "test")] == [902, 113, 113]
     assert [line.rpartition(",")[2] for line in file.read_text().split()[1:]] == experiment.labels.tolist()
     (warning,) = experiment.warnings
@@ -50,10 +53,10 @@ def test_bad_rows_are_named_and_the_others_stay_what_they_were(tmp_path: Path) -
     rows = list(GOOD)
     rows[3:3] = [("C1CC", "1.0"), ("", "2.0")]
     rows[10:10] = [("CCO", "N/D"), ("CCC", "")]
-    experiment = prepare(_table(tmp_path / "t.csv", rows), seed=0)
+    experiment = _prepare(_table(tmp_path / "t.csv", rows), seed=0)
     assert [r.row for r in experiment.rejected] == [3, 4, 10, 11]
     assert [r.line for r in experiment.rejected] == [5, 6, 12, 13]
-    assert [g.smiles for g in experiment.graphs] == SMILES
+    assert [g.smiles for g in experiment.molecules] == SMILES
     np.testing.assert_array_equal(experiment.targets[:, 0], VALUES)
     assert experiment.warnings[0].startswith("4 rows are left out, see rejected.csv; the first, line 5:")
     assert len(experiment.rows) + len(experiment.rejected) == len(experiment.smiles) == len(rows)
@@ -62,12 +65,12 @@ def test_bad_rows_are_named_and_the_others_stay_what_they_were(tmp_path: Path) -
 def test_one_molecule_in_two_spellings_is_on_one_side(tmp_path: Path) -> None:
     pairs = [(s, t) for n in range(1, 8) for s, t in [("O" + "C" * n, "C" * n + "O"), ("N" + "C" * n, "C" * n + "N")]]
     rows = [(s, "1.0") for s, _ in pairs] + [(t, "2.0") for _, t in pairs]
-    experiment = prepare(_table(tmp_path / "t.csv", rows), seed=1)
+    experiment = _prepare(_table(tmp_path / "t.csv", rows), seed=1)
     assert experiment.labels[: len(pairs)].tolist() == experiment.labels[len(pairs) :].tolist()
 
 
 def test_the_only_other_column_is_the_target(tmp_path: Path) -> None:
-    experiment = prepare(_table(tmp_path / "t.csv", GOOD), seed=0)
+    experiment = _prepare(_table(tmp_path / "t.csv", GOOD), seed=0)
     assert experiment.data.smiles_column == "smiles"
     assert experiment.data.target_columns == ("y",)
     assert experiment.name == "t"
@@ -76,40 +79,40 @@ def test_the_only_other_column_is_the_target(tmp_path: Path) -> None:
 def test_several_columns_ask_which_to_learn(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("name,smiles,y\na,C,1\n")
     with pytest.raises(UsageError, match="--target-columns: .* has name, y"):
-        prepare(DataConfig(dataset=str(tmp_path / "t.csv")), seed=0)
+        _prepare(DataConfig(dataset=str(tmp_path / "t.csv")), seed=0)
 
 
 def test_no_usable_row_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no row can be used; the first, line 2"):
-        prepare(_table(tmp_path / "t.csv", [("C1CC", "1"), ("x", "2")]), seed=0)
+        _prepare(_table(tmp_path / "t.csv", [("C1CC", "1"), ("x", "2")]), seed=0)
 
 
 def test_too_few_molecules_for_three_sides_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError):
-        prepare(_table(tmp_path / "t.csv", GOOD[:2]), seed=0)
+        _prepare(_table(tmp_path / "t.csv", GOOD[:2]), seed=0)
 
 
 def test_nothing_to_learn_from_is_an_error() -> None:
     with pytest.raises(UsageError, match="--dataset esol"):
-        prepare(DataConfig(), seed=0)
+        _prepare(DataConfig(), seed=0)
 
 
 def test_an_unknown_split_is_an_error() -> None:
     with pytest.raises(UsageError, match="choose one of random, scaffold"):
-        prepare(DataConfig(dataset="esol", split="randum"), seed=0)
+        _prepare(DataConfig(dataset="esol", split="randum"), seed=0)
 
 
 def test_molecules_that_the_codes_do_not_know_are_said(tmp_path: Path) -> None:
-    experiment = prepare(_table(tmp_path / "t.csv", [*GOOD, ("[C+7]", "1.0")]), seed=0)
+    experiment = _prepare(_table(tmp_path / "t.csv", [*GOOD, ("[C+7]", "1.0")]), seed=0)
     assert any("[C+7]" in w for w in experiment.warnings)
 
 
 def test_hydrogens_become_atoms_on_request(tmp_path: Path) -> None:
     config = _table(tmp_path / "t.csv", GOOD)
-    with_hs = prepare(DataConfig(dataset=config.dataset, add_hs=True), seed=0)
-    assert all("H" in g.symbols for g in with_hs.graphs if "C" in g.symbols and len(g.symbols) > 8)
+    with_hs = _prepare(DataConfig(dataset=config.dataset, add_hs=True), seed=0)
+    assert all("H" in g.symbols for g in with_hs.molecules if "C" in g.symbols and len(g.symbols) > 8)
 
 
 def test_workers_change_nothing(tmp_path: Path) -> None:
     config = _table(tmp_path / "t.csv", GOOD)
-    assert prepare(config, seed=0, num_workers=2).graphs == prepare(config, seed=0).graphs
+    assert _prepare(config, seed=0, num_workers=2).molecules == _prepare(config, seed=0).molecules

@@ -7,27 +7,27 @@ import pytest
 import torch
 
 from molattn.chem import molecule_graph
-from molattn.data.batches import MoleculeBatch, SizeBuckets, batches_by_size
+from molattn.data.batches import Batch, SizeBuckets, batches_by_size
 from molattn.errors import InputError
-from molattn.models.config import ModelConfig
-from molattn.models.predict import predict_graphs
-from molattn.models.property_model import PropertyModel
+from molattn.models.config import GraphModelConfig
+from molattn.models.graph_model import GraphModel
+from molattn.models.predict import predict_molecules
 from molattn.models.scaler import TargetScaler
 from molattn.training.config import TrainingConfig
-from molattn.training.fit import Fitted, Labelled, _Task, fit
+from molattn.training.fit import Fitted, Labelled, _Task, batch_of, fit
 from tests.molecules import esol
 
 SMILES, VALUES = esol(60)
 GRAPHS = [molecule_graph(s) for s in SMILES]
 TARGETS = np.array(VALUES)[:, None]
-SMALL = ModelConfig(hidden_dim=16, num_layers=2, num_heads=4, edge_dim=4)
+SMALL = GraphModelConfig(hidden_dim=16, num_layers=2, num_heads=4, edge_dim=4)
 TRAIN, VAL = Labelled(GRAPHS[:40], TARGETS[:40]), Labelled(GRAPHS[40:], TARGETS[40:])
 
 
-def _fit(train: Labelled = TRAIN, val: Labelled = VAL, **settings: object) -> tuple[PropertyModel, Fitted]:
+def _fit(train: Labelled = TRAIN, val: Labelled = VAL, **settings: object) -> tuple[GraphModel, Fitted]:
     config = TrainingConfig(**{"epochs": 4, "batch_size": 8, "accelerator": "cpu", **settings})
     torch.manual_seed(config.seed)
-    model = PropertyModel(SMALL, num_targets=train.targets.shape[1])
+    model = GraphModel(SMALL, num_targets=train.targets.shape[1])
     return model, fit(model, train, val, TargetScaler.fit(train.targets), config)
 
 
@@ -39,7 +39,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others() -> None:
 
 
 def test_the_callers_random_state_is_left_alone() -> None:
-    model, scaler = PropertyModel(SMALL), TargetScaler.fit(TRAIN.targets)
+    model, scaler = GraphModel(SMALL), TargetScaler.fit(TRAIN.targets)
     torch.manual_seed(11)
     before = torch.get_rng_state()
     fit(model, TRAIN, VAL, scaler, TrainingConfig(epochs=1, accelerator="cpu"))
@@ -52,7 +52,7 @@ def test_the_weights_that_are_kept_are_those_of_the_best_epoch() -> None:
     model, fitted = _fit(epochs=12, learning_rate=0.03, ema=0.0)
     losses = [r.val_loss for r in fitted.history]
     assert fitted.best_epoch == int(np.argmin(losses)) < len(losses) - 1
-    predicted = predict_graphs(model, TargetScaler.fit(TRAIN.targets), VAL.graphs)
+    predicted = predict_molecules(model, TargetScaler.fit(TRAIN.targets), VAL.molecules)
     rmse = math.sqrt(np.mean((predicted - VAL.targets) ** 2))
     assert rmse == pytest.approx(fitted.history[fitted.best_epoch].val_rmse, rel=1e-5)
 
@@ -70,7 +70,7 @@ def test_training_lowers_the_error() -> None:
 def test_a_constant_target_is_learned() -> None:
     seven = np.full((40, 1), 7.0)
     model, _ = _fit(Labelled(GRAPHS[:40], seven), Labelled(GRAPHS[40:], seven[:20]), epochs=5)
-    predicted = predict_graphs(model, TargetScaler.fit(seven), GRAPHS[40:])
+    predicted = predict_molecules(model, TargetScaler.fit(seven), GRAPHS[40:])
     assert np.abs(predicted - 7).max() < 2
 
 
@@ -88,16 +88,16 @@ def test_missing_labels_bring_exactly_no_gradient() -> None:
     targets[3] = np.nan
     data = Labelled(GRAPHS[:8], targets)
     torch.manual_seed(0)
-    model = PropertyModel(SMALL, num_targets=2).eval()
+    model = GraphModel(SMALL, num_targets=2).eval()
     task = _Task(model, 8, TargetScaler((0.0, 0.0), (1.0, 1.0)), TrainingConfig())
-    task.training_step(data.batch(range(8)), 0).backward()
+    task.training_step(batch_of(model, data, range(8)), 0).backward()
     assert model.head.weight.grad is not None
     assert model.head.weight.grad[0].any()
     assert not model.head.weight.grad[1].any()
     with_all = [p.grad.clone() for p in model.parameters() if p.grad is not None]
     model.zero_grad()
     # The row without a label may as well not be there.
-    task.training_step(data.batch([0, 1, 2, 4, 5, 6, 7]), 0).backward()
+    task.training_step(batch_of(model, data, [0, 1, 2, 4, 5, 6, 7]), 0).backward()
     without = [p.grad for p in model.parameters() if p.grad is not None]
     for a, b in zip(with_all, without, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
@@ -112,7 +112,7 @@ def test_a_batch_without_any_label_does_no_harm() -> None:
 
 def test_the_scaler_sees_only_the_training_targets() -> None:
     # The scaler is a value handed in; other validation targets change neither it nor a single step.
-    other = Labelled(VAL.graphs, VAL.targets + 100)
+    other = Labelled(VAL.molecules, VAL.targets + 100)
     (a, fit_a), (b, fit_b) = _fit(ema=0.0, epochs=2), _fit(val=other, ema=0.0, epochs=2)
     assert [r.train_loss for r in fit_a.history] == [r.train_loss for r in fit_b.history]
     del a, b
@@ -145,15 +145,14 @@ def test_every_epoch_sees_every_molecule_once_in_batches_of_like_size() -> None:
 
 
 def test_epochs_of_a_fit_are_shuffled_differently(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[float, ...]] = []
-    real = Labelled.batch
+    seen: list[tuple[int, ...]] = []
 
-    def spy(self: Labelled, rows: list[int]) -> MoleculeBatch:
-        if self is TRAIN:
+    def spy(model: GraphModel, data: Labelled, rows: list[int]) -> Batch:
+        if data is TRAIN:
             seen.append(tuple(rows))
-        return real(self, rows)
+        return batch_of(model, data, rows)
 
-    monkeypatch.setattr(Labelled, "batch", spy)
+    monkeypatch.setattr("molattn.training.fit.batch_of", spy)
     _fit(epochs=2)
     assert len(seen) == 10
     assert set(seen[:5]) != set(seen[5:])

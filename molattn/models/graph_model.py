@@ -1,18 +1,27 @@
 """The graph attention model: embed -> blocks -> readout -> head."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from molattn.chem import ATOM_FEATURES, BOND_FEATURES, BOND_SIZE, DISCONNECTED, unpack_bond
-from molattn.data.batches import MoleculeBatch
+from molattn.chem import (
+    ATOM_FEATURES,
+    BOND_FEATURES,
+    BOND_SIZE,
+    DISCONNECTED,
+    MoleculeGraph,
+    featurize,
+    unpack_bond,
+)
+from molattn.data.batches import MoleculeBatch, collate
+from molattn.errors import SmilesError
 from molattn.graph import DenseGraph, GraphNetBlock, PairCodes, SumOfCodes, mean_nodes, sum_nodes
-from molattn.models.config import ModelConfig
+from molattn.models.base import MoleculeModel, wide
+from molattn.models.config import GraphModelConfig
 
 
-class PropertyModel(nn.Module):
+class GraphModel(MoleculeModel):
     """Properties of molecules from attention over all pairs of their atoms.
 
     v_i  = sum of a learned row per atom code;   e_ij = bond and path-length rows;   u = a learned vector
@@ -27,7 +36,7 @@ class PropertyModel(nn.Module):
         ValueError: a readout that is not in `READOUTS`, heads that do not divide the channels.
     """
 
-    def __init__(self, config: ModelConfig, num_targets: int = 1):
+    def __init__(self, config: GraphModelConfig, num_targets: int = 1):
         super().__init__()
         if config.readout not in READOUTS:
             raise ValueError(f"unknown readout {config.readout!r}: choose one of {', '.join(READOUTS)}")
@@ -61,12 +70,29 @@ class PropertyModel(nn.Module):
         read_dim = config.global_dim if config.readout == "global" else d
         self.head = nn.Linear(read_dim, num_targets)
 
+    collate = staticmethod(collate)
+
+    @staticmethod
+    def read(
+        smiles: Iterable[object], *, add_hs: bool, max_atoms: int, num_workers: int = 0
+    ) -> list[MoleculeGraph | SmilesError]:
+        """The graphs of many SMILES: see `molattn.chem.featurize`."""
+        return featurize(smiles, add_hs=add_hs, max_atoms=max_atoms, num_workers=num_workers)
+
+    @staticmethod
+    def vocabulary() -> dict[str, dict[str, list[str]]]:
+        """The labels of every atom and bond feature."""
+        return {
+            "atoms": {f.name: list(f.labels) for f in ATOM_FEATURES},
+            "bonds": {f.name: list(f.labels) for f in BOND_FEATURES},
+        }
+
     def forward(self, batch: MoleculeBatch) -> Tensor:
         """(b, T), in the units that the model was trained in."""
         graph = self.embed(batch)
         for block in self.blocks:
             graph = block(graph)
-        return self.read(graph)
+        return self.read_out(graph)
 
     def attention(self, batch: MoleculeBatch) -> tuple[Tensor, Tensor]:
         """What `forward` returns, and the weights of every layer and head, (b, layers, heads, n, n)."""
@@ -74,7 +100,7 @@ class PropertyModel(nn.Module):
         for block in self.blocks:
             graph, messages = block.step(graph)  # pyright: ignore[reportCallIssue]
             weights.append(messages.weights)
-        return self.read(graph), torch.stack(weights, dim=1)
+        return self.read_out(graph), torch.stack(weights, dim=1)
 
     def embed(self, batch: MoleculeBatch) -> DenseGraph:
         """The batch as complete graphs with self-loops."""
@@ -86,17 +112,10 @@ class PropertyModel(nn.Module):
             u=u,
         )
 
-    def read(self, graph: DenseGraph) -> Tensor:
-        """(b, T) from what the last block left, float64 where the device has it.
-
-        This last sum is a few thousand operations: in float64 they cost nothing, and the order of the atoms and the
-        company of a molecule in its batch then move the answer by less than float32 could even express.
-        """
-        wide = graph.v.dtype if graph.v.device.type == "mps" else torch.float64
-        atoms = self.norm(graph.v).to(wide)
-        u = None if graph.u is None else graph.u.to(wide)
-        molecules = self.readout(atoms, graph.replace(u=u))
-        return F.linear(molecules, self.head.weight.to(wide), self.head.bias.to(wide))
+    def read_out(self, graph: DenseGraph) -> Tensor:
+        """(b, T) from what the last block left."""
+        u = None if graph.u is None else wide(graph.u)
+        return self.answer(self.readout(wide(self.norm(graph.v)), graph.replace(u=u)))
 
 
 def _global(v: Tensor, graph: DenseGraph) -> Tensor:  # noqa: ARG001

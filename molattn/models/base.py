@@ -1,0 +1,92 @@
+"""What every model of molecules offers, whatever it makes of a SMILES."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from molattn.data.batches import Batch
+from molattn.errors import SmilesError
+from molattn.models.config import ModelConfig
+
+
+@runtime_checkable
+class Molecule(Protocol):
+    """What a model makes of one SMILES: a graph of atoms, or a row of tokens."""
+
+    @property
+    def smiles(self) -> str:
+        """As it was given."""
+        ...
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What its places (atoms or tokens) are called, in order."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many places it has."""
+        ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the model cannot see of it, a sentence each."""
+        ...
+
+
+class MoleculeModel(nn.Module, ABC):
+    """A model from molecules to T numbers, with attention between the places of a molecule.
+
+    It says how molecules are read and put into a batch, so that training, prediction and the file on disk are the
+    same for all models.
+
+    Attributes:
+        config: what it is made of.
+        head: the last, linear map, from the readout to the T numbers.
+    """
+
+    config: ModelConfig
+    head: nn.Linear
+
+    @staticmethod
+    @abstractmethod
+    def read(
+        smiles: Iterable[object], *, add_hs: bool, max_atoms: int, num_workers: int = 0
+    ) -> Sequence[Molecule | SmilesError]:
+        """The molecules of many SMILES, in order; an error in the place of one that cannot be read."""
+
+    @staticmethod
+    @abstractmethod
+    def collate(molecules: Sequence[Any], targets: np.ndarray | None = None) -> Batch:
+        """One batch of molecules, in order, with their targets, (b, T), or none."""
+
+    @staticmethod
+    @abstractmethod
+    def vocabulary() -> dict[str, Any]:
+        """What every code means that `read` gives; a model on disk is refused where it differs."""
+
+    @abstractmethod
+    def forward(self, batch: Any) -> Tensor:
+        """(b, T), in the units that the model was trained in."""
+
+    @abstractmethod
+    def attention(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """What `forward` returns, and the weights of every layer and head, (b, layers, heads, n, n)."""
+
+    def answer(self, molecules: Tensor) -> Tensor:
+        """The head, (b, d) -> (b, T), in the precision of `molecules`, which `wide` widens."""
+        return F.linear(molecules, self.head.weight.to(molecules.dtype), self.head.bias.to(molecules.dtype))
+
+
+def wide(x: Tensor) -> Tensor:
+    """`x` in float64 where the device has it, for the sum over places and the head.
+
+    These are a few thousand operations: in float64 they cost nothing, and the order of the atoms and the company of a
+    molecule in its batch then move the answer by less than float32 could even express.
+    """
+    return x if x.device.type == "mps" else x.to(torch.float64)

@@ -1,0 +1,16 @@
+"""The models by their kind."""
+
+from molattn.models.base import MoleculeModel
+from molattn.models.config import ModelConfig
+from molattn.models.graph_model import GraphModel
+
+MODELS: dict[str, type[MoleculeModel]] = {"graph": GraphModel}
+
+
+def build(config: ModelConfig, num_targets: int) -> MoleculeModel:
+    """The untrained model that `config` describes.
+
+    Raises:
+        ValueError: settings that do not go together.
+    """
+    return MODELS[config.kind](config, num_targets)
