@@ -14,6 +14,7 @@ from molattn.chem.molecule import MoleculeGraph, featurize, molecule_graph
 from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smiles, read_smiles
 from molattn.chem.paths import DISCONNECTED, MAX_PATH, path_lengths
 from molattn.chem.scaffold import murcko_scaffold
+from molattn.chem.tokens import PAD, TOKENS, SmilesTokens, smiles_tokens, tokenize, tokenize_all
 
 if TYPE_CHECKING:
     from molattn.chem.pyg import from_pyg, to_pyg
@@ -27,9 +28,12 @@ __all__ = [
     "MAX_LENGTH",
     "MAX_PATH",
     "MAX_RINGS",
+    "PAD",
+    "TOKENS",
     "AtomFeature",
     "Feature",
     "MoleculeGraph",
+    "SmilesTokens",
     "atom_codes",
     "bond_codes",
     "canonical_smiles",
@@ -40,7 +44,10 @@ __all__ = [
     "pack_bond",
     "path_lengths",
     "read_smiles",
+    "smiles_tokens",
     "to_pyg",
+    "tokenize",
+    "tokenize_all",
     "unpack_bond",
 ]
 

@@ -1,11 +1,12 @@
 """A molecule as the complete graph that attention runs over, and many molecules at once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import chain
 from multiprocessing import get_context
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,8 @@ from molattn.errors import SmilesError
 
 # Large enough that sending rows to a worker costs little, small enough to keep all workers busy to the end.
 _CHUNK = 256
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,25 +134,32 @@ def featurize(
         num_workers: Processes to share the work; 0 does it in this one. They are started afresh, so a script
             that asks for them needs `if __name__ == "__main__":`.
     """
+    return outcomes(smiles, partial(molecule_graph, add_hs=add_hs, max_atoms=max_atoms), num_workers)
+
+
+def outcomes(smiles: Iterable[object], make: Callable[[object], T], num_workers: int = 0) -> list[T | SmilesError]:
+    """What `make` makes of every row, in order, or the SmilesError that it raised there.
+
+    Args:
+        smiles: Any number of rows, of any type.
+        make: From a row to what is wanted; with workers, something that pickle can carry to them.
+        num_workers: Processes to share the work; 0 does it in this one.
+    """
     rows = list(smiles)
-    job = partial(_outcomes, add_hs=add_hs, max_atoms=max_atoms)
     if num_workers < 1 or not rows:
-        outcomes = job(rows)
-    else:
-        size = min(_CHUNK, -(-len(rows) // num_workers))
-        chunks = [rows[start : start + size] for start in range(0, len(rows), size)]
-        # Forking a process that has threads, as torch's have, can hang.
-        with ProcessPoolExecutor(min(num_workers, len(chunks)), mp_context=get_context("spawn")) as pool:
-            outcomes = list(chain.from_iterable(pool.map(job, chunks)))
-    return outcomes
+        return _made(rows, make)
+    size = min(_CHUNK, -(-len(rows) // num_workers))
+    chunks = [rows[start : start + size] for start in range(0, len(rows), size)]
+    # Forking a process that has threads, as torch's have, can hang.
+    with ProcessPoolExecutor(min(num_workers, len(chunks)), mp_context=get_context("spawn")) as pool:
+        return list(chain.from_iterable(pool.map(partial(_made, make=make), chunks)))
 
 
-def _outcomes(rows: list[object], *, add_hs: bool, max_atoms: int) -> list[MoleculeGraph | SmilesError]:
-    """A graph or its error for each row."""
-    outcomes: list[MoleculeGraph | SmilesError] = []
+def _made(rows: list[object], make: Callable[[object], T]) -> list[T | SmilesError]:
+    made: list[T | SmilesError] = []
     for row in rows:
         try:
-            outcomes.append(molecule_graph(row, add_hs=add_hs, max_atoms=max_atoms))
+            made.append(make(row))
         except SmilesError as error:
-            outcomes.append(error)
-    return outcomes
+            made.append(error)
+    return made

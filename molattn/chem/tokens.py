@@ -1,0 +1,141 @@
+"""A molecule as a row of tokens: its canonical SMILES, cut where a chemist would cut it.
+
+The vocabulary is closed: brackets are cut into isotope, element, chirality, hydrogens, charge and map, so that every
+SMILES that RDKit writes is made of the tokens listed here.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+from rdkit import Chem
+
+from molattn.chem.molecule import outcomes
+from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles
+from molattn.errors import SmilesError
+
+PAD = 0
+"""The code of no token; codes of tokens start at 1."""
+
+_ORGANIC = ("B", "C", "N", "O", "P", "S", "F", "Cl", "Br", "I", "b", "c", "n", "o", "p", "s", "*")
+_ELEMENTS = tuple(Chem.GetPeriodicTable().GetElementSymbol(z) for z in range(1, 119))
+_AROMATIC = ("se", "as", "te", "si")
+# Chirality beyond @ and @@; the number that follows is digits.
+_GEOMETRIES = ("@TH", "@AL", "@SP", "@TB", "@OH")
+_MARKS = (
+    "[",
+    "]",
+    "(",
+    ")",
+    ".",
+    "-",
+    "=",
+    "#",
+    "$",
+    ":",
+    "/",
+    "\\",
+    "%",
+    "@",
+    "@@",
+    *_GEOMETRIES,
+    "+",
+    "->",
+    "<-",
+    "~",
+)
+_DIGITS = tuple("0123456789")
+
+TOKENS: tuple[str, ...] = ("", *dict.fromkeys((*_ORGANIC, *_ELEMENTS, *_AROMATIC, *_MARKS, *_DIGITS)))
+"""Every token; `TOKENS[code]` is what a code means, and code 0 pads."""
+
+_CODES = {token: code for code, token in enumerate(TOKENS)}
+_OUTSIDE = re.compile(r"\[[^\]]*\]|Cl|Br|->|<-|.")
+_BRACKET = re.compile(
+    r"(?P<isotope>\d*)(?P<element>[A-Z][a-z]?|[a-z][a-z]?|\*)(?P<chirality>@TH|@AL|@SP|@TB|@OH|@@|@)?(?P<rest>.*)"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class SmilesTokens:
+    """One molecule as n tokens of its canonical SMILES."""
+
+    smiles: str
+    """As it was given."""
+
+    canonical: str
+    """The SMILES that the tokens spell, the same for every spelling of a molecule."""
+
+    labels: tuple[str, ...]
+    """n tokens."""
+
+    codes: npt.NDArray[np.uint8]
+    """(n,): the codes of the tokens, as in `TOKENS`."""
+
+    warnings: tuple[str, ...] = ()
+    """What the codes do not say, a sentence each."""
+
+    @property
+    def size(self) -> int:
+        """n, the number of tokens."""
+        return len(self.labels)
+
+
+def tokenize(smiles: str) -> tuple[str, ...]:
+    """The tokens of a SMILES: atoms, bonds, branches, ring closures and the parts of brackets.
+
+    Joined, they are the SMILES again.
+
+    >>> tokenize("C[C@@H](Cl)[O-]")
+    ('C', '[', 'C', '@@', 'H', ']', '(', 'Cl', ')', '[', 'O', '-', ']')
+    """
+    tokens: list[str] = []
+    for token in _OUTSIDE.findall(smiles):
+        tokens += _inside(token) if token.startswith("[") and len(token) > 1 else [token]
+    return tuple(tokens)
+
+
+def smiles_tokens(smiles: object, *, add_hs: bool = False, max_atoms: int = MAX_ATOMS) -> SmilesTokens:
+    """The tokens of one molecule.
+
+    Args:
+        smiles: SMILES, as `read_smiles` takes it.
+        add_hs: Whether hydrogens are written as atoms.
+        max_atoms: The most atoms there may be.
+
+    Errors: SmilesError, for whatever is not a molecule within the limits.
+    """
+    canonical = canonical_smiles(read_smiles(smiles, max_atoms=max_atoms, add_hs=add_hs), max_atoms=max_atoms)
+    labels = tokenize(canonical)
+    unknown = [token for token in labels if token not in _CODES]
+    if unknown:
+        raise SmilesError(smiles, f"its canonical form holds {unknown[0]!r}, for which there is no token")
+    return SmilesTokens(str(smiles), canonical, labels, np.array([_CODES[t] for t in labels], dtype=np.uint8))
+
+
+def tokenize_all(
+    smiles: Iterable[object], *, add_hs: bool = False, max_atoms: int = MAX_ATOMS, num_workers: int = 0
+) -> list[SmilesTokens | SmilesError]:
+    """The tokens of many SMILES, in order; a row that is not a molecule gives its error, and stops nothing.
+
+    The arguments are those of `featurize`.
+    """
+    return outcomes(smiles, partial(smiles_tokens, add_hs=add_hs, max_atoms=max_atoms), num_workers)
+
+
+def _inside(bracket: str) -> list[str]:
+    """The tokens of a bracket: digits one by one, the element, the chirality, then the rest sign by sign."""
+    parts = _BRACKET.fullmatch(bracket[1:-1])
+    if parts is None:
+        return [bracket]
+    element = parts["element"]
+    rest = parts["rest"]
+    if element not in _CODES:
+        # [nH]: what looked like an element of two letters is one, and what follows it.
+        element, rest = element[0], element[1:] + (parts["chirality"] or "") + rest
+        return ["[", *parts["isotope"], element, *rest, "]"]
+    chirality = [parts["chirality"]] if parts["chirality"] else []
+    return ["[", *parts["isotope"], element, *chirality, *rest, "]"]
