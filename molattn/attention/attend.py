@@ -8,7 +8,7 @@ from torch import Tensor
 
 from molattn.attention.competitors import Competitors, Rows
 from molattn.attention.normalize import NORMALIZERS, Normalizer, softmax
-from molattn.attention.score import SCORES, Score, scaled_dot
+from molattn.attention.score import SCORES, SCORES_WITH_WEIGHTS, Score, dot, scaled_dot
 
 T = TypeVar("T")
 
@@ -32,8 +32,8 @@ def attention_weights(
         over: `Rows` or `Segments`; a tensor is the mask of `Rows`: a boolean one is True where a query may attend,
             a float one is added to the logits, minus infinity forbidding the pair. None: everyone competes.
         bias: finite, added to the logits; broadcastable to their shape.
-        score: a name in `SCORES` or a function.
-        normalizer: a name in `NORMALIZERS` or a function.
+        score: a name in `SCORES`, a function, or a module such as `Additive`.
+        normalizer: a name in `NORMALIZERS`, or a function such as `Softmax(temperature)`.
 
     Returns:
         (..., i, j) or, over `Segments`, (edges, ...): sums to 1 over the competitors of a query, all zeros for a
@@ -49,7 +49,7 @@ def attention_weights(
     [0.0, 0.0, 0.0, 0.8799999952316284, 0.0, 0.11999999731779099]
     """
     over, bias = _competitors(over, bias)
-    logits = _look_up(score, SCORES, "score")(q, k, over)
+    logits = _look_up_score(score)(q, k, over)
     if bias is not None:
         logits = logits + bias
     return _look_up(normalizer, NORMALIZERS, "normalizer")(logits, over)
@@ -116,19 +116,22 @@ def attend(
         `return_weights`, that and the weights.
     """
     over, bias = _competitors(over, bias)
-    score, normalizer = _look_up(score, SCORES, "score"), _look_up(normalizer, NORMALIZERS, "normalizer")
-    if not return_weights and isinstance(over, Rows) and score is scaled_dot and normalizer is softmax and q.dim() > 1:
-        return _fused(q, k, v, over, bias, dropout)
+    score, normalizer = _look_up_score(score), _look_up(normalizer, NORMALIZERS, "normalizer")
+    products = score is scaled_dot or score is dot
+    if products and normalizer == softmax and isinstance(over, Rows) and q.dim() > 1 and not return_weights:
+        return _fused(q, k, v, over, bias, dropout, scale=None if score is scaled_dot else 1.0)
     weights = attention_weights(q, k, over, bias=bias, score=score, normalizer=normalizer)
     output = over.reduce(F.dropout(weights, dropout, training=dropout > 0), v)
     return (output, weights) if return_weights else output
 
 
-def _fused(q: Tensor, k: Tensor, v: Tensor, over: Rows, bias: Tensor | None, dropout: float) -> Tensor:
+def _fused(
+    q: Tensor, k: Tensor, v: Tensor, over: Rows, bias: Tensor | None, dropout: float, scale: float | None
+) -> Tensor:
     # The kernel takes masks and biases of two dimensions or more.
     bias = None if bias is None else torch.atleast_2d(bias)
     if over.mask is None:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale)
     mask = torch.atleast_2d(over.mask)
     # A query with nobody to attend to would be NaN in some kernels, forward or backward: let it attend to everyone
     # (whose hidden rows are zero by `seen`) and blank what comes out.
@@ -136,7 +139,9 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, over: Rows, bias: Tensor | None, dro
     allowed = mask | nobody
     if bias is not None:
         allowed = bias.masked_fill(~allowed, torch.finfo(bias.dtype).min)
-    output = F.scaled_dot_product_attention(q, over.seen(k), over.seen(v), attn_mask=allowed, dropout_p=dropout)
+    output = F.scaled_dot_product_attention(
+        q, over.seen(k), over.seen(v), attn_mask=allowed, dropout_p=dropout, scale=scale
+    )
     return output.masked_fill(nobody, 0.0)
 
 
@@ -149,6 +154,12 @@ def _competitors(over: Competitors | Tensor | None, bias: Tensor | None) -> tupl
     allowed = over != -torch.inf
     added = over.masked_fill(~allowed, 0.0)
     return Rows(allowed), added if bias is None else bias + added
+
+
+def _look_up_score(score: str | Score) -> Score:
+    if isinstance(score, str) and score in SCORES_WITH_WEIGHTS:
+        raise ValueError(f"score {score!r} has weights: make it once with make_score, then pass it here")
+    return _look_up(score, SCORES, "score")
 
 
 def _look_up(choice: str | T, table: dict[str, T], what: str) -> T:

@@ -19,6 +19,26 @@ class Competitors(Protocol):
         """q_i . k_j for every pair that competes: the logits' shape."""
         ...
 
+    def pair_sum(self, q: Tensor, k: Tensor) -> Tensor:
+        """q_i + k_j for every pair that competes: the logits' shape, then the features."""
+        ...
+
+    def seen(self, k: Tensor) -> Tensor:
+        """Keys or values, those that no query may look at set to zero: 0 times NaN would be NaN otherwise."""
+        ...
+
+    def keep(self, x: Tensor) -> Tensor:
+        """`x`, of the logits' shape, with zeros where a pair may not compete."""
+        ...
+
+    def total(self, x: Tensor) -> Tensor:
+        """sum_j x_ij over each query's competitors, given back to each of them: the logits' shape."""
+        ...
+
+    def largest(self, x: Tensor) -> Tensor:
+        """max_j x_ij over each query's competitors, given back to each of them, a constant to the gradient."""
+        ...
+
     def softmax(self, logits: Tensor) -> Tensor:
         """exp(x_j - max) / sum_j exp(x_j - max) over each query's competitors, zeros where it has none."""
         ...
@@ -48,24 +68,35 @@ class Rows:
     def pair_dot(self, q: Tensor, k: Tensor) -> Tensor:
         return q @ self.seen(k).mT
 
+    def pair_sum(self, q: Tensor, k: Tensor) -> Tensor:
+        k = self.seen(k)
+        return q + k if q.dim() == 1 else q.unsqueeze(-2) + k.unsqueeze(-3)
+
+    def keep(self, x: Tensor) -> Tensor:
+        return x if self.mask is None else x.masked_fill(~self.mask, 0.0)
+
+    def total(self, x: Tensor) -> Tensor:
+        return self.keep(x).sum(-1, keepdim=True).expand_as(x)
+
+    def largest(self, x: Tensor) -> Tensor:
+        return self._lowered(x.detach()).amax(-1, keepdim=True).expand_as(x)
+
     def softmax(self, logits: Tensor) -> Tensor:
-        if self.mask is None:
-            return torch.softmax(logits, dim=-1)
-        # The lowest finite number, not -inf: a row with nobody allowed stays finite, also in the backward pass, and
-        # the second fill turns it, and whatever rounding left behind, into exact zeros.
-        lowest = torch.finfo(logits.dtype).min
-        weights = torch.softmax(logits.masked_fill(~self.mask, lowest), dim=-1)
-        return weights.masked_fill(~self.mask, 0.0)
+        # The second fill turns a row with nobody allowed, and whatever rounding left behind, into exact zeros.
+        return self.keep(torch.softmax(self._lowered(logits), dim=-1))
 
     def reduce(self, weights: Tensor, v: Tensor) -> Tensor:
         return weights @ self.seen(v)
 
-    def seen(self, x: Tensor) -> Tensor:
-        """`x` with the rows that no query may look at set to zero: 0 times NaN would be NaN otherwise."""
+    def seen(self, k: Tensor) -> Tensor:
         if self.mask is None:
-            return x
+            return k
         seen = self.mask.any(dim=-2) if self.mask.dim() > 1 else self.mask
-        return x.masked_fill(~seen.unsqueeze(-1), 0.0)
+        return k.masked_fill(~seen.unsqueeze(-1), 0.0)
+
+    def _lowered(self, x: Tensor) -> Tensor:
+        # The lowest finite number, not -inf: a row with nobody allowed stays finite, also in the backward pass.
+        return x if self.mask is None else x.masked_fill(~self.mask, torch.finfo(x.dtype).min)
 
 
 @dataclass(frozen=True)
@@ -92,13 +123,29 @@ class Segments:
     def pair_dot(self, q: Tensor, k: Tensor) -> Tensor:
         return (q[self.receiver] * k[self.sender]).sum(-1)
 
+    def pair_sum(self, q: Tensor, k: Tensor) -> Tensor:
+        return q[self.receiver] + k[self.sender]
+
+    def seen(self, k: Tensor) -> Tensor:
+        seen = torch.zeros(k.shape[0], dtype=torch.bool, device=k.device)
+        seen[self.sender] = True
+        return k.masked_fill(~seen.view(-1, *[1] * (k.dim() - 1)), 0.0)
+
+    def keep(self, x: Tensor) -> Tensor:
+        return x  # an edge list names only the pairs that compete
+
+    def total(self, x: Tensor) -> Tensor:
+        return self._sum(x)[self.receiver]
+
+    def largest(self, x: Tensor) -> Tensor:
+        index = self.receiver.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
+        lowest = x.new_full((self.num_receivers, *x.shape[1:]), -torch.inf)
+        return lowest.scatter_reduce(0, index, x.detach(), "amax", include_self=True)[self.receiver]
+
     def softmax(self, logits: Tensor) -> Tensor:
-        index = self.receiver.view(-1, *[1] * (logits.dim() - 1)).expand_as(logits)
         # The maximum only shifts both exponentials, so no gradient goes through it.
-        largest = logits.new_full((self.num_receivers, *logits.shape[1:]), -torch.inf)
-        largest = largest.scatter_reduce(0, index, logits.detach(), "amax", include_self=True)
-        shifted = torch.exp(logits - largest[self.receiver])
-        return shifted / self._sum(shifted)[self.receiver]
+        shifted = torch.exp(logits - self.largest(logits))
+        return shifted / self.total(shifted)
 
     def reduce(self, weights: Tensor, v: Tensor) -> Tensor:
         return self._sum(weights.unsqueeze(-1) * v[self.sender])

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from molattn.attention import Segments, attend, attention_weights
+from molattn.attention import General, Segments, Softmax, attend, attention_weights
 from tests.assertions import assert_close, assert_equivariant, assert_identical, few_examples
 
 F64 = torch.float64
@@ -33,26 +33,29 @@ def kernel_calls(monkeypatch):
     return calls
 
 
+@pytest.mark.parametrize("score", ["dot", "scaled_dot"])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("with_bias", [False, True])
-def test_the_fused_kernel_is_taken_when_nobody_asks_for_weights_and_agrees(kernel_calls, masked, with_bias):
+def test_the_fused_kernel_is_taken_when_nobody_asks_for_weights_and_agrees(kernel_calls, score, masked, with_bias):
     q, k, v = random_qkv((2, 3), 4, 5, 8, 6)
     g = torch.Generator().manual_seed(1)
     mask = torch.rand(2, 1, 4, 5, generator=g) > 0.4 if masked else None
     bias = torch.randn(3, 4, 5, generator=g, dtype=F64) if with_bias else None
-    fused = attend(q, k, v, mask, bias=bias)
+    fused = attend(q, k, v, mask, bias=bias, score=score)
     assert len(kernel_calls) == 1
-    plain, weights = attend(q, k, v, mask, bias=bias, return_weights=True)
+    plain, weights = attend(q, k, v, mask, bias=bias, score=score, return_weights=True)
     assert len(kernel_calls) == 1
     assert_close(fused, plain)
     assert_close(fused, weights @ v)
-    assert_identical(weights, attention_weights(q, k, mask, bias=bias))
+    assert_identical(weights, attention_weights(q, k, mask, bias=bias, score=score))
     assert len(kernel_calls) == 1
 
 
 def test_the_fused_kernel_is_left_alone_where_it_computes_something_else(kernel_calls):
     q, k, v = random_qkv((), 4, 5, 8, 6)
-    assert_close(attend(q, k, v, score="dot"), torch.softmax(q @ k.mT, -1) @ v)
+    attend(q, k, v, score=General(8, 8).to(F64))
+    attend(q, k, v, normalizer="sparsemax")
+    attend(q, k, v, normalizer=Softmax(2.0))
     attend(q, k, v, normalizer=lambda logits, over: over.softmax(logits))
     attend(q[0], k, v)
     every_pair = Segments(torch.arange(5).repeat(4), torch.arange(4).repeat_interleave(5), 4)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from molattn.attention import MultiHeadAttention, Segments, attend, attention_weights
+from molattn.attention import MultiHeadAttention, Segments, Softmax, attend, attention_weights, make_score
 
 F64 = torch.float64
 
@@ -58,6 +58,36 @@ def test_attention_weights_have_second_derivatives():
     mask = some_mask()[0]
     assert torch.autograd.gradgradcheck(
         lambda q, k: attention_weights(q.transpose(0, 1), k.transpose(0, 1), mask), (q, k)
+    )
+
+
+def scored(name):
+    torch.manual_seed(1)
+    score = make_score(name, 3, 3, hidden_dim=2, max_length=4)
+    return score.to(F64) if isinstance(score, torch.nn.Module) else score
+
+
+# A random draw keeps away from ties, and from where sparsemax lets go of a competitor.
+@pytest.mark.parametrize("score", ["dot", "scaled_dot", "general", "additive", "location"])
+@pytest.mark.parametrize("normalizer", ["softmax", Softmax(0.5), Softmax(torch.inf), "hardmax", "sparsemax"], ids=str)
+@pytest.mark.parametrize("mask", [None, some_mask()], ids=["everyone", "masked"])
+def test_any_score_with_any_normalizer_over_rows(score, normalizer, mask):
+    score = scored(score)
+    q, k = leaves((2, 3, 3), (2, 4, 3))
+    weights = tuple(score.parameters()) if isinstance(score, torch.nn.Module) else ()
+    assert gradcheck(
+        lambda q, k, *_: attention_weights(q, k, mask, score=score, normalizer=normalizer), (q, k, *weights)
+    )
+
+
+@pytest.mark.parametrize("score", ["dot", "scaled_dot", "general", "additive"])
+@pytest.mark.parametrize("normalizer", ["softmax", Softmax(0.5), Softmax(torch.inf), "hardmax", "sparsemax"], ids=str)
+def test_any_score_with_any_normalizer_over_segments(score, normalizer):
+    score = scored(score)
+    q, k = leaves((3, 2, 3), (4, 2, 3))
+    weights = tuple(score.parameters()) if isinstance(score, torch.nn.Module) else ()
+    assert gradcheck(
+        lambda q, k, *_: attention_weights(q, k, EDGES, score=score, normalizer=normalizer), (q, k, *weights)
     )
 
 

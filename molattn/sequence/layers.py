@@ -1,0 +1,264 @@
+"""The layers of a Transformer: feed-forward, the way around a sublayer, the encoder's layer and the decoder's."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, overload
+
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from molattn.attention import MultiHeadAttention
+from molattn.sequence.cache import KeyValues, attend_to, project
+
+Activation = Callable[[Tensor], Tensor]
+ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "gelu": F.gelu}
+
+
+class FeedForward(nn.Module):
+    """Point-wise feed-forward: the same two linear maps at every position.
+
+    y = f(x W_1 + b_1) W_2 + b_2
+
+    Args:
+        d_model: channels in and out.
+        hidden_dim: channels between the two.
+        activation: f, a name in `ACTIVATIONS` or a function.
+        dropout: after f, in training.
+
+    Raises:
+        ValueError: an unknown activation.
+
+    Shapes: (..., d_model) -> (..., d_model). Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.3.
+    """
+
+    def __init__(self, d_model: int, hidden_dim: int, activation: str | Activation = "relu", dropout: float = 0.0):
+        super().__init__()
+        if isinstance(activation, str) and activation not in ACTIVATIONS:
+            known = ", ".join(ACTIVATIONS)
+            raise ValueError(f"unknown activation {activation!r}: choose one of {known}, or pass a function")
+        self.f = ACTIVATIONS[activation] if isinstance(activation, str) else activation
+        self.linear_1 = nn.Linear(d_model, hidden_dim)
+        self.linear_2 = nn.Linear(hidden_dim, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
+        return self.linear_2(self.dropout(self.f(self.linear_1(x))))
+
+
+class Residual(nn.Module):
+    """The way around a sublayer: a residual connection, and where the layer norm stands.
+
+    post-norm:                y = norm(x + sublayer(x))
+    pre-norm (`norm_first`):  y = x + sublayer(norm(x))
+
+    A sublayer is called between `before` and `after`: y = after(x, sublayer(before(x))).
+
+    Shapes: (..., d_model) -> (..., d_model). Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1; pre-norm:
+    Xiong et al. 2020, arXiv:2002.04745.
+    """
+
+    def __init__(self, d_model: int, dropout: float = 0.0, norm_first: bool = False):
+        super().__init__()
+        self.norm = nn.LayerNorm(d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.norm_first = norm_first
+
+    def before(self, x: Tensor) -> Tensor:
+        """What the sublayer sees."""
+        return self.norm(x) if self.norm_first else x
+
+    def after(self, x: Tensor, update: Tensor) -> Tensor:
+        """x and what the sublayer made of it, together."""
+        x = x + self.dropout(update)
+        return x if self.norm_first else self.norm(x)
+
+
+class EncoderLayer(nn.Module):
+    """One block of the encoder.
+
+    x = around(x, self-attention);    x = around(x, feed-forward)        around: `Residual`
+
+    Args:
+        d_model: channels.
+        num_heads: heads of the attention.
+        hidden_dim: channels inside the feed-forward; 4 * d_model by default.
+        head_dim: channels of one head; d_model / num_heads by default.
+        activation: of the feed-forward, a name in `ACTIVATIONS` or a function.
+        norm_first: pre-norm if True, post-norm if False.
+        dropout: on weights, on what each sublayer adds and inside the feed-forward, in training.
+
+    Raises:
+        ValueError: an unknown activation; no head_dim and num_heads does not divide d_model.
+
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        hidden_dim: int | None = None,
+        *,
+        head_dim: int | None = None,
+        activation: str | Activation = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.self_attention = MultiHeadAttention(d_model, num_heads, head_dim=head_dim, dropout=dropout)
+        self.feed_forward = FeedForward(d_model, hidden_dim or 4 * d_model, activation, dropout)
+        self.around_self = Residual(d_model, dropout, norm_first)
+        self.around_feed_forward = Residual(d_model, dropout, norm_first)
+
+    @overload
+    def forward(self, x: Tensor, mask: Tensor | None = None, return_weights: Literal[False] = False) -> Tensor: ...
+
+    @overload
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, *, return_weights: Literal[True]
+    ) -> tuple[Tensor, Tensor]: ...
+
+    def forward(
+        self, x: Float[Tensor, "b n d"], mask: Tensor | None = None, return_weights: bool = False
+    ) -> Float[Tensor, "b n d"] | tuple[Float[Tensor, "b n d"], Float[Tensor, "b h n n"]]:
+        """The block's output and, with `return_weights`, its weights, (batch, heads, n, n).
+
+        Args:
+            x: (batch, n, d_model).
+            mask: broadcastable to (batch, heads, n, n); boolean, True where a query may attend, or float, added.
+            return_weights: also return the weights of every head.
+        """
+        seen, weights = self.around_self.before(x), None
+        if return_weights:
+            update, weights = self.self_attention(seen, mask=mask, return_weights=True)
+        else:
+            update = self.self_attention(seen, mask=mask)
+        x = self.around_self.after(x, update)
+        x = self.around_feed_forward.after(x, self.feed_forward(self.around_feed_forward.before(x)))
+        return x if weights is None else (x, weights)
+
+
+@dataclass(frozen=True)
+class LayerCache:
+    """What one block of the decoder remembers from token to token.
+
+    Attributes:
+        own: keys and values of the target tokens so far, for the self-attention.
+        memory: keys and values of the encoder's output, for the cross-attention; projected once.
+    """
+
+    own: KeyValues
+    memory: KeyValues
+
+    def select(self, rows: Int[Tensor, "m"]) -> "LayerCache":
+        """That of the given members of the batch, in that order."""
+        return LayerCache(self.own.select(rows), self.memory.select(rows))
+
+
+class DecoderLayer(nn.Module):
+    """One block of the decoder.
+
+    x = around(x, self-attention);    x = around(x, cross-attention to the memory);    x = around(x, feed-forward)
+
+    Args:
+        d_model, num_heads, hidden_dim, head_dim, activation, norm_first, dropout: those of `EncoderLayer`, for both
+            attentions.
+
+    Raises:
+        ValueError: as `EncoderLayer`.
+
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        hidden_dim: int | None = None,
+        *,
+        head_dim: int | None = None,
+        activation: str | Activation = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.self_attention = MultiHeadAttention(d_model, num_heads, head_dim=head_dim, dropout=dropout)
+        self.cross_attention = MultiHeadAttention(d_model, num_heads, head_dim=head_dim, dropout=dropout)
+        self.feed_forward = FeedForward(d_model, hidden_dim or 4 * d_model, activation, dropout)
+        self.around_self = Residual(d_model, dropout, norm_first)
+        self.around_cross = Residual(d_model, dropout, norm_first)
+        self.around_feed_forward = Residual(d_model, dropout, norm_first)
+
+    def begin(self, memory: Float[Tensor, "b m d"]) -> LayerCache:
+        """The cache before the first target token."""
+        seen = project(self.cross_attention, memory)
+        return LayerCache(own=KeyValues(seen.k[..., :0, :], seen.v[..., :0, :]), memory=seen)
+
+    def extend(
+        self,
+        x: Float[Tensor, "b n d"],
+        cache: LayerCache,
+        mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        return_weights: bool = False,
+    ) -> tuple[Float[Tensor, "b n d"], LayerCache, tuple[Tensor, Tensor] | None]:
+        """n more target tokens after the j that `cache` remembers.
+
+        Args:
+            x: (batch, n, d_model).
+            cache: from `begin` or from the call before.
+            mask: over the target, broadcastable to (batch, heads, n, j + n).
+            memory_mask: over the source, broadcastable to (batch, heads, n, m).
+            return_weights: whether the weights are computed.
+
+        Returns:
+            (batch, n, d_model), the cache of all j + n tokens, and the weights of the two attentions,
+            (batch, heads, n, j + n) and (batch, heads, n, m), None unless asked for.
+        """
+        seen = self.around_self.before(x)
+        cache = LayerCache(cache.own.append(project(self.self_attention, seen)), cache.memory)
+        update, own = attend_to(self.self_attention, seen, cache.own, mask, return_weights=return_weights)
+        x = self.around_self.after(x, update)
+        seen = self.around_cross.before(x)
+        update, cross = attend_to(self.cross_attention, seen, cache.memory, memory_mask, return_weights=return_weights)
+        x = self.around_cross.after(x, update)
+        x = self.around_feed_forward.after(x, self.feed_forward(self.around_feed_forward.before(x)))
+        return x, cache, None if own is None or cross is None else (own, cross)
+
+    @overload
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        return_weights: Literal[False] = False,
+    ) -> Tensor: ...
+
+    @overload
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        *,
+        return_weights: Literal[True],
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+
+    def forward(
+        self,
+        x: Float[Tensor, "b n d"],
+        memory: Float[Tensor, "b m d"],
+        mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        return_weights: bool = False,
+    ) -> Float[Tensor, "b n d"] | tuple[Float[Tensor, "b n d"], tuple[Tensor, Tensor]]:
+        """The whole target at once: `extend` from an empty cache.
+
+        Returns:
+            (batch, n, d_model); with `return_weights` also the weights (batch, heads, n, n) and (batch, heads, n, m).
+        """
+        x, _, weights = self.extend(x, self.begin(memory), mask, memory_mask, return_weights)
+        return x if weights is None else (x, weights)

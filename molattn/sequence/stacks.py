@@ -1,0 +1,219 @@
+"""Stacks of layers: the encoder and the decoder, over vectors; `Transformer` puts tokens before and after them."""
+
+from dataclasses import dataclass
+from typing import Literal, cast, overload
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from molattn.sequence.layers import Activation, DecoderLayer, EncoderLayer, LayerCache
+
+
+@dataclass(frozen=True)
+class DecoderWeights:
+    """How much each target token attended to, in every block of the decoder, first block first.
+
+    Attributes:
+        own: to the target so far, each (batch, heads, target, target).
+        cross: to the source, each (batch, heads, target, source).
+    """
+
+    own: tuple[Float[Tensor, "b h n j"], ...]
+    cross: tuple[Float[Tensor, "b h n m"], ...]
+
+
+class Encoder(nn.Module):
+    """Encoder blocks, one after the other, with a last layer norm if they are pre-norm.
+
+    x_l = EncoderLayer_l(x_(l-1));    y = norm(x_L) if norm_first else x_L
+
+    Args:
+        num_layers: L.
+        d_model, num_heads, hidden_dim, head_dim, activation, norm_first, dropout: those of `EncoderLayer`.
+
+    Raises:
+        ValueError: as `EncoderLayer`.
+
+    Source: Vaswani et al. 2017, arXiv:1706.03762.
+
+    >>> import torch
+    >>> encoder = Encoder(num_layers=2, d_model=8, num_heads=2)
+    >>> y, weights = encoder(torch.randn(3, 5, 8), return_weights=True)
+    >>> tuple(y.shape), [tuple(w.shape) for w in weights]
+    ((3, 5, 8), [(3, 2, 5, 5), (3, 2, 5, 5)])
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        d_model: int,
+        num_heads: int,
+        hidden_dim: int | None = None,
+        *,
+        head_dim: int | None = None,
+        activation: str | Activation = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        layers = [
+            EncoderLayer(
+                d_model,
+                num_heads,
+                hidden_dim,
+                head_dim=head_dim,
+                activation=activation,
+                norm_first=norm_first,
+                dropout=dropout,
+            )
+            for _ in range(num_layers)
+        ]
+        self.layers = nn.ModuleList(layers)
+        self.norm = nn.LayerNorm(d_model) if norm_first else nn.Identity()
+
+    @overload
+    def forward(self, x: Tensor, mask: Tensor | None = None, return_weights: Literal[False] = False) -> Tensor: ...
+
+    @overload
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, *, return_weights: Literal[True]
+    ) -> tuple[Tensor, tuple[Tensor, ...]]: ...
+
+    def forward(
+        self, x: Float[Tensor, "b n d"], mask: Tensor | None = None, return_weights: bool = False
+    ) -> Float[Tensor, "b n d"] | tuple[Float[Tensor, "b n d"], tuple[Float[Tensor, "b h n n"], ...]]:
+        """The encoded sequence and, with `return_weights`, the weights of every block, each (batch, heads, n, n).
+
+        Args:
+            x: (batch, n, d_model).
+            mask: broadcastable to (batch, heads, n, n); boolean, True where a query may attend, or float, added.
+            return_weights: also return the weights, which are not computed otherwise.
+        """
+        if not return_weights:
+            for layer in self.layers:
+                x = layer(x, mask)
+            return self.norm(x)
+        every = []
+        for layer in self.layers:
+            x, weights = layer(x, mask, return_weights=True)
+            every.append(weights)
+        return self.norm(x), tuple(every)
+
+
+class Decoder(nn.Module):
+    """Decoder blocks, one after the other, with a last layer norm if they are pre-norm.
+
+    x_l = DecoderLayer_l(x_(l-1), memory);    y = norm(x_L) if norm_first else x_L
+
+    Nothing is causal by itself: the mask says who may look at whom (`causal_mask`, `causal_padding_mask`).
+
+    Args:
+        num_layers: L.
+        d_model, num_heads, hidden_dim, head_dim, activation, norm_first, dropout: those of `DecoderLayer`.
+
+    Raises:
+        ValueError: as `DecoderLayer`.
+
+    Source: Vaswani et al. 2017, arXiv:1706.03762.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        d_model: int,
+        num_heads: int,
+        hidden_dim: int | None = None,
+        *,
+        head_dim: int | None = None,
+        activation: str | Activation = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        layers = [
+            DecoderLayer(
+                d_model,
+                num_heads,
+                hidden_dim,
+                head_dim=head_dim,
+                activation=activation,
+                norm_first=norm_first,
+                dropout=dropout,
+            )
+            for _ in range(num_layers)
+        ]
+        self.layers = nn.ModuleList(layers)
+        self.norm = nn.LayerNorm(d_model) if norm_first else nn.Identity()
+
+    def begin(self, memory: Float[Tensor, "b m d"]) -> tuple[LayerCache, ...]:
+        """The cache of every block before the first target token."""
+        return tuple(layer.begin(memory) for layer in self._layers())
+
+    def extend(
+        self,
+        x: Float[Tensor, "b n d"],
+        caches: tuple[LayerCache, ...],
+        mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        return_weights: bool = False,
+    ) -> tuple[Float[Tensor, "b n d"], tuple[LayerCache, ...], DecoderWeights | None]:
+        """n more target tokens after the j that the caches remember; the arguments are those of `DecoderLayer.extend`.
+
+        Returns:
+            (batch, n, d_model), the caches of all j + n tokens, and the weights of every block, each
+            (batch, heads, n, j + n) and (batch, heads, n, m), None unless asked for.
+        """
+        after, own, cross = [], [], []
+        for layer, before in zip(self._layers(), caches, strict=True):
+            x, cache, weights = layer.extend(x, before, mask, memory_mask, return_weights)
+            after.append(cache)
+            if weights is not None:
+                own.append(weights[0])
+                cross.append(weights[1])
+        return self.norm(x), tuple(after), DecoderWeights(tuple(own), tuple(cross)) if return_weights else None
+
+    @overload
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        return_weights: Literal[False] = False,
+    ) -> Tensor: ...
+
+    @overload
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        *,
+        return_weights: Literal[True],
+    ) -> tuple[Tensor, DecoderWeights]: ...
+
+    def forward(
+        self,
+        x: Float[Tensor, "b n d"],
+        memory: Float[Tensor, "b m d"],
+        mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        return_weights: bool = False,
+    ) -> Float[Tensor, "b n d"] | tuple[Float[Tensor, "b n d"], DecoderWeights]:
+        """The decoded sequence and, with `return_weights`, the weights of every block.
+
+        Args:
+            x: (batch, n, d_model).
+            memory: the encoder's output, (batch, m, d_model).
+            mask: over the target, broadcastable to (batch, heads, n, n); boolean, True where a query may attend, or
+                float, added.
+            memory_mask: over the source, broadcastable to (batch, heads, n, m), of either kind.
+            return_weights: also return the weights, which are not computed otherwise.
+        """
+        x, _, weights = self.extend(x, self.begin(memory), mask, memory_mask, return_weights)
+        return x if weights is None else (x, weights)
+
+    def _layers(self) -> list[DecoderLayer]:
+        # A ModuleList tells the type checker only that it holds modules.
+        return cast(list[DecoderLayer], list(self.layers))

@@ -1,0 +1,186 @@
+"""Scores: each against its equation, pair by pair, with every normalizer, over rows and over edges."""
+
+import pytest
+import torch
+
+from molattn.attention import (
+    Additive,
+    General,
+    Location,
+    Segments,
+    Softmax,
+    attend,
+    attention_weights,
+    hardmax,
+    make_score,
+    scaled_dot,
+    sparsemax,
+)
+from tests.assertions import assert_close, assert_identical
+from tests.attention import reference
+
+F64 = torch.float64
+HEADS, QUERIES, KEYS = 2, 6, 7
+
+NORMALIZERS = {
+    "softmax": ("softmax", reference.softmax),
+    "cold": (Softmax(0.2), lambda x: reference.softmax(x, 0.2)),
+    "warm": (Softmax(3), lambda x: reference.softmax(x, 3)),
+    "T = 0": (Softmax(0), reference.hardmax),
+    "T = inf": (Softmax(torch.inf), reference.uniform),
+    "hardmax": ("hardmax", reference.hardmax),
+    "sparsemax": ("sparsemax", reference.sparsemax),
+}
+
+
+def scored(name, query_dim=5, key_dim=5):
+    torch.manual_seed(0)
+    score = make_score(name, query_dim, key_dim, hidden_dim=4, max_length=9)
+    return score.to(F64) if isinstance(score, torch.nn.Module) else score
+
+
+def problem(key_dim=5, seed=0):
+    """q, k and a mask that leaves one query nobody."""
+    g = torch.Generator().manual_seed(seed)
+    q = 2 * torch.randn(HEADS, QUERIES, 5, generator=g, dtype=F64)
+    k = torch.randn(HEADS, KEYS, key_dim, generator=g, dtype=F64)
+    mask = torch.rand(QUERIES, KEYS, generator=g) > 0.4
+    mask[1] = False
+    return q, k, mask
+
+
+def by_hand(score, normalizer, q, k, mask):
+    rows = [reference.attention(score, normalizer, q[h].numpy(), k[h].numpy(), mask.numpy()) for h in range(HEADS)]
+    return torch.stack([torch.from_numpy(row) for row in rows])
+
+
+@pytest.mark.parametrize("score", reference.SCORE_NAMES)
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_any_score_with_any_normalizer_over_rows(score, normalizer, masked):
+    q, k, mask = problem()
+    score, (ours, theirs) = scored(score), NORMALIZERS[normalizer]
+    weights = attention_weights(q, k, mask if masked else None, score=score, normalizer=ours)
+    allowed = mask if masked else torch.ones_like(mask)
+    assert_close(weights, by_hand(score, theirs, q, k, allowed))
+    assert (weights[:, ~allowed] == 0).all()
+    assert_close(weights.sum(-1), allowed.any(-1).to(F64).expand(HEADS, QUERIES))
+    output = attend(q, k, k, mask if masked else None, score=score, normalizer=ours)
+    assert_close(output, weights @ k)
+
+
+@pytest.mark.parametrize("score", [name for name in reference.SCORE_NAMES if name != "location"])
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+def test_any_score_with_any_normalizer_over_edges(score, normalizer):
+    q, k, mask = problem()
+    score, (ours, theirs) = scored(score), NORMALIZERS[normalizer]
+    receiver, sender = mask.nonzero(as_tuple=True)
+    order = torch.randperm(len(receiver), generator=torch.Generator().manual_seed(1))
+    receiver, sender = receiver[order], sender[order]
+    edges = Segments(sender, receiver, QUERIES)
+    by_node = [x.transpose(0, 1) for x in (q, k)]
+    output, weights = attend(*by_node, by_node[1], edges, score=score, normalizer=ours, return_weights=True)
+    expected = by_hand(score, theirs, q, k, mask)
+    assert_close(weights, expected[:, receiver, sender].T)
+    assert_close(output, (expected @ k).transpose(0, 1))
+    assert (output[1] == 0).all()
+
+
+@pytest.mark.parametrize("score", ["general", "additive", "location"])
+def test_scores_with_weights_take_queries_and_keys_of_different_widths(score):
+    q, k, mask = problem(key_dim=3)
+    score = scored(score, key_dim=3)
+    assert_close(attention_weights(q, k, mask, score=score), by_hand(score, reference.softmax, q, k, mask))
+
+
+@pytest.mark.parametrize("score", reference.SCORE_NAMES)
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+def test_a_single_query_is_a_row_of_one(score, normalizer):
+    q, k, mask = problem()
+    score, (ours, _) = scored(score), NORMALIZERS[normalizer]
+    for i in (0, 1):
+        alone = attention_weights(q[0, i], k[0], mask[i], score=score, normalizer=ours)
+        assert_close(alone, attention_weights(q[0], k[0], mask, score=score, normalizer=ours)[i])
+
+
+@pytest.mark.parametrize("score", reference.SCORE_NAMES)
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("over", ["rows", "edges"])
+def test_what_stands_in_keys_that_nobody_sees_changes_nothing_forward_or_backward(score, normalizer, over):
+    if (score, over) == ("location", "edges"):
+        over = "rows"
+    (ours, _), score = NORMALIZERS[normalizer], scored(score)
+    q, k, mask = problem()
+    mask[:, 2] = False
+    receiver, sender = mask.nonzero(as_tuple=True)
+
+    def run(fill):
+        q_, k_ = q.clone().requires_grad_(), k.clone()
+        k_[:, 2] = fill
+        k_.requires_grad_()
+        if over == "rows":
+            output = attend(q_, k_, k_, mask, score=score, normalizer=ours)
+        else:
+            by_node = [x.transpose(0, 1) for x in (q_, k_)]
+            edges = Segments(sender, receiver, QUERIES)
+            output = attend(*by_node, by_node[1], edges, score=score, normalizer=ours)
+        weights = list(score.parameters()) if isinstance(score, torch.nn.Module) else []
+        return [output, *torch.autograd.grad(output.sin().sum(), [q_, k_, *weights])]
+
+    for clean, dirty in zip(run(0.0), run(torch.nan), strict=True):
+        assert clean.isfinite().all()
+        assert_identical(dirty, clean)
+
+
+def test_the_additive_score_is_luongs_concat_with_its_weight_in_two_halves():
+    score = scored("additive")
+    q, k, _ = problem()
+    w = torch.cat([score.w_q.weight, score.w_k.weight], dim=1)
+    pairs = torch.cat(
+        [q[:, :, None].expand(HEADS, QUERIES, KEYS, 5), k[:, None].expand(HEADS, QUERIES, KEYS, 5)], dim=-1
+    )
+    expected = torch.tanh(pairs @ w.T + score.w_k.bias) @ score.w.weight[0]
+    assert_close(attention_weights(q, k, score=score), torch.softmax(expected, -1))
+
+
+def test_the_location_score_asks_the_query_alone():
+    score = scored("location")
+    q, k, _ = problem()
+    expected = torch.softmax(q @ score.w.weight[:KEYS].T, -1)
+    assert_close(attention_weights(q, k, score=score), expected)
+    assert_identical(attention_weights(q, -k, score=score), attention_weights(q, k, score=score))
+
+
+def test_the_location_score_refuses_edges_and_more_keys_than_it_has_positions():
+    score = Location(5, max_length=3)
+    x = torch.randn(4, 5)
+    with pytest.raises(ValueError, match=r"4 keys.*max_length 3"):
+        attention_weights(x, x, score=score)
+    with pytest.raises(TypeError, match="positions"):
+        attention_weights(x, x, Segments(torch.arange(4), torch.arange(4), 4), score=score)
+
+
+def test_a_score_is_made_from_its_name():
+    assert make_score("scaled_dot", 3, 4) is scaled_dot
+    assert make_score(scaled_dot, 3, 4) is scaled_dot
+    general, additive = make_score("general", 3, 4), make_score("additive", 3, 4)
+    assert isinstance(general, General) and general.w.weight.shape == (4, 3)
+    assert isinstance(additive, Additive) and additive.w_k.weight.shape == (3, 4)
+    with pytest.raises(ValueError, match="max_length"):
+        make_score("location", 3, 4)
+    with pytest.raises(ValueError, match=r"unknown score 'nope'.*dot.*location"):
+        make_score("nope", 3, 4)
+
+
+def test_a_name_that_stands_for_weights_is_refused_where_they_could_not_be_kept():
+    x = torch.randn(3, 4)
+    with pytest.raises(ValueError, match="make_score"):
+        attention_weights(x, x, score="general")
+
+
+def test_normalizers_are_functions_of_logits_and_competitors_too():
+    logits = torch.tensor([[3.0, 1.0, 2.9]])
+    one, nothing = torch.ones(1, 1), torch.zeros(3, 1)
+    for normalizer in (hardmax, sparsemax, Softmax(0.5)):
+        by_name = attention_weights(one, nothing, bias=logits, normalizer=normalizer)
+        assert_close(by_name.sum(-1), torch.ones(1), tol=1e-6)

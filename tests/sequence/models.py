@@ -1,0 +1,22 @@
+"""Small models of every kind, with weights large enough that what they predict depends on what they read."""
+
+import torch
+
+from molattn.sequence import Transformer
+from tests.sequence.torch_stacks import randomise
+
+F64 = torch.float64
+SOURCE = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 0, 0], [5, 0, 0, 0, 0]])
+TARGET = torch.tensor([[1, 7, 1, 6], [1, 5, 1, 0], [1, 4, 0, 0]])
+
+KINDS = {
+    "transformer": lambda vocab: Transformer(10, vocab, 8, 2, num_layers=2, hidden_dim=12),
+    "transformer, pre-norm": lambda vocab: Transformer(10, vocab, 8, 2, num_layers=2, hidden_dim=12, norm_first=True),
+}
+ALL = list(KINDS)
+
+
+def make(name, seed=0, vocab=8):
+    """In float64 and in evaluation mode."""
+    torch.manual_seed(seed)
+    return randomise(KINDS[name](vocab))

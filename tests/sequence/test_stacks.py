@@ -1,0 +1,141 @@
+"""Encoder and decoder stacks against torch's."""
+
+import pytest
+import torch
+
+from molattn.attention import MultiHeadAttention
+from molattn.sequence import DecoderLayer, EncoderLayer, FeedForward, causal_mask, padding_mask
+from molattn.sequence.cache import attend_to, project
+from tests.assertions import assert_close, assert_identical
+from tests.sequence.torch_stacks import F64, pair_of_stacks, randomise
+
+kinds = [
+    pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"]),
+    pytest.mark.parametrize("activation", ["relu", "gelu"]),
+]
+
+
+def over_kinds(test):
+    for kind in kinds:
+        test = kind(test)
+    return test
+
+
+SOURCE = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 0, 0], [5, 0, 0, 0, 0]])
+TARGET = torch.tensor([[2, 7, 1, 8], [2, 8, 1, 0], [8, 4, 0, 0]])
+
+
+@over_kinds
+@pytest.mark.parametrize("mask", ["none", "padding", "causal", "both"])
+def test_the_encoder_equals_torch_with_the_same_weights(norm_first, activation, mask):
+    theirs, ours = pair_of_stacks(False, norm_first, activation)
+    x = torch.randn(3, 5, 8, dtype=F64)
+    padding = padding_mask(SOURCE) if mask in ("padding", "both") else None
+    causal = causal_mask(5) if mask in ("causal", "both") else None
+    expected = theirs(
+        x,
+        mask=None if causal is None else ~causal,
+        src_key_padding_mask=None if padding is None else ~padding[:, 0, 0],
+    )
+    masks = [m for m in (padding, causal) if m is not None]
+    together = None if not masks else masks[0] if len(masks) == 1 else masks[0] & masks[1]
+    assert_close(ours(x, together), expected, tol=1e-10)
+    y, weights = ours(x, together, return_weights=True)
+    assert_close(y, expected, tol=1e-10)
+    assert len(weights) == 2
+
+
+@over_kinds
+@pytest.mark.parametrize("mask", ["none", "causal", "padding", "memory", "all", "float"])
+def test_the_decoder_equals_torch_with_the_same_weights(norm_first, activation, mask):
+    theirs, ours = pair_of_stacks(True, norm_first, activation)
+    x, memory = torch.randn(3, 4, 8, dtype=F64), torch.randn(3, 5, 8, dtype=F64)
+    of_theirs, own, of_memory = {}, torch.ones(3, 1, 4, 4, dtype=torch.bool), torch.ones(3, 1, 4, 5, dtype=torch.bool)
+    if mask in ("causal", "all"):
+        of_theirs["tgt_mask"] = ~causal_mask(4)
+        own = own & causal_mask(4)
+    if mask in ("padding", "all"):
+        of_theirs["tgt_key_padding_mask"] = TARGET == 0
+        of_theirs["memory_key_padding_mask"] = SOURCE == 0
+        own, of_memory = own & padding_mask(TARGET), of_memory & padding_mask(SOURCE)
+    if mask in ("memory", "all"):
+        allowed = torch.rand(4, 5) > 0.5
+        allowed[:, 0] = True
+        of_theirs["memory_mask"] = ~allowed
+        of_memory = of_memory & allowed
+    if mask == "float":
+        own, of_memory = torch.randn(4, 4, dtype=F64), torch.randn(4, 5, dtype=F64)
+        of_theirs = {"tgt_mask": own, "memory_mask": of_memory}
+    expected = theirs(x, memory, **of_theirs)
+    masks = (None, None) if mask == "none" else (own, of_memory)
+    assert_close(ours(x, memory, *masks), expected, tol=1e-10)
+    assert_close(ours(x, memory, *masks, return_weights=True)[0], expected, tol=1e-10)
+
+
+@over_kinds
+def test_the_stacks_have_the_gradients_of_torch(norm_first, activation):
+    theirs, ours = pair_of_stacks(True, norm_first, activation)
+    x, memory = (torch.randn(2, n, 8, dtype=F64, requires_grad=True) for n in (4, 5))
+    of_theirs = torch.autograd.grad(theirs(x, memory, tgt_mask=~causal_mask(4)).sin().sum(), [x, memory])
+    of_ours = torch.autograd.grad(ours(x, memory, causal_mask(4)).sin().sum(), [x, memory])
+    for a, b in zip(of_ours, of_theirs, strict=True):
+        assert_close(a, b, tol=1e-10)
+
+
+def test_a_cached_attention_is_the_attention():
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(6, 2, head_dim=5).to(F64)
+    x, y = torch.randn(2, 3, 6, dtype=F64), torch.randn(2, 4, 6, dtype=F64)
+    mask = padding_mask(torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0]]))
+    expected, expected_weights = layer(x, y, mask=mask, return_weights=True)
+    assert_identical(attend_to(layer, x, project(layer, y), mask)[0], layer(x, y, mask=mask))
+    output, weights = attend_to(layer, x, project(layer, y), mask, return_weights=True)
+    assert_identical(output, expected)
+    assert weights is not None
+    assert_identical(weights, expected_weights)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_a_layer_extended_in_pieces_is_the_layer(norm_first):
+    torch.manual_seed(0)
+    layer = randomise(DecoderLayer(8, 2, norm_first=norm_first))
+    x, memory = torch.randn(2, 5, 8, dtype=F64), torch.randn(2, 3, 8, dtype=F64)
+    expected, (own, cross) = layer(x, memory, causal_mask(5), return_weights=True)
+    cache, at = layer.begin(memory), 0
+    for piece in (x[:, :2], x[:, 2:3], x[:, 3:]):
+        until = at + piece.shape[1]
+        mask = causal_mask(piece.shape[1], seen=at)
+        y, cache, weights = layer.extend(piece, cache, mask, return_weights=True)
+        assert weights is not None
+        assert_close(y, expected[:, at:until])
+        assert_close(weights[0], own[:, :, at:until, :until])
+        assert_close(weights[1], cross[:, :, at:until])
+        at = until
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_gradients_of_the_layers_in_float64(norm_first):
+    torch.manual_seed(0)
+    x, memory = (torch.randn(2, n, 4, dtype=F64, requires_grad=True) for n in (3, 2))
+    mask = padding_mask(torch.tensor([[1, 2, 0], [0, 0, 0]]))
+    encoder = randomise(EncoderLayer(4, 2, 6, activation="gelu", norm_first=norm_first))
+    assert torch.autograd.gradcheck(lambda x: encoder(x, mask), x)
+    decoder = randomise(DecoderLayer(4, 2, 6, activation="gelu", norm_first=norm_first))
+    assert torch.autograd.gradcheck(lambda x, memory: decoder(x, memory, causal_mask(3)), (x, memory))
+
+
+def test_feed_forward_is_point_wise_and_takes_a_function():
+    torch.manual_seed(0)
+    feed_forward = FeedForward(4, 9, torch.tanh).to(F64)
+    x = torch.randn(2, 3, 4, dtype=F64)
+    first, second = feed_forward.linear_1, feed_forward.linear_2
+    assert_close(feed_forward(x), torch.tanh(x @ first.weight.T + first.bias) @ second.weight.T + second.bias)
+    assert_close(feed_forward(x[:, 1]), feed_forward(x)[:, 1])
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="unknown activation 'swish': choose one of relu, gelu"):
+        EncoderLayer(4, 2, activation="swish")
+    with pytest.raises(ValueError, match="3 heads do not divide"):
+        DecoderLayer(8, 3)
+    assert EncoderLayer(8, 3, head_dim=8)(torch.randn(1, 2, 8)).shape == (1, 2, 8)
