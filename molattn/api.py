@@ -83,6 +83,8 @@ class Predictor:
     def attention(self, smiles: str) -> AttentionMap:
         """What every atom of a molecule attended to: `.weights` is (layers, heads, n, n), in the SMILES' atom order.
 
+        A model of SMILES attends to tokens instead, those of the canonical SMILES, which is the map's `.smiles`.
+
         Raises:
             SmilesError: the SMILES cannot be read.
         """
@@ -93,7 +95,7 @@ class Predictor:
         outputs, weights = attention_of(a.model, molecule)
         values = a.scaler.unscale(outputs)
         return AttentionMap(
-            smiles=molecule.smiles,
+            smiles=molecule.written,
             symbols=molecule.labels,
             weights=weights,
             prediction=dict(zip(a.targets, map(float, values), strict=True)),

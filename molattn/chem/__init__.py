@@ -14,7 +14,7 @@ from molattn.chem.molecule import MoleculeGraph, featurize, molecule_graph
 from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smiles, read_smiles
 from molattn.chem.paths import DISCONNECTED, MAX_PATH, path_lengths
 from molattn.chem.scaffold import murcko_scaffold
-from molattn.chem.tokens import PAD, TOKENS, SmilesTokens, smiles_tokens, tokenize, tokenize_all
+from molattn.chem.tokens import TOKENS, SmilesTokens, smiles_tokens, tokenize, tokenize_all
 
 if TYPE_CHECKING:
     from molattn.chem.pyg import from_pyg, to_pyg
@@ -28,7 +28,6 @@ __all__ = [
     "MAX_LENGTH",
     "MAX_PATH",
     "MAX_RINGS",
-    "PAD",
     "TOKENS",
     "AtomFeature",
     "Feature",

@@ -70,6 +70,11 @@ class MoleculeGraph:
         return len(self.symbols)
 
     @property
+    def written(self) -> str:
+        """The SMILES whose atoms these are, in order."""
+        return self.smiles
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """What its places are called: the element symbols."""
         return self.symbols

@@ -17,9 +17,6 @@ from molattn.chem.molecule import outcomes
 from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles
 from molattn.errors import SmilesError
 
-PAD = 0
-"""The code of no token; codes of tokens start at 1."""
-
 _ORGANIC = ("B", "C", "N", "O", "P", "S", "F", "Cl", "Br", "I", "b", "c", "n", "o", "p", "s", "*")
 _ELEMENTS = tuple(Chem.GetPeriodicTable().GetElementSymbol(z) for z in range(1, 119))
 _AROMATIC = ("se", "as", "te", "si")
@@ -66,8 +63,8 @@ class SmilesTokens:
     smiles: str
     """As it was given."""
 
-    canonical: str
-    """The SMILES that the tokens spell, the same for every spelling of a molecule."""
+    written: str
+    """The canonical SMILES, which the tokens spell: the same for every spelling of a molecule."""
 
     labels: tuple[str, ...]
     """n tokens."""

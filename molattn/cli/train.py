@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from molattn.training.config import DataConfig, TrainingConfig, resolve
+from molattn.models.config import CONFIGS
+from molattn.training.config import DataConfig, RunConfig, TrainingConfig, resolve
 
 if TYPE_CHECKING:
     from molattn.training.run import RunResult
@@ -43,6 +44,9 @@ def train(
     ] = None,
     splits_file: Annotated[
         Path | None, _option(_DATA, "A table with columns smiles and split, row for row; taken as it is.")
+    ] = None,
+    model: Annotated[
+        str | None, _option(_FIT, "What learns: " + " or ".join(CONFIGS) + ".", default=RunConfig().model.kind)
     ] = None,
     epochs: Annotated[int | None, _option(_FIT, "At most so many epochs.", default=_training.epochs)] = None,
     batch_size: Annotated[
@@ -80,6 +84,7 @@ def train(
         "split": split,
         "split_sizes": split_sizes,
         "splits_file": None if splits_file is None else str(splits_file),
+        "model": model,
         "epochs": epochs,
         "batch_size": batch_size,
         "seed": seed,

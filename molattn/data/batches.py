@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from molattn.chem import MoleculeGraph
+from molattn.chem import MoleculeGraph, SmilesTokens
 
 
 @runtime_checkable
@@ -65,14 +65,42 @@ def collate(molecules: Sequence[MoleculeGraph], targets: np.ndarray | None = Non
         bonds[i, :k, :k] = m.bond_codes
         paths[i, :k, :k] = m.path_lengths
         mask[i, :k] = True
-    y = None if targets is None else torch.from_numpy(np.asarray(targets, dtype=np.float64))
     return MoleculeBatch(
         atom_codes=torch.from_numpy(atoms),
         bond_codes=torch.from_numpy(bonds),
         path_lengths=torch.from_numpy(paths),
         mask=torch.from_numpy(mask),
-        targets=y,
+        targets=_labels(targets),
     )
+
+
+@dataclass(frozen=True)
+class TokenBatch:
+    """b rows of tokens padded to n each; the codes are those of `SmilesTokens`.
+
+    Attributes:
+        codes: (b, n) bytes, 0 where there is no token.
+        targets: (b, T), NaN where a label is missing; None in prediction.
+    """
+
+    codes: Tensor
+    targets: Tensor | None = None
+
+    def to(self, device: torch.device | str) -> "TokenBatch":
+        """The same batch on another device."""
+        return TokenBatch(self.codes.to(device), None if self.targets is None else self.targets.to(device))
+
+
+def collate_tokens(molecules: Sequence[SmilesTokens], targets: np.ndarray | None = None) -> TokenBatch:
+    """One batch of token rows, in order, padded with zeros to the longest; `targets` is (b, T) or None."""
+    codes = np.zeros((len(molecules), max(m.size for m in molecules)), dtype=np.uint8)
+    for i, m in enumerate(molecules):
+        codes[i, : m.size] = m.codes
+    return TokenBatch(torch.from_numpy(codes), _labels(targets))
+
+
+def _labels(targets: np.ndarray | None) -> Tensor | None:
+    return None if targets is None else torch.from_numpy(np.asarray(targets, dtype=np.float64))
 
 
 class SizeBuckets:

@@ -1,4 +1,4 @@
-"""What every atom of a molecule attended to, layer by layer and head by head."""
+"""What every atom, or every token, of a molecule attended to, layer by layer and head by head."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,8 +14,8 @@ class AttentionMap:
     model computed with, which is not the same as why it answered what it did.
 
     Attributes:
-        smiles: as it was given.
-        symbols: n element symbols.
+        smiles: whose atoms, or tokens, these are, in order.
+        symbols: n element symbols; the tokens of the SMILES where the model reads tokens.
         weights: (layers, heads, n, n).
         prediction: what the model answered, by target name, in units.
         units: unit of each target, by its name; empty where unknown.

@@ -24,6 +24,11 @@ class Molecule(Protocol):
         ...
 
     @property
+    def written(self) -> str:
+        """The SMILES whose places are those of the molecule, in their order."""
+        ...
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """What its places (atoms or tokens) are called, in order."""
         ...
@@ -52,6 +57,10 @@ class MoleculeModel(nn.Module, ABC):
 
     config: ModelConfig
     head: nn.Linear
+
+    @abstractmethod
+    def __init__(self, config: Any, num_targets: int = 1):
+        super().__init__()
 
     @staticmethod
     @abstractmethod

@@ -32,6 +32,30 @@ class GraphModelConfig:
     dropout: float = 0.1
 
 
-ModelConfig = GraphModelConfig
+@dataclass(frozen=True)
+class SmilesModelConfig:
+    """A Transformer encoder over the tokens of the canonical SMILES.
 
-CONFIGS: dict[str, type[ModelConfig]] = {"graph": GraphModelConfig}
+    Attributes:
+        kind: "smiles-transformer".
+        hidden_dim: channels of a token.
+        num_layers: encoder layers.
+        num_heads: heads of a layer; they divide hidden_dim.
+        feed_forward: channels inside the feed-forward steps, as a multiple of hidden_dim.
+        dropout: probability, in training.
+    """
+
+    kind: str = "smiles-transformer"
+    hidden_dim: int = 64
+    num_layers: int = 4
+    num_heads: int = 8
+    feed_forward: int = 2
+    dropout: float = 0.1
+
+
+ModelConfig = GraphModelConfig | SmilesModelConfig
+
+CONFIGS: dict[str, type[GraphModelConfig] | type[SmilesModelConfig]] = {
+    "graph": GraphModelConfig,
+    "smiles-transformer": SmilesModelConfig,
+}

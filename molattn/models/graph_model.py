@@ -37,7 +37,7 @@ class GraphModel(MoleculeModel):
     """
 
     def __init__(self, config: GraphModelConfig, num_targets: int = 1):
-        super().__init__()
+        super().__init__(config, num_targets)
         if config.readout not in READOUTS:
             raise ValueError(f"unknown readout {config.readout!r}: choose one of {', '.join(READOUTS)}")
         if config.readout == "global" and not config.global_dim:

@@ -3,8 +3,9 @@
 from molattn.models.base import MoleculeModel
 from molattn.models.config import ModelConfig
 from molattn.models.graph_model import GraphModel
+from molattn.models.smiles_model import SmilesModel
 
-MODELS: dict[str, type[MoleculeModel]] = {"graph": GraphModel}
+MODELS: dict[str, type[MoleculeModel]] = {"graph": GraphModel, "smiles-transformer": SmilesModel}
 
 
 def build(config: ModelConfig, num_targets: int) -> MoleculeModel:

@@ -131,7 +131,7 @@ def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterab
             raise UsageError(f"there is no option {name!r}{_closest(name, place_of)}")
         if value is not None:
             section, key = place_of[name]
-            resolved = resolved.updated({section: {key: value}}, "option")
+            resolved = resolved.updated({section: {key: value}}, f"option {name}")
     for text in settings:
         resolved = resolved.updated(parse_setting(text), f"--set {text}")
     return resolved

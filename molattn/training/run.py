@@ -128,6 +128,9 @@ def _model(config: RunConfig) -> MoleculeModel:
             raise UsageError(f"[model]: {error}") from None
 
 
+_SIZES = ("hidden_dim", "num_layers", "num_heads", "edge_dim", "feed_forward", "max_path")
+
+
 def _check(config: RunConfig) -> None:
     """Numbers that would fail deep inside, refused where they were said."""
     wrong = [
@@ -141,8 +144,7 @@ def _check(config: RunConfig) -> None:
         (config.training.seed < 0, "seed is 0 or more"),
         (config.data.max_atoms < 1, "max_atoms is 1 or more"),
         (not 0 <= config.model.dropout < 1, "dropout is at least 0 and below 1"),
-        (min(config.model.hidden_dim, config.model.num_layers, config.model.num_heads) < 1, "sizes are 1 or more"),
-        (config.model.edge_dim < 1, "edge_dim is 1 or more"),
+        *((getattr(config.model, size, 1) < 1, f"{size} is 1 or more") for size in _SIZES),
     ]
     for is_wrong, rule in wrong:
         if is_wrong:

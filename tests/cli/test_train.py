@@ -170,6 +170,16 @@ def test_several_targets_with_missing_labels(molattn: Molattn, table: Path, tmp_
     }
 
 
+def test_a_smiles_transformer_takes_the_same_command_and_predicts(
+    molattn: Molattn, table: Path, tmp_path: Path
+) -> None:
+    options = (*QUICK, "--model", "smiles-transformer", "-o", tmp_path / "run")
+    assert molattn("train", table, *options, "-q").code == 0
+    assert tomllib.loads((tmp_path / "run" / "config.toml").read_text())["model"]["kind"] == "smiles-transformer"
+    one, other = json.loads(molattn("predict", tmp_path / "run", "-s", "OCC", "-s", "C(O)C", "--json").out)
+    assert one["y"] == other["y"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
@@ -185,6 +195,12 @@ def test_several_targets_with_missing_labels(molattn: Molattn, table: Path, tmp_
         (["--dataset", "esol", "--target-columns", "logS"], 2, "log_solubility"),
         (["--dataset", "esol", "--accelerator", "abacus"], 2, "abacus"),
         (["a.csv", "--dataset", "esol"], 2, "not both"),
+        (["--dataset", "esol", "--model", "smiles"], 2, "there are graph, smiles-transformer"),
+        (
+            ["--dataset", "esol", "--model", "smiles-transformer", "--set", "model.edge_dim=3"],
+            2,
+            "no setting 'edge_dim'",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_sentence(
@@ -226,4 +242,4 @@ heavy = {{"torch", "rdkit", "numpy", "lightning", "matplotlib", "scipy", "torch_
 assert not heavy, heavy
 """
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert sum(line.startswith("│ --") for line in shown.splitlines()) <= 20
+    assert sum(line.startswith("│ --") and not line.startswith("│ --help") for line in shown.splitlines()) <= 20

@@ -1,0 +1,78 @@
+"""The SMILES model: a Transformer encoder over tokens, in the place of the graph."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from molattn.chem import TOKENS, SmilesTokens, tokenize_all
+from molattn.data.batches import TokenBatch, collate_tokens
+from molattn.errors import SmilesError
+from molattn.models.base import MoleculeModel, wide
+from molattn.models.config import SmilesModelConfig
+from molattn.sequence import PAD, Encoder, PositionalEmbedding, padding_mask
+
+
+class SmilesModel(MoleculeModel):
+    """Properties of molecules from attention over all pairs of tokens of their canonical SMILES.
+
+    x_p = sqrt(d) E[token_p] + P_p
+    y   = W mean_p encoder(x)_p
+
+    It is to the graph model what a sentence is to a drawing: bonds and rings have to be found in brackets and digits.
+    Canonical SMILES make the answer the same for every spelling of a molecule.
+
+    Args:
+        config: what it is made of.
+        num_targets: T.
+
+    Raises:
+        ValueError: heads that do not divide the channels.
+    """
+
+    def __init__(self, config: SmilesModelConfig, num_targets: int = 1):
+        super().__init__(config, num_targets)
+        self.config = config
+        d = config.hidden_dim
+        self.embed = PositionalEmbedding(len(TOKENS), d, dropout=config.dropout)
+        self.encoder = Encoder(
+            config.num_layers,
+            d,
+            config.num_heads,
+            config.feed_forward * d,
+            activation="gelu",
+            norm_first=True,
+            dropout=config.dropout,
+        )
+        self.head = nn.Linear(d, num_targets)
+
+    collate = staticmethod(collate_tokens)
+
+    @staticmethod
+    def read(
+        smiles: Iterable[object], *, add_hs: bool, max_atoms: int, num_workers: int = 0
+    ) -> list[SmilesTokens | SmilesError]:
+        """The tokens of many SMILES: see `molattn.chem.tokenize_all`."""
+        return tokenize_all(smiles, add_hs=add_hs, max_atoms=max_atoms, num_workers=num_workers)
+
+    @staticmethod
+    def vocabulary() -> dict[str, list[str]]:
+        """Every token."""
+        return {"tokens": list(TOKENS)}
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        """(b, T), in the units that the model was trained in."""
+        tokens = batch.codes.int()
+        return self.read_out(self.encoder(self.embed(tokens), padding_mask(tokens)), tokens)
+
+    def attention(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
+        """What `forward` returns, and the weights of every layer and head, (b, layers, heads, n, n)."""
+        tokens = batch.codes.int()
+        x, weights = self.encoder(self.embed(tokens), padding_mask(tokens), return_weights=True)
+        return self.read_out(x, tokens), torch.stack(weights, dim=1)
+
+    def read_out(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """(b, T) from the mean over the tokens."""
+        there = (tokens != PAD).unsqueeze(-1)
+        total = wide(x).masked_fill(~there, 0.0).sum(1)
+        return self.answer(total / there.sum(1))
