@@ -146,17 +146,51 @@ class MultiHeadAttention(nn.Module):
         Raises:
             ValueError: more keys than a bias or a score per position has positions.
         """
-        key = query if key is None else key
-        value = key if value is None else value
-        q = split_heads(self.q_proj(query), self.num_heads)
+        k, v = self.keys_and_values(query if key is None else key, value)
+        output, weights = self.attend_to(query, k, v, mask, bias, return_weights)
+        return output if weights is None else (output, weights)
+
+    def keys_and_values(
+        self, key: Float[Tensor, "*b j d_k"], value: Float[Tensor, "*b j d_v"] | None = None, first: int = 0
+    ) -> tuple[Float[Tensor, "*b h j d"], Float[Tensor, "*b h j c"]]:
+        """k_j and v_j of every head: the part of `forward` that can be done once and kept while queries come.
+
+        Args:
+            key: (batch, j, key_dim).
+            value: (batch, j, value_dim); the key by default.
+            first: the position of the first key, for a key bias per position.
+
+        Returns:
+            (batch, H, j, head_dim) and (batch, H, j, value_head_dim).
+
+        Raises:
+            ValueError: more keys than a bias per position has positions.
+        """
         k = split_heads(self.k_proj(key), self.num_heads)
-        v = split_heads(self.v_proj(value), self.num_heads)
+        v = split_heads(self.v_proj(key if value is None else value), self.num_heads)
         if self.key_bias is not None:
-            k = k + self._key_bias_of(key.shape[-2])
+            k = k + self._key_bias_of(first, key.shape[-2])
+        return k, v
+
+    def attend_to(
+        self,
+        query: Float[Tensor, "*b i d_q"],
+        k: Float[Tensor, "*b h j d"],
+        v: Float[Tensor, "*b h j c"],
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        return_weights: bool = False,
+    ) -> tuple[Float[Tensor, "*b i d_o"], Float[Tensor, "*b h i j"] | None]:
+        """The rest of `forward`, from what `keys_and_values` gave.
+
+        Returns:
+            (batch, i, output_dim), and the weights (batch, H, i, j), None and not computed unless asked for.
+        """
+        q = split_heads(self.q_proj(query), self.num_heads)
         dropout = self.dropout if self.training else 0.0
         if not return_weights:
             heads = attend(q, k, v, mask, bias=bias, score=self.score, normalizer=self.normalizer, dropout=dropout)
-            return self.join(merge_heads(heads))
+            return self.join(merge_heads(heads)), None
         heads, weights = attend(
             q,
             k,
@@ -170,11 +204,12 @@ class MultiHeadAttention(nn.Module):
         )
         return self.join(merge_heads(heads)), weights
 
-    def _key_bias_of(self, num_keys: int) -> Tensor:
+    def _key_bias_of(self, first: int, num_keys: int) -> Tensor:
         assert self.key_bias is not None
-        if num_keys > self.key_bias.shape[1]:
-            raise ValueError(f"{num_keys} keys are more than the {self.key_bias.shape[1]} positions of the key bias")
-        return self.key_bias[:, :num_keys]
+        last = first + num_keys
+        if last > self.key_bias.shape[1]:
+            raise ValueError(f"{last} keys are more than the {self.key_bias.shape[1]} positions of the key bias")
+        return self.key_bias[:, first:last]
 
     @classmethod
     def from_torch(cls, layer: nn.MultiheadAttention) -> "MultiHeadAttention":

@@ -12,6 +12,7 @@ All three models are called alike, and each is a `StepDecoder` for `greedy` and 
 | `Luong`       | after the decoder moved, h_t       | (batch, target, source)                              |
 """
 
+from molattn.attention import causal_mask
 from molattn.sequence.bahdanau import Bahdanau, BahdanauState
 from molattn.sequence.cache import KeyValues
 from molattn.sequence.decoding import Decoded, DecodingState, StepDecoder, beam_search, greedy
@@ -24,7 +25,7 @@ from molattn.sequence.layers import (
     Residual,
 )
 from molattn.sequence.luong import LUONG_SCORES, Luong, LuongState
-from molattn.sequence.masks import PAD, causal_mask, causal_padding_mask, padding_mask
+from molattn.sequence.masks import PAD, causal_padding_mask, padding_mask
 from molattn.sequence.positions import LAYOUTS, PositionalEmbedding, sinusoidal_positions
 from molattn.sequence.recurrent import CELLS, RecurrentEncoder
 from molattn.sequence.stacks import Decoder, DecoderWeights, Encoder

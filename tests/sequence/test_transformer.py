@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from molattn.sequence import Transformer, causal_mask
+from molattn.attention import causal_mask
+from molattn.sequence import Transformer
 from tests.assertions import assert_close, assert_identical
 from tests.sequence.torch_stacks import F64, copy_layer, randomise
 from tests.sequence.toy import accuracy, copies, reversals, train
