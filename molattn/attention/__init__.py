@@ -9,7 +9,18 @@ It knows nothing of molecules, graphs or training. Who competes is a value: `Row
 
 from molattn.attention.attend import attend, attention_weights
 from molattn.attention.competitors import Competitors, Rows, Segments
-from molattn.attention.heads import ConcatHeads, merge_heads, split_heads
+from molattn.attention.heads import (
+    JOINS,
+    ConcatHeads,
+    MaxHeads,
+    MeanHeads,
+    TensorHeads,
+    VectorHeads,
+    make_join,
+    merge_heads,
+    split_heads,
+)
+from molattn.attention.masks import causal_mask, padding_mask
 from molattn.attention.multihead import MultiHeadAttention
 from molattn.attention.normalize import NORMALIZERS, Normalizer, Softmax, hardmax, softmax, sparsemax
 from molattn.attention.score import (
@@ -25,6 +36,7 @@ from molattn.attention.score import (
 )
 
 __all__ = [
+    "JOINS",
     "NORMALIZERS",
     "SCORES",
     "SCORES_WITH_WEIGHTS",
@@ -33,18 +45,25 @@ __all__ = [
     "ConcatHeads",
     "General",
     "Location",
+    "MaxHeads",
+    "MeanHeads",
     "MultiHeadAttention",
     "Normalizer",
     "Rows",
     "Score",
     "Segments",
     "Softmax",
+    "TensorHeads",
+    "VectorHeads",
     "attend",
     "attention_weights",
+    "causal_mask",
     "dot",
     "hardmax",
+    "make_join",
     "make_score",
     "merge_heads",
+    "padding_mask",
     "scaled_dot",
     "softmax",
     "sparsemax",

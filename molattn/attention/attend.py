@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from molattn.attention.competitors import Competitors, Rows
+from molattn.attention.competitors import Competitors, Rows, any_along
 from molattn.attention.normalize import NORMALIZERS, Normalizer, softmax
 from molattn.attention.score import SCORES, SCORES_WITH_WEIGHTS, Score, dot, scaled_dot
 
@@ -133,16 +133,24 @@ def _fused(
     if over.mask is None:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale)
     mask = torch.atleast_2d(over.mask)
+    hidden = over.hidden()
+    if not _known_to_be_false(hidden):
+        k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
     # A query with nobody to attend to would be NaN in some kernels, forward or backward: let it attend to everyone
-    # (whose hidden rows are zero by `seen`) and blank what comes out.
-    nobody = ~mask.any(-1, keepdim=True)
-    allowed = mask | nobody
+    # (whose hidden rows are zero by now) and blank what comes out.
+    nobody = ~any_along(mask, -1).unsqueeze(-1)
+    blank = not _known_to_be_false(nobody)
+    if blank:
+        mask = (mask.view(torch.uint8) | nobody.view(torch.uint8)).view(torch.bool)  # bytes are the faster to combine
     if bias is not None:
-        allowed = bias.masked_fill(~allowed, torch.finfo(bias.dtype).min)
-    output = F.scaled_dot_product_attention(
-        q, over.seen(k), over.seen(v), attn_mask=allowed, dropout_p=dropout, scale=scale
-    )
-    return output.masked_fill(nobody, 0.0)
+        mask = bias.masked_fill(~mask, torch.finfo(bias.dtype).min)
+    output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
+    return output.masked_fill(nobody, 0.0) if blank else output
+
+
+def _known_to_be_false(mask: Tensor) -> bool:
+    """Whether no element is True, where looking is cheap: a GPU would have to be waited for, a compiler cannot look."""
+    return mask.device.type == "cpu" and not torch.compiler.is_compiling() and not mask.any()
 
 
 def _competitors(over: Competitors | Tensor | None, bias: Tensor | None) -> tuple[Competitors, Tensor | None]:

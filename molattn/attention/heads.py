@@ -1,5 +1,11 @@
-"""Heads: cutting channels into heads, and joining what the heads bring back."""
+"""Heads: cutting channels into heads, and joining what the heads bring back. The table at the foot names the ways.
 
+Every way of joining is a module that takes the heads side by side, (..., h * d), as `merge_heads` lays them.
+"""
+
+from collections.abc import Callable
+
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -28,3 +34,99 @@ class ConcatHeads(nn.Module):
 
     def forward(self, x: Float[Tensor, "*n hd"]) -> Float[Tensor, "*n out"]:
         return self.linear(x)
+
+
+class TensorHeads(nn.Module):
+    """Heads joined by a tensor: `ConcatHeads` without a bias, its weight kept by feature, head and output.
+
+    o_l = sum_jh x_jh w_jhl
+
+    Shapes: (..., h * d) -> (..., out_dim); `w_jhl` is (d, h, out_dim).
+    """
+
+    def __init__(self, num_heads: int, head_dim: int, out_dim: int):
+        super().__init__()
+        bound = (num_heads * head_dim) ** -0.5
+        self.w_jhl = nn.Parameter(torch.empty(head_dim, num_heads, out_dim).uniform_(-bound, bound))
+
+    def forward(self, x: Float[Tensor, "*n hd"]) -> Float[Tensor, "*n out"]:
+        return torch.einsum("...hj,jhl->...l", x.unflatten(-1, (self.w_jhl.shape[1], -1)), self.w_jhl)
+
+
+class VectorHeads(nn.Module):
+    """Heads joined by a vector, one weight per head.
+
+    o_j = sum_h w_h x_jh
+
+    Shapes: (..., h * d) -> (..., d); `w_h` is (h,).
+    """
+
+    def __init__(self, num_heads: int):
+        super().__init__()
+        bound = num_heads**-0.5
+        self.w_h = nn.Parameter(torch.empty(num_heads).uniform_(-bound, bound))
+
+    def forward(self, x: Float[Tensor, "*n hd"]) -> Float[Tensor, "*n d"]:
+        return torch.einsum("...hj,h->...j", x.unflatten(-1, (len(self.w_h), -1)), self.w_h)
+
+
+class MeanHeads(nn.Module):
+    """Heads joined by their mean.
+
+    o_j = sum_h x_jh / H
+
+    Shapes: (..., h * d) -> (..., d).
+    """
+
+    def __init__(self, num_heads: int):
+        super().__init__()
+        self.num_heads = num_heads
+
+    def forward(self, x: Float[Tensor, "*n hd"]) -> Float[Tensor, "*n d"]:
+        return x.unflatten(-1, (self.num_heads, -1)).mean(-2)
+
+
+class MaxHeads(nn.Module):
+    """Heads joined by their largest, feature by feature.
+
+    o_j = max_h x_jh
+
+    Shapes: (..., h * d) -> (..., d). Heads that tie share the gradient.
+    """
+
+    def __init__(self, num_heads: int):
+        super().__init__()
+        self.num_heads = num_heads
+
+    def forward(self, x: Float[Tensor, "*n hd"]) -> Float[Tensor, "*n d"]:
+        return x.unflatten(-1, (self.num_heads, -1)).amax(-2)
+
+
+def make_join(join: str, num_heads: int, head_dim: int, out_dim: int, bias: bool = True) -> nn.Module:
+    """A way to join heads from its name.
+
+    Args:
+        join: a name in `JOINS`.
+        num_heads, head_dim: h and d of the heads to join.
+        out_dim: channels of the output; "w_h", "mean" and "max" keep those of a head.
+        bias: for "concat".
+
+    Raises:
+        ValueError: an unknown name, or an out_dim that the way of joining cannot give.
+    """
+    if join not in JOINS:
+        raise ValueError(f"unknown join {join!r}: choose one of {', '.join(JOINS)}, or pass a module")
+    if join in KEEPS_HEAD_DIM and out_dim != head_dim:
+        raise ValueError(f"join {join!r} gives the {head_dim} channels of a head, not {out_dim}")
+    return JOINS[join](num_heads, head_dim, out_dim, bias)
+
+
+# From (num_heads, head_dim, out_dim, bias), of which each takes what it needs.
+JOINS: dict[str, Callable[[int, int, int, bool], nn.Module]] = {
+    "concat": ConcatHeads,
+    "w_jhl": lambda num_heads, head_dim, out_dim, _bias: TensorHeads(num_heads, head_dim, out_dim),
+    "w_h": lambda num_heads, _head_dim, _out_dim, _bias: VectorHeads(num_heads),
+    "mean": lambda num_heads, _head_dim, _out_dim, _bias: MeanHeads(num_heads),
+    "max": lambda num_heads, _head_dim, _out_dim, _bias: MaxHeads(num_heads),
+}
+KEEPS_HEAD_DIM = ("w_h", "mean", "max")

@@ -76,7 +76,11 @@ class Additive(nn.Module):
 
     def forward(self, q: Tensor, k: Tensor, over: Competitors) -> Tensor:
         """Each key is projected once, however many queries look at it."""
-        return self.w(torch.tanh(over.pair_sum(self.w_q(q), self.w_k(over.seen(k))))).squeeze(-1)
+        return self.of_projected(q, self.w_k(over.seen(k)), over)
+
+    def of_projected(self, q: Tensor, projected: Tensor, over: Competitors) -> Tensor:
+        """The same from `projected` = W_k k + b: for queries that come one after the other to keys that stay."""
+        return self.w(torch.tanh(over.pair_sum(self.w_q(q), projected))).squeeze(-1)
 
 
 class Location(nn.Module):

@@ -1,5 +1,19 @@
-"""Sequences on the attention core: positions and masks, and the Transformer."""
+"""Sequences on the attention core: the Transformer, the recurrent encoder-decoders before it, and decoding.
 
+All three models are called alike, and each is a `StepDecoder` for `greedy` and `beam_search`:
+
+    logits          = model(source, target)
+    logits, weights = model(source, target, return_weights=True)
+
+| model         | where it looks                     | weights                                              |
+|---------------|------------------------------------|------------------------------------------------------|
+| `Transformer` | every block, every head            | `TransformerWeights`, (batch, heads, query, key) each |
+| `Bahdanau`    | before the decoder moves, s_(t-1)  | (batch, target, source)                              |
+| `Luong`       | after the decoder moved, h_t       | (batch, target, source)                              |
+"""
+
+from molattn.attention import causal_mask
+from molattn.sequence.bahdanau import Bahdanau, BahdanauState
 from molattn.sequence.cache import KeyValues
 from molattn.sequence.decoding import Decoded, DecodingState, StepDecoder, beam_search, greedy
 from molattn.sequence.layers import (
@@ -10,15 +24,21 @@ from molattn.sequence.layers import (
     LayerCache,
     Residual,
 )
-from molattn.sequence.masks import PAD, causal_mask, causal_padding_mask, padding_mask
+from molattn.sequence.luong import LUONG_SCORES, Luong, LuongState
+from molattn.sequence.masks import PAD, causal_padding_mask, padding_mask
 from molattn.sequence.positions import LAYOUTS, PositionalEmbedding, sinusoidal_positions
+from molattn.sequence.recurrent import CELLS, RecurrentEncoder
 from molattn.sequence.stacks import Decoder, DecoderWeights, Encoder
 from molattn.sequence.transformer import Transformer, TransformerState, TransformerWeights
 
 __all__ = [
     "ACTIVATIONS",
+    "CELLS",
     "LAYOUTS",
+    "LUONG_SCORES",
     "PAD",
+    "Bahdanau",
+    "BahdanauState",
     "Decoded",
     "Decoder",
     "DecoderLayer",
@@ -29,7 +49,10 @@ __all__ = [
     "FeedForward",
     "KeyValues",
     "LayerCache",
+    "Luong",
+    "LuongState",
     "PositionalEmbedding",
+    "RecurrentEncoder",
     "Residual",
     "StepDecoder",
     "Transformer",

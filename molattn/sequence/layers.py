@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from molattn.attention import MultiHeadAttention
-from molattn.sequence.cache import KeyValues, attend_to, project
+from molattn.sequence.cache import KeyValues
 
 Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "gelu": F.gelu}
@@ -192,7 +192,7 @@ class DecoderLayer(nn.Module):
 
     def begin(self, memory: Float[Tensor, "b m d"]) -> LayerCache:
         """The cache before the first target token."""
-        seen = project(self.cross_attention, memory)
+        seen = KeyValues(*self.cross_attention.keys_and_values(memory))
         return LayerCache(own=KeyValues(seen.k[..., :0, :], seen.v[..., :0, :]), memory=seen)
 
     def extend(
@@ -217,11 +217,14 @@ class DecoderLayer(nn.Module):
             (batch, heads, n, j + n) and (batch, heads, n, m), None unless asked for.
         """
         seen = self.around_self.before(x)
-        cache = LayerCache(cache.own.append(project(self.self_attention, seen)), cache.memory)
-        update, own = attend_to(self.self_attention, seen, cache.own, mask, return_weights=return_weights)
+        new = KeyValues(*self.self_attention.keys_and_values(seen, first=len(cache.own)))
+        cache = LayerCache(cache.own.append(new), cache.memory)
+        update, own = self.self_attention.attend_to(seen, cache.own.k, cache.own.v, mask, return_weights=return_weights)
         x = self.around_self.after(x, update)
         seen = self.around_cross.before(x)
-        update, cross = attend_to(self.cross_attention, seen, cache.memory, memory_mask, return_weights=return_weights)
+        update, cross = self.cross_attention.attend_to(
+            seen, cache.memory.k, cache.memory.v, memory_mask, return_weights=return_weights
+        )
         x = self.around_cross.after(x, update)
         x = self.around_feed_forward.after(x, self.feed_forward(self.around_feed_forward.before(x)))
         return x, cache, None if own is None or cross is None else (own, cross)

@@ -154,6 +154,17 @@ def test_the_fused_kernel_never_sees_a_query_with_nobody(kernel_calls, with_bias
     assert (allowed[[0, 2]] == mask[[0, 2]]).all()
 
 
+@pytest.mark.parametrize("shape", [(4, 6), (1, 6), (2, 1, 4, 6)])
+@pytest.mark.parametrize("density", [0.3, 0.9, 1.0])
+def test_not_looking_at_the_mask_first_gives_the_same_bit_for_bit(monkeypatch, shape, density):
+    # On a GPU and under a compiler, what a mask hides is blanked without asking whether it hides anything.
+    q, k, v = random_qkv((2, 3), 4, 6, 8, 5)
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < density
+    looked = attend(q, k, v, mask)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert_identical(attend(q, k, v, mask), looked)
+
+
 @pytest.mark.parametrize("return_weights", [False, True])
 def test_padded_keys_are_as_good_as_no_keys(return_weights):
     q, k, v = random_qkv((2,), 4, 6, 8, 5)

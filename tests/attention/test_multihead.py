@@ -1,108 +1,27 @@
-"""MultiHeadAttention against torch's, and the promises it makes itself."""
+"""MultiHeadAttention: the choices it offers and the promises it makes. Parity with torch and Keras stands beside."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.autograd import gradcheck
 
-from molattn.attention import ConcatHeads, MultiHeadAttention, merge_heads, split_heads
+from molattn.attention import (
+    JOINS,
+    NORMALIZERS,
+    Additive,
+    MultiHeadAttention,
+    Softmax,
+    attention_weights,
+    causal_mask,
+    merge_heads,
+    padding_mask,
+    split_heads,
+)
 from tests.assertions import assert_close, assert_identical
+from tests.attention.reference import SCORE_NAMES, array, softmax
 
 F64 = torch.float64
-
-
-def pair_of_layers(heads, bias=True, kdim=None, vdim=None, embed_dim=8):
-    """torch's layer and ours with the same weights, biases not left at the zeros torch starts from."""
-    torch.manual_seed(0)
-    theirs = nn.MultiheadAttention(
-        embed_dim, heads, bias=bias, kdim=kdim, vdim=vdim, batch_first=True, dtype=F64
-    ).eval()
-    ours = MultiHeadAttention(embed_dim, heads, bias=bias, key_dim=kdim, value_dim=vdim).to(F64).eval()
-    if theirs.in_proj_weight is not None:
-        q, k, v = theirs.in_proj_weight.chunk(3)
-    else:
-        q, k, v = theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight
-    with torch.no_grad():
-        for projection, weight in zip((ours.q_proj, ours.k_proj, ours.v_proj), (q, k, v), strict=True):
-            projection.weight.copy_(weight)
-        ours.join.linear.weight.copy_(theirs.out_proj.weight)
-        if bias:
-            theirs.in_proj_bias.normal_()
-            theirs.out_proj.bias.normal_()
-            parts = theirs.in_proj_bias.chunk(3)
-            for projection, part in zip((ours.q_proj, ours.k_proj, ours.v_proj), parts, strict=True):
-                projection.bias.copy_(part)
-            ours.join.linear.bias.copy_(theirs.out_proj.bias)
-    return theirs, ours
-
-
-def check_same(theirs, ours, q, k, v, mask=None, **their_masks):
-    expected, expected_weights = theirs(q, k, v, average_attn_weights=False, **their_masks)
-    output, weights = ours(q, k, v, mask=mask, return_weights=True)
-    assert_close(output, expected)
-    assert_close(weights, expected_weights)
-    assert_close(ours(q, k, v, mask=mask), expected)
-
-
-@pytest.mark.parametrize("heads", [1, 2, 4])
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("mask", ["none", "boolean", "float", "padding"])
-def test_it_equals_torch_with_the_same_weights(heads, bias, mask):
-    theirs, ours = pair_of_layers(heads, bias)
-    x, y = torch.randn(3, 4, 8, dtype=F64), torch.randn(3, 5, 8, dtype=F64)
-    allowed = torch.rand(4, 5) > 0.4
-    allowed[:, 0] = True
-    if mask == "none":
-        check_same(theirs, ours, x, y, y)
-    elif mask == "boolean":
-        check_same(theirs, ours, x, y, y, allowed, attn_mask=~allowed)
-    elif mask == "float":
-        added = torch.randn(4, 5, dtype=F64).masked_fill(~allowed, -torch.inf)
-        check_same(theirs, ours, x, y, y, added, attn_mask=added)
-    else:
-        real = torch.arange(5) < torch.tensor([[2], [5], [3]])
-        check_same(theirs, ours, x, y, y, real[:, None, None, :], key_padding_mask=~real)
-
-
-@pytest.mark.parametrize("heads", [1, 2, 4])
-@pytest.mark.parametrize("bias", [True, False])
-def test_it_equals_torch_with_keys_and_values_of_other_widths(heads, bias):
-    theirs, ours = pair_of_layers(heads, bias, kdim=5, vdim=7)
-    check_same(theirs, ours, *(torch.randn(2, n, c, dtype=F64) for n, c in ((4, 8), (6, 5), (6, 7))))
-
-
-def test_it_has_the_gradients_of_torch():
-    theirs, ours = pair_of_layers(2)
-    x = torch.randn(2, 4, 8, dtype=F64, requires_grad=True)
-    of_theirs = torch.autograd.grad(theirs(x, x, x)[0].sin().sum(), [x, *theirs.parameters()])
-    names = ["q_proj", "k_proj", "v_proj"]
-    weights = [getattr(ours, name).weight for name in names]
-    biases = [getattr(ours, name).bias for name in names]
-    last = ours.join.linear
-    of_ours = torch.autograd.grad(ours(x).sin().sum(), [x, *weights, *biases, last.weight, last.bias])
-    by_name = dict(zip([name for name, _ in theirs.named_parameters()], of_theirs[1:], strict=True))
-    assert_close(of_ours[0], of_theirs[0])
-    assert_close(torch.cat(of_ours[1:4]), by_name["in_proj_weight"])
-    assert_close(torch.cat(of_ours[4:7]), by_name["in_proj_bias"])
-    assert_close(of_ours[7], by_name["out_proj.weight"])
-    assert_close(of_ours[8], by_name["out_proj.bias"])
-
-
-def test_query_stands_in_for_key_and_key_for_value():
-    _, layer = pair_of_layers(2)
-    x, y = torch.randn(2, 4, 8, dtype=F64), torch.randn(2, 5, 8, dtype=F64)
-    assert_identical(layer(x), layer(x, x, x))
-    assert_identical(layer(x, y), layer(x, y, y))
-
-
-def test_a_bias_is_added_to_the_logits_of_each_head():
-    theirs, ours = pair_of_layers(2)
-    x = torch.randn(3, 4, 8, dtype=F64)
-    bias = torch.randn(3, 2, 4, 4, dtype=F64)
-    expected, expected_weights = theirs(x, x, x, attn_mask=bias.flatten(0, 1), average_attn_weights=False)
-    output, weights = ours(x, bias=bias, return_weights=True)
-    assert_close(output, expected)
-    assert_close(weights, expected_weights)
-    assert_close(ours(x, bias=bias), expected)
 
 
 @pytest.mark.parametrize("return_weights", [False, True])
@@ -168,17 +87,142 @@ def test_dropout_leaves_the_expectation():
     assert ((output.mean(0) - quiet).abs() < 5 * output.std(0) / draws**0.5).all()
 
 
-def test_splitting_heads_cuts_neighbouring_channels_and_merging_undoes_it():
-    x = torch.arange(12.0).view(1, 2, 6)
-    heads = split_heads(x, 3)
-    assert heads.shape == (1, 3, 2, 2)
-    assert heads[0, 1].tolist() == [[2, 3], [8, 9]]
-    assert_identical(merge_heads(heads), x)
+def test_query_stands_in_for_key_and_key_for_value():
+    layer = MultiHeadAttention(8, 2).to(F64)
+    x, y = torch.randn(2, 4, 8, dtype=F64), torch.randn(2, 5, 8, dtype=F64)
+    assert_identical(layer(x), layer(x, x, x))
+    assert_identical(layer(x, y), layer(x, y, y))
 
 
-def test_heads_are_joined_by_the_weight_tensor_w_jhl():
+def test_every_width_is_free():
+    layer = MultiHeadAttention(6, 4, head_dim=5, value_head_dim=3, key_dim=7, value_dim=2, output_dim=9, bias=False)
+    output, weights = layer(torch.randn(2, 3, 6), torch.randn(2, 8, 7), torch.randn(2, 8, 2), return_weights=True)
+    assert output.shape == (2, 3, 9) and weights.shape == (2, 4, 3, 8)
+    sizes = {name: tuple(p.shape) for name, p in layer.named_parameters()}
+    assert sizes == {
+        "q_proj.weight": (20, 6),
+        "k_proj.weight": (20, 7),
+        "v_proj.weight": (12, 2),
+        "join.linear.weight": (9, 12),
+    }
+
+
+def test_a_bias_is_added_to_the_logits_of_each_head():
+    layer = MultiHeadAttention(8, 2).to(F64)
+    x, bias = torch.randn(3, 4, 8, dtype=F64), torch.randn(3, 2, 4, 4, dtype=F64)
+    q, k = split_heads(layer.q_proj(x), 2), split_heads(layer.k_proj(x), 2)
+    output, weights = layer(x, bias=bias, return_weights=True)
+    assert_close(weights, torch.softmax(q @ k.mT / 2 + bias, -1))
+    assert_close(layer(x, bias=bias), output)
+
+
+@pytest.mark.parametrize("join", JOINS)
+@pytest.mark.parametrize("key_bias", ["shared", "per_position"])
+@pytest.mark.parametrize("normalizer", [*NORMALIZERS, Softmax(0.5)], ids=str)
+@pytest.mark.parametrize("score", SCORE_NAMES)
+def test_every_choice_goes_with_every_other(score, normalizer, key_bias, join):
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(6, 2, score=score, normalizer=normalizer, key_bias=key_bias, join=join, positions=7).to(
+        F64
+    )
+    x, y = torch.randn(2, 4, 6, dtype=F64), torch.randn(2, 5, 6, dtype=F64)
+    mask = padding_mask(torch.tensor([[True] * 5, [True, True, True, False, False]]))
+    mask = mask & (torch.arange(4) != 1).view(4, 1)
+    output, weights = layer(x, y, mask=mask, return_weights=True)
+    q, k = split_heads(layer.q_proj(x), 2), split_heads(layer.k_proj(y), 2)
+    if key_bias == "per_position":
+        k = k + layer.key_bias[:, :5]
+    assert_identical(weights, attention_weights(q, k, mask, score=layer.score, normalizer=normalizer))
+    assert_close(output, layer.join(merge_heads(weights @ split_heads(layer.v_proj(y), 2))))
+    assert_close(layer(x, y, mask=mask), output)
+    assert (weights[:, :, 1] == 0).all()
+    assert_close(weights.sum(-1), mask.any(-1).to(F64).expand(2, 2, 4))
+    if join != "concat":
+        assert (output[:, 1] == 0).all()
+    output.sin().sum().backward()
+    for name, parameter in layer.named_parameters():
+        if score != "location" or name not in ("k_proj.weight", "k_proj.bias", "key_bias"):  # it asks no key
+            assert parameter.grad is not None and parameter.grad.isfinite().all(), name
+
+
+def test_the_key_bias_per_position_head_by_head():
+    # Kernels (channels, heads, head_dim), the key's bias (heads, positions, head_dim); the output bias once.
+    torch.manual_seed(1)
+    layer = MultiHeadAttention(7, 3, head_dim=8, key_bias="per_position", positions=5).to(F64)
+    assert layer.key_bias.shape == (3, 5, 8)
+    assert layer.k_proj.bias is None
+    shared = MultiHeadAttention(7, 3, head_dim=8)
+    counts = [sum(p.numel() for p in x.parameters()) for x in (shared, layer)]
+    assert counts == [751, 751 + 3 * 4 * 8]
+
+    x = torch.randn(2, 5, 7, dtype=F64)
+    output, weights = layer(x, return_weights=True)
+    w_q, w_k, w_v = (array(p.weight).T.reshape(7, 3, 8) for p in (layer.q_proj, layer.k_proj, layer.v_proj))
+    b_q, b_v = (array(p.bias).reshape(3, 8) for p in (layer.q_proj, layer.v_proj))
+    w_o, b_o = array(layer.join.linear.weight).T.reshape(3, 8, 7), array(layer.join.linear.bias)
+    for b in range(2):
+        expected = np.tile(b_o, (5, 1))
+        for h in range(3):
+            q, k, v = x[b].numpy() @ w_q[:, h], x[b].numpy() @ w_k[:, h], x[b].numpy() @ w_v[:, h]
+            logits = (q + b_q[h]) @ (k + array(layer.key_bias)[h]).T / 8**0.5
+            by_hand = np.stack([softmax(row) for row in logits])
+            assert_close(weights[b, h].detach(), torch.from_numpy(by_hand))
+            expected += by_hand @ (v + b_v[h]) @ w_o[h]
+        assert_close(output[b].detach(), torch.from_numpy(expected))
+
+
+def test_with_equal_rows_the_key_bias_per_position_is_the_shared_one():
+    torch.manual_seed(2)
+    shared = MultiHeadAttention(6, 2).to(F64)
+    layer = MultiHeadAttention(6, 2, key_bias="per_position", positions=5).to(F64)
+    state = shared.state_dict()
+    state["key_bias"] = state.pop("k_proj.bias").view(2, 1, 3).expand(2, 5, 3)
+    layer.load_state_dict(state)
+    x = torch.randn(2, 4, 6, dtype=F64)  # fewer keys than positions use the first of them
+    assert_close(layer(x), shared(x))
+
+
+def test_only_a_key_bias_per_position_tells_places_apart():
+    # The same row at every place: with one bias nobody can prefer a place, with one per position a head can.
+    torch.manual_seed(3)
+    x = torch.randn(1, 1, 6, dtype=F64).expand(1, 5, 6)
+    for key_bias, prefers in (("shared", False), ("per_position", True)):
+        layer = MultiHeadAttention(6, 2, key_bias=key_bias, positions=5).to(F64)
+        _, weights = layer(x, return_weights=True)
+        assert bool((weights - 0.2).abs().max() > 1e-3) is prefers
+
+
+def test_a_key_bias_per_position_has_its_gradients():
     torch.manual_seed(4)
-    join = ConcatHeads(num_heads=3, head_dim=2, out_dim=5).to(F64)
-    x = torch.randn(4, 3, 2, dtype=F64)
-    w = join.linear.weight.view(5, 3, 2)  # l, h, j
-    assert_close(join(x.flatten(-2)), torch.einsum("nhj,lhj->nl", x, w) + join.linear.bias)
+    layer = MultiHeadAttention(4, 2, key_bias="per_position", positions=3).to(F64)
+    x = torch.randn(1, 3, 4, dtype=F64, requires_grad=True)
+    assert gradcheck(lambda x, *_: layer(x, mask=causal_mask(3)), (x, *layer.parameters()))
+
+
+def test_a_score_with_weights_of_ones_own_serves_in_the_layer():
+    layer = MultiHeadAttention(6, 2, score=Additive(3, 3, hidden_dim=11))
+    assert "score.w.weight" in dict(layer.named_parameters())
+    assert layer.score.w.weight.shape == (1, 11)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"score": "nope"}, "unknown score 'nope'"),
+        ({"normalizer": "nope"}, "unknown normalizer 'nope'.*sparsemax"),
+        ({"join": "nope"}, "unknown join 'nope'"),
+        ({"key_bias": "nope"}, "unknown key_bias 'nope'"),
+        ({"score": "location"}, "max_length"),
+        ({"key_bias": "per_position"}, "positions"),
+        ({"key_bias": "per_position", "positions": 4, "bias": False}, "bias=True"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        MultiHeadAttention(8, 2, **settings)
+
+
+def test_more_keys_than_positions_are_refused():
+    layer = MultiHeadAttention(8, 2, key_bias="per_position", positions=4)
+    with pytest.raises(ValueError, match="5 keys are more than the 4 positions"):
+        layer(torch.randn(1, 5, 8))

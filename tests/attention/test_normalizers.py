@@ -155,6 +155,17 @@ def test_a_receiver_that_no_edge_reaches_gets_zeros_and_no_edges_at_all_are_fine
 
 
 @pytest.mark.parametrize("normalizer", ALL)
+@pytest.mark.parametrize("return_weights", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("queries", "keys"), [(3, 0), (0, 5), (0, 0)])
+def test_no_keys_at_all_bring_zeros_and_no_queries_bring_nothing(normalizer, return_weights, masked, queries, keys):
+    q, k, v = torch.randn(2, queries, 4), torch.randn(2, keys, 4), torch.randn(2, keys, 3)
+    mask = torch.ones(queries, keys, dtype=torch.bool) if masked else None
+    result = attend(q, k, v, mask, normalizer=ALL[normalizer], return_weights=return_weights)
+    assert_identical(result[0] if isinstance(result, tuple) else result, torch.zeros(2, queries, 3))
+
+
+@pytest.mark.parametrize("normalizer", ALL)
 def test_a_nan_among_the_logits_is_not_hidden(normalizer):
     assert row(ALL[normalizer], 1.0, torch.nan, 0.0).isnan().any()
     edges = Segments(torch.arange(3), torch.zeros(3, dtype=torch.long), 1)

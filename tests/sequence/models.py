@@ -2,7 +2,7 @@
 
 import torch
 
-from molattn.sequence import Transformer
+from molattn.sequence import Bahdanau, Luong, Transformer
 from tests.sequence.torch_stacks import randomise
 
 F64 = torch.float64
@@ -12,8 +12,13 @@ TARGET = torch.tensor([[1, 7, 1, 6], [1, 5, 1, 0], [1, 4, 0, 0]])
 KINDS = {
     "transformer": lambda vocab: Transformer(10, vocab, 8, 2, num_layers=2, hidden_dim=12),
     "transformer, pre-norm": lambda vocab: Transformer(10, vocab, 8, 2, num_layers=2, hidden_dim=12, norm_first=True),
+    "bahdanau": lambda vocab: Bahdanau(10, vocab, 5, 6),
+    "luong, lstm, general": lambda vocab: Luong(10, vocab, 5, 6, num_layers=2),
+    "luong, gru, concat": lambda vocab: Luong(10, vocab, 5, 6, cell="gru", score="concat"),
+    "luong, location": lambda vocab: Luong(10, vocab, 5, 6, score="location", max_source_length=9),
 }
 ALL = list(KINDS)
+RECURRENT = [name for name in ALL if not name.startswith("transformer")]
 
 
 def make(name, seed=0, vocab=8):

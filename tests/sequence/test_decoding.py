@@ -198,8 +198,9 @@ def test_padding_is_never_predicted():
     assert decoded.tokens.tolist() == [[3, END]]
 
 
-def test_an_empty_batch_decodes_to_nothing():
-    model = make("transformer")
+@pytest.mark.parametrize("name", ALL)
+def test_an_empty_batch_decodes_to_nothing(name):
+    model = make(name)
     nobody = SOURCE[:0]
     assert greedy(model, nobody, start=START, end=END, max_length=3).tokens.shape[0] == 0
     assert beam_search(model, nobody, beam=2, start=START, end=END, max_length=3).scores.shape == (0, 2)

@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from molattn.attention import MultiHeadAttention
-from molattn.sequence import DecoderLayer, EncoderLayer, FeedForward, causal_mask, padding_mask
-from molattn.sequence.cache import attend_to, project
-from tests.assertions import assert_close, assert_identical
+from molattn.attention import MultiHeadAttention, causal_mask
+from molattn.sequence import DecoderLayer, EncoderLayer, FeedForward, padding_mask
+from tests.assertions import assert_close
 from tests.sequence.torch_stacks import F64, pair_of_stacks, randomise
 
 kinds = [
@@ -82,17 +81,21 @@ def test_the_stacks_have_the_gradients_of_torch(norm_first, activation):
         assert_close(a, b, tol=1e-10)
 
 
-def test_a_cached_attention_is_the_attention():
+def test_an_attention_with_a_bias_per_position_goes_on_where_its_kept_keys_end():
     torch.manual_seed(0)
-    layer = MultiHeadAttention(6, 2, head_dim=5).to(F64)
+    layer = MultiHeadAttention(6, 2, head_dim=5, key_bias="per_position", positions=4).to(F64)
     x, y = torch.randn(2, 3, 6, dtype=F64), torch.randn(2, 4, 6, dtype=F64)
     mask = padding_mask(torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0]]))
     expected, expected_weights = layer(x, y, mask=mask, return_weights=True)
-    assert_identical(attend_to(layer, x, project(layer, y), mask)[0], layer(x, y, mask=mask))
-    output, weights = attend_to(layer, x, project(layer, y), mask, return_weights=True)
-    assert_identical(output, expected)
+    (k, v), (later_k, later_v) = layer.keys_and_values(y[:, :3]), layer.keys_and_values(y[:, 3:], first=3)
+    seen = torch.cat([k, later_k], dim=-2), torch.cat([v, later_v], dim=-2)
+    output, weights = layer.attend_to(x, *seen, mask, return_weights=True)
     assert weights is not None
-    assert_identical(weights, expected_weights)
+    assert_close(output, expected)
+    assert_close(weights, expected_weights)
+    assert layer.attend_to(x, *seen, mask)[1] is None
+    with pytest.raises(ValueError, match="5 keys are more than the 4 positions"):
+        layer.keys_and_values(y[:, :2], first=3)
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
@@ -104,7 +107,7 @@ def test_a_layer_extended_in_pieces_is_the_layer(norm_first):
     cache, at = layer.begin(memory), 0
     for piece in (x[:, :2], x[:, 2:3], x[:, 3:]):
         until = at + piece.shape[1]
-        mask = causal_mask(piece.shape[1], seen=at)
+        mask = causal_mask(piece.shape[1], until)
         y, cache, weights = layer.extend(piece, cache, mask, return_weights=True)
         assert weights is not None
         assert_close(y, expected[:, at:until])

@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from molattn.sequence import Transformer, causal_mask
+from molattn.attention import causal_mask
+from molattn.sequence import Transformer
 from tests.assertions import assert_close, assert_identical
 from tests.sequence.torch_stacks import F64, copy_layer, randomise
-from tests.sequence.toy import accuracy, copies, train
+from tests.sequence.toy import accuracy, copies, reversals, train
 
 SOURCE = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 0, 0], [5, 0, 0, 0, 0]])
 TARGET = torch.tensor([[1, 7, 1, 8], [1, 8, 1, 0], [1, 4, 0, 0]])
@@ -27,7 +28,7 @@ def small(dtype=F64, **settings):
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
-def test_it_equals_torchs_stacks_between_its_embedding_and_its_output(norm_first):
+def test_document_004_the_whole_model_equals_torchs_stacks_between_embedding_and_output(norm_first):
     ours = small(norm_first=norm_first)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of nested tensors, which pre-norm does without
@@ -181,8 +182,9 @@ def test_dropout_acts_in_training_only():
 
 
 @pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
-def test_it_learns_to_copy(norm_first):
+@pytest.mark.parametrize("task", [copies, reversals])
+def test_it_learns_to_copy_and_to_reverse(norm_first, task):
     torch.manual_seed(0)
     model = Transformer(12, 12, 32, 4, num_layers=1, hidden_dim=64, norm_first=norm_first)
-    train(model, copies, steps=250, rate=5e-3)
-    assert accuracy(model, copies) > 0.95
+    train(model, task, steps=250, rate=5e-3)
+    assert accuracy(model, task) > 0.95

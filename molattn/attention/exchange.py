@@ -1,0 +1,175 @@
+"""Multi-head attention from and to torch's layer and Keras'."""
+
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from molattn.attention.heads import ConcatHeads
+from molattn.attention.multihead import MultiHeadAttention
+from molattn.attention.normalize import softmax
+from molattn.attention.score import scaled_dot
+from molattn.errors import MissingExtra, UsageError
+
+
+def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:
+    """`MultiHeadAttention.from_torch`."""
+    if layer.bias_k is not None or layer.add_zero_attn:
+        raise ValueError("torch's add_bias_kv and add_zero_attn add a key that is not in the input: leave them out")
+    ours = MultiHeadAttention(
+        layer.embed_dim,
+        layer.num_heads,
+        key_dim=layer.kdim,
+        value_dim=layer.vdim,
+        bias=layer.in_proj_bias is not None,
+        dropout=layer.dropout,
+    )
+    ours = ours.to(layer.out_proj.weight).train(layer.training)
+    with torch.no_grad():
+        for mine, theirs in _same_numbers(ours, layer):
+            mine.copy_(theirs)
+    return ours
+
+
+def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
+    """`MultiHeadAttention.to_torch`."""
+    join = _plain_join(layer, "torch")
+    sizes = {
+        "heads of embed_dim / num_heads channels": layer.num_heads * layer.head_dim == layer.embed_dim,
+        "values as wide as keys in a head": layer.value_head_dim == layer.head_dim,
+        "an output of embed_dim channels": join.linear.out_features == layer.embed_dim,
+    }
+    if not all(sizes.values()):
+        raise ValueError(f"torch's layer needs {', '.join(what for what, holds in sizes.items() if not holds)}")
+    weight = join.linear.weight
+    theirs = nn.MultiheadAttention(
+        layer.embed_dim,
+        layer.num_heads,
+        dropout=layer.dropout,
+        bias=layer.q_proj.bias is not None,
+        kdim=layer.k_proj.in_features,
+        vdim=layer.v_proj.in_features,
+        batch_first=True,
+        device=weight.device,
+        dtype=weight.dtype,
+    ).train(layer.training)
+    with torch.no_grad():
+        for mine, their in _same_numbers(layer, theirs):
+            their.copy_(mine)
+    return theirs
+
+
+def from_keras(layer: Any) -> MultiHeadAttention:
+    """`MultiHeadAttention.from_keras`."""
+    keras = _import_keras("reading a Keras layer")
+    if not isinstance(layer, keras.layers.MultiHeadAttention):
+        raise TypeError(f"from_keras reads a keras.layers.MultiHeadAttention, not a {type(layer).__name__}")
+    if not layer.built:
+        raise ValueError("the Keras layer has no weights yet: call it or build it first")
+    config = layer.get_config()
+    beyond = [name for name in ("use_gate", "sliding_window") if config.get(name)]
+    if tuple(config["attention_axes"] or (1,)) != (1,):
+        beyond.append("attention_axes")
+    if len(config["output_shape"] or (1,)) != 1:
+        beyond.append("output_shape of several dimensions")
+    if beyond:
+        raise ValueError(f"a Keras layer with {', '.join(beyond)} has no equal here")
+    # (in, h, d) and (h, d) of queries, keys and values; (h, d, out) and (out,) of the output; biases if there are any.
+    arrays = [torch.tensor(array) for array in layer.get_weights()]
+    kernels = arrays[::2] if config["use_bias"] else arrays
+    q, k, v, out = kernels
+    ours = MultiHeadAttention(
+        q.shape[0],
+        q.shape[1],
+        head_dim=q.shape[2],
+        value_head_dim=v.shape[2],
+        key_dim=k.shape[0],
+        value_dim=v.shape[0],
+        output_dim=out.shape[2],
+        bias=config["use_bias"],
+        dropout=config["dropout"],
+    ).to(q.dtype)
+    weights = [kernel.flatten(1).T for kernel in (q, k, v)] + [out.flatten(0, 1).T]
+    biases = [bias.flatten() for bias in arrays[1::2]] if config["use_bias"] else [None] * 4
+    with torch.no_grad():
+        for linear, weight, bias in zip(_linears(ours), weights, biases, strict=True):
+            linear.weight.copy_(weight)
+            if bias is not None:
+                linear.bias.copy_(bias)
+    return ours
+
+
+def to_keras(layer: MultiHeadAttention) -> Any:
+    """`MultiHeadAttention.to_keras`."""
+    keras = _import_keras("making a Keras layer")
+    join = _plain_join(layer, "Keras")
+    output_dim = join.linear.out_features
+    theirs = keras.layers.MultiHeadAttention(
+        num_heads=layer.num_heads,
+        key_dim=layer.head_dim,
+        value_dim=layer.value_head_dim,
+        dropout=layer.dropout,
+        use_bias=layer.q_proj.bias is not None,
+        output_shape=None if output_dim == layer.embed_dim else output_dim,
+        dtype=str(join.linear.weight.dtype).removeprefix("torch."),
+    )
+    shape = {linear: (None, None, linear.in_features) for linear in (layer.q_proj, layer.k_proj, layer.v_proj)}
+    theirs.build(shape[layer.q_proj], shape[layer.v_proj], shape[layer.k_proj])
+    arrays = []
+    for linear in (layer.q_proj, layer.k_proj, layer.v_proj):
+        arrays.append(linear.weight.T.unflatten(1, (layer.num_heads, -1)))
+        if linear.bias is not None:
+            arrays.append(linear.bias.unflatten(0, (layer.num_heads, -1)))
+    arrays.append(join.linear.weight.T.unflatten(0, (layer.num_heads, -1)))
+    if join.linear.bias is not None:
+        arrays.append(join.linear.bias)
+    theirs.set_weights([array.detach().cpu().numpy() for array in arrays])
+    return theirs
+
+
+def _plain_join(layer: MultiHeadAttention, whose: str) -> ConcatHeads:
+    """The join of a layer that does what torch's and Keras' do; a ValueError, with what it does besides, if not."""
+    beyond = {
+        "a score other than scaled_dot": layer.score is not scaled_dot,
+        "a normalizer other than softmax": layer.normalizer != softmax,
+        "a key bias per position": layer.key_bias is not None,
+        "heads joined otherwise than by concatenation": not isinstance(layer.join, ConcatHeads),
+    }
+    if any(beyond.values()) or not isinstance(layer.join, ConcatHeads):
+        raise ValueError(f"{whose} has no layer with {', '.join(what for what, holds in beyond.items() if holds)}")
+    return layer.join
+
+
+def _linears(layer: MultiHeadAttention) -> tuple[nn.Linear, nn.Linear, nn.Linear, nn.Linear]:
+    assert isinstance(layer.join, ConcatHeads)
+    return layer.q_proj, layer.k_proj, layer.v_proj, layer.join.linear
+
+
+def _same_numbers(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> Iterator[tuple[Tensor, Tensor]]:
+    """Each of our parameters with the part of torch's that holds the same numbers: a view, to read or to write."""
+    if theirs.in_proj_weight is not None:
+        weights = theirs.in_proj_weight.chunk(3)
+    else:
+        weights = (theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight)
+    *projections, last = _linears(ours)
+    for linear, weight in zip(projections, weights, strict=True):
+        yield linear.weight, weight
+    yield last.weight, theirs.out_proj.weight
+    if theirs.in_proj_bias is not None:
+        for linear, bias in zip(projections, theirs.in_proj_bias.chunk(3), strict=True):
+            yield linear.bias, bias
+        yield last.bias, theirs.out_proj.bias
+
+
+def _import_keras(what_for: str) -> ModuleType:
+    try:
+        import keras
+    except ModuleNotFoundError as error:
+        if error.name == "keras":
+            raise MissingExtra("Keras", "keras", what_for) from error
+        raise UsageError(
+            f"Keras cannot start without its backend, {error.name}: set KERAS_BACKEND=torch in the environment"
+        ) from error
+    return keras

@@ -1,0 +1,140 @@
+"""Bahdanau's encoder-decoder: the decoder asks where to look before it moves."""
+
+from dataclasses import dataclass
+from typing import Literal, overload
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from molattn.attention import Additive, attend
+from molattn.sequence.masks import PAD
+from molattn.sequence.recurrent import RecurrentEncoder, fixed_keys, score_of_fixed, unroll
+
+
+@dataclass(frozen=True)
+class BahdanauState:
+    """Decoding, after t target tokens.
+
+    Attributes:
+        memory: h_j, what the encoder made of the source, (batch, source, 2 * hidden_dim).
+        keys: W_k h_j + b, projected once, (batch, source, attention_dim).
+        source_mask: (batch, 1, source), True where there is a token.
+        s: s_t, (batch, hidden_dim).
+    """
+
+    memory: Float[Tensor, "b m c"]
+    keys: Float[Tensor, "b m a"]
+    source_mask: Bool[Tensor, "b 1 m"]
+    s: Float[Tensor, "b d"]
+
+    def select(self, rows: Int[Tensor, "k"]) -> "BahdanauState":
+        """That of the given members of the batch, in that order; a member may come back several times."""
+        return BahdanauState(self.memory[rows], self.keys[rows], self.source_mask[rows], self.s[rows])
+
+
+class Bahdanau(nn.Module):
+    """Recurrent encoder-decoder with Bahdanau's attention.
+
+    h_j = [->h_j; <-h_j]                                a bidirectional GRU over the source
+    s_0 = tanh(W_s <-h_1 + b_s)
+    a_t = softmax_j( w . tanh(W_q s_(t-1) + W_k h_j + b) )
+    c_t = sum_j a_tj h_j
+    s_t = GRU([E y_(t-1); c_t], s_(t-1))
+    r_t = maxout(W_r [s_t; E y_(t-1); c_t] + b_r)       the larger of each two neighbours
+    logits_t = W_o r_t + b_o                            of y_t
+
+    The paper's equation 4 gives the output s_t, its appendix s_(t-1); this is equation 4. Token 0 is padding: it is
+    not read in the source, and its place there is not looked at.
+
+    Args:
+        source_vocab, target_vocab: how many tokens there are, token 0 included.
+        embed_dim: channels of a token's embedding.
+        hidden_dim: channels of s_t, and of h_j in one direction.
+        attention_dim: channels inside the additive score; hidden_dim by default.
+        readout_dim: channels of r_t; hidden_dim by default.
+        dropout: on the embeddings and on r_t, in training.
+
+    Source: Bahdanau et al. 2015, arXiv:1409.0473. The GRU is torch's, whose reset gate acts after the recurrent matrix.
+
+    >>> model = Bahdanau(source_vocab=11, target_vocab=13, embed_dim=6, hidden_dim=8)
+    >>> source, target = torch.tensor([[3, 4, 5, 0]]), torch.tensor([[1, 6, 7]])
+    >>> logits, alignment = model(source, target, return_weights=True)
+    >>> tuple(logits.shape), tuple(alignment.shape)
+    ((1, 3, 13), (1, 3, 4))
+    """
+
+    def __init__(
+        self,
+        source_vocab: int,
+        target_vocab: int,
+        embed_dim: int,
+        hidden_dim: int,
+        *,
+        attention_dim: int | None = None,
+        readout_dim: int | None = None,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        memory_dim, readout_dim = 2 * hidden_dim, readout_dim or hidden_dim
+        self.encoder = RecurrentEncoder(source_vocab, embed_dim, hidden_dim, bidirectional=True, dropout=dropout)
+        self.w_s = nn.Linear(hidden_dim, hidden_dim)
+        self.embedding = nn.Embedding(target_vocab, embed_dim, padding_idx=PAD)
+        self.score = Additive(hidden_dim, memory_dim, attention_dim or hidden_dim)
+        self.cell = nn.GRUCell(embed_dim + memory_dim, hidden_dim)
+        self.w_r = nn.Linear(hidden_dim + embed_dim + memory_dim, 2 * readout_dim)
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(readout_dim, target_vocab)
+
+    @overload
+    def forward(self, source: Tensor, target: Tensor, return_weights: Literal[False] = False) -> Tensor: ...
+
+    @overload
+    def forward(self, source: Tensor, target: Tensor, *, return_weights: Literal[True]) -> tuple[Tensor, Tensor]: ...
+
+    def forward(
+        self, source: Int[Tensor, "b m"], target: Int[Tensor, "b n"], return_weights: bool = False
+    ) -> Float[Tensor, "b n vocab"] | tuple[Float[Tensor, "b n vocab"], Float[Tensor, "b n m"]]:
+        """The logits of the token that follows each target token, given the source and the target up to there.
+
+        Args:
+            source: (batch, source) integers, padded at the end.
+            target: (batch, target) integers, the first of which says "start".
+            return_weights: also return the alignment.
+
+        Returns:
+            (batch, target, target_vocab); if asked for, also the alignment, (batch, target, source).
+
+        Raises:
+            ValueError: padding stands before a token of the source; the target has no token, not even "start".
+        """
+        readouts, alignment = unroll(self._advance, target, self.begin(source), return_weights)
+        logits = self.output(readouts)
+        return logits if alignment is None else (logits, alignment)
+
+    def begin(self, source: Int[Tensor, "b m"]) -> BahdanauState:
+        """Read the source, (batch, source): the state before the first target token."""
+        memory, (last,) = self.encoder(source)
+        s = torch.tanh(self.w_s(last[1]))
+        return BahdanauState(memory, fixed_keys(self.score, memory), (source != PAD)[:, None, :], s)
+
+    def step(self, tokens: Int[Tensor, "b"], state: BahdanauState) -> tuple[Float[Tensor, "b vocab"], BahdanauState]:
+        """One more target token, (batch,): the logits of the next one, (batch, target_vocab), and the state."""
+        readout, state, _ = self._advance(tokens, state, False)
+        return self.output(readout), state
+
+    def _advance(
+        self, tokens: Tensor, state: BahdanauState, return_weights: bool
+    ) -> tuple[Tensor, BahdanauState, Tensor | None]:
+        """r_t, the state with s_t, and a_t if asked for."""
+        y, query, weights = self.dropout(self.embedding(tokens)), state.s[:, None, :], None
+        seen, score = (query, state.keys, state.memory, state.source_mask), score_of_fixed(self.score)
+        if return_weights:
+            c, weights = attend(*seen, score=score, return_weights=True)
+            weights = weights[:, 0]
+        else:
+            c = attend(*seen, score=score)
+        c = c[:, 0]
+        s = self.cell(torch.cat([y, c], dim=-1), state.s)
+        r = self.w_r(torch.cat([s, y, c], dim=-1)).unflatten(-1, (-1, 2)).amax(-1)
+        return self.dropout(r), BahdanauState(state.memory, state.keys, state.source_mask, s), weights

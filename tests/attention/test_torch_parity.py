@@ -1,0 +1,163 @@
+"""MultiHeadAttention from and to torch.nn.MultiheadAttention, and both recomputed by hand."""
+
+import pytest
+import torch
+from torch import nn
+
+from molattn.attention import MultiHeadAttention, Softmax
+from tests.assertions import assert_close, assert_identical
+
+F64 = torch.float64
+TOL = 1e-12
+MASKS = ["none", "boolean", "float", "padding", "boolean and padding", "causal"]
+
+
+def torch_layer(embed_dim, heads, **settings):
+    """torch's layer with biases that are not left at the zeros torch starts from."""
+    torch.manual_seed(0)
+    layer = nn.MultiheadAttention(embed_dim, heads, dtype=F64, **settings).eval()
+    if layer.in_proj_bias is not None:
+        nn.init.normal_(layer.in_proj_bias)
+        nn.init.normal_(layer.out_proj.bias)
+    return layer
+
+
+def ask_theirs(layer, q, k, v, **masks):
+    """Outputs with the batch first, and the weights of every head."""
+    if not layer.batch_first:
+        q, k, v = (x.transpose(0, 1) for x in (q, k, v))
+    output, weights = layer(q, k, v, average_attn_weights=False, **masks)
+    return (output if layer.batch_first else output.transpose(0, 1)), weights
+
+
+def masks_for(kind, heads, batch, i, j):
+    """The same mask as ours (True or a finite number where allowed) and as torch's, with someone left in each row."""
+    g = torch.Generator().manual_seed(1)
+    allowed = torch.rand(i, j, generator=g) > 0.4
+    allowed[:, 0] = True
+    real = torch.arange(j) < torch.tensor([2, j, 3])[:batch, None]
+    padding = real[:, None, None, :]
+    past = torch.ones(i, j, dtype=torch.bool).tril()
+    if kind == "boolean":
+        return allowed, {"attn_mask": ~allowed}
+    if kind == "float":
+        added = torch.randn(batch, heads, i, j, generator=g, dtype=F64).masked_fill(~allowed, -torch.inf)
+        return added, {"attn_mask": added.flatten(0, 1)}
+    if kind == "padding":
+        return padding, {"key_padding_mask": ~real}
+    if kind == "boolean and padding":
+        return allowed & padding, {"attn_mask": ~allowed, "key_padding_mask": ~real}
+    if kind == "causal":
+        return past, {"attn_mask": ~past}
+    return None, {}
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("dims", [{}, {"kdim": 5, "vdim": 7}, {"kdim": 5}], ids=["same", "kdim vdim", "kdim"])
+@pytest.mark.parametrize("mask", MASKS)
+def test_torch_parity_both_ways(heads, bias, batch_first, dims, mask):
+    theirs = torch_layer(8, heads, bias=bias, batch_first=batch_first, **dims)
+    ours = MultiHeadAttention.from_torch(theirs)
+    q, k, v = (torch.randn(3, n, c, dtype=F64) for n, c in ((4, 8), (5, dims.get("kdim", 8)), (5, dims.get("vdim", 8))))
+    our_mask, their_masks = masks_for(mask, heads, 3, 4, 5)
+    expected, expected_weights = ask_theirs(theirs, q, k, v, **their_masks)
+    output, weights = ours(q, k, v, our_mask, return_weights=True)
+    assert_close(output, expected, TOL)
+    assert_close(weights, expected_weights, TOL)
+    assert_close(ours(q, k, v, our_mask), expected, TOL)
+    back = ours.to_torch()
+    assert back.batch_first
+    for there, here in zip(theirs.state_dict().items(), back.state_dict().items(), strict=True):
+        assert there[0] == here[0]
+        assert_identical(here[1], there[1])
+    assert_close(ask_theirs(back, q, k, v, **their_masks)[0], output, TOL)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("bias", [True, False])
+def test_torch_parity_of_the_recomputed_example_one_head_and_two(heads, bias):
+    # Input 2 x 5 x 4, batch first: head by head from in_proj_weight and out_proj.weight.
+    theirs = torch_layer(4, heads, bias=bias, batch_first=True)
+    x = torch.randn(2, 5, 4, dtype=F64)
+    state = dict(theirs.named_parameters())
+    biases = state["in_proj_bias"] if bias else torch.zeros(12, dtype=F64)
+    w_q, w_k, w_v = (part.chunk(heads) for part in state["in_proj_weight"].chunk(3))
+    b_q, b_k, b_v = (part.chunk(heads) for part in biases.chunk(3))
+    maps, outputs = [], []
+    for h in range(heads):
+        q, k, v = x @ w_q[h].T + b_q[h], x @ w_k[h].T + b_k[h], x @ w_v[h].T + b_v[h]
+        maps.append(torch.softmax(q @ k.mT / (4 / heads) ** 0.5, -1))
+        outputs.append(maps[-1] @ v)
+    by_hand = torch.cat(outputs, -1) @ state["out_proj.weight"].T
+    if bias:
+        by_hand = by_hand + state["out_proj.bias"]
+
+    output, weights = MultiHeadAttention.from_torch(theirs)(x, return_weights=True)
+    their_output, their_mean = theirs(x, x, x)
+    assert weights.shape == (2, heads, 5, 5)
+    assert_close(weights, torch.stack(maps, 1), TOL)
+    assert_close(weights.mean(1), their_mean, TOL)
+    assert_close(output, by_hand, TOL)
+    assert_close(output, their_output, TOL)
+
+
+def test_an_input_without_a_batch_as_torch_takes_it():
+    theirs = torch_layer(8, 2)
+    x, y = torch.randn(4, 8, dtype=F64), torch.randn(5, 8, dtype=F64)
+    expected, expected_weights = theirs(x, y, y, average_attn_weights=False)
+    output, weights = MultiHeadAttention.from_torch(theirs)(x, y, return_weights=True)
+    assert_close(output, expected)
+    assert_close(weights, expected_weights)
+
+
+def test_it_has_the_gradients_of_torch():
+    theirs = torch_layer(8, 2, batch_first=True)
+    ours = MultiHeadAttention.from_torch(theirs)
+    x = torch.randn(2, 4, 8, dtype=F64, requires_grad=True)
+    of_theirs = torch.autograd.grad(theirs(x, x, x)[0].sin().sum(), [x, *theirs.parameters()])
+    projections = [ours.q_proj, ours.k_proj, ours.v_proj]
+    last = ours.join.linear
+    wanted = [x, *[p.weight for p in projections], *[p.bias for p in projections], last.weight, last.bias]
+    of_ours = torch.autograd.grad(ours(x).sin().sum(), wanted)
+    by_name = dict(zip([name for name, _ in theirs.named_parameters()], of_theirs[1:], strict=True))
+    assert_close(of_ours[0], of_theirs[0])
+    assert_close(torch.cat(of_ours[1:4]), by_name["in_proj_weight"])
+    assert_close(torch.cat(of_ours[4:7]), by_name["in_proj_bias"])
+    assert_close(of_ours[7], by_name["out_proj.weight"])
+    assert_close(of_ours[8], by_name["out_proj.bias"])
+
+
+def test_dropout_dtype_and_mode_come_along_and_the_weights_are_copies():
+    theirs = nn.MultiheadAttention(8, 2, dropout=0.25)
+    ours = MultiHeadAttention.from_torch(theirs)
+    assert ours.dropout == 0.25 and ours.training and ours.q_proj.weight.dtype == torch.float32
+    back = ours.eval().to_torch()
+    assert back.dropout == 0.25 and not back.training
+    with torch.no_grad():
+        ours.q_proj.weight.zero_()
+    assert theirs.in_proj_weight[:8].abs().min() > 0 and back.in_proj_weight[:8].abs().min() > 0
+
+
+@pytest.mark.parametrize("setting", ["add_bias_kv", "add_zero_attn"])
+def test_keys_that_torch_adds_are_refused(setting):
+    with pytest.raises(ValueError, match=setting):
+        MultiHeadAttention.from_torch(nn.MultiheadAttention(8, 2, **{setting: True}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"head_dim": 3}, "embed_dim / num_heads"),
+        ({"value_head_dim": 3}, "as wide as keys"),
+        ({"output_dim": 5}, "an output of embed_dim"),
+        ({"score": "dot"}, "score"),
+        ({"normalizer": Softmax(2.0)}, "normalizer"),
+        ({"join": "mean"}, "concatenation"),
+        ({"key_bias": "per_position", "positions": 4}, "per position"),
+    ],
+)
+def test_what_torch_cannot_hold_is_refused_with_what_it_is(settings, message):
+    with pytest.raises(ValueError, match=message):
+        MultiHeadAttention(8, 2, **settings).to_torch()
