@@ -1,12 +1,12 @@
 """MultiHeadAttention from and to keras.layers.MultiHeadAttention, the real one, on its torch backend.
 
-All that needs Keras is in this file: it takes seconds to import.
+All that needs Keras is in this file, and imports it where it is used: that takes seconds, and only those who run these
+tests should wait.
 """
 
 import builtins
 import sys
 
-import keras
 import numpy as np
 import pytest
 import torch
@@ -24,6 +24,8 @@ TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 
 def keras_layer(query, value=None, key=None, **settings):
     """A built layer, its biases not left at the zeros Keras starts from."""
+    import keras
+
     layer = keras.layers.MultiHeadAttention(**settings)
     value = query if value is None else value
     layer.build(query.shape, value.shape, value.shape if key is None else key.shape)
@@ -132,6 +134,8 @@ def test_a_layer_that_was_never_keras_goes_there():
 
 
 def test_what_keras_does_besides_is_refused_with_what_it_is():
+    import keras
+
     x, image = inputs((1, 5, 7), (1, 5, 5, 7))
     for layer, message in [
         (keras_layer(x, num_heads=2, key_dim=3, use_gate=True), "use_gate"),
@@ -170,7 +174,7 @@ def test_keras_or_its_backend_not_installed(monkeypatch, missing, error):
             raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
         return real(name, *args, **kwargs)
 
-    monkeypatch.delitem(sys.modules, "keras")
+    monkeypatch.delitem(sys.modules, "keras", raising=False)
     monkeypatch.setattr(builtins, "__import__", no_keras)
     with pytest.raises(error, match=r"molattn\[keras\]" if missing == "keras" else "KERAS_BACKEND=torch"):
         MultiHeadAttention(4, 2).to_keras()

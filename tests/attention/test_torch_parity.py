@@ -135,6 +135,7 @@ def test_dropout_dtype_and_mode_come_along_and_the_weights_are_copies():
     assert ours.dropout == 0.25 and ours.training and ours.q_proj.weight.dtype == torch.float32
     back = ours.eval().to_torch()
     assert back.dropout == 0.25 and not back.training
+    assert not MultiHeadAttention.from_torch(back).training
     with torch.no_grad():
         ours.q_proj.weight.zero_()
     assert theirs.in_proj_weight[:8].abs().min() > 0 and back.in_proj_weight[:8].abs().min() > 0

@@ -1,0 +1,62 @@
+"""Competitors: the few operations that scores and normalizers are written with, the same over rows and edges."""
+
+import torch
+
+from molattn.attention import Competitors, Rows, Segments
+from tests.assertions import assert_close, assert_identical
+
+F64 = torch.float64
+MASK = torch.tensor([[1, 0, 1, 1], [0, 0, 0, 0], [0, 0, 0, 1]], dtype=torch.bool)
+RECEIVER, SENDER = MASK.nonzero(as_tuple=True)
+ROWS, EDGES = Rows(MASK), Segments(SENDER, RECEIVER, 3)
+
+
+def logits():
+    return torch.randn(3, 4, generator=torch.Generator().manual_seed(0), dtype=F64)
+
+
+def test_both_are_competitors():
+    assert isinstance(ROWS, Competitors) and isinstance(EDGES, Competitors)
+
+
+def test_total_and_largest_count_only_those_allowed_and_come_back_to_each_of_them():
+    x = logits()
+    for i in (0, 2):
+        allowed = x[i][MASK[i]]
+        assert_close(ROWS.total(x)[i], allowed.sum().expand(4))
+        assert_identical(ROWS.largest(x)[i], allowed.max().expand(4))
+    assert (ROWS.total(x)[1] == 0).all() and ROWS.largest(x).isfinite().all()
+    assert_close(EDGES.total(x[MASK]), ROWS.total(x)[MASK])
+    assert_identical(EDGES.largest(x[MASK]), ROWS.largest(x)[MASK])
+    assert_close(Rows().total(x), x.sum(-1, keepdim=True).expand(3, 4))
+
+
+def test_the_largest_is_a_constant_to_the_gradient_and_the_total_is_not():
+    x = logits().requires_grad_()
+    assert not ROWS.largest(x).requires_grad and not EDGES.largest(x[MASK]).requires_grad
+    assert ROWS.total(x).requires_grad and EDGES.total(x[MASK]).requires_grad
+
+
+def test_keep_leaves_zeros_where_a_pair_may_not_compete():
+    x = logits()
+    assert_identical(ROWS.keep(x), torch.where(MASK, x, 0.0))
+    assert_identical(EDGES.keep(x[MASK]), x[MASK])
+    assert_identical(Rows().keep(x), x)
+
+
+def test_seen_blanks_what_no_query_may_look_at():
+    k = torch.full((4, 2), 7.0)
+    for over in (ROWS, EDGES):
+        assert over.seen(k)[:, 0].tolist() == [7, 0, 7, 7]
+    assert_identical(Rows().seen(k), k)
+    assert Rows(torch.tensor([True, False, True, True])).seen(k)[:, 0].tolist() == [7, 0, 7, 7]
+
+
+def test_pairs_are_dotted_and_summed():
+    q, k = torch.randn(3, 5, dtype=F64), torch.randn(4, 5, dtype=F64)
+    sums = torch.stack([torch.stack([q_i + k_j for k_j in k]) for q_i in q])
+    assert_identical(Rows().pair_sum(q, k), sums)
+    assert_identical(Rows().pair_sum(q[0], k), sums[0])
+    assert_identical(EDGES.pair_sum(q, k), sums[MASK])
+    assert_close(EDGES.pair_dot(q, k), (q @ k.T)[MASK])
+    assert_close(Rows().pair_dot(q, k), q @ k.T)
