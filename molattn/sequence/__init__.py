@@ -26,6 +26,7 @@ from molattn.sequence.layers import (
 )
 from molattn.sequence.luong import LUONG_SCORES, Luong, LuongState
 from molattn.sequence.masks import PAD, causal_padding_mask, padding_mask
+from molattn.sequence.position_tasks import TASKS, TRAININGS, PositionResult, PositionTraining, train_on_positions
 from molattn.sequence.positions import LAYOUTS, PositionalEmbedding, sinusoidal_positions
 from molattn.sequence.recurrent import CELLS, RecurrentEncoder
 from molattn.sequence.stacks import Decoder, DecoderWeights, Encoder
@@ -37,6 +38,8 @@ __all__ = [
     "LAYOUTS",
     "LUONG_SCORES",
     "PAD",
+    "TASKS",
+    "TRAININGS",
     "Bahdanau",
     "BahdanauState",
     "Decoded",
@@ -51,6 +54,8 @@ __all__ = [
     "LayerCache",
     "Luong",
     "LuongState",
+    "PositionResult",
+    "PositionTraining",
     "PositionalEmbedding",
     "RecurrentEncoder",
     "Residual",
@@ -64,4 +69,5 @@ __all__ = [
     "greedy",
     "padding_mask",
     "sinusoidal_positions",
+    "train_on_positions",
 ]
