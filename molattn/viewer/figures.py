@@ -20,7 +20,9 @@ _STYLE = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
 }
-_DPI = 150
+DPI = 150
+"""Pixels per inch of the PNG, and of what is one image in the SVG."""
+
 _UNPRINTABLE = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -41,8 +43,8 @@ def new_figure(width: float, height: float) -> Figure:
 def rendered(figure: Figure) -> Picture:
     """`figure` in both formats, without a date."""
     svg, png = io.StringIO(), io.BytesIO()
-    figure.savefig(svg, format="svg", dpi=_DPI, metadata={"Date": None, "Creator": None})
-    figure.savefig(png, format="png", dpi=_DPI, metadata={"Software": None})
+    figure.savefig(svg, format="svg", dpi=DPI, metadata={"Date": None, "Creator": None})
+    figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
     return Picture(svg.getvalue(), png.getvalue())
 
 

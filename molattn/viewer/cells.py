@@ -1,0 +1,192 @@
+"""Any matrix as a picture: weights by query and key, several side by side on one scale, a table of numbers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from molattn.errors import UsageError, shown
+from molattn.viewer.figures import DPI, new_figure, rendered, short, styled
+from molattn.viewer.picture import Picture
+
+_SQUARES = (1600, 60)  # cells, and cells a side, up to which they are drawn one by one
+_NAMES = 24  # names a side where there are more cells than that; the others are left out
+_FONT = 9.0  # points
+_PER_LETTER = 0.66 * _FONT / 72  # width of a letter in inches, with room to spare
+
+
+def matrix(
+    values: Any,
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    title: str = "",
+    row_axis: str = "",
+    column_axis: str = "",
+    label: str = "attention weight",
+    top: int | float | None = None,
+    numbers: bool = False,
+) -> Picture:
+    """A matrix as cells, the darker the larger; with values below 0, blue above and red below.
+
+    Args:
+        values: (n, m), an array, a tensor wherever it is, or lists.
+        rows, columns: what to call each; without, the places are counted from 0.
+        title: above.
+        row_axis, column_axis: what the rows and the columns are.
+        label: what the values are, at their scale.
+        top: the value of the darkest cell, above 0; the largest there is, whatever its sign, by default.
+        numbers: whether each value is written in its cell, with two decimals.
+
+    Raises:
+        UsageError: not a matrix of finite numbers with at least one cell; more or fewer names than it has rows or
+            columns; a top that is not above 0.
+    """
+    axes_words = {"row_axis": row_axis, "column_axis": column_axis, "label": label}
+    return matrices({"": values}, rows, columns, title=title, **axes_words, top=top, numbers=numbers)
+
+
+def matrices(
+    panels: Mapping[str, Any],
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    title: str = "",
+    row_axis: str = "",
+    column_axis: str = "",
+    label: str = "attention weight",
+    top: int | float | None = None,
+    numbers: bool = False,
+) -> Picture:
+    """Matrices of one size side by side, on one scale: each as `matrix` draws it, under its own name.
+
+    Args:
+        panels: each matrix by what stands above it.
+        title: above them all.
+
+        The others are those of `matrix`.
+
+    Raises:
+        UsageError: as for `matrix`; no panel, or panels of different sizes.
+    """
+    arrays = {name: _array(values) for name, values in panels.items()}
+    shapes = {array.shape for array in arrays.values()}
+    if len(shapes) != 1:
+        raise UsageError(f"panels are one or more matrices of one size, not of {sorted(shapes) or 'none'}")
+    n, m = shapes.pop()
+    for names, count, what in [(rows, n, "rows"), (columns, m, "columns")]:
+        if names is not None and len(names) != count:
+            raise UsageError(f"{len(names)} names do not fit {count} {what}")
+    row_axis, column_axis, label = (short(words, 60) for words in (row_axis, column_axis, label))
+    row_names, column_names = ([short(name, 16) for name in names or ()] for names in (rows, columns))
+    least = min(array.min() for array in arrays.values())
+    largest = max(array.max() for array in arrays.values())
+    if top is None:
+        top = float(max(largest, -least)) or 1.0
+    if not top > 0:
+        raise UsageError(f"the darkest cell stands for a value above 0, not for {shown(top)}")
+    look = {"cmap": "RdBu" if least < 0 else "Blues", "vmin": -top if least < 0 else 0.0, "vmax": top}
+
+    # Placed in inches: a layout engine crops the labels of axes that have to stay square.
+    width, height, upright = _size(n, m, column_names, numbers, len(arrays))
+    left = 0.15 + 0.2 * bool(row_axis) + max([len(name) for name in row_names], default=4) * _PER_LETTER
+    under = max(map(len, column_names)) * _PER_LETTER if upright else 0.15
+    bottom = 0.15 + under + 0.2 * bool(column_axis)
+    above = 0.15 + 0.22 * any(arrays) + 0.25 * bool(title)
+    left, bottom, above = (round(size * DPI) / DPI for size in (left, bottom, above))
+    gap = 0.25
+    total = (left + len(arrays) * (width + gap) + 0.6 + 0.25 * bool(label), bottom + height + above)
+    with styled():
+        figure = new_figure(*total)
+
+        def place(x: float, wide: float) -> Axes:
+            return figure.add_axes((x / total[0], bottom / total[1], wide / total[0], height / total[1]))
+
+        drawn = []
+        for p, (name, array) in enumerate(arrays.items()):
+            axes = place(left + p * (width + gap), width)
+            drawn.append(_cells(axes, array, look))
+            if numbers:
+                _numbers(axes, array, top)
+            step = -(-max(n, m) // _NAMES) if _many(n, m) else 1
+            _ticks(axes.xaxis, column_names, m, step)
+            _ticks(axes.yaxis, row_names, n, step)
+            if upright:
+                axes.tick_params(axis="x", labelrotation=90)
+            if p > 0:
+                axes.set_yticks([])
+            axes.set_title(short(name, int(8 + 14 * width)), parse_math=False)
+            axes.set_xlabel(column_axis, parse_math=False)
+        figure.axes[0].set_ylabel(row_axis, parse_math=False)
+        if title:
+            words = short(title, int(14 * total[0]))
+            figure.text(0.5, 1 - 0.1 / total[1], words, ha="center", va="top", parse_math=False)
+        bar = place(left + len(arrays) * (width + gap) - gap + 0.15, 0.13)
+        figure.colorbar(drawn[0], cax=bar).set_label(label, parse_math=False)
+        return rendered(figure)
+
+
+def _array(values: Any) -> np.ndarray:
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().double().numpy()
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise UsageError("a picture of a matrix needs numbers") from error
+    if array.ndim != 2 or not array.size or not np.isfinite(array).all():
+        raise UsageError(f"a picture of a matrix needs (rows, columns) of finite numbers, not shape {array.shape}")
+    return array
+
+
+def _size(n: int, m: int, columns: Sequence[str], numbers: bool, panels: int) -> tuple[float, float, bool]:
+    """Width and height of a panel in inches, and whether the names of its columns stand upright."""
+    if _many(n, m):  # too many to tell apart: a panel of a good shape, not square cells
+        return (6.0 if panels == 1 else 4.4), _whole(n, 3.6), bool(columns)
+    cell = max(0.44 if numbers else 0.27, 1.2 / max(n, m))
+    longest = max(map(len, columns), default=0) * _PER_LETTER + 0.06
+    # A few short names lie under cells that are wide enough for them.
+    wide = max(cell, longest) if longest < 0.75 and m <= 8 else cell
+    return m * wide, max(n * cell, 0.9), longest > wide  # the scale beside a lone row needs some height
+
+
+def _many(n: int, m: int) -> bool:
+    return n * m > _SQUARES[0] or max(n, m) > _SQUARES[1]
+
+
+def _whole(n: int, inches: float) -> float:
+    """About that many inches, in which each of n rows has the same whole number of pixels if there are not too many.
+
+    Else the picture would show a pattern of its own making where neighbouring rows differ much.
+    """
+    pixels = round(inches * DPI)
+    return n * (pixels // n) / DPI if n <= pixels else inches
+
+
+def _cells(axes: Axes, array: np.ndarray, look: Mapping[str, Any]) -> Any:
+    n, m = array.shape
+    if _many(n, m):
+        # One image, smoothed where it is shrunk: thin lines would come and go otherwise.
+        return axes.imshow(array, aspect="auto", extent=(0, m, n, 0), interpolation_stage="data", **look)
+    drawn = axes.pcolormesh(array, edgecolors="white", linewidth=0.4, **look)
+    axes.invert_yaxis()
+    axes.spines[:].set_visible(False)
+    return drawn
+
+
+def _numbers(axes: Axes, array: np.ndarray, top: int | float) -> None:
+    for (i, j), value in np.ndenumerate(array):
+        dark = abs(value) > 0.6 * top
+        words = f"{value:.2f}".replace("-0.00", "0.00")
+        axes.text(j + 0.5, i + 0.5, words, ha="center", va="center", fontsize=8, color="white" if dark else "black")
+
+
+def _ticks(axis: Axis, names: Sequence[str], count: int, step: int) -> None:
+    """Each `step`-th name of rows or columns; without names, some of their places from 0."""
+    axis.set_tick_params(labelsize=_FONT, length=0 if names and step == 1 else 2)
+    places = np.arange(0, count, step) if names else np.asarray(MaxNLocator(6, integer=True).tick_values(0, count), int)
+    places = places[places < count]
+    axis.set_ticks(places + 0.5, list(names[::step]) or [str(place) for place in places], parse_math=False)

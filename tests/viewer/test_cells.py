@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+import torch
+
+import molattn.viewer
+from molattn.errors import UsageError
+from molattn.viewer import matrices, matrix
+from tests.viewer.svg import SVG, assert_sound, cells, png_size, root
+
+HOSTILE = "<script>&$x^$--></svg>\x00"
+
+
+def weights(n=5, m=6, seed=0):
+    return np.random.default_rng(seed).dirichlet(np.ones(m), size=n)
+
+
+def meshes(picture):
+    return [e for e in root(picture).iter(f"{SVG}g") if e.get("id", "").startswith("QuadMesh")]
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (1, 6), (5, 6), (13, 2), (40, 40), (41, 40), (1, 900), (900, 1), (512, 2048)]
+)
+def test_a_matrix_is_sound_and_the_same_twice(shape):
+    picture = matrix(weights(*shape), title="weights", row_axis="looks", column_axis="is looked at")
+    assert_sound(picture)
+    assert picture == matrix(weights(*shape), title="weights", row_axis="looks", column_axis="is looked at")
+    assert len(picture.svg) < 2_000_000
+
+
+def test_cells_are_row_by_row_and_the_darker_the_larger():
+    values = weights()
+    colours = cells(matrix(values))
+    light = [sum(colours[i]) for i in np.argsort(values.ravel())]
+    assert light == sorted(light, reverse=True)
+    assert light[0] > light[-1]
+
+
+def test_values_below_zero_are_red_and_those_above_blue_by_the_same_scale():
+    (red, _, blue), white, (red_above, _, blue_above) = cells(matrix([[-0.5, 0.0, 0.5]], top=1))
+    assert red > blue and blue_above > red_above
+    assert min(white) > 240
+    assert cells(matrix([[-0.5, 0.0, 0.5]], top=1))[2] == cells(matrix([[-1.0, 0.0, 0.5]]))[2]
+
+
+def test_the_darkest_cell_is_the_largest_or_what_the_caller_says():
+    assert cells(matrix([[0.0, 0.5]]))[1] == cells(matrix([[0.0, 1.0]]))[1]
+    assert sum(cells(matrix([[0.0, 0.5]], top=1))[1]) > sum(cells(matrix([[0.0, 1.0]], top=1))[1])
+    assert_sound(matrix(np.zeros((3, 3))))
+
+
+def test_panels_share_one_scale():
+    panels = {"one": [[0.0, 0.5]], "two": [[1.0, 0.5]]}
+    picture = matrices(panels, ["a"], ["x", "y"], title="both")
+    assert_sound(picture)
+    first, second = ([p.get("style") for p in mesh.iter(f"{SVG}path")] for mesh in meshes(picture)[:2])
+    assert first[1] == second[1]
+    assert first[0] != second[0]
+
+
+def test_numbers_are_written_with_two_decimals():
+    plain, numbered = matrix([[0.37, -0.001]]), matrix([[0.37, -0.001]], numbers=True)
+    assert "<!-- 0.37 -->" not in plain.svg
+    assert "<!-- 0.37 -->" in numbered.svg and "<!-- 0.00 -->" in numbered.svg and "-0.00" not in numbered.svg
+
+
+def test_names_stand_beside_their_rows_and_columns_and_bring_nothing_with_them():
+    picture = matrix(weights(3, 2), [HOSTILE, "a$_b$", "c"], ["$x", "y" * 99], title=HOSTILE, label=HOSTILE)
+    assert_sound(picture)
+    assert picture.svg.count("<!-- a$_b$ -->") == 1
+
+
+def test_many_names_are_thinned_out():
+    names = [f"C{i}" for i in range(90)]
+    picture = matrix(weights(90, 90), names, names)
+    assert_sound(picture)
+    assert picture.svg.count("<!-- C0 -->") == 2
+    assert 20 < picture.svg.count("<!-- C") < 50
+
+
+def test_long_names_make_room_for_themselves():
+    short, long = (png_size(matrix(weights(9, 9), [n] * 9, [n] * 9).png) for n in ("C", "C" * 12))
+    assert long[0] > short[0] and long[1] > short[1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.bool])
+def test_tensors_are_taken_as_they_are(dtype):
+    assert matrix(torch.eye(3).to(dtype)) == matrix(np.eye(3))
+    assert matrix(torch.eye(3, requires_grad=True)) == matrix(np.eye(3))
+
+
+@pytest.mark.parametrize("values", [[1.0], [[[1.0]]], np.zeros((0, 3)), [[np.nan]], [["C"]], [[1.0], [1.0, 2.0]]])
+def test_what_is_no_matrix_of_numbers_is_refused(values):
+    with pytest.raises(UsageError, match="needs"):
+        matrix(values)
+
+
+def test_panels_and_names_that_do_not_fit_are_refused():
+    with pytest.raises(UsageError, match="one size"):
+        matrices({"a": weights(2, 2), "b": weights(2, 3)})
+    with pytest.raises(UsageError, match="none"):
+        matrices({})
+    with pytest.raises(UsageError, match="2 names do not fit 3 rows"):
+        matrix(weights(3, 2), ["a", "b"])
+    with pytest.raises(UsageError, match="1 names do not fit 2 columns"):
+        matrix(weights(3, 2), None, ["a"])
+    for top in (0, -1.0, np.nan):
+        with pytest.raises(UsageError, match="above 0"):
+            matrix(weights(3, 2), top=top)
+
+
+def test_every_name_of_the_room_is_what_it_says():
+    for name in molattn.viewer.__all__:
+        assert callable(getattr(molattn.viewer, name))
+
+
+def test_places_are_counted_from_zero_where_there_are_no_names():
+    svg = matrix(weights(3, 5), label="").svg
+    assert all(f"<!-- {place} -->" in svg for place in range(5)) and "<!-- 5 -->" not in svg

@@ -1,0 +1,37 @@
+import numpy as np
+import pytest
+
+from molattn.errors import UsageError
+from molattn.viewer import curves
+from tests.viewer.svg import SVG, assert_sound, root
+
+X = [4, 16, 64]
+
+
+def test_curves_are_sound_and_the_same_twice():
+    series = {"rises": X, "stays": [1, np.nan, 1]}
+    picture = curves(X, series, title="t", x_label="x", y_label="y", log="xy", x_ticks=True)
+    assert_sound(picture)
+    assert picture == curves(X, series, title="t", x_label="x", y_label="y", log="xy", x_ticks=True)
+
+
+def test_ticks_stand_at_each_x_and_nowhere_else():
+    picture = curves(X, {"a": X}, log="x", x_ticks=True)
+    ticks = [e for e in root(picture).iter(f"{SVG}g") if e.get("id", "").startswith("xtick")]
+    assert len(ticks) == 3
+    assert "<!-- 64 -->" in picture.svg
+
+
+def test_names_bring_nothing_with_them():
+    hostile = "<script>&$x^$--></svg>\x00"
+    assert_sound(curves(X, {hostile: X, "_hidden": X, "$": X}, title=hostile, x_label=hostile, y_label=hostile))
+    assert "<!-- hidden -->" in curves(X, {"_hidden": X}).svg
+
+
+def test_what_cannot_be_drawn_is_refused():
+    with pytest.raises(UsageError, match="one to 6 curves, not 0"):
+        curves(X, {})
+    with pytest.raises(UsageError, match="not 7"):
+        curves(X, {str(i): X for i in range(7)})
+    with pytest.raises(UsageError, match="one number for each x"):
+        curves(X, {"a": [1, 2]})
