@@ -118,7 +118,13 @@ def attend(
     over, bias = _competitors(over, bias)
     score, normalizer = _look_up_score(score), _look_up(normalizer, NORMALIZERS, "normalizer")
     products = score is scaled_dot or score is dot
-    if products and normalizer == softmax and isinstance(over, Rows) and q.dim() > 1 and not return_weights:
+    if (
+        products
+        and normalizer == softmax
+        and isinstance(over, Rows)
+        and min(q.dim(), v.dim()) > 1
+        and not return_weights
+    ):
         return _fused(q, k, v, over, bias, dropout, scale=None if score is scaled_dot else 1.0)
     weights = attention_weights(q, k, over, bias=bias, score=score, normalizer=normalizer)
     output = over.reduce(F.dropout(weights, dropout, training=dropout > 0), v)

@@ -91,7 +91,10 @@ class Rows:
         return weights @ self.seen(v)
 
     def seen(self, k: Tensor) -> Tensor:
-        return k if self.mask is None else k.masked_fill(self.hidden(), 0.0)
+        if self.mask is None:
+            return k
+        # Values may be one number each, (j,), as in the book's example.
+        return k.masked_fill(self.hidden() if k.dim() > 1 else self.hidden().squeeze(-1), 0.0)
 
     def hidden(self) -> Tensor:
         """(..., j, 1), True for the keys that no query may look at; there must be a mask."""

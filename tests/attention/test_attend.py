@@ -240,3 +240,15 @@ def test_dropout_drops_some_and_leaves_the_expectation(return_weights):
     assert (output - expected).abs().amax((-1, -2)).gt(1e-3).float().mean() > 0.5
     spread = output.std(0) / draws**0.5
     assert ((output.mean(0) - expected).abs() < 5 * spread).all()
+
+
+@pytest.mark.parametrize("single", [True, False])
+def test_values_may_be_one_number_each_with_and_without_a_mask(single):
+    g = torch.Generator().manual_seed(0)
+    q, k = torch.randn(4, 3, generator=g, dtype=torch.float64), torch.randn(6, 3, generator=g, dtype=torch.float64)
+    v = torch.randn(6, generator=g, dtype=torch.float64)
+    q = q[0] if single else q
+    mask = torch.tensor([True, True, False, True, True, True])
+    for over in (None, mask):
+        as_columns = attend(q, k, v.unsqueeze(-1), over).squeeze(-1)
+        assert_close(attend(q, k, v, over), as_columns)
