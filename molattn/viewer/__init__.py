@@ -1,4 +1,4 @@
-"""Pictures: what atoms attend to, and how a training went.
+"""Pictures: what atoms attend to, where a translation looked, and how a training went.
 
 Importing this package brings in neither matplotlib nor RDKit: each name is imported at its first use.
 """
@@ -7,14 +7,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from molattn.viewer.alignments import alignment
     from molattn.viewer.picture import Picture
     from molattn.viewer.pictures import draw_atoms, heat_map
     from molattn.viewer.plots import learning_curve, parity_plot, write_plots
 
-__all__ = ["Picture", "draw_atoms", "heat_map", "learning_curve", "parity_plot", "write_plots"]
+__all__ = ["Picture", "alignment", "draw_atoms", "heat_map", "learning_curve", "parity_plot", "write_plots"]
 
 _HOME = {
     "Picture": "picture",
+    "alignment": "alignments",
     "draw_atoms": "pictures",
     "heat_map": "pictures",
     "learning_curve": "plots",
