@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from molattn.chem import canonical_smiles, read_smiles
 from molattn.errors import SmilesError, UsageError
 from molattn.sequence import PAD, Bahdanau, Luong, StepDecoder, Transformer, beam_search, greedy
-from molattn.training.spelling_pairs import END, START, VOCABULARY, batches, decode, padded, pair_tensors, spell
-from molattn.training.spelling_pairs import encode as encoded
+from molattn.training.spelling_pairs import END, START, VOCABULARY, batches, decode, encode, padded, pair_tensors, spell
 
 Translator = Transformer | Bahdanau | Luong
 _AT_ONCE = 128  # sources that are decoded side by side
@@ -187,7 +186,7 @@ def translate(model: StepDecoder, sources: Sequence[str], *, beam: int = 1, max_
     written = [""] * len(sources)
     for first in range(0, len(order), _AT_ONCE):
         rows = order[first : first + _AT_ONCE]
-        source = padded([encoded(sources[i]) for i in rows])
+        source = padded([encode(sources[i]) for i in rows])
         if beam == 1:
             tokens = greedy(model, source, start=START, end=END, max_length=max_length).tokens
         else:
