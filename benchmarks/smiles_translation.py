@@ -80,7 +80,7 @@ def measure(name: str, minutes: float, seed: int, folder: Path) -> None:
     (example,) = spell([EXAMPLE], SPELLING_SEED)
     (answer,) = translate(model, [example])
     weights, rows = alignment_of(model, example, answer), [*tokenize(answer), "end"]
-    alignment(weights, tokenize(example), rows, title=name).save(folder / f"{name}.png")
+    alignment(weights, tokenize(example), rows, title=f"{name}: {example} -> {answer}").save(folder / f"{name}.png")
     save_file({key: x.contiguous() for key, x in model.state_dict().items()}, folder / f"{name}.safetensors")
     result = {
         "model": name,
