@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from molattn.chem.atoms import ATOM_FEATURES, AtomFeature, atom_codes
 from molattn.chem.bonds import BOND_FEATURES, BOND_SIZE, bond_codes, pack_bond, unpack_bond
+from molattn.chem.edits import molecules_like
 from molattn.chem.features import Feature
 from molattn.chem.molecule import MoleculeGraph, featurize, molecule_graph
 from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smiles, read_smiles
 from molattn.chem.paths import DISCONNECTED, MAX_PATH, path_lengths
 from molattn.chem.scaffold import murcko_scaffold
+from molattn.chem.spellings import nci_molecules, random_smiles, stable_smiles
 from molattn.chem.tokens import TOKENS, SmilesTokens, smiles_tokens, tokenize, tokenize_all
 
 if TYPE_CHECKING:
@@ -39,11 +41,15 @@ __all__ = [
     "featurize",
     "from_pyg",
     "molecule_graph",
+    "molecules_like",
     "murcko_scaffold",
+    "nci_molecules",
     "pack_bond",
     "path_lengths",
+    "random_smiles",
     "read_smiles",
     "smiles_tokens",
+    "stable_smiles",
     "to_pyg",
     "tokenize",
     "tokenize_all",

@@ -1,1 +1,1 @@
-"""Training: fit, metrics, the run folder and its settings."""
+"""Training: fit, metrics, the run folder and its settings; translating SMILES."""

@@ -1,4 +1,4 @@
-"""Pictures: what atoms and tokens attend to, and how a training went.
+"""Pictures: what atoms and tokens attend to, where a translation looked, and how a training went.
 
 Importing this package brings in neither matplotlib nor RDKit: each name is imported at its first use.
 """
@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from molattn.viewer.alignments import alignment
     from molattn.viewer.cells import matrices, matrix
     from molattn.viewer.lines import curves
     from molattn.viewer.picture import Picture
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Picture",
+    "alignment",
     "curves",
     "draw_atoms",
     "heat_map",
@@ -27,6 +29,7 @@ __all__ = [
 
 _HOME = {
     "Picture": "picture",
+    "alignment": "alignments",
     "curves": "lines",
     "draw_atoms": "pictures",
     "heat_map": "pictures",

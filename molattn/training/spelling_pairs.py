@@ -1,0 +1,110 @@
+"""Pairs of spellings as codes: a random SMILES of a molecule, and its canonical one."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from molattn.chem import TOKENS, nci_molecules, random_smiles, read_smiles, tokenize
+from molattn.data.splits import random_split
+from molattn.errors import InputError
+
+START, END = len(TOKENS), len(TOKENS) + 1
+VOCABULARY = len(TOKENS) + 2
+"""The tokens of SMILES, code 0 being padding, then the start and the end of a target."""
+
+_CODES = {token: code for code, token in enumerate(TOKENS)}
+_POOL = 16  # batches drawn at once, so that each can hold targets of like length
+
+
+@dataclass(frozen=True)
+class SmilesSplit:
+    """Canonical SMILES of distinct molecules, each on one side."""
+
+    train: list[str]
+    val: list[str]
+    test: list[str]
+
+
+def nci_split(max_length: int, sizes: Sequence[float] = (0.8, 0.05, 0.15), seed: int = 0) -> SmilesSplit:
+    """The molecules of `nci_molecules` on three sides, at random.
+
+    Args:
+        max_length: the most characters of a canonical SMILES.
+        sizes: the shares of train, val and test.
+        seed: of `random_split`.
+    """
+    smiles = nci_molecules(max_length)
+    labels = random_split(smiles, sizes, seed)
+    sides = {side: [s for s, label in zip(smiles, labels, strict=True) if label == side] for side in set(labels)}
+    return SmilesSplit(sides.get("train", []), sides.get("val", []), sides.get("test", []))
+
+
+def encode(smiles: str) -> list[int]:
+    """The codes of a SMILES, without start and end.
+
+    Raises:
+        InputError: it holds something for which there is no token.
+    """
+    try:
+        return [_CODES[token] for token in tokenize(smiles)]
+    except KeyError as error:
+        raise InputError(f"no token for {error.args[0]!r} in {smiles!r}") from None
+
+
+def decode(codes: Sequence[int]) -> str:
+    """The SMILES that codes spell, up to the first end token; a start token, which has no place there, is "?"."""
+    text = []
+    for code in codes:
+        if code == END:
+            break
+        text.append("?" if code == START else TOKENS[code])
+    return "".join(text)
+
+
+def padded(rows: Sequence[Sequence[int]]) -> Int[Tensor, "b n"]:
+    """Rows of codes as one matrix, filled up with 0 at the end."""
+    matrix = torch.zeros(len(rows), max(map(len, rows), default=0), dtype=torch.long)
+    for i, row in enumerate(rows):
+        matrix[i, : len(row)] = torch.as_tensor(row)
+    return matrix
+
+
+def spell(smiles: Sequence[str], seed: int) -> list[str]:
+    """A random spelling of each; the same seed gives the same spellings."""
+    draw = np.random.default_rng(seed)
+    return [random_smiles(read_smiles(s), int(draw.integers(2**31 - 1))) for s in smiles]
+
+
+def pair_tensors(sources: Sequence[str], targets: Sequence[str]) -> tuple[Int[Tensor, "b m"], Int[Tensor, "b n"]]:
+    """Sources (batch, source), and targets from start to end, (batch, target)."""
+    return padded([encode(s) for s in sources]), padded([[START, *encode(t), END] for t in targets])
+
+
+def batches(
+    smiles: Sequence[str], extra: Sequence[str], *, batch_size: int, share: float, seed: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """`pair_tensors` without end, every pair of them with a fresh random spelling.
+
+    Args:
+        smiles: canonical SMILES.
+        extra: more of them.
+        batch_size: pairs in a batch.
+        share: of the pairs whose molecule is in `smiles`, on average; all, where `extra` is empty.
+        seed: the same seed gives the same batches.
+    """
+    draw = np.random.default_rng(seed)
+    sides = [(s, [read_smiles(x) for x in s]) for s in (list(smiles), list(extra))]
+    while True:
+        pairs = []
+        for _ in range(_POOL * batch_size):
+            texts, mols = sides[int(bool(extra) and draw.random() >= share)]
+            i = int(draw.integers(len(texts)))
+            pairs.append((random_smiles(mols[i], int(draw.integers(2**31 - 1))), texts[i]))
+        pairs.sort(key=lambda pair: len(pair[1]))
+        for k in draw.permutation(_POOL):
+            chosen = pairs[k * batch_size : (k + 1) * batch_size]
+            yield pair_tensors([s for s, _ in chosen], [t for _, t in chosen])
