@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from molattn.attention.competitors import Competitors, Rows, any_along
+from molattn.attention.competitors import Competitors, Rows, all_true, any_along
 from molattn.attention.normalize import NORMALIZERS, Normalizer, softmax
 from molattn.attention.score import SCORES, SCORES_WITH_WEIGHTS, Score, dot, scaled_dot
 
@@ -135,28 +135,27 @@ def _fused(
     q: Tensor, k: Tensor, v: Tensor, over: Rows, bias: Tensor | None, dropout: float, scale: float | None
 ) -> Tensor:
     # The kernel takes masks and biases of two dimensions or more.
-    bias = None if bias is None else torch.atleast_2d(bias)
-    if over.mask is None:
+    if bias is not None and bias.dim() < 2:
+        bias = torch.atleast_2d(bias)
+    mask = over.mask
+    if mask is None:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale)
-    mask = torch.atleast_2d(over.mask)
-    hidden = over.hidden()
-    if not _known_to_be_false(hidden):
-        k, v = k.masked_fill(hidden, 0.0), v.masked_fill(hidden, 0.0)
+    if mask.dim() < 2:
+        mask = torch.atleast_2d(mask)
+    if not over.blank:
+        seen = over.seen_by_any()
+        if not all_true(seen):
+            k, v = k.masked_fill(~seen, 0.0), v.masked_fill(~seen, 0.0)
     # A query with nobody to attend to would be NaN in some kernels, forward or backward: let it attend to everyone
     # (whose hidden rows are zero by now) and blank what comes out.
-    nobody = ~any_along(mask, -1).unsqueeze(-1)
-    blank = not _known_to_be_false(nobody)
-    if blank:
+    somebody = any_along(mask, -1)
+    nobody = None if all_true(somebody) else ~somebody.unsqueeze(-1)
+    if nobody is not None:
         mask = (mask.view(torch.uint8) | nobody.view(torch.uint8)).view(torch.bool)  # bytes are the faster to combine
     if bias is not None:
         mask = bias.masked_fill(~mask, torch.finfo(bias.dtype).min)
     output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
-    return output.masked_fill(nobody, 0.0) if blank else output
-
-
-def _known_to_be_false(mask: Tensor) -> bool:
-    """Whether no element is True, where looking is cheap: a GPU would have to be waited for, a compiler cannot look."""
-    return mask.device.type == "cpu" and not torch.compiler.is_compiling() and not mask.any()
+    return output if nobody is None else output.masked_fill(nobody, 0.0)
 
 
 def _competitors(over: Competitors | Tensor | None, bias: Tensor | None) -> tuple[Competitors, Tensor | None]:

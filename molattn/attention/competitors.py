@@ -57,9 +57,12 @@ class Rows:
 
     Attributes:
         mask: boolean, broadcastable to the logits, True where i may attend to j; None lets everyone attend.
+        blank: whether keys and values that no query may look at are known to be small finite numbers, so that a
+            weight of zero is enough to hide them.
     """
 
     mask: Tensor | None = None
+    blank: bool = False
 
     def __post_init__(self) -> None:
         if self.mask is not None and self.mask.dtype != torch.bool:
@@ -91,16 +94,28 @@ class Rows:
         return weights @ self.seen(v)
 
     def seen(self, k: Tensor) -> Tensor:
-        if self.mask is None:
+        if self.mask is None or self.blank:
             return k
         # Values may be one number each, (j,), as in the book's example.
-        return k.masked_fill(self.hidden() if k.dim() > 1 else self.hidden().squeeze(-1), 0.0)
+        seen = self.seen_by_any()
+        return k.masked_fill(~(seen if k.dim() > 1 else seen.squeeze(-1)), 0.0)
 
-    def hidden(self) -> Tensor:
-        """(..., j, 1), True for the keys that no query may look at; there must be a mask."""
+    def seen_by_any(self) -> Tensor:
+        """(..., j, 1), True for the keys that some query may look at; there must be a mask."""
         assert self.mask is not None
-        seen = any_along(self.mask, -2) if self.mask.dim() > 1 else self.mask
-        return ~seen.unsqueeze(-1)
+        if self.mask.dim() < 2:
+            return self.mask.unsqueeze(-1)
+        # A mask of padding is the same for every query: there is nothing to look through.
+        return self.mask.mT if self.mask.shape[-2] == 1 else any_along(self.mask, -2).unsqueeze(-1)
+
+    def padding_blanked(self, x: Tensor) -> Tensor:
+        """`x`, (..., j, c), before it becomes the keys of several heads: zeros where no query of any head may look."""
+        if self.mask is None:
+            return x
+        seen = self.seen_by_any()
+        if seen.dim() > 2:
+            seen = seen.squeeze(-3) if seen.shape[-3] == 1 else seen.any(-3)
+        return x if all_true(seen) else x.masked_fill(~seen, 0.0)
 
     def _lowered(self, x: Tensor) -> Tensor:
         # The lowest finite number, not -inf: a row with nobody allowed stays finite, also in the backward pass.
@@ -162,8 +177,17 @@ class Segments:
         return x.new_zeros(self.num_receivers, *x.shape[1:]).index_add(0, self.receiver, x)
 
 
+# Below so many elements, calling one operation costs more than what it does.
+_SMALL = 4096
+
+
 def any_along(mask: Tensor, dim: int) -> Tensor:
-    """`mask.any(dim)`, as the maximum of the mask's bytes: thirty times faster on a CPU at 1024 by 1024."""
-    if mask.shape[dim] == 0:
+    """`mask.any(dim)`; a large one as the maximum of its bytes: thirty times faster on a CPU at 1024 by 1024."""
+    if mask.numel() <= _SMALL:
         return mask.any(dim)
     return mask.view(torch.uint8).amax(dim).view(torch.bool)
+
+
+def all_true(mask: Tensor) -> bool:
+    """Whether every element is known to be True: a GPU would have to be waited for, a compiler cannot look."""
+    return mask.device.type == "cpu" and not torch.compiler.is_compiling() and bool(mask.all())

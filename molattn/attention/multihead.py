@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from molattn.attention.attend import attend
+from molattn.attention.competitors import Rows
 from molattn.attention.heads import KEEPS_HEAD_DIM, make_join, merge_heads, split_heads
 from molattn.attention.normalize import NORMALIZERS, Normalizer
 from molattn.attention.score import Score, make_score
@@ -146,8 +147,15 @@ class MultiHeadAttention(nn.Module):
         Raises:
             ValueError: more keys than a bias or a score per position has positions.
         """
-        k, v = self.keys_and_values(query if key is None else key, value)
-        output, weights = self.attend_to(query, k, v, mask, bias, return_weights)
+        key, over = query if key is None else key, mask
+        if mask is not None and mask.dtype == torch.bool:
+            # Once here, rather than in the keys and values of every head; and NaN there would reach the gradients of
+            # the projections.
+            over = Rows(mask, blank=True)
+            key = over.padding_blanked(key)
+            value = None if value is None else over.padding_blanked(value)
+        k, v = self.keys_and_values(key, value)
+        output, weights = self.attend_to(query, k, v, over, bias, return_weights)
         return output if weights is None else (output, weights)
 
     def keys_and_values(
@@ -177,7 +185,7 @@ class MultiHeadAttention(nn.Module):
         query: Float[Tensor, "*b i d_q"],
         k: Float[Tensor, "*b h j d"],
         v: Float[Tensor, "*b h j c"],
-        mask: Tensor | None = None,
+        mask: Rows | Tensor | None = None,
         bias: Tensor | None = None,
         return_weights: bool = False,
     ) -> tuple[Float[Tensor, "*b i d_o"], Float[Tensor, "*b h i j"] | None]:

@@ -55,6 +55,33 @@ def test_an_item_where_nobody_may_look_at_anything_stays_finite():
     assert (gradient[1] == 0).all()
 
 
+@pytest.mark.parametrize("garbage", [torch.nan, torch.inf, 1e300])
+@pytest.mark.parametrize("form", ["keys of all heads and queries", "one head sees more", "one query sees more"])
+@pytest.mark.parametrize("return_weights", [False, True])
+def test_what_stands_in_the_padding_changes_nothing_bit_for_bit(garbage, form, return_weights):
+    torch.manual_seed(2)
+    layer = MultiHeadAttention(8, 2).to(F64)
+    nn.init.normal_(layer.k_proj.bias), nn.init.normal_(layer.v_proj.bias)
+    query = torch.randn(2, 3, 8, dtype=F64)
+    there = torch.arange(5) < torch.tensor([[3], [5]])
+    mask = padding_mask(there)
+    if form != "keys of all heads and queries":
+        mask = mask.expand(2, 2, 3, 5).clone()
+        mask[(0, 0) if form == "one head sees more" else (0, slice(None), 0)] &= torch.arange(5) < 2
+
+    def run(fill):
+        key = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(3), dtype=F64)
+        key[~there] = fill
+        inputs = [key.requires_grad_(), *layer.parameters()]
+        result = layer(query, key, mask=mask, return_weights=return_weights)
+        output, *rest = result if isinstance(result, tuple) else (result,)
+        return [output, *rest, *torch.autograd.grad(output.sin().sum(), inputs)]
+
+    for clean, dirty in zip(run(0.0), run(garbage), strict=True):
+        assert clean.isfinite().all()
+        assert_identical(dirty, clean)
+
+
 def test_heads_of_a_width_of_their_own():
     layer = MultiHeadAttention(6, 4, head_dim=5)
     output, weights = layer(torch.randn(2, 3, 6), return_weights=True)
