@@ -10,26 +10,43 @@
 | 14.9 ebar_il = sum_kjh e'_ikjh w_jhl  | `self.w_jhl(self.rho_ev(e))`, there                    |
 """
 
-from molattn.graph.aggregate import TO_GRAPH, mean_nodes, sum_edges, sum_nodes
-from molattn.graph.block import GraphNetBlock
+from molattn.graph.aggregate import (
+    TO_GRAPH,
+    TO_NODE,
+    AttentionOverEdges,
+    max_edges,
+    max_nodes,
+    mean_edges,
+    mean_nodes,
+    sum_edges,
+    sum_nodes,
+)
+from molattn.graph.block import EdgeUpdate, GraphNetBlock
 from molattn.graph.codes import PairCodes, SumOfCodes
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
-from molattn.graph.updates import GlobalUpdate, NodeUpdate
+from molattn.graph.updates import GlobalUpdate, NodeUpdate, ResidualEdges
 
 __all__ = [
     "TO_GRAPH",
+    "TO_NODE",
     "AnyGraph",
     "AttentionEdgeUpdate",
+    "AttentionOverEdges",
     "DenseGraph",
     "EdgeMessages",
+    "EdgeUpdate",
     "GlobalUpdate",
     "Graph",
     "GraphNetBlock",
     "LiteralMessages",
     "NodeUpdate",
     "PairCodes",
+    "ResidualEdges",
     "SumOfCodes",
+    "max_edges",
+    "max_nodes",
+    "mean_edges",
     "mean_nodes",
     "sum_edges",
     "sum_nodes",
