@@ -294,6 +294,7 @@ def test_document_002_the_distance_on_an_edge_moves_attention():
         logits = np.einsum("id,ijd->ij", q[:, h], keys) / math.sqrt(HEAD_DIM) + array(phi_e.w_be.weight)[h] * distance
         weights = softmax(logits)
         assert_same(phi_e(graph).weights[0, h], weights)
+        assert_same(phi_e.literal(graph).weights[:, h].view(3, 3), weights)
         ebar = np.einsum("ij,ijd->id", weights, values[None, :, h] + distance[..., None] * w_ve[h])
         assert_same(sum_edges(phi_e(graph))[0, :, h * HEAD_DIM : (h + 1) * HEAD_DIM], ebar)
 
@@ -311,3 +312,7 @@ def test_document_002_bond_and_distance_of_every_pair_become_the_features_of_its
         for j in range(3):
             bond = unpack_bond([ETHANOL.bond_codes[i, j]])[0]
             assert_same(e[i, j], table[starts + bond].sum(0) + path[ETHANOL.path_lengths[i, j]])
+
+
+# Two models that the chapter names have their place here: gated heads (GaAN), and distances mixed into the weights
+# (Molecule Attention Transformer).
