@@ -101,6 +101,8 @@ class Predictor:
             prediction=dict(zip(a.targets, map(float, values), strict=True)),
             units=dict(zip(a.targets, a.units, strict=True)),
             add_hs=a.add_hs,
+            virtual=a.model.virtual_labels,
+            rows_sum_to_one=a.model.rows_sum_to_one,
         )
 
     def __repr__(self) -> str:

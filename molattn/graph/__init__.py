@@ -46,16 +46,20 @@ from molattn.graph.encodings import (
     Sum,
 )
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
+from molattn.graph.readout import READOUTS, AdditiveReadout, AttentionReadout
 from molattn.graph.updates import GlobalUpdate, NodeUpdate, ResidualEdges
 from molattn.graph.virtual_node import VirtualNode
 
 __all__ = [
+    "READOUTS",
     "TO_GRAPH",
     "TO_NODE",
+    "AdditiveReadout",
     "AdjacencyWeights",
     "AnyGraph",
     "AttentionEdgeUpdate",
     "AttentionOverEdges",
+    "AttentionReadout",
     "Bessel",
     "BondEncoding",
     "BondOneHot",

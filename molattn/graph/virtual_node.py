@@ -1,6 +1,7 @@
 """A node that no atom is: it hears everyone and everyone hears it."""
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -13,11 +14,13 @@ class VirtualNode(nn.Module):
     v_0 = a learned row
     e_0j, e_i0, e_00 = three learned rows: to the token, from the token, the token with itself
 
-    It is node 0; what was node i is node i + 1. Nodes, edges and masks grow by one; u stays. An edge mask lets the
+    It is node 0; what was node i is node i + 1. Nodes, edges and masks grow by one; u stays, and the token has degree 0. An edge mask lets the
     token's edges through; there are none from or to the padding.
 
     Args:
         node_dim, edge_dim: d_v and d_e; edge_dim 0 for graphs without edge features.
+        rows: (3, d_e), fixed rows of the edges to the token, from the token and of the token with itself, where they
+            are not to be learned.
 
     Raises:
         ValueError: at a call, a graph whose edge features are not those that it was made for.
@@ -26,12 +29,16 @@ class VirtualNode(nn.Module):
     Source: the special node of Graphormer, Ying et al. 2021, arXiv:2106.05234, section 3.2.
     """
 
-    def __init__(self, node_dim: int, edge_dim: int = 0):
+    rows: Tensor
+
+    def __init__(self, node_dim: int, edge_dim: int = 0, rows: Float[Tensor, "3 d_e"] | None = None):
         super().__init__()
+        self.edge_dim = edge_dim
         self.v = nn.Parameter(torch.randn(node_dim))
-        self.to_token = nn.Parameter(torch.randn(edge_dim)) if edge_dim else None
-        self.from_token = nn.Parameter(torch.randn(edge_dim)) if edge_dim else None
-        self.itself = nn.Parameter(torch.randn(edge_dim)) if edge_dim else None
+        if rows is None:
+            self.rows = nn.Parameter(torch.randn(3, edge_dim))
+        else:
+            self.register_buffer("rows", rows.clone())
 
     def forward(self, graph: AnyGraph) -> DenseGraph:
         """The graphs with a token each: (b, n, d_v) becomes (b, n + 1, d_v), and so on."""
@@ -45,18 +52,19 @@ class VirtualNode(nn.Module):
             e=self._edges(graph),
             u=graph.u,
             edge_mask=None if graph.edge_mask is None else _bordered(graph.edge_mask),
+            degree=None if graph.degree is None else F.pad(graph.degree, (1, 0)),
         )
 
     def _edges(self, graph: DenseGraph) -> Float[Tensor, "b m m d_e"] | None:
-        made_for = 0 if self.itself is None else len(self.itself)
         given = 0 if graph.e is None else graph.e.shape[-1]
-        if made_for != given:
-            raise ValueError(f"the graph has {given} features in e, the layer was made with edge_dim={made_for}")
-        if graph.e is None or self.to_token is None or self.from_token is None or self.itself is None:
+        if self.edge_dim != given:
+            raise ValueError(f"the graph has {given} features in e, the layer was made with edge_dim={self.edge_dim}")
+        if graph.e is None:
             return None
         b, n = graph.node_mask.shape
-        column = torch.cat([self.from_token.expand(b, n, 1, -1), graph.e], dim=2)
-        row = torch.cat([self.itself.expand(b, 1, 1, -1), self.to_token.expand(b, 1, n, -1)], dim=2)
+        to_token, from_token, itself = self.rows
+        column = torch.cat([from_token.expand(b, n, 1, -1), graph.e], dim=2)
+        row = torch.cat([itself.expand(b, 1, 1, -1), to_token.expand(b, 1, n, -1)], dim=2)
         return torch.cat([row, column], dim=1)
 
 

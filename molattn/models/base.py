@@ -53,10 +53,14 @@ class MoleculeModel(nn.Module, ABC):
     Attributes:
         config: what it is made of.
         head: the last, linear map, from the readout to the T numbers.
+        virtual_labels: what the rows and columns of the attention are called that stand behind those of the places.
+        rows_sum_to_one: whether the weights of a place do.
     """
 
     config: ModelConfig
     head: nn.Linear
+    virtual_labels: tuple[str, ...] = ()
+    rows_sum_to_one: bool = True
 
     @abstractmethod
     def __init__(self, config: Any, num_targets: int = 1):

@@ -12,6 +12,7 @@ from typing import Any
 
 from molattn.errors import UsageError
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
+from molattn.models.presets import PRESETS
 
 
 @dataclass(frozen=True)
@@ -116,11 +117,17 @@ class RunConfig:
 
 
 def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterable[str] = ()) -> RunConfig:
-    """The settings of a run: the defaults, then a file, then options by their own name, then `section.key=value`.
+    """The settings of a run: defaults, option `preset`, a file, options by their own name, then `section.key=value`.
 
     Options that are None were not given. Raises UsageError as `RunConfig.updated` does.
     """
     resolved = RunConfig()
+    options = dict(options)
+    preset = options.pop("preset", None)
+    if preset is not None:
+        if preset not in PRESETS:
+            raise UsageError(f"there is no preset {preset!r}{_closest(preset, PRESETS)}")
+        resolved = resolved.updated(PRESETS[preset].settings, f"preset {preset}")
     if config is not None:
         resolved = resolved.updated(read_config(config), str(config))
     place_of = {f.name: (section, f.name) for section, types in SECTIONS.items() for t in types for f in fields(t)}

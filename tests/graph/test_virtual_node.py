@@ -30,9 +30,9 @@ def test_nodes_edges_and_masks_grow_by_one(edges, density):
     assert after.u is graph.u
     if edges:
         assert_identical(after.e[:, 1:, 1:], graph.e)
-        assert_identical(after.e[:, 0, 1:], layer.to_token.expand(3, 4, -1))
-        assert_identical(after.e[:, 1:, 0], layer.from_token.expand(3, 4, -1))
-        assert_identical(after.e[:, 0, 0], layer.itself.expand(3, -1))
+        assert_identical(after.e[:, 0, 1:], layer.rows[0].expand(3, 4, -1))
+        assert_identical(after.e[:, 1:, 0], layer.rows[1].expand(3, 4, -1))
+        assert_identical(after.e[:, 0, 0], layer.rows[2].expand(3, -1))
     else:
         assert after.e is None
     if density is None:
@@ -49,7 +49,7 @@ def test_to_the_token_is_what_the_token_receives():
     graph = random_graphs([2])
     edges = layer(graph).to_edge_list()
     into_token = (edges.receiver == 0) & (edges.sender > 0)
-    assert_identical(edges.e[into_token], layer.to_token.expand(2, -1))
+    assert_identical(edges.e[into_token], layer.rows[0].expand(2, -1))
 
 
 def test_the_order_of_the_nodes_does_not_matter():
@@ -123,3 +123,19 @@ def test_features_are_used_or_refused():
         virtual_node()(random_graphs(SIZES, edges=False))
     with pytest.raises(TypeError, match="DenseGraph"):
         virtual_node()(random_graphs(SIZES).to_edge_list())
+
+
+def test_its_edges_may_be_fixed_rows_that_nothing_learns():
+    rows = torch.tensor([[0.0], [0.5], [1.0]], dtype=F64)
+    layer = VirtualNode(NODE_DIM, 1, rows)
+    assert [name for name, _ in layer.named_parameters()] == ["v"]
+    graph = random_graphs([3, 2])
+    after = layer.double()(graph.replace(e=graph.e[..., :1]))
+    assert (after.e[:, 0, 1:] == 0).all() and (after.e[:, 1:, 0] == 0.5).all() and (after.e[:, 0, 0] == 1).all()
+
+
+def test_degrees_are_carried_and_its_own_is_0():
+    graph = random_graphs([3, 2])
+    degree = torch.tensor([[1, 2, 1], [1, 1, 0]])
+    after = VirtualNode(NODE_DIM, EDGE_DIM).double()(graph.replace(degree=degree))
+    assert after.degree.tolist() == [[0, 1, 2, 1], [0, 1, 1, 0]]
