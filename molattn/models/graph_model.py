@@ -10,7 +10,9 @@ from molattn.chem import (
     BOND_FEATURES,
     BOND_SIZE,
     DISCONNECTED,
+    Conformers,
     MoleculeGraph,
+    Progress,
     featurize,
     unpack_bond,
 )
@@ -74,10 +76,23 @@ class GraphModel(MoleculeModel):
 
     @staticmethod
     def read(
-        smiles: Iterable[object], *, add_hs: bool, max_atoms: int, num_workers: int = 0
+        smiles: Iterable[object],
+        *,
+        add_hs: bool,
+        max_atoms: int,
+        num_workers: int = 0,
+        conformers: Conformers | None = None,
+        progress: Progress | None = None,
     ) -> list[MoleculeGraph | SmilesError]:
         """The graphs of many SMILES: see `molattn.chem.featurize`."""
-        return featurize(smiles, add_hs=add_hs, max_atoms=max_atoms, num_workers=num_workers)
+        return featurize(
+            smiles,
+            add_hs=add_hs,
+            max_atoms=max_atoms,
+            num_workers=num_workers,
+            conformers=conformers,
+            progress=progress,
+        )
 
     @staticmethod
     def vocabulary() -> dict[str, dict[str, list[str]]]:
