@@ -22,7 +22,10 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     epilog="Start with: molattn train --dataset esol",
 )
-app.command(no_args_is_help=True)(train)
+app.command(
+    no_args_is_help=True,
+    epilog="--set reaches every setting of a run's config.toml: data.conformers=true, training.accelerator=cpu, ...",
+)(train)
 app.command(no_args_is_help=True)(predict)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from molattn.chem import ATOM_FEATURES, BOND_FEATURES, MoleculeGraph, featurize
+from molattn.chem import ATOM_FEATURES, BOND_FEATURES, Conformers, MoleculeGraph, Progress, featurize
 from molattn.data.batches import MoleculeBatch, collate
 from molattn.errors import SmilesError
 from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumOfCodes, VirtualNode
@@ -71,10 +71,23 @@ class GraphModel(MoleculeModel):
 
     @staticmethod
     def read(
-        smiles: Iterable[object], *, add_hs: bool, max_atoms: int, num_workers: int = 0
+        smiles: Iterable[object],
+        *,
+        add_hs: bool,
+        max_atoms: int,
+        num_workers: int = 0,
+        conformers: Conformers | None = None,
+        progress: Progress | None = None,
     ) -> list[MoleculeGraph | SmilesError]:
         """The graphs of many SMILES: see `molattn.chem.featurize`."""
-        return featurize(smiles, add_hs=add_hs, max_atoms=max_atoms, num_workers=num_workers)
+        return featurize(
+            smiles,
+            add_hs=add_hs,
+            max_atoms=max_atoms,
+            num_workers=num_workers,
+            conformers=conformers,
+            progress=progress,
+        )
 
     @staticmethod
     def vocabulary() -> dict[str, dict[str, list[str]]]:

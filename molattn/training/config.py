@@ -25,6 +25,11 @@ class DataConfig:
         target_columns: the table's columns to learn.
         add_hs: whether hydrogens become atoms of the graph.
         max_atoms: larger molecules are refused.
+        conformers: whether every molecule gets a 3D geometry, and the model its distances.
+        conformer_seed: of the random start of each geometry.
+        conformer_timeout: whole seconds for each of the two attempts at a fragment.
+        on_3d_failure: what becomes of a molecule without a geometry: "paths" takes path lengths times a bond length
+            and says so, "reject" leaves the row out, "stop" ends the run.
         split: "random" or "scaffold".
         split_sizes: shares of training, validation and test.
         splits_file: a table of SMILES and sides that decides instead of `split`; empty for none.
@@ -35,6 +40,10 @@ class DataConfig:
     target_columns: tuple[str, ...] = ()
     add_hs: bool = False
     max_atoms: int = 1000
+    conformers: bool = False
+    conformer_seed: int = 0
+    conformer_timeout: int = 10
+    on_3d_failure: str = "paths"
     split: str = "random"
     split_sizes: tuple[float, ...] = (0.8, 0.1, 0.1)
     splits_file: str = ""
