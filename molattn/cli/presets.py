@@ -45,7 +45,12 @@ def presets(
     table.add_column("parameters", justify="right")
     table.add_column("3D")
     for name, preset in PRESETS.items():
-        source = f"{preset.citation}\n{preset.url}" if preset.url else preset.citation
+        source = f"{preset.citation}, {_short(preset.url)}" if preset.url else preset.citation
         table.add_row(name, preset.title, source, f"{counts[name]:,}", "yes" if preset.needs_3d else "no")
     Console().print(table)
     print("Train one with: molattn train --dataset esol --preset mat")
+
+
+def _short(url: str) -> str:
+    """A paper's address as people cite it."""
+    return url.replace("https://arxiv.org/abs/", "arXiv:").removeprefix("https://")

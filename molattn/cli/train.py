@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from molattn.models.config import CONFIGS
+from molattn.models.presets import PRESETS
 from molattn.training.config import DataConfig, RunConfig, TrainingConfig, resolve
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ def train(
     model: Annotated[
         str | None, _option(_FIT, "What learns: " + " or ".join(CONFIGS) + ".", default=RunConfig().model.kind)
     ] = None,
+    preset: Annotated[
+        str | None, _option(_FIT, "A published model, see `molattn presets`: " + ", ".join(PRESETS) + ".")
+    ] = None,
     epochs: Annotated[int | None, _option(_FIT, "At most so many epochs.", default=_training.epochs)] = None,
     batch_size: Annotated[
         int | None, _option(_FIT, "Molecules in a batch.", "--batch-size", "-b", default=_training.batch_size)
@@ -101,6 +105,7 @@ def train(
         "splits_file": None if splits_file is None else str(splits_file),
         "on_3d_failure": on_3d_failure,
         "model": model,
+        "preset": preset,
         "epochs": epochs,
         "batch_size": batch_size,
         "seed": seed,

@@ -14,8 +14,8 @@ class VirtualNode(nn.Module):
     v_0 = a learned row
     e_0j, e_i0, e_00 = three learned rows: to the token, from the token, the token with itself
 
-    It is node 0; what was node i is node i + 1. Nodes, edges and masks grow by one; u stays, and the token has degree 0. An edge mask lets the
-    token's edges through; there are none from or to the padding.
+    It is node 0; what was node i is node i + 1. Nodes, edges and masks grow by one; u stays, and the token has degree
+    0. An edge mask lets the token's edges through; there are none from or to the padding.
 
     Args:
         node_dim, edge_dim: d_v and d_e; edge_dim 0 for graphs without edge features.

@@ -105,7 +105,8 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
     targets, kind = config["targets"], config["model"]["kind"]
     if kind not in CONFIGS:
         raise InputError(f"{folder} is a model of the kind {kind!r}; this molattn has {', '.join(CONFIGS)}")
-    model = build(CONFIGS[kind](**config["model"]), num_targets=len(targets))
+    settings: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in config["model"].items()}
+    model = build(CONFIGS[kind](**settings), num_targets=len(targets))
     if config["vocabulary"] != model.vocabulary():
         raise InputError(
             f"{folder} was trained with other codes for molecules than this molattn has; use molattn "

@@ -81,6 +81,11 @@ class SmilesModelConfig:
     feed_forward: int = 2
     dropout: float = 0.1
 
+    @property
+    def needs_3d(self) -> bool:
+        """No: a SMILES says nothing of it."""
+        return False
+
 
 ModelConfig = GraphModelConfig | SmilesModelConfig
 

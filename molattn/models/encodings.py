@@ -54,7 +54,7 @@ EDGE_ENCODINGS: dict[str, Callable[[GraphModelConfig], Encoding]] = {
     "distance": _distance,
     "distance-kernel": lambda c: DistanceKernel(c.distance_kernel),
     "adjacency": lambda c: AdjacencyWeights(),  # noqa: ARG005
-    "bond-one-hot": lambda c: BondOneHot(_bond_parts(), _BOND_SIZES),
+    "bond-one-hot": lambda c: BondOneHot(_bond_parts(), _BOND_SIZES),  # noqa: ARG005
     "neighbourhood": lambda c: NeighbourhoodOrder(c.max_path, DISCONNECTED),
 }
 

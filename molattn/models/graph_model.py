@@ -63,6 +63,7 @@ class GraphModel(MoleculeModel):
         alone = torch.tensor([[0.0], [0.0], [1.0]]).expand(3, sizes.edge_dim) if config.attention == "mat" else None
         self.virtual_node = VirtualNode(d, sizes.edge_dim, alone) if config.virtual_node else None
         self.readout = READOUTS[config.readout](d)
+        self.readout_name, self.neighbours = config.readout, config.neighbours
         self.virtual_labels = ("virtual node",) if config.virtual_node else ()
         self.rows_sum_to_one = not (config.attention == "mat" and config.distance_kernel == "exp")
         self.reads_degree = any(isinstance(m, DegreeScaledSum) for m in self.modules())
@@ -131,12 +132,12 @@ class GraphModel(MoleculeModel):
         for block in self.blocks:
             graph = block(graph)
         x = wide(self.norm(graph.v))
-        if self.config.readout == "mean":
+        if self.readout_name == "mean":
             x = x / graph.count_nodes().to(x.dtype).view(-1, 1, 1)
         elif isinstance(self.readout, AdditiveReadout):
             x = self.readout.terms(x)
-        elif self.config.readout != "sum":
-            raise ValueError(f"the readout {self.config.readout!r} is not a sum over atoms: there are no terms")
+        elif self.readout_name != "sum":
+            raise ValueError(f"the readout {self.readout_name!r} is not a sum over atoms: there are no terms")
         terms = (x @ self.head.weight.to(x.dtype).T).masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)
         return terms if self.virtual_node is None else terms.roll(-1, 1)
 
@@ -146,7 +147,7 @@ class GraphModel(MoleculeModel):
         for encoding in self.nodes:
             v = v + encoding(batch)
         bonded = None
-        if self.config.neighbours == "bonded":
+        if self.neighbours == "bonded":
             bonded = adjacency(batch) | torch.eye(batch.mask.shape[1], dtype=torch.bool, device=batch.mask.device)
         graph = DenseGraph(
             v=v,

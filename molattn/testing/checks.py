@@ -13,7 +13,9 @@ from molattn.testing.on_molecules import SMILES, OnMolecules, read_molecules
 from molattn.testing.subject import Answers, Subject
 
 
-def check_model(model: nn.Module, graphs: DenseGraph | None = None, *, rows_sum_to_one: bool = True) -> list[str]:
+def check_model(
+    model: nn.Module, graphs: DenseGraph | None = None, *, rows_sum_to_one: bool | None = None
+) -> list[str]:
     """Check that order, padding and company change nothing, that nothing is NaN, and that the gradients are right.
 
     The model is copied first and left as it is; its copy gets a little noise on every weight, so that nothing is hidden
@@ -25,7 +27,8 @@ def check_model(model: nn.Module, graphs: DenseGraph | None = None, *, rows_sum_
             u, batch), as `TensorDotConv`, or a `MultiHeadAttention`.
         graphs: graphs to try a layer on, where they cannot be made from the layer's `node_dim`, `edge_dim` and
             `global_dim` (or `in_channels`, `edge_dim`, `global_dim`).
-        rows_sum_to_one: False for attention that does not promise it, such as MAT's with the kernel exp(-d).
+        rows_sum_to_one: False for attention that does not promise it, such as MAT's with the kernel exp(-d); by default
+            what the model says of itself, or else True.
 
     Returns:
         The names of the checks that passed.
@@ -35,6 +38,8 @@ def check_model(model: nn.Module, graphs: DenseGraph | None = None, *, rows_sum_
         TypeError: a module that is none of these, or sizes that it does not tell.
     """
     copy = deepcopy(model).eval()
+    if rows_sum_to_one is None:
+        rows_sum_to_one = bool(getattr(model, "rows_sum_to_one", True))
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for p in copy.parameters():

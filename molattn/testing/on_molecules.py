@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from molattn.chem import Conformers
 from molattn.testing.failure import TOLERANCE, assert_same
 from molattn.testing.subject import Answers, of_parameters
 
@@ -91,7 +92,8 @@ class OnMolecules:
 
 
 def read_molecules(model: Any, smiles: Sequence[str]) -> tuple[Any, ...]:
-    molecules = tuple(model.read(smiles, add_hs=False, max_atoms=1000))
+    conformers = Conformers() if model.config.needs_3d else None
+    molecules = tuple(model.read(smiles, add_hs=False, max_atoms=1000, conformers=conformers))
     for molecule in molecules:
         if isinstance(molecule, Exception):
             raise molecule

@@ -150,6 +150,10 @@ def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterab
             resolved = resolved.updated({section: {key: value}}, f"option {name}")
     for text in settings:
         resolved = resolved.updated(parse_setting(text), f"--set {text}")
+    if preset is not None and resolved.model.kind != "graph":
+        raise UsageError(f"the preset {preset} is of the model graph, not of {resolved.model.kind}: leave one out")
+    if resolved.model.needs_3d and not resolved.data.conformers:
+        raise UsageError("model.edges reads distances in 3D, which are not made: add --set data.conformers=true")
     return resolved
 
 
