@@ -107,7 +107,8 @@ def test_an_encoding_of_ones_own_is_one_class_and_one_line(monkeypatch):
 
 
 def test_bonded_neighbours_are_all_that_an_atom_attends_to():
-    model = small("gaan")
+    model = small("gaan", "model.neighbours=bonded")
+    check_model(model)
     graph = graph_of(model, ASPIRIN)
     _, weights = attention_of(model, graph)
     assert (weights[..., graph.path_lengths > 1] == 0).all()
