@@ -23,6 +23,7 @@ from molattn.graph.aggregate import (
 )
 from molattn.graph.block import EdgeUpdate, GraphNetBlock
 from molattn.graph.codes import PairCodes, SumOfCodes
+from molattn.graph.conv import TensorDotConv
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
 from molattn.graph.updates import GlobalUpdate, NodeUpdate, ResidualEdges
@@ -44,6 +45,7 @@ __all__ = [
     "PairCodes",
     "ResidualEdges",
     "SumOfCodes",
+    "TensorDotConv",
     "max_edges",
     "max_nodes",
     "mean_edges",
