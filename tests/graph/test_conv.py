@@ -397,6 +397,13 @@ def test_a_dense_call_that_does_not_fit_gets_one_sentence(changes, says):
         conv.forward_dense(**fits | changes)
 
 
+def test_off_the_cpu_nothing_is_looked_at():
+    conv = TensorDotConv(IN, OUT, heads=2).to("meta")  # a device without values: a look would raise
+    out, (_, alpha) = conv(X.to("meta"), EDGES.to("meta"), return_attention_weights=True)
+    assert out.shape == (5, 2 * OUT) and alpha.shape == (3, 2)
+    assert conv.forward_dense(X.to("meta")[None]).shape == (1, 5, 2 * OUT)
+
+
 @pytest.mark.parametrize("sizes", [(-1, 4, 1), (0, 4, 1), (6, 0, 1), (6, 4, 0)])
 def test_sizes_are_said_when_the_layer_is_made(sizes):
     with pytest.raises(ValueError, match="whole number of at least 1"):
