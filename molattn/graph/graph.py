@@ -124,6 +124,11 @@ class Graph:
             0, self.node_graph, torch.ones_like(self.node_graph)
         )
 
+    def own_nodes(self) -> Segments:
+        """The nodes of a graph compete for the attention of a query of that graph."""
+        every_node = torch.arange(self.v.shape[0], device=self.v.device)
+        return Segments(every_node, self.node_graph, self.num_graphs)
+
     def count_edges(self) -> Int[Tensor, "n"]:
         """The number of edges into each node, (n,)."""
         return self.receiver.new_zeros(self.v.shape[0]).index_add(0, self.receiver, torch.ones_like(self.receiver))
@@ -242,8 +247,8 @@ class DenseGraph:
         """The sum over the edges into each node: (b, i, j, ...) -> (b, i, ...)."""
         return x.masked_fill(~_spread(self.edges, x), 0.0).sum(2)
 
-    def max_edges(self, x: Float[Tensor, "b n n *d"]) -> Float[Tensor, "b n *d"]:
-        """The maximum over the edges into each node, zeros for a node without: (b, i, j, ...) -> (b, i, ...)."""
+    def max_edges(self, x: Float[Tensor, "b _ n *d"]) -> Float[Tensor, "b n *d"]:
+        """The maximum over the edges into each node, zeros for a node without: (b, i or 1, j, ...) -> (b, i, ...)."""
         return _max_along(x, self.edges, 2)
 
     def mean_senders(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
