@@ -23,6 +23,7 @@ from molattn.graph.aggregate import (
 )
 from molattn.graph.block import EdgeUpdate, GraphNetBlock
 from molattn.graph.codes import PairCodes, SumOfCodes
+from molattn.graph.conv import TensorDotConv
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
 from molattn.graph.encodings import (
     AdjacencyWeights,
@@ -89,6 +90,7 @@ __all__ = [
     "ResidualEdges",
     "Sum",
     "SumOfCodes",
+    "TensorDotConv",
     "VirtualNode",
     "max_edges",
     "max_nodes",
