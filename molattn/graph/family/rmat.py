@@ -58,7 +58,7 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
 
     def _edge_logits(self, graph: AnyGraph, q: Tensor, k: Tensor) -> Tensor:
         u, t = (x if isinstance(graph, Graph) else x.unsqueeze(1) for x in (self.u, self.t))
-        k, f = graph.competitors.seen(k), self.f_k(graph.e)
+        f = self.f_k(graph.e)
         logits = receivers_dot_edges(graph, asked_of_edges(q * self.scale + t, self.w_ke, self.num_heads), f)
         logits = logits + senders_dot_edges(graph, asked_of_edges(k * self.scale, self.w_ke, self.num_heads), f)
         content = (k * u).sum(-1)

@@ -6,12 +6,13 @@ nothing with the library.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import erf
 
 Array = np.ndarray
+WITH, WITHOUT = (True, True, True), (False, False, False)
 
 
 @dataclass(frozen=True)
@@ -40,25 +41,27 @@ class Layer:
 
 @dataclass(frozen=True)
 class Weights:
-    """The numbers of a layer by name, as matrices W of y = W x, and how its pieces read them."""
+    """The numbers of a layer by name, as matrices W of y = W x; `read` are the names of those that were asked for."""
 
     named: Mapping[str, Array]
     heads: int
+    read: set[str] = field(default_factory=set)
 
     def __getitem__(self, name: str) -> Array:
+        self.read.add(name)
         return self.named[name]
 
-    def linear(self, name: str, x: Array) -> Array:
-        """W x + b, or W x where there is no b; zero where there is no such W."""
-        if f"{name}.weight" not in self.named:
-            return np.zeros(1)
-        y = np.einsum("oi,...i->...o", self[f"{name}.weight"], x)
-        return y + self[f"{name}.bias"] if f"{name}.bias" in self.named else y
+    def product(self, name: str, x: Array) -> Array:
+        """W x."""
+        return np.einsum("oi,...i->...o", self[f"{name}.weight"], x)
 
-    def per_head(self, name: str, x: Array) -> Array:
-        """W x + b cut into heads: (..., h, d)."""
-        y = self.linear(name, x)
-        return y.reshape(*y.shape[:-1], self.heads, y.shape[-1] // self.heads)
+    def linear(self, name: str, x: Array) -> Array:
+        """W x + b."""
+        return self.product(name, x) + self[f"{name}.bias"]
+
+    def cut(self, x: Array) -> Array:
+        """Channels cut into heads: (..., h, d)."""
+        return x.reshape(*x.shape[:-1], self.heads, x.shape[-1] // self.heads)
 
     def norm(self, name: str, x: Array) -> Array:
         """Layer norm over the channels, with gain and shift."""
@@ -97,16 +100,15 @@ def sum_into_receivers(messages: Array, graph: Arrays) -> Array:
     return ebar.reshape(len(graph.v), -1)
 
 
-def before(w: Weights, graph: Arrays) -> tuple[Array, Array, Array, Array]:
-    """The normalised nodes, and the queries, keys and values, (n, h, d), that they and u make."""
+def before(w: Weights, graph: Arrays, biases: tuple[bool, bool, bool]) -> tuple[Array, Array, Array, Array]:
+    """The normalised nodes, and the queries, keys and values, (n, h, d), that they and u make, with biases or not."""
     x = w.norm("norm_v", graph.v)
     projected = []
-    for of_node, of_graph in (("w_q", "w_qu"), ("w_k", "w_ku"), ("w_v", "w_vu")):
-        y = w.linear(f"phi_e.{of_node}", x)
+    for of_node, of_graph, bias in zip(("w_q", "w_k", "w_v"), ("w_qu", "w_ku", "w_vu"), biases, strict=True):
+        y = w.linear(f"phi_e.{of_node}", x) if bias else w.product(f"phi_e.{of_node}", x)
         if graph.u is not None:
-            u = w.norm("norm_u", graph.u)
-            y = y + w.linear(f"phi_e.{of_graph}", u)[graph.node_graph]
-        projected.append(y.reshape(len(x), w.heads, -1))
+            y = y + w.product(f"phi_e.{of_graph}", w.norm("norm_u", graph.u))[graph.node_graph]
+        projected.append(w.cut(y))
     q, k, v = projected
     return x, q, k, v
 
@@ -115,7 +117,7 @@ def after(w: Weights, graph: Arrays, ebar: Array, weights: Array, e: Array | Non
     """The residual steps: the nodes from ebar, then u from the sums of both over each graph."""
     x = graph.v + ebar
     if graph.u is not None:
-        x = x + w.linear("phi_v.w_u", graph.u)[graph.node_graph]
+        x = x + w.product("phi_v.w_u", graph.u)[graph.node_graph]
     hidden = gelu(w.linear("phi_v.feed_forward.0", w.norm("phi_v.norm", x)))
     v = x + w.linear("phi_v.feed_forward.3", hidden)
     u = None
@@ -143,7 +145,7 @@ def empty(w: Weights, graph: Arrays, like: Array) -> tuple[Array, Array]:
 
 def tensor_dot(w: Weights, graph: Arrays) -> Layer:
     """Equations 14.1 to 14.9 of the book chapter, keys and values being the sender and its edge."""
-    _, q, k_s, v_s = before(w, graph)
+    _, q, k_s, v_s = before(w, graph, WITHOUT)
     d = q.shape[-1]
     w_ke = w["phi_e.w_ke.weight"].reshape(w.heads, d, -1)
     w_ve = w["phi_e.w_ve.weight"].reshape(w.heads, d, -1)
@@ -165,10 +167,10 @@ def tensor_dot(w: Weights, graph: Arrays) -> Layer:
 
 def molattn(w: Weights, graph: Arrays) -> Layer:
     """Tensor-dot attention to the sender and its edge, with a learned bias of the edge."""
-    _, q, k_s, v_s = before(w, graph)
+    _, q, k_s, v_s = before(w, graph, WITHOUT)
     d = q.shape[-1]
-    k_e, v_e = w.per_head("phi_e.w_ke", graph.e), w.per_head("phi_e.w_ve", graph.e)
-    bias = w.linear("phi_e.w_be", graph.e)
+    k_e, v_e = w.cut(w.product("phi_e.w_ke", graph.e)), w.cut(w.product("phi_e.w_ve", graph.e))
+    bias = w.product("phi_e.w_be", graph.e)
     logits, values = empty(w, graph, v_s)
     for k, s, r, h in edges(graph, w):
         logits[k, h] = q[r, h] @ (k_s[s, h] + k_e[k, h]) / np.sqrt(d) + bias[k, h]
@@ -184,8 +186,8 @@ def gaan(w: Weights, graph: Arrays) -> Layer:
     w_ij = softmax_j( <FC_xa(x_i), FC_za(z_j)> );  y_i = FC_o( x_i + [ g_i^h sum_j w_ij^h FC^lrelu_v(z_j) ] )
     g_i = FC^sigmoid_g( x_i + max_j FC_m(z_j) + mean_j z_j ), where + puts side by side
     """
-    x, q, k_s, v_s = before(w, graph)
-    bias = w.linear("phi_e.w_be", graph.e)
+    x, q, k_s, v_s = before(w, graph, WITH)
+    bias = w.product("phi_e.w_be", graph.e)
     logits, values = empty(w, graph, v_s)
     for k, s, r, h in edges(graph, w):
         logits[k, h] = q[r, h] @ k_s[s, h] + bias[k, h]
@@ -209,7 +211,7 @@ def mat(w: Weights, graph: Arrays, lambdas: tuple[float, float, float] = (1 / 3,
 
     A^(h) = ( l_a softmax( Q_h K_h^T / sqrt(d_k) ) + l_d g(D) + l_g A ) V_h
     """
-    _, q, k_s, v_s = before(w, graph)
+    _, q, k_s, v_s = before(w, graph, WITH)
     l_a, l_d, l_g = lambdas
     logits, values = empty(w, graph, v_s)
     for k, s, r, h in edges(graph, w):
@@ -228,9 +230,9 @@ def rmat(w: Weights, graph: Arrays) -> Layer:
     e_ij = ( q_i . k_j + q_i . b^K_ij + b^K_ij . k_j ) / sqrt(d) + u . k_j + v . b^K_ij
     z_i  = sum_j softmax_j(e_ij) ( v_j + b^V_ij ),    b_ij a network of the edge with one hidden layer
     """
-    _, q, k_s, v_s = before(w, graph)
-    b_k = w.per_head("phi_e.w_ke", leaky_relu(w.linear("phi_e.f_k.0", graph.e)))
-    b_v = w.per_head("phi_e.w_ve", leaky_relu(w.linear("phi_e.f_v.0", graph.e)))
+    _, q, k_s, v_s = before(w, graph, WITH)
+    b_k = w.cut(w.product("phi_e.w_ke", leaky_relu(w.linear("phi_e.f_k.0", graph.e))))
+    b_v = w.cut(w.product("phi_e.w_ve", leaky_relu(w.linear("phi_e.f_v.0", graph.e))))
     of_content, of_edges = w["phi_e.u"], w["phi_e.t"]
     logits, values = empty(w, graph, v_s)
     for k, s, r, h in edges(graph, w):
@@ -248,7 +250,7 @@ def graphormer(w: Weights, graph: Arrays) -> Layer:
     A_ij = (h_i W_Q) (h_j W_K)^T / sqrt(d) + b_phi(i,j) + c_ij
     h' = MHA(LN(h)) + h;  FFN(LN(h')) + h'
     """
-    _, q, k_s, v_s = before(w, graph)
+    _, q, k_s, v_s = before(w, graph, WITH)
     logits, values = empty(w, graph, v_s)
     for k, s, r, h in edges(graph, w):
         logits[k, h] = q[r, h] @ k_s[s, h] / np.sqrt(q.shape[-1]) + graph.e[k, h]
@@ -265,9 +267,9 @@ def grit(w: Weights, graph: Arrays, rounding: float = 1e-6) -> Layer:
     a_ij = softmax_j( W_A ê_ij );    x^_i = sum_j a_ij ( W_V x_j + W_Ev ê_ij )
     x_i <- x^_i * theta_1 + log(1 + d_i) x^_i * theta_2, and a map of the edges for the residual step of theirs
     """
-    _, q, k_s, v_s = before(w, graph)
+    _, q, k_s, v_s = before(w, graph, (True, False, False))
     e = w.norm("phi_e.norm_e", graph.e)
-    by, plus = w.per_head("phi_e.w_ew", e), w.per_head("phi_e.w_eb", e)
+    by, plus = w.cut(w.linear("phi_e.w_ew", e)), w.cut(w.linear("phi_e.w_eb", e))
     logits, values = empty(w, graph, v_s)
     e_hat = np.zeros_like(values)
     for k, s, r, h in edges(graph, w):

@@ -58,8 +58,10 @@ def test_a_member_is_its_paper_in_numpy(name, kind, globals_):
     of_sizes, density = GRAPHS[kind]
     net = member(name, globals_=globals_)
     for seed in range(2):
-        graph = graphs_for(name, of_sizes, globals_=globals_, density=density, seed=seed)
-        assert_agrees(net, graph, REFERENCES[name](weights_of(net), arrays_of(graph)))
+        graph, w = graphs_for(name, of_sizes, globals_=globals_, density=density, seed=seed), weights_of(net)
+        assert_agrees(net, graph, REFERENCES[name](w, arrays_of(graph)))
+        if graph.edges.any():
+            assert w.read == set(w.named)  # the member has no weight that its paper does not
 
 
 def test_mat_with_lambdas_and_edges_of_its_own_is_its_paper():
