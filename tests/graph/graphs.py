@@ -1,11 +1,12 @@
 """Random graphs for the tests, in float64, and the ways through a block."""
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from molattn.graph import DenseGraph, GraphNetBlock
+from molattn.graph import AnyGraph, DenseGraph, Graph, GraphNetBlock
 
 F64 = torch.float64
 NODE_DIM, EDGE_DIM, GLOBAL_DIM = 8, 3, 5
@@ -22,10 +23,10 @@ def random_graphs(
     requires_grad=False,
     edge_dim=EDGE_DIM,
     degree=False,
-):
+) -> Any:
     """Graphs of these sizes, padded to the largest with garbage; complete, or sparse where a density is given.
 
-    In a sparse one, no edge reaches the first node of the first graph.
+    In a sparse one, no edge reaches the first node of the first graph. Untyped: what a test asked for is there.
     """
     g = torch.Generator().manual_seed(seed)
     b, n = len(sizes), max(sizes)
@@ -40,7 +41,8 @@ def random_graphs(
     if density is not None:
         edge_mask = pairs & (torch.rand(b, n, n, generator=g) < density)
         edge_mask[0, 0] = False
-    v.requires_grad_(requires_grad), e.requires_grad_(requires_grad), u.requires_grad_(requires_grad)
+    for x in (v, e, u):
+        x.requires_grad_(requires_grad)
     degrees = torch.randint(5, (b, n), generator=g) if degree else None
     return DenseGraph(v, real, e if edges else None, u if globals_ else None, edge_mask, degrees)
 
@@ -51,7 +53,7 @@ def inputs_of(graph):
     return [x for x in values if isinstance(x, torch.Tensor) and x.requires_grad]
 
 
-def permuted(graph, order):
+def permuted(graph, order) -> Any:
     """A dense graph, its nodes in another order."""
     return DenseGraph(
         graph.v[:, order],
@@ -63,7 +65,7 @@ def permuted(graph, order):
     )
 
 
-def one_of(graph, b):
+def one_of(graph, b) -> Any:
     """Graph b of a dense batch whose padding comes last, alone and without padding."""
     n = int(graph.node_mask[b].sum())
     return DenseGraph(
@@ -76,7 +78,7 @@ def one_of(graph, b):
     )
 
 
-def double(module, seed=0):
+def double(module, seed=0) -> Any:
     """The module in float64, no parameter left at the zeros or ones it starts from."""
     torch.manual_seed(seed)
     for p in module.parameters():
@@ -89,8 +91,8 @@ class After:
     """What a block made of the nodes and edges that are there, in the order of the edge list; weights (m, h)."""
 
     v: Tensor
-    e: Tensor | None
-    u: Tensor | None
+    e: Any
+    u: Any
     weights: Tensor
 
     def tensors(self) -> list[Tensor]:
@@ -98,19 +100,16 @@ class After:
         return [x for x in (self.v, self.e, self.u, self.weights) if x is not None]
 
 
-def through(net: GraphNetBlock, graph: DenseGraph, form: str) -> After:
-    """The block's answer in one of the `FORMS`."""
-    if form == "dense":
-        after, messages = net.step(graph)
-        b, i, j = graph.edges.nonzero(as_tuple=True)
-        return After(
-            after.v[graph.node_mask],
-            None if after.e is None else after.e[b, i, j],
-            after.u,
-            messages.weights[b, :, i, j],
-        )
-    after, messages = net.literal(graph) if form == "literal" else net.step(graph.to_edge_list())
-    return After(after.v, after.e, after.u, messages.weights)
+def through(net: GraphNetBlock, graph: AnyGraph, form: str) -> After:
+    """The block's answer in one of the `FORMS`; an edge list has no dense one."""
+    if isinstance(graph, DenseGraph) and form != "dense":
+        graph = graph.to_edge_list()
+    after, messages = net.literal(graph) if form == "literal" else net.step(graph)
+    if isinstance(graph, Graph):
+        return After(after.v, after.e, after.u, messages.weights)
+    b, i, j = graph.edges.nonzero(as_tuple=True)
+    e = None if after.e is None else after.e[b, i, j]
+    return After(after.v[graph.node_mask], e, after.u, messages.weights[b, :, i, j])
 
 
 def gradients(loss, learned):

@@ -1,5 +1,7 @@
 """rho and the e'_k that it aggregates: the same in every form, by loops, and zeros where no edge arrives."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -100,14 +102,14 @@ def test_gradients_of_an_aggregation_agree_with_finite_differences(rho, form):
 def test_a_node_that_no_edge_reaches_gets_zeros_from_every_aggregation(phi_e, rho, density):
     made = double(PHI_E[phi_e]())
     graph = random_graphs(SIZES, globals_=False, edges=phi_e != "no edges", density=density)
-    rho = RHO[rho]()
-    rho = double(rho) if isinstance(rho, nn.Module) else TO_NODE.get(rho, rho)
+    chosen: Any = RHO[rho]()
+    aggregate: Any = double(chosen) if isinstance(chosen, nn.Module) else TO_NODE.get(chosen, chosen)
     alone = ~graph.edges.any(-1)
     assert (alone & graph.node_mask).any()
-    assert (rho(made(graph))[alone] == 0).all()
+    assert (aggregate(made(graph))[alone] == 0).all()
     listed = graph.to_edge_list()
     for messages in (made(listed), made.literal(graph)):
-        ebar = rho(messages)
+        ebar = aggregate(messages)
         assert (ebar[listed.count_edges() == 0] == 0).all()
         assert ebar.shape == (len(listed.v), HEADS * HEAD_DIM)
 
@@ -198,7 +200,8 @@ def test_a_gate_of_one_half_halves_the_sum_and_puts_the_receiver_in_front():
     phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, EDGE_DIM))
     gated = double(GatedSum(NODE_DIM, HEADS, HEAD_DIM))
     with torch.no_grad():
-        gated.w_g.weight.zero_(), gated.w_g.bias.zero_()
+        gated.w_g.weight.zero_()
+        gated.w_g.bias.zero_()
     graph = random_graphs(SIZES, globals_=False, density=0.5)
     messages = phi_e(graph)
     assert_close(gated(messages), torch.cat([graph.v, messages.sum() / 2], -1))

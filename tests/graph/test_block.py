@@ -78,7 +78,7 @@ def by_hand(net, graph, to_graph):
         after.append(x + last(F.gelu(first(net.phi_v.norm(x)))))  # 3. v'_i
     if u is None:
         return torch.stack(after), None
-    rho = {"sum": sum, "mean": lambda xs: sum(xs) / len(xs)}[to_graph]
+    rho = {"sum": sum, "mean": lambda xs: sum(xs) / len(xs), "max": lambda xs: torch.stack(xs).amax(0)}[to_graph]
     ebar, vbar = rho(joined), rho(after)  # 4. ebar', 5. vbar'
     norm, first, _, last = net.phi_u.feed_forward
     together = torch.cat([ebar, vbar, u[0]])
@@ -87,7 +87,7 @@ def by_hand(net, graph, to_graph):
 
 @with_or_without_edges
 @with_or_without_u
-@pytest.mark.parametrize("to_graph", ["sum", "mean"])
+@pytest.mark.parametrize("to_graph", ["sum", "mean", "max"])
 @pytest.mark.parametrize(("size", "density"), [(4, None), (4, 0.4), (1, None)])
 def test_the_six_equations(edges, globals_, to_graph, size, density):
     net = block(edges, globals_, to_graph)
@@ -119,7 +119,7 @@ def test_equation_14_9_joins_the_heads_by_w_jhl():
 @with_or_without_edges
 @with_or_without_u
 @pytest.mark.parametrize("density", [None, 0.4, 0.0])
-@pytest.mark.parametrize("to_graph", ["sum", "mean"])
+@pytest.mark.parametrize("to_graph", ["sum", "mean", "max"])
 def test_literal_edge_list_and_dense_are_the_same_values_and_gradients(edges, globals_, density, to_graph):
     net = block(edges, globals_, to_graph)
     graph = random_graphs(SIZES, edges=edges, globals_=globals_, density=density, requires_grad=True)

@@ -4,6 +4,7 @@ import inspect
 import re
 from importlib import import_module
 from operator import attrgetter
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ LINES = re.findall(r"`([^`]+)` in `([^`]+)`", DOC)
 PLACES = [name for name in re.findall(r"`([^`]+)`", DOC) if name not in {line for line, _ in LINES}]
 
 
-def found(name):
+def found(name) -> Any:
     if name.startswith("molattn."):
         return import_module(name)
     return attrgetter(name)(molattn.graph)

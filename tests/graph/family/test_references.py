@@ -1,9 +1,12 @@
 """Every member of the family against its paper, in plain numpy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
+from molattn.graph import Graph
 from molattn.graph.family import FAMILY, mat
 from tests.assertions import assert_close
 from tests.graph.family.members import HEADS, MEMBERS, WITHOUT_U, graphs_for, member, sizes
@@ -25,7 +28,7 @@ def weights_of(net):
 
 
 def arrays_of(graph, *, degree=True):
-    listed = graph.to_edge_list()
+    listed: Any = graph if isinstance(graph, Graph) else graph.to_edge_list()
     return Arrays(
         listed.v.numpy(),
         listed.e.numpy(),
@@ -38,10 +41,10 @@ def arrays_of(graph, *, degree=True):
     )
 
 
-def assert_agrees(net, graph, layer, tol=1e-10):
+def assert_agrees(net, graph, layer, tol=1e-10, forms=FORMS):
     expected = [torch.from_numpy(x) for x in (layer.v, layer.e, layer.u, layer.weights) if x is not None]
     with torch.no_grad():
-        for form in FORMS:
+        for form in forms:
             for ours, theirs in zip(through(net, graph, form).tensors(), expected, strict=True):
                 assert_close(ours, theirs, tol)
 
@@ -62,6 +65,16 @@ def test_a_member_is_its_paper_in_numpy(name, kind, globals_):
         assert_agrees(net, graph, REFERENCES[name](w, arrays_of(graph)))
         if graph.edges.any():
             assert w.read == set(w.named)  # the member has no weight that its paper does not
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_member_is_its_paper_where_edges_have_a_direction_and_come_twice(name):
+    net, listed = member(name), graphs_for(name, [3, 4], density=0.6).to_edge_list()
+    order = torch.randint(len(listed.sender), (15,), generator=torch.Generator().manual_seed(1))
+    listed = listed.replace(sender=listed.sender[order], receiver=listed.receiver[order], e=listed.e[order])
+    assert len({(int(s), int(r)) for s, r in zip(listed.sender, listed.receiver, strict=True)}) < 15
+    layer = REFERENCES[name](weights_of(net), arrays_of(listed))
+    assert_agrees(net, listed, layer, forms=("edge list", "literal"))
 
 
 def test_mat_with_lambdas_and_edges_of_its_own_is_its_paper():
