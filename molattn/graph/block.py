@@ -87,6 +87,7 @@ class GraphNetBlock(nn.Module):
         super().__init__()
         if node_dim % num_heads:
             raise ValueError(f"{num_heads} heads do not divide {node_dim} node channels")
+        self.node_dim, self.edge_dim, self.global_dim = node_dim, edge_dim, global_dim
         head_dim, hidden_dim = node_dim // num_heads, hidden_dim or 2 * node_dim
         self.norm_v = nn.LayerNorm(node_dim)
         self.norm_u = nn.LayerNorm(global_dim) if global_dim else None

@@ -66,7 +66,7 @@ class AttentionEdgeUpdate(nn.Module):
         self.score = make_score(score, head_dim, head_dim)
         self._check_settings(edge_dim, num_heads, edges_as, activation)
         self.num_heads, self.head_dim, self.dropout = num_heads, head_dim, dropout
-        self.edge_dim, self.global_dim = edge_dim, global_dim
+        self.node_dim, self.edge_dim, self.global_dim = node_dim, edge_dim, global_dim
         self.edges_are_logits = "logits" in edges_as
         self.activation = activation
         width = num_heads * head_dim

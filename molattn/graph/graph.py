@@ -72,6 +72,11 @@ class Graph:
             0, self.node_graph, torch.ones_like(self.node_graph)
         )
 
+    def own_nodes(self) -> Segments:
+        """The nodes of a graph compete for the attention of a query of that graph."""
+        every_node = torch.arange(self.v.shape[0], device=self.v.device)
+        return Segments(every_node, self.node_graph, self.num_graphs)
+
     def count_edges(self) -> Int[Tensor, "n"]:
         """The number of edges into each node, (n,)."""
         return self.receiver.new_zeros(self.v.shape[0]).index_add(0, self.receiver, torch.ones_like(self.receiver))

@@ -39,7 +39,8 @@ class GritEdgeUpdate(nn.Module):
     def __init__(self, node_dim: int, num_heads: int, head_dim: int, edge_dim: int, dropout: float = 0.0):
         super().__init__()
         check_there_are_edges(edge_dim)
-        self.num_heads, self.head_dim, self.edge_dim, self.dropout = num_heads, head_dim, edge_dim, dropout
+        self.num_heads, self.head_dim, self.dropout = num_heads, head_dim, dropout
+        self.node_dim, self.edge_dim = node_dim, edge_dim
         width = num_heads * head_dim
         self.norm_e = nn.LayerNorm(edge_dim)
         self.w_q = nn.Linear(node_dim, width)
