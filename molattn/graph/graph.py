@@ -149,6 +149,10 @@ class Graph:
         """The mean over the senders of each node's edges, zeros for a node without: (n, d) -> (n, d)."""
         return self.sum_edges(x[self.sender]) / self.count_edges().clamp_min(1).to(x.dtype).unsqueeze(-1)
 
+    def max_senders(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """The maximum over the senders of each node's edges, zeros for a node without: (n, d) -> (n, d)."""
+        return self.max_edges(x[self.sender])
+
     def at_receivers(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "m *d"]:
         """What belongs to a node, given to each edge into it: (n, ...) -> (m, ...)."""
         return x.index_select(0, self.receiver)
@@ -247,14 +251,18 @@ class DenseGraph:
         """The sum over the edges into each node: (b, i, j, ...) -> (b, i, ...)."""
         return x.masked_fill(~_spread(self.edges, x), 0.0).sum(2)
 
-    def max_edges(self, x: Float[Tensor, "b _ n *d"]) -> Float[Tensor, "b n *d"]:
-        """The maximum over the edges into each node, zeros for a node without: (b, i or 1, j, ...) -> (b, i, ...)."""
+    def max_edges(self, x: Float[Tensor, "b n n *d"]) -> Float[Tensor, "b n *d"]:
+        """The maximum over the edges into each node, zeros for a node without: (b, i, j, ...) -> (b, i, ...)."""
         return _max_along(x, self.edges, 2)
 
     def mean_senders(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
         """The mean over the senders of each node's edges, zeros for a node without: (b, j, d) -> (b, i, d)."""
         total = self.edges.to(x.dtype) @ x.masked_fill(~self.node_mask.unsqueeze(-1), 0.0)
         return total / self.count_edges().clamp_min(1).to(x.dtype).unsqueeze(-1)
+
+    def max_senders(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
+        """The maximum over the senders of each node's edges, zeros for a node without: (b, j, d) -> (b, i, d)."""
+        return _max_along(x.unsqueeze(1), self.edges, 2)
 
     def at_receivers(self, x: Float[Tensor, "b n *d"]) -> Float[Tensor, "b n 1 *d"]:
         """What belongs to a node, given to each edge into it: (b, i, ...) -> (b, i, 1, ...)."""
