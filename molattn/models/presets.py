@@ -100,7 +100,6 @@ PRESETS: dict[str, Preset] = {
             "model": {
                 "attention": "grit",
                 "edges": ["bond", "random-walks"],
-                "edge_dim": 64,
                 "nodes": ["random-walks"],
             }
         },
