@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from molattn.training.run import RunResult
 
 _DATA, _FIT, _RUN = "Data", "Training", "Run"
+# As in molattn.data, which is not imported for a screen of help.
+_SPLITS = ("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified")
 _data, _training = DataConfig(), TrainingConfig()
 
 
@@ -42,14 +44,31 @@ def train(
         bool | None, typer.Option("--add-hs", help="Make hydrogens atoms of the graph.", rich_help_panel=_DATA)
     ] = None,
     split: Annotated[
-        str | None, _option(_DATA, "How to split: random or scaffold.", "--split", "--split-type", default=_data.split)
+        str | None,
+        _option(_DATA, f"How to split: {', '.join(_SPLITS)}.", "--split", "--split-type", default=_data.split),
     ] = None,
     split_sizes: Annotated[
         tuple[float, float, float] | None,
         _option(_DATA, "Shares of train, val, test.", default=" ".join(map(str, _data.split_sizes))),
     ] = None,
+    split_column: Annotated[
+        str | None,
+        _option(
+            _DATA,
+            "A column of the table that says train, val or test; taken as it is.",
+            "--split-column",
+            "--splits-column",
+            hidden=True,
+        ),
+    ] = None,
     splits_file: Annotated[
         Path | None, _option(_DATA, "A table with columns smiles and split, row for row; taken as it is.")
+    ] = None,
+    num_folds: Annotated[
+        int | None, _option(_DATA, "k-fold: so many runs, each molecule tested in one.", hidden=True)
+    ] = None,
+    num_replicates: Annotated[
+        int | None, _option(_DATA, "So many runs, with this seed and the next ones.", hidden=True)
     ] = None,
     on_3d_failure: Annotated[
         str | None,
@@ -102,6 +121,9 @@ def train(
         "add_hs": add_hs,
         "split": split,
         "split_sizes": split_sizes,
+        "split_column": split_column,
+        "num_folds": num_folds,
+        "num_replicates": num_replicates,
         "splits_file": None if splits_file is None else str(splits_file),
         "on_3d_failure": on_3d_failure,
         "model": model,
