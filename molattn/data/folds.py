@@ -70,7 +70,7 @@ def fold_labels(
         raise UsageError("the sizes of train and val are both 0: folds need one of them above 0")
     tested = fold_numbers(name, keys, targets, num_folds, seed) == fold
     labels = np.full(len(keys), "test", dtype="<U5")
-    rest = np.flatnonzero(~tested)
+    rest = np.flatnonzero(~tested).tolist()
     shares = (train / (train + val), val / (train + val), 0.0)
     labels[rest] = split_labels(name, [keys[row] for row in rest], np.asarray(targets)[rest], shares, seed)
     return labels

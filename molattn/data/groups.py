@@ -3,6 +3,7 @@
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -29,9 +30,7 @@ def by_scaffold(keys: Sequence[str], scaffold_of: Callable[[str], str] | None = 
     if scaffold_of is None:
         from molattn.chem import murcko_scaffold  # here, because it brings RDKit
 
-        def scaffold_of(smiles: str) -> str:
-            return murcko_scaffold(smiles, max_atoms=ANY_SIZE)
-
+        scaffold_of = partial(murcko_scaffold, max_atoms=ANY_SIZE)
     scaffold = {key: scaffold_of(key) for key in sorted(set(keys))}
     return rows_of([scaffold[key] for key in keys])
 

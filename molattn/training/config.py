@@ -71,6 +71,7 @@ class TrainingConfig:
         grad_clip: largest norm of the gradient.
         patience: epochs without a better validation RMSE after which training stops.
         seed: of the split, the weights, the batches and the dropout.
+        checkpoint_every: epochs between two checkpoints, from which an interrupted run can go on.
         num_replicates: runs with this seed and the next ones, one after the other.
         accelerator, devices: Lightning's, e.g. "cpu", "gpu", "auto".
         num_workers: worker processes that read molecules; 0 reads them in this one.
@@ -87,6 +88,7 @@ class TrainingConfig:
     grad_clip: float = 1.0
     patience: int = 40
     seed: int = 0
+    checkpoint_every: int = 1
     num_replicates: int = 1
     accelerator: str = "auto"
     devices: str = "auto"

@@ -158,6 +158,12 @@ def _sides(
     return split_labels(data.split, keys, targets, data.split_sizes, seed), ""
 
 
+def checksum(data: DataConfig) -> str:
+    """The sha256 of the table's bytes."""
+    _, path, _, _ = _resolved(data)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def conformers_of(data: DataConfig) -> Conformers | None:
     """How the molecules get their distances; None for a run without 3D."""
     if not data.conformers:
