@@ -1,21 +1,27 @@
 """What a person types in Python: `molattn.train(...)` and `molattn.load(run)`."""
 
 import sys
+import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from molattn.chem import NO_GEOMETRY, Progress
 from molattn.errors import MolattnWarning, SmilesError, shown
 from molattn.explain import AttentionMap
 from molattn.models.artifact import Artifact, load_artifact
+from molattn.models.base import Molecule
 from molattn.models.predict import attention_of, predict_molecules
 
 # Molecules that are featurized and predicted together: bounded memory, whatever the input's length.
 CHUNK = 1024
+# Between two lines that say how far a long reading of molecules is.
+SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -41,10 +47,14 @@ class Predictor:
     Attributes:
         targets: what it predicts, T names.
         units: T units, empty where unknown.
+        conformers: how molecules get a 3D geometry, as in training; None for a model without 3D. A row stops nothing
+            here: where training was to stop at a molecule without a geometry, prediction reports it as an error.
     """
 
     def __init__(self, artifact: Artifact):
         self._artifact = artifact
+        c = artifact.conformers
+        self.conformers = c if c is None or c.on_failure != "stop" else replace(c, on_failure="reject")
         self.targets, self.units = artifact.targets, artifact.units
 
     def predict(self, smiles: str | Iterable[object], num_workers: int = 0) -> np.ndarray | np.float64:
@@ -53,6 +63,7 @@ class Predictor:
         Shapes: (n,) for one target, (n, T) for several; one string brings its one answer, without the first axis.
 
         A SMILES that cannot be read has NaN, and a `MolattnWarning` says which and why. See `rows` for the reasons.
+        Another says which molecules have path lengths in the place of a 3D geometry.
         """
         alone = isinstance(smiles, str)
         rows = list(self.rows([smiles] if alone else smiles, num_workers))
@@ -63,17 +74,26 @@ class Predictor:
             i, first = bad[0]
             message = f"{len(bad)} of {len(rows)} SMILES have no prediction (NaN); the first, row {i}, "
             warnings.warn(MolattnWarning(f"{message}{shown(first.smiles)}: {first.error}"), stacklevel=2)
+        if message := without_geometry(rows):
+            warnings.warn(MolattnWarning(message), stacklevel=2)
         if len(self.targets) == 1:
             values = values[:, 0]
         return values[0] if alone else values
 
-    def rows(self, smiles: Iterable[object], num_workers: int = 0) -> Iterator[RowPrediction]:
-        """One `RowPrediction` for each SMILES, in order, whatever it is; nothing stops at a bad one."""
-        a = self._artifact
+    def rows(
+        self, smiles: Iterable[object], num_workers: int = 0, progress: Callable[[int], None] | None = None
+    ) -> Iterator[RowPrediction]:
+        """One `RowPrediction` for each SMILES, in order, whatever it is; nothing stops at a bad one.
+
+        `progress` is told now and then how many have been read.
+        """
+        before = 0
         for chunk in _chunks(smiles, CHUNK):
-            made = a.model.read(chunk, add_hs=a.add_hs, max_atoms=a.max_atoms, num_workers=num_workers)
+            told = None if progress is None else partial(_tell, progress, before)
+            made = self._read(chunk, num_workers, told)
+            before += len(chunk)
             molecules = [m for m in made if not isinstance(m, SmilesError)]
-            predicted = iter(predict_molecules(a.model, a.scaler, molecules))
+            predicted = iter(predict_molecules(self._artifact.model, self._artifact.scaler, molecules))
             for text, outcome in zip(chunk, made, strict=True):
                 if isinstance(outcome, SmilesError):
                     yield RowPrediction(text, None, outcome.reason)
@@ -89,9 +109,12 @@ class Predictor:
             SmilesError: the SMILES cannot be read.
         """
         a = self._artifact
-        (molecule,) = a.model.read([smiles], add_hs=a.add_hs, max_atoms=a.max_atoms)
+        (molecule,) = self._read([smiles])
         if isinstance(molecule, SmilesError):
             raise molecule
+        for warning in molecule.warnings:
+            if warning.startswith(NO_GEOMETRY):
+                warnings.warn(MolattnWarning(f"{shown(smiles)}: {warning}"), stacklevel=2)
         outputs, weights = attention_of(a.model, molecule)
         values = a.scaler.unscale(outputs)
         return AttentionMap(
@@ -101,10 +124,36 @@ class Predictor:
             prediction=dict(zip(a.targets, map(float, values), strict=True)),
             units=dict(zip(a.targets, a.units, strict=True)),
             add_hs=a.add_hs,
+            virtual=a.model.virtual_labels,
+            rows_sum_to_one=a.model.rows_sum_to_one,
+        )
+
+    def _read(
+        self, smiles: Iterable[object], num_workers: int = 0, progress: Progress | None = None
+    ) -> Sequence[Molecule | SmilesError]:
+        """The molecules as the model was trained to read them."""
+        a = self._artifact
+        return a.model.read(
+            smiles,
+            add_hs=a.add_hs,
+            max_atoms=a.max_atoms,
+            num_workers=num_workers,
+            conformers=self.conformers,
+            progress=progress,
         )
 
     def __repr__(self) -> str:
         return f"Predictor of {', '.join(self.targets)}"
+
+
+def without_geometry(rows: Sequence[RowPrediction]) -> str:
+    """How many predictions rest on path lengths for want of a 3D geometry, and the first; empty for none."""
+    found = [(i, r, w) for i, r in enumerate(rows) for w in r.warnings if w.startswith(NO_GEOMETRY)]
+    if not found:
+        return ""
+    i, first, warning = found[0]
+    count = f"{len(found)} of {len(rows)} SMILES have no 3D geometry"
+    return f"{count}; the first, row {i}, {shown(first.smiles)}: {warning}"
 
 
 def load(run: str | Path) -> Predictor:
@@ -169,6 +218,7 @@ class PrintReporter:
 
     def __init__(self, quiet: bool = False):
         self.quiet = quiet
+        self.told = time.monotonic()
 
     def stage(self, text: str) -> None:
         """A new part of the work begins."""
@@ -179,10 +229,20 @@ class PrintReporter:
         """Something a user should know."""
         warnings.warn(MolattnWarning(text), stacklevel=2)
 
+    def molecules(self, done: int, total: int) -> None:
+        """So many of all molecules have their 3D geometry; told every few seconds."""
+        if not self.quiet and time.monotonic() > self.told + SECONDS:
+            self.told = time.monotonic()
+            print(f"molecule {done} of {total}", file=sys.stderr)
+
     def epoch(self, record: Any, epochs: int) -> None:
         """One of at most `epochs` epochs is over; every tenth of them is told."""
         if not self.quiet and (record.epoch + 1) % max(1, epochs // 10) == 0:
             print(f"epoch {record.epoch + 1}/{epochs}: validation RMSE {record.val_rmse:.3f}", file=sys.stderr)
+
+
+def _tell(progress: Callable[[int], None], before: int, done: int, _: int) -> None:
+    progress(before + done)
 
 
 def _chunks(items: Iterable[object], size: int) -> Iterator[list[object]]:

@@ -42,6 +42,13 @@ class SmilesError(InputError):
         return type(self), (self.smiles, self.reason)
 
 
+class ConformerError(SmilesError):
+    """A molecule for which no 3D geometry is found; `reason` says why, without repeating the SMILES."""
+
+    row: int | None = None
+    """Which of many it was, from 0, where it stopped their reading."""
+
+
 class RowsFailed(MolattnError):
     """Rows failed and the caller asked for none to."""
 

@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING
 
 from molattn.chem.atoms import ATOM_FEATURES, AtomFeature, atom_codes
 from molattn.chem.bonds import BOND_FEATURES, BOND_SIZE, bond_codes, pack_bond, unpack_bond
+from molattn.chem.conformers import (
+    BOND_LENGTH,
+    NO_GEOMETRY,
+    NOT_OPTIMISED,
+    ON_FAILURE,
+    Conformer,
+    Conformers,
+    conformer,
+)
 from molattn.chem.edits import molecules_like
 from molattn.chem.features import Feature
-from molattn.chem.molecule import MoleculeGraph, featurize, molecule_graph
+from molattn.chem.molecule import MoleculeGraph, Progress, featurize, molecule_graph
 from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smiles, read_smiles
 from molattn.chem.paths import DISCONNECTED, MAX_PATH, path_lengths
 from molattn.chem.scaffold import murcko_scaffold
@@ -24,20 +33,28 @@ if TYPE_CHECKING:
 __all__ = [
     "ATOM_FEATURES",
     "BOND_FEATURES",
+    "BOND_LENGTH",
     "BOND_SIZE",
     "DISCONNECTED",
     "MAX_ATOMS",
     "MAX_LENGTH",
     "MAX_PATH",
     "MAX_RINGS",
+    "NOT_OPTIMISED",
+    "NO_GEOMETRY",
+    "ON_FAILURE",
     "TOKENS",
     "AtomFeature",
+    "Conformer",
+    "Conformers",
     "Feature",
     "MoleculeGraph",
+    "Progress",
     "SmilesTokens",
     "atom_codes",
     "bond_codes",
     "canonical_smiles",
+    "conformer",
     "featurize",
     "from_pyg",
     "molecule_graph",

@@ -1,10 +1,10 @@
 """A molecule as the complete graph that attention runs over, and many molecules at once."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from itertools import chain
 from multiprocessing import get_context
 from typing import TypeVar
 
@@ -13,15 +13,21 @@ import numpy.typing as npt
 
 from molattn.chem.atoms import ATOM_FEATURES, atom_codes
 from molattn.chem.bonds import bond_codes
+from molattn.chem.conformers import Conformers, distances
 from molattn.chem.parse import MAX_ATOMS, read_smiles
 from molattn.chem.paths import path_lengths
 from molattn.chem.stereo import stereo_labels
-from molattn.errors import SmilesError
+from molattn.errors import ConformerError, SmilesError
 
 # Large enough that sending rows to a worker costs little, small enough to keep all workers busy to the end.
 _CHUNK = 256
+# A geometry takes about ten times as long as all the rest.
+_CHUNK_3D = 16
 
 T = TypeVar("T")
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many rows are done."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +55,12 @@ class MoleculeGraph:
     """n element symbols, for people to read."""
 
     warnings: tuple[str, ...] = ()
-    """What the codes leave out, a sentence each: unknown elements, charges, bonds, geometries; isotopes."""
+    """What the codes leave out, a sentence each: unknown elements, charges, bonds, geometries; isotopes; and
+    where 3D was asked for, what stands in for a geometry."""
+
+    distances: npt.NDArray[np.float32] | None = None
+    """(n, n) in angstrom: 0 on the diagonal, symmetric, inf between fragments, whose places relative to each other are
+    unknown; None where 3D was not asked for."""
 
     def __post_init__(self):
         n = len(self.symbols)
@@ -58,6 +69,9 @@ class MoleculeGraph:
             array = getattr(self, name)
             if array.shape != shape or array.dtype != np.uint8:
                 raise ValueError(f"{name} must be uint8 of shape {shape}, not {array.dtype} of {array.shape}")
+        d = self.distances
+        if d is not None and (d.shape != (n, n) or d.dtype != np.float32):
+            raise ValueError(f"distances must be float32 of shape {(n, n)}, not {d.dtype} of {d.shape}")
 
     @property
     def num_atoms(self) -> int:
@@ -100,35 +114,49 @@ class MoleculeGraph:
             bond_codes=self.bond_codes[np.ix_(index, index)],
             path_lengths=self.path_lengths[np.ix_(index, index)],
             symbols=tuple(self.symbols[i] for i in index),
+            distances=None if self.distances is None else self.distances[np.ix_(index, index)],
         )
 
 
-def molecule_graph(smiles: object, *, add_hs: bool = False, max_atoms: int = MAX_ATOMS) -> MoleculeGraph:
+def molecule_graph(
+    smiles: object, *, add_hs: bool = False, max_atoms: int = MAX_ATOMS, conformers: Conformers | None = None
+) -> MoleculeGraph:
     """The graph of one SMILES.
 
     Args:
         smiles: SMILES, as `read_smiles` takes it.
         add_hs: Whether hydrogens are atoms of the graph; they then follow the others.
         max_atoms: The most atoms there may be.
+        conformers: How to make the distances of a geometry; None makes none.
 
-    Errors: SmilesError, for whatever is not a molecule within the limits.
+    Errors: SmilesError, for whatever is not a molecule within the limits; ConformerError, one of them, for a molecule
+    without a geometry, unless the policy is "paths".
     """
     mol = read_smiles(smiles, max_atoms=max_atoms, add_hs=add_hs)
     stereo = stereo_labels(mol)
     atoms, atom_warnings = atom_codes(mol, stereo)
     bonds, bond_warnings = bond_codes(mol, stereo)
+    paths = path_lengths(mol)
+    d, warnings_3d = (None, ()) if conformers is None else distances(mol, smiles, paths, conformers)
     return MoleculeGraph(
         smiles=str(smiles),
         atom_codes=atoms,
         bond_codes=bonds,
-        path_lengths=path_lengths(mol),
+        path_lengths=paths,
         symbols=tuple(atom.GetSymbol() for atom in mol.GetAtoms()),
-        warnings=atom_warnings + bond_warnings + stereo.warnings,
+        warnings=atom_warnings + bond_warnings + stereo.warnings + warnings_3d,
+        distances=d,
     )
 
 
 def featurize(
-    smiles: Iterable[object], *, add_hs: bool = False, max_atoms: int = MAX_ATOMS, num_workers: int = 0
+    smiles: Iterable[object],
+    *,
+    add_hs: bool = False,
+    max_atoms: int = MAX_ATOMS,
+    num_workers: int = 0,
+    conformers: Conformers | None = None,
+    progress: Progress | None = None,
 ) -> list[MoleculeGraph | SmilesError]:
     """The graphs of many SMILES, in order; a row that is not a molecule gives its error, and stops nothing.
 
@@ -138,26 +166,66 @@ def featurize(
         max_atoms: As for `molecule_graph`.
         num_workers: Processes to share the work; 0 does it in this one. They are started afresh, so a script
             that asks for them needs `if __name__ == "__main__":`.
+        conformers: As for `molecule_graph`.
+        progress: Called now and then.
+
+    Errors: ConformerError, with its `row`, for the first molecule without a geometry where the policy is "stop".
     """
-    return outcomes(smiles, partial(molecule_graph, add_hs=add_hs, max_atoms=max_atoms), num_workers)
+    make = partial(molecule_graph, add_hs=add_hs, max_atoms=max_atoms, conformers=conformers)
+    if conformers is None:
+        return outcomes(smiles, make, num_workers, progress=progress)
+    check = _refuse if conformers.on_failure == "stop" else None
+    return outcomes(smiles, make, num_workers, progress=progress, check=check, chunk=_CHUNK_3D)
 
 
-def outcomes(smiles: Iterable[object], make: Callable[[object], T], num_workers: int = 0) -> list[T | SmilesError]:
+def outcomes(
+    smiles: Iterable[object],
+    make: Callable[[object], T],
+    num_workers: int = 0,
+    *,
+    progress: Progress | None = None,
+    check: Callable[[int, T | SmilesError], None] | None = None,
+    chunk: int = _CHUNK,
+) -> list[T | SmilesError]:
     """What `make` makes of every row, in order, or the SmilesError that it raised there.
 
     Args:
         smiles: Any number of rows, of any type.
         make: From a row to what is wanted; with workers, something that pickle can carry to them.
         num_workers: Processes to share the work; 0 does it in this one.
+        progress: Called now and then.
+        check: Called with every row's number and outcome, in order; what it raises ends the work.
+        chunk: Rows that go to a worker at once.
     """
     rows = list(smiles)
+    made: list[T | SmilesError] = []
+    with closing(_parts(rows, make, num_workers, chunk)) as parts:
+        for part in parts:
+            for outcome in part:
+                if check is not None:
+                    check(len(made), outcome)
+                made.append(outcome)
+            if progress is not None:
+                progress(len(made), len(rows))
+    return made
+
+
+def _parts(
+    rows: list[object], make: Callable[[object], T], num_workers: int, chunk: int
+) -> Generator[list[T | SmilesError], None, None]:
+    """The outcomes in order: one by one, or as many together as a worker gets."""
     if num_workers < 1 or not rows:
-        return _made(rows, make)
-    size = min(_CHUNK, -(-len(rows) // num_workers))
+        for row in rows:
+            yield _made([row], make)
+        return
+    size = min(chunk, -(-len(rows) // num_workers))
     chunks = [rows[start : start + size] for start in range(0, len(rows), size)]
     # Forking a process that has threads, as torch's have, can hang.
     with ProcessPoolExecutor(min(num_workers, len(chunks)), mp_context=get_context("spawn")) as pool:
-        return list(chain.from_iterable(pool.map(partial(_made, make=make), chunks)))
+        try:
+            yield from pool.map(partial(_made, make=make), chunks)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _made(rows: list[object], make: Callable[[object], T]) -> list[T | SmilesError]:
@@ -168,3 +236,10 @@ def _made(rows: list[object], make: Callable[[object], T]) -> list[T | SmilesErr
         except SmilesError as error:
             made.append(error)
     return made
+
+
+def _refuse(row: int, outcome: MoleculeGraph | SmilesError) -> None:
+    """Raise the error of a molecule without a geometry, with its row."""
+    if isinstance(outcome, ConformerError):
+        outcome.row = row
+        raise outcome

@@ -29,8 +29,8 @@ def to_pyg(graph: MoleculeGraph, y: Any = None) -> Data:
 
     Returns:
         `Data` with x (n, F) long, the atom codes; edge_index (2, n * n) long, by receiver and then by sender;
-        edge_attr (n * n, 5) long: kind, in_ring, conjugated, stereo, path length; smiles; warnings; and y (1,
-        targets) float32 where it is given.
+        edge_attr (n * n, 5) long: kind, in_ring, conjugated, stereo, path length; smiles; warnings; distances
+        (n * n,) float32 where the graph has them; and y (1, targets) float32 where it is given.
     """
     n = graph.num_atoms
     receivers, senders = np.divmod(np.arange(n * n), n)
@@ -42,6 +42,8 @@ def to_pyg(graph: MoleculeGraph, y: Any = None) -> Data:
         smiles=graph.smiles,
         warnings=graph.warnings,
     )
+    if graph.distances is not None:
+        data.distances = torch.from_numpy(graph.distances.reshape(-1).copy())
     if y is not None:
         data.y = torch.as_tensor(y, dtype=torch.float32).reshape(1, -1)
     return data
@@ -71,6 +73,13 @@ def from_pyg(data: Data) -> MoleculeGraph:
             raise InputError(f"{name} holds codes outside the tables of this version; make it again with to_pyg")
     edges = np.zeros((n, n, len(_EDGE_SIZES)), dtype=np.uint8)
     edges[receivers, senders] = edge_attr
+    flat = getattr(data, "distances", None)
+    distances = None
+    if flat is not None:
+        if not isinstance(flat, torch.Tensor) or flat.shape != (n * n,) or not flat.is_floating_point():
+            raise InputError(f"distances must be a float tensor of shape ({n * n},); make the graph with to_pyg")
+        distances = np.zeros((n, n), dtype=np.float32)
+        distances[receivers, senders] = flat.detach().cpu().numpy()
     element = ATOM_FEATURES[0].labels
     return MoleculeGraph(
         smiles=getattr(data, "smiles", None) or "",
@@ -79,6 +88,7 @@ def from_pyg(data: Data) -> MoleculeGraph:
         path_lengths=edges[..., -1].copy(),
         symbols=tuple(element[code] if code else "*" for code in x[:, 0]),
         warnings=tuple(getattr(data, "warnings", None) or ()),
+        distances=distances,
     )
 
 

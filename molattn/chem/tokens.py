@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from rdkit import Chem
 
-from molattn.chem.molecule import outcomes
+from molattn.chem.molecule import Progress, outcomes
 from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles
 from molattn.errors import SmilesError
 
@@ -114,13 +114,19 @@ def smiles_tokens(smiles: object, *, add_hs: bool = False, max_atoms: int = MAX_
 
 
 def tokenize_all(
-    smiles: Iterable[object], *, add_hs: bool = False, max_atoms: int = MAX_ATOMS, num_workers: int = 0
+    smiles: Iterable[object],
+    *,
+    add_hs: bool = False,
+    max_atoms: int = MAX_ATOMS,
+    num_workers: int = 0,
+    progress: Progress | None = None,
 ) -> list[SmilesTokens | SmilesError]:
     """The tokens of many SMILES, in order; a row that is not a molecule gives its error, and stops nothing.
 
     The arguments are those of `featurize`.
     """
-    return outcomes(smiles, partial(smiles_tokens, add_hs=add_hs, max_atoms=max_atoms), num_workers)
+    make = partial(smiles_tokens, add_hs=add_hs, max_atoms=max_atoms)
+    return outcomes(smiles, make, num_workers, progress=progress)
 
 
 def _inside(bracket: str) -> list[str]:

@@ -10,6 +10,7 @@ import typer
 
 from molattn import __version__
 from molattn.cli.predict import predict
+from molattn.cli.presets import presets
 from molattn.cli.train import train
 from molattn.errors import MolattnError, MolattnWarning
 
@@ -22,8 +23,12 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     epilog="Start with: molattn train --dataset esol",
 )
-app.command(no_args_is_help=True)(train)
+app.command(
+    no_args_is_help=True,
+    epilog="--set reaches every setting of a run's config.toml: data.conformers=true, training.accelerator=cpu, ...",
+)(train)
 app.command(no_args_is_help=True)(predict)
+app.command()(presets)
 
 
 def _version(asked: bool) -> None:

@@ -56,7 +56,7 @@ def predict(
         total = len(smiles)
     else:
         assert table is not None
-        failed, first, total = _predict_table(predictor, table, smiles_column, output, num_workers, strict)
+        failed, first, total = _predict_table(predictor, table, smiles_column, output, num_workers, strict, quiet)
         if output is not None and not quiet:
             print(f"{total - len(failed)} of {total} rows predicted, written to {output}", file=sys.stderr)
     if failed:
@@ -102,15 +102,24 @@ def _predict_table(
     output: Path | None,
     num_workers: int,
     strict: bool,
+    quiet: bool,
 ) -> tuple[list["RowPrediction"], str, int]:
     """Predict every row of a table; return the rows that failed, the first of them in words, and how many rows."""
+    from molattn.api import without_geometry
+    from molattn.cli.progress import TerminalReporter
     from molattn.data import guess_smiles_column, read_table, write_table
     from molattn.data.tables import column, write_rows
 
     table = read_table(path)
     cells = column(table, smiles_column or guess_smiles_column(table.columns))
     added = _new_names([*(f"{t}_pred" for t in predictor.targets), "status", "error"], table.columns)
-    rows = list(predictor.rows(cells, num_workers))
+    with TerminalReporter(quiet) as reporter:
+        total = len(cells)
+        # Without 3D, reading is quick.
+        told = None if predictor.conformers is None else lambda done: reporter.molecules(done, total)
+        rows = list(predictor.rows(cells, num_workers, told))
+    if message := without_geometry(rows):
+        print(f"warning: {message}", file=sys.stderr)
     failed = [r for r in rows if r.error]
     first = next((f"line {n}: {r.error}" for n, r in zip(table.lines, rows, strict=True) if r.error), "")
     if failed and strict:

@@ -1,6 +1,7 @@
 """How a run goes, on a terminal: a bar with the validation error; plain lines where there is no terminal."""
 
 import sys
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -11,28 +12,38 @@ if TYPE_CHECKING:
     from molattn.training.fit import EpochRecord
 
 
+# Between two lines that say how far a long reading of molecules is, where there is no bar.
+SECONDS = 5.0
+
+
 class TerminalReporter:
     """A `Reporter` on standard error: standard output is for results. Warnings are said even when quiet."""
 
     def __init__(self, quiet: bool = False):
         self.quiet = quiet
         self.console = Console(stderr=True)
-        self.progress = Progress(
-            TextColumn("training"),
+        self.reading, self.progress = self._bar("molecules"), self._bar("training")
+        self.reading_task: TaskID | None = None
+        self.task: TaskID | None = None
+        self.told = time.monotonic()
+        self.best = float("inf")
+
+    def _bar(self, what: str) -> Progress:
+        return Progress(
+            TextColumn(what),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.description}"),
             TimeRemainingColumn(),
             console=self.console,
-            disable=quiet or not self.console.is_terminal,
+            disable=self.quiet or not self.console.is_terminal,
         )
-        self.task: TaskID | None = None
-        self.best = float("inf")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.reading.stop()
         self.progress.stop()
 
     def stage(self, text: str) -> None:
@@ -43,6 +54,20 @@ class TerminalReporter:
     def warning(self, text: str) -> None:
         """Something a user should know."""
         print(f"warning: {text}", file=sys.stderr)
+
+    def molecules(self, done: int, total: int) -> None:
+        """So many of all molecules have their 3D geometry."""
+        if self.reading.disable:
+            if not self.quiet and time.monotonic() > self.told + SECONDS:
+                self.told = time.monotonic()
+                print(f"molecule {done} of {total}", file=sys.stderr)
+            return
+        if self.reading_task is None:
+            self.reading.start()
+            self.reading_task = self.reading.add_task("", total=total)
+        self.reading.update(self.reading_task, completed=done)
+        if done == total:
+            self.reading.stop()
 
     def epoch(self, record: "EpochRecord", epochs: int) -> None:
         """One of at most `epochs` epochs is over."""

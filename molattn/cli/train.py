@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from molattn.models.config import CONFIGS
+from molattn.models.presets import PRESETS
 from molattn.training.config import DataConfig, RunConfig, TrainingConfig, resolve
 
 if TYPE_CHECKING:
@@ -19,10 +20,15 @@ _DATA, _FIT, _RUN = "Data", "Training", "Run"
 _data, _training = DataConfig(), TrainingConfig()
 
 
-def _option(panel: str, text: str, *names: str, default: object = None, metavar: str | None = None) -> Any:
-    """An option that is None when not given, so that a configuration file can say it instead."""
+def _option(
+    panel: str, text: str, *names: str, default: object = None, metavar: str | None = None, hidden: bool = False
+) -> Any:
+    """An option that is None when not given, so that a configuration file can say it instead.
+
+    A hidden one works, but leaves the screen to those that more people need.
+    """
     text = text if default is None else f"{text} [default: {default}]"
-    return typer.Option(*names, help=text, rich_help_panel=panel, metavar=metavar, show_default=False)
+    return typer.Option(*names, help=text, rich_help_panel=panel, metavar=metavar, show_default=False, hidden=hidden)
 
 
 def train(
@@ -45,16 +51,29 @@ def train(
     splits_file: Annotated[
         Path | None, _option(_DATA, "A table with columns smiles and split, row for row; taken as it is.")
     ] = None,
+    on_3d_failure: Annotated[
+        str | None,
+        _option(
+            _DATA,
+            "A molecule without a 3D geometry: paths (path lengths instead), reject or stop.",
+            default=_data.on_3d_failure,
+        ),
+    ] = None,
     model: Annotated[
         str | None, _option(_FIT, "What learns: " + " or ".join(CONFIGS) + ".", default=RunConfig().model.kind)
+    ] = None,
+    preset: Annotated[
+        str | None, _option(_FIT, "A published model, see `molattn presets`: " + ", ".join(PRESETS) + ".")
     ] = None,
     epochs: Annotated[int | None, _option(_FIT, "At most so many epochs.", default=_training.epochs)] = None,
     batch_size: Annotated[
         int | None, _option(_FIT, "Molecules in a batch.", "--batch-size", "-b", default=_training.batch_size)
     ] = None,
     seed: Annotated[int | None, _option(_FIT, "Of split, weights and batches.", default=_training.seed)] = None,
-    accelerator: Annotated[str | None, _option(_FIT, "auto, cpu, gpu, ...", default=_training.accelerator)] = None,
-    devices: Annotated[str | None, _option(_FIT, "How many, or auto.", default=_training.devices)] = None,
+    accelerator: Annotated[
+        str | None, _option(_FIT, "auto, cpu, gpu, ...", default=_training.accelerator, hidden=True)
+    ] = None,
+    devices: Annotated[str | None, _option(_FIT, "How many, or auto.", default=_training.devices, hidden=True)] = None,
     num_workers: Annotated[
         int | None,
         _option(_FIT, "Processes that read molecules.", "--num-workers", "-n", default=_training.num_workers),
@@ -84,7 +103,9 @@ def train(
         "split": split,
         "split_sizes": split_sizes,
         "splits_file": None if splits_file is None else str(splits_file),
+        "on_3d_failure": on_3d_failure,
         "model": model,
+        "preset": preset,
         "epochs": epochs,
         "batch_size": batch_size,
         "seed": seed,

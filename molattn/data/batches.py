@@ -35,6 +35,7 @@ class MoleculeBatch:
         path_lengths: (b, n, n).
         mask: (b, n) True where there is an atom.
         targets: (b, T), NaN where a label is missing; None in prediction.
+        distances: (b, n, n) float32 in angstrom, inf between fragments; None where the molecules have none.
     """
 
     atom_codes: Tensor
@@ -42,6 +43,7 @@ class MoleculeBatch:
     path_lengths: Tensor
     mask: Tensor
     targets: Tensor | None = None
+    distances: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.mask)
@@ -53,12 +55,17 @@ class MoleculeBatch:
 
 
 def collate(molecules: Sequence[MoleculeGraph], targets: np.ndarray | None = None) -> MoleculeBatch:
-    """One batch of `molecules`, in order, padded with zeros to the largest; `targets` is (b, T) or None."""
+    """One batch of `molecules`, in order, padded with zeros to the largest; `targets` is (b, T) or None.
+
+    Raises:
+        ValueError: some of the molecules have distances and others have none.
+    """
     b, n = len(molecules), max(m.num_atoms for m in molecules)
     atoms = np.zeros((b, n, molecules[0].atom_codes.shape[1]), dtype=np.uint8)
     bonds = np.zeros((b, n, n), dtype=np.uint8)
     paths = np.zeros((b, n, n), dtype=np.uint8)
     mask = np.zeros((b, n), dtype=bool)
+    distances = _distances(molecules, n)
     for i, m in enumerate(molecules):
         k = m.num_atoms
         atoms[i, :k] = m.atom_codes
@@ -71,7 +78,23 @@ def collate(molecules: Sequence[MoleculeGraph], targets: np.ndarray | None = Non
         path_lengths=torch.from_numpy(paths),
         mask=torch.from_numpy(mask),
         targets=_labels(targets),
+        distances=distances,
     )
+
+
+def _distances(molecules: Sequence[MoleculeGraph], n: int) -> Tensor | None:
+    """(b, n, n), or None where no molecule has distances."""
+    known = [m.distances for m in molecules if m.distances is not None]
+    if not known:
+        return None
+    if len(known) < len(molecules):
+        raise ValueError(
+            f"{len(known)} of {len(molecules)} molecules have distances: read all of one batch with conformers, or none"
+        )
+    distances = np.zeros((len(molecules), n, n), dtype=np.float32)
+    for i, d in enumerate(known):
+        distances[i, : len(d), : len(d)] = d
+    return torch.from_numpy(distances)
 
 
 @dataclass(frozen=True)

@@ -10,26 +10,89 @@
 | 14.9 ebar_il = sum_kjh e'_ikjh w_jhl  | `self.w_jhl(self.rho_ev(e))`, there                    |
 """
 
-from molattn.graph.aggregate import TO_GRAPH, mean_nodes, sum_edges, sum_nodes
-from molattn.graph.block import GraphNetBlock
+from molattn.graph.aggregate import (
+    TO_GRAPH,
+    TO_NODE,
+    AttentionOverEdges,
+    max_edges,
+    max_nodes,
+    mean_edges,
+    mean_nodes,
+    sum_edges,
+    sum_nodes,
+)
+from molattn.graph.block import EdgeUpdate, GraphNetBlock
 from molattn.graph.codes import PairCodes, SumOfCodes
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
+from molattn.graph.encodings import (
+    AdjacencyWeights,
+    Bessel,
+    BondEncoding,
+    BondOneHot,
+    Concat,
+    DegreeEncoding,
+    DistanceEncoding,
+    DistanceKernel,
+    Encoding,
+    Gaussians,
+    HeadTable,
+    Molecules,
+    NeighbourhoodOrder,
+    PathEdgeEncoding,
+    PathEncoding,
+    RadialBases,
+    RandomWalkEncoding,
+    RandomWalkNodes,
+    Sum,
+)
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
-from molattn.graph.updates import GlobalUpdate, NodeUpdate
+from molattn.graph.readout import READOUTS, AdditiveReadout, AttentionReadout
+from molattn.graph.updates import GlobalUpdate, NodeUpdate, ResidualEdges
+from molattn.graph.virtual_node import VirtualNode
 
 __all__ = [
+    "READOUTS",
     "TO_GRAPH",
+    "TO_NODE",
+    "AdditiveReadout",
+    "AdjacencyWeights",
     "AnyGraph",
     "AttentionEdgeUpdate",
+    "AttentionOverEdges",
+    "AttentionReadout",
+    "Bessel",
+    "BondEncoding",
+    "BondOneHot",
+    "Concat",
+    "DegreeEncoding",
     "DenseGraph",
+    "DistanceEncoding",
+    "DistanceKernel",
     "EdgeMessages",
+    "EdgeUpdate",
+    "Encoding",
+    "Gaussians",
     "GlobalUpdate",
     "Graph",
     "GraphNetBlock",
+    "HeadTable",
     "LiteralMessages",
+    "Molecules",
+    "NeighbourhoodOrder",
     "NodeUpdate",
     "PairCodes",
+    "PathEdgeEncoding",
+    "PathEncoding",
+    "RadialBases",
+    "RandomWalkEncoding",
+    "RandomWalkNodes",
+    "ResidualEdges",
+    "Sum",
     "SumOfCodes",
+    "VirtualNode",
+    "max_edges",
+    "max_nodes",
+    "mean_edges",
     "mean_nodes",
     "sum_edges",
     "sum_nodes",

@@ -2,23 +2,66 @@
 
 from collections.abc import Callable
 
+import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
+from molattn.attention import attention_weights
 from molattn.graph.edge_update import EdgeMessages, LiteralMessages
-from molattn.graph.graph import AnyGraph
+from molattn.graph.graph import AnyGraph, Graph
 
-EdgesToNodes = Callable[[EdgeMessages | LiteralMessages], Tensor]
+Messages = EdgeMessages | LiteralMessages
+EdgesToNodes = Callable[[Messages], Tensor]
 ToGraph = Callable[[Tensor, AnyGraph], Tensor]
 
 
-def sum_edges(messages: EdgeMessages | LiteralMessages) -> Tensor:
+def sum_edges(messages: Messages) -> Tensor:
     """rho e->v: ebar_i = sum_k e'_k over the edges into node i.
 
     Shapes: (n, h * d) of an edge list, (b, n, h * d) of a dense graph; zeros for a node that no edge reaches.
     Source: equation 14.8 of the book chapter, Battaglia et al. 2018, arXiv:1806.01261.
     """
     return messages.sum()
+
+
+def mean_edges(messages: Messages) -> Tensor:
+    """rho e->v: ebar_i = sum_k e'_k / n_i over the n_i edges into node i; shapes as for `sum_edges`."""
+    count = messages.graph.count_edges().clamp_min(1)
+    return messages.sum() / count.to(messages.weights.dtype).unsqueeze(-1)
+
+
+def max_edges(messages: Messages) -> Tensor:
+    """rho e->v: ebar_i = max_k e'_k over the edges into node i, channel by channel; shapes as for `sum_edges`.
+
+    It has to form every e'_k.
+    """
+    return messages.graph.max_edges(messages.each()).flatten(-2)
+
+
+class AttentionOverEdges(nn.Module):
+    """rho e->v: the e'_k averaged by what a learned query makes of them.
+
+    ebar_i = sum_k a_k e'_k,    a_k = softmax_k( q . e'_k / sqrt(d) )    in each head
+
+    It has to form every e'_k. Shapes as for `sum_edges`.
+
+    Args:
+        num_heads, head_dim: h and d.
+    """
+
+    def __init__(self, num_heads: int, head_dim: int):
+        super().__init__()
+        self.query = nn.Parameter(torch.randn(num_heads, head_dim))
+
+    def forward(self, messages: Messages) -> Tensor:
+        graph, each = messages.graph, messages.each()
+        if isinstance(graph, Graph):
+            q = self.query.expand(graph.v.shape[0], -1, -1)
+            weights = attention_weights(q, each, graph.competitors.own_keys())  # (m, h)
+            return graph.sum_edges(weights.unsqueeze(-1) * each).flatten(-2)
+        keys = each.transpose(2, 3)  # (b, i, h, j, d): every receiver has keys of its own
+        weights = attention_weights(self.query.unsqueeze(1), keys, graph.edges[:, :, None, None, :])
+        return (weights @ keys).flatten(-3)
 
 
 def sum_nodes(x: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
@@ -31,4 +74,11 @@ def mean_nodes(x: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "
     return graph.sum_nodes(x) / graph.count_nodes().clamp_min(1).to(x.dtype).unsqueeze(-1)
 
 
-TO_GRAPH: dict[str, ToGraph] = {"sum": sum_nodes, "mean": mean_nodes}
+def max_nodes(x: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
+    """rho ->u: xbar = max_i x_i over the nodes of a graph, channel by channel; (b, d)."""
+    return graph.max_nodes(x)
+
+
+TO_NODE: dict[str, EdgesToNodes] = {"sum": sum_edges, "mean": mean_edges, "max": max_edges}
+
+TO_GRAPH: dict[str, ToGraph] = {"sum": sum_nodes, "mean": mean_nodes, "max": max_nodes}

@@ -1,17 +1,30 @@
 """The graph network block: Battaglia's six equations."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
-from torch import nn
+from torch import Tensor, nn
 
 from molattn.attention import ConcatHeads
-from molattn.graph.aggregate import TO_GRAPH, ToGraph, sum_edges
+from molattn.graph.aggregate import TO_GRAPH, TO_NODE, EdgesToNodes, ToGraph
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
 from molattn.graph.graph import AnyGraph, DenseGraph
 from molattn.graph.updates import GlobalUpdate, NodeUpdate
 
 Messages = TypeVar("Messages", EdgeMessages, LiteralMessages)
+
+
+@runtime_checkable
+class EdgeUpdate(Protocol):
+    """What the block asks of a phi_e: a module with `forward` and `literal`, as `AttentionEdgeUpdate` has them."""
+
+    def __call__(self, graph: AnyGraph) -> EdgeMessages:
+        """The e'_k of every edge, as factors where that is faster."""
+        ...
+
+    def literal(self, graph: AnyGraph) -> LiteralMessages:
+        """The e'_k of every edge, each one formed."""
+        ...
 
 
 class GraphNetBlock(nn.Module):
@@ -24,8 +37,8 @@ class GraphNetBlock(nn.Module):
     vbar'   = rho_vu(V')
     u'      = phi_u(ebar', vbar', u)
 
-    Nodes and u are normalised before phi_e sees them (pre-norm). The edges are carried on as they came. A graph without
-    u stops after v'.
+    Nodes and u are normalised before phi_e sees them (pre-norm). A graph without u stops after v'. Every part can be
+    replaced by passing another; the members of the family (`molattn.graph.family`) are made in this way.
 
     Args:
         node_dim, edge_dim, global_dim: d_v, d_e, d_u; 0 for graphs without edge or graph features.
@@ -33,9 +46,13 @@ class GraphNetBlock(nn.Module):
         hidden_dim: channels inside the feed-forward steps; 2 * node_dim by default.
         to_graph: rho_eu and rho_vu, a name in `TO_GRAPH` or a function.
         dropout: in training.
+        phi_e: the edge update; `AttentionEdgeUpdate` of these sizes by default.
+        rho_ev: the aggregation of edges, a name in `TO_NODE` or a function or module of the messages.
+        join: what makes node_dim channels of the aggregated heads; `ConcatHeads` by default.
+        edges: what becomes of the edges, a module of the messages and of e, such as `ResidualEdges`; None keeps e.
 
     Raises:
-        ValueError: num_heads does not divide node_dim, an unknown `to_graph`, or, at a call, a graph whose edge or
+        ValueError: num_heads does not divide node_dim, an unknown aggregation, or, at a call, a graph whose edge or
             graph features are not those that the block was made for.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261, algorithm 1.
@@ -50,6 +67,8 @@ class GraphNetBlock(nn.Module):
     ((2, 5, 16), (2, 8), (2, 4, 5, 5))
     """
 
+    phi_e: EdgeUpdate
+
     def __init__(
         self,
         node_dim: int,
@@ -59,23 +78,26 @@ class GraphNetBlock(nn.Module):
         hidden_dim: int | None = None,
         to_graph: str | ToGraph = "sum",
         dropout: float = 0.0,
+        *,
+        phi_e: EdgeUpdate | None = None,
+        rho_ev: str | EdgesToNodes = "sum",
+        join: nn.Module | None = None,
+        edges: nn.Module | None = None,
     ):
         super().__init__()
         if node_dim % num_heads:
             raise ValueError(f"{num_heads} heads do not divide {node_dim} node channels")
-        if isinstance(to_graph, str) and to_graph not in TO_GRAPH:
-            raise ValueError(
-                f"unknown aggregation {to_graph!r}: choose one of {', '.join(TO_GRAPH)}, or pass a function"
-            )
+        self.node_dim, self.edge_dim, self.global_dim = node_dim, edge_dim, global_dim
         head_dim, hidden_dim = node_dim // num_heads, hidden_dim or 2 * node_dim
         self.norm_v = nn.LayerNorm(node_dim)
         self.norm_u = nn.LayerNorm(global_dim) if global_dim else None
-        self.phi_e = AttentionEdgeUpdate(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout)
-        self.w_jhl = ConcatHeads(num_heads, head_dim, node_dim)
+        self.phi_e = phi_e or AttentionEdgeUpdate(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout)
+        self.rho_ev = _look_up(rho_ev, TO_NODE)
+        self.w_jhl = join or ConcatHeads(num_heads, head_dim, node_dim)
         self.phi_v = NodeUpdate(node_dim, hidden_dim, global_dim, dropout)
         self.phi_u = GlobalUpdate(node_dim, global_dim, hidden_dim) if global_dim else None
-        self.rho_ev = sum_edges
-        self.rho_eu = self.rho_vu = TO_GRAPH[to_graph] if isinstance(to_graph, str) else to_graph
+        self.rho_eu = self.rho_vu = _look_up(to_graph, TO_GRAPH)
+        self.edges = edges
 
     def forward(self, graph: AnyGraph) -> AnyGraph:
         """The updated graph, of the same form (edge list or dense) and shapes."""
@@ -96,13 +118,22 @@ class GraphNetBlock(nn.Module):
         e = phi_e(self._normed(graph))
         ebar_i = self.w_jhl(self.rho_ev(e))
         v = self.phi_v(ebar_i, graph)
+        graph = graph.replace(v=v, e=graph.e if self.edges is None else self.edges(e, graph.e))
         if self.phi_u is None or graph.u is None:
-            return graph.replace(v=v), e
+            return graph, e
         ebar = self.rho_eu(ebar_i, graph)
         vbar = self.rho_vu(v, graph)
         u = self.phi_u(ebar, vbar, graph.u)
-        return graph.replace(v=v, u=u), e
+        return graph.replace(u=u), e
 
     def _normed(self, graph: AnyGraph) -> AnyGraph:
         u = graph.u if self.norm_u is None or graph.u is None else self.norm_u(graph.u)
         return graph.replace(v=self.norm_v(graph.v), u=u)
+
+
+def _look_up(choice: str | Callable[..., Tensor], table: dict[str, Callable[..., Tensor]]) -> Callable[..., Tensor]:
+    if not isinstance(choice, str):
+        return choice
+    if choice not in table:
+        raise ValueError(f"unknown aggregation {choice!r}: choose one of {', '.join(table)}, or pass a function")
+    return table[choice]

@@ -7,6 +7,14 @@ from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
 
+def look_up(rows: Float[Tensor, "c d"], codes: Integer[Tensor, "*things"]) -> Float[Tensor, "*things d"]:
+    """x_i = rows[c_i], for any number of things with a small integer each.
+
+    Shapes: rows (c, d) and codes (...,) -> (..., d).
+    """
+    return rows.index_select(0, codes.flatten().int()).view(*codes.shape, rows.shape[-1])
+
+
 class SumOfCodes(nn.Module):
     """Features of things described by several small integers: the sum of one learned row per integer.
 

@@ -1,5 +1,6 @@
 """phi_e, the edge update: attention, in which a node is the query and its senders and their edges are the keys."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
@@ -7,8 +8,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from molattn.attention import attention_weights, merge_heads, split_heads
+from molattn.attention import Score, attention_weights, dot, make_score, scaled_dot, split_heads
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
+
+EDGES_AS = ("keys", "values", "bias", "logits")
+"""What edge features can speak as: part of the keys, part of the values, a learned bias, or the logits' own bias."""
 
 
 class AttentionEdgeUpdate(nn.Module):
@@ -31,9 +35,15 @@ class AttentionEdgeUpdate(nn.Module):
         node_dim, edge_dim, global_dim: d_v, d_e, d_u; 0 for graphs without edge or graph features.
         num_heads, head_dim: h and d.
         dropout: probability of dropping a weight, in training.
+        edges_as: what the edges speak as, names in `EDGES_AS`: "keys" (W_ke), "values" (W_ve), "bias" (w_be), and
+            "logits": e_k itself, which then has one channel per head, is added to the logits.
+        score: of queries and keys, a name or a module as `make_score` takes it.
+        bias: whether W_q, W_k and W_v have one.
+        activation: applied to the values, where the edges are no part of them.
 
     Raises:
-        ValueError: at a call, a graph whose edge or graph features are not those that the layer was made for.
+        ValueError: settings that do not go together; at a call, a graph whose edge or graph features are not those
+            that the layer was made for.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261; Vaswani et al. 2017, arXiv:1706.03762.
     """
@@ -46,16 +56,27 @@ class AttentionEdgeUpdate(nn.Module):
         edge_dim: int = 0,
         global_dim: int = 0,
         dropout: float = 0.0,
+        *,
+        edges_as: Collection[str] = ("keys", "values", "bias"),
+        score: str | Score = "scaled_dot",
+        bias: bool = False,
+        activation: nn.Module | None = None,
     ):
         super().__init__()
+        self.score = make_score(score, head_dim, head_dim)
+        self._check_settings(edge_dim, num_heads, edges_as, activation)
         self.num_heads, self.head_dim, self.dropout = num_heads, head_dim, dropout
+        self.node_dim, self.edge_dim, self.global_dim = node_dim, edge_dim, global_dim
+        self.edges_are_logits = "logits" in edges_as
+        self.activation = activation
         width = num_heads * head_dim
-        self.w_q = nn.Linear(node_dim, width, bias=False)
-        self.w_k = nn.Linear(node_dim, width, bias=False)
-        self.w_v = nn.Linear(node_dim, width, bias=False)
-        self.w_ke = nn.Linear(edge_dim, width, bias=False) if edge_dim else None
-        self.w_ve = nn.Linear(edge_dim, width, bias=False) if edge_dim else None
-        self.w_be = nn.Linear(edge_dim, num_heads, bias=False) if edge_dim else None
+        spoken = edges_as if edge_dim else ()
+        self.w_q = nn.Linear(node_dim, width, bias=bias)
+        self.w_k = nn.Linear(node_dim, width, bias=bias)
+        self.w_v = nn.Linear(node_dim, width, bias=bias)
+        self.w_ke = nn.Linear(edge_dim, width, bias=False) if "keys" in spoken else None
+        self.w_ve = nn.Linear(edge_dim, width, bias=False) if "values" in spoken else None
+        self.w_be = nn.Linear(edge_dim, num_heads, bias=False) if "bias" in spoken else None
         self.w_qu = nn.Linear(global_dim, width, bias=False) if global_dim else None
         self.w_ku = nn.Linear(global_dim, width, bias=False) if global_dim else None
         self.w_vu = nn.Linear(global_dim, width, bias=False) if global_dim else None
@@ -63,24 +84,62 @@ class AttentionEdgeUpdate(nn.Module):
     def forward(self, graph: AnyGraph) -> "EdgeMessages":
         """The e'_k of every edge, not yet multiplied out; the fast way through."""
         q, k, v = self._project(graph)
-        bias = None if self.w_ke is None else self._edge_logits(graph, q)
-        weights = attention_weights(q, k, graph.competitors, bias=bias)
-        return EdgeMessages(graph, weights, self._drop(weights), v, self.w_ve)
+        bias = self._edge_logits(graph, q, k)
+        weights = attention_weights(q, k, graph.competitors, bias=bias, score=self.score)
+        weights = self._finished(weights, graph)
+        return EdgeMessages(graph, weights, self._drop(weights), v, *self._value_edges(graph))
 
     def literal(self, graph: AnyGraph) -> "LiteralMessages":
         """The e'_k of every edge as tensors that one can hold: the equations, one line each."""
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
         q, k, v = self._project(graph)
-        k, v = k[graph.sender], v[graph.sender]
-        bias = None
-        if self.w_ke is not None and self.w_ve is not None and self.w_be is not None:
-            k = k + self.w_ke(graph.e).unflatten(-1, (self.num_heads, -1))
-            v = v + self.w_ve(graph.e).unflatten(-1, (self.num_heads, -1))
-            bias = self.w_be(graph.e)
-        every_edge = graph.competitors.own_keys()
-        weights = attention_weights(q, k, every_edge, bias=bias)
+        k, v, bias = self._with_edges(graph, k[graph.sender], v[graph.sender])
+        weights = attention_weights(q, k, graph.competitors.own_keys(), bias=bias, score=self.score)
+        weights = self._finished(weights, graph)
         return LiteralMessages(graph, weights, self._drop(weights).unsqueeze(-1) * v)
+
+    # What the members of the family change: how edges reach the logits and the values, and what becomes of the weights.
+
+    def _edge_logits(self, graph: AnyGraph, q: Tensor, k: Tensor) -> Tensor | None:  # noqa: ARG002
+        """(W_q v_r) . (W_ke e_k) / sqrt(d) + w_be . e_k, as (W_ke^T q / sqrt(d) + w_be) . e_k."""
+        logits = None
+        asked = None if self.w_ke is None else asked_of_edges(q * self.scale, self.w_ke, self.num_heads)
+        if self.w_be is not None:
+            of_bias = self.w_be.weight if isinstance(graph, Graph) else self.w_be.weight.unsqueeze(1)
+            asked = of_bias.expand(*q.shape[:-1], -1) if asked is None else asked + of_bias
+        if asked is not None:
+            logits = receivers_dot_edges(graph, asked, given(graph.e))
+        if self.edges_are_logits and graph.e is not None:
+            own = graph.e if isinstance(graph, Graph) else graph.e.permute(0, 3, 1, 2)
+            logits = own if logits is None else logits + own
+        return logits
+
+    def _value_edges(self, graph: AnyGraph) -> tuple[Tensor | None, Tensor | None]:
+        """The edges' part of the values as factors: features shared by the heads, and W_ve as (h, d, d_e)."""
+        if self.w_ve is None:
+            return None, None
+        return graph.e, self.w_ve.weight.view(self.num_heads, self.head_dim, -1)
+
+    def _with_edges(self, graph: Graph, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """k_k and v_k of every edge, (m, h, d), and what is added to its logits, (m, h): the literal form."""
+        bias = graph.e if self.edges_are_logits else None
+        if self.w_ke is not None:
+            k = k + self.w_ke(graph.e).unflatten(-1, (self.num_heads, -1))
+        if self.w_ve is not None:
+            v = v + self.w_ve(graph.e).unflatten(-1, (self.num_heads, -1))
+        if self.w_be is not None:
+            bias = self.w_be(graph.e) if bias is None else bias + self.w_be(graph.e)
+        return k, v, bias
+
+    def _finished(self, weights: Tensor, graph: AnyGraph) -> Tensor:  # noqa: ARG002
+        """The weights of the edges from those of the softmax: the same."""
+        return weights
+
+    @property
+    def scale(self) -> float:
+        """What a product of queries and keys is multiplied by."""
+        return self.head_dim**-0.5 if self.score is scaled_dot else 1.0
 
     def _project(self, graph: AnyGraph) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v: (n, h, d) of an edge list, (b, h, n, d) of a dense graph."""
@@ -93,68 +152,115 @@ class AttentionEdgeUpdate(nn.Module):
             heads = split_heads(x, self.num_heads)
             projected.append(heads.transpose(0, 1) if isinstance(graph, Graph) else heads)
         q, k, v = projected
-        return q, k, v
-
-    def _edge_logits(self, graph: AnyGraph, q: Tensor) -> Tensor:
-        """(W_q v_r) . (W_ke e_k) / sqrt(d) + w_be . e_k, as (W_ke^T q / sqrt(d) + w_be) . e_k."""
-        assert self.w_ke is not None and self.w_be is not None and graph.e is not None
-        w_ke = self.w_ke.weight.view(self.num_heads, self.head_dim, -1) * self.head_dim**-0.5
-        if isinstance(graph, Graph):
-            at_receiver = (q.transpose(0, 1) @ w_ke).transpose(0, 1) + self.w_be.weight  # (n, h, d_e)
-            return (at_receiver[graph.receiver] * graph.e.unsqueeze(1)).sum(-1)
-        at_receiver = (q @ w_ke).transpose(1, 2) + self.w_be.weight  # (b, i, h, d_e)
-        return (at_receiver @ graph.e.mT).transpose(1, 2)
+        return q, k, v if self.activation is None else self.activation(v)
 
     def _check(self, graph: AnyGraph) -> None:
         """Features are used or refused, never left out in silence."""
-        made_for = ((graph.e, self.w_ke, "e", "edge_dim"), (graph.u, self.w_qu, "u", "global_dim"))
-        for features, layer, name, what in made_for:
-            wanted = 0 if layer is None else layer.in_features
-            given = 0 if features is None else features.shape[-1]
-            if wanted != given:
-                raise ValueError(f"the graph has {given} features in {name}, the layer was made with {what}={wanted}")
+        made_for = ((graph.e, self.edge_dim, "e", "edge_dim"), (graph.u, self.global_dim, "u", "global_dim"))
+        for features, wanted, name, what in made_for:
+            got = 0 if features is None else features.shape[-1]
+            if wanted != got:
+                raise ValueError(f"the graph has {got} features in {name}, the layer was made with {what}={wanted}")
+
+    def _check_settings(
+        self, edge_dim: int, num_heads: int, edges_as: Collection[str], activation: nn.Module | None
+    ) -> None:
+        unknown = [name for name in edges_as if name not in EDGES_AS]
+        if unknown:
+            raise ValueError(f"edges cannot speak as {unknown[0]!r}: choose among {', '.join(EDGES_AS)}")
+        if "logits" in edges_as and edge_dim not in (0, num_heads):
+            raise ValueError(f"edges that speak as logits have one channel per head: {num_heads}, not {edge_dim}")
+        if edge_dim and "keys" in edges_as and self.score is not scaled_dot and self.score is not dot:
+            raise ValueError("edges can be part of the keys where the score is a dot product, scaled or not")
+        if edge_dim and "values" in edges_as and activation is not None:
+            raise ValueError("edges cannot be part of values that go through an activation: leave 'values' out")
 
     def _drop(self, weights: Tensor) -> Tensor:
         return F.dropout(weights, self.dropout, self.training)
 
 
+def given(x: Tensor | None) -> Tensor:
+    """`x`, which the checks at the door have seen to be there."""
+    assert x is not None
+    return x
+
+
+def asked_of_edges(x: Tensor, w: nn.Linear, num_heads: int) -> Tensor:
+    """W^T x head by head, so that x . (W e) = (W^T x) . e: (n, h, d) or (b, h, n, d) to the channels of e."""
+    of_heads = w.weight.view(num_heads, -1, w.in_features)
+    return (x.transpose(0, 1) @ of_heads).transpose(0, 1) if x.dim() == 3 else x @ of_heads
+
+
+def receivers_dot_edges(graph: AnyGraph, x: Tensor, e: Tensor) -> Tensor:
+    """x_r . e_k for every edge k into r: (n, h, f), (m, f) -> (m, h) or (b, h, n, f), (b, n, n, f) -> (b, h, n, n)."""
+    if isinstance(graph, Graph):
+        return (x[graph.receiver] * e.unsqueeze(1)).sum(-1)
+    return (x.transpose(1, 2) @ e.mT).transpose(1, 2)
+
+
+def senders_dot_edges(graph: AnyGraph, x: Tensor, e: Tensor) -> Tensor:
+    """x_s . e_k for every edge k from s; shapes as for `receivers_dot_edges`."""
+    if isinstance(graph, Graph):
+        return (x[graph.sender] * e.unsqueeze(1)).sum(-1)
+    return (x.transpose(1, 2) @ e.permute(0, 2, 3, 1)).permute(0, 2, 3, 1)
+
+
 @dataclass(frozen=True)
 class EdgeMessages:
-    """The e'_k of every edge as factors: e'_k = dropped_k (v_s + W_ve e_k). Summed without ever forming one.
+    """The e'_k of every edge as factors: e'_k = dropped_k (v_s + W_ve f_k). Summed without ever forming one.
 
     Attributes:
-        graph: the graph whose edges these are.
-        weights: (m, h) of an edge list, (b, h, i, j) of a dense graph; sums to 1 over the edges into a receiver.
+        graph: the graph whose edges these are, as phi_e saw it.
+        weights: (m, h) of an edge list, (b, h, i, j) of a dense graph. Those of a softmax sum to 1 over the edges into
+            a receiver.
         dropped: the weights after dropout; the weights themselves outside training.
         values: (n, h, d) or (b, h, n, d), the senders' part of the values.
-        w_ve: the edges' part of the values, or None.
+        edges: f_k, the edges' part of the values before W_ve: (m, f) or (b, i, j, f), shared by the heads, or
+            (m, h, f) or (b, i, j, h, f); None for none.
+        w_ve: (h, d, f), or None.
     """
 
     graph: AnyGraph
     weights: Float[Tensor, "m h"] | Float[Tensor, "b h n n"]
     dropped: Float[Tensor, "m h"] | Float[Tensor, "b h n n"]
     values: Float[Tensor, "n h d"] | Float[Tensor, "b h n d"]
-    w_ve: nn.Linear | None
+    edges: Tensor | None = None
+    w_ve: Float[Tensor, "h d f"] | None = None
 
     def sum(self) -> Float[Tensor, "*nodes hd"]:
         """sum_k e'_k over the edges into each receiver, heads side by side: (n, h * d) or (b, n, h * d)."""
         total = self.graph.competitors.reduce(self.dropped, self.values)
-        if isinstance(self.graph, Graph):
-            if self.w_ve is not None and self.graph.e is not None:
-                edges = self.graph.competitors.own_keys().reduce(self.dropped, self.graph.e.unsqueeze(1))
-                total = total + self._edge_values(edges)
-            return total.flatten(-2)
-        total = merge_heads(total)
-        if self.w_ve is not None and self.graph.e is not None:
-            edges = self.dropped.transpose(1, 2) @ self.graph.e  # (b, i, h, d_e)
-            total = total + self._edge_values(edges).flatten(-2)
-        return total
+        total = total if isinstance(self.graph, Graph) else total.transpose(1, 2)
+        if self.edges is not None:
+            total = total + torch.einsum("...hf,hdf->...hd", self._summed_edges(), given(self.w_ve))
+        return total.flatten(-2)
 
-    def _edge_values(self, edges: Float[Tensor, "*nodes h d_e"]) -> Float[Tensor, "*nodes h d"]:
-        """W_ve of each head, applied to that head's average edge: (..., h, d_e) -> (..., h, d)."""
-        assert self.w_ve is not None
-        w_ve = self.w_ve.weight.view(edges.shape[-2], -1, edges.shape[-1])  # (h, d, d_e)
-        return torch.einsum("...hf,hdf->...hd", edges, w_ve)
+    def each(self) -> Float[Tensor, "*edges h d"]:
+        """e'_k of every edge: (m, h, d) of an edge list, (b, i, j, h, d) of a dense graph; zeros where none is."""
+        if isinstance(self.graph, Graph):
+            weights, values = self.dropped, self.values[self.graph.sender]
+        else:
+            weights = self.dropped.permute(0, 2, 3, 1)
+            values = self.graph.competitors.seen(self.values).transpose(1, 2).unsqueeze(1)
+        if self.edges is not None:
+            # Without a dimension of its own for the heads, an edge says the same to each of them.
+            form = "...hf,hdf->...hd" if self._one_per_head else "...f,hdf->...hd"
+            values = values + torch.einsum(form, self.edges, given(self.w_ve))
+        return weights.unsqueeze(-1) * values
+
+    @property
+    def _one_per_head(self) -> bool:
+        shared = self.dropped.dim() if isinstance(self.graph, DenseGraph) else 2
+        return self.edges is not None and self.edges.dim() > shared
+
+    def _summed_edges(self) -> Tensor:
+        """sum_k dropped_k f_k: (..., h, f)."""
+        e = given(self.edges)
+        if isinstance(self.graph, Graph):
+            return self.graph.sum_edges(self.dropped.unsqueeze(-1) * (e if self._one_per_head else e.unsqueeze(1)))
+        if self._one_per_head:
+            return torch.einsum("bhij,bijhf->bihf", self.dropped, e)
+        return self.dropped.transpose(1, 2) @ e
 
 
 @dataclass(frozen=True)
@@ -162,16 +268,21 @@ class LiteralMessages:
     """The e'_k of every edge, each one there to be looked at.
 
     Attributes:
-        graph: the edge list whose edges these are.
+        graph: the edge list whose edges these are, as phi_e saw it.
         weights: (m, h), before dropout.
         e: (m, h, d), e'_k per head.
+        edges: what `EdgeMessages` has under this name, where phi_e forms it anyway.
     """
 
     graph: Graph
     weights: Float[Tensor, "m h"]
     e: Float[Tensor, "m h d"]
+    edges: Tensor | None = None
 
     def sum(self) -> Float[Tensor, "n hd"]:
         """sum_k e'_k over the edges into each receiver, heads side by side: (n, h * d)."""
-        total = self.e.new_zeros(self.graph.v.shape[0], *self.e.shape[1:])
-        return total.index_add(0, self.graph.receiver, self.e).flatten(-2)
+        return self.graph.sum_edges(self.e).flatten(-2)
+
+    def each(self) -> Float[Tensor, "m h d"]:
+        """e'_k of every edge: `e`."""
+        return self.e

@@ -21,6 +21,8 @@ class Graph:
         num_graphs: b; said, never guessed from the largest index.
         e: (m, d_e) edge features, or None.
         u: (b, d_u) graph features, or None.
+        degree: (n,) neighbours of each node in the graph that matters (the bonds of a molecule, where the edges join
+            all pairs), or None where it is the number of edges into a node.
     """
 
     v: Float[Tensor, "n d_v"]
@@ -30,6 +32,7 @@ class Graph:
     num_graphs: int
     e: Float[Tensor, "m d_e"] | None = None
     u: Float[Tensor, "b d_u"] | None = None
+    degree: Int[Tensor, "n"] | None = None
 
     @classmethod
     def from_edge_index(
@@ -65,7 +68,42 @@ class Graph:
 
     def count_nodes(self) -> Int[Tensor, "b"]:
         """The number of nodes of each graph, (b,)."""
-        return torch.bincount(self.node_graph, minlength=self.num_graphs)
+        return self.node_graph.new_zeros(self.num_graphs).index_add(
+            0, self.node_graph, torch.ones_like(self.node_graph)
+        )
+
+    def own_nodes(self) -> Segments:
+        """The nodes of a graph compete for the attention of a query of that graph."""
+        every_node = torch.arange(self.v.shape[0], device=self.v.device)
+        return Segments(every_node, self.node_graph, self.num_graphs)
+
+    def count_edges(self) -> Int[Tensor, "n"]:
+        """The number of edges into each node, (n,)."""
+        return self.receiver.new_zeros(self.v.shape[0]).index_add(0, self.receiver, torch.ones_like(self.receiver))
+
+    def max_nodes(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "b d"]:
+        """The maximum over each graph's nodes, zeros for a graph without: (n, d) -> (b, d)."""
+        return _max_into(x, self.node_graph, self.num_graphs)
+
+    def sum_edges(self, x: Float[Tensor, "m *d"]) -> Float[Tensor, "n *d"]:
+        """The sum over the edges into each node: (m, ...) -> (n, ...)."""
+        return x.new_zeros(self.v.shape[0], *x.shape[1:]).index_add(0, self.receiver, x)
+
+    def max_edges(self, x: Float[Tensor, "m *d"]) -> Float[Tensor, "n *d"]:
+        """The maximum over the edges into each node, zeros for a node without: (m, ...) -> (n, ...)."""
+        return _max_into(x, self.receiver, self.v.shape[0])
+
+    def mean_senders(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """The mean over the senders of each node's edges, zeros for a node without: (n, d) -> (n, d)."""
+        return self.sum_edges(x[self.sender]) / self.count_edges().clamp_min(1).to(x.dtype).unsqueeze(-1)
+
+    def at_receivers(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "m *d"]:
+        """What belongs to a node, given to each edge into it: (n, ...) -> (m, ...)."""
+        return x[self.receiver]
+
+    def at_senders(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "m *d"]:
+        """What belongs to a node, given to each edge from it: (n, ...) -> (m, ...)."""
+        return x[self.sender]
 
 
 @dataclass(frozen=True)
@@ -79,6 +117,7 @@ class DenseGraph:
             everywhere; what stands in the padding changes nothing.
         u: (b, d_u) graph features, or None.
         edge_mask: (b, n, n) True where there is an edge; None for complete graphs with self-loops.
+        degree: (b, n) as in `Graph`.
     """
 
     v: Float[Tensor, "b n d_v"]
@@ -86,6 +125,7 @@ class DenseGraph:
     e: Float[Tensor, "b n n d_e"] | None = None
     u: Float[Tensor, "b d_u"] | None = None
     edge_mask: Bool[Tensor, "b n n"] | None = None
+    degree: Int[Tensor, "b n"] | None = None
 
     @property
     def edges(self) -> Bool[Tensor, "b n n"]:
@@ -114,6 +154,35 @@ class DenseGraph:
         """The number of nodes of each graph, (b,)."""
         return self.node_mask.sum(-1)
 
+    def count_edges(self) -> Int[Tensor, "b n"]:
+        """The number of edges into each node, (b, n)."""
+        return self.edges.sum(-1)
+
+    def max_nodes(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b d"]:
+        """The maximum over each graph's nodes, zeros for a graph without: (b, n, d) -> (b, d)."""
+        return _max_along(x, self.node_mask, 1)
+
+    def sum_edges(self, x: Float[Tensor, "b n n *d"]) -> Float[Tensor, "b n *d"]:
+        """The sum over the edges into each node: (b, i, j, ...) -> (b, i, ...)."""
+        return x.masked_fill(~_spread(self.edges, x), 0.0).sum(2)
+
+    def max_edges(self, x: Float[Tensor, "b _ n *d"]) -> Float[Tensor, "b n *d"]:
+        """The maximum over the edges into each node, zeros for a node without: (b, i or 1, j, ...) -> (b, i, ...)."""
+        return _max_along(x, self.edges, 2)
+
+    def mean_senders(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
+        """The mean over the senders of each node's edges, zeros for a node without: (b, j, d) -> (b, i, d)."""
+        total = self.edges.to(x.dtype) @ x.masked_fill(~self.node_mask.unsqueeze(-1), 0.0)
+        return total / self.count_edges().clamp_min(1).to(x.dtype).unsqueeze(-1)
+
+    def at_receivers(self, x: Float[Tensor, "b n *d"]) -> Float[Tensor, "b n 1 *d"]:
+        """What belongs to a node, given to each edge into it: (b, i, ...) -> (b, i, 1, ...)."""
+        return x.unsqueeze(2)
+
+    def at_senders(self, x: Float[Tensor, "b n *d"]) -> Float[Tensor, "b 1 n *d"]:
+        """What belongs to a node, given to each edge from it: (b, j, ...) -> (b, 1, j, ...)."""
+        return x.unsqueeze(1)
+
     def to_edge_list(self) -> Graph:
         """The same graphs without padding: nodes in order, edges in the order of (graph, receiver, sender)."""
         b, _ = self.node_mask.shape
@@ -127,7 +196,23 @@ class DenseGraph:
             num_graphs=b,
             e=None if self.e is None else self.e[graph, i, j],
             u=self.u,
+            degree=None if self.degree is None else self.degree[self.node_mask],
         )
+
+
+def _spread(mask: Tensor, x: Tensor) -> Tensor:
+    """`mask` with as many trailing ones in its shape as it lacks of x's dimensions."""
+    return mask.view(*mask.shape, *[1] * (x.dim() - mask.dim()))
+
+
+def _max_along(x: Tensor, mask: Tensor, dim: int) -> Tensor:
+    there = _spread(mask, x)
+    return x.masked_fill(~there, torch.finfo(x.dtype).min).amax(dim).masked_fill(~there.any(dim), 0.0)
+
+
+def _max_into(x: Tensor, index: Tensor, size: int) -> Tensor:
+    index = index.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
+    return x.new_zeros(size, *x.shape[1:]).scatter_reduce(0, index, x, "amax", include_self=False)
 
 
 AnyGraph = Graph | DenseGraph

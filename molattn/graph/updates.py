@@ -1,9 +1,10 @@
-"""phi_v and phi_u, the node and global updates: pre-norm residual steps."""
+"""phi_v and phi_u, the node and global updates, and what becomes of the edges: pre-norm residual steps."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from molattn.graph.edge_update import EdgeMessages, LiteralMessages
 from molattn.graph.graph import AnyGraph
 
 
@@ -58,3 +59,25 @@ class GlobalUpdate(nn.Module):
     ) -> Float[Tensor, "b d_u"]:
         """(b, d_v), (b, d_v), (b, d_u) -> (b, d_u)."""
         return u + self.feed_forward(torch.cat([ebar, vbar, u], dim=-1))
+
+
+class ResidualEdges(nn.Module):
+    """The edges carried from block to block: what phi_e made of each is added to it.
+
+    e_k <- e_k + W norm(e'_k)
+
+    It has to form every e'_k.
+
+    Args:
+        edge_dim: d_e.
+        num_heads, head_dim: h and d of e'_k.
+    """
+
+    def __init__(self, edge_dim: int, num_heads: int, head_dim: int):
+        super().__init__()
+        self.norm = nn.LayerNorm(num_heads * head_dim)
+        self.w = nn.Linear(num_heads * head_dim, edge_dim)
+
+    def forward(self, messages: EdgeMessages | LiteralMessages, e: Tensor) -> Tensor:
+        """e, (m, d_e) or (b, n, n, d_e), after the block."""
+        return e + self.w(self.norm(messages.each().flatten(-2)))

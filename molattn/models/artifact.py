@@ -11,6 +11,7 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
+from molattn.chem import Conformers
 from molattn.data.files import write_bytes
 from molattn.errors import InputError, MolattnError
 from molattn.models.base import MoleculeModel
@@ -18,7 +19,8 @@ from molattn.models.config import CONFIGS
 from molattn.models.registry import build
 from molattn.models.scaler import TargetScaler
 
-SCHEMA = 1
+# 2 has conformers, without which a model of 3D must not be used; all else is written as 1.
+SCHEMA = 2
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
 
@@ -32,6 +34,7 @@ class Artifact:
         targets: T names.
         units: T units, empty where unknown.
         add_hs, max_atoms: how its molecules are read.
+        conformers: how they get distances; None where the model was trained without.
     """
 
     model: MoleculeModel
@@ -40,6 +43,7 @@ class Artifact:
     units: tuple[str, ...]
     add_hs: bool
     max_atoms: int
+    conformers: Conformers | None = None
 
 
 def save_artifact(folder: str | Path, artifact: Artifact) -> None:
@@ -48,8 +52,11 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     weights = save({name: x.detach().cpu().contiguous() for name, x in artifact.model.state_dict().items()})
     write_bytes(folder / WEIGHTS, weights)
+    molecules: dict[str, Any] = {"add_hs": artifact.add_hs, "max_atoms": artifact.max_atoms}
+    if artifact.conformers is not None:
+        molecules["conformers"] = dataclasses.asdict(artifact.conformers)
     config = {
-        "schema": SCHEMA,
+        "schema": 1 if artifact.conformers is None else SCHEMA,
         "molattn": version("molattn"),
         "model": dataclasses.asdict(artifact.model.config),
         "targets": [
@@ -58,7 +65,7 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
                 artifact.targets, artifact.units, artifact.scaler.mean, artifact.scaler.std, strict=True
             )
         ],
-        "molecules": {"add_hs": artifact.add_hs, "max_atoms": artifact.max_atoms},
+        "molecules": molecules,
         "vocabulary": artifact.model.vocabulary(),
         "sha256": {WEIGHTS: hashlib.sha256(weights).hexdigest()},
     }
@@ -98,13 +105,15 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
     targets, kind = config["targets"], config["model"]["kind"]
     if kind not in CONFIGS:
         raise InputError(f"{folder} is a model of the kind {kind!r}; this molattn has {', '.join(CONFIGS)}")
-    model = build(CONFIGS[kind](**config["model"]), num_targets=len(targets))
+    settings: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in config["model"].items()}
+    model = build(CONFIGS[kind](**settings), num_targets=len(targets))
     if config["vocabulary"] != model.vocabulary():
         raise InputError(
             f"{folder} was trained with other codes for molecules than this molattn has; use molattn "
             f"{config['molattn']} or train again"
         )
     model.load_state_dict(load_file(folder / WEIGHTS))
+    conformers = config["molecules"].get("conformers")
     return Artifact(
         model=model.eval().requires_grad_(False),
         scaler=TargetScaler(tuple(t["mean"] for t in targets), tuple(t["std"] for t in targets)),
@@ -112,4 +121,5 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
         units=tuple(t["unit"] for t in targets),
         add_hs=config["molecules"]["add_hs"],
         max_atoms=config["molecules"]["max_atoms"],
+        conformers=None if conformers is None else Conformers(**conformers),
     )

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from molattn.chem import Conformers, Progress
 from molattn.data.batches import Batch
 from molattn.errors import SmilesError
 from molattn.models.config import ModelConfig
@@ -53,10 +54,14 @@ class MoleculeModel(nn.Module, ABC):
     Attributes:
         config: what it is made of.
         head: the last, linear map, from the readout to the T numbers.
+        virtual_labels: what the rows and columns of the attention are called that stand behind those of the places.
+        rows_sum_to_one: whether the weights of a place do.
     """
 
     config: ModelConfig
     head: nn.Linear
+    virtual_labels: tuple[str, ...] = ()
+    rows_sum_to_one: bool = True
 
     @abstractmethod
     def __init__(self, config: Any, num_targets: int = 1):
@@ -65,9 +70,24 @@ class MoleculeModel(nn.Module, ABC):
     @staticmethod
     @abstractmethod
     def read(
-        smiles: Iterable[object], *, add_hs: bool, max_atoms: int, num_workers: int = 0
+        smiles: Iterable[object],
+        *,
+        add_hs: bool,
+        max_atoms: int,
+        num_workers: int = 0,
+        conformers: Conformers | None = None,
+        progress: Progress | None = None,
     ) -> Sequence[Molecule | SmilesError]:
-        """The molecules of many SMILES, in order; an error in the place of one that cannot be read."""
+        """The molecules of many SMILES, in order; an error in the place of one that cannot be read.
+
+        Args:
+            smiles, add_hs, max_atoms, num_workers, progress: as for `molattn.chem.featurize`.
+            conformers: how to make distances; None makes none.
+
+        Raises:
+            UsageError: conformers are asked of a model that reads no distances.
+            ConformerError: a molecule has no geometry, and the policy is "stop".
+        """
 
     @staticmethod
     @abstractmethod

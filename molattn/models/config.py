@@ -5,31 +5,60 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GraphModelConfig:
-    """Attention over all pairs of atoms, with bonds and path lengths on the edges.
+    """Attention over all pairs of atoms, or over bonded ones, with what lies between them on the edges.
 
     Attributes:
         kind: "graph".
+        attention: the block, a name in `molattn.graph.family.FAMILY`.
         hidden_dim: channels of a node.
         num_layers: blocks.
         num_heads: heads of a block; they divide hidden_dim.
-        edge_dim: channels of an edge.
+        edges: what the edges hold, names in `molattn.models.encodings.EDGE_ENCODINGS`.
+        join_edges: whether those are added ("sum") or stand side by side ("concat").
+        edge_dim: channels of an edge, or of each learned encoding in it.
+        nodes: what is added to the atoms' codes, names in `molattn.models.encodings.NODE_ENCODINGS`.
+        neighbours: whom an atom may attend to: "all", or "bonded" ones and itself.
+        virtual_node: whether each molecule gets one more node, joined to all atoms.
         global_dim: channels of the graph features u; 0 leaves u out.
         feed_forward: channels inside the feed-forward steps, as a multiple of hidden_dim.
-        max_path: longest path length, in bonds, that has a row of its own.
-        readout: how the atoms become one vector: "mean", "sum" or "global" (u alone).
+        readout: how the atoms become one vector, a name in `molattn.graph.READOUTS`.
         dropout: probability, in training.
+        max_path: longest path length, in bonds, that has a row of its own.
+        path_edges: longest path, in bonds, whose bonds "path-edges" reads.
+        walk_steps: powers of the random walk that "random-walks" reads.
+        radial_bases, num_bases, cutoff: of "distance": "gaussian" or "bessel", how many, up to so many angstrom.
+        distance_kernel: of "distance-kernel": "exp" or "softmax".
+        lambdas: of MAT: shares of attention, distance and adjacency; they sum to 1.
     """
 
     kind: str = "graph"
+    attention: str = "molattn"
     hidden_dim: int = 64
     num_layers: int = 4
     num_heads: int = 8
+    edges: tuple[str, ...] = ("bond", "path")
+    join_edges: str = "sum"
     edge_dim: int = 16
+    nodes: tuple[str, ...] = ()
+    neighbours: str = "all"
+    virtual_node: bool = False
     global_dim: int = 0
     feed_forward: int = 2
-    max_path: int = 20
     readout: str = "mean"
     dropout: float = 0.1
+    max_path: int = 20
+    path_edges: int = 5
+    walk_steps: int = 16
+    radial_bases: str = "gaussian"
+    num_bases: int = 32
+    cutoff: float = 10.0
+    distance_kernel: str = "exp"
+    lambdas: tuple[float, ...] = (1 / 3, 1 / 3, 1 / 3)
+
+    @property
+    def needs_3d(self) -> bool:
+        """Whether an encoding reads distances, which conformers bring."""
+        return any(name.startswith("distance") for name in self.edges)
 
 
 @dataclass(frozen=True)
@@ -51,6 +80,11 @@ class SmilesModelConfig:
     num_heads: int = 8
     feed_forward: int = 2
     dropout: float = 0.1
+
+    @property
+    def needs_3d(self) -> bool:
+        """No: a SMILES says nothing of it."""
+        return False
 
 
 ModelConfig = GraphModelConfig | SmilesModelConfig

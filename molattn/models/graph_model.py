@@ -1,83 +1,94 @@
 """The graph attention model: embed -> blocks -> readout -> head."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
-from molattn.chem import (
-    ATOM_FEATURES,
-    BOND_FEATURES,
-    BOND_SIZE,
-    DISCONNECTED,
-    MoleculeGraph,
-    featurize,
-    unpack_bond,
-)
+from molattn.chem import ATOM_FEATURES, BOND_FEATURES, Conformers, MoleculeGraph, Progress, featurize
 from molattn.data.batches import MoleculeBatch, collate
 from molattn.errors import SmilesError
-from molattn.graph import DenseGraph, GraphNetBlock, PairCodes, SumOfCodes, mean_nodes, sum_nodes
+from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumOfCodes, VirtualNode
+from molattn.graph.encodings import adjacency
+from molattn.graph.family import FAMILY, BlockSizes, DegreeScaledSum, mat
 from molattn.models.base import MoleculeModel, wide
 from molattn.models.config import GraphModelConfig
+from molattn.models.encodings import edge_encoding, node_encodings
+
+NEIGHBOURS = ("all", "bonded")
 
 
 class GraphModel(MoleculeModel):
-    """Properties of molecules from attention over all pairs of their atoms.
+    """Properties of molecules from attention over the pairs of their atoms.
 
-    v_i  = sum of a learned row per atom code;   e_ij = bond and path-length rows;   u = a learned vector
+    v_i  = sum of a learned row per atom code + node encodings;   e_ij = edge encodings;   u = a learned vector
     v, u = block_L( ... block_1(v, e, u))
-    y    = W norm(readout(v, u))
+    y    = W readout(norm(v), u) + b
 
     Args:
         config: what it is made of.
         num_targets: T.
 
     Raises:
-        ValueError: a readout that is not in `READOUTS`, heads that do not divide the channels.
+        ValueError: a name that is not in its table, or settings that do not go together.
     """
 
     def __init__(self, config: GraphModelConfig, num_targets: int = 1):
         super().__init__(config, num_targets)
-        if config.readout not in READOUTS:
-            raise ValueError(f"unknown readout {config.readout!r}: choose one of {', '.join(READOUTS)}")
-        if config.readout == "global" and not config.global_dim:
-            raise ValueError("the readout 'global' reads u: set model.global_dim")
+        _check(config)
         self.config = config
         d = config.hidden_dim
         self.embed_atoms = SumOfCodes([f.size for f in ATOM_FEATURES], d)
-        self.embed_pairs = PairCodes(
-            bond_parts=torch.from_numpy(unpack_bond(range(BOND_SIZE))),
-            bond_sizes=[f.size for f in BOND_FEATURES],
-            dim=config.edge_dim,
-            max_path=config.max_path,
-            disconnected=DISCONNECTED,
-        )
+        self.edges = edge_encoding(config)
         self.u = nn.Parameter(torch.zeros(config.global_dim)) if config.global_dim else None
+        sizes = BlockSizes(
+            node_dim=d,
+            num_heads=config.num_heads,
+            edge_dim=0 if self.edges is None else self.edges.dim,
+            global_dim=config.global_dim,
+            hidden_dim=config.feed_forward * d,
+            to_graph="mean",
+            dropout=config.dropout,
+        )
         self.blocks = nn.ModuleList(
-            GraphNetBlock(
-                node_dim=d,
-                num_heads=config.num_heads,
-                edge_dim=config.edge_dim,
-                global_dim=config.global_dim,
-                hidden_dim=config.feed_forward * d,
-                to_graph="mean",
-                dropout=config.dropout,
-            )
+            mat(sizes, config.lambdas) if config.attention == "mat" else FAMILY[config.attention](sizes)
             for _ in range(config.num_layers)
         )
         self.norm = nn.LayerNorm(d)
-        self.readout = READOUTS[config.readout]
         read_dim = config.global_dim if config.readout == "global" else d
         self.head = nn.Linear(read_dim, num_targets)
+        # Made last: what the plain model starts from does not depend on them.
+        self.nodes = nn.ModuleList(node_encodings(config))
+        # MAT's dummy node is adjacent to itself only, and nobody is near it.
+        alone = torch.tensor([[0.0], [0.0], [1.0]]).expand(3, sizes.edge_dim) if config.attention == "mat" else None
+        self.virtual_node = VirtualNode(d, sizes.edge_dim, alone) if config.virtual_node else None
+        self.readout = READOUTS[config.readout](d)
+        self.readout_name, self.neighbours = config.readout, config.neighbours
+        self.virtual_labels = ("virtual node",) if config.virtual_node else ()
+        self.rows_sum_to_one = not (config.attention == "mat" and config.distance_kernel == "exp")
+        self.reads_degree = any(isinstance(m, DegreeScaledSum) for m in self.modules())
 
     collate = staticmethod(collate)
 
     @staticmethod
     def read(
-        smiles: Iterable[object], *, add_hs: bool, max_atoms: int, num_workers: int = 0
+        smiles: Iterable[object],
+        *,
+        add_hs: bool,
+        max_atoms: int,
+        num_workers: int = 0,
+        conformers: Conformers | None = None,
+        progress: Progress | None = None,
     ) -> list[MoleculeGraph | SmilesError]:
         """The graphs of many SMILES: see `molattn.chem.featurize`."""
-        return featurize(smiles, add_hs=add_hs, max_atoms=max_atoms, num_workers=num_workers)
+        return featurize(
+            smiles,
+            add_hs=add_hs,
+            max_atoms=max_atoms,
+            num_workers=num_workers,
+            conformers=conformers,
+            progress=progress,
+        )
 
     @staticmethod
     def vocabulary() -> dict[str, dict[str, list[str]]]:
@@ -95,22 +106,58 @@ class GraphModel(MoleculeModel):
         return self.read_out(graph)
 
     def attention(self, batch: MoleculeBatch) -> tuple[Tensor, Tensor]:
-        """What `forward` returns, and the weights of every layer and head, (b, layers, heads, n, n)."""
+        """What `forward` returns, and the weights of every layer and head, (b, layers, heads, n, n).
+
+        A virtual node's row and column stand behind those of the atoms, behind the padding.
+        """
         graph, weights = self.embed(batch), []
         for block in self.blocks:
             graph, messages = block.step(graph)  # pyright: ignore[reportCallIssue]
             weights.append(messages.weights)
-        return self.read_out(graph), torch.stack(weights, dim=1)
+        stacked = torch.stack(weights, dim=1)
+        if self.virtual_node is not None:
+            stacked = stacked.roll((-1, -1), (-2, -1))
+        return self.read_out(graph), stacked
+
+    def contributions(self, batch: MoleculeBatch) -> Tensor:
+        """What each atom adds to the answer, (b, n, T): sum_i c_i + head bias = `forward`, for readouts that are sums.
+
+        The readouts "sum", "mean" and "additive" are; a virtual node's term stands behind the atoms'. Zeros in the
+        padding.
+
+        Raises:
+            ValueError: another readout, which has no terms.
+        """
+        graph = self.embed(batch)
+        for block in self.blocks:
+            graph = block(graph)
+        x = wide(self.norm(graph.v))
+        if self.readout_name == "mean":
+            x = x / graph.count_nodes().to(x.dtype).view(-1, 1, 1)
+        elif isinstance(self.readout, AdditiveReadout):
+            x = self.readout.terms(x)
+        elif self.readout_name != "sum":
+            raise ValueError(f"the readout {self.readout_name!r} is not a sum over atoms: there are no terms")
+        terms = (x @ self.head.weight.to(x.dtype).T).masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)
+        return terms if self.virtual_node is None else terms.roll(-1, 1)
 
     def embed(self, batch: MoleculeBatch) -> DenseGraph:
-        """The batch as complete graphs with self-loops."""
-        u = None if self.u is None else self.u.expand(len(batch), -1)
-        return DenseGraph(
-            v=self.embed_atoms(batch.atom_codes),
+        """The batch as graphs: complete with self-loops, or of bonds and self-loops, with a virtual node or without."""
+        v = self.embed_atoms(batch.atom_codes)
+        for encoding in self.nodes:
+            v = v + encoding(batch)
+        bonded = None
+        if self.neighbours == "bonded":
+            bonded = adjacency(batch) | torch.eye(batch.mask.shape[1], dtype=torch.bool, device=batch.mask.device)
+        graph = DenseGraph(
+            v=v,
             node_mask=batch.mask,
-            e=self.embed_pairs(batch.bond_codes, batch.path_lengths),
-            u=u,
+            e=None if self.edges is None else self.edges(batch),
+            u=None if self.u is None else self.u.expand(len(batch), -1),
+            edge_mask=bonded,
+            degree=adjacency(batch).sum(-1) if self.reads_degree else None,
         )
+        return graph if self.virtual_node is None else self.virtual_node(graph)
 
     def read_out(self, graph: DenseGraph) -> Tensor:
         """(b, T) from what the last block left."""
@@ -118,13 +165,15 @@ class GraphModel(MoleculeModel):
         return self.answer(self.readout(wide(self.norm(graph.v)), graph.replace(u=u)))
 
 
-def _global(v: Tensor, graph: DenseGraph) -> Tensor:  # noqa: ARG001
-    assert graph.u is not None
-    return graph.u
-
-
-READOUTS: dict[str, Callable[[Tensor, DenseGraph], Tensor]] = {
-    "mean": mean_nodes,
-    "sum": sum_nodes,
-    "global": _global,
-}
+def _check(config: GraphModelConfig) -> None:
+    for name, value, table in (
+        ("attention", config.attention, FAMILY),
+        ("readout", config.readout, READOUTS),
+        ("neighbours", config.neighbours, NEIGHBOURS),
+    ):
+        if value not in table:
+            raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(table)}")
+    if config.readout == "global" and not config.global_dim:
+        raise ValueError("the readout 'global' reads u: set model.global_dim")
+    if config.readout == "virtual-node" and not config.virtual_node:
+        raise ValueError("the readout 'virtual-node' reads it: set model.virtual_node=true")

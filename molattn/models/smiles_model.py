@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from molattn.chem import TOKENS, SmilesTokens, tokenize_all
+from molattn.chem import TOKENS, Conformers, Progress, SmilesTokens, tokenize_all
 from molattn.data.batches import TokenBatch, collate_tokens
-from molattn.errors import SmilesError
+from molattn.errors import SmilesError, UsageError
 from molattn.models.base import MoleculeModel, wide
 from molattn.models.config import SmilesModelConfig
 from molattn.sequence import PAD, Encoder, PositionalEmbedding, padding_mask
@@ -50,10 +50,22 @@ class SmilesModel(MoleculeModel):
 
     @staticmethod
     def read(
-        smiles: Iterable[object], *, add_hs: bool, max_atoms: int, num_workers: int = 0
+        smiles: Iterable[object],
+        *,
+        add_hs: bool,
+        max_atoms: int,
+        num_workers: int = 0,
+        conformers: Conformers | None = None,
+        progress: Progress | None = None,
     ) -> list[SmilesTokens | SmilesError]:
-        """The tokens of many SMILES: see `molattn.chem.tokenize_all`."""
-        return tokenize_all(smiles, add_hs=add_hs, max_atoms=max_atoms, num_workers=num_workers)
+        """The tokens of many SMILES: see `molattn.chem.tokenize_all`.
+
+        Raises:
+            UsageError: conformers are given, which tokens have no use for.
+        """
+        if conformers is not None:
+            raise UsageError("the model 'smiles-transformer' reads no 3D: leave out data.conformers, or --model graph")
+        return tokenize_all(smiles, add_hs=add_hs, max_atoms=max_atoms, num_workers=num_workers, progress=progress)
 
     @staticmethod
     def vocabulary() -> dict[str, list[str]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from molattn.errors import UsageError
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
+from molattn.models.presets import PRESETS
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,11 @@ class DataConfig:
         target_columns: the table's columns to learn.
         add_hs: whether hydrogens become atoms of the graph.
         max_atoms: larger molecules are refused.
+        conformers: whether every molecule gets a 3D geometry, and the model its distances.
+        conformer_seed: of the random start of each geometry.
+        conformer_timeout: whole seconds for each of the two attempts at a fragment.
+        on_3d_failure: what becomes of a molecule without a geometry: "paths" takes path lengths times a bond length
+            and says so, "reject" leaves the row out, "stop" ends the run.
         split: "random" or "scaffold".
         split_sizes: shares of training, validation and test.
         splits_file: a table of SMILES and sides that decides instead of `split`; empty for none.
@@ -34,6 +40,10 @@ class DataConfig:
     target_columns: tuple[str, ...] = ()
     add_hs: bool = False
     max_atoms: int = 1000
+    conformers: bool = False
+    conformer_seed: int = 0
+    conformer_timeout: int = 10
+    on_3d_failure: str = "paths"
     split: str = "random"
     split_sizes: tuple[float, ...] = (0.8, 0.1, 0.1)
     splits_file: str = ""
@@ -116,11 +126,17 @@ class RunConfig:
 
 
 def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterable[str] = ()) -> RunConfig:
-    """The settings of a run: the defaults, then a file, then options by their own name, then `section.key=value`.
+    """The settings of a run: defaults, option `preset`, a file, options by their own name, then `section.key=value`.
 
     Options that are None were not given. Raises UsageError as `RunConfig.updated` does.
     """
     resolved = RunConfig()
+    options = dict(options)
+    preset = options.pop("preset", None)
+    if preset is not None:
+        if preset not in PRESETS:
+            raise UsageError(f"there is no preset {preset!r}{_closest(preset, PRESETS)}")
+        resolved = resolved.updated(PRESETS[preset].settings, f"preset {preset}")
     if config is not None:
         resolved = resolved.updated(read_config(config), str(config))
     place_of = {f.name: (section, f.name) for section, types in SECTIONS.items() for t in types for f in fields(t)}
@@ -134,6 +150,10 @@ def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterab
             resolved = resolved.updated({section: {key: value}}, f"option {name}")
     for text in settings:
         resolved = resolved.updated(parse_setting(text), f"--set {text}")
+    if preset is not None and resolved.model.kind != "graph":
+        raise UsageError(f"the preset {preset} is of the model graph, not of {resolved.model.kind}: leave one out")
+    if resolved.model.needs_3d and not resolved.data.conformers:
+        raise UsageError("model.edges reads distances in 3D, which are not made: add --set data.conformers=true")
     return resolved
 
 

@@ -1,12 +1,13 @@
 """What a run learns from: the table read, its molecules made, each on a side of the split."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from molattn.chem import canonical_smiles, read_smiles
+from molattn.chem import NO_GEOMETRY, NOT_OPTIMISED, Conformers, Progress, canonical_smiles, read_smiles
 from molattn.data import (
     SIDES,
     SPLITS,
@@ -20,7 +21,7 @@ from molattn.data import (
     read_table,
     verify,
 )
-from molattn.errors import InputError, SmilesError, UsageError
+from molattn.errors import ConformerError, InputError, SmilesError, UsageError
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.training.config import DataConfig
 from molattn.training.fit import Labelled
@@ -66,17 +67,35 @@ class Experiment:
         return Labelled([self.molecules[i] for i in chosen], self.targets[chosen])
 
 
-def prepare(data: DataConfig, model: type[MoleculeModel], seed: int, num_workers: int = 0) -> Experiment:
+def prepare(
+    data: DataConfig,
+    model: type[MoleculeModel],
+    seed: int,
+    num_workers: int = 0,
+    progress: Progress | None = None,
+) -> Experiment:
     """Read the table, make of its molecules what `model` reads, and split them.
 
     Raises:
         UsageError: a data set, column, split or file that does not exist.
-        InputError: a table that cannot be read, no usable row, or an empty side.
+        InputError: a table that cannot be read, no usable row, an empty side, or a molecule without a geometry where
+            that is to stop the run.
     """
     data, path, name, units = _resolved(data)
     table = read_table(path)
     records = read_records(table, data.smiles_column, data.target_columns)
-    made = model.read(records.smiles, add_hs=data.add_hs, max_atoms=data.max_atoms, num_workers=num_workers)
+    try:
+        made = model.read(
+            records.smiles,
+            add_hs=data.add_hs,
+            max_atoms=data.max_atoms,
+            num_workers=num_workers,
+            conformers=conformers_of(data),
+            progress=progress,
+        )
+    except ConformerError as error:
+        line = f", line {table.lines[records.rows[error.row]]}" if error.row is not None else ""
+        raise InputError(f"{path}{line}: {error}; --on-3d-failure paths or reject goes on") from error
     kept = [i for i, outcome in enumerate(made) if not isinstance(outcome, SmilesError)]
     molecules = [outcome for outcome in made if not isinstance(outcome, SmilesError)]
     refused = [
@@ -118,6 +137,13 @@ def prepare(data: DataConfig, model: type[MoleculeModel], seed: int, num_workers
     return experiment
 
 
+def conformers_of(data: DataConfig) -> Conformers | None:
+    """How the molecules get their distances; None for a run without 3D."""
+    if not data.conformers:
+        return None
+    return Conformers(data.conformer_seed, data.conformer_timeout, data.on_3d_failure)
+
+
 def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...]]:
     """The settings with every column named, where the table lies, its name and its units."""
     if not data.dataset:
@@ -140,6 +166,18 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...]]
     return data, card.path, card.name, tuple(units.get(t, "") for t in targets)
 
 
+def _of_3d(warning: str) -> bool:
+    return warning.startswith((NO_GEOMETRY, NOT_OPTIMISED))
+
+
+# What is uncertain about a molecule, and which of its warnings say so.
+_UNCERTAIN: tuple[tuple[str, Callable[[str], bool]], ...] = (
+    ("parts that the codes do not know", lambda w: not _of_3d(w)),
+    ("no 3D geometry", lambda w: w.startswith(NO_GEOMETRY)),
+    ("a 3D geometry that is not optimised", lambda w: w.startswith(NOT_OPTIMISED)),
+)
+
+
 def _warnings(
     molecules: list[Molecule], keys: list[str], labels: np.ndarray, rejected: list[Rejected], taken: str
 ) -> list[str]:
@@ -148,11 +186,12 @@ def _warnings(
         first = rejected[0]
         count = "1 row is" if len(rejected) == 1 else f"{len(rejected)} rows are"
         warnings.append(f"{count} left out, see rejected.csv; the first, line {first.line}: {first.reason}")
-    uncertain = [m for m in molecules if m.warnings]
-    if uncertain:
-        count = "1 molecule has" if len(uncertain) == 1 else f"{len(uncertain)} molecules have"
-        first = uncertain[0]
-        warnings.append(f"{count} parts that the codes do not know; the first, {first.smiles}: {first.warnings[0]}")
+    for what, kind in _UNCERTAIN:
+        uncertain = [(m.smiles, w) for m in molecules if (w := next(filter(kind, m.warnings), None))]
+        if uncertain:
+            count = "1 molecule has" if len(uncertain) == 1 else f"{len(uncertain)} molecules have"
+            smiles, warning = uncertain[0]
+            warnings.append(f"{count} {what}; the first, {smiles}: {warning}")
     leaks = leakage(keys, labels.tolist())
     if leaks:
         warnings.append(f"{describe_leakage(leaks)}; {taken}")

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import torch
 
+from molattn.chem import ON_FAILURE
 from molattn.errors import UsageError
 from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.base import MoleculeModel
@@ -17,8 +18,8 @@ from molattn.models.predict import predict_molecules
 from molattn.models.registry import MODELS, build
 from molattn.models.scaler import TargetScaler
 from molattn.training import run_folder
-from molattn.training.config import RunConfig
-from molattn.training.experiment import Experiment, prepare
+from molattn.training.config import DataConfig, RunConfig
+from molattn.training.experiment import Experiment, conformers_of, prepare
 from molattn.training.fit import EpochRecord, fit
 from molattn.training.metrics import regression_metrics
 
@@ -32,6 +33,9 @@ class Reporter(Protocol):
 
     def warning(self, text: str) -> None:
         """Something a user should know."""
+
+    def molecules(self, done: int, total: int) -> None:
+        """So many of all molecules have their 3D geometry."""
 
     def epoch(self, record: EpochRecord, epochs: int) -> None:
         """One of at most `epochs` epochs is over."""
@@ -66,8 +70,19 @@ def run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force:
         InputError: the data cannot be used.
     """
     _check(config)
-    reporter.stage("reading molecules")
-    experiment = prepare(config.data, MODELS[config.model.kind], config.training.seed, config.training.num_workers)
+    if config.data.conformers:
+        reporter.stage("reading molecules and finding their 3D geometries")
+    else:
+        reporter.stage("reading molecules")
+    experiment = prepare(
+        config.data,
+        MODELS[config.model.kind],
+        config.training.seed,
+        config.training.num_workers,
+        reporter.molecules if config.data.conformers else None,
+    )
+    if not config.data.conformers and config.data.on_3d_failure != DataConfig.on_3d_failure:
+        reporter.warning("on_3d_failure changes nothing: this run has no 3D, which --set data.conformers=true turns on")
     for warning in experiment.warnings:
         reporter.warning(warning)
     config = RunConfig(experiment.data, config.model, config.training)
@@ -97,7 +112,9 @@ def _trained(
     seconds = time.perf_counter() - start
     reporter.stage(f"evaluating epoch {fitted.best_epoch + 1}, the best of {len(fitted.history)} on validation")
     data = experiment.data
-    artifact = Artifact(model, scaler, data.target_columns, experiment.units, data.add_hs, data.max_atoms)
+    artifact = Artifact(
+        model, scaler, data.target_columns, experiment.units, data.add_hs, data.max_atoms, conformers_of(data)
+    )
     save_artifact(path / run_folder.MODEL, artifact)
     predicted = predict_molecules(model.cpu(), scaler, experiment.molecules)
     baseline = np.broadcast_to(np.array(scaler.mean), predicted.shape)
@@ -143,9 +160,13 @@ def _check(config: RunConfig) -> None:
         (config.training.threads < 1, "threads is 1 or more"),
         (config.training.seed < 0, "seed is 0 or more"),
         (config.data.max_atoms < 1, "max_atoms is 1 or more"),
+        (not 0 <= config.data.conformer_seed < 2**31 - 1, "conformer_seed is at least 0 and below 2^31 - 1"),
+        (config.data.conformer_timeout < 1, "conformer_timeout is 1 second or more"),
         (not 0 <= config.model.dropout < 1, "dropout is at least 0 and below 1"),
         *((getattr(config.model, size, 1) < 1, f"{size} is 1 or more") for size in _SIZES),
     ]
     for is_wrong, rule in wrong:
         if is_wrong:
             raise UsageError(f"a setting is out of range: {rule}")
+    if config.data.on_3d_failure not in ON_FAILURE:
+        raise UsageError(f"unknown on_3d_failure {config.data.on_3d_failure!r}: choose one of {', '.join(ON_FAILURE)}")

@@ -103,6 +103,10 @@ def draw_atoms(
     else:
         atom = _index(atom, attention.num_atoms, "atom", "")
         weights, what = matrix[atom], f"what {short(attention.labels[atom], 8)} (ringed) attends to"
+    if attention.virtual:
+        share = weights[attention.num_atoms :].sum()
+        what += f"; {' and '.join(attention.virtual)} {share:.2g}"
+        weights = weights[: attention.num_atoms]
     width, height = size
     if width < _SMALLEST[0] or height < _SMALLEST[1]:
         raise UsageError(f"size is at least {_SMALLEST[0]} x {_SMALLEST[1]} pixels, not {width} x {height}")

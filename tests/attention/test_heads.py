@@ -72,25 +72,6 @@ def test_a_weight_vector_of_equal_parts_is_the_mean():
     assert_close(join(flat), MeanHeads(3)(flat))
 
 
-def test_two_heads_of_trained_self_attention_joined_by_w_h_as_in_the_book():
-    # 11 words of 4 features; two heads with weights of their own, whose values have 2 features; o = sum_h w_h head_h.
-    torch.manual_seed(2)
-    layer = MultiHeadAttention(4, 2, head_dim=4, value_head_dim=2, bias=False, join="w_h").to(F64)
-    x = torch.randn(1, 11, 4, dtype=F64)
-    w_q, w_k, w_v = (p.weight.detach().numpy() for p in (layer.q_proj, layer.k_proj, layer.v_proj))
-    heads = []
-    for h in range(2):
-        q, k = (np.einsum("nf,df->nd", x[0], w[4 * h : 4 * h + 4]) for w in (w_q, w_k))
-        e = np.exp(np.einsum("id,jd->ij", q, k) / np.sqrt(4))  # d is the number of features, not of words
-        b = e / e.sum(1, keepdims=True)
-        heads.append(b @ np.einsum("nf,df->nd", x[0], w_v[2 * h : 2 * h + 2]))
-    expected = np.einsum("nlh,h->nl", np.stack(heads, -1), layer.join.w_h.detach().numpy())
-    output, weights = layer(x, return_weights=True)
-    assert output.shape == (1, 11, 2)
-    assert_close(output[0].detach(), torch.from_numpy(expected))
-    assert_close(weights.sum(-1), torch.ones(1, 2, 11, dtype=F64))
-
-
 @pytest.mark.parametrize("join", JOINS)
 def test_every_join_serves_in_the_layer_and_has_its_gradients(join):
     torch.manual_seed(1)

@@ -1,7 +1,7 @@
 """MultiHeadAttention from and to keras.layers.MultiHeadAttention, the real one, on its torch backend.
 
-All that needs Keras is in this file, and imports it where it is used: that takes seconds, and only those who run these
-tests should wait.
+All that needs Keras is in this file and in tests/documents, and imports it where it is used: that takes seconds, and
+only those who run these tests should wait.
 """
 
 import builtins
@@ -41,39 +41,6 @@ def on_torch(*tensors):
 def inputs(*shapes, dtype="float64"):
     g = torch.Generator().manual_seed(0)
     return [torch.rand(*shape, generator=g, dtype=getattr(torch, dtype)) for shape in shapes]
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_keras_parity_of_the_751_parameter_example(dtype):
-    # One input of 5 x 7, 3 heads, key_dim 8: query, key and value are the same.
-    (x,) = inputs((1, 5, 7), dtype=dtype)
-    theirs = keras_layer(x, num_heads=3, key_dim=8, dtype=dtype)
-    shapes = [w.shape for w in theirs.get_weights()]
-    assert shapes == [(7, 3, 8), (3, 8)] * 3 + [(3, 8, 7), (7,)]
-    assert theirs.count_params() == 751
-    ours = MultiHeadAttention.from_keras(theirs)
-    assert sum(p.numel() for p in ours.parameters()) == 751
-
-    expected, scores = on_torch(*theirs(x, x, return_attention_scores=True))
-    output, weights = ours(x, return_weights=True)
-    assert output.shape == (1, 5, 7) and weights.shape == (1, 3, 5, 5)  # (batch, heads, query, key)
-    assert_close(weights, scores, TOLERANCE[dtype])
-    assert_close(output, expected, TOLERANCE[dtype])
-
-
-def test_keras_parity_head_by_head_from_its_kernels():
-    (x,) = inputs((1, 5, 7))
-    theirs = keras_layer(x, num_heads=3, key_dim=8, dtype="float64")
-    w_q, b_q, w_k, b_k, w_v, b_v, w_o, b_o = theirs.get_weights()
-    total, maps = b_o, []  # the output bias once, not once per head
-    for h in range(3):
-        q, k, v = (x[0].numpy() @ w[:, h] + b[h] for w, b in ((w_q, b_q), (w_k, b_k), (w_v, b_v)))
-        e = np.exp(q @ k.T / 8**0.5)
-        maps.append(e / e.sum(-1, keepdims=True))
-        total = total + maps[-1] @ v @ w_o[h]
-    output, weights = MultiHeadAttention.from_keras(theirs)(x, return_weights=True)
-    assert_close(weights[0].detach(), torch.from_numpy(np.stack(maps)))
-    assert_close(output[0].detach(), torch.from_numpy(total))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -1,6 +1,5 @@
 """MultiHeadAttention: the choices it offers and the promises it makes. Parity with torch and Keras stands beside."""
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -19,7 +18,7 @@ from molattn.attention import (
     split_heads,
 )
 from tests.assertions import assert_close, assert_identical
-from tests.attention.reference import SCORE_NAMES, array, softmax
+from tests.attention.reference import SCORE_NAMES
 
 F64 = torch.float64
 
@@ -170,32 +169,6 @@ def test_every_choice_goes_with_every_other(score, normalizer, key_bias, join):
     for name, parameter in layer.named_parameters():
         if score != "location" or name not in ("k_proj.weight", "k_proj.bias", "key_bias"):  # it asks no key
             assert parameter.grad is not None and parameter.grad.isfinite().all(), name
-
-
-def test_the_key_bias_per_position_head_by_head():
-    # Kernels (channels, heads, head_dim), the key's bias (heads, positions, head_dim); the output bias once.
-    torch.manual_seed(1)
-    layer = MultiHeadAttention(7, 3, head_dim=8, key_bias="per_position", positions=5).to(F64)
-    assert layer.key_bias.shape == (3, 5, 8)
-    assert layer.k_proj.bias is None
-    shared = MultiHeadAttention(7, 3, head_dim=8)
-    counts = [sum(p.numel() for p in x.parameters()) for x in (shared, layer)]
-    assert counts == [751, 751 + 3 * 4 * 8]
-
-    x = torch.randn(2, 5, 7, dtype=F64)
-    output, weights = layer(x, return_weights=True)
-    w_q, w_k, w_v = (array(p.weight).T.reshape(7, 3, 8) for p in (layer.q_proj, layer.k_proj, layer.v_proj))
-    b_q, b_v = (array(p.bias).reshape(3, 8) for p in (layer.q_proj, layer.v_proj))
-    w_o, b_o = array(layer.join.linear.weight).T.reshape(3, 8, 7), array(layer.join.linear.bias)
-    for b in range(2):
-        expected = np.tile(b_o, (5, 1))
-        for h in range(3):
-            q, k, v = x[b].numpy() @ w_q[:, h], x[b].numpy() @ w_k[:, h], x[b].numpy() @ w_v[:, h]
-            logits = (q + b_q[h]) @ (k + array(layer.key_bias)[h]).T / 8**0.5
-            by_hand = np.stack([softmax(row) for row in logits])
-            assert_close(weights[b, h].detach(), torch.from_numpy(by_hand))
-            expected += by_hand @ (v + b_v[h]) @ w_o[h]
-        assert_close(output[b].detach(), torch.from_numpy(expected))
 
 
 def test_with_equal_rows_the_key_bias_per_position_is_the_shared_one():

@@ -35,24 +35,8 @@ def as_edges(logits, mask):
     return logits[receiver, sender], Segments(sender, receiver, len(mask)), back
 
 
-# The worked example of the book's chapter on attention layers: its logits, its values.
+# The worked example of the book's chapter on attention layers.
 LOGITS = [0.0, 1, -4, 7, 0, 5]
-SENTIMENT = torch.tensor([0, -0.2, 0.3, 0.4, 0, 0.1], dtype=F64)
-
-
-def test_hard_soft_and_uniform_attention_of_the_worked_example():
-    hard, soft, uniform = (row(Softmax(t), *LOGITS) for t in (0, 1, torch.inf))
-    assert hard.tolist() == [0, 0, 0, 1, 0, 0]
-    assert soft.round(decimals=2).tolist() == [0, 0, 0, 0.88, 0, 0.12]
-    assert uniform.tolist() == [1 / 6] * 6
-    assert_identical(row(hardmax, *LOGITS), hard)
-    assert [round(float(w @ SENTIMENT), 2) for w in (hard, soft, uniform)] == [0.4, 0.36, 0.1]
-
-
-def test_temperature_divides_the_logits():
-    logits = torch.tensor(LOGITS, dtype=F64)
-    for t in (0.1, 0.5, 2.0, 30.0):
-        assert_close(row(Softmax(t), *LOGITS), torch.softmax(logits / t, -1))
 
 
 def test_temperature_goes_to_its_ends_without_a_jump():

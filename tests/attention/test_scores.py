@@ -132,25 +132,6 @@ def test_what_stands_in_keys_that_nobody_sees_changes_nothing_forward_or_backwar
         assert_identical(dirty, clean)
 
 
-def test_the_additive_score_is_luongs_concat_with_its_weight_in_two_halves():
-    score = scored("additive")
-    q, k, _ = problem()
-    w = torch.cat([score.w_q.weight, score.w_k.weight], dim=1)
-    pairs = torch.cat(
-        [q[:, :, None].expand(HEADS, QUERIES, KEYS, 5), k[:, None].expand(HEADS, QUERIES, KEYS, 5)], dim=-1
-    )
-    expected = torch.tanh(pairs @ w.T + score.w_k.bias) @ score.w.weight[0]
-    assert_close(attention_weights(q, k, score=score), torch.softmax(expected, -1))
-
-
-def test_the_location_score_asks_the_query_alone():
-    score = scored("location")
-    q, k, _ = problem()
-    expected = torch.softmax(q @ score.w.weight[:KEYS].T, -1)
-    assert_close(attention_weights(q, k, score=score), expected)
-    assert_identical(attention_weights(q, -k, score=score), attention_weights(q, k, score=score))
-
-
 def test_the_location_score_refuses_edges_and_more_keys_than_it_has_positions():
     score = Location(5, max_length=3)
     x = torch.randn(4, 5)

@@ -210,24 +210,3 @@ def test_functions_serve_as_score_and_normalizer():
 
     expected = attention_weights(-q, k, mask, score="dot")
     assert_close(attention_weights(q, k, mask, score=negative_dot, normalizer=shifted_softmax), expected)
-
-
-# The book's chapter on attention layers: words as vectors, the last of them the query.
-SENTENCE = torch.tensor([[0, 0, 0], [2, 0, 1], [1, -1, -2], [2, 3, 1], [-2, 0, 0], [0, 2, 1]], dtype=F64)
-QUERY = torch.tensor([0, 2, 1], dtype=F64)
-SENTIMENT = torch.tensor([[0], [-0.2], [0.3], [0.4], [0], [0.1]], dtype=F64)
-
-
-def test_the_worked_example_of_the_book():
-    weights = attention_weights(QUERY, SENTENCE, score="dot")
-    assert weights.round(decimals=2).tolist() == [0, 0, 0, 0.88, 0, 0.12]
-    reduction = attend(QUERY, SENTENCE, SENTIMENT, score="dot")
-    assert reduction.shape == (1,)
-    assert round(reduction.item(), 2) == 0.36
-
-
-def test_the_worked_example_of_the_book_as_an_edge_list():
-    edges = Segments(torch.arange(6), torch.zeros(6, dtype=torch.long), 1)
-    output, weights = attend(QUERY[None], SENTENCE, SENTIMENT, edges, score="dot", return_weights=True)
-    assert weights.round(decimals=2).tolist() == [0, 0, 0, 0.88, 0, 0.12]
-    assert round(output.item(), 2) == 0.36

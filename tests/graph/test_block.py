@@ -1,6 +1,5 @@
 """GraphNetBlock: the six equations, and what must not change when graphs are named, padded or batched otherwise."""
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -88,20 +87,6 @@ def test_the_six_equations(edges, globals_, to_graph, size, density):
         else:
             assert_close(after.u, u)
     assert_close(net(graph).v[0], v)
-
-
-def test_equation_14_9_joins_the_heads_by_w_jhl():
-    net = block(globals_=False)
-    graph = random_graphs([4, 3], globals_=False)
-    e = net.phi_e.literal(graph.replace(v=net.norm_v(graph.v))).e.detach().numpy()  # e'_kjh as (k, h, j)
-    w = net.w_jhl.linear.weight.detach().view(NODE_DIM, 2, NODE_DIM // 2).numpy()  # w_jhl as (l, h, j)
-    listed = graph.to_edge_list()
-    ebar = (
-        np.stack([np.einsum("khj,lhj->l", e[listed.receiver.numpy() == i], w) for i in range(len(listed.v))])
-        + net.w_jhl.linear.bias.detach().numpy()
-    )
-    messages = net.step(graph)[1]
-    assert_close(net.w_jhl(net.rho_ev(messages))[graph.node_mask].detach(), torch.from_numpy(ebar))
 
 
 @with_or_without_edges

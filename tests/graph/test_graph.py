@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch, Data
 
-from molattn.graph import TO_GRAPH, AttentionEdgeUpdate, DenseGraph, Graph, mean_nodes, sum_edges, sum_nodes
+from molattn.graph import TO_GRAPH, AttentionEdgeUpdate, DenseGraph, Graph, max_nodes, mean_nodes, sum_edges, sum_nodes
 from tests.assertions import assert_close, assert_identical
 from tests.graph.graphs import EDGE_DIM, F64, NODE_DIM, double, random_graphs
 
@@ -102,7 +102,7 @@ def test_sum_grows_with_the_graph_and_mean_does_not_in_both_forms():
         assert_close(sum_nodes(graph.v, graph), totals)
         assert_close(mean_nodes(graph.v, graph), means)
         assert graph.count_nodes().tolist() == [3, 1, 2]
-    assert {"sum": sum_nodes, "mean": mean_nodes} == TO_GRAPH
+    assert {"sum": sum_nodes, "mean": mean_nodes, "max": max_nodes} == TO_GRAPH
 
 
 def test_graphs_without_nodes_have_zero_sums_and_means():

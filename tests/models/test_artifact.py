@@ -9,7 +9,7 @@ import torch
 
 from molattn.chem import molecule_graph
 from molattn.errors import InputError
-from molattn.models.artifact import Artifact, load_artifact, save_artifact
+from molattn.models.artifact import SCHEMA, Artifact, load_artifact, save_artifact
 from molattn.models.predict import predict_molecules
 from molattn.models.scaler import TargetScaler
 from tests.molecules import SPECIAL
@@ -64,7 +64,7 @@ def test_a_missing_file_is_named(folder: Path) -> None:
 
 
 def test_a_newer_model_asks_for_an_upgrade(folder: Path) -> None:
-    _change(folder, schema=2, molattn="9.0")
+    _change(folder, schema=SCHEMA + 1, molattn="9.0")
     with pytest.raises(InputError, match=r"written by molattn 9\.0: upgrade"):
         load_artifact(folder)
 

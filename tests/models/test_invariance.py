@@ -9,9 +9,10 @@ import torch
 
 from molattn.chem import molecule_graph
 from molattn.data.batches import collate
+from molattn.graph import READOUTS
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
-from molattn.models.graph_model import READOUTS, GraphModel
+from molattn.models.graph_model import GraphModel
 from molattn.models.predict import attention_of, predict_molecules
 from tests.molecules import SPECIAL, esol
 
@@ -68,7 +69,10 @@ def test_what_stands_in_the_padding_changes_not_one_bit(artifact: Artifact) -> N
 @pytest.mark.parametrize("readout", READOUTS)
 def test_every_readout_is_invariant(readout: str) -> None:
     torch.manual_seed(1)
-    config = GraphModelConfig(readout=readout, global_dim=8, num_layers=2, hidden_dim=16, num_heads=2)
+    virtual = readout == "virtual-node"
+    config = GraphModelConfig(
+        readout=readout, virtual_node=virtual, global_dim=8, num_layers=2, hidden_dim=16, num_heads=2
+    )
     model = GraphModel(config, num_targets=2).double().eval()
     rng = np.random.default_rng(0)
     together = model(collate(GRAPHS))

@@ -33,13 +33,6 @@ def test_both_layouts_equal_a_loop_over_the_formula(layout, length, d_model):
     assert_close(sinusoidal_positions(length, d_model, layout, dtype=F64), torch.from_numpy(expected))
 
 
-def test_document_004_sines_come_first_and_its_rates_are_these():
-    rates = [1.0, 0.158489319, 0.0251188643, 0.00398107171, 0.000630957344]
-    position_1 = sinusoidal_positions(8, 10, dtype=F64)[1]
-    assert_close(position_1[:5].asin(), torch.tensor(rates, dtype=F64), tol=1e-8)
-    assert_close(position_1[:5] ** 2 + position_1[5:] ** 2, torch.ones(5, dtype=F64))
-
-
 def test_the_layouts_hold_the_same_columns():
     one, other = (sinusoidal_positions(2048, 512, layout) for layout in ("concatenated", "interleaved"))
     assert_identical(one, torch.cat([other[:, 0::2], other[:, 1::2]], dim=1))

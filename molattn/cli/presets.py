@@ -1,0 +1,56 @@
+"""`molattn presets`: the models that `--preset` knows."""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from molattn.models.presets import PRESETS
+
+
+def presets(
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, with their settings.")] = False,
+) -> None:
+    """List the presets: what each is, where it comes from, and how many parameters it has.
+
+    `molattn train --dataset esol --preset mat` trains one; `--set` still changes any of its settings.
+    """
+    from molattn.models.registry import build
+    from molattn.training.config import resolve
+
+    counts = {
+        name: sum(p.numel() for p in build(resolve(None, {"preset": name}).model, 1).parameters()) for name in PRESETS
+    }
+    if as_json:
+        listed = [
+            {
+                "name": name,
+                "title": preset.title,
+                "citation": preset.citation,
+                "url": preset.url,
+                "parameters": counts[name],
+                "needs_3d": preset.needs_3d,
+                "settings": preset.settings,
+            }
+            for name, preset in PRESETS.items()
+        ]
+        json.dump(listed, sys.stdout, indent=1)
+        print()
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("preset", "what it is", "source")
+    table.add_column("parameters", justify="right")
+    table.add_column("3D")
+    for name, preset in PRESETS.items():
+        source = f"{preset.citation}, {_short(preset.url)}" if preset.url else preset.citation
+        table.add_row(name, preset.title, source, f"{counts[name]:,}", "yes" if preset.needs_3d else "no")
+    Console().print(table)
+    print("Train one with: molattn train --dataset esol --preset mat")
+
+
+def _short(url: str) -> str:
+    """A paper's address as people cite it."""
+    return url.replace("https://arxiv.org/abs/", "arXiv:").removeprefix("https://")

@@ -1,0 +1,64 @@
+"""Encodings put together: added, or side by side."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from molattn.graph.encodings.molecules import Encoding, Molecules
+
+
+class Sum(Encoding):
+    """e = e_1 + ... + e_m, of encodings that all describe edges or all describe nodes.
+
+    Shapes: molecules of n atoms -> (..., dim), as each of them.
+
+    Args:
+        encodings: e_1, ..., e_m, of the same `dim`; at least one.
+
+    Raises:
+        ValueError: no encodings, or encodings of different `dim`.
+    """
+
+    def __init__(self, encodings: Sequence[Encoding]):
+        super().__init__()
+        dims = _dims(encodings)
+        if len(set(dims)) > 1:
+            raise ValueError(f"encodings of {', '.join(map(str, dims))} channels cannot be added")
+        self.dim = dims[0]
+        self.encodings = nn.ModuleList(encodings)
+
+    def forward(self, molecules: Molecules) -> Float[Tensor, "*things d"]:
+        first, *others = self.encodings
+        total = first(molecules)
+        for encoding in others:
+            total = total + encoding(molecules)
+        return total
+
+
+class Concat(Encoding):
+    """e = [e_1, ..., e_m], of encodings that all describe edges or all describe nodes.
+
+    Shapes: molecules of n atoms -> (..., dim), dim being the sum of theirs.
+
+    Args:
+        encodings: e_1, ..., e_m; at least one.
+
+    Raises:
+        ValueError: no encodings.
+    """
+
+    def __init__(self, encodings: Sequence[Encoding]):
+        super().__init__()
+        self.dim = sum(_dims(encodings))
+        self.encodings = nn.ModuleList(encodings)
+
+    def forward(self, molecules: Molecules) -> Float[Tensor, "*things d"]:
+        return torch.cat([encoding(molecules) for encoding in self.encodings], dim=-1)
+
+
+def _dims(encodings: Sequence[Encoding]) -> list[int]:
+    if not encodings:
+        raise ValueError("nothing to put together: at least one encoding is needed")
+    return [encoding.dim for encoding in encodings]

@@ -1,0 +1,131 @@
+"""The distance between two atoms in space as features of their edge, through radial bases."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from molattn.graph.encodings.molecules import Encoding, Molecules, pairs
+
+
+def distances_of(molecules: Molecules, dtype: torch.dtype) -> Float[Tensor, "b n n"]:
+    """(b, n, n) angstrom, inf between fragments, 0 in the padding whatever stands there.
+
+    Raises:
+        ValueError: molecules without distances.
+    """
+    if molecules.distances is None:
+        raise ValueError("distances are needed, and these molecules have no conformers: compute some when reading them")
+    return molecules.distances.to(dtype).masked_fill(~pairs(molecules), 0.0)
+
+
+class RadialBases(nn.Module):
+    """Functions of a distance: `forward` takes (...,) finite angstrom and returns (..., num_bases)."""
+
+    num_bases: int
+    """How many functions."""
+
+
+class Gaussians(RadialBases):
+    """Radial bases: bells side by side. Nothing is learned.
+
+    g_n(d) = exp(-(d - mu_n)^2 / (2 s^2))        mu_n = n s,  s = cutoff / (N - 1),  n = 0, ..., N - 1
+
+    Beyond the cutoff they fade away like the last bell.
+
+    Shapes: d (...,), finite -> (..., N).
+
+    Args:
+        num_bases: N, at least 2.
+        cutoff: where the last bell stands; angstrom.
+
+    Raises:
+        ValueError: fewer than two bases, or a cutoff that is not positive.
+
+    Source: Schuett et al. 2017, arXiv:1706.08566.
+    """
+
+    centres: Tensor
+
+    def __init__(self, num_bases: int = 32, cutoff: float = 10.0):
+        super().__init__()
+        if num_bases < 2 or cutoff <= 0:
+            raise ValueError(f"at least two bases and a positive cutoff, not num_bases={num_bases}, cutoff={cutoff}")
+        self.num_bases, self.width = num_bases, cutoff / (num_bases - 1)
+        self.register_buffer("centres", torch.linspace(0.0, cutoff, num_bases), persistent=False)
+
+    def forward(self, d: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs k"]:
+        return torch.exp(-0.5 * ((d.unsqueeze(-1) - self.centres) / self.width).square())
+
+
+class Bessel(RadialBases):
+    """Radial bases: waves that end smoothly at the cutoff. Nothing is learned.
+
+    f_n(d) = sin(n pi x) (1/x + a x^(p-1) + b x^p + c x^(p+1))  for x = d / cutoff < 1,  else 0;  n = 1, ..., N
+           = n pi sinc(n x) (1 + a x^p + b x^(p+1) + c x^(p+2))        sinc(y) = sin(pi y) / (pi y), 1 at 0
+    a = -(p + 1)(p + 2) / 2,  b = p (p + 2),  c = -p (p + 1) / 2
+
+    The second line is the one that is computed: it is finite at d = 0, where f_n = n pi. At the cutoff the first two
+    derivatives are zero.
+
+    Shapes: d (...,), finite -> (..., N).
+
+    Args:
+        num_bases: N, at least 1.
+        cutoff: where they end; angstrom.
+        exponent: p, at least 1.
+
+    Raises:
+        ValueError: an argument out of its range.
+
+    Source: Klicpera et al. 2020, arXiv:2003.03123, equations 7 and 8, without the factor sqrt(2 / cutoff) / cutoff.
+    """
+
+    orders: Tensor
+
+    def __init__(self, num_bases: int = 32, cutoff: float = 10.0, exponent: int = 6):
+        super().__init__()
+        if num_bases < 1 or cutoff <= 0 or exponent < 1:
+            given = f"num_bases={num_bases}, cutoff={cutoff}, exponent={exponent}"
+            raise ValueError(f"at least one base, a positive cutoff and an exponent of at least 1, not {given}")
+        self.num_bases, self.cutoff, self.exponent = num_bases, cutoff, exponent
+        self.register_buffer("orders", torch.arange(1.0, num_bases + 1), persistent=False)
+
+    def forward(self, d: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs k"]:
+        x = (d / self.cutoff).clamp(max=1.0)
+        p = self.exponent
+        a, b, c = -(p + 1) * (p + 2) / 2, p * (p + 2), -p * (p + 1) / 2
+        envelope = 1 + x**p * (a + x * (b + x * c))  # exactly 0 at x = 1
+        waves = math.pi * self.orders * torch.sinc(self.orders * x.unsqueeze(-1))
+        return waves * envelope.unsqueeze(-1)
+
+
+class DistanceEncoding(Encoding):
+    """Radial bases of the distance in space, mixed by a learned matrix.
+
+    e_ij = W g(d_ij)        where d_ij is finite
+         = r                where it is infinite: how two fragments lie to each other is not known
+
+    Shapes: molecules of n atoms -> (b, n, n, dim).
+
+    Args:
+        dim: channels.
+        bases: g, `Gaussians` or `Bessel`; the first by default.
+
+    Raises:
+        ValueError: at a call, molecules without distances.
+    """
+
+    def __init__(self, dim: int, bases: RadialBases | None = None):
+        super().__init__()
+        self.dim = dim
+        self.bases = Gaussians() if bases is None else bases
+        self.linear = nn.Linear(self.bases.num_bases, dim, bias=False)
+        self.apart = nn.Parameter(torch.randn(dim))
+
+    def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
+        d = distances_of(molecules, self.linear.weight.dtype)
+        apart = d.isinf()
+        e = self.linear(self.bases(d.masked_fill(apart, 0.0)))
+        return torch.where(apart.unsqueeze(-1), self.apart, e)

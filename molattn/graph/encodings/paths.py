@@ -1,0 +1,161 @@
+"""The shortest path between two atoms as features of their edge: how long it is, and which bonds lie on it."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Integer
+from torch import Tensor, nn
+
+from molattn.graph.codes import SumOfCodes, look_up
+from molattn.graph.encodings.bonds import bond_codes
+from molattn.graph.encodings.molecules import Encoding, Molecules, adjacency, pairs
+
+DISCONNECTED = 255
+"""The byte that says that no path joins the two."""
+
+
+def path_codes(molecules: Molecules, max_path: int, disconnected: int = DISCONNECTED) -> Integer[Tensor, "b n n"]:
+    """c_ij = min(length_ij, max_path), or max_path + 1 where no path joins i and j.
+
+    Shapes: (b, n, n) bytes, 0 in the padding whatever stands there.
+    """
+    lengths = molecules.path_lengths
+    codes = lengths.clamp(max=max_path).masked_fill(lengths == disconnected, max_path + 1)
+    return codes.masked_fill(~pairs(molecules), 0)
+
+
+class PathEncoding(Encoding):
+    """A learned row per length of the shortest path.
+
+    e_ij = P[min(length_ij, max_path)]        P has one more row for atoms that no path joins
+
+    Shapes: molecules of n atoms -> (b, n, n, dim).
+
+    Args:
+        dim: channels.
+        max_path: longer paths share one row; bonds.
+        disconnected: the byte that says that no path joins the two.
+    """
+
+    def __init__(self, dim: int, max_path: int, disconnected: int = DISCONNECTED):
+        super().__init__()
+        self.dim, self.max_path, self.disconnected = dim, max_path, disconnected
+        self.path = nn.Embedding(max_path + 2, dim)
+
+    def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
+        return look_up(self.path.weight, path_codes(molecules, self.max_path, self.disconnected))
+
+
+class HeadTable(Encoding):
+    """A learned number per head and code of a pair, to be added to the logits of that head.
+
+    e_ijh = T[c_ij, h]
+
+    T starts from zeros: attention as if there were no table.
+
+    Shapes: molecules of n atoms -> (b, n, n, num_heads).
+
+    Args:
+        num_codes: how many codes there are.
+        num_heads: h, which is also `dim`.
+        codes: from molecules to (b, n, n) integers below `num_codes`, read for pairs of atoms only; by default the
+            length of the shortest path, up to num_codes - 2, and num_codes - 1 where no path joins the two.
+
+    Source: with path lengths, the spatial encoding of Graphormer, Ying et al. 2021, arXiv:2106.05234, equation 6.
+    """
+
+    def __init__(self, num_codes: int, num_heads: int, codes: Callable[[Molecules], Tensor] | None = None):
+        super().__init__()
+        self.dim, self.num_codes = num_heads, num_codes
+        self.codes = codes or partial(path_codes, max_path=num_codes - 2)
+        self.table = nn.Parameter(torch.zeros(num_codes, num_heads))
+
+    def forward(self, molecules: Molecules) -> Float[Tensor, "b n n h"]:
+        return look_up(self.table, self.codes(molecules).masked_fill(~pairs(molecules), 0))
+
+
+class NeighbourhoodOrder(Encoding):
+    """The length of the shortest path as ones and zeros: nothing is learned.
+
+    e_ij = onehot(min(length_ij, max_order))        with one more column for atoms that no path joins
+
+    Shapes: molecules of n atoms -> (b, n, n, dim), dim being max_order + 2.
+
+    Args:
+        max_order: longer paths share one column; bonds.
+        disconnected: the byte that says that no path joins the two.
+
+    Source: the neighbourhood embedding of R-MAT, Maziarka et al. 2021, arXiv:2110.05841.
+    """
+
+    table: Tensor
+
+    def __init__(self, max_order: int, disconnected: int = DISCONNECTED):
+        super().__init__()
+        self.dim, self.max_order, self.disconnected = max_order + 2, max_order, disconnected
+        self.register_buffer("table", torch.eye(self.dim), persistent=False)
+
+    def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
+        return look_up(self.table, path_codes(molecules, self.max_order, self.disconnected))
+
+
+class PathEdgeEncoding(Encoding):
+    """The bonds along the shortest path, a learned row per place on the path and bond.
+
+    e_ij = 1/L sum_(p=1..L) T_p[bond(a_(p-1), a_p)]        on the path i = a_0, a_1, ..., a_L = j, if L <= max_path
+    T_p[c] = sum_f T_pf[c_f]                               a bond code is a few small integers packed in a byte
+
+    Rings tie: where several paths are shortest, e_ij is the mean over all of them, so that the order of the atoms
+    does not choose one. Place 1 is the bond at the receiver i. Every bond is read in the direction i -> j: its code
+    is that of the pair (a_(p-1), a_p), as the end nearer to i sees the end nearer to j; only dative bonds are not the
+    same from both ends. Longer paths, no path, and an atom with itself bring zeros.
+
+    The paths are never listed. With A the adjacency, F_L(i, j) the number of shortest paths where length_ij = L and
+    zero elsewhere, and U_L(i, j) the sum over these paths of the rows along them,
+
+    F_1 = A,                F_L = [length = L] (F_(L-1) A)
+    U_1 = A T_1[bond],      U_L(i, j) = [length_ij = L] sum_k ( U_(L-1)(i, k) A_kj + F_(L-1)(i, k) A_kj T_L[bond_kj] )
+    e_ij = U_L(i, j) / (L F_L(i, j))        with L = length_ij
+
+    Shapes: molecules of n atoms -> (b, n, n, dim). Costs 2 (max_path - 1) products of (n, n) with (n, n dim) matrices.
+
+    Args:
+        parts: (bonds, F), what the integers of each packed bond code are.
+        sizes: how many values each of the F integers can take.
+        dim: channels.
+        max_path: the longest path that is read; bonds.
+
+    Raises:
+        ValueError: max_path below 1.
+
+    Source: the edge encoding of Graphormer, Ying et al. 2021, arXiv:2106.05234, equation 7, which takes one shortest
+    path of several.
+    """
+
+    parts: Tensor
+
+    def __init__(self, parts: Tensor, sizes: Sequence[int], dim: int, max_path: int = 5):
+        super().__init__()
+        if max_path < 1:
+            raise ValueError(f"a path has at least one bond: max_path={max_path}")
+        self.dim, self.max_path = dim, max_path
+        self.places = nn.ModuleList(SumOfCodes(sizes, dim) for _ in range(max_path))
+        self.register_buffer("parts", parts.long(), persistent=False)
+
+    def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
+        bonded = adjacency(molecules)
+        bonds = bond_codes(molecules).int().masked_fill(~bonded, len(self.parts))
+        # One more row, of zeros, for pairs that no bond joins.
+        first, *others = (F.pad(place(self.parts), (0, 0, 0, 1)) for place in self.places)
+        f = a = bonded.to(first.dtype)  # F_1
+        u = look_up(first, bonds.mT)  # U_1, [b, j, i] being the pair (i, j): so that no product has to copy it
+        # Every pair has one length: each entry of these two sums is filled once.
+        rows_along, bonds_along = u, a
+        for length, table in enumerate(others, start=2):
+            there = (molecules.path_lengths == length).to(a.dtype)
+            u = torch.einsum("bkj,bkid->bjid", a, u) + torch.einsum("bik,bkjd->bjid", f, look_up(table, bonds))
+            u, f = u * there.unsqueeze(-1), (f @ a) * there
+            rows_along, bonds_along = rows_along + u, bonds_along + length * f
+        return (rows_along / bonds_along.clamp_min(1.0).unsqueeze(-1)).transpose(1, 2).contiguous()

@@ -1,0 +1,89 @@
+"""Weights between atoms that nobody learns: how close two atoms are in space, and whether a bond joins them."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from molattn.attention import Rows
+from molattn.graph.encodings.distances import distances_of
+from molattn.graph.encodings.molecules import Encoding, Molecules, adjacency, pairs
+
+Kernel = Callable[[Tensor, Tensor], Tensor]
+
+
+def softmax_kernel(d: Float[Tensor, "b n n"], near: Bool[Tensor, "b n n"]) -> Float[Tensor, "b n n"]:
+    """w_ij = exp(-d_ij) / sum_j exp(-d_ij)        over the j with near_ij; rows sum to 1"""
+    return Rows(near).softmax(-d)
+
+
+def exp_kernel(d: Float[Tensor, "b n n"], near: Bool[Tensor, "b n n"]) -> Float[Tensor, "b n n"]:
+    """w_ij = exp(-d_ij)        where near_ij; rows do not sum to 1"""
+    return Rows(near).keep(torch.exp(-d))
+
+
+KERNELS: dict[str, Kernel] = {"softmax": softmax_kernel, "exp": exp_kernel}
+
+
+class DistanceKernel(Encoding):
+    """The nearer in space, the heavier: w_ij = g(d_ij), from 3D alone.
+
+    g = softmax_j(-d_ij)  or  exp(-d_ij),    d in angstrom
+
+    Between fragments, where the distance is infinite, and in the padding the weight is zero. An atom is at distance 0
+    from itself, so no row of an atom is empty.
+
+    Shapes: molecules of n atoms -> (b, n, n, 1).
+
+    Args:
+        kind: "softmax", whose rows sum to 1, "exp", whose rows do not, or a function of distances and of the pairs
+            that are in one fragment, as those in `KERNELS`.
+
+    Raises:
+        ValueError: an unknown kind; at a call, molecules without distances.
+
+    Source: the two choices of g of the Molecule Attention Transformer, Maziarka et al. 2020, arXiv:2002.08264.
+    """
+
+    one: Tensor
+
+    def __init__(self, kind: str | Kernel = "softmax"):
+        super().__init__()
+        self.dim = 1
+        if isinstance(kind, str):
+            if kind not in KERNELS:
+                raise ValueError(f"unknown kernel {kind!r}: choose one of {', '.join(KERNELS)}, or pass a function")
+            kind = KERNELS[kind]
+        self.kernel = kind
+        self.register_buffer("one", torch.ones(()), persistent=False)  # for its dtype
+
+    def forward(self, molecules: Molecules) -> Float[Tensor, "b n n 1"]:
+        d = distances_of(molecules, self.one.dtype)
+        return self.kernel(d, pairs(molecules) & ~d.isinf()).unsqueeze(-1)
+
+
+class AdjacencyWeights(Encoding):
+    """Equal shares for an atom and its neighbours, nothing for others.
+
+    w_ij = (A + I)_ij / sum_j (A + I)_ij
+
+    Zero in the padding; 1 for an atom without bonds and itself.
+
+    Shapes: molecules of n atoms -> (b, n, n, 1).
+
+    Source: the adjacency of the Molecule Attention Transformer, Maziarka et al. 2020, arXiv:2002.08264, as its
+    authors' program divides it.
+    """
+
+    one: Tensor
+
+    def __init__(self):
+        super().__init__()
+        self.dim = 1
+        self.register_buffer("one", torch.ones(()), persistent=False)  # for its dtype
+
+    def forward(self, molecules: Molecules) -> Float[Tensor, "b n n 1"]:
+        itself = torch.eye(molecules.mask.shape[-1], dtype=torch.bool, device=molecules.mask.device)
+        near = (adjacency(molecules) | (itself & pairs(molecules))).to(self.one.dtype)
+        return (near / near.sum(-1, keepdim=True).clamp_min(1.0)).unsqueeze(-1)

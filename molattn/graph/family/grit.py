@@ -1,0 +1,147 @@
+"""GRIT: attention whose edges are nodes' equals, updated in every block."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from molattn.attention import softmax
+from molattn.graph.aggregate import Messages
+from molattn.graph.block import GraphNetBlock
+from molattn.graph.edge_update import EdgeMessages, LiteralMessages, given
+from molattn.graph.family.sizes import BlockSizes
+from molattn.graph.graph import AnyGraph, DenseGraph, Graph
+
+# rho(x) = sign(x) sqrt(|x|) has an infinite slope at 0; this rounds it off there.
+_ROUNDING = 1e-6
+
+
+class GritEdgeUpdate(nn.Module):
+    """GRIT's attention: queries and keys meet in the edge, which decides and is carried on.
+
+    h_k  = relu( rho( (W_q v_r + b_q + W_k v_s) * (W_ew e_k + b_ew) ) + W_eb e_k + b_eb )      (h, d) of each edge
+    w_k  = softmax_k( w_a . h_k )
+    e'_k = w_k (W_v v_s + W_ve h_k)                                                            in each head
+
+    with * channel by channel, rho(x) = sign(x) sqrt(|x|), computed as x / sqrt(|x| + 1e-6), and the edges normalised
+    before (pre-norm). It forms h_k for every edge: that is what it is about. The h_k are the messages' `edges`.
+
+    Args:
+        node_dim, edge_dim: d_v and d_e.
+        num_heads, head_dim: h and d.
+        dropout: probability of dropping a weight, in training.
+
+    Raises:
+        ValueError: at a call, a graph without edge features of that size, or with graph features.
+
+    Source: Ma et al. 2023, arXiv:2305.17589.
+    """
+
+    def __init__(self, node_dim: int, num_heads: int, head_dim: int, edge_dim: int, dropout: float = 0.0):
+        super().__init__()
+        self.num_heads, self.head_dim, self.dropout = num_heads, head_dim, dropout
+        self.node_dim, self.edge_dim = node_dim, edge_dim
+        width = num_heads * head_dim
+        self.norm_e = nn.LayerNorm(edge_dim)
+        self.w_q = nn.Linear(node_dim, width)
+        self.w_k = nn.Linear(node_dim, width, bias=False)
+        self.w_v = nn.Linear(node_dim, width, bias=False)
+        self.w_ew = nn.Linear(edge_dim, width)
+        self.w_eb = nn.Linear(edge_dim, width)
+        self.w_a = nn.Parameter(torch.randn(num_heads, head_dim) * head_dim**-0.5)
+        self.w_ve = nn.Parameter(torch.randn(num_heads, head_dim, head_dim) * head_dim**-0.5)
+
+    def forward(self, graph: AnyGraph) -> EdgeMessages:
+        """The e'_k of every edge, not yet multiplied out."""
+        h, v = self._meet(graph)
+        logits = (h * self.w_a).sum(-1)
+        weights = softmax(logits if isinstance(graph, Graph) else logits.permute(0, 3, 1, 2), graph.competitors)
+        values = v if isinstance(graph, Graph) else v.transpose(1, 2)
+        return EdgeMessages(graph, weights, self._drop(weights), values, h, self.w_ve)
+
+    def literal(self, graph: AnyGraph) -> LiteralMessages:
+        """The e'_k of every edge as tensors that one can hold."""
+        if isinstance(graph, DenseGraph):
+            graph = graph.to_edge_list()
+        h, v = self._meet(graph)
+        weights = softmax((h * self.w_a).sum(-1), graph.competitors)
+        values = v[graph.sender] + torch.einsum("mhf,hdf->mhd", h, self.w_ve)
+        return LiteralMessages(graph, weights, self._drop(weights).unsqueeze(-1) * values, h)
+
+    def _meet(self, graph: AnyGraph) -> tuple[Tensor, Tensor]:
+        """h_k of every edge, (m, h, d) or (b, i, j, h, d), zeros where there is none, and v, (..., n, h, d)."""
+        got = 0 if graph.e is None else graph.e.shape[-1]
+        if got != self.edge_dim or graph.u is not None:
+            raise ValueError(f"this layer takes {self.edge_dim} edge features and no graph features, not {got}")
+        q, k, v = (w(graph.v).unflatten(-1, (self.num_heads, -1)) for w in (self.w_q, self.w_k, self.w_v))
+        e = self.norm_e(given(graph.e))
+        by, plus = (w(e).unflatten(-1, (self.num_heads, -1)) for w in (self.w_ew, self.w_eb))
+        x = (graph.at_receivers(q) + graph.at_senders(k)) * by
+        h = F.relu(x / (x.abs() + _ROUNDING).sqrt() + plus)
+        return (h if isinstance(graph, Graph) else h.masked_fill(~graph.edges[..., None, None], 0.0)), v
+
+    def _drop(self, weights: Tensor) -> Tensor:
+        return F.dropout(weights, self.dropout, self.training)
+
+
+class DegreeScaledSum(nn.Module):
+    """rho e->v: the sum over the edges, told how many neighbours a node has, which attention averages away.
+
+    ebar_i = a * sum_k e'_k + b * log(1 + degree_i) sum_k e'_k,    a and b learned, channel by channel
+
+    Args:
+        width: h * d.
+
+    Source: Ma et al. 2023, arXiv:2305.17589.
+    """
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.a = nn.Parameter(torch.ones(width))
+        self.b = nn.Parameter(torch.zeros(width))
+
+    def forward(self, messages: Messages) -> Tensor:
+        graph, total = messages.graph, messages.sum()
+        degree = graph.count_edges() if graph.degree is None else graph.degree
+        return self.a * total + self.b * torch.log1p(degree.to(total.dtype)).unsqueeze(-1) * total
+
+
+class GritEdges(nn.Module):
+    """The edges carried on: e_k <- e_k + dropout(W h_k + b).
+
+    Args:
+        edge_dim: d_e.
+        width: h * d, the channels of h_k.
+        dropout: in training.
+
+    Source: Ma et al. 2023, arXiv:2305.17589.
+    """
+
+    def __init__(self, edge_dim: int, width: int, dropout: float = 0.0):
+        super().__init__()
+        self.w = nn.Linear(width, edge_dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, messages: Messages, e: Tensor) -> Tensor:
+        """e, (m, d_e) or (b, n, n, d_e), after the block."""
+        return e + self.dropout(self.w(given(messages.edges).flatten(-2)))
+
+
+def grit(sizes: BlockSizes) -> GraphNetBlock:
+    """GRIT's layer: `GritEdgeUpdate`, `DegreeScaledSum` and `GritEdges` in the block.
+
+    Its norms are the block's, layer norms before each step, where the authors have batch norms after: with those, a
+    molecule's answer would depend on its company in the batch.
+
+    Source: Ma et al. 2023, arXiv:2305.17589.
+
+    Raises:
+        ValueError: a global_dim: GRIT has no graph features.
+    """
+    if sizes.global_dim:
+        raise ValueError("GRIT has no graph features: set global_dim to 0")
+    return GraphNetBlock(
+        *sizes.of_block,
+        phi_e=GritEdgeUpdate(sizes.node_dim, sizes.num_heads, sizes.head_dim, sizes.edge_dim, sizes.dropout),
+        rho_ev=DegreeScaledSum(sizes.node_dim),
+        edges=GritEdges(sizes.edge_dim, sizes.node_dim, sizes.dropout),
+    )

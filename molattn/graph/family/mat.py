@@ -1,0 +1,68 @@
+"""Molecule Attention Transformer: the weights of attention, averaged with fixed ones of distance and adjacency."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from molattn.graph.block import GraphNetBlock
+from molattn.graph.edge_update import AttentionEdgeUpdate, given
+from molattn.graph.family.sizes import BlockSizes
+from molattn.graph.graph import AnyGraph, Graph
+
+LAMBDAS = (1 / 3, 1 / 3, 1 / 3)
+
+
+class MixedEdgeUpdate(AttentionEdgeUpdate):
+    """Attention whose weights are averaged with fixed weights, which are what the edges hold.
+
+    e'_k = w_k W_v v_s
+    w_k  = lambda_0 softmax_k( (W_q v_r) . (W_k v_s) / sqrt(d) ) + sum_c lambda_c e_kc
+
+    The weights into a receiver sum to what the e_kc make of them: to 1 where each channel of e does. With MAT's kernel
+    exp(-d) they do not, and what is returned are the weights as they are used.
+
+    Args:
+        node_dim, num_heads, head_dim, edge_dim, global_dim, dropout: as for `AttentionEdgeUpdate`.
+        lambdas: one for attention, then one for each channel of e; they sum to 1.
+
+    Raises:
+        ValueError: not as many lambdas as that, or their sum is not 1.
+    """
+
+    def __init__(
+        self,
+        node_dim: int,
+        num_heads: int,
+        head_dim: int,
+        edge_dim: int,
+        global_dim: int = 0,
+        dropout: float = 0.0,
+        *,
+        lambdas: Sequence[float] = LAMBDAS,
+    ):
+        super().__init__(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout, edges_as=(), bias=True)
+        if len(lambdas) != edge_dim + 1:
+            raise ValueError(f"{edge_dim} channels of fixed weights and attention take {edge_dim + 1} lambdas")
+        if not math.isclose(sum(lambdas), 1.0, abs_tol=1e-6):
+            raise ValueError(f"the lambdas sum to 1, these to {sum(lambdas):g}")
+        self.lambdas = tuple(lambdas)
+
+    def _finished(self, weights: Tensor, graph: AnyGraph) -> Tensor:
+        e = given(graph.e)
+        fixed = (e * torch.tensor(self.lambdas[1:], dtype=e.dtype, device=e.device)).sum(-1)
+        fixed = fixed.unsqueeze(-1) if isinstance(graph, Graph) else fixed.unsqueeze(1)
+        return self.lambdas[0] * weights + graph.competitors.keep(fixed.expand_as(weights))
+
+
+def mat(sizes: BlockSizes, lambdas: Sequence[float] = LAMBDAS) -> GraphNetBlock:
+    """Molecule Attention Transformer's layer; e_ij = [g(d_ij), A_ij], the kernel of the distance and the adjacency.
+
+    e'_k = ( lambda_a softmax_k( (W_q v_r) . (W_k v_s) / sqrt(d) ) + lambda_d g(d_k) + lambda_g A_k ) W_v v_s
+
+    with g(d) = softmax(-d) or exp(-d) and A with self-loops, its rows divided by their sum, as the authors' code does.
+
+    Source: Maziarka et al. 2020, arXiv:2002.08264.
+    """
+    return GraphNetBlock(*sizes.of_block, phi_e=MixedEdgeUpdate(*sizes.of_edge_update, lambdas=lambdas))

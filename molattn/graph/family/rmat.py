@@ -1,0 +1,78 @@
+"""Relative Molecule Attention Transformer: queries, keys and values that know what lies between two atoms."""
+
+import torch
+from torch import Tensor, nn
+
+from molattn.graph.block import GraphNetBlock
+from molattn.graph.edge_update import (
+    AttentionEdgeUpdate,
+    asked_of_edges,
+    receivers_dot_edges,
+    senders_dot_edges,
+)
+from molattn.graph.family.sizes import BlockSizes
+from molattn.graph.graph import AnyGraph, Graph
+
+
+class RelativeEdgeUpdate(AttentionEdgeUpdate):
+    """Relative attention: networks of the edge stand beside the keys and the values.
+
+    e'_k = w_k (v_k + b^V_k)
+    w_k  = softmax_k( ( q . k_k + (q + k_k) . b^K_k ) / sqrt(d) + u . k_k + t . b^K_k )
+    q = W_q v_r;  k_k = W_k v_s;  v_k = W_v v_s;    b^K_k = W_ke f^K(e_k);  b^V_k = W_ve f^V(e_k)
+    f(e) = dropout( leaky_relu_0.1( W e + b ) )
+
+    with learned u and t in each head. W_ke and W_ve have no bias: that of the first changes no weight that u could
+    not, that of the second adds a constant to every e'_k, which the bias of the join can hold.
+
+    Args:
+        node_dim, num_heads, head_dim, edge_dim, global_dim, dropout: as for `AttentionEdgeUpdate`; f has head_dim
+            channels.
+
+    Source: Maziarka et al. 2021, arXiv:2110.05841 and the authors' code.
+    """
+
+    w_ke: nn.Linear
+    w_ve: nn.Linear
+
+    def __init__(
+        self,
+        node_dim: int,
+        num_heads: int,
+        head_dim: int,
+        edge_dim: int,
+        global_dim: int = 0,
+        dropout: float = 0.0,
+    ):
+        super().__init__(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout, edges_as=(), bias=True)
+        self.f_k = nn.Sequential(nn.Linear(edge_dim, head_dim), nn.LeakyReLU(0.1), nn.Dropout(dropout))
+        self.f_v = nn.Sequential(nn.Linear(edge_dim, head_dim), nn.LeakyReLU(0.1), nn.Dropout(dropout))
+        self.w_ke = nn.Linear(head_dim, num_heads * head_dim, bias=False)
+        self.w_ve = nn.Linear(head_dim, num_heads * head_dim, bias=False)
+        self.u = nn.Parameter(torch.randn(num_heads, head_dim) * head_dim**-0.5)
+        self.t = nn.Parameter(torch.randn(num_heads, head_dim) * head_dim**-0.5)
+
+    def _edge_logits(self, graph: AnyGraph, q: Tensor, k: Tensor) -> Tensor:
+        u, t = (x if isinstance(graph, Graph) else x.unsqueeze(1) for x in (self.u, self.t))
+        k, f = graph.competitors.seen(k), self.f_k(graph.e)
+        logits = receivers_dot_edges(graph, asked_of_edges(q * self.scale + t, self.w_ke, self.num_heads), f)
+        logits = logits + senders_dot_edges(graph, asked_of_edges(k * self.scale, self.w_ke, self.num_heads), f)
+        content = (k * u).sum(-1)
+        return logits + (content[graph.sender] if isinstance(graph, Graph) else content.unsqueeze(-2))
+
+    def _value_edges(self, graph: AnyGraph) -> tuple[Tensor, Tensor]:
+        return self.f_v(graph.e), self.w_ve.weight.view(self.num_heads, self.head_dim, -1)
+
+    def _with_edges(self, graph: Graph, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        b_k = self.w_ke(self.f_k(graph.e)).unflatten(-1, (self.num_heads, -1))
+        b_v = self.w_ve(self.f_v(graph.e)).unflatten(-1, (self.num_heads, -1))
+        bias = (k * b_k).sum(-1) * self.scale + (k * self.u).sum(-1) + (b_k * self.t).sum(-1)
+        return k + b_k, v + b_v, bias
+
+
+def rmat(sizes: BlockSizes) -> GraphNetBlock:
+    """Relative Molecule Attention Transformer's layer: `RelativeEdgeUpdate` in the block.
+
+    Source: Maziarka et al. 2021, arXiv:2110.05841.
+    """
+    return GraphNetBlock(*sizes.of_block, phi_e=RelativeEdgeUpdate(*sizes.of_edge_update))

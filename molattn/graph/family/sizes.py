@@ -1,0 +1,55 @@
+"""The sizes of a block, which every member of the family takes."""
+
+from dataclasses import dataclass
+
+from molattn.graph.aggregate import ToGraph
+
+
+@dataclass(frozen=True)
+class BlockSizes:
+    """What the members of the family have in common.
+
+    Attributes:
+        node_dim, edge_dim, global_dim: d_v, d_e, d_u; 0 for graphs without edge or graph features.
+        num_heads: h.
+        hidden_dim: channels inside the feed-forward steps; 2 * node_dim by default.
+        to_graph: rho_eu and rho_vu, a name in `TO_GRAPH` or a function.
+        dropout: in training.
+    """
+
+    node_dim: int
+    num_heads: int
+    edge_dim: int = 0
+    global_dim: int = 0
+    hidden_dim: int | None = None
+    to_graph: str | ToGraph = "sum"
+    dropout: float = 0.0
+
+    @property
+    def head_dim(self) -> int:
+        """d, the channels of a head.
+
+        Raises:
+            ValueError: num_heads does not divide node_dim.
+        """
+        if self.node_dim % self.num_heads:
+            raise ValueError(f"{self.num_heads} heads do not divide {self.node_dim} node channels")
+        return self.node_dim // self.num_heads
+
+    @property
+    def of_block(self) -> tuple[int, int, int, int, int | None, str | ToGraph, float]:
+        """The first arguments of `GraphNetBlock`."""
+        return (
+            self.node_dim,
+            self.num_heads,
+            self.edge_dim,
+            self.global_dim,
+            self.hidden_dim,
+            self.to_graph,
+            self.dropout,
+        )
+
+    @property
+    def of_edge_update(self) -> tuple[int, int, int, int, int, float]:
+        """The first arguments of `AttentionEdgeUpdate`."""
+        return self.node_dim, self.num_heads, self.head_dim, self.edge_dim, self.global_dim, self.dropout

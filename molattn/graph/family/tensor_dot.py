@@ -1,0 +1,21 @@
+"""The book's plain tensor-dot attention, and the block that molattn trains by default."""
+
+from molattn.graph.block import GraphNetBlock
+from molattn.graph.edge_update import AttentionEdgeUpdate
+from molattn.graph.family.sizes import BlockSizes
+
+
+def tensor_dot(sizes: BlockSizes) -> GraphNetBlock:
+    """Tensor-dot attention to the senders and their edges: equations 14.1 to 14.9 of the book chapter.
+
+    e'_k = softmax_k( (W_q v_r) . (W_k v_s + W_ke e_k) / sqrt(d) ) (W_v v_s + W_ve e_k)
+    """
+    return GraphNetBlock(*sizes.of_block, phi_e=AttentionEdgeUpdate(*sizes.of_edge_update, edges_as=("keys", "values")))
+
+
+def molattn(sizes: BlockSizes) -> GraphNetBlock:
+    """Tensor-dot attention in which the edges also speak for themselves.
+
+    e'_k = softmax_k( (W_q v_r) . (W_k v_s + W_ke e_k) / sqrt(d) + w_be . e_k ) (W_v v_s + W_ve e_k)
+    """
+    return GraphNetBlock(*sizes.of_block)

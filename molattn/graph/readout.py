@@ -1,0 +1,106 @@
+"""Readouts: what the nodes, or u, say about the whole graph. The table at the foot names them.
+
+Each takes the nodes, (..., n, d), and their graph, and gives (b, d); it computes in the precision of the nodes.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from molattn.attention import attention_weights
+from molattn.graph.aggregate import max_nodes, mean_nodes, sum_nodes
+from molattn.graph.graph import AnyGraph, DenseGraph, Graph
+
+Readout = Callable[[Tensor, AnyGraph], Tensor]
+
+
+def global_features(v: Tensor, graph: AnyGraph) -> Float[Tensor, "b d_u"]:  # noqa: ARG001
+    """The graph features u alone.
+
+    Raises:
+        ValueError: a graph without u.
+    """
+    if graph.u is None:
+        raise ValueError("the readout 'global' reads u, and the graph has none")
+    return graph.u
+
+
+def virtual_node(v: Float[Tensor, "b n d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
+    """The first node of each graph, where `VirtualNode` puts its own.
+
+    Raises:
+        TypeError: an edge list, which does not say which node is the first.
+    """
+    if not isinstance(graph, DenseGraph):
+        raise TypeError("the readout 'virtual-node' takes dense graphs")
+    return v[:, 0]
+
+
+class AttentionReadout(nn.Module):
+    """The nodes averaged by what a query makes of them, and the query updated by what it found, several times.
+
+    r_t = sum_i a_i x_i,    a_i = softmax_i( q_t . x_i / sqrt(d) ),    q_{t+1} = q_t + r_t
+
+    It reads a set as Set2Set does (Vinyals et al. 2016, arXiv:1511.06391), whose q is the state of an LSTM.
+
+    Args:
+        dim: d.
+        steps: how often the query looks.
+    """
+
+    def __init__(self, dim: int, steps: int = 3):
+        super().__init__()
+        self.steps = steps
+        self.query = nn.Parameter(torch.randn(dim))
+
+    def forward(self, x: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
+        """(b, d)."""
+        listed = isinstance(graph, Graph)
+        over = graph.own_nodes() if listed else graph.node_mask.unsqueeze(-2)
+        b = graph.num_graphs if listed else len(graph.node_mask)
+        q = self.query.to(x.dtype).expand(b, -1)
+        read = torch.zeros_like(q)
+        for _ in range(self.steps):
+            weights = attention_weights(q if listed else q.unsqueeze(1), x, over)
+            if listed:
+                read = graph.sum_nodes(weights.unsqueeze(-1) * x)
+            else:
+                read = (weights @ x.masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)).squeeze(1)
+            q = q + read
+        return read
+
+
+class AdditiveReadout(nn.Module):
+    """A sum of terms, one of each node, that one can look at: `terms`.
+
+    r = sum_i t_i,    t_i = gelu(W x_i + b)
+
+    Args:
+        dim: d.
+    """
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.w = nn.Linear(dim, dim)
+
+    def terms(self, x: Float[Tensor, "*nodes d"]) -> Float[Tensor, "*nodes d"]:
+        """t_i of every node."""
+        return F.gelu(F.linear(x, self.w.weight.to(x.dtype), self.w.bias.to(x.dtype)))
+
+    def forward(self, x: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
+        """(b, d)."""
+        return graph.sum_nodes(self.terms(x))
+
+
+READOUTS: dict[str, Callable[[int], Readout]] = {
+    "mean": lambda dim: mean_nodes,  # noqa: ARG005
+    "sum": lambda dim: sum_nodes,  # noqa: ARG005
+    "max": lambda dim: max_nodes,  # noqa: ARG005
+    "attention": AttentionReadout,
+    "additive": AdditiveReadout,
+    "global": lambda dim: global_features,  # noqa: ARG005
+    "virtual-node": lambda dim: virtual_node,  # noqa: ARG005
+}

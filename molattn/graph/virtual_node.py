@@ -1,0 +1,75 @@
+"""A node that no atom is: it hears everyone and everyone hears it."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from molattn.graph.graph import AnyGraph, DenseGraph
+
+
+class VirtualNode(nn.Module):
+    """One more node at the head of each graph, joined to all others.
+
+    v_0 = a learned row
+    e_0j, e_i0, e_00 = three learned rows: to the token, from the token, the token with itself
+
+    It is node 0; what was node i is node i + 1. Nodes, edges and masks grow by one; u stays, and the token has degree
+    0. An edge mask lets the token's edges through; there are none from or to the padding.
+
+    Args:
+        node_dim, edge_dim: d_v and d_e; edge_dim 0 for graphs without edge features.
+        rows: (3, d_e), fixed rows of the edges to the token, from the token and of the token with itself, where they
+            are not to be learned.
+
+    Raises:
+        ValueError: at a call, a graph whose edge features are not those that it was made for.
+        TypeError: at a call, a graph that is not a `DenseGraph`.
+
+    Source: the special node of Graphormer, Ying et al. 2021, arXiv:2106.05234, section 3.2.
+    """
+
+    rows: Tensor
+
+    def __init__(self, node_dim: int, edge_dim: int = 0, rows: Float[Tensor, "3 d_e"] | None = None):
+        super().__init__()
+        self.edge_dim = edge_dim
+        self.v = nn.Parameter(torch.randn(node_dim))
+        if rows is None:
+            self.rows = nn.Parameter(torch.randn(3, edge_dim))
+        else:
+            self.register_buffer("rows", rows.clone())
+
+    def forward(self, graph: AnyGraph) -> DenseGraph:
+        """The graphs with a token each: (b, n, d_v) becomes (b, n + 1, d_v), and so on."""
+        if not isinstance(graph, DenseGraph):
+            raise TypeError(f"a virtual node joins a DenseGraph, not a {type(graph).__name__}")
+        b, _ = graph.node_mask.shape
+        token = graph.node_mask.new_ones(b, 1)
+        return DenseGraph(
+            v=torch.cat([self.v.expand(b, 1, -1), graph.v], dim=1),
+            node_mask=torch.cat([token, graph.node_mask], dim=1),
+            e=self._edges(graph),
+            u=graph.u,
+            edge_mask=None if graph.edge_mask is None else _bordered(graph.edge_mask),
+            degree=None if graph.degree is None else F.pad(graph.degree, (1, 0)),
+        )
+
+    def _edges(self, graph: DenseGraph) -> Float[Tensor, "b m m d_e"] | None:
+        given = 0 if graph.e is None else graph.e.shape[-1]
+        if self.edge_dim != given:
+            raise ValueError(f"the graph has {given} features in e, the layer was made with edge_dim={self.edge_dim}")
+        if graph.e is None:
+            return None
+        b, n = graph.node_mask.shape
+        to_token, from_token, itself = self.rows
+        column = torch.cat([from_token.expand(b, n, 1, -1), graph.e], dim=2)
+        row = torch.cat([itself.expand(b, 1, 1, -1), to_token.expand(b, 1, n, -1)], dim=2)
+        return torch.cat([row, column], dim=1)
+
+
+def _bordered(mask: Tensor) -> Tensor:
+    """(b, n, n) -> (b, n + 1, n + 1), True in the new row and column."""
+    b, n, _ = mask.shape
+    wide = torch.cat([mask.new_ones(b, n, 1), mask], dim=2)
+    return torch.cat([mask.new_ones(b, 1, n + 1), wide], dim=1)

@@ -1,0 +1,96 @@
+"""The encodings that a model can be configured with, by name: what its edges and nodes say to attention.
+
+A table of your own is one line away: `EDGE_ENCODINGS["mine"] = lambda config: Mine(config.edge_dim)`, and
+`--set model.edges='["bond", "path", "mine"]'` uses it.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from molattn.chem import BOND_FEATURES, BOND_SIZE, DISCONNECTED, unpack_bond
+from molattn.graph.encodings import (
+    AdjacencyWeights,
+    Bessel,
+    BondEncoding,
+    BondOneHot,
+    Concat,
+    DegreeEncoding,
+    DistanceEncoding,
+    DistanceKernel,
+    Encoding,
+    Gaussians,
+    NeighbourhoodOrder,
+    PathEdgeEncoding,
+    PathEncoding,
+    RandomWalkEncoding,
+    RandomWalkNodes,
+    Sum,
+)
+from molattn.models.config import GraphModelConfig
+
+_BOND_SIZES = [feature.size for feature in BOND_FEATURES]
+_MAX_DEGREE = 8
+
+
+def _bond_parts() -> torch.Tensor:
+    return torch.from_numpy(unpack_bond(range(BOND_SIZE)))
+
+
+def _distance(config: GraphModelConfig) -> Encoding:
+    if config.radial_bases not in RADIAL_BASES:
+        names = ", ".join(RADIAL_BASES)
+        raise ValueError(f"unknown radial bases {config.radial_bases!r}: choose one of {names}")
+    return DistanceEncoding(config.edge_dim, RADIAL_BASES[config.radial_bases](config.num_bases, config.cutoff))
+
+
+RADIAL_BASES = {"gaussian": Gaussians, "bessel": Bessel}
+
+EDGE_ENCODINGS: dict[str, Callable[[GraphModelConfig], Encoding]] = {
+    "bond": lambda c: BondEncoding(_bond_parts(), _BOND_SIZES, c.edge_dim),
+    "path": lambda c: PathEncoding(c.edge_dim, c.max_path, DISCONNECTED),
+    "path-edges": lambda c: PathEdgeEncoding(_bond_parts(), _BOND_SIZES, c.edge_dim, c.path_edges),
+    "random-walks": lambda c: RandomWalkEncoding(c.walk_steps, c.edge_dim),
+    "distance": _distance,
+    "distance-kernel": lambda c: DistanceKernel(c.distance_kernel),
+    "adjacency": lambda c: AdjacencyWeights(),  # noqa: ARG005
+    "bond-one-hot": lambda c: BondOneHot(_bond_parts(), _BOND_SIZES),  # noqa: ARG005
+    "neighbourhood": lambda c: NeighbourhoodOrder(c.max_path, DISCONNECTED),
+}
+
+NODE_ENCODINGS: dict[str, Callable[[GraphModelConfig], Encoding]] = {
+    "degree": lambda c: DegreeEncoding(c.hidden_dim, _MAX_DEGREE),
+    "random-walks": lambda c: RandomWalkNodes(c.walk_steps, c.hidden_dim),
+}
+
+JOIN_EDGES = {"sum": Sum, "concat": Concat}
+
+
+def edge_encoding(config: GraphModelConfig) -> Encoding | None:
+    """What the edges hold, or None for edges without features.
+
+    Raises:
+        ValueError: an unknown name, or encodings that cannot be joined in this way.
+    """
+    if not config.edges:
+        return None
+    if config.join_edges not in JOIN_EDGES:
+        raise ValueError(f"unknown way to join edges {config.join_edges!r}: choose one of {', '.join(JOIN_EDGES)}")
+    return JOIN_EDGES[config.join_edges]([_look_up(name, EDGE_ENCODINGS, "edges")(config) for name in config.edges])
+
+
+def node_encodings(config: GraphModelConfig) -> list[Encoding]:
+    """What is added to the nodes beside their codes.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    return [_look_up(name, NODE_ENCODINGS, "nodes")(config) for name in config.nodes]
+
+
+def _look_up(
+    name: str, table: dict[str, Callable[[GraphModelConfig], Encoding]], what: str
+) -> Callable[[GraphModelConfig], Encoding]:
+    if name not in table:
+        raise ValueError(f"unknown encoding {name!r} among model.{what}: choose among {', '.join(table)}")
+    return table[name]

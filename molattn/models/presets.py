@@ -1,0 +1,108 @@
+"""Presets: published models, and our own, as settings of the one model; importing it loads nothing heavy."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Settings that go together.
+
+    Attributes:
+        title: what it is, in a line.
+        citation: where it comes from.
+        url: of the paper.
+        settings: what it sets, section by section, over the defaults.
+    """
+
+    title: str
+    citation: str
+    url: str
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def needs_3d(self) -> bool:
+        """Whether molecules need conformers."""
+        return bool(self.settings.get("data", {}).get("conformers", False))
+
+
+_3D = {"conformers": True}
+
+PRESETS: dict[str, Preset] = {
+    "molattn": Preset(
+        "tensor-dot attention; bonds and path lengths in keys, values and a bias",
+        "molattn's default",
+        "",
+        {"model": {}},
+    ),
+    "tensor-dot": Preset(
+        "the book's plain tensor-dot attention; bonds and path lengths in keys and values",
+        "White 2022, Deep Learning for Molecules and Materials, chapters 13 and 14",
+        "https://dmol.pub",
+        {"model": {"attention": "tensor-dot"}},
+    ),
+    "gaan": Preset(
+        "gated attention among bonded neighbours",
+        "Zhang et al. 2018, GaAN: Gated Attention Networks",
+        "https://arxiv.org/abs/1803.07294",
+        {"model": {"attention": "gaan", "edges": ["bond"], "neighbours": "bonded"}},
+    ),
+    "mat": Preset(
+        "attention averaged with distances in 3D and adjacency; a dummy node",
+        "Maziarka et al. 2020, Molecule Attention Transformer",
+        "https://arxiv.org/abs/2002.08264",
+        {
+            "model": {
+                "attention": "mat",
+                "edges": ["distance-kernel", "adjacency"],
+                "join_edges": "concat",
+                "virtual_node": True,
+            },
+            "data": _3D,
+        },
+    ),
+    "rmat": Preset(
+        "relative attention to bonds, path lengths and distances in 3D; a dummy node",
+        "Maziarka et al. 2021, Relative Molecule Self-Attention Transformer",
+        "https://arxiv.org/abs/2110.05841",
+        {
+            "model": {
+                "attention": "rmat",
+                "edges": ["bond-one-hot", "neighbourhood", "distance"],
+                "join_edges": "concat",
+                "radial_bases": "bessel",
+                "virtual_node": True,
+                "readout": "attention",
+            },
+            "data": _3D,
+        },
+    ),
+    "graphormer": Preset(
+        "biases of path lengths and of the bonds along the paths; centrality; a graph token",
+        "Ying et al. 2021, Do Transformers Really Perform Bad for Graph Representation?",
+        "https://arxiv.org/abs/2106.05234",
+        {
+            "model": {
+                "attention": "graphormer",
+                "edges": ["path", "path-edges"],
+                "edge_dim": 8,
+                "nodes": ["degree"],
+                "virtual_node": True,
+                "readout": "virtual-node",
+            }
+        },
+    ),
+    "grit": Preset(
+        "edges updated by attention; random walks of bonds; degrees",
+        "Ma et al. 2023, Graph Inductive Biases in Transformers without Message Passing",
+        "https://arxiv.org/abs/2305.17589",
+        {
+            "model": {
+                "attention": "grit",
+                "edges": ["bond", "random-walks"],
+                "edge_dim": 64,
+                "nodes": ["random-walks"],
+            }
+        },
+    ),
+}

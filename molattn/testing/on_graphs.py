@@ -1,0 +1,166 @@
+"""Layers on graphs, and the graphs they are tried on."""
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from molattn.attention import MultiHeadAttention
+from molattn.graph import DenseGraph, Graph
+from molattn.testing.subject import Answers, of_parameters
+
+
+@dataclass(frozen=True)
+class OnGraphs:
+    """A layer on graphs."""
+
+    module: Any
+    graph: DenseGraph
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.module.parameters()).dtype
+
+    @property
+    def sizes(self) -> list[int]:
+        return self.graph.node_mask.sum(-1).tolist()
+
+    def answers(self) -> Answers:
+        with torch.no_grad():
+            return self._answers(self.graph)
+
+    def _answers(self, graph: DenseGraph) -> Answers:
+        module, weights, globals_ = self.module, None, None
+        if isinstance(module, MultiHeadAttention):
+            nodes, weights = module(graph.v, mask=graph.edges.unsqueeze(1), return_weights=True)
+        elif _is_conv(module):
+            nodes = torch.zeros(*graph.v.shape[:2], 1).to(graph.v)
+            listed = _call_conv(module, graph.to_edge_list())
+            nodes = nodes.expand(-1, -1, listed.shape[-1]).masked_scatter(graph.node_mask.unsqueeze(-1), listed)
+        elif hasattr(module, "step"):
+            after, messages = module.step(graph)
+            nodes, globals_, weights = after.v, after.u, messages.weights
+        else:
+            result = module(graph)
+            if isinstance(result, DenseGraph):
+                nodes, globals_ = result.v, result.u
+            else:
+                nodes, weights = result.sum(), result.weights
+        return Answers(nodes, globals_, weights, graph.node_mask, graph.edges)
+
+    def permuted(self, orders: Sequence[Sequence[int]]) -> "OnGraphs":
+        n = self.graph.node_mask.shape[1]
+        full = torch.tensor([[*order, *range(len(order), n)] for order in orders])
+        item = torch.arange(len(orders))
+        return self._with(
+            lambda x: x[item[:, None], full], lambda x: x[item[:, None, None], full[:, :, None], full[:, None]]
+        )
+
+    def alone(self, item: int) -> "OnGraphs":
+        n = self.sizes[item]
+        u = None if self.graph.u is None else self.graph.u[item : item + 1]
+        return self._with(lambda x: x[item : item + 1, :n], lambda x: x[item : item + 1, :n, :n], u)
+
+    def padded(self, more: int) -> "OnGraphs":
+        def wider(x: Tensor, dims: int) -> Tensor:
+            for dim in range(1, dims):
+                shape = list(x.shape)
+                shape[dim] = more
+                x = torch.cat([x, torch.zeros(shape, dtype=x.dtype)], dim)
+            return x
+
+        return self._with(lambda x: wider(x, 2), lambda x: wider(x, 3))
+
+    def garbage(self) -> "OnGraphs":
+        graph = self.graph
+        v = graph.v.masked_fill(~graph.node_mask.unsqueeze(-1), 1e6)
+        pairs = graph.node_mask.unsqueeze(-1) & graph.node_mask.unsqueeze(-2)
+        e = None if graph.e is None else graph.e.masked_fill(~pairs.unsqueeze(-1), -1e6)
+        return replace(self, graph=graph.replace(v=v, e=e))
+
+    def other_forms(self) -> dict[str, Tensor]:
+        graph, module, forms = self.graph, self.module, {}
+        if isinstance(module, MultiHeadAttention) or _is_conv(module):
+            return forms
+        with torch.no_grad():
+            for name, result in (
+                ("edge list", module(graph.to_edge_list())),
+                ("literal", module.literal(graph) if hasattr(module, "literal") else None),
+            ):
+                result = result[0] if isinstance(result, tuple) else result
+                if result is not None:
+                    forms[name] = result.v if isinstance(result, Graph) else result.sum()
+        return forms
+
+    def in_precision(self, dtype: torch.dtype) -> "OnGraphs":
+        return OnGraphs(deepcopy(self.module).to(dtype), cast(self.graph, dtype))
+
+    def function(self) -> tuple[Callable[..., Tensor], tuple[Tensor, ...]]:
+        names = [name for name in ("v", "e", "u") if getattr(self.graph, name) is not None]
+        inputs = [getattr(self.graph, name).clone().requires_grad_() for name in names]
+
+        def nodes(*inputs: Tensor) -> Tensor:
+            answers = self._answers(self.graph.replace(**dict(zip(names, inputs, strict=True))))
+            assert answers.nodes is not None
+            nodes = answers.nodes[answers.node_mask].flatten()
+            return nodes if answers.graphs is None else torch.cat([nodes, answers.graphs.flatten()])
+
+        return of_parameters(self.module, nodes, inputs)
+
+    def _with(
+        self, of_nodes: Callable[[Tensor], Tensor], of_pairs: Callable[[Tensor], Tensor], u: Tensor | None = None
+    ) -> "OnGraphs":
+        g = self.graph
+        changed = DenseGraph(
+            v=of_nodes(g.v),
+            node_mask=of_nodes(g.node_mask),
+            e=None if g.e is None else of_pairs(g.e),
+            u=g.u if u is None else u,
+            edge_mask=None if g.edge_mask is None else of_pairs(g.edge_mask),
+            degree=None if g.degree is None else of_nodes(g.degree),
+        )
+        return replace(self, graph=changed)
+
+
+def random_graphs(
+    node_dim: int, edge_dim: int = 0, global_dim: int = 0, *, density: float | None = None, seed: int = 0
+) -> DenseGraph:
+    """Four graphs of 4, 1, 3 and 5 nodes in float64, padded; complete, or sparse with a node that no edge reaches.
+
+    Args:
+        node_dim, edge_dim, global_dim: d_v, d_e and d_u, 0 for none.
+        density: share of the pairs that are edges; None for all.
+        seed: of the random numbers.
+    """
+    g = torch.Generator().manual_seed(seed)
+    real = torch.arange(5) < torch.tensor([[4], [1], [3], [5]])
+    edges = None
+    if density is not None:
+        edges = torch.rand(4, 5, 5, generator=g) < density
+        edges[0, 0] = False
+    return DenseGraph(
+        v=torch.randn(4, 5, node_dim, generator=g, dtype=torch.float64),
+        node_mask=real,
+        e=torch.randn(4, 5, 5, edge_dim, generator=g, dtype=torch.float64) if edge_dim else None,
+        u=torch.randn(4, global_dim, generator=g, dtype=torch.float64) if global_dim else None,
+        edge_mask=edges,
+    )
+
+
+def cast(graph: DenseGraph, dtype: torch.dtype) -> DenseGraph:
+    return graph.replace(**{name: x.to(dtype) for name in ("v", "e", "u") if (x := getattr(graph, name)) is not None})
+
+
+def _is_conv(module: nn.Module) -> bool:
+    return hasattr(module, "in_channels")
+
+
+def _call_conv(module: nn.Module, graph: Graph) -> Tensor:
+    optional = {"edge_attr": graph.e, "u": graph.u}
+    extra = {name: x for name, x in optional.items() if x is not None}
+    if graph.u is not None:
+        extra["batch"] = graph.node_graph
+    return module(graph.v, torch.stack([graph.sender, graph.receiver]), **extra)

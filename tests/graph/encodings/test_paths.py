@@ -1,0 +1,157 @@
+"""Path lengths, and the bonds along all shortest paths: against every path listed one by one."""
+
+from collections import deque
+from itertools import pairwise
+
+import pytest
+import torch
+
+from molattn.graph import HeadTable, NeighbourhoodOrder, PathEdgeEncoding, PathEncoding
+from tests.assertions import assert_close, assert_identical
+from tests.graph.encodings.batches import PARTS, SIZES, SMILES, atoms, batch_of
+from tests.graph.graphs import F64, double
+
+BATCH = batch_of(*SMILES)
+
+
+def path_edges(max_path=5, dim=3, seed=0):
+    return double(PathEdgeEncoding(PARTS, SIZES, dim, max_path), seed)
+
+
+def shortest_paths(neighbours, i, j):
+    """All of them, from i to j, as lists of atoms: a search by breadth, then every way back down its levels."""
+    level, queue = {i: 0}, deque([i])
+    while queue:
+        k = queue.popleft()
+        for m in neighbours[k]:
+            if m not in level:
+                level[m] = level[k] + 1
+                queue.append(m)
+    if j not in level:
+        return []
+
+    def back(k):
+        if k == i:
+            return [[i]]
+        return [[*path, k] for m in neighbours[k] if level[m] == level[k] - 1 for path in back(m)]
+
+    return back(j)
+
+
+def neighbours_of(batch, k):
+    n = atoms(batch, k)
+    kinds = PARTS[batch.bond_codes[k, :n, :n].long()][..., 0]  # 0 is no bond, 1 is the atom itself
+    return [[j for j in range(n) if kinds[i, j] > 1] for i in range(n)]
+
+
+@pytest.mark.parametrize("max_path", [1, 2, 5, 9])
+def test_the_bonds_along_all_shortest_paths_are_those_of_the_paths_listed(max_path):
+    encoding = path_edges(max_path)
+    e = encoding(BATCH)
+    tables = [place.table.weight.split(SIZES) for place in encoding.places]
+    most = 0
+    for k in range(len(SMILES)):
+        neighbours = neighbours_of(BATCH, k)
+        for i in range(len(neighbours)):
+            for j in range(len(neighbours)):
+                paths = shortest_paths(neighbours, i, j)
+                expected = torch.zeros(3, dtype=F64)
+                length = len(paths[0]) - 1 if paths else 0
+                if 1 <= length <= max_path:
+                    most = max(most, len(paths))
+                    for path in paths:
+                        for place, (near, far) in enumerate(pairwise(path)):
+                            codes = PARTS[int(BATCH.bond_codes[k, near, far])].tolist()
+                            expected += sum(t[c] for t, c in zip(tables[place], codes, strict=True))
+                    expected /= length * len(paths)
+                assert_close(e[k, i, j], expected)
+    assert most == {1: 1, 2: 2}.get(max_path, 6)
+
+
+def test_neighbours_have_the_row_of_their_bond_at_the_first_place():
+    encoding = path_edges()
+    first = encoding.places[0](encoding.parts)
+    e = encoding(BATCH)
+    bonded = BATCH.path_lengths == 1
+    assert_close(e[bonded], first[BATCH.bond_codes[bonded].long()])
+
+
+def test_place_1_is_at_the_receiver():
+    e = path_edges()(batch_of("CC#N"))
+    encoding = path_edges()
+    single, triple = (batch_of("CC#N").bond_codes[0, i, i + 1].long() for i in (0, 1))
+    first, second = (place(encoding.parts) for place in encoding.places[:2])
+    assert_close(e[0, 0, 2], (first[single] + second[triple]) / 2)
+    assert_close(e[0, 2, 0], (first[triple] + second[single]) / 2)
+
+
+def test_a_dative_bond_on_the_path_is_read_from_the_receiver_to_the_sender():
+    batch = batch_of("[NH3]->[Pt]Cl")
+    encoding = path_edges()
+    first, second = (place(encoding.parts) for place in encoding.places[:2])
+    code = batch.bond_codes[0].long()
+    assert code[0, 1] != code[1, 0]
+    e = encoding(batch)
+    assert_close(e[0, 0, 2], (first[code[0, 1]] + second[code[1, 2]]) / 2)
+    assert_close(e[0, 2, 0], (first[code[2, 1]] + second[code[1, 0]]) / 2)
+
+
+def test_longer_paths_other_fragments_and_the_atom_itself_bring_zeros():
+    encoding = path_edges(max_path=2)
+    e = encoding(batch_of("CCCC.C"))
+    silent = torch.tensor(
+        [
+            [1, 0, 0, 1, 1],
+            [0, 1, 0, 0, 1],
+            [0, 0, 1, 0, 1],
+            [1, 0, 0, 1, 1],
+            [1, 1, 1, 1, 1],
+        ]
+    ).bool()
+    assert_identical((e[0] == 0).all(-1), silent)
+
+
+def test_many_paths_are_counted_in_single_precision_too():
+    encoding = path_edges(max_path=9)
+    expected = encoding(BATCH)
+    assert_close(encoding.float()(BATCH).double(), expected, tol=1e-5)
+
+
+def test_a_path_has_at_least_one_bond():
+    with pytest.raises(ValueError, match="max_path=0"):
+        PathEdgeEncoding(PARTS, SIZES, 3, max_path=0)
+
+
+def test_longer_paths_share_the_row_of_the_longest_and_other_fragments_have_their_own():
+    encoding = double(PathEncoding(4, max_path=2))
+    e = encoding(batch_of("CCCC.C"))[0]
+    rows = encoding.path.weight
+    assert_identical(e[0], rows[[0, 1, 2, 2, 3]])
+
+
+def test_the_order_of_the_neighbourhood_is_a_one_where_the_length_stands():
+    encoding = NeighbourhoodOrder(2)
+    assert encoding.dim == 4 and not encoding.state_dict()
+    e = encoding(batch_of("CCCC.C"))[0]
+    assert_identical(e[0], torch.eye(4)[[0, 1, 2, 2, 3]])
+    assert_identical(e[4], torch.eye(4)[[3, 3, 3, 3, 0]])
+
+
+def test_a_head_table_is_a_number_per_head_and_path_length():
+    encoding = double(HeadTable(4, num_heads=3))
+    e = encoding(batch_of("CCCC.C"))[0]
+    assert encoding.dim == 3
+    assert_identical(e[0], encoding.table[[0, 1, 2, 2, 3]])
+
+
+def test_a_head_table_reads_any_codes():
+    encoding = double(HeadTable(len(PARTS), num_heads=2, codes=lambda molecules: molecules.bond_codes))
+    batch = batch_of("CC#N", "C")
+    e = encoding(batch)
+    bonds = batch.bond_codes.long()
+    assert_identical(e[0], encoding.table[bonds[0]])
+    assert_identical(e[1, 0, 0], encoding.table[bonds[1, 0, 0]])
+
+
+def test_a_head_table_starts_as_if_it_were_not_there():
+    assert (HeadTable(7, 2)(BATCH) == 0).all()

@@ -1,0 +1,174 @@
+"""What holds for every encoding: order, padding, company, finite values and gradients."""
+
+import jaxtyping
+import pytest
+import torch
+from torch.func import functional_call
+
+from molattn.graph import (
+    AdjacencyWeights,
+    Bessel,
+    BondEncoding,
+    BondOneHot,
+    Concat,
+    DegreeEncoding,
+    DistanceEncoding,
+    DistanceKernel,
+    Encoding,
+    Gaussians,
+    HeadTable,
+    Molecules,
+    NeighbourhoodOrder,
+    PathEdgeEncoding,
+    PathEncoding,
+    RandomWalkEncoding,
+    RandomWalkNodes,
+    Sum,
+)
+from tests.assertions import assert_close, assert_equivariant, assert_identical
+from tests.graph.encodings.batches import PARTS, SIZES, SMILES, alone, batch_of, garbled, reordered
+from tests.graph.graphs import F64, double
+
+EDGES = {
+    "bond": lambda: BondEncoding(PARTS, SIZES, 6),
+    "bond one-hot": lambda: BondOneHot(PARTS, SIZES),
+    "path": lambda: PathEncoding(6, max_path=3),
+    "neighbourhood": lambda: NeighbourhoodOrder(3),
+    "head table": lambda: HeadTable(5, 6),
+    "path edges": lambda: PathEdgeEncoding(PARTS, SIZES, 6, max_path=4),
+    "walks": lambda: RandomWalkEncoding(5, 6),
+    "gaussians": lambda: DistanceEncoding(6, Gaussians(8, 10.0)),
+    "bessel": lambda: DistanceEncoding(6, Bessel(8, 10.0)),
+    "softmax of distances": lambda: DistanceKernel("softmax"),
+    "exp of distances": lambda: DistanceKernel("exp"),
+    "adjacency": lambda: AdjacencyWeights(),
+    "sum": lambda: Sum([BondEncoding(PARTS, SIZES, 6), RandomWalkEncoding(4, 6)]),
+    "concat": lambda: Concat([BondOneHot(PARTS, SIZES), Sum([PathEncoding(6, 3), DistanceEncoding(6)])]),
+}
+NODES = {"degree": lambda: DegreeEncoding(6, max_degree=2), "walks back": lambda: RandomWalkNodes(5, 6)}
+UNLEARNED = ("bond one-hot", "neighbourhood")
+WEIGHTS = ("softmax of distances", "exp of distances", "adjacency")
+ALL = EDGES | NODES
+LEARNED = [name for name in ALL if name not in (*UNLEARNED, *WEIGHTS)]
+BATCH = batch_of(*SMILES)
+
+every_encoding = pytest.mark.parametrize("name", ALL)
+
+
+def permuted(x, order, name):
+    return x[:, order] if name in NODES else x[:, order][:, :, order]
+
+
+@every_encoding
+def test_shapes_and_types_are_what_they_say(name):
+    encoding = ALL[name]()
+    b, n = BATCH.mask.shape
+    shape = (b, n, encoding.dim) if name in NODES else (b, n, n, encoding.dim)
+    assert isinstance(encoding, Encoding)
+    features = encoding(BATCH)
+    assert features.shape == shape and features.dtype == torch.float32
+    features = double(encoding)(BATCH)
+    assert features.shape == shape and features.dtype == F64
+
+
+@every_encoding
+def test_order_of_the_atoms_does_not_matter(name):
+    encoding = double(ALL[name]())
+    order = torch.randperm(BATCH.mask.shape[1], generator=torch.Generator().manual_seed(1))
+    assert_equivariant(
+        encoding, (BATCH,), lambda batch: (reordered(batch, order),), lambda x: permuted(x, order, name), tol=1e-12
+    )
+
+
+@every_encoding
+def test_what_stands_in_the_padding_changes_not_one_bit(name):
+    encoding = double(ALL[name]())
+    features = encoding(BATCH)
+    assert_identical(encoding(garbled(BATCH)), features)
+    assert features.isfinite().all()
+
+
+@every_encoding
+def test_company_in_a_batch_does_not_matter(name):
+    encoding = double(ALL[name]())
+    together = encoding(BATCH)
+    for k in range(len(SMILES)):
+        single = alone(BATCH, k)
+        n = single.mask.shape[1]
+        here = together[k, :n] if name in NODES else together[k, :n, :n]
+        assert_close(here, encoding(single)[0])
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_weights_are_zero_in_the_padding_and_nowhere_negative(name):
+    weights = double(EDGES[name]())(garbled(BATCH))
+    real = BATCH.mask.unsqueeze(-1) & BATCH.mask.unsqueeze(-2)
+    assert (weights[~real] == 0).all() and (weights >= 0).all()
+    assert (weights[BATCH.path_lengths == 255] == 0).all()
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_parameters_have_the_gradients_of_differences(name):
+    encoding = double(ALL[name]())
+    names, parameters = zip(*encoding.named_parameters(), strict=True)
+    batch = garbled(batch_of("C1CC1C#N", "C", "[Na+].CO"))
+    assert torch.autograd.gradcheck(
+        lambda *values: functional_call(encoding, dict(zip(names, values, strict=True)), (batch,)), parameters
+    )
+
+
+@pytest.mark.parametrize("name", [*LEARNED, *WEIGHTS[:2]])
+def test_gradients_are_finite_whatever_stands_in_the_padding(name):
+    encoding = double(ALL[name]())
+    batch = garbled(BATCH)
+    distances = batch.distances.clone().requires_grad_()
+    features = encoding(batch.replace(distances=distances))
+    for gradient in torch.autograd.grad(
+        features.square().sum(), [*encoding.parameters(), distances], allow_unused=True
+    ):
+        assert gradient is None or gradient.isfinite().all()
+
+
+@every_encoding
+def test_batches_without_molecules_are_no_reason_to_stop(name):
+    encoding = double(ALL[name]())
+    nothing = BATCH[:0]
+    assert encoding(nothing).shape[:2] == nothing.mask.shape
+
+
+@pytest.mark.parametrize("name", [*UNLEARNED, *WEIGHTS])
+def test_what_is_not_learned_has_no_parameters_and_is_not_saved(name):
+    assert not list(ALL[name]().parameters()) and not ALL[name]().state_dict()
+
+
+@every_encoding
+def test_everything_is_on_the_device_of_the_molecules(name):
+    features = ALL[name]().to("meta")(BATCH.to("meta"))
+    assert features.device.type == "meta" and features.shape == ALL[name]()(BATCH).shape
+
+
+@every_encoding
+def test_one_graph_of_operations_serves_all_molecules(name):
+    """The whole of it is one graph: nothing depends on values, as torch.compile wants it."""
+    encoding = double(ALL[name]())
+    traced = torch.fx.experimental.proxy_tensor.make_fx(lambda a, b, p, m, d: encoding(_batch(a, b, p, m, d)))(
+        *_fields(batch_of("CCCCCC", "C.C.C"))
+    )
+    other = batch_of("C1CC1CC#N", "C")
+    assert_identical(traced(*_fields(other)), encoding(other))
+
+
+def _fields(batch):
+    return batch.atom_codes, batch.bond_codes, batch.path_lengths, batch.mask, batch.distances
+
+
+def _batch(*tensors):
+    return BATCH.replace(
+        **dict(zip(("atom_codes", "bond_codes", "path_lengths", "mask", "distances"), tensors, strict=True))
+    )
+
+
+def test_molecules_are_known_by_what_they_have():
+    assert isinstance(BATCH, Molecules)
+    with pytest.raises(jaxtyping.TypeCheckError):
+        AdjacencyWeights()(BATCH.mask)

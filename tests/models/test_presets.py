@@ -1,0 +1,180 @@
+"""The presets: each is a whole model, of the block and encodings that it names, and passes every check there is."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from molattn.chem import Conformers, conformer, molecule_graph
+from molattn.data.batches import collate
+from molattn.errors import UsageError
+from molattn.graph import GraphNetBlock
+from molattn.graph.encodings import Encoding
+from molattn.models.config import GraphModelConfig
+from molattn.models.encodings import EDGE_ENCODINGS, NODE_ENCODINGS
+from molattn.models.graph_model import GraphModel
+from molattn.models.predict import attention_of
+from molattn.models.presets import PRESETS
+from molattn.models.registry import build
+from molattn.testing import check_model
+from molattn.training.config import resolve
+
+SMALL = ("model.hidden_dim=16", "model.num_heads=2", "model.num_layers=2")
+ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
+
+
+def small(preset, *settings):
+    """The preset's model with two layers of two heads."""
+    heads = ("model.edge_dim=2",) if preset == "graphormer" else ()
+    torch.manual_seed(0)
+    return build(resolve(None, {"preset": preset}, (*SMALL, *heads, *settings)).model, 1).eval()
+
+
+def graph_of(model, smiles, seed=0):
+    return molecule_graph(smiles, conformers=Conformers(seed=seed) if model.config.needs_3d else None)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_passes_every_check(preset):
+    check_model(small(preset))
+
+
+def test_mat_with_the_softmax_kernel_has_rows_that_sum_to_1():
+    check_model(small("mat", "model.distance_kernel=softmax"), rows_sum_to_one=True)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_virtual_node_stands_behind_the_atoms(preset):
+    model = small(preset)
+    _, weights = attention_of(model, graph_of(model, ASPIRIN))
+    assert weights.shape == (2, 2, 13 + len(model.virtual_labels), 13 + len(model.virtual_labels))
+    if preset == "mat":  # whose dummy node is adjacent to itself only
+        fixed = weights[0, 0, -1] - weights[0, 0, -1].min()
+        assert fixed.argmax() == 13 and fixed[-1] > 0.6
+
+
+@pytest.mark.parametrize("preset", [name for name, preset in PRESETS.items() if preset.needs_3d])
+def test_a_conformer_turned_and_moved_changes_nothing_and_another_one_does(preset):
+    model = small(preset)
+    graph = graph_of(model, ASPIRIN)
+    x = conformer(ASPIRIN).coordinates
+    turn, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))
+    moved = x @ turn + [3.0, -20.0, 7.0]
+    distances = np.linalg.norm(moved[:, None] - moved[None], axis=-1).astype(np.float32)
+    here, there = (model(collate([g])).item() for g in (graph, replace(graph, distances=distances)))
+    assert abs(here - there) <= 1e-6 * max(1.0, abs(here))
+    other = model(collate([graph_of(model, ASPIRIN, seed=1)])).item()
+    assert abs(here - other) > 1e-5
+
+
+@pytest.mark.parametrize("name", EDGE_ENCODINGS)
+def test_every_edge_encoding_reaches_the_answer(name):
+    conformers = Conformers() if name.startswith("distance") else None
+    torch.manual_seed(0)
+    config = GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=1, edges=(name,), max_path=3)
+    model = GraphModel(config).double()
+    batch = collate([molecule_graph(s, conformers=conformers) for s in ("CCO", "C", "c1ccccc1.[Na+]")])
+    model(batch).sum().backward()
+    gradient = model.blocks[0].phi_e.w_ve.weight.grad
+    assert gradient.isfinite().all() and gradient.abs().max() > 0
+
+
+@pytest.mark.parametrize("name", NODE_ENCODINGS)
+def test_every_node_encoding_reaches_the_answer(name):
+    model = GraphModel(GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=1, nodes=(name,))).double()
+    model(collate([molecule_graph("CCO")])).sum().backward()
+    assert any(p.grad.abs().max() > 0 for p in model.nodes.parameters())
+
+
+def test_an_encoding_of_ones_own_is_one_class_and_one_line(monkeypatch):
+    class SameElement(Encoding):
+        """e_ij = a learned row where i and j are the same element."""
+
+        def __init__(self, dim):
+            super().__init__()
+            self.dim = dim
+            self.row = torch.nn.Parameter(torch.randn(dim))
+
+        def forward(self, molecules):
+            element = molecules.atom_codes[..., 0]
+            return (element.unsqueeze(-1) == element.unsqueeze(-2)).unsqueeze(-1) * self.row
+
+    monkeypatch.setitem(EDGE_ENCODINGS, "same-element", lambda config: SameElement(config.edge_dim))
+    config = GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=2, edges=("bond", "path", "same-element"))
+    check_model(GraphModel(config))
+
+
+def test_bonded_neighbours_are_all_that_an_atom_attends_to():
+    model = small("gaan")
+    graph = graph_of(model, ASPIRIN)
+    _, weights = attention_of(model, graph)
+    assert (weights[..., graph.path_lengths > 1] == 0).all()
+    assert (weights[..., graph.path_lengths <= 1] > 0).all()
+
+
+@pytest.mark.parametrize("readout", ["sum", "mean", "additive"])
+@pytest.mark.parametrize("virtual", [False, True])
+def test_contributions_add_up_to_the_answer(readout, virtual):
+    torch.manual_seed(0)
+    config = GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=2, readout=readout, virtual_node=virtual)
+    model = GraphModel(config, num_targets=3).double().eval()
+    batch = collate([molecule_graph(s) for s in (ASPIRIN, "C", "[Na+].[Cl-]")])
+    terms = model.contributions(batch)
+    assert terms.shape == (3, 13 + virtual, 3)
+    assert (terms[1, 1:13] == 0).all()
+    torch.testing.assert_close(terms.sum(1) + model.head.bias, model(batch), rtol=1e-12, atol=1e-12)
+
+
+def test_a_readout_without_terms_has_no_contributions():
+    model = GraphModel(GraphModelConfig(readout="max", hidden_dim=16, num_heads=2))
+    with pytest.raises(ValueError, match="not a sum over atoms"):
+        model.contributions(collate([molecule_graph("CCO")]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"attention": "mta"}, "unknown attention 'mta': choose one of molattn, "),
+        ({"edges": ("bnod",)}, "unknown encoding 'bnod' among model.edges"),
+        ({"nodes": ("age",)}, "unknown encoding 'age' among model.nodes"),
+        ({"join_edges": "mix"}, "unknown way to join edges 'mix'"),
+        ({"neighbours": "few"}, "unknown neighbours 'few'"),
+        ({"readout": "virtual-node"}, "model.virtual_node=true"),
+        ({"edges": ("distance",), "radial_bases": "fourier"}, "unknown radial bases 'fourier'"),
+        ({"attention": "grit", "global_dim": 4}, "GRIT has no graph features"),
+        ({"attention": "mat", "edges": ("adjacency",), "lambdas": (0.5, 0.2)}, "sum to 1"),
+        ({"attention": "graphormer"}, "one channel per head"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        GraphModel(GraphModelConfig(**settings))
+
+
+def test_edges_without_encodings_are_bare():
+    check_model(GraphModel(GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=1, edges=())))
+
+
+def test_a_preset_is_overridden_by_what_is_said_after_it():
+    config = resolve(None, {"preset": "mat"}, ["model.num_layers=2", "model.lambdas=[0.5, 0.25, 0.25]"])
+    assert config.model.attention == "mat" and config.model.num_layers == 2 and config.data.conformers
+    assert config.model.lambdas == (0.5, 0.25, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "message"),
+    [
+        ({"preset": "matt"}, (), "there is no preset 'matt'; did you mean 'mat'"),
+        ({"preset": "mat", "model": "smiles-transformer"}, (), "leave one out"),
+        ({}, ['model.edges=["distance"]'], "data.conformers=true"),
+    ],
+)
+def test_presets_that_cannot_be_had_are_refused(options, settings, message):
+    with pytest.raises(UsageError, match=message):
+        resolve(None, options, settings)
+
+
+def test_every_preset_is_a_member_of_the_family():
+    for preset in PRESETS:
+        assert all(isinstance(block, GraphNetBlock) for block in small(preset).blocks)

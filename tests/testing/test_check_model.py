@@ -1,0 +1,178 @@
+"""check_model: it passes what is right, on every layer and model there is, and finds each fault by its name."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from molattn.attention import MultiHeadAttention
+from molattn.graph import AttentionEdgeUpdate, GraphNetBlock
+from molattn.graph.family import FAMILY, BlockSizes
+from molattn.models.config import GraphModelConfig, SmilesModelConfig
+from molattn.models.registry import build
+from molattn.testing import CheckFailed, check_model, random_graphs
+
+SMALL = {"hidden_dim": 16, "num_heads": 2, "num_layers": 2}
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILY if name != "mat"])
+def test_every_member_of_the_family_passes(name):
+    edge_dim, global_dim = {"graphormer": 2}.get(name, 3), 0 if name == "grit" else 5
+    check_model(FAMILY[name](BlockSizes(8, 2, edge_dim, global_dim)))
+
+
+@pytest.mark.parametrize("kernel", ["sums to one", "does not"])
+def test_mat_passes_on_fixed_weights(kernel):
+    graphs = random_graphs(8, 2)
+    fixed = graphs.e.abs() * graphs.edges.unsqueeze(-1)
+    if kernel == "sums to one":
+        fixed = fixed / fixed.sum(2, keepdim=True).clamp_min(1e-9)
+    block = FAMILY["mat"](BlockSizes(8, 2, 2))
+    check_model(block, graphs.replace(e=fixed), rows_sum_to_one=kernel == "sums to one")
+    if kernel == "does not":
+        with pytest.raises(CheckFailed, match="do not sum to 1"):
+            check_model(block, graphs.replace(e=fixed))
+
+
+@pytest.mark.parametrize("layer", [AttentionEdgeUpdate(8, 2, 4, 3, 5), MultiHeadAttention(8, 2), GraphNetBlock(8, 2)])
+def test_layers_pass(layer):
+    check_model(layer)
+
+
+@pytest.mark.parametrize("config", [GraphModelConfig(**SMALL), SmilesModelConfig(**SMALL)])
+def test_models_of_molecules_pass(config):
+    check_model(build(config, 2))
+
+
+def test_the_model_is_left_as_it_is():
+    model = build(GraphModelConfig(**SMALL), 1).train()
+    before = {name: p.clone() for name, p in model.state_dict().items()}
+    state = torch.random.get_rng_state()
+    check_model(model)
+    assert model.training and all(p.grad is None and p.dtype == torch.float32 for p in model.parameters())
+    assert all(torch.equal(p, before[name]) for name, p in model.state_dict().items())
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+class Layer(nn.Module):
+    """A right one to be spoilt: each node is the mean of a linear map over its graph."""
+
+    node_dim = 4
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Linear(4, 4)
+
+    def forward(self, graph):
+        return graph.replace(v=graph.mean_senders(self.w(graph.v)))
+
+
+class KnowsPlaces(Layer):
+    def forward(self, graph):
+        after = super().forward(graph)
+        return after.replace(v=after.v + torch.arange(after.v.shape[-2]).to(after.v).unsqueeze(-1))
+
+
+class KnowsCompany(Layer):
+    def forward(self, graph):
+        after = super().forward(graph)
+        return after.replace(v=after.v - after.v[graph.node_mask].mean() if after.v.dim() == 3 else after.v)
+
+
+class CountsPadding(Layer):
+    def forward(self, graph):
+        return graph.replace(v=self.w(graph.v) / graph.v.shape[-2])
+
+
+class ReadsPadding(Layer):
+    def forward(self, graph):
+        return graph.replace(v=self.w(graph.v) + graph.v.sum(-2, keepdim=True) * 0.1)
+
+
+class DividesByNeighbours(Layer):
+    def forward(self, graph):
+        return graph.replace(v=graph.v / (graph.count_nodes() - 1).view(-1, 1, 1))
+
+
+class Draws(Layer):
+    def forward(self, graph):
+        return graph.replace(v=self.w(graph.v) + torch.rand(()).to(graph.v))
+
+
+class DetachesHalf(Layer):
+    def forward(self, graph):
+        return graph.replace(v=self.w(graph.v) * self.w(graph.v).detach())
+
+
+class HasAnotherEdgeList(Layer):
+    def forward(self, graph):
+        return graph.replace(v=self.w(graph.v) * (1 if graph.v.dim() == 3 else 2))
+
+
+class HasAnInfiniteSlope(Layer):
+    def forward(self, graph):
+        return graph.replace(v=(self.w(graph.v) * 0).clamp_min(0).sqrt() + self.w(graph.v))
+
+
+FAULTS = {
+    KnowsPlaces: "order of the nodes",
+    KnowsCompany: "company in a batch",
+    CountsPadding: "more padding|company",
+    ReadsPadding: "stands in the padding",
+    DividesByNeighbours: "not finite",
+    Draws: "two calls",
+    DetachesHalf: "finite differences",
+    HasAnotherEdgeList: "edge list form",
+    HasAnInfiniteSlope: "gradient",
+}
+
+
+def test_a_right_layer_of_ones_own_passes():
+    assert "order_of_nodes" in check_model(Layer())
+
+
+@pytest.mark.parametrize(("layer", "message"), FAULTS.items())
+def test_each_fault_is_found(layer, message):
+    with pytest.raises(CheckFailed, match=message):
+        check_model(layer())
+
+
+def test_weights_that_do_not_sum_to_1_or_go_where_no_edge_is_are_found():
+    class Halved(AttentionEdgeUpdate):
+        def _finished(self, weights, graph):
+            return super()._finished(weights, graph) * 0.5
+
+    class Leaking(AttentionEdgeUpdate):
+        def forward(self, graph):
+            messages = super().forward(graph)
+            return replace(
+                messages, weights=messages.weights + 0.1 if messages.weights.dim() == 4 else messages.weights
+            )
+
+    with pytest.raises(CheckFailed, match="do not sum to 1"):
+        check_model(Halved(8, 2, 4))
+    with pytest.raises(CheckFailed, match="no edge"):
+        check_model(Leaking(8, 2, 4))
+
+
+def test_a_model_that_answers_otherwise_when_asked_for_its_attention_is_found():
+    model = build(GraphModelConfig(**SMALL), 1)
+
+    class Other(type(model)):
+        def attention(self, batch) -> tuple[Tensor, Tensor]:
+            outputs, weights = super().attention(batch)
+            return outputs + 1e-3, weights
+
+    model.__class__ = Other
+    with pytest.raises(CheckFailed, match="asking for the attention"):
+        check_model(model)
+
+
+def test_a_layer_that_does_not_tell_its_sizes_is_refused_and_takes_graphs():
+    class Silent(Layer):
+        node_dim = None
+
+    with pytest.raises(TypeError, match="give graphs"):
+        check_model(Silent())
+    check_model(Silent(), random_graphs(4))
