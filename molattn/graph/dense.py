@@ -1,5 +1,7 @@
 """Attention over dense graphs with edge features, as one operation whose gradient is written by hand."""
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -7,19 +9,51 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from molattn.attention import Rows, attention_weights
+from molattn.attention.competitors import all_true
 
 
-def edge_attention(
-    packed: Float[Tensor, "b n p h d"],
-    e: Float[Tensor, "b n n d_e"],
-    w_ke: Float[Tensor, "h d d_e"],
-    w_ve: Float[Tensor, "h d d_e"],
-    w_be: Float[Tensor, "h d_e"] | None = None,
-    node_mask: Bool[Tensor, "b n"] | None = None,
-    edge_mask: Bool[Tensor, "b n n"] | None = None,
-    kept: Float[Tensor, "b h n n"] | None = None,
-) -> Float[Tensor, "b n h d"]:
-    """Every node attends to every node of its graph and to the edge between them.
+@dataclass(frozen=True)
+class EdgeTerms:
+    """What the attention of b dense graphs of n nodes with edge features is made of.
+
+    Attributes:
+        packed: q, k and v side by side, as one linear layer makes them: (b, n, 3, h, d); or (b, n, 4, h, d) with
+            what is added to the output, such as a skip connection.
+        e: [b, i, j] is the edge from sender j to receiver i.
+        w_ke, w_ve, w_be: what edges add to keys, values and logits.
+        node_mask: True where there is a node; None where there is one everywhere.
+        edge_mask: True where there is an edge; None where every pair of nodes has one.
+        kept: the weights are multiplied by it before they meet the values: a dropout's, from `dropout_mask`.
+
+    What stands in the padding is finite; then it changes nothing, and gets gradients of zero.
+    """
+
+    packed: Float[Tensor, "b n p h d"]
+    e: Float[Tensor, "b n n f"]
+    w_ke: Float[Tensor, "h d f"]
+    w_ve: Float[Tensor, "h d f"]
+    w_be: Float[Tensor, "h f"] | None = None
+    node_mask: Bool[Tensor, "b n"] | None = None
+    edge_mask: Bool[Tensor, "b n n"] | None = None
+    kept: Float[Tensor, "b h n n"] | None = None
+
+    def weights(self) -> Float[Tensor, "b h n n"]:
+        """The weights w_hij of `edge_attention` before any dropout; [b, h, i, j] is how much i attends to j."""
+        q, k = self.packed[:, :, 0].transpose(1, 2), self.packed[:, :, 1].transpose(1, 2)
+        at_receiver = (q @ (self.w_ke * self.w_ke.shape[1] ** -0.5)).transpose(1, 2)  # (b, i, h, f)
+        if self.w_be is not None:
+            at_receiver = at_receiver + self.w_be
+        mask = _pairs(self.node_mask, self.edge_mask)
+        over = Rows(None if mask is None else mask.unsqueeze(1), blank=True)
+        return attention_weights(q, k, over, bias=(at_receiver @ self.e.mT).transpose(1, 2))
+
+    def dropped(self, weights: Float[Tensor, "b h n n"]) -> Float[Tensor, "b h n n"]:
+        """The weights after dropout."""
+        return weights if self.kept is None else weights * self.kept
+
+
+def edge_attention(terms: EdgeTerms) -> Float[Tensor, "b n h d"]:
+    """Every node attends to the nodes of its graph and to the edges between it and them.
 
     w_hij = softmax_j( q_hi . (k_hj + W_ke e_ij) / sqrt(d) + w_be . e_ij )
     o_hi  = sum_j w_hij (v_hj + W_ve e_ij)
@@ -27,67 +61,29 @@ def edge_attention(
     The edge terms are factored, so that nothing of the size n x n x d is ever formed:
     q . (W_ke e) = (W_ke^T q) . e and sum_j w_j W_ve e_j = W_ve sum_j w_j e_j.
 
-    Args:
-        packed: q, k and v side by side, as one linear layer makes them: (b, n, 3, h, d); or (b, n, 4, h, d) with
-            what is added to the output, such as a skip connection.
-        e: [b, i, j] is the edge from sender j to receiver i.
-        w_ke, w_ve, w_be: what edges add to keys, values and logits.
-        node_mask: True where there is a node; None where there is one everywhere.
-        edge_mask: True where there is an edge; None where every pair of nodes has one.
-        kept: the weights are multiplied by it before they meet the values: the mask of a dropout, from
-            `dropout_mask`.
-
-        What stands in the padding is finite; then it changes nothing, and gets gradients of zero.
-
     Returns:
         (b, n, h, d); zeros (and what is added) for a node that no edge reaches.
 
-    In eager mode this is one operation with a gradient by hand, which can be taken once: for a gradient of a
+    In eager mode this is one operation with a gradient written by hand, which can be taken once: for a gradient of a
     gradient, and while a compiler or autocast is at work, `plain_edge_attention` is the way.
     """
-    if torch.compiler.is_compiling() or torch.is_autocast_enabled(packed.device.type):
-        return plain_edge_attention(packed, e, w_ke, w_ve, w_be, node_mask, edge_mask, kept)
-    if node_mask is not None and edge_mask is None and node_mask.device.type == "cpu" and bool(node_mask.all()):
+    if torch.compiler.is_compiling() or torch.is_autocast_enabled(terms.packed.device.type):
+        return plain_edge_attention(terms)
+    node_mask = terms.node_mask
+    if node_mask is not None and terms.edge_mask is None and all_true(node_mask):
         node_mask = None
-    return _EdgeAttention.apply(packed, e, w_ke, w_ve, w_be, node_mask, edge_mask, kept)
+    return _EdgeAttention.apply(
+        terms.packed, terms.e, terms.w_ke, terms.w_ve, terms.w_be, node_mask, terms.edge_mask, terms.kept
+    )
 
 
-def plain_edge_attention(
-    packed: Float[Tensor, "b n p h d"],
-    e: Float[Tensor, "b n n d_e"],
-    w_ke: Float[Tensor, "h d d_e"],
-    w_ve: Float[Tensor, "h d d_e"],
-    w_be: Float[Tensor, "h d_e"] | None = None,
-    node_mask: Bool[Tensor, "b n"] | None = None,
-    edge_mask: Bool[Tensor, "b n n"] | None = None,
-    kept: Float[Tensor, "b h n n"] | None = None,
-) -> Float[Tensor, "b n h d"]:
+def plain_edge_attention(terms: EdgeTerms) -> Float[Tensor, "b n h d"]:
     """`edge_attention` in operations that autograd and compilers know: the same numbers, slower."""
-    weights = edge_attention_weights(packed, e, w_ke, w_be, node_mask, edge_mask)
-    if kept is not None:
-        weights = weights * kept
-    output = (weights @ packed[:, :, 2].transpose(1, 2)).transpose(1, 2)
-    edges = weights.transpose(1, 2) @ e  # (b, i, h, d_e)
-    output = output + torch.einsum("bihf,hdf->bihd", edges, w_ve)
-    return output + packed[:, :, 3] if packed.shape[2] == 4 else output
-
-
-def edge_attention_weights(
-    packed: Float[Tensor, "b n p h d"],
-    e: Float[Tensor, "b n n d_e"],
-    w_ke: Float[Tensor, "h d d_e"],
-    w_be: Float[Tensor, "h d_e"] | None = None,
-    node_mask: Bool[Tensor, "b n"] | None = None,
-    edge_mask: Bool[Tensor, "b n n"] | None = None,
-) -> Float[Tensor, "b h n n"]:
-    """The weights w_hij of `edge_attention`, [b, h, i, j] being how much i attends to j."""
-    q, k = packed[:, :, 0].transpose(1, 2), packed[:, :, 1].transpose(1, 2)
-    at_receiver = (q @ (w_ke * w_ke.shape[1] ** -0.5)).transpose(1, 2)  # (b, i, h, d_e)
-    if w_be is not None:
-        at_receiver = at_receiver + w_be
-    mask = _pairs(node_mask, edge_mask)
-    over = Rows(None if mask is None else mask.unsqueeze(1), blank=True)
-    return attention_weights(q, k, over, bias=(at_receiver @ e.mT).transpose(1, 2))
+    weights = terms.dropped(terms.weights())
+    output = (weights @ terms.packed[:, :, 2].transpose(1, 2)).transpose(1, 2)
+    edges = weights.transpose(1, 2) @ terms.e  # (b, i, h, f)
+    output = output + torch.einsum("bihf,hdf->bihd", edges, terms.w_ve)
+    return output + terms.packed[:, :, 3] if terms.packed.shape[2] == 4 else output
 
 
 def dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
