@@ -8,6 +8,7 @@ from torch.autograd.function import once_differentiable
 
 # Below so many multiplications, setting oneDNN up costs more than it saves.
 _SMALL = 2**20
+_HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def linear(
@@ -34,12 +35,9 @@ def _pays(x: Tensor, weight: Tensor) -> bool:
         and x.dtype == weight.dtype == torch.float32
         and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled("cpu")
-        and _has_onednn()
+        and _HAS_ONEDNN
+        and torch.backends.mkldnn.enabled
     )
-
-
-def _has_onednn() -> bool:
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

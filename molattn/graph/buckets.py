@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from molattn.graph.dense import EdgeTerms, edge_attention
+from molattn.graph.dense import EdgeTerms, Place, in_places, is_one_operation, plain_edge_attention
 from molattn.graph.graph import DenseGraph, Graph
 
 # What a layer does for one dense batch, whatever its size, and for one node, in pairs of nodes (measured on a CPU with
@@ -112,6 +113,15 @@ class BucketedGraphs:
         """The nodes of all buckets."""
         return torch.cat([bucket.v.flatten(0, 1) for bucket in self.buckets])
 
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        """Where each bucket stands in the rows, and what its masks mean for logits of the nodes' dtype."""
+        places, start = [], 0
+        for bucket in self.buckets:
+            places.append(Place.of(bucket.v, start, bucket.node_mask.shape, bucket.node_mask, bucket.edge_mask))
+            start += bucket.node_mask.numel()
+        return tuple(places)
+
     def in_order(self, x: Float[Tensor, "rows *d"]) -> Float[Tensor, "n *d"]:
         """What belongs to the rows, for the nodes in the order of the edge list."""
         return x[self.place]
@@ -130,12 +140,15 @@ def bucketed_edge_attention(
     w_be: Float[Tensor, "h f"] | None = None,
 ) -> Float[Tensor, "rows h d"]:
     """`edge_attention` of each bucket, for the rows of all of them."""
+    edges = [bucket.e for bucket in graphs.buckets if bucket.e is not None]
+    if len(edges) < len(graphs.buckets):
+        raise ValueError("the graphs have no edge features")
+    if is_one_operation(packed):
+        return in_places(packed, w_ke, w_ve, w_be, graphs.places, edges, [None] * len(edges))
     outputs = []
-    for part, bucket in zip(graphs.split(packed), graphs.buckets, strict=True):
-        if bucket.e is None:
-            raise ValueError("the graphs have no edge features")
-        terms = EdgeTerms(part, bucket.e, w_ke, w_ve, w_be, bucket.node_mask, bucket.edge_mask)
-        outputs.append(edge_attention(terms).flatten(0, 1))
+    for part, e, bucket in zip(graphs.split(packed), edges, graphs.buckets, strict=True):
+        terms = EdgeTerms(part, e, w_ke, w_ve, w_be, bucket.node_mask, bucket.edge_mask)
+        outputs.append(plain_edge_attention(terms).flatten(0, 1))
     return torch.cat(outputs)
 
 
