@@ -4,7 +4,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 # Below so many multiplications, setting oneDNN up costs more than it saves.
 _SMALL = 2**20
@@ -52,10 +51,11 @@ class _OneDNNLinear(torch.autograd.Function):
         return _product(x, weight, bias)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy: Tensor):
         x, weight = ctx.saved_tensors
         of_x, of_weight, of_bias = ctx.needs_input_grad
-        dx = _product(dy, weight.t()) if of_x else None
-        dw = _product(x.t(), dy.t()).t() if of_weight else None
+        # Where a gradient of the gradient may be asked for, operations that have one.
+        product = F.linear if torch.is_grad_enabled() else _product
+        dx = product(dy, weight.t()) if of_x else None
+        dw = product(x.t(), dy.t()).t() if of_weight else None
         return dx, dw, dy.sum(0) if of_bias else None

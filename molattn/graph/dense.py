@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from molattn.attention import Rows, attention_weights
 from molattn.attention.competitors import all_true
@@ -249,8 +248,9 @@ class _EdgeAttention(torch.autograd.Function):
         return output
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy):
+        if torch.is_grad_enabled():
+            raise RuntimeError("the gradient of edge_attention has none of its own: use plain_edge_attention for that")
         w_ke, w_ve, *saved = ctx.saved_tensors
         e, saved = saved[: len(ctx.places)], iter(saved[len(ctx.places) :])
         _, p, h, d = ctx.shape
