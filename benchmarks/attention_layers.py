@@ -56,7 +56,7 @@ class TensorDot(nn.Module):
         self.heads = like.heads
         self.weight = nn.Parameter(torch.cat([layer.weight for layer in layers]).detach().clone())
         self.bias = nn.Parameter(torch.cat([layer.bias for layer in layers]).detach().clone())
-        self.w_e = nn.Parameter(like.lin_edge.weight.detach().clone())
+        self.w_e = nn.Parameter(like.get_parameter("lin_edge.weight").detach().clone())
 
     def forward(self, v: Tensor, graphs: BucketedGraphs) -> Tensor:
         """(rows, channels) to the same."""
@@ -171,9 +171,9 @@ def esol_sizes() -> list[int]:
 
 def nci_sizes() -> list[int]:
     """The heavy atoms of the molecules of the NCI that come with RDKit."""
-    from rdkit import Chem, RDConfig, RDLogger
+    from rdkit import Chem, RDConfig, rdBase
 
-    RDLogger.DisableLog("rdApp.*")
+    rdBase.DisableLog("rdApp.*")
     lines = (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text(encoding="utf-8").splitlines()
     molecules = (Chem.MolFromSmiles(line.split()[0]) for line in lines if line.split())
     return [molecule.GetNumAtoms() for molecule in molecules if molecule is not None and molecule.GetNumAtoms()]

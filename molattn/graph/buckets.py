@@ -118,8 +118,9 @@ class BucketedGraphs:
         """Where each bucket stands in the rows, and what its masks mean for logits of the nodes' dtype."""
         places, start = [], 0
         for bucket in self.buckets:
-            places.append(Place.of(bucket.v, start, bucket.node_mask.shape, bucket.node_mask, bucket.edge_mask))
-            start += bucket.node_mask.numel()
+            b, n = bucket.node_mask.shape
+            places.append(Place.of(bucket.v, start, (b, n), bucket.node_mask, bucket.edge_mask))
+            start += b * n
         return tuple(places)
 
     def in_order(self, x: Float[Tensor, "rows *d"]) -> Float[Tensor, "n *d"]:

@@ -167,14 +167,19 @@ class Place:
         lowest = torch.finfo(like.dtype).min
         if node_mask is not None and edge_mask is None and all_true(node_mask):
             node_mask = None
-        if node_mask is None and edge_mask is None:
+        allowed, alive = None, node_mask
+        if edge_mask is not None:
+            allowed = edge_mask if node_mask is None else edge_mask & node_mask.unsqueeze(-1) & node_mask.unsqueeze(-2)
+            alive = allowed.any(-1)
+        elif node_mask is not None:
+            allowed = node_mask.unsqueeze(1)
+        if allowed is None or alive is None:
             bound = None
             if m > n:
                 bound = like.new_full((1, 1, m), torch.inf)
                 bound[..., n:] = lowest
             return cls(start, b, n, m, bound)
-        allowed = node_mask.unsqueeze(1) if edge_mask is None else _pairs(node_mask, edge_mask)
-        alive = node_mask.unsqueeze(-1) if edge_mask is None else allowed.any(-1, keepdim=True)
+        alive = alive.unsqueeze(-1)
         bound = like.new_full((*allowed.shape[:-1], m), lowest)
         bound[..., :n].masked_fill_(allowed, torch.inf)
         return cls(start, b, n, m, bound, alive.to(like.dtype), ~alive)
@@ -206,20 +211,18 @@ class _EdgeAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, packed, w_ke, w_ve, w_be, places, kept, *e):
+    def forward(ctx, packed, w_ke, w_ve, w_be, places, kept, *e):  # pyright: ignore[reportIncompatibleMethodOverride]
         _, p, h, d = packed.shape
         f, scale, on_cpu = w_ke.shape[-1], d**-0.5, packed.device.type == "cpu"
         to_edges = _widened(w_ke, packed)
         output = packed.new_empty(len(packed), h, d)
-        logits = edge_logits = sums = asked = None
-        saved = []
+        space, saved = _Space(packed), []
         for place, every_edge, of_dropout in zip(places, e, kept, strict=True):
             n, m = place.n, place.m
             for here, rows, c in place.chunks(h, on_cpu):
                 N = c * n
-                if logits is None or logits.shape != (h * c, n, m):
-                    edge_logits, logits = packed.new_empty(N, h, m), packed.new_empty(h * c, n, m)
-                    sums = packed.new_empty(h * c, n, d)
+                edge_logits, logits = space.of("edge logits", N, h, m), space.of("logits", h * c, n, m)
+                sums = space.of("sums", h * c, n, d)
                 q, k, v = _heads_first(packed[rows], c, m)
                 edges = _padded_edges(every_edge[here], m)
                 asked = packed.new_empty(h, N, to_edges.shape[-1])
@@ -248,7 +251,7 @@ class _EdgeAttention(torch.autograd.Function):
         return output
 
     @staticmethod
-    def backward(ctx, dy):
+    def backward(ctx, dy):  # pyright: ignore[reportIncompatibleMethodOverride]
         if torch.is_grad_enabled():
             raise RuntimeError("the gradient of edge_attention has none of its own: use plain_edge_attention for that")
         w_ke, w_ve, *saved = ctx.saved_tensors
@@ -262,15 +265,13 @@ class _EdgeAttention(torch.autograd.Function):
         d_w_ke, d_w_ve = dy.new_zeros(2, h, f, d)
         d_w_be = dy.new_zeros(h, f) if ctx.needs_input_grad[3] else None
         d_e = [torch.empty_like(x) if wanted else None for x, wanted in zip(e, ctx.needs_input_grad[6:], strict=True)]
-        d_weights = edge_grads = d_logits = grads = None
+        space = _Space(dy)
         for place, every_edge, d_every_edge, of_dropout in zip(ctx.places, e, d_e, ctx.kept, strict=True):
             n, m = place.n, place.m
             for here, rows, c in place.chunks(h, on_cpu):
                 N = c * n
-                if d_weights is None or d_weights.shape != (h * c, n, m):
-                    edge_grads = dy.new_empty(N, h, m)
-                    d_weights, d_logits = dy.new_empty(h * c, n, m), dy.new_empty(h * c, n, m)
-                    grads = dy.new_empty(3, h * c, m, d)
+                edge_grads, d_weights = space.of("edge grads", N, h, m), space.of("weights", h * c, n, m)
+                d_logits, grads = space.of("logits", h * c, n, m), space.of("grads", 3, h * c, m, d)
                 q, k, v, asked, edge_sums, weights = (next(saved) for _ in range(6))
                 edges = _padded_edges(every_edge[here], m)
                 by_head = dy[rows]
@@ -315,6 +316,19 @@ class _EdgeAttention(torch.autograd.Function):
                     d_here = d_here.unflatten(0, (c, n))[:, :, 1:3]
                     d_here.copy_(grads[1:].view(2, h, c, m, d)[:, :, :, :n].permute(2, 3, 0, 1, 4))
         return d_packed, d_w_ke.mT, d_w_ve.mT, d_w_be, None, None, *d_e
+
+
+class _Space:
+    """Tensors to write to, the same ones for chunk after chunk of one shape: they stay in the cache."""
+
+    def __init__(self, like: Tensor):
+        self.like, self.tensors = like, {}
+
+    def of(self, name: str, *shape: int) -> Tensor:
+        tensor = self.tensors.get(name)
+        if tensor is None or tensor.shape != shape:
+            self.tensors[name] = tensor = self.like.new_empty(shape)
+        return tensor
 
 
 def _heads_first(packed, c, m):

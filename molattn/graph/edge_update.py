@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from molattn.attention import Score, attention_weights, dot, linear, make_score, scaled_dot, split_heads
 from molattn.attention.competitors import all_true
-from molattn.graph.dense import EdgeTerms, dropout_mask, edge_attention
+from molattn.graph.dense import EdgeTerms, dropout_mask, edge_attention, is_one_operation
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
 
 EDGES_AS = ("keys", "values", "bias", "logits")
@@ -87,7 +87,7 @@ class AttentionEdgeUpdate(nn.Module):
 
     def forward(self, graph: AnyGraph) -> "EdgeMessages":
         """The e'_k of every edge, not yet multiplied out; the fast way through."""
-        if self._is_one_operation(graph):
+        if isinstance(graph, DenseGraph) and self._is_one_operation(graph):
             return self._as_one_operation(graph)
         q, k, v = self._project(graph)
         bias = self._edge_logits(graph, q, k)
@@ -142,18 +142,16 @@ class AttentionEdgeUpdate(nn.Module):
         """The weights of the edges from those of the softmax: the same."""
         return weights
 
-    def _is_one_operation(self, graph: AnyGraph) -> bool:
-        """Whether `edge_attention` does it all: a dense graph, edges in keys and values, nothing of a member's own."""
+    def _is_one_operation(self, graph: DenseGraph) -> bool:
+        """Whether `edge_attention` does it all: edges in keys and values, nothing of a member's own."""
         changed = (getattr(type(self), part) is not getattr(AttentionEdgeUpdate, part) for part in _PARTS)
         return (
-            isinstance(graph, DenseGraph)
-            and self.w_ke is not None
+            self.w_ke is not None
             and self.w_ve is not None
             and self.score is scaled_dot
             and not self.edges_are_logits
             and not any(changed)
-            and not torch.compiler.is_compiling()
-            and not torch.is_autocast_enabled(graph.v.device.type)
+            and is_one_operation(graph.v)
         )
 
     def _as_one_operation(self, graph: DenseGraph) -> "FusedMessages":
