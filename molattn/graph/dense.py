@@ -127,7 +127,7 @@ def _pairs(node_mask: Tensor | None, edge_mask: Tensor | None) -> Tensor | None:
 
 
 # As many weights of all heads as are worked on at a time: what belongs to them stays in a CPU's second-level cache.
-_CHUNK = 200_000
+_CHUNK = 2**18
 # The floats of a vector register: torch's softmax of shorter rows goes one by one, ten times slower.
 _VECTOR = 16
 # From so many receivers on, a matrix widened to 16 columns is worth making.
@@ -144,7 +144,7 @@ class Place:
         m: how many keys a query sees: n, or more where short rows are padded.
         bound: what logits may not exceed, broadcastable to (h, b, n, m); None where nothing is forbidden.
         alive: (b, n, 1), 1 for receivers that hear anybody and 0 for the others; None where all do.
-        dead: (b, n, 1), True for the others.
+        dead: the rows of the others.
     """
 
     start: int
@@ -182,7 +182,8 @@ class Place:
         alive = alive.unsqueeze(-1)
         bound = like.new_full((*allowed.shape[:-1], m), lowest)
         bound[..., :n].masked_fill_(allowed, torch.inf)
-        return cls(start, b, n, m, bound, alive.to(like.dtype), ~alive)
+        dead = (~alive).flatten().nonzero().squeeze(-1) + start
+        return cls(start, b, n, m, bound, alive.to(like.dtype), dead)
 
     def chunks(self, num_heads: int, on_cpu: bool) -> Iterator[tuple[slice, slice, int]]:
         """The graphs a few at a time: which of the b, which rows, how many."""
@@ -262,6 +263,9 @@ class _EdgeAttention(torch.autograd.Function):
         d_packed = dy.new_empty(ctx.shape)
         if p == 4:
             d_packed[:, 3].copy_(dy)
+        dead = [place.dead for place in ctx.places if place.dead is not None]
+        if dead:
+            dy = dy.index_fill(0, torch.cat(dead), 0.0)
         d_w_ke, d_w_ve = dy.new_zeros(2, h, f, d)
         d_w_be = dy.new_zeros(h, f) if ctx.needs_input_grad[3] else None
         d_e = [torch.empty_like(x) if wanted else None for x, wanted in zip(e, ctx.needs_input_grad[6:], strict=True)]
@@ -274,10 +278,7 @@ class _EdgeAttention(torch.autograd.Function):
                 d_logits, grads = space.of("logits", h * c, n, m), space.of("grads", 3, h * c, m, d)
                 q, k, v, asked, edge_sums, weights = (next(saved) for _ in range(6))
                 edges = _padded_edges(every_edge[here], m)
-                by_head = dy[rows]
-                if place.dead is not None:
-                    by_head = by_head.masked_fill(place.dead[here].view(N, 1, 1), 0.0)
-                by_head = by_head.transpose(0, 1).contiguous()  # (h, N, d)
+                by_head = dy[rows].transpose(0, 1).contiguous()  # (h, N, d)
                 d_sums = by_head.view(h * c, n, d)
                 d_edge_sums = torch.bmm(by_head, from_edges)[..., :f]
                 torch.bmm(d_edge_sums.transpose(0, 1), edges.mT, out=edge_grads)
