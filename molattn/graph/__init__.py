@@ -29,7 +29,7 @@ from molattn.graph.aggregate import (
     sum_nodes,
 )
 from molattn.graph.block import EdgeUpdate, GraphNetBlock
-from molattn.graph.codes import PairCodes, SumOfCodes
+from molattn.graph.codes import SumOfCodes
 from molattn.graph.conv import TensorDotConv
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
 from molattn.graph.encodings import (
@@ -88,7 +88,6 @@ __all__ = [
     "Molecules",
     "NeighbourhoodOrder",
     "NodeUpdate",
-    "PairCodes",
     "PathEdgeEncoding",
     "PathEncoding",
     "RadialBases",

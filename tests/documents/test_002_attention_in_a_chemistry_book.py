@@ -9,7 +9,18 @@ import torch
 
 from molattn.attention import MultiHeadAttention, Segments, Softmax, attend, attention_weights
 from molattn.chem import ATOM_FEATURES, BOND_FEATURES, BOND_SIZE, DISCONNECTED, molecule_graph, unpack_bond
-from molattn.graph import AttentionEdgeUpdate, DenseGraph, Graph, GraphNetBlock, PairCodes, SumOfCodes, sum_edges
+from molattn.data.batches import collate
+from molattn.graph import (
+    AttentionEdgeUpdate,
+    BondEncoding,
+    DenseGraph,
+    Graph,
+    GraphNetBlock,
+    PathEncoding,
+    Sum,
+    SumOfCodes,
+    sum_edges,
+)
 from molattn.graph.family import BlockSizes, MixedEdgeUpdate, gaan
 from tests.documents.by_hand import F64, array, assert_same, linear, randomise, softmax
 
@@ -302,17 +313,16 @@ def test_document_002_the_distance_on_an_edge_moves_attention():
 
 def test_document_002_bond_and_distance_of_every_pair_become_the_features_of_its_edge():
     """e_ij = B[bond_ij] + P[distance_ij]"""
-    pairs = PairCodes(
-        torch.from_numpy(unpack_bond(range(BOND_SIZE))), [f.size for f in BOND_FEATURES], 4, 8, DISCONNECTED
-    )
-    pairs = randomise(pairs)
-    e = pairs(torch.from_numpy(ETHANOL.bond_codes), torch.from_numpy(ETHANOL.path_lengths))
-    starts = np.cumsum([0, *(f.size for f in BOND_FEATURES)])[:-1]
-    table, path = array(pairs.bond.table.weight), array(pairs.path.weight)
+    sizes = [f.size for f in BOND_FEATURES]
+    bond = BondEncoding(torch.from_numpy(unpack_bond(range(BOND_SIZE))), sizes, 4)
+    pairs = randomise(Sum([bond, PathEncoding(4, 8, DISCONNECTED)]))
+    e = pairs(collate([ETHANOL]))[0]
+    starts = np.cumsum([0, *sizes])[:-1]
+    table, path = (array(x) for x in (pairs.encodings[0].bond.table.weight, pairs.encodings[1].path.weight))
     for i in range(3):
         for j in range(3):
-            bond = unpack_bond([ETHANOL.bond_codes[i, j]])[0]
-            assert_same(e[i, j], table[starts + bond].sum(0) + path[ETHANOL.path_lengths[i, j]])
+            codes = unpack_bond([ETHANOL.bond_codes[i, j]])[0]
+            assert_same(e[i, j], table[starts + codes].sum(0) + path[ETHANOL.path_lengths[i, j]])
 
 
 # Chapter 14's two models: distances mixed into the weights, and gated heads.
