@@ -15,7 +15,7 @@ from molattn.chem import NO_GEOMETRY, Progress
 from molattn.errors import MolattnWarning, SmilesError, shown
 from molattn.explain import AttentionMap
 from molattn.models.artifact import Artifact, load_artifact
-from molattn.models.base import Molecule
+from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.predict import attention_of, predict_molecules
 
 # Molecules that are featurized and predicted together: bounded memory, whatever the input's length.
@@ -56,6 +56,11 @@ class Predictor:
         c = artifact.conformers
         self.conformers = c if c is None or c.on_failure != "stop" else replace(c, on_failure="reject")
         self.targets, self.units = artifact.targets, artifact.units
+
+    @property
+    def model(self) -> MoleculeModel:
+        """The model itself, a torch module in evaluation mode; its answers are standardised, not in units."""
+        return self._artifact.model
 
     def predict(self, smiles: str | Iterable[object], num_workers: int = 0) -> np.ndarray | np.float64:
         """The predictions, in the order of `smiles` and in units.

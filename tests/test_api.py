@@ -1,12 +1,16 @@
 """`molattn.train` and `molattn.load`: what a person types in Python."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import molattn
-from molattn.errors import MolattnWarning, SmilesError, UsageError
+from molattn.api import Predictor
+from molattn.chem import Conformers, molecule
+from molattn.errors import ConformerError, MolattnWarning, SmilesError, UsageError
+from molattn.models.artifact import load_artifact
 from tests.molecules import esol
 
 SMALL = ["model.num_layers=2", "model.hidden_dim=16", "model.num_heads=4"]
@@ -70,6 +74,52 @@ def test_attention_is_in_the_order_of_the_smiles(folder: Path) -> None:
 def test_attention_of_no_molecule_is_an_error(folder: Path) -> None:
     with pytest.raises(SmilesError, match="C1CC"):
         molattn.load(folder).attention("C1CC")
+
+
+@pytest.fixture(scope="module")
+def folder_3d(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("api-3d")
+    rows = [f"{s},{y}" for s, y in zip(*esol(20), strict=True)]
+    (root / "t.csv").write_text("\n".join(["smiles,y", *rows]) + "\n")
+    options = {"epochs": 1, "accelerator": "cpu", "quiet": True, "conformers": True, "conformer_seed": 5}
+    molattn.train(root / "t.csv", output_dir=root / "run", settings=SMALL, **options)
+    return root / "run"
+
+
+def test_a_model_of_3d_embeds_as_it_was_trained(folder_3d: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = molattn.load(folder_3d)
+    assert predictor.conformers == Conformers(seed=5)
+    asked = []
+    real = molecule.distances
+
+    def distances(mol: object, smiles: object, paths: np.ndarray, settings: Conformers) -> tuple:
+        asked.append(settings)
+        return real(mol, smiles, paths, settings)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(molecule, "distances", distances)
+    one, _ = predictor.predict(["CCO", "CC"])
+    assert predictor.attention("CCO").prediction["y"] == pytest.approx(one, abs=1e-6)
+    assert asked == [Conformers(seed=5)] * 3
+
+
+def test_predictions_that_rest_on_path_lengths_are_said(folder_3d: Path) -> None:
+    predictor = molattn.load(folder_3d)
+    with pytest.warns(MolattnWarning, match="1 of 2 SMILES have no 3D geometry; the first, row 1, 'C1#CC1'"):
+        assert np.isfinite(predictor.predict(["CCO", "C1#CC1"])).all()
+    with pytest.warns(MolattnWarning, match="'C1#CC1': distances are path lengths"):
+        predictor.attention("C1#CC1")
+
+
+def test_what_stops_training_is_a_bad_row_in_prediction(folder_3d: Path) -> None:
+    artifact = load_artifact(folder_3d / "model")
+    predictor = Predictor(replace(artifact, conformers=Conformers(on_failure="stop")))
+    told: list[int] = []
+    first, second = predictor.rows(["C1#CC1", "CCO"], progress=told.append)
+    assert "RDKit finds no 3D geometry" in first.error
+    assert second.values is not None
+    assert told == [1, 2]
+    with pytest.raises(ConformerError):
+        predictor.attention("C1#CC1")
 
 
 def test_an_option_that_does_not_exist_is_explained() -> None:

@@ -128,6 +128,8 @@ class Segments:
 
     Shapes: q (receivers, ..., d), k (senders, ..., d), v (senders, ..., c), logits and weights (edges, ...).
 
+    Rows are taken with index_select, not by indexing: the same numbers in a fraction of the time, forth and back.
+
     Attributes:
         sender: (edges,) which row of keys and values an edge brings.
         receiver: (edges,) which query it competes for.
@@ -144,10 +146,10 @@ class Segments:
         return Segments(every_edge, self.receiver, self.num_receivers)
 
     def pair_dot(self, q: Tensor, k: Tensor) -> Tensor:
-        return (q[self.receiver] * k[self.sender]).sum(-1)
+        return (q.index_select(0, self.receiver) * k.index_select(0, self.sender)).sum(-1)
 
     def pair_sum(self, q: Tensor, k: Tensor) -> Tensor:
-        return q[self.receiver] + k[self.sender]
+        return q.index_select(0, self.receiver) + k.index_select(0, self.sender)
 
     def seen(self, k: Tensor) -> Tensor:
         seen = torch.zeros(k.shape[0], dtype=torch.bool, device=k.device)
@@ -158,12 +160,12 @@ class Segments:
         return x  # an edge list names only the pairs that compete
 
     def total(self, x: Tensor) -> Tensor:
-        return self._sum(x)[self.receiver]
+        return self._sum(x).index_select(0, self.receiver)
 
     def largest(self, x: Tensor) -> Tensor:
         index = self.receiver.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
         lowest = x.new_full((self.num_receivers, *x.shape[1:]), -torch.inf)
-        return lowest.scatter_reduce(0, index, x.detach(), "amax", include_self=True)[self.receiver]
+        return lowest.scatter_reduce(0, index, x.detach(), "amax", include_self=True).index_select(0, self.receiver)
 
     def softmax(self, logits: Tensor) -> Tensor:
         # The maximum only shifts both exponentials, so no gradient goes through it.
@@ -171,7 +173,7 @@ class Segments:
         return shifted / self.total(shifted)
 
     def reduce(self, weights: Tensor, v: Tensor) -> Tensor:
-        return self._sum(weights.unsqueeze(-1) * v[self.sender])
+        return self._sum(weights.unsqueeze(-1) * v.index_select(0, self.sender))
 
     def _sum(self, x: Tensor) -> Tensor:
         return x.new_zeros(self.num_receivers, *x.shape[1:]).index_add(0, self.receiver, x)

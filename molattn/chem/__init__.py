@@ -1,8 +1,8 @@
 """SMILES in, molecules as complete graphs of small integers out; only this room and the viewer know RDKit.
 
 `read_smiles` is the gate, `molecule_graph` makes one graph, `featurize` makes many and never stops at a bad
-row. Importing this package brings in neither torch nor PyG: `to_pyg` and `from_pyg` are imported at their
-first use.
+row unless told to, `conformer` finds one geometry. Importing this package brings in neither torch nor PyG: `to_pyg`
+and `from_pyg` are imported at their first use.
 """
 
 from typing import TYPE_CHECKING

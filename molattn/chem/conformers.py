@@ -23,7 +23,8 @@ BOND_LENGTH = 1.4
 """Angstrom for each bond of a path, where path lengths stand in for distances: between C-C and C=C."""
 
 MAX_EMBEDDED = 400
-"""Atoms of a fragment, hydrogens included; RDKit looks at its clock too rarely in larger ones, and takes minutes."""
+"""Atoms of a fragment, hydrogens included. So many take about 20 s, most of it for MMFF94; in larger ones RDKit looks
+at its clock too rarely, and takes minutes."""
 
 NO_GEOMETRY = f"distances are path lengths times {BOND_LENGTH} angstrom: "
 """How the warning begins of a molecule whose distances are path lengths."""

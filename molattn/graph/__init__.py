@@ -1,13 +1,20 @@
 """Battaglia's graph networks with attention as the edge update: the block, its parts, and the graphs they act on.
 
-| equation (book chapter, 14)           | the line that computes it                              |
-|---------------------------------------|--------------------------------------------------------|
-| 14.1 e'_k = phi_e(e_k, v_r, v_s, u)   | `phi_e(...)` in `GraphNetBlock._equations`             |
-| 14.2 - 14.4 q, K, V                   | `AttentionEdgeUpdate._project`                         |
-| 14.5 b_k = softmax(q . K / sqrt(d))   | `attention_weights(...)` in `AttentionEdgeUpdate`      |
-| 14.6, 14.7 e'_k = b V                 | `AttentionEdgeUpdate.literal`, `EdgeMessages`          |
-| 14.8 ebar_i = sum_k e'_k              | `sum_edges`                                            |
-| 14.9 ebar_il = sum_kjh e'_ikjh w_jhl  | `self.w_jhl(self.rho_ev(e))`, there                    |
+| equation (book chapter, 14)          | the line that computes it                                       |
+|--------------------------------------|-----------------------------------------------------------------|
+| 14.1 e'_k = phi_e(e_k, v_r, v_s, u)  | `phi_e(self._normed(graph))` in `GraphNetBlock._equations`      |
+| 14.2 q = W_q v_r                     | `self.w_q` in `AttentionEdgeUpdate._project`                    |
+| 14.3 K = W_k v_s                     | `self.w_k` in `AttentionEdgeUpdate._project`                    |
+| 14.4 V = W_v v_s                     | `self.w_v` in `AttentionEdgeUpdate._project`                    |
+| 14.5 b_k = softmax(q . K / sqrt(d))  | `attention_weights(q, k, ...)` in `AttentionEdgeUpdate.literal` |
+| 14.6 e'_k = b_k V                    | `.unsqueeze(-1) * v` in `AttentionEdgeUpdate.literal`           |
+| 14.7 e'_k, all of 14.2 to 14.6       | `AttentionEdgeUpdate.literal`                                   |
+| 14.8 ebar_i = sum_k e'_k             | `messages.sum()` in `sum_edges`                                 |
+| 14.9 ebar_il = sum_kjh e'_ikjh w_jhl | `self.w_jhl(self.rho_ev(e))` in `GraphNetBlock._equations`      |
+
+The keys and values are those of the sender and of its edge, which join them in `AttentionEdgeUpdate._with_edges`. The
+fast way through the same numbers is `AttentionEdgeUpdate.forward`, which forms no e'_k: `EdgeMessages` holds their
+factors. The published attentions that are made of the same parts are in `molattn.graph.family`.
 """
 
 from molattn.graph.aggregate import (
@@ -23,7 +30,8 @@ from molattn.graph.aggregate import (
 )
 from molattn.graph.block import EdgeUpdate, GraphNetBlock
 from molattn.graph.buckets import BucketedGraphs, bucketed_edge_attention, cut_by_size
-from molattn.graph.codes import PairCodes, SumOfCodes
+from molattn.graph.codes import SumOfCodes
+from molattn.graph.conv import TensorDotConv
 from molattn.graph.dense import EdgeTerms, edge_attention, plain_edge_attention
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
 from molattn.graph.encodings import (
@@ -84,7 +92,6 @@ __all__ = [
     "Molecules",
     "NeighbourhoodOrder",
     "NodeUpdate",
-    "PairCodes",
     "PathEdgeEncoding",
     "PathEncoding",
     "RadialBases",
@@ -93,6 +100,7 @@ __all__ = [
     "ResidualEdges",
     "Sum",
     "SumOfCodes",
+    "TensorDotConv",
     "VirtualNode",
     "bucketed_edge_attention",
     "cut_by_size",

@@ -1,6 +1,7 @@
 """Graphs: several of them as one edge list (`Graph`), or padded to one size (`DenseGraph`)."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -48,6 +49,57 @@ class Graph:
         if batch is None:
             batch = edge_index.new_zeros(x.shape[0])
         return cls(x, edge_index[0], edge_index[1], batch, num_graphs, edge_attr, u)
+
+    @classmethod
+    def from_pyg(cls, data: Any) -> "Graph":
+        """The graph, or graphs, of a `torch_geometric.data.Data` or `Batch`.
+
+        Reads x, edge_index, and, where they are there, edge_attr, u, batch, num_graphs and degree. A `Data` keeps u
+        as (1, d_u), so that a `Batch` of them holds (b, d_u).
+
+        Raises:
+            ValueError: no x or edge_index, a batch without num_graphs, or codes (integers) in x or edge_attr.
+
+        >>> from torch_geometric.data import Batch, Data
+        >>> water = Data(x=torch.randn(3, 4), edge_index=torch.tensor([[0, 1, 0, 2], [1, 0, 2, 0]]), u=torch.ones(1, 2))
+        >>> graph = Graph.from_pyg(Batch.from_data_list([water, water]))
+        >>> graph.num_graphs, tuple(graph.v.shape), tuple(graph.u.shape), graph.sender.tolist()
+        (2, (6, 4), (2, 2), [0, 1, 0, 2, 3, 4, 3, 5])
+        >>> tuple(graph.to_dense().v.shape)
+        (2, 3, 4)
+        """
+        x, edge_index = getattr(data, "x", None), getattr(data, "edge_index", None)
+        edge_attr, batch = getattr(data, "edge_attr", None), getattr(data, "batch", None)
+        if x is None or edge_index is None:
+            raise ValueError(f"the {type(data).__name__} has no {'x' if x is None else 'edge_index'}")
+        for name, features in (("x", x), ("edge_attr", edge_attr)):
+            if features is not None and not features.is_floating_point():
+                raise ValueError(f"{name} holds {features.dtype}, not features: embed codes first, then make the graph")
+        num_graphs = 1 if batch is None else getattr(data, "num_graphs", None)
+        if num_graphs is None:
+            raise ValueError("the Data has batch but no num_graphs, which a torch_geometric.data.Batch has")
+        graph = cls.from_edge_index(x, edge_index, edge_attr, getattr(data, "u", None), batch, num_graphs)
+        return graph.replace(degree=getattr(data, "degree", None))
+
+    def to_pyg(self) -> Any:
+        """These graphs as a `torch_geometric.data.Batch`, the inverse of `from_pyg`; edges graph by graph."""
+        from torch_geometric.data import Batch, Data
+
+        graphs = []
+        edge_graph = self.node_graph[self.sender]
+        for g in range(self.num_graphs):
+            nodes, edges = (self.node_graph == g).nonzero().flatten(), (edge_graph == g).nonzero().flatten()
+            number = self.node_graph.new_zeros(self.v.shape[0])
+            number[nodes] = torch.arange(len(nodes), device=nodes.device)
+            own = {"edge_attr": (self.e, edges), "u": (self.u, slice(g, g + 1)), "degree": (self.degree, nodes)}
+            graphs.append(
+                Data(
+                    x=self.v[nodes],
+                    edge_index=number[torch.stack([self.sender[edges], self.receiver[edges]])],
+                    **{name: x[rows] for name, (x, rows) in own.items() if x is not None},
+                )
+            )
+        return Batch.from_data_list(graphs)
 
     @property
     def competitors(self) -> Segments:
@@ -97,13 +149,46 @@ class Graph:
         """The mean over the senders of each node's edges, zeros for a node without: (n, d) -> (n, d)."""
         return self.sum_edges(x[self.sender]) / self.count_edges().clamp_min(1).to(x.dtype).unsqueeze(-1)
 
+    def max_senders(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """The maximum over the senders of each node's edges, zeros for a node without: (n, d) -> (n, d)."""
+        return self.max_edges(x[self.sender])
+
     def at_receivers(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "m *d"]:
         """What belongs to a node, given to each edge into it: (n, ...) -> (m, ...)."""
-        return x[self.receiver]
+        return x.index_select(0, self.receiver)
 
     def at_senders(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "m *d"]:
         """What belongs to a node, given to each edge from it: (n, ...) -> (m, ...)."""
-        return x[self.sender]
+        return x.index_select(0, self.sender)
+
+    def to_dense(self) -> "DenseGraph":
+        """The same graphs padded to the size of the largest: the inverse of `DenseGraph.to_edge_list`.
+
+        Raises:
+            ValueError: an edge that is there twice, or that joins two graphs; a matrix has no place for it.
+        """
+        counts, graph = self.count_nodes(), self.node_graph[self.receiver]
+        n = int(counts.max()) if len(counts) else 0
+        place = torch.arange(self.v.shape[0], device=self.v.device) - (counts.cumsum(0) - counts)[self.node_graph]
+        slots = graph, place[self.receiver], place[self.sender]
+        if (graph != self.node_graph[self.sender]).any():
+            raise ValueError("an edge joins two graphs: a dense graph has no place for it")
+        edges = torch.zeros(self.num_graphs, n, n, dtype=torch.bool, device=self.v.device)
+        edges[slots] = True
+        if int(edges.sum()) != len(graph):
+            raise ValueError("an edge is there twice: a dense graph has one place for it")
+
+        def padded(x: Tensor) -> Tensor:
+            return x.new_zeros(self.num_graphs, n, *x.shape[1:]).index_put((self.node_graph, place), x)
+
+        return DenseGraph(
+            v=padded(self.v),
+            node_mask=padded(torch.ones_like(self.node_graph, dtype=torch.bool)),
+            e=None if self.e is None else self.e.new_zeros(*edges.shape, self.e.shape[1]).index_put(slots, self.e),
+            u=self.u,
+            edge_mask=None if len(graph) == int((counts * counts).sum()) else edges,
+            degree=None if self.degree is None else padded(self.degree),
+        )
 
 
 @dataclass(frozen=True)
@@ -166,14 +251,18 @@ class DenseGraph:
         """The sum over the edges into each node: (b, i, j, ...) -> (b, i, ...)."""
         return x.masked_fill(~_spread(self.edges, x), 0.0).sum(2)
 
-    def max_edges(self, x: Float[Tensor, "b _ n *d"]) -> Float[Tensor, "b n *d"]:
-        """The maximum over the edges into each node, zeros for a node without: (b, i or 1, j, ...) -> (b, i, ...)."""
+    def max_edges(self, x: Float[Tensor, "b n n *d"]) -> Float[Tensor, "b n *d"]:
+        """The maximum over the edges into each node, zeros for a node without: (b, i, j, ...) -> (b, i, ...)."""
         return _max_along(x, self.edges, 2)
 
     def mean_senders(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
         """The mean over the senders of each node's edges, zeros for a node without: (b, j, d) -> (b, i, d)."""
         total = self.edges.to(x.dtype) @ x.masked_fill(~self.node_mask.unsqueeze(-1), 0.0)
         return total / self.count_edges().clamp_min(1).to(x.dtype).unsqueeze(-1)
+
+    def max_senders(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
+        """The maximum over the senders of each node's edges, zeros for a node without: (b, j, d) -> (b, i, d)."""
+        return _max_along(x.unsqueeze(1), self.edges, 2)
 
     def at_receivers(self, x: Float[Tensor, "b n *d"]) -> Float[Tensor, "b n 1 *d"]:
         """What belongs to a node, given to each edge into it: (b, i, ...) -> (b, i, 1, ...)."""

@@ -28,7 +28,7 @@ def global_features(v: Tensor, graph: AnyGraph) -> Float[Tensor, "b d_u"]:  # no
     return graph.u
 
 
-def virtual_node(v: Float[Tensor, "b n d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
+def virtual_node(v: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
     """The first node of each graph, where `VirtualNode` puts its own.
 
     Raises:

@@ -106,7 +106,10 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
     if kind not in CONFIGS:
         raise InputError(f"{folder} is a model of the kind {kind!r}; this molattn has {', '.join(CONFIGS)}")
     settings: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in config["model"].items()}
-    model = build(CONFIGS[kind](**settings), num_targets=len(targets))
+    try:
+        model = build(CONFIGS[kind](**settings), num_targets=len(targets))
+    except ValueError as error:
+        raise InputError(f"{folder} asks for what is not here: {error}") from error
     if config["vocabulary"] != model.vocabulary():
         raise InputError(
             f"{folder} was trained with other codes for molecules than this molattn has; use molattn "

@@ -42,10 +42,10 @@ PRESETS: dict[str, Preset] = {
         {"model": {"attention": "tensor-dot"}},
     ),
     "gaan": Preset(
-        "gated attention among bonded neighbours",
+        "heads behind gates; bonds and path lengths as a bias",
         "Zhang et al. 2018, GaAN: Gated Attention Networks",
         "https://arxiv.org/abs/1803.07294",
-        {"model": {"attention": "gaan", "edges": ["bond"], "neighbours": "bonded"}},
+        {"model": {"attention": "gaan"}},
     ),
     "mat": Preset(
         "attention averaged with distances in 3D and adjacency; a dummy node",
@@ -100,7 +100,6 @@ PRESETS: dict[str, Preset] = {
             "model": {
                 "attention": "grit",
                 "edges": ["bond", "random-walks"],
-                "edge_dim": 64,
                 "nodes": ["random-walks"],
             }
         },

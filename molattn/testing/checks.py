@@ -189,7 +189,7 @@ def _subjects(module: nn.Module, graphs: DenseGraph | None) -> list[Subject]:
     if graphs is not None:
         return [OnGraphs(module, cast(graphs, torch.float64))]
     dims = []
-    for names in (("node_dim", "in_channels", "embed_dim"), ("edge_dim",), ("global_dim",)):
+    for names in (("in_channels", "embed_dim", "node_dim"), ("edge_dim",), ("global_dim",)):
         found = [getattr(module, name) for name in names if hasattr(module, name)]
         dims.append((found[0] or 0) if found else 0)
     if not isinstance(dims[0], int) or not dims[0]:

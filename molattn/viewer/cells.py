@@ -99,6 +99,8 @@ def matrices(
     above = 0.15 + 0.22 * any(arrays) + 0.25 * bool(title)
     left, bottom, above = (round(size * DPI) / DPI for size in (left, bottom, above))
     gap = 0.25
+    # Words wider than a panel would run into those of the next.
+    once = len(arrays) > 1 and len(column_axis) * _PER_LETTER > width
     total = (left + len(arrays) * (width + gap) + 0.6 + 0.25 * bool(label), bottom + height + above)
     with styled():
         figure = new_figure(*total)
@@ -120,13 +122,18 @@ def matrices(
             if p > 0:
                 axes.set_yticks([])
             axes.set_title(short(name, int(8 + 14 * width)), parse_math=False)
-            axes.set_xlabel(column_axis, parse_math=False)
+            if not once:
+                axes.set_xlabel(column_axis, parse_math=False)
+        if once:
+            middle = left + (len(arrays) * (width + gap) - gap) / 2
+            figure.text(middle / total[0], 0.06 / total[1], column_axis, ha="center", va="bottom", parse_math=False)
         figure.axes[0].set_ylabel(row_axis, parse_math=False)
         if title:
             words = short(title, int(14 * total[0]))
             figure.text(0.5, 1 - 0.1 / total[1], words, ha="center", va="top", parse_math=False)
         bar = place(left + len(arrays) * (width + gap) - gap + 0.15, 0.13)
-        figure.colorbar(drawn[0], cax=bar).set_label(label, parse_math=False)
+        words = short(label, max(10, int(total[1] / _PER_LETTER)))
+        figure.colorbar(drawn[0], cax=bar).set_label(words, parse_math=False)
         return rendered(figure)
 
 

@@ -21,6 +21,8 @@ from molattn.chem import (
     featurize,
     from_pyg,
     molecule_graph,
+    random_smiles,
+    read_smiles,
     to_pyg,
 )
 from molattn.errors import ConformerError, InputError, SmilesError
@@ -99,6 +101,14 @@ def test_hydrogens_are_always_embedded_and_left_out_unless_asked_for():
 )
 def test_every_spelling_has_the_same_distances(one: str, other: str, places: list[int]):
     assert np.array_equal(distances(one), distances(other)[np.ix_(places, places)])
+
+
+@pytest.mark.parametrize("smiles", [*DRUGLIKE[1::4], *STEREO[::4], *CAGES[::3]])
+def test_random_spellings_have_the_same_distances_to_the_bit(smiles: str):
+    expected = np.sort(distances(smiles), axis=None)
+    for seed in range(2):
+        spelled = random_smiles(read_smiles(smiles), seed)
+        assert np.array_equal(np.sort(distances(spelled), axis=None), expected)
 
 
 def test_mirror_images_have_about_the_same_distances():

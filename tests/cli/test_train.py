@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from molattn.cli.progress import TerminalReporter
 from tests.cli.conftest import QUICK, Molattn
 
 
@@ -180,6 +181,86 @@ def test_a_smiles_transformer_takes_the_same_command_and_predicts(
     assert one["y"] == pytest.approx(other["y"], abs=1e-6)
 
 
+@pytest.fixture
+def table_3d(tmp_path: Path, table: Path) -> Path:
+    """Thirty molecules, and on line 4 one that has no geometry."""
+    lines = [f"{r['smiles']},{r['y']}" for r in _rows(table) if r["smiles"] != "C1CC" and r["y"] != "unknown"][:30]
+    lines.insert(2, "C1CC2CC1=C2,1.0")
+    path = tmp_path / "cages.csv"
+    path.write_text("\n".join(["smiles,y", *lines]) + "\n")
+    return path
+
+
+IN_3D = ("--set", "data.conformers=true")
+
+
+def test_3d_is_told_remembered_and_used_again_in_prediction(molattn: Molattn, table_3d: Path, tmp_path: Path) -> None:
+    answer = molattn("train", table_3d, *QUICK, *IN_3D, "-o", tmp_path / "run")
+    assert answer.code == 0, answer.err
+    assert "3D geometries" in answer.err
+    assert "warning: 1 molecule has no 3D geometry; the first, C1CC2CC1=C2: distances are path lengths" in answer.err
+    data = tomllib.loads((tmp_path / "run" / "config.toml").read_text())["data"]
+    assert (data["conformers"], data["conformer_seed"], data["on_3d_failure"]) == (True, 0, "paths")
+    again = molattn("train", "--config", tmp_path / "run" / "config.toml", "-o", tmp_path / "again", "-q")
+    assert again.code == 0
+    assert (tmp_path / "run" / "metrics.json").read_bytes() == (tmp_path / "again" / "metrics.json").read_bytes()
+    predicted = molattn("predict", tmp_path / "run", table_3d, "-o", tmp_path / "out.csv", "-q")
+    assert predicted.code == 0
+    assert "warning: 1 of 31 SMILES have no 3D geometry; the first, row 2, 'C1CC2CC1=C2': " in predicted.err
+    assert {r["status"] for r in _rows(tmp_path / "out.csv")} == {"ok"}
+
+
+def test_a_molecule_without_a_geometry_is_left_out_or_stops_the_run(
+    molattn: Molattn, table_3d: Path, tmp_path: Path
+) -> None:
+    options = (*QUICK, *IN_3D, "-o", tmp_path / "run")
+    stopped = molattn("train", table_3d, *options, "--on-3d-failure", "stop")
+    assert stopped.code == 3
+    assert "cages.csv, line 4: 'C1CC2CC1=C2': RDKit finds no 3D geometry" in stopped.err
+    assert not (tmp_path / "run").exists()
+    assert molattn("train", table_3d, *options, "--on-3d-failure", "reject").code == 0
+    (rejected,) = _rows(tmp_path / "run" / "rejected.csv")
+    assert (rejected["line"], rejected["smiles"]) == ("4", "C1CC2CC1=C2")
+    predicted = molattn("predict", tmp_path / "run", "-s", "C1CC2CC1=C2", "-s", "CCO")
+    assert "error: RDKit finds no 3D geometry" in predicted.out
+
+
+def test_a_policy_for_3d_without_3d_is_said_to_change_nothing(molattn: Molattn, table: Path, tmp_path: Path) -> None:
+    answer = molattn("train", table, *QUICK, "--on-3d-failure", "stop", "-o", tmp_path / "run", "-q")
+    assert answer.code == 0
+    assert "on_3d_failure changes nothing" in answer.err
+
+
+def test_long_readings_say_how_far_they_are(
+    molattn: Molattn, table_3d: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("molattn.cli.progress.SECONDS", -1.0)
+    answer = molattn("train", table_3d, *QUICK, *IN_3D, "-o", tmp_path / "run")
+    assert "molecule 31 of 31" in answer.err.splitlines()
+
+
+def test_a_terminal_has_a_bar_while_molecules_are_embedded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Rich takes this for a terminal.
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with TerminalReporter() as reporter:
+        for done in range(1, 4):
+            reporter.molecules(done, 3)
+    shown = capsys.readouterr().err
+    assert "molecules" in shown
+    assert "3/3" in shown
+    with TerminalReporter(quiet=True) as reporter:
+        reporter.molecules(3, 3)
+    assert capsys.readouterr().err == ""
+
+
+def test_options_that_are_off_the_screen_still_work(molattn: Molattn, table: Path, tmp_path: Path) -> None:
+    answer = molattn("train", table, *QUICK, "--devices", "1", "-o", tmp_path / "run", "-q")
+    assert answer.code == 0
+    assert "--devices" not in molattn("train", "--help").out
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
@@ -190,6 +271,14 @@ def test_a_smiles_transformer_takes_the_same_command_and_predicts(
         (["--dataset", "esol", "--epochs", "x"], 2, "--epochs"),
         (["--dataset", "esol", "--set", "model.num_heads=7"], 2, "7 heads do not divide 64"),
         (["--dataset", "esol", "--set", "model.readout=median"], 2, "choose one of"),
+        (["--dataset", "esol", "--on-3d-failure", "retry"], 2, "choose one of paths, reject, stop"),
+        (["--dataset", "esol", "--set", "data.conformer_timeout=0"], 2, "conformer_timeout is 1 second or more"),
+        (["--dataset", "esol", "--set", "data.conformer_seed=-1"], 2, "conformer_seed is at least 0"),
+        (
+            ["--dataset", "esol", "--model", "smiles-transformer", "--set", "data.conformers=true"],
+            2,
+            "'smiles-transformer' reads no 3D",
+        ),
         (["--dataset", "esol", "--split", "temporal"], 2, "choose one of random, scaffold"),
         (["--dataset", "esol", "--split-sizes", "1", "1", "1"], 2, "1"),
         (["--dataset", "esol", "--target-columns", "logS"], 2, "log_solubility"),

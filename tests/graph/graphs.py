@@ -1,26 +1,38 @@
-"""Random graphs for the tests, in float64."""
+"""Random graphs for the tests, in float64, and the ways through a block."""
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from molattn.graph import DenseGraph
+from molattn.graph import AnyGraph, DenseGraph, Graph, GraphNetBlock
 
 F64 = torch.float64
 NODE_DIM, EDGE_DIM, GLOBAL_DIM = 8, 3, 5
+FORMS = ("dense", "edge list", "literal")
 
 
-def random_graphs(sizes, *, edges=True, globals_=True, density=None, seed=0, requires_grad=False):
+def random_graphs(
+    sizes,
+    *,
+    edges=True,
+    globals_=True,
+    density=None,
+    seed=0,
+    requires_grad=False,
+    edge_dim=EDGE_DIM,
+    degree=False,
+) -> Any:
     """Graphs of these sizes, padded to the largest with garbage; complete, or sparse where a density is given.
 
-    In a sparse one, no edge reaches the first node of the first graph.
+    In a sparse one, no edge reaches the first node of the first graph. Untyped: what a test asked for is there.
     """
     g = torch.Generator().manual_seed(seed)
     b, n = len(sizes), max(sizes)
     real = torch.arange(n) < torch.tensor(sizes).unsqueeze(-1)
     v = torch.randn(b, n, NODE_DIM, generator=g, dtype=F64)
-    e = torch.randn(b, n, n, EDGE_DIM, generator=g, dtype=F64)
+    e = torch.randn(b, n, n, edge_dim, generator=g, dtype=F64)
     u = torch.randn(b, GLOBAL_DIM, generator=g, dtype=F64)
     pairs = real.unsqueeze(-1) & real.unsqueeze(-2)
     v[~real] = 1e3
@@ -29,8 +41,10 @@ def random_graphs(sizes, *, edges=True, globals_=True, density=None, seed=0, req
     if density is not None:
         edge_mask = pairs & (torch.rand(b, n, n, generator=g) < density)
         edge_mask[0, 0] = False
-    v.requires_grad_(requires_grad), e.requires_grad_(requires_grad), u.requires_grad_(requires_grad)
-    return DenseGraph(v, real, e if edges else None, u if globals_ else None, edge_mask)
+    for x in (v, e, u):
+        x.requires_grad_(requires_grad)
+    degrees = torch.randint(5, (b, n), generator=g) if degree else None
+    return DenseGraph(v, real, e if edges else None, u if globals_ else None, edge_mask, degrees)
 
 
 def inputs_of(graph):
@@ -39,9 +53,93 @@ def inputs_of(graph):
     return [x for x in values if isinstance(x, torch.Tensor) and x.requires_grad]
 
 
-def double(module, seed=0):
+def permuted(graph, order) -> Any:
+    """A dense graph, its nodes in another order."""
+    return DenseGraph(
+        graph.v[:, order],
+        graph.node_mask[:, order],
+        None if graph.e is None else graph.e[:, order][:, :, order],
+        graph.u,
+        None if graph.edge_mask is None else graph.edge_mask[:, order][:, :, order],
+        None if graph.degree is None else graph.degree[:, order],
+    )
+
+
+def one_of(graph, b) -> Any:
+    """Graph b of a dense batch whose padding comes last, alone and without padding."""
+    n = int(graph.node_mask[b].sum())
+    return DenseGraph(
+        graph.v[b : b + 1, :n],
+        graph.node_mask[b : b + 1, :n],
+        None if graph.e is None else graph.e[b : b + 1, :n, :n],
+        None if graph.u is None else graph.u[b : b + 1],
+        None if graph.edge_mask is None else graph.edge_mask[b : b + 1, :n, :n],
+        None if graph.degree is None else graph.degree[b : b + 1, :n],
+    )
+
+
+def double(module, seed=0) -> Any:
     """The module in float64, no parameter left at the zeros or ones it starts from."""
     torch.manual_seed(seed)
     for p in module.parameters():
         nn.init.normal_(p, std=0.5)
     return module.to(F64)
+
+
+@dataclass(frozen=True)
+class After:
+    """What a block made of the nodes and edges that are there, in the order of the edge list; weights (m, h)."""
+
+    v: Tensor
+    e: Any
+    u: Any
+    weights: Tensor
+
+    def tensors(self) -> list[Tensor]:
+        """Those that there are."""
+        return [x for x in (self.v, self.e, self.u, self.weights) if x is not None]
+
+
+def through(net: GraphNetBlock, graph: AnyGraph, form: str) -> After:
+    """The block's answer in one of the `FORMS`; an edge list has no dense one."""
+    if isinstance(graph, DenseGraph) and form != "dense":
+        graph = graph.to_edge_list()
+    after, messages = net.literal(graph) if form == "literal" else net.step(graph)
+    if isinstance(graph, Graph):
+        return After(after.v, after.e, after.u, messages.weights)
+    b, i, j = graph.edges.nonzero(as_tuple=True)
+    e = None if after.e is None else after.e[b, i, j]
+    return After(after.v[graph.node_mask], e, after.u, messages.weights[b, :, i, j])
+
+
+def gradients(loss, learned):
+    """d loss / d each of `learned`, zeros where it does not depend on one."""
+    return torch.autograd.grad(loss, learned, allow_unused=True, materialize_grads=True)
+
+
+def loss_of(after: After) -> Tensor:
+    """A number that depends on everything the block answers."""
+    return torch.stack([(x + p).sin().sum() for p, x in enumerate(after.tensors())]).sum()
+
+
+def gradcheck(net: GraphNetBlock, graph: DenseGraph, form: str) -> bool:
+    """Whether the gradients of the block in this form are those of finite differences, inputs and parameters."""
+    names, parameters = zip(*net.named_parameters(), strict=True)
+    given = [field.name for field in fields(graph) if getattr(getattr(graph, field.name), "requires_grad", False)]
+
+    class Form(nn.Module):
+        """The block under its parameters' own names, its `forward` being the form."""
+
+        def __init__(self):
+            super().__init__()
+            self._modules.update(net._modules)
+
+        def forward(self, changed):
+            return tuple(through(net, changed, form).tensors())
+
+    def f(*values):
+        changed = graph.replace(**dict(zip(given, values[: len(given)], strict=True)))
+        swapped = dict(zip(names, values[len(given) :], strict=True))
+        return torch.func.functional_call(Form(), swapped, changed)
+
+    return torch.autograd.gradcheck(f, (*inputs_of(graph), *parameters), fast_mode=True)

@@ -8,7 +8,19 @@ from hypothesis import strategies as st
 
 from molattn.graph import DenseGraph, GraphNetBlock, mean_nodes
 from tests.assertions import assert_close, assert_identical, few_examples
-from tests.graph.graphs import EDGE_DIM, F64, GLOBAL_DIM, NODE_DIM, double, inputs_of, random_graphs
+from tests.graph.graphs import (
+    EDGE_DIM,
+    F64,
+    FORMS,
+    GLOBAL_DIM,
+    NODE_DIM,
+    double,
+    gradcheck,
+    inputs_of,
+    one_of,
+    permuted,
+    random_graphs,
+)
 
 SIZES = [4, 1, 3, 1, 5]
 with_or_without_edges = pytest.mark.parametrize("edges", [True, False])
@@ -65,7 +77,7 @@ def by_hand(net, graph, to_graph):
         after.append(x + last(F.gelu(first(net.phi_v.norm(x)))))  # 3. v'_i
     if u is None:
         return torch.stack(after), None
-    rho = {"sum": sum, "mean": lambda xs: sum(xs) / len(xs)}[to_graph]
+    rho = {"sum": sum, "mean": lambda xs: sum(xs) / len(xs), "max": lambda xs: torch.stack(xs).amax(0)}[to_graph]
     ebar, vbar = rho(joined), rho(after)  # 4. ebar', 5. vbar'
     norm, first, _, last = net.phi_u.feed_forward
     together = torch.cat([ebar, vbar, u[0]])
@@ -74,7 +86,7 @@ def by_hand(net, graph, to_graph):
 
 @with_or_without_edges
 @with_or_without_u
-@pytest.mark.parametrize("to_graph", ["sum", "mean"])
+@pytest.mark.parametrize("to_graph", ["sum", "mean", "max"])
 @pytest.mark.parametrize(("size", "density"), [(4, None), (4, 0.4), (1, None)])
 def test_the_six_equations(edges, globals_, to_graph, size, density):
     net = block(edges, globals_, to_graph)
@@ -92,7 +104,7 @@ def test_the_six_equations(edges, globals_, to_graph, size, density):
 @with_or_without_edges
 @with_or_without_u
 @pytest.mark.parametrize("density", [None, 0.4, 0.0])
-@pytest.mark.parametrize("to_graph", ["sum", "mean"])
+@pytest.mark.parametrize("to_graph", ["sum", "mean", "max"])
 def test_literal_edge_list_and_dense_are_the_same_values_and_gradients(edges, globals_, density, to_graph):
     net = block(edges, globals_, to_graph)
     graph = random_graphs(SIZES, edges=edges, globals_=globals_, density=density, requires_grad=True)
@@ -121,16 +133,6 @@ def test_literal_edge_list_and_dense_are_the_same_for_graphs_of_any_sizes(sizes,
     for other in (sparse, literal):
         assert_close(other.v, dense.v[graph.node_mask])
         assert_close(other.u, dense.u)
-
-
-def permuted(graph, order):
-    return DenseGraph(
-        graph.v[:, order],
-        graph.node_mask[:, order],
-        None if graph.e is None else graph.e[:, order][:, :, order],
-        graph.u,
-        None if graph.edge_mask is None else graph.edge_mask[:, order][:, :, order],
-    )
 
 
 @with_or_without_edges
@@ -174,14 +176,7 @@ def test_a_batch_is_its_graphs_one_by_one(edges, density):
     batch = random_graphs(SIZES, edges=edges, density=density)
     after, messages = net.step(batch)
     for b, n in enumerate(SIZES):
-        single = DenseGraph(
-            batch.v[b : b + 1, :n],
-            batch.node_mask[b : b + 1, :n],
-            None if batch.e is None else batch.e[b : b + 1, :n, :n],
-            batch.u[b : b + 1],
-            None if batch.edge_mask is None else batch.edge_mask[b : b + 1, :n, :n],
-        )
-        alone, own = net.step(single)
+        alone, own = net.step(one_of(batch, b))
         assert_close(after.v[b, :n], alone.v[0])
         assert_close(after.u[b], alone.u[0])
         assert_close(messages.weights[b, :, :n, :n], own.weights[0])
@@ -275,29 +270,9 @@ def test_heads_that_do_not_divide_the_channels_are_refused():
         GraphNetBlock(NODE_DIM, num_heads=3)
 
 
-@pytest.mark.parametrize("form", ["dense", "edge list", "literal"])
+@pytest.mark.parametrize("form", FORMS)
 def test_gradients_agree_with_finite_differences(form):
-    net = block(to_graph="mean")
-    graph = random_graphs([3, 1], requires_grad=True)
-    names, parameters = zip(*net.named_parameters(), strict=True)
-
-    class Form(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self._modules.update(net._modules)
-
-        def forward(self, given):
-            if form == "dense":
-                after = net(given)
-                return after.v[graph.node_mask], after.u
-            after = net.literal(given)[0] if form == "literal" else net(given.to_edge_list())
-            return after.v, after.u
-
-    def f(v, e, u, *values):
-        changed = DenseGraph(v, graph.node_mask, e, u)
-        return torch.func.functional_call(Form(), dict(zip(names, values, strict=True)), changed)
-
-    assert torch.autograd.gradcheck(f, (graph.v, graph.e, graph.u, *parameters), fast_mode=True)
+    assert gradcheck(block(to_graph="mean"), random_graphs([3, 1], requires_grad=True), form)
 
 
 def test_dropout_is_silent_in_evaluation_and_leaves_the_weights_it_reports_alone():

@@ -124,6 +124,97 @@ def test_what_belongs_to_a_graph_reaches_each_of_its_nodes():
     assert_identical(dense.per_node(dense.u).expand(-1, 3, -1)[dense.node_mask], edge_list.per_node(dense.u))
 
 
+WITH_LONELY_NODES = {"complete": None, "sparse": 0.4, "without edges": 0.0}
+every_density = pytest.mark.parametrize("density", WITH_LONELY_NODES.values(), ids=WITH_LONELY_NODES)
+
+
+def senders_of(graph, r):
+    return [int(s) for s, other in zip(graph.sender, graph.receiver, strict=True) if other == r]
+
+
+@every_density
+def test_edges_are_counted_summed_and_maximised_into_their_receivers(density):
+    dense = random_graphs([4, 1, 3], density=density)
+    listed = dense.to_edge_list()
+    for x in (dense.e, dense.e[..., 0], dense.e.unsqueeze(-1) * torch.arange(1.0, 3.0, dtype=F64)):
+        of_list = x[dense.edges]
+        total, largest = listed.sum_edges(of_list), listed.max_edges(of_list)
+        for r in range(8):
+            mine = of_list[listed.receiver == r]
+            assert listed.count_edges()[r] == len(mine)
+            assert_close(total[r], mine.sum(0))
+            assert_identical(largest[r], mine.amax(0) if len(mine) else torch.zeros_like(total[r]))
+        assert_close(dense.sum_edges(x)[dense.node_mask], total)
+        assert_identical(dense.max_edges(x)[dense.node_mask], largest)
+        assert (dense.sum_edges(x)[~dense.node_mask] == 0).all()
+        assert (dense.max_edges(x)[~dense.node_mask] == 0).all()
+    assert dense.count_edges()[dense.node_mask].tolist() == listed.count_edges().tolist()
+    assert (dense.count_edges()[~dense.node_mask] == 0).all()
+
+
+@every_density
+def test_senders_are_averaged_and_maximised_into_their_receivers(density):
+    dense = random_graphs([4, 1, 3], density=density)
+    listed = dense.to_edge_list()
+    dirty = dense.replace(v=dense.v.masked_fill(~dense.node_mask.unsqueeze(-1), torch.nan))
+    mean, largest = listed.mean_senders(listed.v), listed.max_senders(listed.v)
+    for r in range(8):
+        mine = listed.v[senders_of(listed, r)]
+        assert_close(mean[r], mine.mean(0) if len(mine) else torch.zeros_like(mean[r]))
+        assert_identical(largest[r], mine.amax(0) if len(mine) else torch.zeros_like(mean[r]))
+    for graph in (dense, dirty):
+        assert_close(graph.mean_senders(graph.v)[dense.node_mask], mean)
+        assert_identical(graph.max_senders(graph.v)[dense.node_mask], largest)
+
+
+@every_density
+def test_the_largest_node_of_a_graph_is_found_in_both_forms_with_its_gradient(density):
+    dense = random_graphs([3, 1, 2], density=density, requires_grad=True)
+    largest = torch.stack([dense.v[b, :n].amax(0) for b, n in enumerate([3, 1, 2])])
+    (expected,) = torch.autograd.grad(largest.square().sum(), dense.v)
+    for graph in (dense, dense.to_edge_list()):
+        found = max_nodes(graph.v, graph)
+        assert_identical(found, largest)
+        assert_identical(torch.autograd.grad(found.square().sum(), dense.v)[0], expected)
+
+
+@pytest.mark.parametrize("negative", [False, True])
+def test_gradients_of_maxima_are_the_same_in_both_forms_and_none_comes_from_nothing(negative):
+    dense = random_graphs([4, 1, 3], density=0.4, requires_grad=True)
+    listed = dense.to_edge_list()
+    sign = -1.0 if negative else 1.0
+    found = []
+    for graph, real in ((dense, dense.node_mask), (listed, slice(None))):
+        of_edges = graph.max_edges(sign * graph.e.abs())[real]
+        of_senders = graph.max_senders(sign * graph.v.abs())[real]
+        found.append(torch.autograd.grad(of_edges.square().sum() + of_senders.square().sum(), [dense.v, dense.e]))
+        assert (of_edges[listed.count_edges() == 0] == 0).all()
+    for by_dense, by_list in zip(*found, strict=True):
+        assert_close(by_list, by_dense)
+
+
+def test_what_belongs_to_a_node_reaches_the_edges_into_it_and_from_it():
+    dense = random_graphs([4, 1, 3], density=0.5)
+    listed = dense.to_edge_list()
+    b, i, j = dense.edges.nonzero(as_tuple=True)
+    for x in (dense.v, dense.v[..., 0], dense.v.unflatten(-1, (2, -1))):
+        of_list = x[dense.node_mask]
+        assert_identical(listed.at_receivers(of_list), x[b, i])
+        assert_identical(listed.at_senders(of_list), x[b, j])
+        pairs = torch.broadcast_tensors(dense.at_receivers(x), dense.at_senders(x))
+        assert_identical(pairs[0][dense.edges], x[b, i])
+        assert_identical(pairs[1][dense.edges], x[b, j])
+
+
+def test_the_degree_of_a_node_goes_with_it_into_an_edge_list():
+    dense = random_graphs([4, 1, 3], degree=True)
+    listed = dense.to_edge_list()
+    assert dense.degree is not None and listed.degree is not None
+    assert listed.degree.tolist() == [dense.degree[b, i].item() for b, n in enumerate([4, 1, 3]) for i in range(n)]
+    assert random_graphs([4, 1, 3]).to_edge_list().degree is None
+    assert dense.replace(v=dense.v + 1).degree is dense.degree
+
+
 def test_replacing_a_field_leaves_the_others_and_the_old_graph():
     graph = random_graphs([2, 1])
     after = graph.replace(u=None)
@@ -141,6 +232,7 @@ def test_replacing_a_field_leaves_the_others_and_the_old_graph():
         {"u": torch.zeros(3, 5)},
         {"node_mask": torch.ones(2, 3)},
         {"edge_mask": torch.ones(2, 3, dtype=torch.bool)},
+        {"degree": torch.ones(2, 4, dtype=torch.long)},
     ],
     ids=lambda wrong: next(iter(wrong)),
 )

@@ -1,13 +1,14 @@
 """A model on disk: what is written is read back, and what is damaged is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from molattn.chem import molecule_graph
+from molattn.chem import Conformers, molecule_graph
 from molattn.errors import InputError
 from molattn.models.artifact import SCHEMA, Artifact, load_artifact, save_artifact
 from molattn.models.predict import predict_molecules
@@ -66,6 +67,27 @@ def test_a_missing_file_is_named(folder: Path) -> None:
 def test_a_newer_model_asks_for_an_upgrade(folder: Path) -> None:
     _change(folder, schema=SCHEMA + 1, molattn="9.0")
     with pytest.raises(InputError, match=r"written by molattn 9\.0: upgrade"):
+        load_artifact(folder)
+
+
+def test_a_model_of_3d_remembers_how_its_molecules_are_embedded(artifact: Artifact, tmp_path: Path) -> None:
+    conformers = Conformers(seed=7, timeout=3, on_failure="reject")
+    save_artifact(tmp_path, replace(artifact, conformers=conformers))
+    assert load_artifact(tmp_path).conformers == conformers
+    # A molattn that knows no 3D must not use it.
+    assert json.loads((tmp_path / "config.json").read_text())["schema"] == 2
+
+
+def test_a_model_without_3d_is_written_and_read_as_before(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    assert config["schema"] == 1
+    assert config["molecules"] == {"add_hs": False, "max_atoms": 1000}
+    assert load_artifact(folder).conformers is None
+
+
+def test_conformers_that_there_are_not_are_refused(folder: Path) -> None:
+    _change(folder, schema=2, molecules={"add_hs": False, "max_atoms": 1000, "conformers": {"seed": -1}})
+    with pytest.raises(InputError, match="damaged"):
         load_artifact(folder)
 
 

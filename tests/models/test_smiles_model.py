@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.errors import SmilesError
+from molattn.chem import Conformers
+from molattn.errors import SmilesError, UsageError
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.config import CONFIGS
@@ -51,6 +52,11 @@ def test_every_spelling_of_a_molecule_has_the_same_answer(model: MoleculeModel) 
     for a, b in (("OCC", "C(O)C"), ("c1ccccc1O", "OC1=CC=CC=C1"), ("[Na+].[Cl-]", "[Cl-].[Na+]")):
         one, other = predict_molecules(model, SCALER, _read([a, b]))
         assert one == pytest.approx(other, abs=1e-6)
+
+
+def test_tokens_have_no_use_for_3d() -> None:
+    with pytest.raises(UsageError, match="'smiles-transformer' reads no 3D"):
+        SmilesModel.read(["C"], add_hs=False, max_atoms=1000, conformers=Conformers())
 
 
 def test_order_matters(model: MoleculeModel) -> None:

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn import TransformerConv
 
 from molattn.attention import MultiHeadAttention
-from molattn.graph import AttentionEdgeUpdate, GraphNetBlock
+from molattn.graph import AttentionEdgeUpdate, AttentionOverEdges, GraphNetBlock, ResidualEdges, TensorDotConv
 from molattn.graph.family import FAMILY, BlockSizes
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.registry import build
@@ -35,9 +36,23 @@ def test_mat_passes_on_fixed_weights(kernel):
             check_model(block, graphs.replace(e=fixed))
 
 
-@pytest.mark.parametrize("layer", [AttentionEdgeUpdate(8, 2, 4, 3, 5), MultiHeadAttention(8, 2), GraphNetBlock(8, 2)])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        AttentionEdgeUpdate(8, 2, 4, 3, 5),
+        MultiHeadAttention(8, 2),
+        GraphNetBlock(8, 2),
+        GraphNetBlock(8, 2, 3, edges=ResidualEdges(3, 2, 4), rho_ev=AttentionOverEdges(2, 4)),
+        TensorDotConv(8, 4, heads=2, edge_dim=3, global_dim=5),
+        TensorDotConv(8, 4, heads=2, concat=False, root_weight=False),
+    ],
+)
 def test_layers_pass(layer):
     check_model(layer)
+
+
+def test_a_layer_of_pyg_passes_too():
+    check_model(TransformerConv(8, 4, heads=2, edge_dim=3))
 
 
 @pytest.mark.parametrize("config", [GraphModelConfig(**SMALL), SmilesModelConfig(**SMALL)])

@@ -30,6 +30,8 @@ def test_later_words_win(tmp_path: Path) -> None:
         ("model.readout=sum", "sum"),
         ('model.readout="sum"', "sum"),
         ("data.add_hs=true", True),
+        ("data.conformers=true", True),
+        ("data.on_3d_failure=stop", "stop"),
         ("data.split_sizes=[0.5, 0.25, 0.25]", (0.5, 0.25, 0.25)),
         ("data.target_columns=y", ("y",)),
         ("training.devices=2", "2"),
@@ -54,6 +56,8 @@ def test_a_setting_takes_the_type_of_its_field(text: str, value: object) -> None
         ("model.num_layers=true", "takes a whole number"),
         ("model.dropout=much", "takes a number"),
         ("data.add_hs=1", "takes true or false"),
+        ("data.conformers=yes", "takes true or false"),
+        ("data.conformer_timeout=0.5", "takes a whole number"),
         ("data.split_sizes=[0.5, 'x', 0.2]", "takes a number"),
     ],
 )

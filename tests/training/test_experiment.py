@@ -1,11 +1,13 @@
 """From a table to molecules on their sides: nothing lost, nothing moved."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from molattn.chem import MoleculeGraph
 from molattn.data import load_card, split_files
 from molattn.errors import InputError, UsageError
 from molattn.models.graph_model import GraphModel
@@ -116,3 +118,38 @@ def test_hydrogens_become_atoms_on_request(tmp_path: Path) -> None:
 def test_workers_change_nothing(tmp_path: Path) -> None:
     config = _table(tmp_path / "t.csv", GOOD)
     assert _prepare(config, seed=0, num_workers=2).molecules == _prepare(config, seed=0).molecules
+
+
+IMPOSSIBLE = [("C1CC2CC1=C2", "1.0"), ("C1#CC1", "2.0")]
+
+
+def _with_3d(path: Path, policy: str) -> DataConfig:
+    data = _table(path, [*GOOD[:3], *IMPOSSIBLE, *GOOD[3:], ("OB(O)C", "1.0")])
+    return replace(data, conformers=True, on_3d_failure=policy)
+
+
+def test_molecules_whose_distances_are_path_lengths_are_counted(tmp_path: Path) -> None:
+    experiment = _prepare(_with_3d(tmp_path / "t.csv", "paths"), seed=0)
+    assert len(experiment.molecules) == len(GOOD) + 3
+    assert all(m.distances is not None for m in experiment.molecules if isinstance(m, MoleculeGraph))
+    without, unoptimised = experiment.warnings
+    assert without.startswith("2 molecules have no 3D geometry; the first, C1CC2CC1=C2: distances are path lengths")
+    assert unoptimised.startswith("1 molecule has a 3D geometry that is not optimised; the first, OB(O)C: ")
+
+
+def test_molecules_without_a_geometry_can_be_left_out(tmp_path: Path) -> None:
+    experiment = _prepare(_with_3d(tmp_path / "t.csv", "reject"), seed=0)
+    assert [(r.line, r.smiles) for r in experiment.rejected] == [(5, "C1CC2CC1=C2"), (6, "C1#CC1")]
+    assert "RDKit finds no 3D geometry" in experiment.rejected[0].reason
+    assert experiment.warnings[0].startswith("2 rows are left out, see rejected.csv; the first, line 5:")
+
+
+def test_a_molecule_without_a_geometry_can_stop_the_run(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"t\.csv, line 5: 'C1CC2CC1=C2': RDKit finds no 3D .*--on-3d-failure paths"):
+        _prepare(_with_3d(tmp_path / "t.csv", "stop"), seed=0)
+
+
+def test_without_3d_no_molecule_is_embedded(tmp_path: Path) -> None:
+    experiment = _prepare(replace(_with_3d(tmp_path / "t.csv", "stop"), conformers=False), seed=0)
+    assert all(m.distances is None for m in experiment.molecules if isinstance(m, MoleculeGraph))
+    assert not experiment.warnings

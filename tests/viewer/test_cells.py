@@ -117,3 +117,13 @@ def test_every_name_of_the_room_is_what_it_says():
 def test_places_are_counted_from_zero_where_there_are_no_names():
     svg = matrix(weights(3, 5), label="").svg
     assert all(f"<!-- {place} -->" in svg for place in range(5)) and "<!-- 5 -->" not in svg
+
+
+def test_words_under_small_panels_stand_once_and_under_wide_ones_each_time():
+    panels = {str(i): np.eye(4) for i in range(3)}
+    names = ["a", "b", "c", "d"]
+    once = matrices(panels, columns=names, column_axis="what the rows are looking at")
+    each = matrices(panels, columns=names, column_axis="seen")
+    # matplotlib leaves the words of each text in a comment beside its outlines.
+    assert once.svg.count("<!-- what the rows are looking at -->") == 1
+    assert each.svg.count("<!-- seen -->") == 3

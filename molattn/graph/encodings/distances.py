@@ -1,7 +1,5 @@
 """The distance between two atoms in space as features of their edge, through radial bases."""
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -62,11 +60,11 @@ class Gaussians(RadialBases):
 class Bessel(RadialBases):
     """Radial bases: waves that end smoothly at the cutoff. Nothing is learned.
 
-    f_n(d) = sin(n pi x) (1/x + a x^(p-1) + b x^p + c x^(p+1))  for x = d / cutoff < 1,  else 0;  n = 1, ..., N
-           = n pi sinc(n x) (1 + a x^p + b x^(p+1) + c x^(p+2))        sinc(y) = sin(pi y) / (pi y), 1 at 0
+    f_n(d) = sin(n pi x) / (n pi) (1/x + a x^(p-1) + b x^p + c x^(p+1))    for x = d / cutoff < 1, else 0; n = 1 ... N
+           = sinc(n x) (1 + a x^p + b x^(p+1) + c x^(p+2))                 sinc(y) = sin(pi y) / (pi y), 1 at 0
     a = -(p + 1)(p + 2) / 2,  b = p (p + 2),  c = -p (p + 1) / 2
 
-    The second line is the one that is computed: it is finite at d = 0, where f_n = n pi. At the cutoff the first two
+    The second line is the one that is computed: it is finite at d = 0, where f_n = 1. At the cutoff the first two
     derivatives are zero.
 
     Shapes: d (...,), finite -> (..., N).
@@ -79,7 +77,8 @@ class Bessel(RadialBases):
     Raises:
         ValueError: an argument out of its range.
 
-    Source: Klicpera et al. 2020, arXiv:2003.03123, equations 7 and 8, without the factor sqrt(2 / cutoff) / cutoff.
+    Source: Klicpera et al. 2020, arXiv:2003.03123, equations 7 and 8, each divided by its value at 0, so that none
+    is large.
     """
 
     orders: Tensor
@@ -97,8 +96,7 @@ class Bessel(RadialBases):
         p = self.exponent
         a, b, c = -(p + 1) * (p + 2) / 2, p * (p + 2), -p * (p + 1) / 2
         envelope = 1 + x**p * (a + x * (b + x * c))  # exactly 0 at x = 1
-        waves = math.pi * self.orders * torch.sinc(self.orders * x.unsqueeze(-1))
-        return waves * envelope.unsqueeze(-1)
+        return torch.sinc(self.orders * x.unsqueeze(-1)) * envelope.unsqueeze(-1)
 
 
 class DistanceEncoding(Encoding):

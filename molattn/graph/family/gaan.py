@@ -34,8 +34,8 @@ class GatedSum(nn.Module):
 
     def forward(self, messages: Messages) -> Tensor:
         graph, x = messages.graph, messages.graph.v
-        largest = graph.max_edges(graph.at_senders(self.w_m(x)))
-        gates = torch.sigmoid(self.w_g(torch.cat([x, largest, graph.mean_senders(x)], dim=-1)))
+        largest, mean = graph.max_senders(self.w_m(x)), graph.mean_senders(x)
+        gates = torch.sigmoid(self.w_g(torch.cat([x, largest, mean], dim=-1)))
         heads = messages.sum().unflatten(-1, (self.num_heads, -1))
         return torch.cat([x, (gates.unsqueeze(-1) * heads).flatten(-2)], dim=-1)
 

@@ -16,7 +16,7 @@ def graphormer(sizes: BlockSizes) -> GraphNetBlock:
     Source: Ying et al. 2021, arXiv:2106.05234, equations 5 to 9.
 
     Raises:
-        ValueError: edge_dim is not the number of heads.
+        ValueError: edge_dim is neither 0 nor the number of heads.
     """
     return GraphNetBlock(
         *sizes.of_block, phi_e=AttentionEdgeUpdate(*sizes.of_edge_update, edges_as=("logits",), bias=True)

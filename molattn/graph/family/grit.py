@@ -8,7 +8,7 @@ from molattn.attention import softmax
 from molattn.graph.aggregate import Messages
 from molattn.graph.block import GraphNetBlock
 from molattn.graph.edge_update import EdgeMessages, LiteralMessages, given
-from molattn.graph.family.sizes import BlockSizes
+from molattn.graph.family.sizes import BlockSizes, check_there_are_edges
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
 
 # rho(x) = sign(x) sqrt(|x|) has an infinite slope at 0; this rounds it off there.
@@ -31,13 +31,14 @@ class GritEdgeUpdate(nn.Module):
         dropout: probability of dropping a weight, in training.
 
     Raises:
-        ValueError: at a call, a graph without edge features of that size, or with graph features.
+        ValueError: no edge features; at a call, a graph without edge features of that size, or with graph features.
 
-    Source: Ma et al. 2023, arXiv:2305.17589.
+    Source: Ma et al. 2023, arXiv:2305.17589, whose logits are not bounded; the authors' code clamps them to [-5, 5].
     """
 
     def __init__(self, node_dim: int, num_heads: int, head_dim: int, edge_dim: int, dropout: float = 0.0):
         super().__init__()
+        check_there_are_edges(edge_dim)
         self.num_heads, self.head_dim, self.dropout = num_heads, head_dim, dropout
         self.node_dim, self.edge_dim = node_dim, edge_dim
         width = num_heads * head_dim

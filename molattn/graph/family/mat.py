@@ -8,7 +8,7 @@ from torch import Tensor
 
 from molattn.graph.block import GraphNetBlock
 from molattn.graph.edge_update import AttentionEdgeUpdate, given
-from molattn.graph.family.sizes import BlockSizes
+from molattn.graph.family.sizes import BlockSizes, check_there_are_edges
 from molattn.graph.graph import AnyGraph, Graph
 
 LAMBDAS = (1 / 3, 1 / 3, 1 / 3)
@@ -28,7 +28,7 @@ class MixedEdgeUpdate(AttentionEdgeUpdate):
         lambdas: one for attention, then one for each channel of e; they sum to 1.
 
     Raises:
-        ValueError: not as many lambdas as that, or their sum is not 1.
+        ValueError: no edge features, not as many lambdas as that, or their sum is not 1.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class MixedEdgeUpdate(AttentionEdgeUpdate):
         *,
         lambdas: Sequence[float] = LAMBDAS,
     ):
+        check_there_are_edges(edge_dim)
         super().__init__(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout, edges_as=(), bias=True)
         if len(lambdas) != edge_dim + 1:
             raise ValueError(f"{edge_dim} channels of fixed weights and attention take {edge_dim + 1} lambdas")

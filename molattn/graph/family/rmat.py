@@ -10,7 +10,7 @@ from molattn.graph.edge_update import (
     receivers_dot_edges,
     senders_dot_edges,
 )
-from molattn.graph.family.sizes import BlockSizes
+from molattn.graph.family.sizes import BlockSizes, check_there_are_edges
 from molattn.graph.graph import AnyGraph, Graph
 
 
@@ -29,7 +29,10 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
         node_dim, num_heads, head_dim, edge_dim, global_dim, dropout: as for `AttentionEdgeUpdate`; f has head_dim
             channels.
 
-    Source: Maziarka et al. 2021, arXiv:2110.05841 and the authors' code.
+    Raises:
+        ValueError: no edge features.
+
+    Source: Maziarka et al. 2021, arXiv:2110.05841. In k_k . b^K_k the authors' code has the key of the receiver.
     """
 
     w_ke: nn.Linear
@@ -44,6 +47,7 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
         global_dim: int = 0,
         dropout: float = 0.0,
     ):
+        check_there_are_edges(edge_dim)
         super().__init__(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout, edges_as=(), bias=True)
         self.f_k = nn.Sequential(nn.Linear(edge_dim, head_dim), nn.LeakyReLU(0.1), nn.Dropout(dropout))
         self.f_v = nn.Sequential(nn.Linear(edge_dim, head_dim), nn.LeakyReLU(0.1), nn.Dropout(dropout))
@@ -54,7 +58,7 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
 
     def _edge_logits(self, graph: AnyGraph, q: Tensor, k: Tensor) -> Tensor:
         u, t = (x if isinstance(graph, Graph) else x.unsqueeze(1) for x in (self.u, self.t))
-        k, f = graph.competitors.seen(k), self.f_k(graph.e)
+        f = self.f_k(graph.e)
         logits = receivers_dot_edges(graph, asked_of_edges(q * self.scale + t, self.w_ke, self.num_heads), f)
         logits = logits + senders_dot_edges(graph, asked_of_edges(k * self.scale, self.w_ke, self.num_heads), f)
         content = (k * u).sum(-1)

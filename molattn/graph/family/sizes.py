@@ -5,6 +5,12 @@ from dataclasses import dataclass
 from molattn.graph.aggregate import ToGraph
 
 
+def check_there_are_edges(edge_dim: int) -> None:
+    """Refuses, with a ValueError, an edge_dim of 0 for attention that is made of the edges."""
+    if edge_dim < 1:
+        raise ValueError(f"this attention is made of the edges' features: edge_dim is at least 1, not {edge_dim}")
+
+
 @dataclass(frozen=True)
 class BlockSizes:
     """What the members of the family have in common.

@@ -1,0 +1,299 @@
+"""What holds for every member of the family: three forms, symmetry, padding, gradients, weights, refusals."""
+
+import warnings
+
+import pytest
+import torch
+
+from molattn.graph import DenseGraph, Graph
+from molattn.graph.family import FAMILY, BlockSizes, MixedEdgeUpdate, mat
+from tests.assertions import assert_close, assert_identical
+from tests.graph.family.members import HEADS, MEMBERS, WITHOUT_U, edge_dim, graphs_for, member, sizes
+from tests.graph.graphs import (
+    EDGE_DIM,
+    F64,
+    FORMS,
+    GLOBAL_DIM,
+    NODE_DIM,
+    double,
+    gradcheck,
+    gradients,
+    inputs_of,
+    loss_of,
+    one_of,
+    permuted,
+    random_graphs,
+    through,
+)
+
+SIZES = [4, 1, 3, 1, 5]
+every_member = pytest.mark.parametrize("name", MEMBERS)
+every_form = pytest.mark.parametrize("form", FORMS)
+complete_or_sparse = pytest.mark.parametrize("density", [None, 0.5])
+
+
+@every_member
+@pytest.mark.parametrize("density", [None, 0.4, 0.0])
+def test_literal_edge_list_and_dense_are_the_same_values_and_gradients(name, density):
+    net = member(name)
+    graph = graphs_for(name, SIZES, density=density, requires_grad=True)
+    learned = [*net.parameters(), *inputs_of(graph)]
+    results = [through(net, graph, form) for form in FORMS]
+    for of_forms in zip(*(result.tensors() for result in results), strict=True):
+        for other in of_forms[1:]:
+            assert_close(other, of_forms[0])
+    for by_dense, by_list, by_literal in zip(*(gradients(loss_of(r), learned) for r in results), strict=True):
+        assert by_dense.isfinite().all()
+        assert_close(by_list, by_dense)
+        assert_close(by_literal, by_dense)
+
+
+@every_member
+@complete_or_sparse
+def test_a_dense_graph_may_name_its_nodes_in_any_order(name, density):
+    net = member(name)
+    graph = graphs_for(name, [5, 3], density=density)
+    order = torch.tensor([2, 0, 4, 1, 3])
+    (after, messages), (other, other_messages) = net.step(graph), net.step(permuted(graph, order))
+    real, pairs = graph.node_mask[:, order], graph.edges[:, order][:, :, order]
+    assert_close(other.v[real], after.v[:, order][real])
+    assert_close(other.e[pairs], after.e[:, order][:, :, order][pairs])
+    assert_close(other_messages.weights, messages.weights[:, :, order][..., order])
+    if after.u is not None:
+        assert_close(other.u, after.u)
+
+
+@every_member
+@complete_or_sparse
+def test_an_edge_list_may_name_its_nodes_and_edges_in_any_order(name, density):
+    net = member(name)
+    graph = graphs_for(name, [5, 3], density=density).to_edge_list()
+    g = torch.Generator().manual_seed(1)
+    nodes, edges = torch.randperm(8, generator=g), torch.randperm(len(graph.sender), generator=g)
+    renamed = nodes.argsort()  # node i is called renamed[i] afterwards
+    other = graph.replace(
+        v=graph.v[nodes],
+        node_graph=graph.node_graph[nodes],
+        degree=graph.degree[nodes],
+        sender=renamed[graph.sender][edges],
+        receiver=renamed[graph.receiver][edges],
+        e=graph.e[edges],
+    )
+    for way in (net.step, net.literal):
+        (after, messages), (after_other, other_messages) = way(graph), way(other)
+        assert_close(after_other.v, after.v[nodes])
+        assert_close(after_other.e, after.e[edges])
+        assert_close(other_messages.weights, messages.weights[edges])
+        if after.u is not None:
+            assert_close(after_other.u, after.u)
+
+
+@every_member
+@complete_or_sparse
+def test_a_batch_is_its_graphs_one_by_one(name, density):
+    net = member(name)
+    batch = graphs_for(name, SIZES, density=density)
+    after, messages = net.step(batch)
+    for b, n in enumerate(SIZES):
+        single = one_of(batch, b)
+        alone, own = net.step(single)
+        assert_close(after.v[b, :n], alone.v[0])
+        assert_close(after.e[b, :n, :n][single.edges[0]], alone.e[single.edges])
+        assert_close(messages.weights[b, :, :n, :n], own.weights[0])
+        if after.u is not None:
+            assert_close(after.u[b], alone.u[0])
+
+
+@every_member
+@complete_or_sparse
+def test_what_stands_in_the_padding_changes_nothing_bit_for_bit_nor_the_gradients(name, density):
+    net = member(name)
+    graph = graphs_for(name, [4, 2], density=density)
+    results = []
+    for fill in (0.0, 1e3, -5.0):
+        v = graph.v.masked_fill(~graph.node_mask.unsqueeze(-1), fill).requires_grad_()
+        e = graph.e.masked_fill(~graph.edges.unsqueeze(-1), fill).requires_grad_()
+        after = through(net, graph.replace(v=v, e=e), "dense")
+        of_v, of_e, *others = gradients(loss_of(after), [v, e, *net.parameters()])
+        assert (of_v[~graph.node_mask] == 0).all()
+        assert (of_e[~graph.edges] == 0).all()
+        results.append([*after.tensors(), of_v, of_e, *others])
+    nan = graph.v.masked_fill(~graph.node_mask.unsqueeze(-1), torch.nan)
+    for ours, theirs in zip(through(net, graph.replace(v=nan), "dense").tensors(), results[0], strict=False):
+        assert_identical(ours, theirs)
+    for first, *others in zip(*results, strict=True):
+        for other in others:
+            assert_identical(other, first)
+
+
+@every_member
+@every_form
+@pytest.mark.parametrize(("of_sizes", "density"), [([4, 3], 0.3), ([3, 1], 0.0), ([1, 1], None)])
+def test_nodes_that_no_edge_reaches_and_graphs_of_one_node_stay_finite_with_gradients(name, form, of_sizes, density):
+    net = member(name)
+    graph = graphs_for(name, of_sizes, density=density, requires_grad=True)
+    after = through(net, graph, form)
+    assert all(x.isfinite().all() for x in after.tensors())
+    of_v, *others = gradients(loss_of(after), [graph.v, *net.parameters(), *inputs_of(graph)])
+    assert of_v.isfinite().all() and all(x.isfinite().all() for x in others)
+    assert (of_v[graph.node_mask].abs().amax(-1) > 0).all()
+
+
+@every_member
+@every_form
+def test_gradients_agree_with_finite_differences(name, form):
+    graph = graphs_for(name, [3, 1], density=0.7, requires_grad=True)
+    assert gradcheck(member(name), graph, form)
+
+
+def sums_into_receivers(weights, graph):
+    """The sum of the weights of the edges into each node that an edge reaches: (n, h)."""
+    listed = graph.to_edge_list()
+    return listed.sum_edges(weights)[listed.count_edges() > 0]
+
+
+@every_member
+@every_form
+@complete_or_sparse
+def test_weights_into_a_receiver_sum_to_one_where_they_are_those_of_a_softmax(name, form, density):
+    graph = graphs_for(name, SIZES, density=density)
+    with torch.no_grad():
+        total = sums_into_receivers(through(member(name), graph, form).weights, graph)
+    if name == "mat":
+        listed = graph.to_edge_list()
+        fixed = listed.sum_edges(listed.e.sum(-1, keepdim=True))[listed.count_edges() > 0]
+        assert_close(total, ((1 + fixed) / 3).expand(-1, HEADS))
+    else:
+        assert_close(total, torch.ones_like(total))
+
+
+@every_form
+def test_the_weights_of_mat_sum_to_one_where_each_fixed_weight_does(form):
+    lambdas = (0.5, 0.2, 0.3)
+    net = double(mat(sizes("mat"), lambdas))
+    graph = graphs_for("mat", SIZES, density=0.5)
+    # softmax(-d) over the edges into a receiver, and bonds with self-loops divided by their number.
+    fixed = torch.rand(*graph.edges.shape, 2, generator=torch.Generator().manual_seed(2), dtype=F64)
+    fixed = fixed.masked_fill(~graph.edges.unsqueeze(-1), 0.0)
+    graph = graph.replace(e=fixed / fixed.sum(2, keepdim=True).clamp_min(1e-9))
+    total = sums_into_receivers(through(net, graph, form).weights.detach(), graph)
+    assert_close(total, torch.ones_like(total))
+    # With g(d) = exp(-d) they sum to lambda_a + lambda_d * sum g + lambda_g.
+    distance = torch.rand(graph.edges.shape, generator=torch.Generator().manual_seed(3), dtype=F64) * 5
+    graph = graph.replace(e=torch.stack([torch.exp(-distance), graph.e[..., 1]], -1))
+    listed = graph.to_edge_list()
+    expected = 0.5 + 0.2 * listed.sum_edges(listed.e[:, :1])[listed.count_edges() > 0] + 0.3
+    assert_close(sums_into_receivers(through(net, graph, form).weights.detach(), graph), expected.expand(-1, HEADS))
+
+
+@every_member
+@every_form
+def test_dropout_is_silent_in_evaluation_and_drops_in_training(name, form):
+    net = member(name, dropout=0.5)
+    graph = graphs_for(name, [5, 3])
+    torch.manual_seed(2)
+    quiet = through(net.eval(), graph, form).tensors()
+    for ours, without, again in zip(
+        quiet, through(member(name), graph, form).tensors(), through(net, graph, form).tensors(), strict=True
+    ):
+        assert_identical(again, ours)
+        assert_identical(ours, without)
+    assert (through(net.train(), graph, form).v - quiet[0]).abs().max() > 1e-3
+
+
+@every_member
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_huge_logits_do_not_overflow(name, dtype):
+    phi_e = member(name).phi_e.to(dtype)
+    graph = graphs_for(name, [4, 2])
+    huge = DenseGraph(
+        (graph.v * 1e6).to(dtype),
+        graph.node_mask,
+        (graph.e if name == "mat" else graph.e * 1e6).to(dtype),
+        None if graph.u is None else graph.u.to(dtype),
+    ).replace(v=(graph.v * 1e6).to(dtype).requires_grad_())
+    for messages in (phi_e(huge), phi_e(huge.to_edge_list()), phi_e.literal(huge)):
+        total = messages.sum()
+        assert messages.weights.isfinite().all() and total.isfinite().all()
+        assert all(x.isfinite().all() for x in gradients(total.sum() + messages.weights.sum(), [huge.v]))
+
+
+@every_member
+def test_sizes_that_do_not_go_together_are_refused(name):
+    with pytest.raises(ValueError, match="3 heads do not divide 8 node channels"):
+        FAMILY[name](BlockSizes(NODE_DIM, 3, edge_dim={"graphormer": 3}.get(name, edge_dim(name))))
+    with pytest.raises(ValueError, match="unknown aggregation 'median'"):
+        FAMILY[name](BlockSizes(NODE_DIM, HEADS, edge_dim(name), to_graph="median"))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "says"),
+    [
+        ("graphormer", {"edge_dim": 3}, "one channel per head: 2, not 3"),
+        ("mat", {"edge_dim": 3}, "3 channels of fixed weights and attention take 4 lambdas"),
+        ("mat", {"edge_dim": 0}, "edge_dim"),
+        ("rmat", {"edge_dim": 0}, "edge_dim"),
+        ("grit", {"edge_dim": 0}, "edge_dim"),
+        ("grit", {"edge_dim": 3, "global_dim": 5}, "set global_dim to 0"),
+    ],
+)
+def test_sizes_that_a_member_does_not_have_are_refused(name, given, says):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match=says):
+            FAMILY[name](BlockSizes(NODE_DIM, HEADS, **given))
+
+
+@every_member
+def test_features_that_a_member_was_not_made_for_are_refused(name):
+    net, graph = member(name), graphs_for(name, [3, 2])
+    wrong = random_graphs([3, 2], edge_dim=edge_dim(name) + 4, globals_=name not in WITHOUT_U)
+    other_u = torch.zeros(2, GLOBAL_DIM, dtype=F64) if name in WITHOUT_U else None
+    for way in (net, net.literal):
+        for form in (lambda g: g, DenseGraph.to_edge_list):
+            with pytest.raises(ValueError, match=rf"{edge_dim(name) + 4}"):
+                way(form(wrong))
+            with pytest.raises(ValueError, match=rf"{edge_dim(name)}"):
+                way(form(graph.replace(e=None)))
+            with pytest.raises(ValueError, match="graph features|features in u"):
+                way(form(graph.replace(u=other_u)))
+
+
+@pytest.mark.parametrize("lambdas", [(0.5, 0.5, 0.5), (1.0, 0.0, 1e-3), (0.3, 0.3)])
+def test_lambdas_that_do_not_sum_to_one_or_are_too_few_are_refused(lambdas):
+    with pytest.raises(ValueError, match="lambdas"):
+        mat(sizes("mat"), lambdas)
+    with pytest.raises(ValueError, match="lambdas"):
+        MixedEdgeUpdate(NODE_DIM, HEADS, 4, edge_dim=2, lambdas=lambdas)
+
+
+@pytest.mark.parametrize("name", ["molattn", "tensor-dot", "gaan", "graphormer"])
+def test_members_whose_edges_only_help_do_without_them(name):
+    net = double(FAMILY[name](BlockSizes(NODE_DIM, HEADS, global_dim=GLOBAL_DIM)))
+    graph = random_graphs(SIZES, edges=False, density=0.6)
+    results = [through(net, graph, form).tensors() for form in FORMS]
+    for of_forms in zip(*results, strict=True):
+        for other in of_forms[1:]:
+            assert_close(other, of_forms[0])
+
+
+@every_member
+def test_only_grit_carries_its_edges_on(name):
+    net, graph = member(name), graphs_for(name, [3, 2])
+    for given in (graph, graph.to_edge_list()):
+        assert (net(given).e is given.e) == (name != "grit")
+
+
+@every_member
+def test_blocks_of_a_member_can_be_stacked_in_any_form(name):
+    first, second = member(name), double(FAMILY[name](sizes(name)), seed=1)
+    graph = graphs_for(name, SIZES, density=0.6)
+    dense, listed = second(first(graph)), second(first(graph.to_edge_list()))
+    literal = second.literal(first.literal(graph)[0])[0]
+    assert isinstance(dense, DenseGraph) and isinstance(listed, Graph)
+    assert_close(listed.v, dense.v[graph.node_mask], 1e-11)
+    assert_close(literal.v, listed.v, 1e-11)
+
+
+def test_the_sizes_of_the_tests_are_three_different_numbers():
+    assert len({EDGE_DIM, HEADS, NODE_DIM // HEADS}) == 3

@@ -1,0 +1,176 @@
+"""What edges speak as, scores, biases and activations of `AttentionEdgeUpdate`: by loops, in every form; refusals."""
+
+from itertools import combinations
+
+import pytest
+import torch
+from torch import nn
+
+from molattn.graph import AttentionEdgeUpdate, sum_edges
+from molattn.graph.edge_update import EDGES_AS
+from tests.assertions import assert_close, assert_identical
+from tests.graph.graphs import EDGE_DIM, F64, GLOBAL_DIM, NODE_DIM, double, gradients, inputs_of, random_graphs
+
+SIZES = [4, 1, 3, 1, 5]
+HEADS, HEAD_DIM = 2, 4
+WAYS = [names for size in range(len(EDGES_AS) + 1) for names in combinations(EDGES_AS, size)]
+LOGITS = {
+    "scaled_dot": lambda _, q, k: q @ k / HEAD_DIM**0.5,
+    "dot": lambda _, q, k: q @ k,
+    "general": lambda score, q, k: (score.w.weight @ q) @ k,
+    "additive": lambda score, q, k: score.w.weight[0] @ (score.w_q(q) + score.w_k(k)).tanh(),
+}
+WITH_EDGES_IN_KEYS = [(score, ("keys", "values", "bias")) for score in ("scaled_dot", "dot")]
+WITHOUT = [(score, edges_as) for score in LOGITS for edges_as in (("values", "bias"), ("logits",))]
+
+
+def by_loops(phi_e, graph, score, activation):
+    """The weights, (m, h), and ebar, (n, h * d), one receiver and one head at a time."""
+    weights = torch.zeros(len(graph.sender), HEADS, dtype=F64)
+    ebar = torch.zeros(len(graph.v), HEADS, HEAD_DIM, dtype=F64)
+
+    def of_head(linear, x, h):
+        if linear is None or x is None:
+            return torch.zeros(HEAD_DIM, dtype=F64)
+        rows = slice(h * HEAD_DIM, (h + 1) * HEAD_DIM)
+        y = linear.weight[rows] @ x
+        return y if linear.bias is None else y + linear.bias[rows]
+
+    for r in range(len(graph.v)):
+        incoming = [k for k in range(len(graph.sender)) if graph.receiver[k] == r]
+        u = None if graph.u is None else graph.u[graph.node_graph[r]]
+        for h in range(HEADS if incoming else 0):
+            q = of_head(phi_e.w_q, graph.v[r], h) + of_head(phi_e.w_qu, u, h)
+            logits, values = [], []
+            for k in incoming:
+                v_s, e_k = graph.v[graph.sender[k]], graph.e[k]
+                key = of_head(phi_e.w_k, v_s, h) + of_head(phi_e.w_ku, u, h) + of_head(phi_e.w_ke, e_k, h)
+                value = activation(of_head(phi_e.w_v, v_s, h) + of_head(phi_e.w_vu, u, h)) + of_head(phi_e.w_ve, e_k, h)
+                logit = LOGITS[score](phi_e.score, q, key)
+                if phi_e.w_be is not None:
+                    logit = logit + phi_e.w_be.weight[h] @ e_k
+                if phi_e.edges_are_logits:
+                    logit = logit + e_k[h]
+                logits.append(logit)
+                values.append(value)
+            won = torch.stack(logits).softmax(0)
+            weights[incoming, h] = won.detach()
+            ebar[r, h] = (won[:, None] * torch.stack(values)).sum(0).detach()
+    return weights, ebar.flatten(-2)
+
+
+def check(phi_e, edge_dim, score, density, activation=lambda x: x, globals_=True):
+    """All three forms against the loops, and against each other with their gradients."""
+    graph = random_graphs(SIZES, edge_dim=edge_dim, density=density, globals_=globals_, requires_grad=True)
+    listed = graph.to_edge_list()
+    b, i, j = graph.edges.nonzero(as_tuple=True)
+    dense, sparse, literal = phi_e(graph), phi_e(listed), phi_e.literal(graph)
+    with torch.no_grad():
+        weights, ebar = by_loops(phi_e, listed, score, activation)
+    results = []
+    for messages, of_edges in (
+        (dense, dense.weights[b, :, i, j]),
+        (sparse, sparse.weights),
+        (literal, literal.weights),
+    ):
+        total = sum_edges(messages)
+        total = total[graph.node_mask] if messages is dense else total
+        assert_close(of_edges, weights)
+        assert_close(total, ebar)
+        loss = total.sin().sum() + of_edges.cos().sum()
+        results.append(gradients(loss, [*phi_e.parameters(), *inputs_of(graph)]))
+    for by_dense, by_list, by_literal in zip(*results, strict=True):
+        assert by_dense.isfinite().all()
+        assert_close(by_list, by_dense)
+        assert_close(by_literal, by_dense)
+
+
+@pytest.mark.parametrize("edges_as", WAYS, ids=lambda names: "+".join(names) or "nothing")
+@pytest.mark.parametrize("density", [None, 0.4])
+def test_edges_speak_as_what_they_were_asked_to_in_every_form(edges_as, density):
+    edge_dim = HEADS if "logits" in edges_as else EDGE_DIM
+    phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, edge_dim, GLOBAL_DIM, edges_as=edges_as))
+    assert [w is not None for w in (phi_e.w_ke, phi_e.w_ve, phi_e.w_be)] == [
+        name in edges_as for name in ("keys", "values", "bias")
+    ]
+    check(phi_e, edge_dim, "scaled_dot", density)
+
+
+@pytest.mark.parametrize(("score", "edges_as"), WITHOUT + WITH_EDGES_IN_KEYS)
+@pytest.mark.parametrize("bias", [False, True])
+def test_any_score_of_content_holds_in_every_form(score, bias, edges_as):
+    edge_dim = HEADS if "logits" in edges_as else EDGE_DIM
+    phi_e = double(
+        AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, edge_dim, GLOBAL_DIM, edges_as=edges_as, score=score, bias=bias)
+    )
+    assert all((w.bias is not None) == bias for w in (phi_e.w_q, phi_e.w_k, phi_e.w_v))
+    check(phi_e, edge_dim, score, 0.5)
+
+
+@pytest.mark.parametrize("activation", [nn.LeakyReLU(0.1), nn.Tanh()], ids=["leaky relu", "tanh"])
+@pytest.mark.parametrize(
+    "edges_as", [("keys", "bias"), ("logits",), ()], ids=lambda names: "+".join(names) or "nothing"
+)
+def test_an_activation_is_applied_to_the_values_in_every_form(activation, edges_as):
+    edge_dim = HEADS if "logits" in edges_as else EDGE_DIM
+    phi_e = double(
+        AttentionEdgeUpdate(
+            NODE_DIM, HEADS, HEAD_DIM, edge_dim, GLOBAL_DIM, edges_as=edges_as, bias=True, activation=activation
+        )
+    )
+    check(phi_e, edge_dim, "scaled_dot", 0.5, activation)
+
+
+def test_logits_of_minus_a_large_number_close_an_edge():
+    phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, HEADS, edges_as=("logits",)))
+    graph = random_graphs([3], edge_dim=HEADS, globals_=False)
+    e = graph.e.clone()
+    e[0, 1, 2, 0] = -1e9  # head 0 of the edge from 2 to 1
+    for messages in (phi_e(graph.replace(e=e)), phi_e(graph.replace(e=e).to_edge_list())):
+        weights = (
+            messages.weights if messages.weights.dim() == 2 else messages.weights[0].permute(1, 2, 0).flatten(0, 1)
+        )
+        assert weights[1 * 3 + 2, 0] == 0
+        assert weights[1 * 3 + 2, 1] > 0
+
+
+def test_a_score_made_elsewhere_is_used_as_it_is():
+    score = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, score="general")).score
+    phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, score=score), seed=1)
+    assert phi_e.score is score
+    graph = random_graphs([4, 2], edges=False, globals_=False)
+    assert_close(sum_edges(phi_e(graph))[graph.node_mask], sum_edges(phi_e.literal(graph)))
+
+
+def test_without_edge_features_it_does_not_matter_what_they_would_speak_as():
+    graph = random_graphs([4, 2], edges=False, globals_=False)
+    results = []
+    for edges_as in (("keys", "values", "bias"), ("logits",), ()):
+        phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, edges_as=edges_as))
+        results.append(sum_edges(phi_e(graph)))
+    assert_identical(results[1], results[0])
+    assert_identical(results[2], results[0])
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"edges_as": ("keys", "colours")}, "cannot speak as 'colours': choose among keys, values, bias, logits"),
+        ({"edges_as": ("logits",)}, "one channel per head: 2, not 3"),
+        ({"score": "general"}, "part of the keys where the score is a dot product"),
+        ({"score": "additive"}, "part of the keys where the score is a dot product"),
+        ({"activation": nn.ReLU()}, "leave 'values' out"),
+        ({"score": "cosine"}, "unknown score 'cosine'"),
+        ({"score": "location"}, "max_length"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(given, says):
+    with pytest.raises(ValueError, match=says):
+        AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, EDGE_DIM, **given)
+
+
+@pytest.mark.parametrize(
+    "given", [{"score": "general"}, {"score": "additive"}, {"activation": nn.ReLU()}, {"edges_as": ("logits",)}]
+)
+def test_settings_about_edges_matter_only_where_there_are_edges(given):
+    AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, **given)
