@@ -3,14 +3,15 @@
     python killed.py TABLE FOLDER EPOCHS KILLS SEED
 
 trains once in FOLDER/whole, and once in FOLDER/killed, where the process is killed KILLS times and resumed after each:
-after the epochs 1, 2, ... for the first three, then at random times. It prints how often the process was killed.
+after its 1st, 2nd and 3rd epoch at first, then at random times after its first. It prints how often it was killed, and
+how often resumed.
 """
 
 import os
 import random
 import signal
 import sys
-import time
+import threading
 from pathlib import Path
 
 import molattn
@@ -19,8 +20,10 @@ from molattn.training import checkpoint
 SMALL = ("model.num_layers=2", "model.hidden_dim=16", "training.checkpoint_every=1")
 
 
-def train(table: Path, folder: Path, epochs: int, resume: bool, kill_after: int | None) -> None:
-    """Train or resume; a killed process does not come back from here."""
+def train(
+    table: Path, folder: Path, epochs: int, resume: bool, kill_after: int | None, seconds: float | None = None
+) -> None:
+    """Train or resume; a process killed after some epochs, or seconds after its first, does not come back."""
     real, saved = checkpoint.save_checkpoint, 0
 
     def save(*args: object) -> None:
@@ -29,14 +32,16 @@ def train(table: Path, folder: Path, epochs: int, resume: bool, kill_after: int 
         saved += 1
         if saved == kill_after:
             os.kill(os.getpid(), signal.SIGKILL)
+        if saved == 1 and seconds is not None:
+            threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
 
     checkpoint.save_checkpoint = save
     options = {"resume": folder} if resume else {"dataset": table, "output_dir": folder, "epochs": epochs}
     molattn.train(**options, settings=() if resume else SMALL, accelerator="cpu", quiet=True)
 
 
-def in_child(*args: object, seconds: float | None = None) -> bool:
-    """Whether a child that trains ends well; after `seconds` it is killed."""
+def in_child(*args: object) -> bool:
+    """Whether a child that trains ends well, and is not killed."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -45,9 +50,6 @@ def in_child(*args: object, seconds: float | None = None) -> bool:
             code = 0
         finally:
             os._exit(code)
-    if seconds is not None:
-        time.sleep(seconds)
-        os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, status
     return not os.WIFSIGNALED(status)
@@ -58,9 +60,7 @@ def main() -> None:
     table, folder = map(Path, sys.argv[1:3])
     epochs, kills, seed = map(int, sys.argv[3:])
     chance = random.Random(seed)
-    start = time.monotonic()
     assert in_child(table, folder / "whole", epochs, False, None)
-    whole = time.monotonic() - start
     killed, resumed = 0, 0
     while not (folder / "killed" / "metrics.json").is_file():
         resume = (folder / "killed" / "config.toml").is_file()
@@ -68,7 +68,7 @@ def main() -> None:
         if killed < min(3, kills):
             done = in_child(table, folder / "killed", epochs, resume, 1 + killed)
         elif killed < kills:
-            done = in_child(table, folder / "killed", epochs, resume, None, seconds=chance.uniform(0.05, 0.6) * whole)
+            done = in_child(table, folder / "killed", epochs, resume, None, chance.uniform(0.0, 0.1))
         else:
             done = in_child(table, folder / "killed", epochs, resume, None)
         killed += not done
