@@ -14,14 +14,15 @@ from molattn.chem import ON_FAILURE
 from molattn.errors import UsageError
 from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.base import MoleculeModel
-from molattn.models.predict import predict_molecules
+from molattn.models.predict import outputs_of
 from molattn.models.registry import MODELS, build
-from molattn.models.scaler import TargetScaler
+from molattn.models.tasks import Answers
 from molattn.training import run_folder
 from molattn.training.config import DataConfig, RunConfig
 from molattn.training.experiment import Experiment, conformers_of, prepare
 from molattn.training.fit import EpochRecord, fit
-from molattn.training.metrics import regression_metrics
+from molattn.training.losses import balance
+from molattn.training.metrics import metrics_for
 
 
 @runtime_checkable
@@ -49,8 +50,9 @@ class RunResult:
         folder: where it lies.
         metrics: what `metrics.json` holds.
         experiment: what it learned from.
-        predicted: (n, T), the predictions for the molecules of the experiment.
+        predicted: (n, T), the predictions for the molecules of the experiment: `Answers.values`.
         history: epoch by epoch.
+        more: (n, M), what stands beside the predictions: `Answers.more`; None where nobody kept it.
     """
 
     folder: Path
@@ -58,6 +60,12 @@ class RunResult:
     experiment: Experiment
     predicted: np.ndarray
     history: list[EpochRecord]
+    more: np.ndarray | None = None
+
+    @property
+    def answers(self) -> Answers:
+        """The predictions and what stands beside them."""
+        return Answers(self.predicted, np.empty((len(self.predicted), 0)) if self.more is None else self.more)
 
 
 def run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force: bool = False) -> RunResult:
@@ -80,16 +88,23 @@ def run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force:
         config.training.seed,
         config.training.num_workers,
         reporter.molecules if config.data.conformers else None,
+        config.training.loss,
     )
     if not config.data.conformers and config.data.on_3d_failure != DataConfig.on_3d_failure:
         reporter.warning("on_3d_failure changes nothing: this run has no 3D, which --set data.conformers=true turns on")
+    if experiment.taken:
+        reporter.stage(experiment.taken)
     for warning in experiment.warnings:
         reporter.warning(warning)
+    task, settings = experiment.task, config.training
+    names = metrics_for(task.kind, task.metrics, settings.metrics)
+    # Once here, where it costs nothing, so that weights that make no sense leave no folder.
+    balance(task, experiment.labelled("train").targets, settings.class_balance, settings.positive_weights)
     config = RunConfig(experiment.data, config.model, config.training)
-    model = _model(config)
+    model = _model(config, len(task.owners(len(experiment.data.target_columns))))
     path = run_folder.claim(folder, experiment.name, force)
     try:
-        return _trained(config, experiment, model, path, reporter)
+        return _trained(config, experiment, model, names, path, reporter)
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)
         if folder is None:
@@ -99,29 +114,37 @@ def run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force:
 
 
 def _trained(
-    config: RunConfig, experiment: Experiment, model: MoleculeModel, path: Path, reporter: Reporter
+    config: RunConfig,
+    experiment: Experiment,
+    model: MoleculeModel,
+    names: tuple[str, ...],
+    path: Path,
+    reporter: Reporter,
 ) -> RunResult:
     run_folder.write_config(path, config)
     run_folder.write_splits(path, experiment)
     run_folder.write_rejected(path, experiment)
+    task = experiment.task
     train, val = experiment.labelled("train"), experiment.labelled("val")
-    scaler = TargetScaler.fit(train.targets)
+    scaler = task.scaler(train.targets)
     reporter.stage("training")
     start = time.perf_counter()
-    fitted = fit(model, train, val, scaler, config.training, lambda r: reporter.epoch(r, config.training.epochs))
+    epochs = config.training.epochs
+    fitted = fit(
+        model, train, val, scaler, config.training, lambda r: reporter.epoch(r, epochs), task=task, metric=names[0]
+    )
     seconds = time.perf_counter() - start
     reporter.stage(f"evaluating epoch {fitted.best_epoch + 1}, the best of {len(fitted.history)} on validation")
     data = experiment.data
     artifact = Artifact(
-        model, scaler, data.target_columns, experiment.units, data.add_hs, data.max_atoms, conformers_of(data)
+        model, scaler, data.target_columns, experiment.units, data.add_hs, data.max_atoms, conformers_of(data), task
     )
     save_artifact(path / run_folder.MODEL, artifact)
-    predicted = predict_molecules(model.cpu(), scaler, experiment.molecules)
-    baseline = np.broadcast_to(np.array(scaler.mean), predicted.shape)
+    answers = task.answers(outputs_of(model.cpu(), experiment.molecules), scaler)
+    baseline = task.guess(train.targets, len(experiment.molecules))
     metrics = {
-        **run_folder.summary(experiment, predicted, regression_metrics),
-        "baseline": {"what": "the mean of the training targets"}
-        | run_folder.summary(experiment, baseline, regression_metrics),
+        **run_folder.summary(experiment, answers, names),
+        "baseline": {"what": task.baseline} | run_folder.summary(experiment, baseline, names),
         "units": dict(zip(data.target_columns, experiment.units, strict=True)),
         "best_epoch": fitted.best_epoch,
         "epochs": len(fitted.history),
@@ -129,18 +152,18 @@ def _trained(
     }
     run_folder.write_json(path / run_folder.METRICS, metrics)
     run_folder.write_history(path, fitted.history)
-    run_folder.write_predictions(path, experiment, predicted)
+    run_folder.write_predictions(path, experiment, answers)
     env = run_folder.environment(config.training.seed, experiment.sha256, seconds)
     run_folder.write_json(path / "env.json", env)
-    return RunResult(path, metrics, experiment, predicted, fitted.history)
+    return RunResult(path, metrics, experiment, answers.values, fitted.history, answers.more)
 
 
-def _model(config: RunConfig) -> MoleculeModel:
+def _model(config: RunConfig, outputs: int) -> MoleculeModel:
     """The untrained model; the same seed gives the same one, and the caller's random state is left as it was."""
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)
         try:
-            return build(config.model, num_targets=len(config.data.target_columns))
+            return build(config.model, num_targets=outputs)
         except ValueError as error:
             raise UsageError(f"[model]: {error}") from None
 
