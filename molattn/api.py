@@ -129,6 +129,43 @@ class Predictor:
                     values = tuple(self.task.named(v, t) for t, v in enumerate(numbers))
                     yield RowPrediction(text, values, "", outcome.warnings, tuple(more))
 
+    def evaluate(
+        self,
+        table: str | Path,
+        *,
+        smiles_column: str = "",
+        metrics: Sequence[str] = (),
+        num_workers: int = 0,
+        progress: Progress | None = None,
+    ):
+        """The metrics on a table that has the columns of the targets: what `molattn evaluate` does.
+
+        Args:
+            table: its path.
+            smiles_column: found by its name when empty.
+            metrics: such as "rmse" or "auroc"; the task's own when empty.
+            num_workers, progress: as for `molattn.chem.featurize`.
+
+        Returns:
+            An `Evaluation`: `.metrics`, `.answers`, `.targets` and `.rejected`.
+
+        Raises:
+            UsageError: a column or metric that does not exist.
+            InputError: a table that cannot be used.
+        """
+        # Metrics bring in torchmetrics and Lightning, which prediction does without.
+        from molattn.training.evaluation import evaluate
+
+        return evaluate(
+            self._artifact,
+            table,
+            smiles_column=smiles_column,
+            metrics=tuple(metrics),
+            num_workers=num_workers,
+            conformers=self.conformers,
+            progress=progress,
+        )
+
     def attention(self, smiles: str) -> AttentionMap:
         """What every atom of a molecule attended to: `.weights` is (layers, heads, n, n), in the SMILES' atom order.
 

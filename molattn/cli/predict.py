@@ -132,7 +132,12 @@ def _predict_table(
         return failed, first, len(rows)
     blank = [""] * (len(predictor.targets) + len(predictor.more))
     result = (
-        [*row, *(blank if r.values is None else map(_digits, (*r.values, *r.more))), "error" if r.error else "ok", r.error]
+        [
+            *row,
+            *(blank if r.values is None else map(_digits, (*r.values, *r.more))),
+            "error" if r.error else "ok",
+            r.error,
+        ]
         for row, r in zip(table.rows, rows, strict=True)
     )
     columns = (*table.columns, *added)

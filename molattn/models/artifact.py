@@ -18,7 +18,7 @@ from molattn.models.base import MoleculeModel
 from molattn.models.config import CONFIGS
 from molattn.models.registry import build
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Regression, Task, task_from
+from molattn.models.tasks import REGRESSION, Regression, Task, task_from
 
 # 2 has conformers, without which a model of 3D must not be used; 3 has outputs that are not the numbers themselves;
 # all else is written as 1.
@@ -47,7 +47,7 @@ class Artifact:
     add_hs: bool
     max_atoms: int
     conformers: Conformers | None = None
-    task: Task = Regression()
+    task: Task = REGRESSION
 
 
 def save_artifact(folder: str | Path, artifact: Artifact) -> None:

@@ -8,9 +8,7 @@ import torch
 from molattn.data.batches import batches_by_size
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Regression, Task
-
-_REGRESSION = Regression()
+from molattn.models.tasks import REGRESSION, Task
 
 
 def predict_molecules(
@@ -18,7 +16,7 @@ def predict_molecules(
     scaler: TargetScaler,
     molecules: Sequence[Molecule],
     batch_size: int = 128,
-    task: Task = _REGRESSION,
+    task: Task = REGRESSION,
 ) -> np.ndarray:
     """The predictions for `molecules`, (n, T) float64, in their order whatever goes into one batch.
 

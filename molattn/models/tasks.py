@@ -221,6 +221,9 @@ class Multiclass(Task):
         return Answers(values, np.concatenate(probabilities, 1))
 
 
+REGRESSION = Regression()
+"""What a run is where nothing else is said."""
+
 TASKS: dict[str, type[Regression] | type[Binary] | type[Multiclass]] = {
     task.kind: task for task in (Regression, Binary, Multiclass)
 }

@@ -70,8 +70,8 @@ class TrainingConfig:
         num_workers: worker processes that read molecules; 0 reads them in this one.
         threads: CPU threads of the maths. A small model gains little from a second one, and threads that wait for
             each other crawl when anything else wants the cores.
-        loss: of regression "mse", "mae", "huber" or "mve" (a mean and a standard deviation), of binary targets "bce", of
-            several classes "cross-entropy"; the first that fits when empty.
+        loss: of regression "mse", "mae", "huber" or "mve" (a mean and a standard deviation), of binary targets "bce",
+            of several classes "cross-entropy"; the first that fits when empty.
         metrics: what is reported, the first of them epoch by epoch, names in `molattn.training.metrics.METRICS`; the
             task's own when empty.
         class_balance: the classes of a target count alike in the loss, however rare one is; probabilities are then

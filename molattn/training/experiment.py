@@ -23,7 +23,7 @@ from molattn.data import (
 )
 from molattn.errors import ConformerError, InputError, SmilesError, UsageError, shown
 from molattn.models.base import Molecule, MoleculeModel
-from molattn.models.tasks import Regression, Task
+from molattn.models.tasks import REGRESSION, Task
 from molattn.training.config import DataConfig
 from molattn.training.fit import Labelled
 from molattn.training.targets import choose_task, code_targets, lone_classes, task_kind
@@ -60,7 +60,7 @@ class Experiment:
     targets: np.ndarray
     rejected: list[Rejected]
     warnings: list[str]
-    task: Task = Regression()
+    task: Task = REGRESSION
     taken: str = ""
 
     def side(self, name: str) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, Dataset
 
@@ -21,14 +21,13 @@ from molattn.data.batches import Batch, SizeBuckets, batches_by_size
 from molattn.errors import InputError, UsageError
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Answers, Regression, Task
+from molattn.models.tasks import REGRESSION, Answers, Task
 from molattn.training.config import TrainingConfig
 from molattn.training.losses import TaskLoss, balance, mean_loss
 from molattn.training.metrics import mean_over_targets, measure
 
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
 
-_REGRESSION = Regression()
 # A batch and what its molecules count, (b,); None for all alike.
 _Step = tuple[Batch, Tensor | None]
 
@@ -87,7 +86,7 @@ def fit(
     scaler: TargetScaler,
     config: TrainingConfig,
     on_epoch: Callable[[EpochRecord], None] = lambda _: None,
-    task: Task = _REGRESSION,
+    task: Task = REGRESSION,
     metric: str = "",
 ) -> Fitted:
     """Fit `model` in place to `train`; it is left with the weights of the epoch with the least loss on `val`.
@@ -189,7 +188,7 @@ class _Training(pl.LightningModule):
         train: Labelled,
         scaler: TargetScaler,
         config: TrainingConfig,
-        task: Task = _REGRESSION,
+        task: Task = REGRESSION,
         metric: str = "rmse",
     ):
         super().__init__()
@@ -215,7 +214,8 @@ class _Training(pl.LightningModule):
         batch, rows = step
         assert batch.targets is not None
         outputs = self.average.module(batch)
-        self.val_losses.add(*self.loss(outputs, batch.targets), rows)
+        losses, known = self.loss(outputs, batch.targets)
+        self.val_losses.add(losses, known, rows)
         self.validated.append((outputs.cpu().numpy(), batch.targets.cpu().numpy()))
 
     def take_metric(self) -> float:

@@ -90,8 +90,8 @@ def balance(task: Task, train: np.ndarray, balanced: bool, positive: Sequence[fl
             raise UsageError(f"training.positive_weights goes with binary targets; these are {task.kind}: leave it out")
         if len(positive) not in (1, train.shape[1]):
             raise UsageError(
-                f"training.positive_weights holds {len(positive)} numbers for {train.shape[1]} targets: give one, or one "
-                "for each"
+                f"training.positive_weights holds {len(positive)} numbers for {train.shape[1]} targets: give one, or "
+                "one for each"
             )
         if not all(w > 0 and np.isfinite(w) for w in positive):
             raise UsageError("a setting is out of range: positive_weights are above 0")

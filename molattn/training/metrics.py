@@ -149,8 +149,9 @@ def _f1(y: np.ndarray, p: np.ndarray) -> float:
     if p.ndim == 1:
         if not y.any() and not chosen.any():
             raise Undefined("no positive label, and none predicted")
-        return float(sk.f1_score(y, chosen, zero_division=0.0))
-    return float(sk.f1_score(y, chosen, average="macro", labels=np.union1d(y, chosen), zero_division=0.0))
+        return float(sk.f1_score(y, chosen, zero_division=0.0))  # pyright: ignore[reportArgumentType]
+    occurring = np.union1d(y, chosen)
+    return float(sk.f1_score(y, chosen, average="macro", labels=occurring, zero_division=0.0))  # pyright: ignore[reportArgumentType]
 
 
 def _chosen(p: np.ndarray) -> np.ndarray:

@@ -84,7 +84,11 @@ def write_predictions(folder: Path, experiment: Experiment, answers: Answers) ->
     def rows() -> Iterable[Sequence[str]]:
         for i, row in enumerate(experiment.rows):
             if side := str(experiment.labels[row]):
-                said = [*cells(experiment.targets[i]), *cells(answers.values[i]), *map(_exact, answers.more[i].tolist())]
+                said = [
+                    *cells(experiment.targets[i]),
+                    *cells(answers.values[i]),
+                    *map(_exact, answers.more[i].tolist()),
+                ]
                 yield (str(row), side, experiment.smiles[row], *said)
 
     write_table(folder / "predictions.csv", columns, rows())

@@ -48,9 +48,7 @@ def task_kind(text: str) -> str:
     return kind
 
 
-def code_targets(
-    table: Table, columns: Sequence[str], kind: str, classes: tuple[tuple[str, ...], ...] = ()
-) -> Coded:
+def code_targets(table: Table, columns: Sequence[str], kind: str, classes: tuple[tuple[str, ...], ...] = ()) -> Coded:
     """The table with classes as their places, where its targets are classes.
 
     They are if `kind` says so, or if it is empty and the columns hold a few repeated words and no number. Classes are
@@ -122,9 +120,8 @@ def choose_task(
     few = np.unique(known)
     if 2 <= len(few) <= 10 and not (few % 1).any() and len(known) >= 10 * len(few):
         listed = ", ".join(f"{v:g}" for v in few)
-        return chosen, f"task: regression, {what} {_holds(names)} the numbers {listed}; if they are classes, " + (
-            "add --task-type multiclass"
-        )
+        held = f"{what} {_holds(names)} the numbers {listed}"
+        return chosen, f"task: regression, {held}; if they are classes, add --task-type multiclass"
     return chosen, f"task: regression, {what} {_holds(names)} numbers; {other}"
 
 
