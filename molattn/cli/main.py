@@ -26,7 +26,7 @@ app = typer.Typer(
 )
 app.command(
     no_args_is_help=True,
-    epilog="--set reaches every setting of a run's config.toml: data.conformers=true, training.accelerator=cpu, ...",
+    epilog="--set reaches every setting of a run's config.toml: training.loss=huber, data.conformers=true, ...",
 )(train)
 app.command(no_args_is_help=True)(predict)
 app.command(no_args_is_help=True)(evaluate)

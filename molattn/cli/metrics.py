@@ -39,10 +39,8 @@ def print_metrics(
         rows = [[target, str(m["n"]), *(_number(m[n]) for n in names)] for target, m in measured.items()]
         rows.append(["mean of all", "", *(_mean(measured, n) for n in names)])
         if baseline is not None:
-            rows.append(["mean of the baseline", "", *(_mean(baseline, n) for n in names)])
+            rows.append([f"always {always}", "", *(_mean(baseline, n) for n in names)])
         _print(["", "labels", *(METRICS[n].label for n in names)], rows)
-        if baseline is not None:
-            print(f"The baseline is always {always}.")
     for target, model in measured.items():
         for name, reason in model.get("why", {}).items():
             print(f"{target}: {METRICS[name].label} is undefined: {reason}")

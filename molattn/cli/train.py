@@ -150,8 +150,8 @@ def _report(result: "RunResult") -> None:
     """The table of test metrics beside the baseline, where the run lies, and the next two commands."""
     from molattn.cli.metrics import print_metrics
 
-    metrics, units = result.metrics, result.metrics["units"]
-    print_metrics(metrics["test"], "test molecules", units, metrics["baseline"]["test"], metrics["baseline"]["what"])
+    metrics, always = result.metrics, result.experiment.task.always
+    print_metrics(metrics["test"], "test molecules", metrics["units"], metrics["baseline"]["test"], always)
     run, program = shlex.quote(str(result.folder)), _program()
     print(f"The run lies in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
     print(f"  {program} predict {run} --smiles CCO --smiles c1ccccc1")

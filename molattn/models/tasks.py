@@ -36,6 +36,7 @@ class Task(ABC):
         losses: the losses that go with it; the first is its own.
         metrics: the metrics that are reported where none are asked for; the first is told epoch by epoch.
         baseline: the answer that needs no molecule, in words.
+        always: the same, short.
         loss: what the model minimises.
         classes: per target the names of its classes; empty where there are none.
     """
@@ -44,6 +45,7 @@ class Task(ABC):
     losses: ClassVar[tuple[str, ...]]
     metrics: ClassVar[tuple[str, ...]]
     baseline: ClassVar[str]
+    always: ClassVar[str]
     loss: str
     classes: tuple[tuple[str, ...], ...] = ()
 
@@ -96,6 +98,7 @@ class Regression(Task):
     losses = ("mse", "mae", "huber", "mve")
     metrics = ("rmse", "mae", "r2")
     baseline = "the mean of the training targets"
+    always = "the training mean"
 
     loss: str = "mse"
 
@@ -135,6 +138,7 @@ class Binary(Task):
     losses = ("bce",)
     metrics = ("auroc", "auprc", "mcc", "accuracy", "f1")
     baseline = "the share of ones among the training targets"
+    always = "the training share"
 
     loss: str = "bce"
 
@@ -171,6 +175,7 @@ class Multiclass(Task):
     losses = ("cross-entropy",)
     metrics = ("accuracy", "mcc", "f1", "auroc")
     baseline = "the shares of the classes among the training targets"
+    always = "the training shares"
 
     loss: str = "cross-entropy"
     classes: tuple[tuple[str, ...], ...] = ()
