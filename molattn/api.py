@@ -16,7 +16,8 @@ from molattn.errors import MolattnWarning, SmilesError, shown
 from molattn.explain import AttentionMap
 from molattn.models.artifact import Artifact, load_artifact
 from molattn.models.base import Molecule, MoleculeModel
-from molattn.models.predict import attention_of, predict_molecules
+from molattn.models.predict import attention_of, outputs_of
+from molattn.models.tasks import Answers, Multiclass, Task
 from molattn.training.folders import check_has_model, to_resume
 
 # Molecules that are featurized and predicted together: bounded memory, whatever the input's length.
@@ -31,15 +32,18 @@ class RowPrediction:
 
     Attributes:
         smiles: as it was given.
-        values: the prediction per target, in units; None when there is an error.
+        values: the prediction per target: a number in units, the probability of the positive class, or the name of
+            a class; None when there is an error.
         error: why there is none; empty otherwise.
         warnings: what the model could not see in the molecule, a sentence each.
+        more: what stands beside the values, see `Predictor.more`; empty when there is an error.
     """
 
     smiles: object
-    values: tuple[float, ...] | None
+    values: tuple[float | str, ...] | None
     error: str = ""
     warnings: tuple[str, ...] = ()
+    more: tuple[float, ...] = ()
 
 
 class Predictor:
@@ -48,6 +52,7 @@ class Predictor:
     Attributes:
         targets: what it predicts, T names.
         units: T units, empty where unknown.
+        more: what it says beside them, M names: standard deviations, or the probability of every class.
         conformers: how molecules get a 3D geometry, as in training; None for a model without 3D. A row stops nothing
             here: where training was to stop at a molecule without a geometry, prediction reports it as an error.
     """
@@ -57,24 +62,31 @@ class Predictor:
         c = artifact.conformers
         self.conformers = c if c is None or c.on_failure != "stop" else replace(c, on_failure="reject")
         self.targets, self.units = artifact.targets, artifact.units
+        self.more = tuple(artifact.task.columns(artifact.targets))
 
     @property
     def model(self) -> MoleculeModel:
         """The model itself, a torch module in evaluation mode; its answers are standardised, not in units."""
         return self._artifact.model
 
+    @property
+    def task(self) -> Task:
+        """What the targets are: regression, binary or multi-class."""
+        return self._artifact.task
+
     def predict(self, smiles: str | Iterable[object], num_workers: int = 0) -> np.ndarray | np.float64:
-        """The predictions, in the order of `smiles` and in units.
+        """The predictions, in the order of `smiles`: numbers in units, or probabilities of the positive class.
 
         Shapes: (n,) for one target, (n, T) for several; one string brings its one answer, without the first axis.
+        Targets of several classes bring the probability of every class on one more axis, in the order of
+        `task.classes`.
 
         A SMILES that cannot be read has NaN, and a `MolattnWarning` says which and why. See `rows` for the reasons.
         Another says which molecules have path lengths in the place of a 3D geometry.
         """
         alone = isinstance(smiles, str)
         rows = list(self.rows([smiles] if alone else smiles, num_workers))
-        missing = (np.nan,) * len(self.targets)
-        values = np.array([missing if r.values is None else r.values for r in rows]).reshape(-1, len(self.targets))
+        values = self._array(rows)
         bad = [(i, r) for i, r in enumerate(rows) if r.error]
         if bad:
             i, first = bad[0]
@@ -85,6 +97,15 @@ class Predictor:
         if len(self.targets) == 1:
             values = values[:, 0]
         return values[0] if alone else values
+
+    def _array(self, rows: Sequence[RowPrediction]) -> np.ndarray:
+        """(n, T) or (n, T, classes), NaN where there is no prediction."""
+        numbers, more = np.full((len(rows), len(self.targets)), np.nan), np.full((len(rows), len(self.more)), np.nan)
+        for i, row in enumerate(rows):
+            if row.values is not None:
+                numbers[i] = [np.nan if isinstance(v, str) else v for v in row.values]
+                more[i] = row.more
+        return self.task.array(Answers(numbers, more))
 
     def rows(
         self, smiles: Iterable[object], num_workers: int = 0, progress: Callable[[int], None] | None = None
@@ -99,12 +120,52 @@ class Predictor:
             made = self._read(chunk, num_workers, told)
             before += len(chunk)
             molecules = [m for m in made if not isinstance(m, SmilesError)]
-            predicted = iter(predict_molecules(self._artifact.model, self._artifact.scaler, molecules))
+            answers = self.task.answers(outputs_of(self._artifact.model, molecules), self._artifact.scaler)
+            predicted = iter(zip(answers.values.tolist(), answers.more.tolist(), strict=True))
             for text, outcome in zip(chunk, made, strict=True):
                 if isinstance(outcome, SmilesError):
                     yield RowPrediction(text, None, outcome.reason)
                 else:
-                    yield RowPrediction(text, tuple(map(float, next(predicted))), "", outcome.warnings)
+                    numbers, more = next(predicted)
+                    values = tuple(self.task.named(v, t) for t, v in enumerate(numbers))
+                    yield RowPrediction(text, values, "", outcome.warnings, tuple(more))
+
+    def evaluate(
+        self,
+        table: str | Path,
+        *,
+        smiles_column: str = "",
+        metrics: Sequence[str] = (),
+        num_workers: int = 0,
+        progress: Progress | None = None,
+    ):
+        """The metrics on a table that has the columns of the targets: what `molattn evaluate` does.
+
+        Args:
+            table: its path.
+            smiles_column: found by its name when empty.
+            metrics: such as "rmse" or "auroc"; the task's own when empty.
+            num_workers, progress: as for `molattn.chem.featurize`.
+
+        Returns:
+            An `Evaluation`: `.metrics`, `.answers`, `.targets` and `.rejected`.
+
+        Raises:
+            UsageError: a column or metric that does not exist.
+            InputError: a table that cannot be used.
+        """
+        # Metrics bring in torchmetrics and Lightning, which prediction does without.
+        from molattn.training.evaluation import evaluate
+
+        return evaluate(
+            self._artifact,
+            table,
+            smiles_column=smiles_column,
+            metrics=tuple(metrics),
+            num_workers=num_workers,
+            conformers=self.conformers,
+            progress=progress,
+        )
 
     def attention(self, smiles: str) -> AttentionMap:
         """What every atom of a molecule attended to: `.weights` is (layers, heads, n, n), in the SMILES' atom order.
@@ -122,13 +183,18 @@ class Predictor:
             if warning.startswith(NO_GEOMETRY):
                 warnings.warn(MolattnWarning(f"{shown(smiles)}: {warning}"), stacklevel=2)
         outputs, weights = attention_of(a.model, molecule)
-        values = a.scaler.unscale(outputs)
+        answers = a.task.answers(outputs[None], a.scaler)
+        if isinstance(a.task, Multiclass):
+            said, units = dict(zip(self.more, answers.more[0].tolist(), strict=True)), dict.fromkeys(self.more, "")
+        else:
+            said = dict(zip(a.targets, answers.values[0].tolist(), strict=True))
+            units = dict(zip(a.targets, a.units, strict=True))
         return AttentionMap(
             smiles=molecule.written,
             symbols=molecule.labels,
             weights=weights,
-            prediction=dict(zip(a.targets, map(float, values), strict=True)),
-            units=dict(zip(a.targets, a.units, strict=True)),
+            prediction=said,
+            units=units,
             add_hs=a.add_hs,
             virtual=a.model.virtual_labels,
             rows_sum_to_one=a.model.rows_sum_to_one,
@@ -257,7 +323,10 @@ class PrintReporter:
     def epoch(self, record: Any, epochs: int) -> None:
         """One of at most `epochs` epochs is over; every tenth of them is told."""
         if not self.quiet and (record.epoch + 1) % max(1, epochs // 10) == 0:
-            print(f"epoch {record.epoch + 1}/{epochs}: validation RMSE {record.val_rmse:.3f}", file=sys.stderr)
+            from molattn.training.metrics import METRICS
+
+            metric = f"validation {METRICS[record.metric].label} {record.val_metric:.3f}"
+            print(f"epoch {record.epoch + 1}/{epochs}: {metric}", file=sys.stderr)
 
 
 def _tell(progress: Callable[[int], None], before: int, done: int, _: int) -> None:

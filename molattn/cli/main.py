@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from molattn import __version__
+from molattn.cli.evaluate import evaluate
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.train import train
@@ -25,9 +26,10 @@ app = typer.Typer(
 )
 app.command(
     no_args_is_help=True,
-    epilog="--set reaches every setting of a run's config.toml: data.conformers=true, training.accelerator=cpu, ...",
+    epilog="--set reaches every setting of a run's config.toml: training.loss=huber, data.conformers=true, ...",
 )(train)
 app.command(no_args_is_help=True)(predict)
+app.command(no_args_is_help=True)(evaluate)
 app.command()(presets)
 
 

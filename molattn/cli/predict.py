@@ -37,7 +37,8 @@ def predict(
     """Predict molecules given by SMILES, or every row of a table.
 
     `molattn predict runs/esol --smiles CCO` prints. `molattn predict runs/esol in.csv -o out.csv` keeps every row and
-    column of in.csv, in order, and adds `<target>_pred`, `status` (ok or error) and `error` (why).
+    column of in.csv, in order, and adds `<target>_pred`, `status` (ok or error) and `error` (why). Of a binary target
+    the prediction is the probability of 1; of several classes a class, with `<target>_prob_<class>` beside it.
     """
     if (table is None) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")
@@ -74,6 +75,7 @@ def _print_smiles(predictor: "Predictor", smiles: Sequence[str], as_json: bool) 
             {
                 "smiles": r.smiles,
                 **dict(zip(predictor.targets, r.values or [None] * len(predictor.targets), strict=True)),
+                **dict(zip(predictor.more, r.more or [None] * len(predictor.more), strict=True)),
             }
             | {"status": "error" if r.error else "ok", "error": r.error, "warnings": list(r.warnings)}
             for r in rows
@@ -81,10 +83,14 @@ def _print_smiles(predictor: "Predictor", smiles: Sequence[str], as_json: bool) 
         json.dump(content, sys.stdout, indent=1)
         print()
         return [r for r in rows if r.error]
-    heads = [f"{t} ({u})" if u else t for t, u in zip(predictor.targets, predictor.units, strict=True)]
+    binary = predictor.task.kind == "binary"
+    units = ["probability" if binary else u for u in predictor.units]
+    heads = [f"{t} ({u})" if u else t for t, u in zip(predictor.targets, units, strict=True)] + [*predictor.more]
     lines = [("smiles", *heads)]
     for r in rows:
-        values = [f"{v:.3f}" for v in r.values] if r.values is not None else [f"error: {r.error}"]
+        values = [f"error: {r.error}"]
+        if r.values is not None:
+            values = [v if isinstance(v, str) else f"{v:.3f}" for v in (*r.values, *r.more)]
         lines.append((str(r.smiles), *values))
     width = max(len(line[0]) for line in lines)
     for line in lines:
@@ -112,7 +118,7 @@ def _predict_table(
 
     table = read_table(path)
     cells = column(table, smiles_column or guess_smiles_column(table.columns))
-    added = _new_names([*(f"{t}_pred" for t in predictor.targets), "status", "error"], table.columns)
+    added = _new_names([*(f"{t}_pred" for t in predictor.targets), *predictor.more, "status", "error"], table.columns)
     with TerminalReporter(quiet) as reporter:
         total = len(cells)
         # Without 3D, reading is quick.
@@ -124,9 +130,14 @@ def _predict_table(
     first = next((f"line {n}: {r.error}" for n, r in zip(table.lines, rows, strict=True) if r.error), "")
     if failed and strict:
         return failed, first, len(rows)
-    blank = [""] * len(predictor.targets)
+    blank = [""] * (len(predictor.targets) + len(predictor.more))
     result = (
-        [*row, *(blank if r.values is None else map(_digits, r.values)), "error" if r.error else "ok", r.error]
+        [
+            *row,
+            *(blank if r.values is None else map(_digits, (*r.values, *r.more))),
+            "error" if r.error else "ok",
+            r.error,
+        ]
         for row, r in zip(table.rows, rows, strict=True)
     )
     columns = (*table.columns, *added)
@@ -137,9 +148,9 @@ def _predict_table(
     return failed, first, len(rows)
 
 
-def _digits(value: float) -> str:
-    """Seven significant digits: all that float32 arithmetic can mean."""
-    return f"{value:.7g}"
+def _digits(value: float | str) -> str:
+    """Seven significant digits: all that float32 arithmetic can mean; the name of a class as it is."""
+    return value if isinstance(value, str) else f"{value:.7g}"
 
 
 def _new_names(names: Sequence[str], taken: Sequence[str]) -> list[str]:
