@@ -59,7 +59,8 @@ def evaluate(
     rejected = [{"row": r.row, "line": r.line, "smiles": r.smiles, "reason": r.reason} for r in result.rejected]
     content = {"targets": result.metrics, **({"mean": result.mean} if result.mean else {}), "rejected": rejected}
     if output_dir is not None:
-        from molattn.training.run_folder import METRICS, write_json
+        from molattn.training.folders import METRICS
+        from molattn.training.run_folder import write_json
         from molattn.viewer.plots import evaluation_plots
 
         output_dir.mkdir(parents=True, exist_ok=True)

@@ -33,10 +33,10 @@ def print_metrics(
                 columns[f"always {always}"] = baseline[target]
             unit = f" in {units[target]}" if units[target] and any(METRICS[n].has_unit for n in names) else ""
             print(f"\n{target}{unit}, {model['n']} {molecules}:")
-            _print(["", *columns], [[METRICS[n].label, *(_number(c[n]) for c in columns.values())] for n in names])
+            _print(["", *columns], [[METRICS[n].label, *(number(c[n]) for c in columns.values())] for n in names])
     else:
         print(f"\n{molecules}:")
-        rows = [[target, str(m["n"]), *(_number(m[n]) for n in names)] for target, m in measured.items()]
+        rows = [[target, str(m["n"]), *(number(m[n]) for n in names)] for target, m in measured.items()]
         rows.append(["mean of all", "", *(_mean(measured, n) for n in names)])
         if baseline is not None:
             rows.append([f"always {always}", "", *(_mean(baseline, n) for n in names)])
@@ -62,9 +62,10 @@ def _print(heads: list[str], rows: list[list[str]]) -> None:
 def _mean(measured: Mapping[str, Mapping[str, Any]], name: str) -> str:
     from molattn.training.metrics import mean_over_targets
 
-    return _number(mean_over_targets(measured, (name,))[name])
+    return number(mean_over_targets(measured, (name,))[name])
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """Three decimals, or that there is no value."""
     # Adding zero turns -0.0 into 0.0.
     return "undefined" if value is None else f"{round(value, 3) + 0.0:.3f}"
