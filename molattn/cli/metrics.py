@@ -66,6 +66,6 @@ def _mean(measured: Mapping[str, Mapping[str, Any]], name: str) -> str:
 
 
 def number(value: float | None) -> str:
-    """A measured value with three decimals."""
+    """Three decimals, or that there is no value."""
     # Adding zero turns -0.0 into 0.0.
     return "undefined" if value is None else f"{round(value, 3) + 0.0:.3f}"

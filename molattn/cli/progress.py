@@ -1,5 +1,6 @@
 """How a run goes, on a terminal: a bar with the validation error; plain lines where there is no terminal."""
 
+import math
 import sys
 import time
 from types import TracebackType
@@ -76,7 +77,8 @@ class TerminalReporter:
 
         if record.best:
             self.best = record.val_metric
-        text = f"validation {METRICS[record.metric].label} {record.val_metric:.3f}, best {self.best:.3f}"
+        name, value = METRICS[record.metric].label, _number(record.val_metric)
+        text = f"validation {name} {value}, best {_number(self.best)}"
         if self.progress.disable:
             # Where there is no terminal, as in a log file, a line now and then says that it is alive.
             if not self.quiet and (record.epoch + 1) % max(1, epochs // 10) == 0:
@@ -86,3 +88,7 @@ class TerminalReporter:
             self.progress.start()
             self.task = self.progress.add_task("", total=epochs)
         self.progress.update(self.task, completed=record.epoch + 1, description=text)
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else "undefined"

@@ -192,22 +192,23 @@ def _report(result: "RunResult") -> None:
 
 
 def _report_several(result: "SeveralResult") -> None:
-    """The test errors of every run, their mean and deviation, where the runs lie, and a next command."""
+    """The test metrics of every run, their mean and deviation, where the runs lie, and a next command."""
     from rich.console import Console
     from rich.table import Table
 
     from molattn.cli.metrics import number
+    from molattn.training.metrics import METRICS
 
     console = Console()
     for target, metrics in result.metrics["test"].items():
         unit = result.metrics["units"][target]
         print(f"\n{target}{f' in {unit}' if unit else ''}, test molecules of {len(result.runs)} runs:")
         # A metric that no run could give has no mean.
-        numbers = {name: m for name, m in metrics.items() if name != "n" and isinstance(m, dict) and "mean" in m}
+        numbers = {name: m for name, m in metrics.items() if name in METRICS and isinstance(m, dict) and "mean" in m}
         table = Table()
         table.add_column("")
         for name in numbers:
-            table.add_column(name.upper(), justify="right")
+            table.add_column(METRICS[name].label, justify="right")
         for i, run in enumerate(result.runs):
             row = [number(m["values"][i]) for m in numbers.values()]
             table.add_row(run, *row, end_section=i + 1 == len(result.runs))

@@ -135,7 +135,7 @@ def _check_settings(path: Path, config: RunConfig) -> None:
         wanted = runs[name] if name else config
         before = RunConfig().updated(read_config(stands / CONFIG), str(stands / CONFIG)).to_dict()
         now = wanted.to_dict()
-        for column in ("smiles_column", "target_columns"):
+        for column in ("smiles_column", "target_columns", "task_type"):
             # Found in the table by the run itself.
             if not now["data"][column]:
                 now["data"][column] = before["data"][column]

@@ -151,7 +151,7 @@ def _trained(
     def told(record: EpochRecord) -> None:
         reporter.epoch(record, config.training.epochs)
 
-    fitted = fit(model, train, val, scaler, config.training, told, checkpoints, task=task, metric=names[0])
+    fitted = fit(model, train, val, scaler, config.training, told, checkpoints, task, names[0])
     seconds = checkpoints.seconds + time.perf_counter() - start
     reporter.stage(f"evaluating epoch {fitted.best_epoch + 1}, the best of {len(fitted.history)} on validation")
     data = experiment.data

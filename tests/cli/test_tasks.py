@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import molattn as library
-from tests.cli.conftest import QUICK, Molattn
+from tests.cli.conftest import QUICK, Answer, Molattn
 from tests.molecules import esol
 
 SMILES, VALUES = esol(60)
@@ -163,3 +163,64 @@ def test_what_does_not_go_together_is_refused_and_leaves_no_folder(
     assert answer.code in (2, 3)
     assert reason in answer.err
     assert not (tmp_path / "run").exists()
+
+
+def _train_on(molattn: Molattn, folder: Path, table: str, *options: str) -> Answer:
+    (folder / "t.csv").write_text(table)
+    return molattn("train", folder / "t.csv", *QUICK, "-o", folder / "run", *options)
+
+
+@pytest.mark.parametrize("value", ["7.5", "0", "1"])
+def test_a_constant_target_trains_and_what_is_undefined_says_why(molattn: Molattn, tmp_path: Path, value: str) -> None:
+    table = "smiles,y\n" + "".join(f"{s},{value}\n" for s in SMILES[:30])
+    answer = _train_on(molattn, tmp_path, table)
+    assert answer.code == 0
+    assert "y: R2 is undefined: all labels are equal" in answer.out
+    assert np.isfinite([float(r["y_pred"]) for r in _rows(tmp_path / "run" / "predictions.csv")]).all()
+    if value == "7.5":
+        return
+    (tmp_path / "run").rename(tmp_path / "first")
+    answer = _train_on(molattn, tmp_path, table, "--task-type", "binary")
+    assert answer.code == 0
+    assert "warning: 'y' has training labels of one class only: there is nothing to tell apart" in answer.err
+    assert "validation AUROC undefined, best undefined" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "reason"),
+    [
+        ("smiles,y\nCCO,1.5\n", (), "split"),
+        ("smiles,y\n" + "".join(f"{s},\n" for s in SMILES), (), "no row can be used"),
+        (
+            "smiles,y,z\n" + "".join(f"{s},1.5,\n" for s in SMILES),
+            ("--target-columns", "y", "--target-columns", "z"),
+            "the training molecules have no value in column 'z'",
+        ),
+    ],
+)
+def test_targets_that_nothing_can_be_learned_from_are_refused(
+    molattn: Molattn, tmp_path: Path, table: str, options: tuple[str, ...], reason: str
+) -> None:
+    answer = _train_on(molattn, tmp_path, table, *options)
+    assert answer.code == 3
+    assert reason in answer.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_several_targets_of_different_classes(molattn: Molattn, tmp_path: Path) -> None:
+    table = _write(
+        tmp_path / "two.csv",
+        size=[("small", "large")[r % 2] for r in RANKS],
+        colour=[("red", "green", "")[r % 3] or "blue" if r % 7 else "" for r in RANKS],
+    )
+    run = tmp_path / "run"
+    wanted = ("--target-columns", "size", "--target-columns", "colour")
+    assert molattn("train", table, *wanted, *QUICK, "-o", run, "-q").code == 0
+    predictor = library.load(run)
+    assert predictor.task.classes == (("large", "small"), ("blue", "green", "red"))
+    with pytest.warns(library.errors.MolattnWarning):
+        p = predictor.predict(["CCO", "nonsense"])
+    assert p.shape == (2, 2, 3)
+    assert p[0].sum(-1) == pytest.approx([1, 1])
+    assert np.isnan(p[1, 1]).all()
+    assert {q.name for q in (run / "plots").iterdir()} >= {"confusion-size.png", "confusion-colour.png"}
