@@ -18,6 +18,12 @@ from molattn.chem.conformers import (
     Conformers,
     conformer,
 )
+from molattn.chem.contributions import (
+    CONTRIBUTIONS,
+    atom_contributions,
+    contributions_table,
+    rdkit_version,
+)
 from molattn.chem.edits import molecules_like
 from molattn.chem.features import Feature
 from molattn.chem.molecule import MoleculeGraph, Progress, featurize, molecule_graph
@@ -35,6 +41,7 @@ __all__ = [
     "BOND_FEATURES",
     "BOND_LENGTH",
     "BOND_SIZE",
+    "CONTRIBUTIONS",
     "DISCONNECTED",
     "MAX_ATOMS",
     "MAX_LENGTH",
@@ -52,9 +59,11 @@ __all__ = [
     "Progress",
     "SmilesTokens",
     "atom_codes",
+    "atom_contributions",
     "bond_codes",
     "canonical_smiles",
     "conformer",
+    "contributions_table",
     "featurize",
     "from_pyg",
     "molecule_graph",
@@ -64,6 +73,7 @@ __all__ = [
     "pack_bond",
     "path_lengths",
     "random_smiles",
+    "rdkit_version",
     "read_smiles",
     "smiles_tokens",
     "stable_smiles",

@@ -34,6 +34,10 @@ def _option(
 def train(
     table: Annotated[Path | None, typer.Argument(help="A CSV or TSV table to learn from.", show_default=False)] = None,
     dataset: Annotated[str | None, _option(_DATA, "A data set by name, such as esol, or a table's path.")] = None,
+    data_dir: Annotated[
+        Path | None,
+        _option(_DATA, "A folder of data sets to look into first, and to download to; MOLATTN_DATA.", hidden=True),
+    ] = None,
     smiles_column: Annotated[str | None, _option(_DATA, "Column of SMILES; found by its name if not given.")] = None,
     target_columns: Annotated[
         list[str] | None, _option(_DATA, "Column to learn; repeat it to learn several.", metavar="NAME")
@@ -97,6 +101,7 @@ def train(
         raise typer.BadParameter("give a table or --dataset, not both")
     options = {
         "dataset": str(table) if table is not None else dataset,
+        "data_dir": None if data_dir is None else str(data_dir),
         "smiles_column": smiles_column,
         "target_columns": target_columns,
         "add_hs": add_hs,
@@ -116,8 +121,12 @@ def train(
     # Settings are checked before anything heavy is imported.
     resolved = resolve(config, options, settings or ())
     from molattn import api
+    from molattn.cli.datasets import fetched
     from molattn.cli.progress import TerminalReporter
+    from molattn.training.experiment import is_path
 
+    if resolved.data.dataset and not is_path(resolved.data.dataset):
+        fetched(resolved.data.dataset, resolved.data.data_dir, quiet)
     with TerminalReporter(quiet) as reporter:
         result = api.run(resolved, output_dir, reporter, force)
     if as_json:

@@ -5,6 +5,8 @@ Text and numbers only: molecules are made in `molattn.chem`.
 
 from molattn.data.cards import (
     DatasetCard,
+    Download,
+    Pin,
     TargetColumn,
     dataset_names,
     datasets_dir,
@@ -12,6 +14,8 @@ from molattn.data.cards import (
     split_files,
     verify,
 )
+from molattn.data.obtain import find, obtain
+from molattn.data.places import DATA_VARIABLE, cache_dir, data_folders
 from molattn.data.records import Records, Rejected, guess_smiles_column, read_records
 from molattn.data.splits import (
     DEFAULT_SIZES,
@@ -27,23 +31,30 @@ from molattn.data.splits import (
 from molattn.data.tables import Table, column, column_index, read_table, write_table
 
 __all__ = [
+    "DATA_VARIABLE",
     "DEFAULT_SIZES",
     "SIDES",
     "SPLITS",
     "DatasetCard",
+    "Download",
     "Leak",
+    "Pin",
     "Records",
     "Rejected",
     "Table",
     "TargetColumn",
+    "cache_dir",
     "column",
     "column_index",
+    "data_folders",
     "dataset_names",
     "datasets_dir",
     "describe_leakage",
+    "find",
     "guess_smiles_column",
     "leakage",
     "load_card",
+    "obtain",
     "random_split",
     "read_records",
     "read_split_file",

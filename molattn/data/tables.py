@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from molattn.data.files import atomic
+from molattn.data.files import atomic, read_bytes, suffix_of
 from molattn.errors import InputError, UsageError, shown
 
 QUOTING = 'a field that holds the delimiter must stand in double quotes, as in "2,4-D"'
@@ -42,18 +42,28 @@ class Table:
     """n line numbers; the header is usually line 1. A quoted cell may span lines."""
 
 
-def read_table(path: str | Path) -> Table:
+def read_table(path: str | Path, *, number_repeats: bool = False) -> Table:
     """Read a table with a header: CSV, semicolons or tabs; UTF-8 with or without a byte-order mark.
 
     A `.tsv` or `.tab` file is split at tabs. Any other is split at commas, or, when its header has none, at
-    semicolons, or else at tabs. A wholly empty line is no row. Lines may end with LF, CRLF or CR.
+    semicolons, or else at tabs. A wholly empty line is no row. Lines may end with LF, CRLF or CR. A `.gz` is
+    read through.
+
+    Args:
+        path: the file.
+        number_repeats: whether a name that stands twice in the header gets a number, `y` and `y.1`, instead of
+            being refused.
 
     Raises InputError, with line and column, for a missing or empty file, a text that is not UTF-8, names in
     the header that are missing or stand twice, rows that are too short or too long and quotes that do not
     match.
     """
     path = Path(path)
-    text = _text(path)
+    return parse_table(text_of(path, read_bytes(path)), path, number_repeats=number_repeats)
+
+
+def parse_table(text: str, path: Path, *, number_repeats: bool = False) -> Table:
+    """The table in `text`, which stands in the file `path`; otherwise as `read_table`."""
     delimiter = _delimiter(path, text)
     # The text is in memory already: csv's limit on a field would only let one hostile cell refuse the file.
     if len(text) > csv.field_size_limit():
@@ -76,7 +86,7 @@ def read_table(path: str | Path) -> Table:
         if not cells:
             continue
         if columns is None:
-            columns = _header(path, line, cells)
+            columns = _header(path, line, _numbered(cells) if number_repeats else cells)
         elif len(cells) != len(columns):
             raise InputError(_wrong_width(path, line, cells, columns))
         else:
@@ -141,16 +151,8 @@ def column_index(table: Table, name: str) -> int:
     raise UsageError(f"{table.source} has no column {shown(name)}; it has {known}{hint}")
 
 
-def _text(path: Path) -> str:
-    """The file's text without a byte-order mark."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise InputError(f"there is no file {path}") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path} is a folder; give a file in it") from error
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+def text_of(path: Path, data: bytes) -> str:
+    """The text of a file's bytes, without a byte-order mark."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise InputError(f"{path}, line 1: the text is UTF-16; save it as UTF-8")
     try:
@@ -166,7 +168,7 @@ def _text(path: Path) -> str:
 
 
 def _tab_by_name(path: Path) -> str | None:
-    return "\t" if path.suffix.lower() in (".tsv", ".tab") else None
+    return "\t" if suffix_of(path) in (".tsv", ".tab") else None
 
 
 def _delimiter(path: Path, text: str) -> str:
@@ -195,6 +197,16 @@ def _header(path: Path, line: int, cells: list[str]) -> tuple[str, ...]:
             )
         first_place[name] = place
     return tuple(cells)
+
+
+def _numbered(names: list[str]) -> list[str]:
+    """The names, with .1, .2 and so on after one that stood before."""
+    times: dict[str, int] = {}
+    numbered = []
+    for name in names:
+        times[name] = times.get(name, -1) + 1
+        numbered.append(f"{name}.{times[name]}" if times[name] else name)
+    return numbered
 
 
 def _wrong_width(path: Path, line: int, cells: list[str], columns: tuple[str, ...]) -> str:

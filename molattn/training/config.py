@@ -21,6 +21,7 @@ class DataConfig:
 
     Attributes:
         dataset: a name that molattn knows, or the path of a table.
+        data_dir: a folder of data sets to look into first, and to download to; empty for the usual ones.
         smiles_column: the table's column of SMILES; found by its name when empty.
         target_columns: the table's columns to learn.
         add_hs: whether hydrogens become atoms of the graph.
@@ -36,6 +37,7 @@ class DataConfig:
     """
 
     dataset: str = ""
+    data_dir: str = ""
     smiles_column: str = ""
     target_columns: tuple[str, ...] = ()
     add_hs: bool = False

@@ -15,11 +15,10 @@ from molattn.data import (
     describe_leakage,
     guess_smiles_column,
     leakage,
-    load_card,
+    obtain,
     read_records,
     read_split_file,
     read_table,
-    verify,
 )
 from molattn.errors import ConformerError, InputError, SmilesError, UsageError
 from molattn.models.base import Molecule, MoleculeModel
@@ -81,7 +80,7 @@ def prepare(
         InputError: a table that cannot be read, no usable row, an empty side, or a molecule without a geometry where
             that is to stop the run.
     """
-    data, path, name, units = _resolved(data)
+    data, path, name, units, said = _resolved(data)
     table = read_table(path)
     records = read_records(table, data.smiles_column, data.target_columns)
     try:
@@ -131,7 +130,7 @@ def prepare(
         molecules=molecules,
         targets=targets,
         rejected=rejected,
-        warnings=_warnings(molecules, keys, labels[rows], rejected, taken),
+        warnings=[*filter(None, [said]), *_warnings(molecules, keys, labels[rows], rejected, taken)],
     )
     _check_sides(experiment)
     return experiment
@@ -144,12 +143,17 @@ def conformers_of(data: DataConfig) -> Conformers | None:
     return Conformers(data.conformer_seed, data.conformer_timeout, data.on_3d_failure)
 
 
-def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...]]:
-    """The settings with every column named, where the table lies, its name and its units."""
+def is_path(dataset: str) -> bool:
+    """Whether a data set is given as the path of a table, not by its name."""
+    return bool(Path(dataset).suffix) or Path(dataset).is_file()
+
+
+def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...], str]:
+    """The settings with every column named, where the table lies, its name, its units, and how it came here if now."""
     if not data.dataset:
         raise UsageError("say what to learn from: --dataset esol, or the path of a table such as my.csv")
-    path = Path(data.dataset)
-    if path.suffix or path.is_file():
+    if is_path(data.dataset):
+        path = Path(data.dataset)
         columns = read_table(path).columns
         smiles = data.smiles_column or guess_smiles_column(columns)
         others = [c for c in columns if c != smiles]
@@ -157,13 +161,15 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...]]
         if not targets:
             raise UsageError(f"say which column to learn with --target-columns: {path} has {', '.join(others)}")
         data = replace(data, smiles_column=smiles, target_columns=targets)
-        return data, path, path.stem, ("",) * len(targets)
-    card = load_card(data.dataset)
-    verify(card)
+        return data, path, path.stem, ("",) * len(targets), ""
+    card, said = obtain(data.dataset, data.data_dir)
+    smiles = data.smiles_column or card.smiles_column
     targets = data.target_columns or card.target_columns
+    if not targets:
+        targets = tuple(name for name in read_table(card.path).columns if name != smiles)
     units = {t.name: t.unit for t in card.targets}
-    data = replace(data, smiles_column=data.smiles_column or card.smiles_column, target_columns=targets)
-    return data, card.path, card.name, tuple(units.get(t, "") for t in targets)
+    data = replace(data, smiles_column=smiles, target_columns=targets)
+    return data, card.path, card.name, tuple(units.get(t, "") for t in targets), said
 
 
 def _of_3d(warning: str) -> bool:
