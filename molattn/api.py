@@ -1,5 +1,6 @@
 """What a person types in Python: `molattn.train(...)` and `molattn.load(run)`."""
 
+import shutil
 import sys
 import time
 import warnings
@@ -7,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -173,7 +175,7 @@ def load(run: str | Path) -> Predictor:
 
 
 def train(
-    dataset: str | Path = "",
+    dataset: Any = "",
     *,
     output_dir: str | Path | None = None,
     config: str | Path | None = None,
@@ -185,7 +187,8 @@ def train(
     """Train a model and write its run folder: what `molattn train` does.
 
     Args:
-        dataset: a name such as "esol", or the path of a table.
+        dataset: a name such as "esol", the path of a table, or a data frame of pandas or polars, which the run keeps
+            as its `data.parquet`.
         output_dir: where the run goes; runs/NAME by default.
         config: a TOML file of settings, such as the `config.toml` of a run.
         settings: "section.key=value", the last word.
@@ -202,9 +205,36 @@ def train(
     """
     from molattn.training.config import resolve
 
-    if dataset:
-        options["dataset"] = str(dataset)
-    return run(resolve(config, options, settings), output_dir, PrintReporter(quiet), force)
+    if isinstance(dataset, str | Path):
+        if str(dataset):
+            options["dataset"] = str(dataset)
+        return run(resolve(config, options, settings), output_dir, PrintReporter(quiet), force)
+    with TemporaryDirectory() as folder:
+        options["dataset"] = str(_written(dataset, Path(folder)))
+        result = run(resolve(config, options, settings), output_dir, PrintReporter(quiet), force)
+        return _with_its_data(result, Path(options["dataset"]))
+
+
+def _written(frame: Any, folder: Path) -> Path:
+    """A data frame as a table of the name that its run gets."""
+    from molattn.data.readers import write_parquet
+
+    path = folder / "frame.parquet"
+    write_parquet(frame, path)
+    return path
+
+
+def _with_its_data(result: Any, data: Path):
+    """The run with the table that it learned from in its folder, so that its configuration can repeat it."""
+    from molattn.training import run_folder
+    from molattn.training.config import RunConfig, read_config
+
+    kept = result.folder / "data.parquet"
+    shutil.copyfile(data, kept)
+    config = RunConfig().updated(read_config(result.folder / run_folder.CONFIG), run_folder.CONFIG)
+    experiment = replace(result.experiment, data=replace(result.experiment.data, dataset=str(kept)))
+    run_folder.write_config(result.folder, replace(config, data=experiment.data))
+    return replace(result, experiment=experiment)
 
 
 def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool = False):

@@ -26,6 +26,7 @@ from molattn.chem.contributions import (
 )
 from molattn.chem.edits import molecules_like
 from molattn.chem.features import Feature
+from molattn.chem.molblock import smiles_of_molblock
 from molattn.chem.molecule import MoleculeGraph, Progress, featurize, molecule_graph
 from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smiles, read_smiles
 from molattn.chem.paths import DISCONNECTED, MAX_PATH, path_lengths
@@ -75,6 +76,7 @@ __all__ = [
     "random_smiles",
     "rdkit_version",
     "read_smiles",
+    "smiles_of_molblock",
     "smiles_tokens",
     "stable_smiles",
     "to_pyg",

@@ -32,7 +32,9 @@ def _option(
 
 
 def train(
-    table: Annotated[Path | None, typer.Argument(help="A CSV or TSV table to learn from.", show_default=False)] = None,
+    table: Annotated[
+        Path | None, typer.Argument(help="A CSV, TSV, Parquet, SMI or SDF table to learn from.", show_default=False)
+    ] = None,
     dataset: Annotated[str | None, _option(_DATA, "A data set by name, such as esol, or a table's path.")] = None,
     data_dir: Annotated[
         Path | None,
@@ -41,6 +43,12 @@ def train(
     smiles_column: Annotated[str | None, _option(_DATA, "Column of SMILES; found by its name if not given.")] = None,
     target_columns: Annotated[
         list[str] | None, _option(_DATA, "Column to learn; repeat it to learn several.", metavar="NAME")
+    ] = None,
+    weight_column: Annotated[
+        str | None, _option(_DATA, "Column that says how much each row counts.", metavar="NAME", hidden=True)
+    ] = None,
+    group_column: Annotated[
+        str | None, _option(_DATA, "Column that says what each row belongs to.", metavar="NAME", hidden=True)
     ] = None,
     add_hs: Annotated[
         bool | None, typer.Option("--add-hs", help="Make hydrogens atoms of the graph.", rich_help_panel=_DATA)
@@ -104,6 +112,8 @@ def train(
         "data_dir": None if data_dir is None else str(data_dir),
         "smiles_column": smiles_column,
         "target_columns": target_columns,
+        "weight_column": weight_column,
+        "group_column": group_column,
         "add_hs": add_hs,
         "split": split,
         "split_sizes": split_sizes,

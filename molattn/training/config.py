@@ -24,6 +24,8 @@ class DataConfig:
         data_dir: a folder of data sets to look into first, and to download to; empty for the usual ones.
         smiles_column: the table's column of SMILES; found by its name when empty.
         target_columns: the table's columns to learn.
+        weight_column: the table's column that says how much each row counts, 0 or more; empty for none.
+        group_column: the table's column that says what each row belongs to; empty for none.
         add_hs: whether hydrogens become atoms of the graph.
         max_atoms: larger molecules are refused.
         conformers: whether every molecule gets a 3D geometry, and the model its distances.
@@ -40,6 +42,8 @@ class DataConfig:
     data_dir: str = ""
     smiles_column: str = ""
     target_columns: tuple[str, ...] = ()
+    weight_column: str = ""
+    group_column: str = ""
     add_hs: bool = False
     max_atoms: int = 1000
     conformers: bool = False

@@ -12,6 +12,8 @@ from molattn.data import (
     SIDES,
     SPLITS,
     Rejected,
+    Table,
+    column,
     describe_leakage,
     guess_smiles_column,
     leakage,
@@ -42,6 +44,8 @@ class Experiment:
         targets: their targets, (n, T), NaN where missing.
         rejected: the rows that cannot be used, and why.
         warnings: what a user should know.
+        weights: how much each of the n rows counts, (n,); None where no column says so.
+        groups: what each of the n rows belongs to; None where no column says so.
     """
 
     data: DataConfig
@@ -55,6 +59,8 @@ class Experiment:
     targets: np.ndarray
     rejected: list[Rejected]
     warnings: list[str]
+    weights: np.ndarray | None = None
+    groups: list[str] | None = None
 
     def side(self, name: str) -> np.ndarray:
         """Which of the n molecules are on the side `name`, as indices."""
@@ -82,7 +88,7 @@ def prepare(
     """
     data, path, name, units, said = _resolved(data)
     table = read_table(path)
-    records = read_records(table, data.smiles_column, data.target_columns)
+    records = read_records(table, data.smiles_column, data.target_columns, data.weight_column, data.group_column)
     try:
         made = model.read(
             records.smiles,
@@ -93,7 +99,7 @@ def prepare(
             progress=progress,
         )
     except ConformerError as error:
-        line = f", line {table.lines[records.rows[error.row]]}" if error.row is not None else ""
+        line = f", {table.place(int(records.rows[error.row]))}" if error.row is not None else ""
         raise InputError(f"{path}{line}: {error}; --on-3d-failure paths or reject goes on") from error
     kept = [i for i, outcome in enumerate(made) if not isinstance(outcome, SmilesError)]
     molecules = [outcome for outcome in made if not isinstance(outcome, SmilesError)]
@@ -104,10 +110,10 @@ def prepare(
     ]
     rejected = sorted([*records.rejected, *refused], key=lambda r: r.row)
     if not molecules:
-        raise InputError(f"{path}: no row can be used; the first, line {rejected[0].line}: {rejected[0].reason}")
+        first = f"the first, {table.place(rejected[0].row)}: {rejected[0].reason}" if rejected else "it has none"
+        raise InputError(f"{path}: no row can be used; {first}")
     rows, targets = records.rows[kept], records.targets[kept]
-    column = table.columns.index(data.smiles_column)
-    smiles = [row[column] for row in table.rows]
+    smiles = column(table, data.smiles_column)
     labels = np.full(len(smiles), "", dtype=object)
     # One molecule under two spellings is one molecule to a split.
     keys = [canonical_smiles(read_smiles(m.smiles, max_atoms=data.max_atoms)) for m in molecules]
@@ -130,7 +136,9 @@ def prepare(
         molecules=molecules,
         targets=targets,
         rejected=rejected,
-        warnings=[*filter(None, [said]), *_warnings(molecules, keys, labels[rows], rejected, taken)],
+        warnings=[*filter(None, [said]), *_warnings(molecules, keys, labels[rows], rejected, taken, table)],
+        weights=None if records.weights is None else records.weights[kept],
+        groups=None if records.groups is None else [records.groups[i] for i in kept],
     )
     _check_sides(experiment)
     return experiment
@@ -156,7 +164,7 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...],
         path = Path(data.dataset)
         columns = read_table(path).columns
         smiles = data.smiles_column or guess_smiles_column(columns)
-        others = [c for c in columns if c != smiles]
+        others = [c for c in columns if c.strip() not in (smiles.strip(), data.weight_column, data.group_column)]
         targets = data.target_columns or (tuple(others) if len(others) == 1 else ())
         if not targets:
             raise UsageError(f"say which column to learn with --target-columns: {path} has {', '.join(others)}")
@@ -166,7 +174,8 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...],
     smiles = data.smiles_column or card.smiles_column
     targets = data.target_columns or card.target_columns
     if not targets:
-        targets = tuple(name for name in read_table(card.path).columns if name != smiles)
+        no_target = (smiles, data.weight_column, data.group_column)
+        targets = tuple(name for name in read_table(card.path).columns if name not in no_target)
     units = {t.name: t.unit for t in card.targets}
     data = replace(data, smiles_column=smiles, target_columns=targets)
     return data, card.path, card.name, tuple(units.get(t, "") for t in targets), said
@@ -185,13 +194,18 @@ _UNCERTAIN: tuple[tuple[str, Callable[[str], bool]], ...] = (
 
 
 def _warnings(
-    molecules: list[Molecule], keys: list[str], labels: np.ndarray, rejected: list[Rejected], taken: str
+    molecules: list[Molecule],
+    keys: list[str],
+    labels: np.ndarray,
+    rejected: list[Rejected],
+    taken: str,
+    table: Table,
 ) -> list[str]:
     warnings = []
     if rejected:
         first = rejected[0]
         count = "1 row is" if len(rejected) == 1 else f"{len(rejected)} rows are"
-        warnings.append(f"{count} left out, see rejected.csv; the first, line {first.line}: {first.reason}")
+        warnings.append(f"{count} left out, see rejected.csv; the first, {table.place(first.row)}: {first.reason}")
     for what, kind in _UNCERTAIN:
         uncertain = [(m.smiles, w) for m in molecules if (w := next(filter(kind, m.warnings), None))]
         if uncertain:
@@ -209,8 +223,8 @@ def _check_sides(experiment: Experiment) -> None:
         chosen = experiment.side(side)
         if not len(chosen):
             raise InputError(f"the split leaves no molecule for {side}: give more rows or other --split-sizes")
-        for target, column in zip(experiment.data.target_columns, experiment.targets[chosen].T, strict=True):
-            if side == "train" and not np.isfinite(column).any():
+        for target, values in zip(experiment.data.target_columns, experiment.targets[chosen].T, strict=True):
+            if side == "train" and not np.isfinite(values).any():
                 raise InputError(
                     f"the training molecules have no value in column {target!r}: there is nothing to learn"
                 )
