@@ -147,6 +147,7 @@ class Predictor:
             num_workers=num_workers,
             conformers=self.conformers,
             progress=progress,
+            standardize=a.standardize,
         )
 
     def __repr__(self) -> str:

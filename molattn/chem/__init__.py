@@ -32,6 +32,7 @@ from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smile
 from molattn.chem.paths import DISCONNECTED, MAX_PATH, path_lengths
 from molattn.chem.scaffold import murcko_scaffold
 from molattn.chem.spellings import nci_molecules, random_smiles, stable_smiles
+from molattn.chem.standardize import STANDARDIZE, standardized_smiles
 from molattn.chem.tokens import TOKENS, SmilesTokens, smiles_tokens, tokenize, tokenize_all
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ __all__ = [
     "NOT_OPTIMISED",
     "NO_GEOMETRY",
     "ON_FAILURE",
+    "STANDARDIZE",
     "TOKENS",
     "AtomFeature",
     "Conformer",
@@ -79,6 +81,7 @@ __all__ = [
     "smiles_of_molblock",
     "smiles_tokens",
     "stable_smiles",
+    "standardized_smiles",
     "to_pyg",
     "tokenize",
     "tokenize_all",

@@ -53,6 +53,10 @@ def train(
     add_hs: Annotated[
         bool | None, typer.Option("--add-hs", help="Make hydrogens atoms of the graph.", rich_help_panel=_DATA)
     ] = None,
+    standardize: Annotated[
+        str | None,
+        _option(_DATA, "Form that molecules are brought to first: parent or tautomer.", hidden=True),
+    ] = None,
     split: Annotated[
         str | None, _option(_DATA, "How to split: random or scaffold.", "--split", "--split-type", default=_data.split)
     ] = None,
@@ -115,6 +119,7 @@ def train(
         "weight_column": weight_column,
         "group_column": group_column,
         "add_hs": add_hs,
+        "standardize": standardize,
         "split": split,
         "split_sizes": split_sizes,
         "splits_file": None if splits_file is None else str(splits_file),

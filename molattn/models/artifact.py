@@ -11,7 +11,7 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
-from molattn.chem import Conformers
+from molattn.chem import STANDARDIZE, Conformers
 from molattn.data.files import write_bytes
 from molattn.errors import InputError, MolattnError
 from molattn.models.base import MoleculeModel
@@ -19,8 +19,9 @@ from molattn.models.config import CONFIGS
 from molattn.models.registry import build
 from molattn.models.scaler import TargetScaler
 
-# 2 has conformers, without which a model of 3D must not be used; all else is written as 1.
-SCHEMA = 2
+# 2 has conformers, without which a model of 3D must not be used; 4 has standardize, without which molecules would be
+# read otherwise than in training; all else is written as 1. 3 is kept free.
+SCHEMA = 4
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
 
@@ -35,6 +36,8 @@ class Artifact:
         units: T units, empty where unknown.
         add_hs, max_atoms: how its molecules are read.
         conformers: how they get distances; None where the model was trained without.
+        standardize: the standard form that they are brought to first, a key of `molattn.chem.STANDARDIZE`; empty for
+            none.
     """
 
     model: MoleculeModel
@@ -44,6 +47,7 @@ class Artifact:
     add_hs: bool
     max_atoms: int
     conformers: Conformers | None = None
+    standardize: str = ""
 
 
 def save_artifact(folder: str | Path, artifact: Artifact) -> None:
@@ -55,8 +59,10 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
     molecules: dict[str, Any] = {"add_hs": artifact.add_hs, "max_atoms": artifact.max_atoms}
     if artifact.conformers is not None:
         molecules["conformers"] = dataclasses.asdict(artifact.conformers)
+    if artifact.standardize:
+        molecules["standardize"] = artifact.standardize
     config = {
-        "schema": 1 if artifact.conformers is None else SCHEMA,
+        "schema": _schema(artifact),
         "molattn": version("molattn"),
         "model": dataclasses.asdict(artifact.model.config),
         "targets": [
@@ -70,6 +76,13 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
         "sha256": {WEIGHTS: hashlib.sha256(weights).hexdigest()},
     }
     write_bytes(folder / CONFIG, (json.dumps(config, indent=1) + "\n").encode())
+
+
+def _schema(artifact: Artifact) -> int:
+    """The oldest form that says all there is to say, so that an older molattn reads what it can."""
+    if artifact.standardize:
+        return 4
+    return 1 if artifact.conformers is None else 2
 
 
 def load_artifact(folder: str | Path) -> Artifact:
@@ -117,6 +130,9 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
         )
     model.load_state_dict(load_file(folder / WEIGHTS))
     conformers = config["molecules"].get("conformers")
+    standardize = config["molecules"].get("standardize", "")
+    if standardize and standardize not in STANDARDIZE:
+        raise InputError(f"{folder} asks for what is not here: the standard form {standardize!r}; upgrade molattn")
     return Artifact(
         model=model.eval().requires_grad_(False),
         scaler=TargetScaler(tuple(t["mean"] for t in targets), tuple(t["std"] for t in targets)),
@@ -125,4 +141,5 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
         add_hs=config["molecules"]["add_hs"],
         max_atoms=config["molecules"]["max_atoms"],
         conformers=None if conformers is None else Conformers(**conformers),
+        standardize=standardize,
     )

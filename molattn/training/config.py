@@ -28,6 +28,8 @@ class DataConfig:
         group_column: the table's column that says what each row belongs to; empty for none.
         add_hs: whether hydrogens become atoms of the graph.
         max_atoms: larger molecules are refused.
+        standardize: the form that molecules are brought to first: "parent" (groups normalised, the largest fragment,
+            neutral where it can be) or "tautomer" (that, as its canonical tautomer); empty leaves them as they are.
         conformers: whether every molecule gets a 3D geometry, and the model its distances.
         conformer_seed: of the random start of each geometry.
         conformer_timeout: whole seconds for each of the two attempts at a fragment.
@@ -46,6 +48,7 @@ class DataConfig:
     group_column: str = ""
     add_hs: bool = False
     max_atoms: int = 1000
+    standardize: str = ""
     conformers: bool = False
     conformer_seed: int = 0
     conformer_timeout: int = 10

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from molattn.chem import NO_GEOMETRY, NOT_OPTIMISED, Conformers, Progress, canonical_smiles, read_smiles
+from molattn.chem import (
+    NO_GEOMETRY,
+    NOT_OPTIMISED,
+    STANDARDIZE,
+    Conformers,
+    Progress,
+    canonical_smiles,
+    read_smiles,
+)
 from molattn.data import (
     SIDES,
     SPLITS,
@@ -22,7 +30,7 @@ from molattn.data import (
     read_split_file,
     read_table,
 )
-from molattn.errors import ConformerError, InputError, SmilesError, UsageError
+from molattn.errors import ConformerError, InputError, SmilesError, UsageError, shown
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.training.config import DataConfig
 from molattn.training.fit import Labelled
@@ -66,6 +74,17 @@ class Experiment:
         """Which of the n molecules are on the side `name`, as indices."""
         return np.flatnonzero(self.labels[self.rows] == name)
 
+    @property
+    def standardized(self) -> list[tuple[int, str]]:
+        """The rows whose molecule is read in another form than the table has it in, and that form's SMILES."""
+        if not self.data.standardize:
+            return []
+        return [
+            (int(row), m.smiles)
+            for row, m in zip(self.rows, self.molecules, strict=True)
+            if m.smiles != self.smiles[row]
+        ]
+
     def labelled(self, name: str) -> Labelled:
         """The molecules of one side with their targets."""
         chosen = self.side(name)
@@ -86,6 +105,8 @@ def prepare(
         InputError: a table that cannot be read, no usable row, an empty side, or a molecule without a geometry where
             that is to stop the run.
     """
+    if data.standardize and data.standardize not in STANDARDIZE:
+        raise UsageError(f"unknown standardize {data.standardize!r}: choose one of {', '.join(STANDARDIZE)}")
     data, path, name, units, said = _resolved(data)
     table = read_table(path)
     records = read_records(table, data.smiles_column, data.target_columns, data.weight_column, data.group_column)
@@ -97,6 +118,7 @@ def prepare(
             num_workers=num_workers,
             conformers=conformers_of(data),
             progress=progress,
+            standardize=data.standardize,
         )
     except ConformerError as error:
         line = f", {table.place(int(records.rows[error.row]))}" if error.row is not None else ""
@@ -141,6 +163,13 @@ def prepare(
         groups=None if records.groups is None else [records.groups[i] for i in kept],
     )
     _check_sides(experiment)
+    if changed := experiment.standardized:
+        row, form = changed[0]
+        verb = "molecule is" if len(changed) == 1 else "molecules are"
+        experiment.warnings.append(
+            f"{len(changed)} {verb} read in another form, see standardized.csv; the first, {table.place(row)}: "
+            f"{shown(experiment.smiles[row])} as {shown(form)}"
+        )
     return experiment
 
 

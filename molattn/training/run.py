@@ -3,7 +3,7 @@
 import shutil
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -104,6 +104,7 @@ def _trained(
     run_folder.write_config(path, config)
     run_folder.write_splits(path, experiment)
     run_folder.write_rejected(path, experiment)
+    run_folder.write_standardized(path, experiment)
     train, val = experiment.labelled("train"), experiment.labelled("val")
     scaler = TargetScaler.fit(train.targets)
     reporter.stage("training")
@@ -115,6 +116,7 @@ def _trained(
     artifact = Artifact(
         model, scaler, data.target_columns, experiment.units, data.add_hs, data.max_atoms, conformers_of(data)
     )
+    artifact = replace(artifact, standardize=data.standardize)
     save_artifact(path / run_folder.MODEL, artifact)
     predicted = predict_molecules(model.cpu(), scaler, experiment.molecules)
     baseline = np.broadcast_to(np.array(scaler.mean), predicted.shape)
