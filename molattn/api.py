@@ -1,6 +1,5 @@
 """What a person types in Python: `molattn.train(...)` and `molattn.load(run)`."""
 
-import shutil
 import sys
 import time
 import warnings
@@ -8,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from molattn.explain import AttentionMap
 from molattn.models.artifact import Artifact, load_artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.predict import attention_of, predict_molecules
+from molattn.training.folders import check_has_model, to_resume
 
 # Molecules that are featurized and predicted together: bounded memory, whatever the input's length.
 CHUNK = 1024
@@ -168,9 +167,10 @@ def load(run: str | Path) -> Predictor:
     """The predictor of a run folder, or of the `model` folder in it, on the CPU.
 
     Raises:
-        InputError: there is no model, or it is damaged.
+        InputError: there is no model, it is damaged, or the run is not finished.
     """
     folder = Path(run)
+    check_has_model(folder)
     inside = folder / "model"
     return Predictor(load_artifact(inside if inside.is_dir() else folder))
 
@@ -182,69 +182,58 @@ def train(
     config: str | Path | None = None,
     settings: Sequence[str] = (),
     force: bool = False,
+    resume: str | Path | None = None,
     quiet: bool = False,
     **options: Any,
 ):
     """Train a model and write its run folder: what `molattn train` does.
 
     Args:
-        dataset: a name such as "esol", the path of a table, or a data frame of pandas or polars, which the run keeps
-            as its `data.parquet`.
+        dataset: a name such as "esol", the path of a table, or a data frame of pandas or polars, which is kept in
+            the user's cache, so that its run can be resumed and repeated.
         output_dir: where the run goes; runs/NAME by default.
         config: a TOML file of settings, such as the `config.toml` of a run.
         settings: "section.key=value", the last word.
         force: replace a run that stands in `output_dir`.
+        resume: the folder of an unfinished run, which goes on; it brings its settings along.
         quiet: say nothing but warnings.
         options: any setting by its own name: `epochs`, `seed`, `split`, `target_columns`, ...; see `RunConfig`.
 
     Returns:
-        A `RunResult`: `.folder`, `.metrics`, `.history` and the predictions.
+        A `RunResult`: `.folder`, `.metrics`, `.history` and the predictions; or a `SeveralResult` for folds and
+        replicates: `.folder`, `.metrics` with mean and standard deviation, and `.runs`.
 
     Raises:
-        UsageError: an option that does not exist or makes no sense, or a folder that is taken.
+        UsageError: an option that does not exist or makes no sense, a folder that is taken, or a run that cannot be
+            resumed.
         InputError: data that cannot be used.
     """
     from molattn.training.config import resolve
 
-    if isinstance(dataset, str | Path):
-        if str(dataset):
-            options["dataset"] = str(dataset)
-        return run(resolve(config, options, settings), output_dir, PrintReporter(quiet), force)
-    with TemporaryDirectory() as folder:
-        options["dataset"] = str(_written(dataset, Path(folder)))
-        result = run(resolve(config, options, settings), output_dir, PrintReporter(quiet), force)
-        return _with_its_data(result, Path(options["dataset"]))
+    if not isinstance(dataset, str | Path):
+        from molattn.data.readers import keep_frame
+
+        dataset = keep_frame(dataset)
+    if dataset:
+        options["dataset"] = str(dataset)
+    if resume is not None:
+        config, output_dir = to_resume(resume, config, output_dir, force)
+    return run(resolve(config, options, settings), output_dir, PrintReporter(quiet), force, resume is not None)
 
 
-def _written(frame: Any, folder: Path) -> Path:
-    """A data frame as a table of the name that its run gets."""
-    from molattn.data.readers import write_parquet
+def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool = False, resume: bool = False):
+    """Train as `config`, a `RunConfig`, says, and draw the plots of the run folder.
 
-    path = folder / "frame.parquet"
-    write_parquet(frame, path)
-    return path
-
-
-def _with_its_data(result: Any, data: Path):
-    """The run with the table that it learned from in its folder, so that its configuration can repeat it."""
-    from molattn.training import run_folder
-    from molattn.training.config import RunConfig, read_config
-
-    kept = result.folder / "data.parquet"
-    shutil.copyfile(data, kept)
-    config = RunConfig().updated(read_config(result.folder / run_folder.CONFIG), run_folder.CONFIG)
-    experiment = replace(result.experiment, data=replace(result.experiment.data, dataset=str(kept)))
-    run_folder.write_config(result.folder, replace(config, data=experiment.data))
-    return replace(result, experiment=experiment)
-
-
-def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool = False):
-    """Train as `config`, a `RunConfig`, says, and draw the plots of the run folder."""
+    With `resume`, the unfinished run in `output_dir` goes on. Folds and replicates bring a `SeveralResult`.
+    """
     # Training brings in Lightning, which prediction does without.
+    from molattn.training.replicates import members, run_several
     from molattn.training.run import run as train_and_evaluate
     from molattn.viewer import write_plots
 
-    result = train_and_evaluate(config, output_dir, reporter, force)
+    if members(config):
+        return run_several(config, output_dir, reporter, force, resume, write_plots)
+    result = train_and_evaluate(config, output_dir, reporter, force, resume)
     write_plots(result)
     return result
 

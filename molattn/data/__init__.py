@@ -14,19 +14,26 @@ from molattn.data.cards import (
     split_files,
     verify,
 )
+from molattn.data.folds import fold_labels, fold_numbers
 from molattn.data.obtain import find, obtain
 from molattn.data.places import DATA_VARIABLE, cache_dir, data_folders
 from molattn.data.records import Records, Rejected, guess_smiles_column, read_records
+from molattn.data.sides import DEFAULT_SIZES, SIDES
 from molattn.data.splits import (
-    DEFAULT_SIZES,
-    SIDES,
     SPLITS,
+    SPLITS_BY_TARGET,
     Leak,
+    cluster_split,
     describe_leakage,
+    kennard_stone_split,
     leakage,
     random_split,
+    read_split_column,
     read_split_file,
+    scaffold_balanced_split,
     scaffold_split,
+    split_labels,
+    stratified_split,
 )
 from molattn.data.tables import Table, column, column_index, read_table, write_table
 
@@ -35,6 +42,7 @@ __all__ = [
     "DEFAULT_SIZES",
     "SIDES",
     "SPLITS",
+    "SPLITS_BY_TARGET",
     "DatasetCard",
     "Download",
     "Leak",
@@ -44,6 +52,7 @@ __all__ = [
     "Table",
     "TargetColumn",
     "cache_dir",
+    "cluster_split",
     "column",
     "column_index",
     "data_folders",
@@ -51,16 +60,23 @@ __all__ = [
     "datasets_dir",
     "describe_leakage",
     "find",
+    "fold_labels",
+    "fold_numbers",
     "guess_smiles_column",
+    "kennard_stone_split",
     "leakage",
     "load_card",
     "obtain",
     "random_split",
     "read_records",
+    "read_split_column",
     "read_split_file",
     "read_table",
+    "scaffold_balanced_split",
     "scaffold_split",
     "split_files",
+    "split_labels",
+    "stratified_split",
     "verify",
     "write_table",
 ]

@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import re
 import secrets
 import tarfile
 import zipfile
@@ -109,6 +110,13 @@ def atomic(path: str | Path, mode: str = "wb", **options: str) -> Iterator[IO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files that a process left in `folder` and below when it was killed while it wrote."""
+    for path in folder.rglob(".*.tmp"):
+        if re.fullmatch(r"\..+\.[0-9a-f]{8}\.tmp", path.name):
+            path.unlink(missing_ok=True)
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:

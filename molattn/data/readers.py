@@ -1,5 +1,7 @@
 """Tables in other formats than CSV: Parquet, SMI, SDF and data frames, all as text with a place for every row."""
 
+import hashlib
+import io
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from molattn.data.files import atomic
+from molattn.data.files import write_bytes
+from molattn.data.places import cache_dir
 from molattn.data.tables import Table, header, parse_table, text_of
 from molattn.errors import InputError, UsageError
 
@@ -169,7 +172,15 @@ def from_frame(frame: Any) -> Table:
     return from_arrow(frame_to_arrow(frame), "the frame")
 
 
-def write_parquet(frame: Any, path: Path) -> None:
-    """A data frame as a Parquet file, which `read_table` reads as it reads the frame."""
-    with atomic(path) as file:
-        pq.write_table(frame_to_arrow(frame), file)
+def keep_frame(frame: Any) -> Path:
+    """A data frame as a Parquet file in the user's cache, which `read_table` reads as it reads the frame.
+
+    The same frame has the same file.
+    """
+    whole = io.BytesIO()
+    pq.write_table(frame_to_arrow(frame), whole)
+    data = whole.getvalue()
+    folder = cache_dir().with_name("frames") / hashlib.sha256(data).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(folder / "frame.parquet", data)
+    return folder / "frame.parquet"

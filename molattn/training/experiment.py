@@ -18,17 +18,19 @@ from molattn.chem import (
 )
 from molattn.data import (
     SIDES,
-    SPLITS,
     Rejected,
     Table,
     column,
     describe_leakage,
+    fold_labels,
     guess_smiles_column,
     leakage,
     obtain,
     read_records,
+    read_split_column,
     read_split_file,
     read_table,
+    split_labels,
 )
 from molattn.errors import ConformerError, InputError, SmilesError, UsageError, shown
 from molattn.models.base import Molecule, MoleculeModel
@@ -139,14 +141,8 @@ def prepare(
     labels = np.full(len(smiles), "", dtype=object)
     # One molecule under two spellings is one molecule to a split.
     keys = [canonical_smiles(read_smiles(m.smiles, max_atoms=data.max_atoms)) for m in molecules]
-    if data.splits_file:
-        labels[rows] = read_split_file(data.splits_file, smiles)[rows]
-        taken = f"{data.splits_file} is taken as it is"
-    else:
-        if data.split not in SPLITS:
-            raise UsageError(f"unknown split {data.split!r}: choose one of {', '.join(SPLITS)}")
-        labels[rows] = SPLITS[data.split](keys, data.split_sizes, seed)
-        taken = ""
+    sides, taken = _sides(data, table, smiles, rows, keys, targets, seed)
+    labels[rows] = sides
     experiment = Experiment(
         data=data,
         name=name,
@@ -173,6 +169,36 @@ def prepare(
     return experiment
 
 
+def _sides(
+    data: DataConfig,
+    table: Table,
+    smiles: list[str],
+    rows: np.ndarray,
+    keys: list[str],
+    targets: np.ndarray,
+    seed: int,
+) -> tuple[np.ndarray, str]:
+    """The sides of the usable rows, and what is taken as it is where no split of ours decides."""
+    given = [name for name, value in (("split_column", data.split_column), ("splits_file", data.splits_file)) if value]
+    if len(given) > 1:
+        raise UsageError("split_column and splits_file both say who is on which side: give one of them")
+    if given and data.num_folds > 1:
+        raise UsageError(f"{given[0]} is one split, not {data.num_folds} folds: leave out one or the other")
+    if data.splits_file:
+        return read_split_file(data.splits_file, smiles)[rows], f"{data.splits_file} is taken as it is"
+    if data.split_column:
+        return read_split_column(table, data.split_column)[rows], f"column {data.split_column!r} is taken as it is"
+    if data.num_folds > 1:
+        return fold_labels(data.split, keys, targets, data.split_sizes, seed, data.num_folds, data.fold), ""
+    return split_labels(data.split, keys, targets, data.split_sizes, seed), ""
+
+
+def checksum(data: DataConfig) -> str:
+    """The sha256 of the table's bytes."""
+    path = _resolved(data)[1]
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def conformers_of(data: DataConfig) -> Conformers | None:
     """How the molecules get their distances; None for a run without 3D."""
     if not data.conformers:
@@ -193,7 +219,8 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...],
         path = Path(data.dataset)
         columns = read_table(path).columns
         smiles = data.smiles_column or guess_smiles_column(columns)
-        others = [c for c in columns if c.strip() not in (smiles.strip(), data.weight_column, data.group_column)]
+        no_target = (smiles.strip(), data.weight_column, data.group_column, data.split_column)
+        others = [c for c in columns if c.strip() not in no_target]
         targets = data.target_columns or (tuple(others) if len(others) == 1 else ())
         if not targets:
             raise UsageError(f"say which column to learn with --target-columns: {path} has {', '.join(others)}")
@@ -203,7 +230,7 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...],
     smiles = data.smiles_column or card.smiles_column
     targets = data.target_columns or card.target_columns
     if not targets:
-        no_target = (smiles, data.weight_column, data.group_column)
+        no_target = (smiles, data.weight_column, data.group_column, data.split_column)
         targets = tuple(name for name in read_table(card.path).columns if name not in no_target)
     units = {t.name: t.unit for t in card.targets}
     data = replace(data, smiles_column=smiles, target_columns=targets)

@@ -79,11 +79,14 @@ def test_rows_of_a_source_without_lines_are_said_as_rows(molattn: Molattn, run: 
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
-def test_frames_train_and_their_run_can_be_repeated(molattn: Molattn, tmp_path: Path, frame: type) -> None:
+def test_frames_train_and_their_run_can_be_repeated(
+    molattn: Molattn, tmp_path: Path, frame: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     data = frame({"id": range(len(SMILES)), "smiles": SMILES, "y": VALUES})
     result = package.train(data, target_columns=["y"], output_dir=tmp_path / "run", **FEW)
-    kept = tmp_path / "run" / "data.parquet"
-    assert result.experiment.data.dataset == str(kept)
+    kept = Path(result.experiment.data.dataset)
+    assert kept.is_relative_to(tmp_path / "cache") and kept.name == "frame.parquet"
     assert read_table(kept).rows == read_table(data).rows
     answer = molattn("train", "--config", tmp_path / "run" / "config.toml", "-o", tmp_path / "again", "-q")
     assert answer.code == 0, answer.err
