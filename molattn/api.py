@@ -212,6 +212,7 @@ class Predictor:
             num_workers=num_workers,
             conformers=self.conformers,
             progress=progress,
+            standardize=a.standardize,
         )
 
     def __repr__(self) -> str:
@@ -241,7 +242,7 @@ def load(run: str | Path) -> Predictor:
 
 
 def train(
-    dataset: str | Path = "",
+    dataset: Any = "",
     *,
     output_dir: str | Path | None = None,
     config: str | Path | None = None,
@@ -254,7 +255,8 @@ def train(
     """Train a model and write its run folder: what `molattn train` does.
 
     Args:
-        dataset: a name such as "esol", or the path of a table.
+        dataset: a name such as "esol", the path of a table, or a data frame of pandas or polars, which is kept in
+            the user's cache, so that its run can be resumed and repeated.
         output_dir: where the run goes; runs/NAME by default.
         config: a TOML file of settings, such as the `config.toml` of a run.
         settings: "section.key=value", the last word.
@@ -274,6 +276,10 @@ def train(
     """
     from molattn.training.config import resolve
 
+    if not isinstance(dataset, str | Path):
+        from molattn.data.readers import keep_frame
+
+        dataset = keep_frame(dataset)
     if dataset:
         options["dataset"] = str(dataset)
     if resume is not None:

@@ -19,14 +19,22 @@ from molattn.chem.conformers import (
     Conformers,
     conformer,
 )
+from molattn.chem.contributions import (
+    CONTRIBUTIONS,
+    atom_contributions,
+    contributions_table,
+    rdkit_version,
+)
 from molattn.chem.edits import molecules_like
 from molattn.chem.features import Feature
 from molattn.chem.fingerprints import Fingerprints
+from molattn.chem.molblock import smiles_of_molblock
 from molattn.chem.molecule import MoleculeGraph, Progress, featurize, molecule_graph
 from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smiles, read_smiles
 from molattn.chem.paths import DISCONNECTED, MAX_PATH, path_lengths
 from molattn.chem.scaffold import murcko_scaffold
 from molattn.chem.spellings import nci_molecules, random_smiles, stable_smiles
+from molattn.chem.standardize import STANDARDIZE, standardized_smiles
 from molattn.chem.tokens import TOKENS, SmilesTokens, smiles_tokens, tokenize, tokenize_all
 
 if TYPE_CHECKING:
@@ -37,6 +45,7 @@ __all__ = [
     "BOND_FEATURES",
     "BOND_LENGTH",
     "BOND_SIZE",
+    "CONTRIBUTIONS",
     "DISCONNECTED",
     "MAX_ATOMS",
     "MAX_LENGTH",
@@ -45,6 +54,7 @@ __all__ = [
     "NOT_OPTIMISED",
     "NO_GEOMETRY",
     "ON_FAILURE",
+    "STANDARDIZE",
     "TOKENS",
     "AtomFeature",
     "Conformer",
@@ -55,10 +65,12 @@ __all__ = [
     "Progress",
     "SmilesTokens",
     "atom_codes",
+    "atom_contributions",
     "bond_codes",
     "butina_clusters",
     "canonical_smiles",
     "conformer",
+    "contributions_table",
     "featurize",
     "from_pyg",
     "molecule_graph",
@@ -68,9 +80,12 @@ __all__ = [
     "pack_bond",
     "path_lengths",
     "random_smiles",
+    "rdkit_version",
     "read_smiles",
+    "smiles_of_molblock",
     "smiles_tokens",
     "stable_smiles",
+    "standardized_smiles",
     "to_pyg",
     "tokenize",
     "tokenize_all",

@@ -16,6 +16,7 @@ from molattn.chem.bonds import bond_codes
 from molattn.chem.conformers import Conformers, distances
 from molattn.chem.parse import MAX_ATOMS, read_smiles
 from molattn.chem.paths import path_lengths
+from molattn.chem.standardize import standardized_smiles
 from molattn.chem.stereo import stereo_labels
 from molattn.errors import ConformerError, SmilesError
 
@@ -119,7 +120,12 @@ class MoleculeGraph:
 
 
 def molecule_graph(
-    smiles: object, *, add_hs: bool = False, max_atoms: int = MAX_ATOMS, conformers: Conformers | None = None
+    smiles: object,
+    *,
+    add_hs: bool = False,
+    max_atoms: int = MAX_ATOMS,
+    conformers: Conformers | None = None,
+    standardize: str = "",
 ) -> MoleculeGraph:
     """The graph of one SMILES.
 
@@ -128,10 +134,13 @@ def molecule_graph(
         add_hs: Whether hydrogens are atoms of the graph; they then follow the others.
         max_atoms: The most atoms there may be.
         conformers: How to make the distances of a geometry; None makes none.
+        standardize: A key of `STANDARDIZE`: the graph is that of the standard form, and `smiles` is its SMILES.
 
     Errors: SmilesError, for whatever is not a molecule within the limits; ConformerError, one of them, for a molecule
     without a geometry, unless the policy is "paths".
     """
+    if standardize:
+        smiles = standardized_smiles(smiles, standardize, max_atoms)
     mol = read_smiles(smiles, max_atoms=max_atoms, add_hs=add_hs)
     stereo = stereo_labels(mol)
     atoms, atom_warnings = atom_codes(mol, stereo)
@@ -157,6 +166,7 @@ def featurize(
     num_workers: int = 0,
     conformers: Conformers | None = None,
     progress: Progress | None = None,
+    standardize: str = "",
 ) -> list[MoleculeGraph | SmilesError]:
     """The graphs of many SMILES, in order; a row that is not a molecule gives its error, and stops nothing.
 
@@ -168,10 +178,11 @@ def featurize(
             that asks for them needs `if __name__ == "__main__":`.
         conformers: As for `molecule_graph`.
         progress: Called now and then.
+        standardize: As for `molecule_graph`.
 
     Errors: ConformerError, with its `row`, for the first molecule without a geometry where the policy is "stop".
     """
-    make = partial(molecule_graph, add_hs=add_hs, max_atoms=max_atoms, conformers=conformers)
+    make = partial(molecule_graph, add_hs=add_hs, max_atoms=max_atoms, conformers=conformers, standardize=standardize)
     if conformers is None:
         return outcomes(smiles, make, num_workers, progress=progress)
     check = _refuse if conformers.on_failure == "stop" else None

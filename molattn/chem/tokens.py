@@ -15,6 +15,7 @@ from rdkit import Chem
 
 from molattn.chem.molecule import Progress, outcomes
 from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles
+from molattn.chem.standardize import standardized_smiles
 from molattn.errors import SmilesError
 
 _ORGANIC = ("B", "C", "N", "O", "P", "S", "F", "Cl", "Br", "I", "b", "c", "n", "o", "p", "s", "*")
@@ -95,16 +96,21 @@ def tokenize(smiles: str) -> tuple[str, ...]:
     return tuple(tokens)
 
 
-def smiles_tokens(smiles: object, *, add_hs: bool = False, max_atoms: int = MAX_ATOMS) -> SmilesTokens:
+def smiles_tokens(
+    smiles: object, *, add_hs: bool = False, max_atoms: int = MAX_ATOMS, standardize: str = ""
+) -> SmilesTokens:
     """The tokens of one molecule.
 
     Args:
         smiles: SMILES, as `read_smiles` takes it.
         add_hs: Whether hydrogens are written as atoms.
         max_atoms: The most atoms there may be.
+        standardize: A key of `STANDARDIZE`: the tokens are those of the standard form, and `smiles` is its SMILES.
 
     Errors: SmilesError, for whatever is not a molecule within the limits.
     """
+    if standardize:
+        smiles = standardized_smiles(smiles, standardize, max_atoms)
     canonical = canonical_smiles(read_smiles(smiles, max_atoms=max_atoms, add_hs=add_hs), max_atoms=max_atoms)
     labels = tokenize(canonical)
     unknown = [token for token in labels if token not in _CODES]
@@ -120,12 +126,13 @@ def tokenize_all(
     max_atoms: int = MAX_ATOMS,
     num_workers: int = 0,
     progress: Progress | None = None,
+    standardize: str = "",
 ) -> list[SmilesTokens | SmilesError]:
     """The tokens of many SMILES, in order; a row that is not a molecule gives its error, and stops nothing.
 
     The arguments are those of `featurize`.
     """
-    make = partial(smiles_tokens, add_hs=add_hs, max_atoms=max_atoms)
+    make = partial(smiles_tokens, add_hs=add_hs, max_atoms=max_atoms, standardize=standardize)
     return outcomes(smiles, make, num_workers, progress=progress)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from molattn import __version__
+from molattn.cli.datasets import datasets
 from molattn.cli.evaluate import evaluate
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
@@ -31,6 +32,7 @@ app.command(
 app.command(no_args_is_help=True)(predict)
 app.command(no_args_is_help=True)(evaluate)
 app.command()(presets)
+app.add_typer(datasets, name="datasets")
 
 
 def _version(asked: bool) -> None:

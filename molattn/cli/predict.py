@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 def predict(
     run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
-    table: Annotated[Path | None, typer.Argument(help="A CSV or TSV table of molecules.", show_default=False)] = None,
+    table: Annotated[
+        Path | None, typer.Argument(help="A CSV, TSV, Parquet, SMI or SDF table of molecules.", show_default=False)
+    ] = None,
     smiles: Annotated[
         list[str] | None, typer.Option("--smiles", "-s", help="A SMILES; may be repeated.", show_default=False)
     ] = None,
@@ -126,8 +129,11 @@ def _predict_table(
         rows = list(predictor.rows(cells, num_workers, told))
     if message := without_geometry(rows):
         print(f"warning: {message}", file=sys.stderr)
+    for row, reason in table.unreadable.items():
+        if not cells[row]:
+            rows[row] = replace(rows[row], error=reason)
     failed = [r for r in rows if r.error]
-    first = next((f"line {n}: {r.error}" for n, r in zip(table.lines, rows, strict=True) if r.error), "")
+    first = next((f"{table.place(k)}: {r.error}" for k, r in enumerate(rows) if r.error), "")
     if failed and strict:
         return failed, first, len(rows)
     blank = [""] * (len(predictor.targets) + len(predictor.more))

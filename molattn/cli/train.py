@@ -36,8 +36,14 @@ def _option(
 
 
 def train(
-    table: Annotated[Path | None, typer.Argument(help="A CSV or TSV table to learn from.", show_default=False)] = None,
+    table: Annotated[
+        Path | None, typer.Argument(help="A CSV, TSV, Parquet, SMI or SDF table to learn from.", show_default=False)
+    ] = None,
     dataset: Annotated[str | None, _option(_DATA, "A data set by name, such as esol, or a table's path.")] = None,
+    data_dir: Annotated[
+        Path | None,
+        _option(_DATA, "A folder of data sets to look into first, and to download to; MOLATTN_DATA.", hidden=True),
+    ] = None,
     smiles_column: Annotated[str | None, _option(_DATA, "Column of SMILES; found by its name if not given.")] = None,
     target_columns: Annotated[
         list[str] | None, _option(_DATA, "Column to learn; repeat it to learn several.", metavar="NAME")
@@ -46,8 +52,18 @@ def train(
         str | None,
         _option(_DATA, "What they are: regression, binary or multiclass; guessed and said.", "--task-type", "-t"),
     ] = None,
+    weight_column: Annotated[
+        str | None, _option(_DATA, "Column that says how much each row counts.", metavar="NAME", hidden=True)
+    ] = None,
+    group_column: Annotated[
+        str | None, _option(_DATA, "Column that says what each row belongs to.", metavar="NAME", hidden=True)
+    ] = None,
     add_hs: Annotated[
         bool | None, typer.Option("--add-hs", help="Make hydrogens atoms of the graph.", rich_help_panel=_DATA)
+    ] = None,
+    standardize: Annotated[
+        str | None,
+        _option(_DATA, "Form that molecules are brought to first: parent or tautomer.", hidden=True),
     ] = None,
     split: Annotated[
         str | None,
@@ -136,10 +152,14 @@ def train(
         raise typer.BadParameter("give a table or --dataset, not both")
     options = {
         "dataset": str(table) if table is not None else dataset,
+        "data_dir": None if data_dir is None else str(data_dir),
         "smiles_column": smiles_column,
         "target_columns": target_columns,
         "task_type": task_type,
+        "weight_column": weight_column,
+        "group_column": group_column,
         "add_hs": add_hs,
+        "standardize": standardize,
         "split": split,
         "split_sizes": split_sizes,
         "split_column": split_column,
@@ -164,9 +184,13 @@ def train(
     # Settings are checked before anything heavy is imported.
     resolved = resolve(config, options, settings or ())
     from molattn import api
+    from molattn.cli.datasets import fetched
     from molattn.cli.progress import TerminalReporter
+    from molattn.training.experiment import is_path
     from molattn.training.replicates import SeveralResult
 
+    if resolved.data.dataset and not is_path(resolved.data.dataset):
+        fetched(resolved.data.dataset, resolved.data.data_dir, quiet)
     with TerminalReporter(quiet) as reporter:
         result = api.run(resolved, output_dir, reporter, force, resume is not None)
     if as_json:

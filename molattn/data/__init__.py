@@ -5,6 +5,8 @@ Text and numbers only: molecules are made in `molattn.chem`.
 
 from molattn.data.cards import (
     DatasetCard,
+    Download,
+    Pin,
     TargetColumn,
     dataset_names,
     datasets_dir,
@@ -13,6 +15,8 @@ from molattn.data.cards import (
     verify,
 )
 from molattn.data.folds import fold_labels, fold_numbers
+from molattn.data.obtain import find, obtain
+from molattn.data.places import DATA_VARIABLE, cache_dir, data_folders
 from molattn.data.records import Records, Rejected, guess_smiles_column, read_records
 from molattn.data.sides import DEFAULT_SIZES, SIDES
 from molattn.data.splits import (
@@ -34,28 +38,35 @@ from molattn.data.splits import (
 from molattn.data.tables import Table, column, column_index, read_table, write_table
 
 __all__ = [
+    "DATA_VARIABLE",
     "DEFAULT_SIZES",
     "SIDES",
     "SPLITS",
     "SPLITS_BY_TARGET",
     "DatasetCard",
+    "Download",
     "Leak",
+    "Pin",
     "Records",
     "Rejected",
     "Table",
     "TargetColumn",
+    "cache_dir",
     "cluster_split",
     "column",
     "column_index",
+    "data_folders",
     "dataset_names",
     "datasets_dir",
     "describe_leakage",
+    "find",
     "fold_labels",
     "fold_numbers",
     "guess_smiles_column",
     "kennard_stone_split",
     "leakage",
     "load_card",
+    "obtain",
     "random_split",
     "read_records",
     "read_split_column",

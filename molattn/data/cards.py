@@ -1,10 +1,11 @@
-"""Data sets that molattn carries: one card (TOML) and one table (CSV) each, in one folder.
+"""Data sets that molattn knows: one card (TOML) each, in one folder, with the table (CSV) where molattn carries it.
 
-Adding a data set is adding its card and its table to that folder; no code changes.
+Adding a data set is adding its card to that folder, with its table or where it is downloaded; no code changes.
 """
 
 import difflib
 import hashlib
+import json
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,26 @@ class TargetColumn:
 
 
 @dataclass(frozen=True)
+class Download:
+    """The public file that a table is made from."""
+
+    urls: tuple[str, ...]
+    """Where it lies, tried in this order."""
+    file: str
+    """Its name in the folder `downloads`; a `.gz` is read through, a `.zip` or `.tar.gz` needs `member`."""
+    smiles_column: str
+    """The file's own name for the column of SMILES."""
+    columns: dict[str, str]
+    """The file's own name of each target column; none: every column but `leave_out` is a target, by its own name."""
+    leave_out: tuple[str, ...] = ()
+    """Columns that are no targets, where `columns` is empty."""
+    sha256: str = ""
+    """Of the file's bytes; empty when nobody held it. The first download is then pinned on the user's machine."""
+    member: str = ""
+    """The table's name within an archive."""
+
+
+@dataclass(frozen=True)
 class DatasetCard:
     """What a data set is, where it comes from and how results on it are reported."""
 
@@ -30,25 +51,32 @@ class DatasetCard:
     """What `--dataset` takes."""
     title: str
     folder: Path
-    """The folder of the card and its table."""
+    """The folder of the table; that of the card before the table was looked for."""
     file: str
     """The table's file name in `folder`."""
+    verified: bool
+    """Whether the table was held when the card was written."""
     sha256: str
-    """Of the table's bytes, in hexadecimal."""
-    rows: int
-    """Data rows in the table, without the header."""
+    """Of the table's bytes, in hexadecimal; empty when it was not held."""
+    rows: int | None
+    """Data rows in the table, without the header; None when it was not held."""
     smiles_column: str
     targets: tuple[TargetColumn, ...]
+    """None: every column of the table but that of SMILES is one."""
     task: str
     """`regression` or `classification`."""
     metric: str
-    """What results are reported in, such as `rmse`."""
+    """What results are reported in, such as `rmse` or `auroc`."""
     split: str
     """The split to take when none is asked for: a name in `molattn.data.splits.SPLITS`."""
     source: str
     citation: tuple[str, ...]
     licence: str
     notes: tuple[str, ...]
+    download: Download | None = None
+    """Where the table comes from; None when molattn carries it or makes it."""
+    made: str = ""
+    """What RDKit computes for the molecules that come with it: a key of `molattn.chem.CONTRIBUTIONS`."""
 
     @property
     def path(self) -> Path:
@@ -62,7 +90,7 @@ class DatasetCard:
 
 
 def datasets_dir() -> Path:
-    """The folder of cards and tables: inside the package when installed, beside it in a checkout.
+    """The folder of cards, and of the tables that molattn carries: in the package, or beside it in a checkout.
 
     Raises InputError when neither is there.
     """
@@ -75,7 +103,7 @@ def datasets_dir() -> Path:
 
 
 def dataset_names() -> tuple[str, ...]:
-    """The names of the data sets at hand, sorted."""
+    """The names of all data sets, sorted."""
     return tuple(sorted(path.stem for path in datasets_dir().glob("*.toml")))
 
 
@@ -111,17 +139,54 @@ def split_files(name: str) -> dict[str, Path]:
 def verify(card: DatasetCard) -> None:
     """Check that the table is, byte for byte, the one that the card describes.
 
+    A table that molattn downloaded or made itself is compared with what it wrote down then, in `NAME.pin.json` beside
+    it. One for which there is neither is taken as it is.
+
     Raises InputError when the file is missing or its sha256 differs.
     """
     try:
         found = hashlib.sha256(card.path.read_bytes()).hexdigest()
     except OSError as error:
         raise InputError(f"{card.path}: cannot be read ({error.strerror}): reinstall molattn") from error
-    if found != card.sha256:
+    pin = read_pin(card)
+    expected, says = (pin.table_sha256, pin_path(card).name) if pin is not None else (card.sha256, "the card")
+    if expected and found != expected:
+        carried = card.download is None and not card.made
+        cure = "put the original back or reinstall molattn" if carried else "remove it, and it is fetched or made again"
         raise InputError(
-            f"{card.path}: sha256 is {found}, the card says {card.sha256}: the file was changed or damaged; "
-            "put the original back or reinstall molattn"
+            f"{card.path}: sha256 is {found}, {says} says {expected}: the file was changed or damaged; {cure}"
         )
+
+
+@dataclass(frozen=True)
+class Pin:
+    """What molattn wrote down of a table that it downloaded or made."""
+
+    source: str
+    """The address it came from, or what made it."""
+    source_sha256: str
+    """Of the downloaded file; empty for a table that was made."""
+    table_sha256: str
+    rows: int
+
+
+def pin_path(card: DatasetCard) -> Path:
+    """The file of the pin, beside the table."""
+    return card.folder / f"{card.name}.pin.json"
+
+
+def read_pin(card: DatasetCard) -> Pin | None:
+    """The pin of the table in `card.folder`; None where there is none.
+
+    Raises InputError for one that cannot be read.
+    """
+    path = pin_path(card)
+    try:
+        return Pin(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is damaged: remove it together with {card.file}") from error
 
 
 def _require_known(name: str) -> None:
@@ -134,15 +199,18 @@ def _require_known(name: str) -> None:
 
 def _card(folder: Path, fields: dict[str, Any]) -> DatasetCard:
     """The card from its TOML fields, read one by one so that a missing one is named."""
+    verified = fields.get("verified", True)
+    download = fields.get("download")
     return DatasetCard(
         name=fields["name"],
         title=fields["title"],
         folder=folder,
         file=fields["file"],
-        sha256=fields["sha256"],
-        rows=fields["rows"],
+        verified=verified,
+        sha256=fields["sha256"] if verified else "",
+        rows=fields["rows"] if verified else None,
         smiles_column=fields["smiles_column"],
-        targets=tuple(TargetColumn(**target) for target in fields["targets"]),
+        targets=tuple(TargetColumn(**target) for target in fields.get("targets", ())),
         task=fields["task"],
         metric=fields["metric"],
         split=fields["split"],
@@ -150,4 +218,18 @@ def _card(folder: Path, fields: dict[str, Any]) -> DatasetCard:
         citation=tuple(fields["citation"]),
         licence=fields["licence"],
         notes=tuple(fields["notes"]),
+        download=None if download is None else _download(download),
+        made=fields.get("made", ""),
+    )
+
+
+def _download(fields: dict[str, Any]) -> Download:
+    return Download(
+        urls=tuple(fields["urls"]),
+        file=fields["file"],
+        smiles_column=fields["smiles_column"],
+        columns=dict(fields.get("columns", {})),
+        leave_out=tuple(fields.get("leave_out", ())),
+        sha256=fields["sha256"] if fields.get("verified", True) else "",
+        member=fields.get("member", ""),
     )

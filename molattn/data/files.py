@@ -1,12 +1,94 @@
-"""Files written whole or not at all."""
+"""Files read with a reason where they cannot be, and written whole or not at all."""
 
+import gzip
+import io
 import os
 import re
 import secrets
+import tarfile
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol, runtime_checkable
+
+from molattn.errors import InputError, shown
+
+MAX_UNPACKED = 4 * 1024**3
+"""The most bytes that a compressed file may turn into."""
+
+
+@runtime_checkable
+class Readable(Protocol):
+    """An open file of bytes, compressed or not."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes; none at the end."""
+        ...
+
+
+def suffix_of(path: Path) -> str:
+    """The ending that says what a file is, in lower case: that before `.gz`, as in `my.csv.gz`."""
+    endings = [ending.lower() for ending in path.suffixes]
+    if endings and endings[-1] == ".gz":
+        endings.pop()
+    return endings[-1] if endings else ""
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file; those inside, where its name ends with `.gz`.
+
+    Raises InputError for a file that is not there, cannot be read, or whose compressed bytes are damaged or too many.
+    """
+    try:
+        if path.suffix.lower() != ".gz":
+            return path.read_bytes()
+        with gzip.open(path) as file:
+            return _bounded(file, path)
+    except FileNotFoundError as error:
+        raise InputError(f"there is no file {path}") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{path} is a folder; give a file in it") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path} is damaged, it cannot be unpacked ({error}): fetch it again") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def read_member(path: Path, member: str) -> bytes:
+    """The bytes of one file in an archive (.zip, .tar, .tar.gz), by its exact name.
+
+    Nothing is unpacked to disk, so that no name in the archive, link or absolute path can write anywhere.
+
+    Raises InputError for an archive that is damaged, a member that is not there or no ordinary file, or too many bytes.
+    """
+    try:
+        if path.suffix.lower() == ".zip":
+            with zipfile.ZipFile(path) as archive, archive.open(member) as file:
+                return _bounded(file, path)
+        with tarfile.open(path) as archive:
+            entry = archive.getmember(member)
+            file = archive.extractfile(entry) if entry.isreg() else None
+            if file is None:
+                raise InputError(f"{path}: {shown(member)} in it is not an ordinary file")
+            return _bounded(file, path)
+    except KeyError as error:
+        raise InputError(f"{path} has no {shown(member)} in it") from error
+    except FileNotFoundError as error:
+        raise InputError(f"there is no file {path}") from error
+    except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path} is damaged, it cannot be unpacked ({error}): fetch it again") from error
+
+
+def _bounded(file: Readable, path: Path) -> bytes:
+    """All bytes of an open file, a piece at a time, so that a bomb is noticed before it fills the memory."""
+    whole = io.BytesIO()
+    while piece := file.read(1 << 20):
+        whole.write(piece)
+        if whole.tell() > MAX_UNPACKED:
+            raise InputError(f"{path} unpacks to more than {MAX_UNPACKED:,} bytes: it is not read")
+    return whole.getvalue()
 
 
 @contextmanager

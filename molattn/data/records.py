@@ -25,7 +25,7 @@ class Rejected:
     row: int
     """Its place among the data rows, from 0."""
     line: int
-    """The line in the file that it starts on."""
+    """The line in the file that it starts on; the row, from 0, in a source without lines."""
     smiles: str
     reason: str
 
@@ -42,32 +42,57 @@ class Records:
     """(n, t), NaN where the table has no value."""
     rejected: list[Rejected]
     """The other rows, in the order of the table."""
+    weights: npt.NDArray[np.float64] | None = None
+    """(n,) how much each row counts, 0 or more; None where no column says so."""
+    groups: list[str] | None = None
+    """n names of what each row belongs to, as written; None where no column says so."""
 
 
-def read_records(table: Table, smiles_column: str | None, target_columns: Sequence[str]) -> Records:
+def read_records(
+    table: Table,
+    smiles_column: str | None,
+    target_columns: Sequence[str],
+    weight_column: str = "",
+    group_column: str = "",
+) -> Records:
     """The SMILES and targets of a table; `smiles_column` None guesses.
 
     An empty target is a missing value. A row is rejected when a target is not a finite number, or when it has
-    targets and all of them are missing. With no target columns every row is kept.
+    targets and all of them are missing; when its weight is not a number of 0 or more, or its group is empty; and
+    when its source holds the molecule in a form that cannot be read. With no target columns every other row is kept.
 
     Raises UsageError for a column that is not there or is named twice.
     """
     if smiles_column is None:
         smiles_column = guess_smiles_column(table.columns)
-    places = [column_index(table, name) for name in (smiles_column, *target_columns)]
+    others = [name for name in (weight_column, group_column) if name]
+    places = [column_index(table, name) for name in (smiles_column, *target_columns, *others)]
     if len(set(places)) < len(places):
-        names = ", ".join(shown(name) for name in (smiles_column, *target_columns))
-        raise UsageError(f"a column is asked for twice among the SMILES and target columns {names}")
+        names = ", ".join(shown(name) for name in (smiles_column, *target_columns, *others))
+        raise UsageError(f"a column is asked for twice among the SMILES, target, weight and group columns {names}")
+    t = 1 + len(target_columns)
 
     kept: list[int] = []
     values: list[list[float]] = []
+    weights: list[float] = []
+    groups: list[str] = []
     rejected: list[Rejected] = []
     all_smiles = column(table, smiles_column)
     for row, (cells, line) in enumerate(zip(table.rows, table.lines, strict=True)):
-        numbers, reason = _targets([cells[place] for place in places[1:]], target_columns)
+        numbers, reason = _targets([cells[place] for place in places[1:t]], target_columns)
+        weight = _weight(cells[places[t]], weight_column) if weight_column else 1.0
+        group = cells[places[-1]] if group_column else ""
+        if row in table.unreadable and not all_smiles[row]:
+            reason = table.unreadable[row]
+        elif reason is None and isinstance(weight, str):
+            reason = weight
+        elif reason is None and group_column and not group.strip():
+            reason = f"no value in column {shown(group_column)}"
         if reason is None:
             kept.append(row)
             values.append(numbers)
+            weights.append(float(weight))
+            groups.append(group)
         else:
             rejected.append(Rejected(row=row, line=line, smiles=all_smiles[row], reason=reason))
     return Records(
@@ -75,6 +100,8 @@ def read_records(table: Table, smiles_column: str | None, target_columns: Sequen
         smiles=[all_smiles[row] for row in kept],
         targets=np.array(values, dtype=np.float64).reshape(len(kept), len(target_columns)),
         rejected=rejected,
+        weights=np.array(weights, dtype=np.float64) if weight_column else None,
+        groups=groups if group_column else None,
     )
 
 
@@ -115,6 +142,16 @@ def _targets(texts: Sequence[str], names: Sequence[str]) -> tuple[list[float], s
     if names and all(math.isnan(number) for number in numbers):
         return [], f"no value in column{'s' if len(names) > 1 else ''} {_listed(names)}"
     return numbers, None
+
+
+def _weight(text: str, name: str) -> float | str:
+    """The weight in a cell, or the reason why there is none."""
+    if not text.strip():
+        return f"no value in column {shown(name)}"
+    numbers, reason = _targets([text], [name])
+    if reason is not None:
+        return reason
+    return numbers[0] if numbers[0] >= 0 else f"column {shown(name)}: {shown(text)} is below 0"
 
 
 def _hint(text: str) -> str:

@@ -213,7 +213,7 @@ def read_split_file(path: str | Path, smiles: Sequence[str]) -> Labels:
         if here != there:
             more = f"; {counts}" if len(found) != len(smiles) else ""
             raise InputError(
-                f"{path}, line {table.lines[row]}: row {row} (from 0) is {shown(here)}, that of the data is "
+                f"{path}, {table.place(row)}: row {row} (from 0) is {shown(here)}, that of the data is "
                 f"{shown(there)}{more}; a split file has the rows of the data in their order"
             )
     if len(found) != len(smiles):
@@ -234,7 +234,7 @@ def read_split_column(table: Table, name: str) -> Labels:
         label = _SPELLINGS.get(text.strip().lower())
         if label is None:
             raise InputError(
-                f"{table.source}, line {table.lines[row]}: column {shown(name)} says {shown(text)}; "
+                f"{table.source}, {table.place(row)}: column {shown(name)} says {shown(text)}; "
                 "it may say train, val, test, or nothing to leave the row out"
             )
         labels[row] = label

@@ -1,4 +1,4 @@
-"""Tables of text: CSV read strictly, so that no row is lost or shifted in silence, and written atomically.
+"""Tables as text: CSV read strictly, so that no row is lost or shifted in silence, and written atomically.
 
 Every cell is kept as it stands in the file. What the cells mean is read in `molattn.data.records`.
 """
@@ -9,12 +9,15 @@ import io
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from molattn.data.files import atomic
+from molattn.data.files import atomic, read_bytes, suffix_of
 from molattn.errors import InputError, UsageError, shown
+
+OTHER_FORMATS = (".parquet", ".pq", ".smi", ".sdf", ".sd")
+"""Endings of what is not text with a header; read in `molattn.data.readers`."""
 
 QUOTING = 'a field that holds the delimiter must stand in double quotes, as in "2,4-D"'
 
@@ -39,22 +42,50 @@ class Table:
     source: str
     """The path the table was read from; errors begin with it."""
     lines: list[int]
-    """n line numbers; the header is usually line 1. A quoted cell may span lines."""
+    """n line numbers; the header is usually line 1. A quoted cell may span lines. In a source without lines, rows."""
+    unit: str = "line"
+    """What `lines` counts: `line`, from 1, or `row`, from 0."""
+    unreadable: dict[int, str] = field(default_factory=dict)
+    """Why a row (from 0) has no SMILES, where the source holds its molecule in another form that cannot be read."""
+
+    def place(self, row: int) -> str:
+        """Where a row (from 0) stands in its source, in words: `line 5`."""
+        return f"{self.unit} {self.lines[row]}"
 
 
-def read_table(path: str | Path) -> Table:
-    """Read a table with a header: CSV, semicolons or tabs; UTF-8 with or without a byte-order mark.
+def read_table(source: Any, *, number_repeats: bool = False) -> Table:
+    """Read a table: CSV, semicolons or tabs, Parquet, SMI, SDF, or a data frame.
 
-    A `.tsv` or `.tab` file is split at tabs. Any other is split at commas, or, when its header has none, at
-    semicolons, or else at tabs. A wholly empty line is no row. Lines may end with LF, CRLF or CR.
+    The ending of the name decides: `.parquet`, `.smi`, `.sdf`; `.tsv` and `.tab` are split at tabs. Any other is text
+    with a header, UTF-8 with or without a byte-order mark, split at commas, or, when its header has none, at
+    semicolons, or else at tabs. A wholly empty line is no row. Lines may end with LF, CRLF or CR. A `.gz` is read
+    through. A frame of pandas, polars or pyarrow is read as its Parquet file would be.
+
+    Args:
+        source: the file's path, or the frame.
+        number_repeats: whether a name that stands twice in the header of a text gets a number, `y` and `y.1`,
+            instead of being refused.
 
     Raises InputError, with line and column, for a missing or empty file, a text that is not UTF-8, names in
     the header that are missing or stand twice, rows that are too short or too long and quotes that do not
     match.
     """
-    path = Path(path)
-    text = _text(path)
-    delimiter = _delimiter(path, text)
+    if not isinstance(source, str | Path):
+        from molattn.data.readers import from_frame  # here, because it brings pyarrow
+
+        return from_frame(source)
+    path = Path(source)
+    data = read_bytes(path)
+    if suffix_of(path) in OTHER_FORMATS:
+        from molattn.data.readers import READERS
+
+        return READERS[suffix_of(path)](data, path)
+    return parse_table(text_of(path, data), path, number_repeats=number_repeats)
+
+
+def parse_table(text: str, path: Path, *, delimiter: str = "", number_repeats: bool = False) -> Table:
+    """The table in `text`, which stands in the file `path`; otherwise as `read_table`. No delimiter: it is found."""
+    delimiter = delimiter or _delimiter(path, text)
     # The text is in memory already: csv's limit on a field would only let one hostile cell refuse the file.
     if len(text) > csv.field_size_limit():
         csv.field_size_limit(len(text))
@@ -76,7 +107,7 @@ def read_table(path: str | Path) -> Table:
         if not cells:
             continue
         if columns is None:
-            columns = _header(path, line, cells)
+            columns = header(f"{path}, line {line}", _numbered(cells) if number_repeats else cells)
         elif len(cells) != len(columns):
             raise InputError(_wrong_width(path, line, cells, columns))
         else:
@@ -93,10 +124,12 @@ def write_table(path: str | Path, columns: Sequence[str], rows: Iterable[Sequenc
     A `.tsv` or `.tab` file gets tabs, any other commas; UTF-8, lines end with LF. The text goes to a
     temporary file in the same folder, is synced to disk and then takes the place of `path`.
 
-    Raises UsageError for a missing folder, a path that is no ordinary file, or a row that is not as wide as
-    the header.
+    Raises UsageError for a name that says another format, a missing folder, a path that is no ordinary file, or a
+    row that is not as wide as the header.
     """
     path = Path(os.path.realpath(path))
+    if suffix_of(path) in OTHER_FORMATS or path.suffix.lower() == ".gz":
+        raise UsageError(f"{path}: tables are written as text: give a name that ends with .csv or .tsv")
     if not path.parent.is_dir():
         raise UsageError(f"there is no folder {path.parent}: create it first")
     if path.exists() and not path.is_file():
@@ -141,16 +174,8 @@ def column_index(table: Table, name: str) -> int:
     raise UsageError(f"{table.source} has no column {shown(name)}; it has {known}{hint}")
 
 
-def _text(path: Path) -> str:
-    """The file's text without a byte-order mark."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise InputError(f"there is no file {path}") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path} is a folder; give a file in it") from error
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+def text_of(path: Path, data: bytes) -> str:
+    """The text of a file's bytes, without a byte-order mark."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise InputError(f"{path}, line 1: the text is UTF-16; save it as UTF-8")
     try:
@@ -166,7 +191,7 @@ def _text(path: Path) -> str:
 
 
 def _tab_by_name(path: Path) -> str | None:
-    return "\t" if path.suffix.lower() in (".tsv", ".tab") else None
+    return "\t" if suffix_of(path) in (".tsv", ".tab") else None
 
 
 def _delimiter(path: Path, text: str) -> str:
@@ -180,21 +205,31 @@ def _delimiter(path: Path, text: str) -> str:
     return next((mark for mark in ",;\t" if mark in bare), ",")
 
 
-def _header(path: Path, line: int, cells: list[str]) -> tuple[str, ...]:
-    """The names of the columns, each there and each once."""
+def header(where: str, cells: list[str]) -> tuple[str, ...]:
+    """The names of the columns, each there and each once; `where` begins an error."""
     first_place: dict[str, int] = {}
     for place, cell in enumerate(cells, start=1):
         name = cell.strip()
         if not name:
-            raise InputError(f"{path}, line {line}: column {place} of {len(cells)} has no name; give it one")
+            raise InputError(f"{where}: column {place} of {len(cells)} has no name; give it one")
         if "\0" in name:
-            raise InputError(f"{path}, line {line}: NUL in column {place} of the header; save the file as UTF-8 text")
+            raise InputError(f"{where}: NUL in column {place} of the header; save the file as UTF-8 text")
         if name in first_place:
             raise InputError(
-                f"{path}, line {line}: columns {first_place[name]} and {place} are both named {shown(name)}; rename one"
+                f"{where}: columns {first_place[name]} and {place} are both named {shown(name)}; rename one"
             )
         first_place[name] = place
     return tuple(cells)
+
+
+def _numbered(names: list[str]) -> list[str]:
+    """The names, with .1, .2 and so on after one that stood before."""
+    times: dict[str, int] = {}
+    numbered = []
+    for name in names:
+        times[name] = times.get(name, -1) + 1
+        numbered.append(f"{name}.{times[name]}" if times[name] else name)
+    return numbered
 
 
 def _wrong_width(path: Path, line: int, cells: list[str], columns: tuple[str, ...]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
-from molattn.chem import Conformers
+from molattn.chem import STANDARDIZE, Conformers
 from molattn.data.files import write_bytes
 from molattn.errors import InputError, MolattnError
 from molattn.models.base import MoleculeModel
@@ -20,9 +20,9 @@ from molattn.models.registry import build
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Regression, Task, task_from
 
-# 2 has conformers, without which a model of 3D must not be used; 3 has outputs that are not the numbers themselves;
-# all else is written as 1.
-SCHEMA = 3
+# 2 has conformers, without which a model of 3D must not be used; 3 has outputs that are not the numbers themselves; 4
+# has standardize, without which molecules would be read otherwise than in training; all else is written as 1.
+SCHEMA = 4
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
 
@@ -38,6 +38,8 @@ class Artifact:
         add_hs, max_atoms: how its molecules are read.
         conformers: how they get distances; None where the model was trained without.
         task: what its outputs mean.
+        standardize: the standard form that they are brought to first, a key of `molattn.chem.STANDARDIZE`; empty for
+            none.
     """
 
     model: MoleculeModel
@@ -48,6 +50,7 @@ class Artifact:
     max_atoms: int
     conformers: Conformers | None = None
     task: Task = REGRESSION
+    standardize: str = ""
 
 
 def save_artifact(folder: str | Path, artifact: Artifact) -> None:
@@ -59,6 +62,8 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
     molecules: dict[str, Any] = {"add_hs": artifact.add_hs, "max_atoms": artifact.max_atoms}
     if artifact.conformers is not None:
         molecules["conformers"] = dataclasses.asdict(artifact.conformers)
+    if artifact.standardize:
+        molecules["standardize"] = artifact.standardize
     config = {
         "schema": _schema(artifact),
         "molattn": version("molattn"),
@@ -79,6 +84,8 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
 
 def _schema(artifact: Artifact) -> int:
     """The oldest form that says all there is to say, so that an older molattn reads what it can."""
+    if artifact.standardize:
+        return 4
     if artifact.model.head.out_features != len(artifact.targets) or not isinstance(artifact.task, Regression):
         return 3
     return 1 if artifact.conformers is None else 2
@@ -130,6 +137,9 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
         )
     model.load_state_dict(load_file(folder / WEIGHTS))
     conformers = config["molecules"].get("conformers")
+    standardize = config["molecules"].get("standardize", "")
+    if standardize and standardize not in STANDARDIZE:
+        raise InputError(f"{folder} asks for what is not here: the standard form {standardize!r}; upgrade molattn")
     return Artifact(
         model=model.eval().requires_grad_(False),
         scaler=TargetScaler(tuple(t["mean"] for t in targets), tuple(t["std"] for t in targets)),
@@ -139,4 +149,5 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
         max_atoms=config["molecules"]["max_atoms"],
         conformers=None if conformers is None else Conformers(**conformers),
         task=task,
+        standardize=standardize,
     )

@@ -77,11 +77,12 @@ class MoleculeModel(nn.Module, ABC):
         num_workers: int = 0,
         conformers: Conformers | None = None,
         progress: Progress | None = None,
+        standardize: str = "",
     ) -> Sequence[Molecule | SmilesError]:
         """The molecules of many SMILES, in order; an error in the place of one that cannot be read.
 
         Args:
-            smiles, add_hs, max_atoms, num_workers, progress: as for `molattn.chem.featurize`.
+            smiles, add_hs, max_atoms, num_workers, progress, standardize: as for `molattn.chem.featurize`.
             conformers: how to make distances; None makes none.
 
         Raises:

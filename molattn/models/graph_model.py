@@ -79,6 +79,7 @@ class GraphModel(MoleculeModel):
         num_workers: int = 0,
         conformers: Conformers | None = None,
         progress: Progress | None = None,
+        standardize: str = "",
     ) -> list[MoleculeGraph | SmilesError]:
         """The graphs of many SMILES: see `molattn.chem.featurize`."""
         return featurize(
@@ -88,6 +89,7 @@ class GraphModel(MoleculeModel):
             num_workers=num_workers,
             conformers=conformers,
             progress=progress,
+            standardize=standardize,
         )
 
     @staticmethod

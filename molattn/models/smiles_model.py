@@ -57,6 +57,7 @@ class SmilesModel(MoleculeModel):
         num_workers: int = 0,
         conformers: Conformers | None = None,
         progress: Progress | None = None,
+        standardize: str = "",
     ) -> list[SmilesTokens | SmilesError]:
         """The tokens of many SMILES: see `molattn.chem.tokenize_all`.
 
@@ -65,7 +66,14 @@ class SmilesModel(MoleculeModel):
         """
         if conformers is not None:
             raise UsageError("the model 'smiles-transformer' reads no 3D: leave out data.conformers, or --model graph")
-        return tokenize_all(smiles, add_hs=add_hs, max_atoms=max_atoms, num_workers=num_workers, progress=progress)
+        return tokenize_all(
+            smiles,
+            add_hs=add_hs,
+            max_atoms=max_atoms,
+            num_workers=num_workers,
+            progress=progress,
+            standardize=standardize,
+        )
 
     @staticmethod
     def vocabulary() -> dict[str, list[str]]:

@@ -21,10 +21,15 @@ class DataConfig:
 
     Attributes:
         dataset: a name that molattn knows, or the path of a table.
+        data_dir: a folder of data sets to look into first, and to download to; empty for the usual ones.
         smiles_column: the table's column of SMILES; found by its name when empty.
         target_columns: the table's columns to learn.
+        weight_column: the table's column that says how much each row counts, 0 or more; empty for none.
+        group_column: the table's column that says what each row belongs to; empty for none.
         add_hs: whether hydrogens become atoms of the graph.
         max_atoms: larger molecules are refused.
+        standardize: the form that molecules are brought to first: "parent" (groups normalised, the largest fragment,
+            neutral where it can be) or "tautomer" (that, as its canonical tautomer); empty leaves them as they are.
         conformers: whether every molecule gets a 3D geometry, and the model its distances.
         conformer_seed: of the random start of each geometry.
         conformer_timeout: whole seconds for each of the two attempts at a fragment.
@@ -41,10 +46,14 @@ class DataConfig:
     """
 
     dataset: str = ""
+    data_dir: str = ""
     smiles_column: str = ""
     target_columns: tuple[str, ...] = ()
+    weight_column: str = ""
+    group_column: str = ""
     add_hs: bool = False
     max_atoms: int = 1000
+    standardize: str = ""
     conformers: bool = False
     conformer_seed: int = 0
     conformer_timeout: int = 10

@@ -7,22 +7,30 @@ from pathlib import Path
 
 import numpy as np
 
-from molattn.chem import NO_GEOMETRY, NOT_OPTIMISED, Conformers, Progress, canonical_smiles, read_smiles
+from molattn.chem import (
+    NO_GEOMETRY,
+    NOT_OPTIMISED,
+    STANDARDIZE,
+    Conformers,
+    Progress,
+    canonical_smiles,
+    read_smiles,
+)
 from molattn.data import (
     SIDES,
     Rejected,
     Table,
+    column,
     describe_leakage,
     fold_labels,
     guess_smiles_column,
     leakage,
-    load_card,
+    obtain,
     read_records,
     read_split_column,
     read_split_file,
     read_table,
     split_labels,
-    verify,
 )
 from molattn.errors import ConformerError, InputError, SmilesError, UsageError, shown
 from molattn.models.base import Molecule, MoleculeModel
@@ -50,6 +58,8 @@ class Experiment:
         warnings: what a user should know.
         task: what the targets are; of several classes they are places among them.
         taken: in one sentence, what the task was guessed to be; empty where it was said.
+        weights: how much each of the n rows counts, (n,); None where no column says so.
+        groups: what each of the n rows belongs to; None where no column says so.
     """
 
     data: DataConfig
@@ -65,15 +75,29 @@ class Experiment:
     warnings: list[str]
     task: Task = REGRESSION
     taken: str = ""
+    weights: np.ndarray | None = None
+    groups: list[str] | None = None
 
     def side(self, name: str) -> np.ndarray:
         """Which of the n molecules are on the side `name`, as indices."""
         return np.flatnonzero(self.labels[self.rows] == name)
 
+    @property
+    def standardized(self) -> list[tuple[int, str]]:
+        """The rows whose molecule is read in another form than the table has it in, and that form's SMILES."""
+        if not self.data.standardize:
+            return []
+        return [
+            (int(row), m.smiles)
+            for row, m in zip(self.rows, self.molecules, strict=True)
+            if m.smiles != self.smiles[row]
+        ]
+
     def labelled(self, name: str) -> Labelled:
         """The molecules of one side with their targets."""
         chosen = self.side(name)
-        return Labelled([self.molecules[i] for i in chosen], self.targets[chosen])
+        weights = None if self.weights is None else self.weights[chosen]
+        return Labelled([self.molecules[i] for i in chosen], self.targets[chosen], weights)
 
 
 def prepare(
@@ -93,10 +117,12 @@ def prepare(
         InputError: a table that cannot be read, no usable row, an empty side, or a molecule without a geometry where
             that is to stop the run.
     """
-    data, path, name, units = _resolved(data)
+    if data.standardize and data.standardize not in STANDARDIZE:
+        raise UsageError(f"unknown standardize {data.standardize!r}: choose one of {', '.join(STANDARDIZE)}")
+    data, path, name, units, fetched = _resolved(data)
     coded = code_targets(read_table(path), data.target_columns, data.task_type)
     table = coded.table
-    records = read_records(table, data.smiles_column, data.target_columns)
+    records = read_records(table, data.smiles_column, data.target_columns, data.weight_column, data.group_column)
     try:
         made = model.read(
             records.smiles,
@@ -105,9 +131,10 @@ def prepare(
             num_workers=num_workers,
             conformers=conformers_of(data),
             progress=progress,
+            standardize=data.standardize,
         )
     except ConformerError as error:
-        line = f", line {table.lines[records.rows[error.row]]}" if error.row is not None else ""
+        line = f", {table.place(int(records.rows[error.row]))}" if error.row is not None else ""
         raise InputError(f"{path}{line}: {error}; --on-3d-failure paths or reject goes on") from error
     kept = [i for i, outcome in enumerate(made) if not isinstance(outcome, SmilesError)]
     molecules = [outcome for outcome in made if not isinstance(outcome, SmilesError)]
@@ -119,12 +146,12 @@ def prepare(
     named = [replace(r, reason=coded.reasons.get(r.row, r.reason)) for r in records.rejected]
     rejected = sorted([*named, *refused], key=lambda r: r.row)
     if not molecules:
-        raise InputError(f"{path}: no row can be used; the first, line {rejected[0].line}: {rejected[0].reason}")
+        first = f"the first, {table.place(rejected[0].row)}: {rejected[0].reason}" if rejected else "it has none"
+        raise InputError(f"{path}: no row can be used; {first}")
     rows, targets = records.rows[kept], records.targets[kept]
     task, said = choose_task(data.task_type, loss, targets, data.target_columns, coded.classes)
     data = replace(data, task_type=task.kind)
-    column = table.columns.index(data.smiles_column)
-    smiles = [row[column] for row in table.rows]
+    smiles = column(table, data.smiles_column)
     labels = np.full(len(smiles), "", dtype=object)
     # One molecule under two spellings is one molecule to a split.
     keys = [canonical_smiles(read_smiles(m.smiles, max_atoms=data.max_atoms)) for m in molecules]
@@ -141,14 +168,23 @@ def prepare(
         molecules=molecules,
         targets=targets,
         rejected=rejected,
-        warnings=_warnings(molecules, keys, labels[rows], rejected, taken),
+        warnings=[*filter(None, [fetched]), *_warnings(molecules, keys, labels[rows], rejected, taken, table)],
         task=task,
         taken=said,
+        weights=None if records.weights is None else records.weights[kept],
+        groups=None if records.groups is None else [records.groups[i] for i in kept],
     )
     _check_sides(experiment)
     if lone := lone_classes(experiment.labelled("train").targets, data.target_columns, task):
         count = f"{shown(lone[0])} has" if len(lone) == 1 else f"{len(lone)} targets, the first {shown(lone[0])}, have"
         experiment.warnings.append(f"{count} training labels of one class only: there is nothing to tell apart")
+    if changed := experiment.standardized:
+        row, form = changed[0]
+        verb = "molecule is" if len(changed) == 1 else "molecules are"
+        experiment.warnings.append(
+            f"{len(changed)} {verb} read in another form, see standardized.csv; the first, {table.place(row)}: "
+            f"{shown(experiment.smiles[row])} as {shown(form)}"
+        )
     return experiment
 
 
@@ -178,7 +214,7 @@ def _sides(
 
 def checksum(data: DataConfig) -> str:
     """The sha256 of the table's bytes."""
-    _, path, _, _ = _resolved(data)
+    path = _resolved(data)[1]
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -189,32 +225,41 @@ def conformers_of(data: DataConfig) -> Conformers | None:
     return Conformers(data.conformer_seed, data.conformer_timeout, data.on_3d_failure)
 
 
-def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...]]:
-    """The settings with every column named, where the table lies, its name and its units."""
+def is_path(dataset: str) -> bool:
+    """Whether a data set is given as the path of a table, not by its name."""
+    return bool(Path(dataset).suffix) or Path(dataset).is_file()
+
+
+def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...], str]:
+    """The settings with every column named, where the table lies, its name, its units, and how it came here if now."""
     data = replace(data, task_type=task_kind(data.task_type))
     if not data.dataset:
         raise UsageError("say what to learn from: --dataset esol, or the path of a table such as my.csv")
-    path = Path(data.dataset)
-    if path.suffix or path.is_file():
+    if is_path(data.dataset):
+        path = Path(data.dataset)
         columns = read_table(path).columns
         smiles = data.smiles_column or guess_smiles_column(columns)
-        others = [c for c in columns if c not in (smiles, data.split_column)]
+        no_target = (smiles.strip(), data.weight_column, data.group_column, data.split_column)
+        others = [c for c in columns if c.strip() not in no_target]
         targets = data.target_columns or (tuple(others) if len(others) == 1 else ())
         if not targets:
             raise UsageError(f"say which column to learn with --target-columns: {path} has {', '.join(others)}")
         data = replace(data, smiles_column=smiles, target_columns=targets)
-        return data, path, path.stem, ("",) * len(targets)
-    card = load_card(data.dataset)
-    verify(card)
+        return data, path, path.stem, ("",) * len(targets), ""
+    card, said = obtain(data.dataset, data.data_dir)
+    smiles = data.smiles_column or card.smiles_column
     targets = data.target_columns or card.target_columns
+    if not targets:
+        no_target = (smiles, data.weight_column, data.group_column, data.split_column)
+        targets = tuple(name for name in read_table(card.path).columns if name not in no_target)
     units = {t.name: t.unit for t in card.targets}
     data = replace(
         data,
-        smiles_column=data.smiles_column or card.smiles_column,
+        smiles_column=smiles,
         target_columns=targets,
         task_type=data.task_type or (task_kind(card.task) if set(targets) <= set(units) else ""),
     )
-    return data, card.path, card.name, tuple(units.get(t, "") for t in targets)
+    return data, card.path, card.name, tuple(units.get(t, "") for t in targets), said
 
 
 def _of_3d(warning: str) -> bool:
@@ -230,13 +275,18 @@ _UNCERTAIN: tuple[tuple[str, Callable[[str], bool]], ...] = (
 
 
 def _warnings(
-    molecules: list[Molecule], keys: list[str], labels: np.ndarray, rejected: list[Rejected], taken: str
+    molecules: list[Molecule],
+    keys: list[str],
+    labels: np.ndarray,
+    rejected: list[Rejected],
+    taken: str,
+    table: Table,
 ) -> list[str]:
     warnings = []
     if rejected:
         first = rejected[0]
         count = "1 row is" if len(rejected) == 1 else f"{len(rejected)} rows are"
-        warnings.append(f"{count} left out, see rejected.csv; the first, line {first.line}: {first.reason}")
+        warnings.append(f"{count} left out, see rejected.csv; the first, {table.place(first.row)}: {first.reason}")
     for what, kind in _UNCERTAIN:
         uncertain = [(m.smiles, w) for m in molecules if (w := next(filter(kind, m.warnings), None))]
         if uncertain:
@@ -254,8 +304,8 @@ def _check_sides(experiment: Experiment) -> None:
         chosen = experiment.side(side)
         if not len(chosen):
             raise InputError(f"the split leaves no molecule for {side}: give more rows or other --split-sizes")
-        for target, column in zip(experiment.data.target_columns, experiment.targets[chosen].T, strict=True):
-            if side == "train" and not np.isfinite(column).any():
+        for target, values in zip(experiment.data.target_columns, experiment.targets[chosen].T, strict=True):
+            if side == "train" and not np.isfinite(values).any():
                 raise InputError(
                     f"the training molecules have no value in column {target!r}: there is nothing to learn"
                 )

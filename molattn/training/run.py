@@ -4,7 +4,7 @@ import hashlib
 import shutil
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -141,6 +141,7 @@ def _trained(
     run_folder.write_config(path, config)
     run_folder.write_splits(path, experiment)
     run_folder.write_rejected(path, experiment)
+    run_folder.write_standardized(path, experiment)
     task = experiment.task
     train, val = experiment.labelled("train"), experiment.labelled("val")
     scaler = task.scaler(train.targets)
@@ -158,6 +159,7 @@ def _trained(
     artifact = Artifact(
         model, scaler, data.target_columns, experiment.units, data.add_hs, data.max_atoms, conformers_of(data), task
     )
+    artifact = replace(artifact, standardize=data.standardize)
     save_artifact(path / MODEL, artifact)
     answers = task.answers(outputs_of(model.cpu(), experiment.molecules), scaler)
     baseline = task.guess(train.targets, len(experiment.molecules))

@@ -86,6 +86,13 @@ def write_rejected(folder: Path, experiment: Experiment) -> None:
         write_table(folder / "rejected.csv", ("row", "line", "smiles", "reason"), rows)
 
 
+def write_standardized(folder: Path, experiment: Experiment) -> None:
+    """`standardized.csv`: rows whose molecule is read in another form, and which; no file when there is none."""
+    if changed := experiment.standardized:
+        rows = [(str(row), experiment.smiles[row], form) for row, form in changed]
+        write_table(folder / "standardized.csv", ("row", "smiles", "standardized"), rows)
+
+
 def write_predictions(folder: Path, experiment: Experiment, answers: Answers) -> None:
     """`predictions.csv`: truth beside prediction for every molecule of every side, in the order of the table."""
     targets, task = experiment.data.target_columns, experiment.task

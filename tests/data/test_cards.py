@@ -17,7 +17,19 @@ def read(card):
     return read_records(read_table(card.path), card.smiles_column, card.target_columns)
 
 
-@pytest.mark.parametrize("name", cards.dataset_names())
+NAMES = cards.dataset_names()
+CARRIED = [name for name in NAMES if cards.load_card(name).path.is_file()]
+
+
+def test_the_data_sets_that_people_know_are_there():
+    toxicity = {"clintox", "sider", "tox21", "toxcast"}
+    activity = {"bace-classification", "bace-regression", "bbbp", "hiv", "muv"}
+    physics = {"esol", "freesolv", "lipophilicity", "qm7", "qm8", "qm9"}
+    assert set(NAMES) >= toxicity | activity | physics | {"nci-logp", "nci-tpsa"}
+    assert CARRIED == ["esol"]
+
+
+@pytest.mark.parametrize("name", CARRIED)
 def test_a_card_is_true_to_its_table(name):
     card = cards.load_card(name)
     cards.verify(card)
@@ -25,12 +37,30 @@ def test_a_card_is_true_to_its_table(name):
     records = read(card)
     assert len(records.smiles) == card.rows
     assert records.rejected == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_card_says_what_it_must(name):
+    card = cards.load_card(name)
+    assert card.file == f"{name}.csv"
     assert card.split in SPLITS
+    assert (card.task, card.metric) in {
+        ("regression", "rmse"),
+        ("regression", "mae"),
+        ("classification", "auroc"),
+        ("classification", "auprc"),
+    }
     for text in (card.title, card.source, card.licence, *card.citation, *card.notes):
         assert text.strip()
     for target in card.targets:
-        assert target.unit
-        assert target.description
+        assert bool(target.unit) == (card.task == "regression")
+        assert target.description.endswith(".")
+    # What nobody held is not stated.
+    assert bool(card.sha256) == bool(card.rows) == card.verified
+    assert (card.download is not None) + bool(card.made) + card.path.is_file() == 1
+    if card.download is not None:
+        assert set(card.download.columns) == set(card.target_columns)
+        assert all(url.startswith("https://") and url.endswith("/" + card.download.file) for url in card.download.urls)
 
 
 def test_the_numbers_on_the_card_of_esol():

@@ -1,0 +1,168 @@
+"""`molattn datasets`: the data sets that molattn knows by name."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from molattn.data import DatasetCard
+
+datasets = typer.Typer(
+    no_args_is_help=True,
+    help="List the data sets known by name, show the card of one, or fetch its table.",
+    epilog="`molattn train --dataset NAME` learns from one.",
+)
+
+_DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="A folder to look into first, before MOLATTN_DATA.", show_default=False),
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+_Name = Annotated[str, typer.Argument(help="A name in `molattn datasets list`.", show_default=False)]
+
+
+@datasets.command("list")
+def list_all(data_dir: _DataDir = None, as_json: _Json = False) -> None:
+    """List all data sets: what is learned, how results are reported, and where the table is.
+
+    It is here, or it is downloaded, or made by RDKit, when it is first asked for.
+    """
+    from molattn.data import dataset_names, load_card
+
+    listed = [(card, *_at_hand(card, data_dir)) for card in map(load_card, dataset_names())]
+    if as_json:
+        _print_json(
+            [
+                {
+                    "name": card.name,
+                    "title": card.title,
+                    "rows": card.rows,
+                    "targets": list(card.target_columns),
+                    "task": card.task,
+                    "metric": card.metric,
+                    "split": card.split,
+                    "path": path,
+                }
+                for card, path, _ in listed
+            ]
+        )
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    table.add_column("name", no_wrap=True)
+    table.add_column("what it is")
+    table.add_column("rows", justify="right", no_wrap=True)
+    table.add_column("metric", no_wrap=True)
+    table.add_column("table", no_wrap=True)
+    for card, _, where in listed:
+        rows = "" if card.rows is None else f"{card.rows:,}"
+        table.add_row(card.name, card.title, rows, card.metric, where)
+    Console().print(table)
+    print("Learn from one with: molattn train --dataset esol")
+
+
+@datasets.command()
+def show(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None:
+    """Show the card of a data set: columns, units, source, citation, licence, and where its table lies."""
+    from molattn.data import load_card
+
+    card = load_card(name)
+    path, where = _at_hand(card, data_dir)
+    content = {key: value for key, value in asdict(card).items() if key != "folder"} | {"path": path}
+    if as_json:
+        _print_json(content)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console.print(f"[bold]{card.name}[/bold]  {card.title}", highlight=False)
+    facts = Table(show_header=False, box=None)
+    facts.add_row("table", path or where)
+    facts.add_row("rows", "not known before the first download" if card.rows is None else f"{card.rows:,}")
+    facts.add_row("sha256", card.sha256 or "not known before the first download")
+    facts.add_row("SMILES", card.smiles_column)
+    if not card.targets:
+        facts.add_row("target", "every other column")
+    for target in card.targets:
+        unit = f" in {target.unit}" if target.unit else ""
+        facts.add_row("target", f"{target.name}{unit}: {target.description}")
+    facts.add_row("task", f"{card.task}, reported in {card.metric}, usual split {card.split}")
+    facts.add_row("source", card.source)
+    for url in () if card.download is None else card.download.urls:
+        facts.add_row("from", url)
+    for text in card.citation:
+        facts.add_row("cite", text)
+    facts.add_row("licence", card.licence)
+    for text in card.notes:
+        facts.add_row("note", text)
+    console.print(facts, highlight=False, markup=False)
+
+
+@datasets.command()
+def get(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None:
+    """Fetch or make the table of a data set, unless it is at hand, and say where it lies.
+
+    It goes into --data-dir, or else into the user's cache.
+    """
+    import hashlib
+
+    from molattn.data import read_table
+
+    card = fetched(name, data_dir)
+    rows = len(read_table(card.path).rows)
+    sha256 = hashlib.sha256(card.path.read_bytes()).hexdigest()
+    if as_json:
+        _print_json({"name": name, "path": str(card.path), "rows": rows, "sha256": sha256})
+        return
+    print(f"{card.path}: {rows:,} rows, sha256 {sha256}")
+    print(f"Learn from it with: molattn train --dataset {name}{f' --data-dir {data_dir}' if data_dir else ''}")
+
+
+def fetched(name: str, data_dir: str | Path | None, quiet: bool = False) -> "DatasetCard":
+    """The card of a data set whose table is at hand, after a bar for the download if there has to be one."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from molattn.data import obtain
+
+    console = Console(stderr=True)
+    columns = (TextColumn(name), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(
+        *columns, console=console, disable=quiet or not console.is_terminal, transient=True, refresh_per_second=5
+    ) as bar:
+        task = bar.add_task("", total=None, visible=False)
+
+        def progress(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total or None, visible=True)
+
+        card, said = obtain(name, data_dir or "", progress)
+    if said and not quiet:
+        print(said, file=sys.stderr)
+    return card
+
+
+def _at_hand(card: "DatasetCard", data_dir: Path | None) -> tuple[str | None, str]:
+    """The path of a data set's table, and in a word or two where it comes from; a damaged one is said."""
+    from molattn.data import find
+    from molattn.errors import InputError
+
+    try:
+        found = find(card, data_dir or "")
+    except InputError as error:
+        print(f"warning: {error}", file=sys.stderr)
+        return None, "damaged"
+    if found is not None:
+        return str(found.path), "here"
+    return None, "RDKit" if card.made else "download"
+
+
+def _print_json(content: Any) -> None:
+    json.dump(content, sys.stdout, indent=1)
+    print()

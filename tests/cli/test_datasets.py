@@ -1,0 +1,81 @@
+"""`molattn datasets`: what there is, what its card says, and where its table lies."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from molattn.data import dataset_names, load_card
+from tests.cli.conftest import QUICK, Molattn
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MOLATTN_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_all_are_listed(molattn: Molattn) -> None:
+    answer = molattn("datasets", "list")
+    assert answer.code == 0
+    for name in dataset_names():
+        assert name in answer.out
+    listed = {d["name"]: d for d in json.loads(molattn("datasets", "list", "--json").out)}
+    assert set(listed) == set(dataset_names())
+    assert listed["esol"]["path"] == str(load_card("esol").path)
+    assert listed["esol"]["rows"] == 1128 and listed["hiv"]["rows"] is None
+    assert listed["hiv"]["path"] is None and listed["hiv"]["task"] == "classification"
+
+
+def test_a_card_is_shown(molattn: Molattn) -> None:
+    answer = molattn("datasets", "show", "freesolv")
+    assert answer.code == 0
+    for text in ("kcal/mol", "hydration_free_energy", "SAMPL.csv", "642", "Mobley"):
+        assert text in answer.out
+    assert "not known before the first download" in molattn("datasets", "show", "toxcast").out
+    shown = json.loads(molattn("datasets", "show", "qm8", "--json").out)
+    assert shown["metric"] == "mae" and not shown["verified"] and len(shown["targets"]) == 12
+
+
+def test_a_name_that_is_not_known_is_refused(molattn: Molattn) -> None:
+    answer = molattn("datasets", "show", "freesov")
+    assert answer.code == 2 and "did you mean freesolv?" in answer.err
+
+
+def test_one_is_made_and_then_it_is_there(molattn: Molattn, tmp_path: Path) -> None:
+    answer = molattn("datasets", "get", "nci-tpsa")
+    path = tmp_path / "cache" / "molattn" / "datasets" / "nci-tpsa.csv"
+    assert answer.code == 0 and str(path) in answer.out and "was made with RDKit" in answer.err
+    again = json.loads(molattn("datasets", "get", "nci-tpsa", "--json").out)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert again == {"name": "nci-tpsa", "path": str(path), "rows": 4756, "sha256": sha256}
+    listed = {d["name"]: d["path"] for d in json.loads(molattn("datasets", "list", "--json").out)}
+    assert listed["nci-tpsa"] == str(path)
+
+
+def test_a_damaged_table_is_said_in_the_list(molattn: Molattn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "freesolv.csv").write_text("smiles,hydration_free_energy\nCC,1\n")
+    monkeypatch.setenv("MOLATTN_DATA", str(tmp_path))
+    answer = molattn("datasets", "list")
+    assert answer.code == 0 and "damaged" in answer.out and "the card says fb029937" in answer.err
+
+
+def test_training_by_name_takes_a_table_from_a_folder(molattn: Molattn, tmp_path: Path) -> None:
+    # A card that nobody held a table for takes one in its columns as it is.
+    rows = [f"{'C' * i}{end},{i}.5" for i in range(1, 11) for end in ("O", "N", "Cl")]
+    (tmp_path / "bace-regression.csv").write_text("\n".join(["smiles,pic50", *rows]) + "\n")
+    run = tmp_path / "run"
+    answer = molattn("train", "--dataset", "bace-regression", "--data-dir", tmp_path, *QUICK, "-o", run)
+    assert answer.code == 0, answer.err
+    assert "pic50 in -log10(mol/L)" in answer.out
+    assert f'data_dir = "{tmp_path}"' in (run / "config.toml").read_text()
+
+
+def test_training_learns_every_column_where_the_card_names_none(molattn: Molattn, tmp_path: Path) -> None:
+    rows = [f"{'C' * i}{end},{i % 2},{'' if i == 3 else 1}" for i in range(1, 11) for end in ("O", "N", "Cl")]
+    (tmp_path / "sider.csv").write_text("\n".join(['smiles,Eye disorders,"Neoplasms, all"', *rows]) + "\n")
+    run = tmp_path / "run"
+    answer = molattn("train", "--dataset", "sider", "--data-dir", tmp_path, *QUICK, "-o", run, "--json")
+    assert answer.code == 0, answer.err
+    assert list(json.loads(answer.out)["test"]) == ["Eye disorders", "Neoplasms, all"]

@@ -1,0 +1,64 @@
+"""A server on this machine that answers with what a test says."""
+
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+class Home(ThreadingHTTPServer):
+    """Files by name; `asked` has the names that were asked for. `said` may name another length than the true one."""
+
+    def __init__(self, files: dict[str, bytes]):
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.files, self.asked, self.said, self.redirects = dict(files), [], {}, {}
+
+    def url(self, name: str, scheme: str = "http") -> str:
+        return f"{scheme}://127.0.0.1:{self.server_address[1]}/{name}"
+
+    def handle_error(self, *_: object) -> None:
+        """A client that goes away is part of the tests."""
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: Home
+
+    def do_GET(self) -> None:
+        name = self.path.removeprefix("/")
+        self.server.asked.append(name)
+        if name in self.server.redirects:
+            self.send_response(302)
+            self.send_header("Location", self.server.redirects[name])
+            self.end_headers()
+            return
+        content = self.server.files.get(name)
+        if content is None:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(self.server.said.get(name, len(content))))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing on the screen."""
+
+
+@contextmanager
+def serve(files: dict[str, bytes], certificate: Path | None = None) -> Iterator[Home]:
+    """The server while the block runs; with a certificate, a PEM file of both parts, over TLS."""
+    home = Home(files)
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        home.socket = context.wrap_socket(home.socket, server_side=True)
+    thread = threading.Thread(target=home.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield home
+    finally:
+        home.shutdown()
+        home.server_close()
+        thread.join()

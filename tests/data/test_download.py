@@ -1,0 +1,93 @@
+"""What comes over the network: whole and as expected, or not at all."""
+
+import hashlib
+import subprocess
+
+import pytest
+
+from molattn.data import download as module
+from molattn.data.download import NotReached, download
+from molattn.errors import InputError
+from tests.data.server import serve
+
+CONTENT = b"smiles,y\n" + b"CC,1\n" * 50_000
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+def test_a_file_comes_whole_and_its_progress_is_told(tmp_path):
+    told = []
+    with serve({"a.csv": CONTENT}) as home:
+        found = download(home.url("a.csv"), tmp_path / "new" / "a.csv", SHA256, lambda *p: told.append(p))
+    assert found == SHA256
+    assert (tmp_path / "new" / "a.csv").read_bytes() == CONTENT
+    assert told[-1] == (len(CONTENT), len(CONTENT))
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def flipped(data):
+    return data[:1000] + bytes([data[1000] ^ 1]) + data[1001:]
+
+
+@pytest.mark.parametrize(
+    ("files", "said", "message"),
+    [
+        ({"a.csv": flipped(CONTENT)}, {}, f"not the file that is known: its sha256 is .* {SHA256} is expected"),
+        ({"a.csv": CONTENT[: len(CONTENT) // 2]}, {"a.csv": len(CONTENT)}, "broke off after 125,0.. of 250,009 bytes"),
+        ({"a.csv": CONTENT[: len(CONTENT) // 2]}, {}, "not the file that is known"),
+        ({}, {}, "the server answers 404"),
+    ],
+)
+def test_what_is_not_the_file_is_refused_and_leaves_nothing(tmp_path, files, said, message):
+    with serve(files) as home:
+        home.said.update(said)
+        with pytest.raises(InputError, match=message):
+            download(home.url("a.csv"), tmp_path / "a.csv", SHA256)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_there_stays_when_its_successor_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"old")
+    with serve({"a.csv": flipped(CONTENT)}) as home, pytest.raises(InputError):
+        download(home.url("a.csv"), tmp_path / "a.csv", SHA256)
+    assert (tmp_path / "a.csv").read_bytes() == b"old"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_file_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MAX_BYTES", 100_000)
+    with serve({"a.csv": CONTENT}) as home, pytest.raises(InputError, match="larger than 100,000 bytes"):
+        download(home.url("a.csv"), tmp_path / "a.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_server_is_said(tmp_path):
+    with serve({}) as home:
+        url = home.url("a.csv")
+    with pytest.raises(NotReached, match=r"a\.csv cannot be reached \(.*refused"):
+        download(url, tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("url", ["http://example.org/a", "file:///etc/passwd", "ftp://example.org/a", "a.csv"])
+def test_only_https_is_fetched(tmp_path, url):
+    with pytest.raises(InputError, match="only https is"):
+        download(url, tmp_path / "a.csv")
+
+
+def test_a_redirect_away_from_tls_is_not_followed(tmp_path):
+    with serve({"a.csv": CONTENT}) as home:
+        home.redirects["moved"] = home.url("a.csv")
+        home.redirects["astray"] = "http://example.org/a.csv"
+        assert download(home.url("moved"), tmp_path / "a.csv", SHA256) == SHA256
+        with pytest.raises(InputError, match="'http://example.org/a.csv' is not fetched"):
+            download(home.url("astray"), tmp_path / "b.csv")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_a_certificate_that_nobody_signed_is_refused(tmp_path):
+    made = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -keyout key.pem -out cert.pem"
+    subprocess.run(made.split(), cwd=tmp_path, check=True, capture_output=True)
+    pem = tmp_path / "both.pem"
+    pem.write_bytes((tmp_path / "key.pem").read_bytes() + (tmp_path / "cert.pem").read_bytes())
+    with serve({"a.csv": CONTENT}, pem) as home, pytest.raises(InputError, match="its certificate is not trusted"):
+        download(home.url("a.csv", "https"), tmp_path / "cache" / "a.csv", SHA256)
+    assert list((tmp_path / "cache").iterdir()) == []
