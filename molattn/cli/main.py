@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from molattn import __version__
+from molattn.cli.doctor import doctor
+from molattn.cli.embed import embed
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.train import train
@@ -28,7 +30,9 @@ app.command(
     epilog="--set reaches every setting of a run's config.toml: data.conformers=true, training.accelerator=cpu, ...",
 )(train)
 app.command(no_args_is_help=True)(predict)
+app.command(no_args_is_help=True)(embed)
 app.command()(presets)
+app.command()(doctor)
 
 
 def _version(asked: bool) -> None:

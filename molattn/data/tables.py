@@ -3,20 +3,17 @@
 Every cell is kept as it stands in the file. What the cells mean is read in `molattn.data.records`.
 """
 
-import csv
 import difflib
-import io
 import os
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from molattn.data.files import atomic
-from molattn.errors import InputError, UsageError, shown
-
-QUOTING = 'a field that holds the delimiter must stand in double quotes, as in "2,4-D"'
+from molattn.data.lines import opened, text_lines
+from molattn.data.streams import csv_rows, format_of
+from molattn.errors import UsageError, shown
 
 
 @runtime_checkable
@@ -53,37 +50,12 @@ def read_table(path: str | Path) -> Table:
     match.
     """
     path = Path(path)
-    text = _text(path)
-    delimiter = _delimiter(path, text)
-    # The text is in memory already: csv's limit on a field would only let one hostile cell refuse the file.
-    if len(text) > csv.field_size_limit():
-        csv.field_size_limit(len(text))
-    # strict: without it an unclosed quote swallows the rest of the file as one cell.
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-
-    columns: tuple[str, ...] | None = None
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    line = 1
-    while True:
-        line = reader.line_num + 1
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            raise InputError(f"{path}, line {line}: the quotes do not match ({error}): {QUOTING}") from error
-        if cells is None:
-            break
-        if not cells:
-            continue
-        if columns is None:
-            columns = _header(path, line, cells)
-        elif len(cells) != len(columns):
-            raise InputError(_wrong_width(path, line, cells, columns))
-        else:
+    with opened(path) as file:
+        columns, found = csv_rows(text_lines(file, str(path)), str(path), _tab_by_name(path))
+        rows, lines = [], []
+        for line, cells, _ in found:
             rows.append(cells)
             lines.append(line)
-    if columns is None:
-        raise InputError(f"{path}: the file is empty; the first line must name the columns")
     return Table(columns=columns, rows=rows, source=str(path), lines=lines)
 
 
@@ -110,11 +82,11 @@ def write_rows(file: Writable, columns: Sequence[str], rows: Iterable[Sequence[s
 
     Raises UsageError for a row that is not as wide as the header.
     """
-    file.write(_line(columns, delimiter))
+    file.write(line_of(columns, delimiter))
     for number, row in enumerate(rows):
         if len(row) != len(columns):
             raise UsageError(f"row {number} has {len(row)} cells; the header has {len(columns)}")
-        file.write(_line(row, delimiter))
+        file.write(line_of(row, delimiter))
 
 
 def column(table: Table, name: str) -> list[str]:
@@ -127,86 +99,30 @@ def column(table: Table, name: str) -> list[str]:
 
 
 def column_index(table: Table, name: str) -> int:
+    """Where the column `name` stands: see `index_of`."""
+    return index_of(table.columns, name, table.source)
+
+
+def index_of(columns: Sequence[str], name: str, source: str) -> int:
     """Where the column `name` stands; spaces around a name in the header, as in `smiles, y`, do not count.
 
     Raises UsageError, with the columns there are and the closest, when there is no such column.
     """
-    plain = [known.strip() for known in table.columns]
+    plain = [known.strip() for known in columns]
     if name.strip() in plain:
         return plain.index(name.strip())
     known = ", ".join(shown(known) for known in plain)
     folded = [known.casefold() for known in plain]
     close = difflib.get_close_matches(name.strip().casefold(), folded, n=1)
     hint = f"; did you mean {shown(plain[folded.index(close[0])])}?" if close else ""
-    raise UsageError(f"{table.source} has no column {shown(name)}; it has {known}{hint}")
-
-
-def _text(path: Path) -> str:
-    """The file's text without a byte-order mark."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise InputError(f"there is no file {path}") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path} is a folder; give a file in it") from error
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError(f"{path}, line 1: the text is UTF-16; save it as UTF-8")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        # A lone CR ends a line too, and CR before LF is one end, not two. The last piece holds the bad byte.
-        lines = re.split(rb"\r\n|\r|\n", error.object[: error.start])
-        byte = error.object[error.start]
-        raise InputError(
-            f"{path}, line {len(lines)}, byte {len(lines[-1]) + 1} of it: 0x{byte:02x} is not UTF-8 text; "
-            "save the file as UTF-8"
-        ) from error
+    raise UsageError(f"{source} has no column {shown(name)}; it has {known}{hint}")
 
 
 def _tab_by_name(path: Path) -> str | None:
-    return "\t" if path.suffix.lower() in (".tsv", ".tab") else None
+    return "\t" if format_of(path) == "tsv" else None
 
 
-def _delimiter(path: Path, text: str) -> str:
-    """What separates the cells, from the file's name or its header; one of a single column has a comma."""
-    by_name = _tab_by_name(path)
-    if by_name is not None:
-        return by_name
-    # The header ends at the first line end outside quotes, and a delimiter inside quotes separates nothing.
-    header = re.match(r'[\r\n]*((?:"[^"]*"|[^"\r\n])*)', text)
-    bare = re.sub(r'"[^"]*"', "", header[1]) if header else ""
-    return next((mark for mark in ",;\t" if mark in bare), ",")
-
-
-def _header(path: Path, line: int, cells: list[str]) -> tuple[str, ...]:
-    """The names of the columns, each there and each once."""
-    first_place: dict[str, int] = {}
-    for place, cell in enumerate(cells, start=1):
-        name = cell.strip()
-        if not name:
-            raise InputError(f"{path}, line {line}: column {place} of {len(cells)} has no name; give it one")
-        if "\0" in name:
-            raise InputError(f"{path}, line {line}: NUL in column {place} of the header; save the file as UTF-8 text")
-        if name in first_place:
-            raise InputError(
-                f"{path}, line {line}: columns {first_place[name]} and {place} are both named {shown(name)}; rename one"
-            )
-        first_place[name] = place
-    return tuple(cells)
-
-
-def _wrong_width(path: Path, line: int, cells: list[str], columns: tuple[str, ...]) -> str:
-    """Why a row that is too short or too long cannot be read."""
-    found = f"{path}, line {line}: {len(cells)} fields where the header has {len(columns)}"
-    if len(cells) < len(columns):
-        missing = shown(columns[len(cells)])
-        return f"{found}: nothing for column {missing}; is a delimiter missing or a quote unclosed?"
-    return f"{found}: {shown(cells[len(columns)])} follows column {shown(columns[-1])}; {QUOTING}"
-
-
-def _line(cells: Sequence[str], delimiter: str) -> str:
+def line_of(cells: Sequence[str], delimiter: str) -> str:
     """One line of a table.
 
     Written here because csv.writer leaves a carriage return inside a cell unquoted when lines end with LF.
