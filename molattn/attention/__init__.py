@@ -20,6 +20,7 @@ from molattn.attention.heads import (
     merge_heads,
     split_heads,
 )
+from molattn.attention.linear import linear
 from molattn.attention.masks import causal_mask, padding_mask
 from molattn.attention.multihead import MultiHeadAttention
 from molattn.attention.normalize import NORMALIZERS, Normalizer, Softmax, hardmax, softmax, sparsemax
@@ -60,6 +61,7 @@ __all__ = [
     "causal_mask",
     "dot",
     "hardmax",
+    "linear",
     "make_join",
     "make_score",
     "merge_heads",

@@ -29,8 +29,10 @@ from molattn.graph.aggregate import (
     sum_nodes,
 )
 from molattn.graph.block import EdgeUpdate, GraphNetBlock
-from molattn.graph.codes import PairCodes, SumOfCodes
+from molattn.graph.buckets import BucketedGraphs, bucketed_edge_attention, cut_by_size
+from molattn.graph.codes import SumOfCodes
 from molattn.graph.conv import TensorDotConv
+from molattn.graph.dense import EdgeTerms, edge_attention, plain_edge_attention
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
 from molattn.graph.encodings import (
     AdjacencyWeights,
@@ -71,12 +73,14 @@ __all__ = [
     "Bessel",
     "BondEncoding",
     "BondOneHot",
+    "BucketedGraphs",
     "Concat",
     "DegreeEncoding",
     "DenseGraph",
     "DistanceEncoding",
     "DistanceKernel",
     "EdgeMessages",
+    "EdgeTerms",
     "EdgeUpdate",
     "Encoding",
     "Gaussians",
@@ -88,7 +92,6 @@ __all__ = [
     "Molecules",
     "NeighbourhoodOrder",
     "NodeUpdate",
-    "PairCodes",
     "PathEdgeEncoding",
     "PathEncoding",
     "RadialBases",
@@ -99,10 +102,14 @@ __all__ = [
     "SumOfCodes",
     "TensorDotConv",
     "VirtualNode",
+    "bucketed_edge_attention",
+    "cut_by_size",
+    "edge_attention",
     "max_edges",
     "max_nodes",
     "mean_edges",
     "mean_nodes",
+    "plain_edge_attention",
     "sum_edges",
     "sum_nodes",
 ]

@@ -27,7 +27,8 @@ def sum_edges(messages: Messages) -> Tensor:
 def mean_edges(messages: Messages) -> Tensor:
     """rho e->v: ebar_i = sum_k e'_k / n_i over the n_i edges into node i; shapes as for `sum_edges`."""
     count = messages.graph.count_edges().clamp_min(1)
-    return messages.sum() / count.to(messages.weights.dtype).unsqueeze(-1)
+    total = messages.sum()
+    return total / count.to(total.dtype).unsqueeze(-1)
 
 
 def max_edges(messages: Messages) -> Tensor:

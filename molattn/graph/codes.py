@@ -1,4 +1,4 @@
-"""What edges say: pairs of small integers (bond, path length) become edge features e_ij."""
+"""Things described by several small integers: rows of tables, looked up and added."""
 
 from collections.abc import Sequence
 
@@ -39,37 +39,3 @@ class SumOfCodes(nn.Module):
 
     def forward(self, codes: Integer[Tensor, "*things f"]) -> Float[Tensor, "*things d"]:
         return self.table(codes.long() + self.offsets).sum(-2)
-
-
-class PairCodes(nn.Module):
-    """Edge features from the bond between two atoms and the length of the shortest path between them.
-
-    e_ij = B[bond_ij] + P[min(length_ij, max_path)]        P has one more row for atoms that no path joins
-    B[c] = sum_f T_f[c_f]                                  a bond code is a few small integers packed in a byte
-
-    The codes stay bytes until they reach this layer, and B is formed once per call, not once per pair.
-
-    Shapes: bond and length (...,) bytes -> (..., dim).
-
-    Args:
-        bond_parts: (bonds, F), what the integers of each packed bond code are.
-        bond_sizes: how many values each of the F integers can take.
-        dim: channels.
-        max_path: longer paths share one row.
-        disconnected: the byte that says that no path joins the two.
-    """
-
-    parts: Tensor
-
-    def __init__(self, bond_parts: Tensor, bond_sizes: Sequence[int], dim: int, max_path: int, disconnected: int = 255):
-        super().__init__()
-        self.max_path, self.disconnected = max_path, disconnected
-        self.bond = SumOfCodes(bond_sizes, dim)
-        self.path = nn.Embedding(max_path + 2, dim)
-        self.register_buffer("parts", bond_parts.long(), persistent=False)
-
-    def forward(self, bond: Integer[Tensor, "*pairs"], length: Integer[Tensor, "*pairs"]) -> Float[Tensor, "*pairs d"]:
-        bonds = self.bond(self.parts)
-        row = length.clamp(max=self.max_path).masked_fill(length == self.disconnected, self.max_path + 1)
-        features = bonds.index_select(0, bond.flatten().int()) + self.path.weight.index_select(0, row.flatten().int())
-        return features.view(*bond.shape, features.shape[-1])

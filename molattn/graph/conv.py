@@ -6,7 +6,8 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor, nn
 
-from molattn.attention import MeanHeads
+from molattn.attention import MeanHeads, linear
+from molattn.attention.competitors import all_true
 from molattn.graph.aggregate import sum_edges
 from molattn.graph.edge_update import AttentionEdgeUpdate, LiteralMessages
 from molattn.graph.graph import DenseGraph, Graph
@@ -237,7 +238,8 @@ class TensorDotConv(nn.Module):
             if given is not None and None not in wanted and given.shape != wanted:
                 raise ValueError(f"{name} is {wanted} for these {b} graphs of {n} nodes, not {_shape(given)}")
         messages = self.phi_e(DenseGraph(x, mask, edge_attr, u, edge_mask))
-        out = self._with_root(self.join(sum_edges(messages)), x).masked_fill(~mask.unsqueeze(-1), 0.0)
+        out = self._with_root(self.join(sum_edges(messages)), x)
+        out = out if all_true(mask) else out.masked_fill(~mask.unsqueeze(-1), 0.0)
         return (out, messages.weights) if return_attention_weights else out
 
     @classmethod
@@ -276,7 +278,7 @@ class TensorDotConv(nn.Module):
         return f"{type(self).__name__}({self.extra_repr()})"
 
     def _with_root(self, ebar: Tensor, receivers: Tensor) -> Tensor:
-        return ebar if self.w_root is None else ebar + self.w_root(receivers)
+        return ebar if self.w_root is None else ebar + linear(receivers, self.w_root.weight, self.w_root.bias)
 
     def _graph(
         self,

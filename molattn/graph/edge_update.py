@@ -2,13 +2,17 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from molattn.attention import Score, attention_weights, dot, make_score, scaled_dot, split_heads
+from molattn.attention import Score, attention_weights, dot, linear, make_score, scaled_dot, split_heads
+from molattn.attention.competitors import all_true
+from molattn.graph.dense import EdgeTerms, dropout_mask, edge_attention, is_one_operation
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
 
 EDGES_AS = ("keys", "values", "bias", "logits")
@@ -83,6 +87,8 @@ class AttentionEdgeUpdate(nn.Module):
 
     def forward(self, graph: AnyGraph) -> "EdgeMessages":
         """The e'_k of every edge, not yet multiplied out; the fast way through."""
+        if isinstance(graph, DenseGraph) and self._is_one_operation(graph):
+            return self._as_one_operation(graph)
         q, k, v = self._project(graph)
         bias = self._edge_logits(graph, q, k)
         weights = attention_weights(q, k, graph.competitors, bias=bias, score=self.score)
@@ -136,6 +142,38 @@ class AttentionEdgeUpdate(nn.Module):
         """The weights of the edges from those of the softmax: the same."""
         return weights
 
+    def _is_one_operation(self, graph: DenseGraph) -> bool:
+        """Whether `edge_attention` does it all: edges in keys and values, nothing of a member's own."""
+        changed = (getattr(type(self), part) is not getattr(AttentionEdgeUpdate, part) for part in _PARTS)
+        return (
+            self.w_ke is not None
+            and self.w_ve is not None
+            and self.score is scaled_dot
+            and not self.edges_are_logits
+            and not any(changed)
+            and is_one_operation(graph.v)
+        )
+
+    def _as_one_operation(self, graph: DenseGraph) -> "FusedMessages":
+        self._check(graph)
+        layers = (self.w_q, self.w_k, self.w_v)
+        bias = None if self.w_q.bias is None else torch.cat([layer.bias for layer in layers])
+        v = graph.v if all_true(graph.node_mask) else graph.v.masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)
+        packed = linear(v, torch.cat([layer.weight for layer in layers]), bias)
+        if graph.u is not None:
+            of_graph = torch.cat([given(layer).weight for layer in (self.w_qu, self.w_ku, self.w_vu)])
+            packed = packed + graph.per_node(F.linear(graph.u, of_graph))
+        kept = None
+        if self.training and self.dropout > 0:
+            b, n = graph.node_mask.shape
+            kept = dropout_mask(packed, (b, self.num_heads, n, n), self.dropout)
+        by_head = (self.num_heads, self.head_dim, -1)
+        w_be = None if self.w_be is None else self.w_be.weight
+        w_ke, w_ve = given(self.w_ke).weight.view(by_head), given(self.w_ve).weight.view(by_head)
+        packed = packed.unflatten(-1, (3, *by_head[:2]))
+        terms = EdgeTerms(packed, given(graph.e), w_ke, w_ve, w_be, graph.node_mask, graph.edge_mask, kept)
+        return FusedMessages(graph, terms)
+
     @property
     def scale(self) -> float:
         """What a product of queries and keys is multiplied by."""
@@ -179,7 +217,14 @@ class AttentionEdgeUpdate(nn.Module):
         return F.dropout(weights, self.dropout, self.training)
 
 
-def given(x: Tensor | None) -> Tensor:
+_PARTS = ("_edge_logits", "_value_edges", "_with_edges", "_finished", "_project")
+"""What the members of the family change."""
+
+
+T = TypeVar("T")
+
+
+def given(x: T | None) -> T:
     """`x`, which the checks at the door have seen to be there."""
     assert x is not None
     return x
@@ -261,6 +306,36 @@ class EdgeMessages:
         if self._one_per_head:
             return torch.einsum("bhij,bijhf->bihf", self.dropped, e)
         return self.dropped.transpose(1, 2) @ e
+
+
+class FusedMessages(EdgeMessages):
+    """`EdgeMessages` of a dense graph that `edge_attention` sums, in which the weights are never all there at once.
+
+    The weights are worked out when somebody looks at them. What is done to them then does not reach the sum.
+    """
+
+    def __init__(self, graph: DenseGraph, terms: EdgeTerms):
+        # Into the dictionary itself: the fields of a frozen class cannot be set, and three of them are worked out late.
+        vars(self).update(graph=graph, terms=terms, edges=graph.e, w_ve=terms.w_ve)
+
+    @property
+    def _terms(self) -> EdgeTerms:
+        return vars(self)["terms"]
+
+    @cached_property
+    def weights(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._terms.weights()
+
+    @cached_property
+    def dropped(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._terms.dropped(self.weights)
+
+    @cached_property
+    def values(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._terms.packed[:, :, 2].transpose(1, 2)
+
+    def sum(self) -> Float[Tensor, "b n hd"]:
+        return edge_attention(self._terms).flatten(-2)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from molattn.graph.encodings import (
     DistanceKernel,
     Encoding,
     Gaussians,
+    HeadTable,
     NeighbourhoodOrder,
     PathEdgeEncoding,
     PathEncoding,
@@ -49,6 +50,7 @@ RADIAL_BASES = {"gaussian": Gaussians, "bessel": Bessel}
 EDGE_ENCODINGS: dict[str, Callable[[GraphModelConfig], Encoding]] = {
     "bond": lambda c: BondEncoding(_bond_parts(), _BOND_SIZES, c.edge_dim),
     "path": lambda c: PathEncoding(c.edge_dim, c.max_path, DISCONNECTED),
+    "head-table": lambda c: HeadTable(c.max_path + 2, c.num_heads),
     "path-edges": lambda c: PathEdgeEncoding(_bond_parts(), _BOND_SIZES, c.edge_dim, c.path_edges),
     "random-walks": lambda c: RandomWalkEncoding(c.walk_steps, c.edge_dim),
     "distance": _distance,

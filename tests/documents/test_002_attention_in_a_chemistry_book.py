@@ -9,7 +9,19 @@ import torch
 
 from molattn.attention import MultiHeadAttention, Segments, Softmax, attend, attention_weights
 from molattn.chem import ATOM_FEATURES, BOND_FEATURES, BOND_SIZE, DISCONNECTED, molecule_graph, unpack_bond
-from molattn.graph import AttentionEdgeUpdate, DenseGraph, Graph, GraphNetBlock, PairCodes, SumOfCodes, sum_edges
+from molattn.data.batches import collate
+from molattn.graph import (
+    AttentionEdgeUpdate,
+    BondEncoding,
+    DenseGraph,
+    Graph,
+    GraphNetBlock,
+    PathEncoding,
+    Sum,
+    SumOfCodes,
+    sum_edges,
+)
+from molattn.graph.family import BlockSizes, MixedEdgeUpdate, gaan
 from tests.documents.by_hand import F64, array, assert_same, linear, randomise, softmax
 
 # Chapter 13: attention layers
@@ -301,18 +313,54 @@ def test_document_002_the_distance_on_an_edge_moves_attention():
 
 def test_document_002_bond_and_distance_of_every_pair_become_the_features_of_its_edge():
     """e_ij = B[bond_ij] + P[distance_ij]"""
-    pairs = PairCodes(
-        torch.from_numpy(unpack_bond(range(BOND_SIZE))), [f.size for f in BOND_FEATURES], 4, 8, DISCONNECTED
-    )
-    pairs = randomise(pairs)
-    e = pairs(torch.from_numpy(ETHANOL.bond_codes), torch.from_numpy(ETHANOL.path_lengths))
-    starts = np.cumsum([0, *(f.size for f in BOND_FEATURES)])[:-1]
-    table, path = array(pairs.bond.table.weight), array(pairs.path.weight)
+    sizes = [f.size for f in BOND_FEATURES]
+    bond = BondEncoding(torch.from_numpy(unpack_bond(range(BOND_SIZE))), sizes, 4)
+    pairs = randomise(Sum([bond, PathEncoding(4, 8, DISCONNECTED)]))
+    e = pairs(collate([ETHANOL]))[0]
+    starts = np.cumsum([0, *sizes])[:-1]
+    table, path = (array(x) for x in (pairs.encodings[0].bond.table.weight, pairs.encodings[1].path.weight))
     for i in range(3):
         for j in range(3):
-            bond = unpack_bond([ETHANOL.bond_codes[i, j]])[0]
-            assert_same(e[i, j], table[starts + bond].sum(0) + path[ETHANOL.path_lengths[i, j]])
+            codes = unpack_bond([ETHANOL.bond_codes[i, j]])[0]
+            assert_same(e[i, j], table[starts + codes].sum(0) + path[ETHANOL.path_lengths[i, j]])
 
 
-# Two models that the chapter names have their place here: gated heads (GaAN), and distances mixed into the weights
-# (Molecule Attention Transformer).
+# Chapter 14's two models: distances mixed into the weights, and gated heads.
+
+
+def test_document_002_molecule_attention_transformer_mixes_attention_distance_and_adjacency():
+    """head_i = sum_j ( lambda_a softmax(q.k / sqrt(d)) + lambda_d exp(-D) + lambda_g A )_ij v_j"""
+    phi_e = randomise(MixedEdgeUpdate(6, HEADS, HEAD_DIM, edge_dim=2, lambdas=(0.5, 0.3, 0.2)))
+    distance = ETHANOL.path_lengths.astype(float)
+    near = (distance <= 1).astype(float)
+    fixed = np.stack([np.exp(-distance), near / near.sum(-1, keepdims=True)], axis=-1)
+    v = random(3, 6)
+    graph = DenseGraph(v[None], torch.ones(1, 3, dtype=torch.bool), torch.from_numpy(fixed)[None])
+    q, k, values = (linear(w, array(v)).reshape(3, HEADS, HEAD_DIM) for w in (phi_e.w_q, phi_e.w_k, phi_e.w_v))
+    for h in range(HEADS):
+        attention = softmax(q[:, h] @ k[:, h].T / math.sqrt(HEAD_DIM))
+        weights = 0.5 * attention + 0.3 * fixed[..., 0] + 0.2 * fixed[..., 1]
+        messages = phi_e(graph)
+        assert_same(messages.weights[0, h], weights)
+        assert_same(sum_edges(messages)[0, :, h * HEAD_DIM : (h + 1) * HEAD_DIM], weights @ values[:, h])
+        # exp(-D) is no distribution, and the weights say so.
+        assert_same(messages.weights[0, h].sum(-1), 0.5 + 0.3 * fixed[..., 0].sum(-1) + 0.2)
+
+
+def test_document_002_gated_attention_switches_heads_on_and_off():
+    """y_i = W_o [x_i, g_i1 head_i1, ..., g_ih head_ih],   g_i = sigmoid(W_g [x_i, max_j W_m z_j, mean_j z_j])"""
+    torch.manual_seed(0)
+    block = randomise(gaan(BlockSizes(6, HEADS)))
+    phi_e, rho, head_dim = block.phi_e, block.rho_ev, 6 // HEADS
+    graph = DenseGraph(random(1, 3, 6), torch.ones(1, 3, dtype=torch.bool))
+    x = array(graph.v[0])
+    q, k = (linear(w, x).reshape(3, HEADS, head_dim) for w in (phi_e.w_q, phi_e.w_k))
+    values = linear(phi_e.w_v, x).reshape(3, HEADS, head_dim)
+    values = np.where(values > 0, values, 0.1 * values)
+    heads = [softmax(q[:, h] @ k[:, h].T) @ values[:, h] for h in range(HEADS)]
+    largest = linear(rho.w_m, x).max(0)
+    seen = np.concatenate([x, np.tile(largest, (3, 1)), np.tile(x.mean(0), (3, 1))], axis=-1)
+    gates = 1 / (1 + np.exp(-linear(rho.w_g, seen)))
+    gated = np.concatenate([x, *(gates[:, h : h + 1] * heads[h] for h in range(HEADS))], axis=-1)
+    assert_same(rho(phi_e(graph))[0], gated)
+    assert_same(block.w_jhl(rho(phi_e(graph)))[0], linear(block.w_jhl, gated))

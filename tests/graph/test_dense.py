@@ -1,0 +1,232 @@
+"""Attention over dense graphs as one operation: the numbers and gradients of the equation, whatever the shapes."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from molattn.graph import AttentionEdgeUpdate, DenseGraph, EdgeTerms, dense, edge_attention, plain_edge_attention
+from molattn.graph.dense import dropout_mask
+from tests.assertions import assert_close, assert_identical
+from tests.graph.graphs import EDGE_DIM, F64, random_graphs
+
+H, D = 2, 3
+SIZES = {"short rows": [4, 1, 3, 2], "long rows": [17, 20, 5]}
+
+
+def terms_of(sizes, *, density=None, p=3, w_be=True, dropout=0.0, e_learned=True, dtype=F64, seed=0):
+    """Terms of random graphs, padded with large finite numbers, and those of them that want gradients."""
+    graph = random_graphs(sizes, density=density, seed=seed)
+    g = torch.Generator().manual_seed(seed)
+    b, n = graph.node_mask.shape
+    packed = torch.randn(b, n, p, H, D, generator=g, dtype=F64)
+    w_ke, w_ve = torch.randn(2, H, D, EDGE_DIM, generator=g, dtype=F64)
+    of_bias = torch.randn(H, EDGE_DIM, generator=g, dtype=F64) if w_be else None
+    torch.manual_seed(seed)
+    kept = dropout_mask(packed, (b, H, n, n), dropout) if dropout else None
+    packed, e, w_ke, w_ve = (x.to(dtype) for x in (packed, graph.e, w_ke, w_ve))
+    learned = [packed, *([e] if e_learned else []), w_ke, w_ve, *([of_bias] if w_be else [])]
+    learned = [x.requires_grad_() for x in learned]
+    terms = EdgeTerms(packed, e, w_ke, w_ve, of_bias, graph.node_mask, graph.edge_mask, kept)
+    return terms, learned
+
+
+def values_and_gradients(attend, terms, learned):
+    output = attend(terms)
+    probe = torch.randn(output.shape, generator=torch.Generator().manual_seed(1), dtype=F64).to(output.dtype)
+    probe = probe.masked_fill(~terms.node_mask[..., None, None], 0.0)
+    return [output, *torch.autograd.grad((output * probe).sum(), learned)]
+
+
+@pytest.fixture(params=["one chunk", "one graph at a time", "two graphs at a time"])
+def chunks(request, monkeypatch):
+    size = {"one chunk": 10**9, "one graph at a time": 1, "two graphs at a time": 2 * H * 20 * 20}[request.param]
+    monkeypatch.setattr(dense, "_CHUNK", size)
+    monkeypatch.setattr(dense, "_MANY", 0)
+
+
+@pytest.mark.usefixtures("chunks")
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("density", [None, 0.4, 0.0])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize(("p", "w_be", "e_learned"), [(3, True, True), (4, False, True), (4, True, False)])
+def test_the_one_operation_is_the_plain_one_with_its_gradients(sizes, density, dropout, p, w_be, e_learned):
+    terms, learned = terms_of(sizes, density=density, p=p, w_be=w_be, dropout=dropout, e_learned=e_learned)
+    one = values_and_gradients(edge_attention, terms, learned)
+    plain = values_and_gradients(plain_edge_attention, terms, learned)
+    for a, b in zip(one, plain, strict=True):
+        assert_close(a, b)
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 17, 33])
+def test_graphs_of_one_size_without_masks(size):
+    terms, learned = terms_of([size, size])
+    bare = EdgeTerms(terms.packed, terms.e, terms.w_ke, terms.w_ve, terms.w_be)
+    assert_close(edge_attention(bare), plain_edge_attention(terms))
+    gradients = torch.autograd.grad(edge_attention(bare).sin().sum(), learned)
+    expected = torch.autograd.grad(plain_edge_attention(terms).sin().sum(), learned)
+    for a, b in zip(gradients, expected, strict=True):
+        assert_close(a, b)
+
+
+def test_float32_is_float64_to_rounding():
+    terms, learned = terms_of([20, 12], w_be=False, dtype=torch.float32)
+    exact, learned_exactly = terms_of([20, 12], w_be=False)
+    for a, b in zip(
+        values_and_gradients(edge_attention, terms, learned),
+        values_and_gradients(edge_attention, exact, learned_exactly),
+        strict=True,
+    ):
+        assert_close(a[torch.isfinite(a)].double() / b.abs().max(), b[torch.isfinite(a)] / b.abs().max(), 1e-5)
+
+
+@pytest.mark.parametrize("density", [None, 0.5])
+def test_gradients_agree_with_finite_differences(density):
+    terms, learned = terms_of([3, 1], density=density, p=4, dropout=0.3)
+
+    def f(packed, e, w_ke, w_ve, w_be):
+        return edge_attention(
+            EdgeTerms(packed, e, w_ke, w_ve, w_be, terms.node_mask, terms.edge_mask, terms.kept)
+        )  # fmt: skip
+
+    assert torch.autograd.gradcheck(f, learned, fast_mode=True)
+
+
+@pytest.mark.parametrize("density", [None, 0.3])
+def test_padding_changes_nothing_bit_for_bit_and_gets_gradients_of_zero(density):
+    results = []
+    for garbage in (0.0, 1e3, -7.0):
+        terms, learned = terms_of([18, 5], density=density)
+        edges = random_graphs([18, 5], density=density).edges
+        packed = terms.packed.detach().masked_fill(~terms.node_mask[..., None, None, None], garbage).requires_grad_()
+        e = terms.e.detach().masked_fill(~edges.unsqueeze(-1), garbage).requires_grad_()
+        dirty = EdgeTerms(packed, e, *learned[2:], terms.node_mask, terms.edge_mask)
+        output, *gradients = values_and_gradients(edge_attention, dirty, [packed, e, *learned[2:]])
+        assert (output[~terms.node_mask] == 0).all()
+        assert (gradients[0][~terms.node_mask] == 0).all()
+        assert (gradients[1][~edges] == 0).all()
+        results.append([output, *gradients])
+    for first, *others in zip(*results, strict=True):
+        for other in others:
+            assert_identical(other, first)
+
+
+@pytest.mark.parametrize("garbage", [torch.nan, torch.inf, 1e30])
+def test_the_layer_hides_what_stands_in_padded_nodes_and_gradients_that_come_from_there(garbage):
+    phi_e = AttentionEdgeUpdate(8, H, D, EDGE_DIM).to(F64)
+    graph = random_graphs([4, 2], globals_=False)
+    padding = ~graph.node_mask.unsqueeze(-1)
+    results = []
+    for fill, back in ((0.0, 0.0), (garbage, garbage)):
+        v = graph.v.masked_fill(padding, fill).requires_grad_()
+        ebar = phi_e(graph.replace(v=v)).sum()
+        upstream = torch.ones_like(ebar).masked_fill(padding, back)
+        gradients = torch.autograd.grad(ebar, [v, *phi_e.parameters()], upstream)
+        assert (gradients[0][~graph.node_mask] == 0).all()
+        results.append([ebar, *gradients])
+    for dirty, clean in zip(results[1], results[0], strict=True):
+        assert_identical(dirty, clean)
+
+
+def test_a_receiver_with_nobody_gets_zeros_and_no_nan():
+    terms, learned = terms_of([17, 3], density=0.05)
+    alone = ~terms.edge_mask.any(-1)
+    output, *gradients = values_and_gradients(edge_attention, terms, learned)
+    assert alone.any() and (output[alone] == 0).all()
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+def test_huge_logits_do_not_overflow():
+    terms, _ = terms_of([18, 3])
+    huge = EdgeTerms(terms.packed * 1e6, terms.e, terms.w_ke, terms.w_ve, terms.w_be, terms.node_mask)
+    assert edge_attention(huge).isfinite().all()
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0)])
+def test_no_graphs_and_graphs_of_nothing(shape):
+    b, n = shape
+    packed, e = torch.randn(b, n, 3, H, D, requires_grad=True), torch.randn(b, n, n, EDGE_DIM)
+    w_ke, w_ve = torch.randn(2, H, D, EDGE_DIM, requires_grad=True)
+    output = edge_attention(EdgeTerms(packed, e, w_ke, w_ve, None, torch.zeros(b, n, dtype=torch.bool)))
+    assert output.shape == (b, n, H, D)
+    output.sum().backward()
+
+
+def test_a_gradient_of_its_gradient_is_refused():
+    terms, learned = terms_of([3, 2])
+    with pytest.raises(RuntimeError, match="plain_edge_attention"):
+        torch.autograd.grad(edge_attention(terms).sum(), learned, create_graph=True)
+    torch.autograd.grad(plain_edge_attention(terms).sum(), learned, create_graph=True)[0].sum().backward()
+
+
+def test_the_weights_are_those_that_the_output_is_made_with():
+    terms, _ = terms_of([5, 4])
+    weights = terms.weights()
+    assert_close(weights.sum(-1), terms.node_mask.to(F64)[:, None].expand(-1, H, -1))
+    bare = EdgeTerms(terms.packed, terms.e, terms.w_ke, torch.zeros_like(terms.w_ve), terms.w_be, terms.node_mask)
+    assert_close(edge_attention(bare), torch.einsum("bhij,bjhd->bihd", weights, terms.packed[:, :, 2]))
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_a_dropout_mask_drops_a_share_of_p_and_scales_the_rest(p):
+    torch.manual_seed(0)
+    kept = dropout_mask(torch.zeros(1, dtype=F64), (3, 100, 333), p)
+    assert sorted(set(kept.flatten().tolist())) == [0.0, 1 / (1 - p)]
+    share = (kept == 0).double().mean()
+    assert abs(share - p) < 4 * (p * (1 - p) / kept.numel()) ** 0.5
+    torch.manual_seed(0)
+    assert_identical(dropout_mask(torch.zeros(1, dtype=F64), (3, 100, 333), p), kept)
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.0])
+def test_a_probability_that_is_none_is_refused(p):
+    with pytest.raises(ValueError, match="probability"):
+        dropout_mask(torch.zeros(1), (2,), p)
+
+
+class Layer(nn.Module):
+    """The layer on tensors, for compilers and exporters."""
+
+    def __init__(self):
+        super().__init__()
+        self.phi_e = AttentionEdgeUpdate(8, H, D, EDGE_DIM)
+
+    def forward(self, v, node_mask, e):
+        return self.phi_e(DenseGraph(v, node_mask, e)).sum()
+
+
+def test_it_exports_with_the_same_numbers():
+    torch.manual_seed(0)
+    layer = Layer().eval()
+    inputs = torch.randn(2, 4, 8), torch.arange(4) < torch.tensor([[4], [3]]), torch.randn(2, 4, 4, EDGE_DIM)
+    exported = torch.export.export(layer, inputs).module()
+    assert_close(exported(*inputs), layer(*inputs), 1e-6)
+
+
+COMPILED = """
+import torch
+from molattn.graph import AttentionEdgeUpdate, DenseGraph
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.phi_e = AttentionEdgeUpdate(8, 2, 3, 5)
+
+    def forward(self, v, node_mask, e):
+        return self.phi_e(DenseGraph(v, node_mask, e)).sum()
+
+torch.manual_seed(0)
+layer = Layer()
+inputs = torch.randn(2, 4, 8), torch.arange(4) < torch.tensor([[4], [3]]), torch.randn(2, 4, 4, 5)
+compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+one, other = (torch.autograd.grad(f(*inputs).square().sum(), list(layer.parameters())) for f in (layer, compiled))
+for a, b in zip(one, other, strict=True):
+    torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+"""
+
+
+def test_compiled_it_is_the_same_with_gradients():
+    # In a process of its own: the checks of shapes that run under pytest cannot be compiled.
+    subprocess.run([sys.executable, "-c", COMPILED], check=True)
