@@ -76,7 +76,7 @@ class Predictor:
         """
         alone = isinstance(smiles, str)
         rows = list(self.rows([smiles] if alone else smiles, num_workers))
-        values = self._array(rows, len(self.targets))
+        values = self._array(rows, len(self.targets), "prediction")
         if len(self.targets) == 1:
             values = values[:, 0]
         return values[0] if alone else values
@@ -100,7 +100,7 @@ class Predictor:
         """
         alone = isinstance(smiles, str)
         rows = list(self.embed_rows([smiles] if alone else smiles, num_workers))
-        values = self._array(rows, self.dim)
+        values = self._array(rows, self.dim, "fingerprint")
         return values[0] if alone else values
 
     def embed_rows(
@@ -114,14 +114,14 @@ class Predictor:
         """d, the length of a fingerprint."""
         return self._artifact.model.head.in_features
 
-    def _array(self, rows: Sequence[RowPrediction], width: int) -> np.ndarray:
+    def _array(self, rows: Sequence[RowPrediction], width: int, what: str) -> np.ndarray:
         """(n, width), NaN for a row without values, which a warning tells of."""
         missing = (np.nan,) * width
         values = np.array([missing if r.values is None else r.values for r in rows]).reshape(-1, width)
         bad = [(i, r) for i, r in enumerate(rows) if r.error]
         if bad:
             i, first = bad[0]
-            message = f"{len(bad)} of {len(rows)} SMILES have no prediction (NaN); the first, row {i}, "
+            message = f"{len(bad)} of {len(rows)} SMILES have no {what} (NaN); the first, row {i}, "
             warnings.warn(MolattnWarning(f"{message}{shown(first.smiles)}: {first.error}"), stacklevel=3)
         if message := without_geometry(rows):
             warnings.warn(MolattnWarning(message), stacklevel=3)

@@ -141,6 +141,12 @@ def open_stream(path: str | Path, format: str | None = None) -> Iterator[RowStre
 
 def count_rows(path: str | Path, format: str | None = None) -> int:
     """How many rows a file has, after all of it was read, so that what `open_stream` refuses is refused here."""
+    if (format or format_of(path)) == "sdf":
+        from molattn.chem.sdf import records
+
+        # What RDKit makes of a structure stops nothing, and takes its time.
+        with opened(path) as file:
+            return sum(1 for _ in records(text_lines(file, shown_source(path))))
     with open_stream(path, format) as stream:
         return sum(len(chunk) for chunk in stream.chunks)
 
