@@ -22,6 +22,7 @@ from molattn.explain import AttentionMap
 from molattn.models.artifact import Artifact, load_artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.predict import attention_of, embed_molecules, predict_molecules
+from molattn.training.folders import check_has_model, to_resume
 
 # Between two lines that say how far a long reading of molecules is.
 SECONDS = 5.0
@@ -222,8 +223,9 @@ def load(run: str | Path) -> Predictor:
     """The predictor of a run folder, or of the `model` folder in it, on the CPU.
 
     Raises:
-        InputError: there is no model, or it is damaged.
+        InputError: there is no model, it is damaged, or the run is not finished.
     """
+    check_has_model(Path(run))
     return Predictor(load_artifact(model_folder(run)))
 
 
@@ -234,6 +236,7 @@ def train(
     config: str | Path | None = None,
     settings: Sequence[str] = (),
     force: bool = False,
+    resume: str | Path | None = None,
     quiet: bool = False,
     **options: Any,
 ):
@@ -245,30 +248,41 @@ def train(
         config: a TOML file of settings, such as the `config.toml` of a run.
         settings: "section.key=value", the last word.
         force: replace a run that stands in `output_dir`.
+        resume: the folder of an unfinished run, which goes on; it brings its settings along.
         quiet: say nothing but warnings.
         options: any setting by its own name: `epochs`, `seed`, `split`, `target_columns`, ...; see `RunConfig`.
 
     Returns:
-        A `RunResult`: `.folder`, `.metrics`, `.history` and the predictions.
+        A `RunResult`: `.folder`, `.metrics`, `.history` and the predictions; or a `SeveralResult` for folds and
+        replicates: `.folder`, `.metrics` with mean and standard deviation, and `.runs`.
 
     Raises:
-        UsageError: an option that does not exist or makes no sense, or a folder that is taken.
+        UsageError: an option that does not exist or makes no sense, a folder that is taken, or a run that cannot be
+            resumed.
         InputError: data that cannot be used.
     """
     from molattn.training.config import resolve
 
     if dataset:
         options["dataset"] = str(dataset)
-    return run(resolve(config, options, settings), output_dir, PrintReporter(quiet), force)
+    if resume is not None:
+        config, output_dir = to_resume(resume, config, output_dir, force)
+    return run(resolve(config, options, settings), output_dir, PrintReporter(quiet), force, resume is not None)
 
 
-def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool = False):
-    """Train as `config`, a `RunConfig`, says, and draw the plots of the run folder."""
+def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool = False, resume: bool = False):
+    """Train as `config`, a `RunConfig`, says, and draw the plots of the run folder.
+
+    With `resume`, the unfinished run in `output_dir` goes on. Folds and replicates bring a `SeveralResult`.
+    """
     # Training brings in Lightning, which prediction does without.
+    from molattn.training.replicates import members, run_several
     from molattn.training.run import run as train_and_evaluate
     from molattn.viewer import write_plots
 
-    result = train_and_evaluate(config, output_dir, reporter, force)
+    if members(config):
+        return run_several(config, output_dir, reporter, force, resume, write_plots)
+    result = train_and_evaluate(config, output_dir, reporter, force, resume)
     write_plots(result)
     return result
 

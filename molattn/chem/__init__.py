@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from molattn.chem.atoms import ATOM_FEATURES, AtomFeature, atom_codes
 from molattn.chem.bonds import BOND_FEATURES, BOND_SIZE, bond_codes, pack_bond, unpack_bond
+from molattn.chem.clusters import butina_clusters
 from molattn.chem.conformers import (
     BOND_LENGTH,
     NO_GEOMETRY,
@@ -20,6 +21,7 @@ from molattn.chem.conformers import (
 )
 from molattn.chem.edits import molecules_like
 from molattn.chem.features import Feature
+from molattn.chem.fingerprints import Fingerprints
 from molattn.chem.molecule import MoleculeGraph, Progress, featurize, molecule_graph
 from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smiles, read_smiles
 from molattn.chem.paths import DISCONNECTED, MAX_PATH, path_lengths
@@ -48,11 +50,13 @@ __all__ = [
     "Conformer",
     "Conformers",
     "Feature",
+    "Fingerprints",
     "MoleculeGraph",
     "Progress",
     "SmilesTokens",
     "atom_codes",
     "bond_codes",
+    "butina_clusters",
     "canonical_smiles",
     "conformer",
     "featurize",

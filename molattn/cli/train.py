@@ -12,11 +12,15 @@ import typer
 from molattn.models.config import CONFIGS
 from molattn.models.presets import PRESETS
 from molattn.training.config import DataConfig, RunConfig, TrainingConfig, resolve
+from molattn.training.folders import to_resume
 
 if TYPE_CHECKING:
+    from molattn.training.replicates import SeveralResult
     from molattn.training.run import RunResult
 
 _DATA, _FIT, _RUN = "Data", "Training", "Run"
+# As in molattn.data, which is not imported for a screen of help.
+_SPLITS = ("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified")
 _data, _training = DataConfig(), TrainingConfig()
 
 
@@ -42,14 +46,31 @@ def train(
         bool | None, typer.Option("--add-hs", help="Make hydrogens atoms of the graph.", rich_help_panel=_DATA)
     ] = None,
     split: Annotated[
-        str | None, _option(_DATA, "How to split: random or scaffold.", "--split", "--split-type", default=_data.split)
+        str | None,
+        _option(_DATA, f"How to split: {', '.join(_SPLITS)}.", "--split", "--split-type", default=_data.split),
     ] = None,
     split_sizes: Annotated[
         tuple[float, float, float] | None,
         _option(_DATA, "Shares of train, val, test.", default=" ".join(map(str, _data.split_sizes))),
     ] = None,
+    split_column: Annotated[
+        str | None,
+        _option(
+            _DATA,
+            "A column of the table that says train, val or test; taken as it is.",
+            "--split-column",
+            "--splits-column",
+            hidden=True,
+        ),
+    ] = None,
     splits_file: Annotated[
         Path | None, _option(_DATA, "A table with columns smiles and split, row for row; taken as it is.")
+    ] = None,
+    num_folds: Annotated[
+        int | None, _option(_DATA, "k-fold: so many runs, each molecule tested in one.", hidden=True)
+    ] = None,
+    num_replicates: Annotated[
+        int | None, _option(_DATA, "So many runs, with this seed and the next ones.", hidden=True)
     ] = None,
     on_3d_failure: Annotated[
         str | None,
@@ -81,6 +102,9 @@ def train(
     output_dir: Annotated[
         Path | None, _option(_RUN, "Folder of the run. [default: runs/NAME]", "--output-dir", "-o")
     ] = None,
+    resume: Annotated[
+        Path | None, _option(_RUN, "Folder of an unfinished run, which goes on.", metavar="RUN", hidden=True)
+    ] = None,
     config: Annotated[Path | None, _option(_RUN, "A TOML file of settings, such as a run's config.toml.")] = None,
     settings: Annotated[
         list[str] | None, _option(_RUN, "Any setting, e.g. model.num_layers=6.", "--set", metavar="SECTION.KEY=VALUE")
@@ -102,6 +126,9 @@ def train(
         "add_hs": add_hs,
         "split": split,
         "split_sizes": split_sizes,
+        "split_column": split_column,
+        "num_folds": num_folds,
+        "num_replicates": num_replicates,
         "splits_file": None if splits_file is None else str(splits_file),
         "on_3d_failure": on_3d_failure,
         "model": model,
@@ -113,16 +140,22 @@ def train(
         "devices": devices,
         "num_workers": num_workers,
     }
+    if resume is not None:
+        config, output_dir = to_resume(resume, config, output_dir, force)
     # Settings are checked before anything heavy is imported.
     resolved = resolve(config, options, settings or ())
     from molattn import api
     from molattn.cli.progress import TerminalReporter
+    from molattn.training.replicates import SeveralResult
 
     with TerminalReporter(quiet) as reporter:
-        result = api.run(resolved, output_dir, reporter, force)
+        result = api.run(resolved, output_dir, reporter, force, resume is not None)
     if as_json:
         json.dump({"run": str(result.folder), **result.metrics}, sys.stdout, indent=1)
         print()
+    elif isinstance(result, SeveralResult):
+        if not quiet:
+            _report_several(result)
     elif not quiet:
         _report(result)
 
@@ -149,6 +182,32 @@ def _report(result: "RunResult") -> None:
     print(f"The run lies in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
     print(f"  {program} predict {run} --smiles CCO --smiles c1ccccc1")
     print(f"  {program} predict {run} in.csv -o out.csv")
+
+
+def _report_several(result: "SeveralResult") -> None:
+    """The test errors of every run, their mean and deviation, where the runs lie, and a next command."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    for target, metrics in result.metrics["test"].items():
+        unit = result.metrics["units"][target]
+        print(f"\n{target}{f' in {unit}' if unit else ''}, test molecules of {len(result.runs)} runs:")
+        # A metric that no run could give has no mean.
+        numbers = {name: m for name, m in metrics.items() if name != "n" and isinstance(m, dict) and "mean" in m}
+        table = Table()
+        table.add_column("")
+        for name in numbers:
+            table.add_column(name.upper(), justify="right")
+        for i, run in enumerate(result.runs):
+            row = [_number(m["values"][i]) for m in numbers.values()]
+            table.add_row(run, *row, end_section=i + 1 == len(result.runs))
+        table.add_row("mean", *(_number(m["mean"]) for m in numbers.values()))
+        table.add_row("standard deviation", *(_number(m["std"]) for m in numbers.values()))
+        console.print(table)
+    first = shlex.quote(str(result.folder / next(iter(result.runs))))
+    print(f"The runs lie in {result.folder}, each in its folder; metrics.json has mean, std and all values. Next:")
+    print(f"  {_program()} predict {first} --smiles CCO")
 
 
 def _program() -> str:

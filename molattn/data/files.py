@@ -1,6 +1,7 @@
 """Files written whole or not at all."""
 
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,13 @@ def atomic(path: str | Path, mode: str = "wb", **options: str) -> Iterator[IO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files that a process left in `folder` and below when it was killed while it wrote."""
+    for path in folder.rglob(".*.tmp"):
+        if re.fullmatch(r"\..+\.[0-9a-f]{8}\.tmp", path.name):
+            path.unlink(missing_ok=True)
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:

@@ -4,24 +4,30 @@ Splits see keys, one per row: the canonical SMILES, so that rows of one molecule
 Adding a split is writing its function and naming it in the table at the foot.
 """
 
-import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from molattn.data.tables import column, read_table
+from molattn.data.groups import ANY_SIZE, by_cluster, by_scaffold, rows_of, strata
+from molattn.data.sides import (
+    DEFAULT_SIZES,
+    SIDES,
+    Labels,
+    check_enough,
+    checked_sizes,
+    count,
+    cut,
+    deal,
+    empty_sides,
+    generator,
+)
+from molattn.data.tables import Table, column, read_table
 from molattn.errors import InputError, UsageError, shown
 
-SIDES = ("train", "val", "test")
-DEFAULT_SIZES = (0.8, 0.1, 0.1)
-
 _SPELLINGS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test", "": ""}
-
-Labels = np.ndarray
-"""(n,) labels of type `<U5`, one per row."""
 
 
 def random_split(keys: Sequence[str], sizes: Sequence[float] = DEFAULT_SIZES, seed: int = 0) -> Labels:
@@ -35,30 +41,9 @@ def random_split(keys: Sequence[str], sizes: Sequence[float] = DEFAULT_SIZES, se
     Raises UsageError for sizes or a seed that make no sense, InputError when there are fewer molecules than
     sides.
     """
-    sizes = _checked_sizes(sizes)
-    if seed < 0:
-        raise UsageError(f"the seed must be 0 or more, not {seed}")
-    rows_of = Counter(keys)
-    wanted = [int(size > 0) for size in sizes]
-    if len(rows_of) < sum(wanted):
-        raise InputError(
-            f"{_count(len(rows_of), 'molecule')} cannot fill the {sum(wanted)} sides of a split: "
-            "give more molecules, or a split of fewer sides, with a size of 0"
-        )
-    order = np.random.default_rng(seed).permutation(np.array(sorted(rows_of), dtype=object))
-    filled = np.cumsum([rows_of[key] for key in order])  # rows dealt out once the k-th molecule is
-    train_rows = round(sizes[0] * len(keys))
-    val_rows = round((sizes[0] + sizes[1]) * len(keys))
-
-    # The first `train_end` molecules train, those up to `val_end` validate; no side with a size stays empty.
-    m = len(order)
-    train_end = int(np.searchsorted(filled, train_rows, side="right"))
-    train_end = min(max(train_end, wanted[0]), m - wanted[1] - wanted[2])
-    val_end = int(np.searchsorted(filled, val_rows, side="right"))
-    val_end = min(max(val_end, train_end + wanted[1]), m - wanted[2])
-    sides = np.repeat(SIDES, [train_end, val_end - train_end, m - val_end])
-    side_of = dict(zip(order, sides, strict=True))
-    return np.array([side_of[key] for key in keys], dtype="<U5")
+    sizes = checked_sizes(sizes)
+    order = generator(seed).permutation(np.array(sorted(set(keys)), dtype=object))
+    return cut(keys, list(order), sizes)
 
 
 def scaffold_split(
@@ -78,34 +63,134 @@ def scaffold_split(
     Raises UsageError for sizes that make no sense, InputError when a side stays empty.
     Reference: Wu et al. (2018), Chem. Sci. 9, 513, doi:10.1039/c7sc02664a.
     """
-    sizes = _checked_sizes(sizes)
-    if scaffold_of is None:
-        from molattn.chem import murcko_scaffold  # here, because it brings RDKit
+    sizes = checked_sizes(sizes)
+    groups = by_scaffold(keys, scaffold_of)
+    order = sorted(groups, key=lambda name: (-len(groups[name]), name))
+    return _filled("scaffold", "scaffold", deal([groups[name] for name in order], len(keys), sizes), groups, sizes)
 
-        scaffold_of = murcko_scaffold
-    scaffold = {key: scaffold_of(key) for key in sorted(set(keys))}
-    groups: dict[str, list[int]] = defaultdict(list)
-    for row, key in enumerate(keys):
-        groups[scaffold[key]].append(row)
 
-    n = len(keys)
-    train_room = sizes[0] * n + 1e-9  # 0.7 + 0.1 is a little less than 0.8
-    val_room = (sizes[0] + sizes[1]) * n + 1e-9
-    train = val = 0
-    labels = np.full(n, "test", dtype="<U5")
-    for _, rows in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
-        if train + len(rows) <= train_room:
-            labels[rows] = "train"
-            train += len(rows)
-        elif train + val + len(rows) <= val_room:
-            labels[rows] = "val"
-            val += len(rows)
-    largest = max(map(len, groups.values()), default=0)
-    empty = [side for side, size in zip(SIDES, sizes, strict=True) if size > 0 and side not in labels]
+def scaffold_balanced_split(
+    keys: Sequence[str],
+    sizes: Sequence[float] = DEFAULT_SIZES,
+    seed: int = 0,
+    scaffold_of: Callable[[str], str] | None = None,
+) -> Labels:
+    """Whole Bemis-Murcko scaffolds, the large ones to training and the others by chance, as in chemprop.
+
+    Scaffolds with more rows than half of val or of test come first, then all others; each of the two is shuffled
+    with `seed`, and groups are dealt out as by `scaffold_split`. The order of the rows does not matter.
+
+    keys: n canonical SMILES. sizes: the shares of train, val and test. scaffold_of: SMILES to scaffold, by
+    default `molattn.chem.murcko_scaffold`. Returns (n,) labels.
+    Raises UsageError for sizes or a seed that make no sense, InputError when a side stays empty.
+    Reference: Yang et al. (2019), J. Chem. Inf. Model. 59, 3370, doi:10.1021/acs.jcim.9b00237.
+    """
+    sizes = checked_sizes(sizes)
+    groups = by_scaffold(keys, scaffold_of)
+    labels = deal(_large_first(groups, sizes, seed), len(keys), sizes)
+    return _filled("scaffold-balanced", "scaffold", labels, groups, sizes)
+
+
+def cluster_split(keys: Sequence[str], sizes: Sequence[float] = DEFAULT_SIZES, seed: int = 0) -> Labels:
+    """Whole Butina clusters of molecules with like Morgan fingerprints, the large ones to training.
+
+    The clusters are those of `molattn.chem.butina_clusters`, dealt out as the scaffolds of
+    `scaffold_balanced_split` are. The order of the rows does not matter.
+
+    keys: n canonical SMILES. sizes: the shares of train, val and test. Returns (n,) labels.
+    Raises UsageError for sizes or a seed that make no sense, InputError when a side stays empty.
+    """
+    sizes = checked_sizes(sizes)
+    groups = by_cluster(keys)
+    labels = deal(_large_first(groups, sizes, seed), len(keys), sizes)
+    return _filled("cluster", "cluster", labels, groups, sizes)
+
+
+def kennard_stone_split(
+    keys: Sequence[str],
+    sizes: Sequence[float] = DEFAULT_SIZES,
+    seed: int = 0,  # noqa: ARG001 (every split takes one; this one leaves nothing to chance)
+) -> Labels:
+    """Molecules that cover the space of Morgan fingerprints to training, those in between to val and test.
+
+    The two molecules that are least alike come first, then always the one whose nearest neighbour among the
+    chosen is least alike to it (Tanimoto); equals go by their SMILES. They are dealt out in that order, train
+    first. The order of the rows does not matter.
+
+    keys: n canonical SMILES. sizes: the shares of train, val and test. Returns (n,) labels.
+    Raises UsageError for sizes that make no sense, InputError when there are fewer molecules than sides.
+    Reference: Kennard and Stone (1969), Technometrics 11, 137, doi:10.1080/00401706.1969.10490666.
+    """
+    sizes = checked_sizes(sizes)
+    if not keys:
+        return cut(keys, [], sizes)
+    from molattn.chem import Fingerprints  # here, because it brings RDKit
+
+    molecules = sorted(set(keys))
+    fingerprints = Fingerprints(molecules, max_atoms=ANY_SIZE)
+    least = np.array([fingerprints.alike(i).min() for i in range(len(molecules))])
+    chosen = [int(least.argmin())]
+    nearest = fingerprints.alike(chosen[0])  # of each molecule, to the chosen ones
+    left = np.ones(len(molecules), dtype=bool)
+    left[chosen] = False
+    while left.any():
+        farthest = int(np.where(left, nearest, 2.0).argmin())
+        chosen.append(farthest)
+        left[farthest] = False
+        nearest = np.maximum(nearest, fingerprints.alike(farthest))
+    return cut(keys, [molecules[i] for i in chosen], sizes)
+
+
+def stratified_split(
+    keys: Sequence[str], targets: np.ndarray, sizes: Sequence[float] = DEFAULT_SIZES, seed: int = 0
+) -> Labels:
+    """Every side with its share of low and high values, or of each class.
+
+    Molecules are put into strata, shuffled with `seed` within each, and dealt out one by one to the side that is
+    furthest below its share. Strata are the classes where every target is 0 or 1, else the tenths of the values; a
+    molecule of several rows has their mean, and molecules without a value make a stratum of their own. Of several
+    targets the first decides. The order of the rows does not matter.
+
+    keys: n strings. targets: (n,) or (n, T), NaN where missing. sizes: the shares of train, val and test.
+    Returns (n,) labels.
+    Raises UsageError for sizes or a seed that make no sense, InputError when a side stays empty.
+    """
+    sizes = checked_sizes(sizes)
+    chance = generator(seed)
+    check_enough(len(set(keys)), sizes)
+    groups = rows_of(keys)
+    labels = np.full(len(keys), "", dtype="<U5")
+    shares, given, dealt = np.array(sizes), np.zeros(3), 0
+    for stratum in strata(keys, targets):
+        for key in chance.permutation(np.array(stratum, dtype=object)):
+            rows = groups[key]
+            dealt += len(rows)
+            # A side of size 0 is never behind: it would be the furthest when the others have more than theirs.
+            behind = np.where(shares > 0, shares * dealt - given, -np.inf)
+            side = int(np.round(behind, 9).argmax())
+            labels[rows] = SIDES[side]
+            given[side] += len(rows)
+    return _filled("stratified", "molecule", labels, groups, sizes)
+
+
+def _large_first(groups: dict[str, list[int]], sizes: Sequence[float], seed: int) -> list[list[int]]:
+    """The groups too large for val or test, then the others, both shuffled."""
+    chance = generator(seed)
+    rows = sum(map(len, groups.values()))
+    room = min([size for size in sizes[1:] if size > 0], default=0.0) * rows / 2
+    names = sorted(groups)
+    shuffled = [names[i] for i in chance.permutation(len(names))]
+    return [groups[name] for name in sorted(shuffled, key=lambda name: len(groups[name]) <= room)]
+
+
+def _filled(split: str, kind: str, labels: Labels, groups: dict[str, list[int]], sizes: Sequence[float]) -> Labels:
+    """The labels, once no side is empty that should have rows."""
+    empty = empty_sides(labels, sizes)
     if empty:
+        largest = max(map(len, groups.values()), default=0)
         raise InputError(
-            f"the scaffold split leaves {' and '.join(empty)} empty: {_count(n, 'row')} with "
-            f"{_count(len(groups), 'scaffold')}, the largest of {_count(largest, 'row')}; "
+            f"the {split} split leaves {' and '.join(empty)} empty: {count(len(labels), 'row')} with "
+            f"{count(len(groups), kind)}, the largest of {count(largest, 'row')}; "
             "take the random split, other sizes or a split file"
         )
     return labels
@@ -123,7 +208,7 @@ def read_split_file(path: str | Path, smiles: Sequence[str]) -> Labels:
     """
     table = read_table(path)
     found = column(table, "smiles")
-    counts = f"the split file has {_count(len(found), 'row')}, the data {len(smiles)}"
+    counts = f"the split file has {count(len(found), 'row')}, the data {len(smiles)}"
     for row, (here, there) in enumerate(zip(found, smiles, strict=False)):
         if here != there:
             more = f"; {counts}" if len(found) != len(smiles) else ""
@@ -135,18 +220,27 @@ def read_split_file(path: str | Path, smiles: Sequence[str]) -> Labels:
         row = min(len(found), len(smiles))
         raise InputError(f"{path}: {counts}; they are the same before row {row} (from 0)")
 
-    labels = np.full(len(found), "", dtype="<U5")
-    for row, text in enumerate(column(table, "split")):
+    return read_split_column(table, "split")
+
+
+def read_split_column(table: Table, name: str) -> Labels:
+    """The labels in a column of a table, taken as they are: train, val (or valid, validation), test, or nothing.
+
+    Raises InputError, with the line, for another label and when a side is empty; UsageError when there is no such
+    column.
+    """
+    labels = np.full(len(table.rows), "", dtype="<U5")
+    for row, text in enumerate(column(table, name)):
         label = _SPELLINGS.get(text.strip().lower())
         if label is None:
             raise InputError(
-                f"{path}, line {table.lines[row]}: column 'split' says {shown(text)}; "
+                f"{table.source}, line {table.lines[row]}: column {shown(name)} says {shown(text)}; "
                 "it may say train, val, test, or nothing to leave the row out"
             )
         labels[row] = label
     empty = [side for side in SIDES if side not in labels]
     if empty:
-        raise InputError(f"{path}: no row is {' or '.join(empty)}; each of train, val and test needs one")
+        raise InputError(f"{table.source}: no row is {' or '.join(empty)}; each of train, val and test needs one")
     return labels
 
 
@@ -186,29 +280,31 @@ def describe_leakage(leaks: Sequence[Leak]) -> str:
     )
     more = "; ..." if len(leaks) > 3 else ""
     stand = "molecule stands" if len(leaks) == 1 else "molecules stand"
-    rows = _count(sum(len(leak.rows) for leak in leaks), "row")
+    rows = count(sum(len(leak.rows) for leak in leaks), "row")
     return f"{len(leaks)} {stand} on more than one side of the split, {rows} in all ({examples}{more})"
 
 
-def _checked_sizes(sizes: Sequence[float]) -> tuple[float, float, float]:
-    """The three sizes, made to sum to 1 to the last digit."""
-    numbers = [float(size) for size in sizes]
-    total = sum(numbers)
-    if len(numbers) != 3 or not all(number >= 0 for number in numbers) or not math.isclose(total, 1, abs_tol=1e-6):
-        given = " ".join(f"{number:g}" for number in numbers)
-        raise UsageError(
-            f"the sizes of train, val and test must be three numbers from 0 to 1 that sum to 1, "
-            f"such as 0.8 0.1 0.1, not {given or 'nothing'}"
-        )
-    train, val, test = numbers
-    return train / total, val / total, test / total
+def split_labels(name: str, keys: Sequence[str], targets: np.ndarray, sizes: Sequence[float], seed: int) -> Labels:
+    """The labels by the split `name`, one of `SPLITS` or `SPLITS_BY_TARGET`.
 
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    keys: n canonical SMILES. targets: (n,) or (n, T), NaN where missing. sizes: the shares of train, val and test.
+    Returns (n,) labels.
+    Raises UsageError for an unknown split, and what that split raises.
+    """
+    if name in SPLITS_BY_TARGET:
+        return SPLITS_BY_TARGET[name](keys, targets, sizes, seed)
+    if name not in SPLITS:
+        raise UsageError(f"unknown split {name!r}: choose one of {', '.join((*SPLITS, *SPLITS_BY_TARGET))}")
+    return SPLITS[name](keys, sizes, seed)
 
 
 SPLITS: dict[str, Callable[[Sequence[str], Sequence[float], int], Labels]] = {
     "random": random_split,
     "scaffold": scaffold_split,
+    "scaffold-balanced": scaffold_balanced_split,
+    "cluster": cluster_split,
+    "kennard-stone": kennard_stone_split,
+}
+SPLITS_BY_TARGET: dict[str, Callable[[Sequence[str], np.ndarray, Sequence[float], int], Labels]] = {
+    "stratified": stratified_split,
 }

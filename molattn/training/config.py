@@ -30,9 +30,13 @@ class DataConfig:
         conformer_timeout: whole seconds for each of the two attempts at a fragment.
         on_3d_failure: what becomes of a molecule without a geometry: "paths" takes path lengths times a bond length
             and says so, "reject" leaves the row out, "stop" ends the run.
-        split: "random" or "scaffold".
+        split: "random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone" or "stratified".
         split_sizes: shares of training, validation and test.
+        split_column: a column of the table that says train, val or test, and decides instead of `split`; empty for
+            none.
         splits_file: a table of SMILES and sides that decides instead of `split`; empty for none.
+        num_folds: of a cross-validation; 1 for none.
+        fold: the one that this run tests, from 0; -1 for all of them, one after the other.
     """
 
     dataset: str = ""
@@ -46,7 +50,10 @@ class DataConfig:
     on_3d_failure: str = "paths"
     split: str = "random"
     split_sizes: tuple[float, ...] = (0.8, 0.1, 0.1)
+    split_column: str = ""
     splits_file: str = ""
+    num_folds: int = 1
+    fold: int = -1
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,8 @@ class TrainingConfig:
         grad_clip: largest norm of the gradient.
         patience: epochs without a better validation RMSE after which training stops.
         seed: of the split, the weights, the batches and the dropout.
+        checkpoint_every: epochs between two checkpoints, from which an interrupted run can go on.
+        num_replicates: runs with this seed and the next ones, one after the other.
         accelerator, devices: Lightning's, e.g. "cpu", "gpu", "auto".
         num_workers: worker processes that read molecules; 0 reads them in this one.
         threads: CPU threads of the maths. A small model gains little from a second one, and threads that wait for
@@ -79,6 +88,8 @@ class TrainingConfig:
     grad_clip: float = 1.0
     patience: int = 40
     seed: int = 0
+    checkpoint_every: int = 1
+    num_replicates: int = 1
     accelerator: str = "auto"
     devices: str = "auto"
     num_workers: int = 0

@@ -10,15 +10,18 @@ import numpy as np
 from molattn.chem import NO_GEOMETRY, NOT_OPTIMISED, Conformers, Progress, canonical_smiles, read_smiles
 from molattn.data import (
     SIDES,
-    SPLITS,
     Rejected,
+    Table,
     describe_leakage,
+    fold_labels,
     guess_smiles_column,
     leakage,
     load_card,
     read_records,
+    read_split_column,
     read_split_file,
     read_table,
+    split_labels,
     verify,
 )
 from molattn.errors import ConformerError, InputError, SmilesError, UsageError
@@ -112,14 +115,8 @@ def prepare(
     labels = np.full(len(smiles), "", dtype=object)
     # One molecule under two spellings is one molecule to a split.
     keys = [canonical_smiles(read_smiles(m.smiles, max_atoms=data.max_atoms)) for m in molecules]
-    if data.splits_file:
-        labels[rows] = read_split_file(data.splits_file, smiles)[rows]
-        taken = f"{data.splits_file} is taken as it is"
-    else:
-        if data.split not in SPLITS:
-            raise UsageError(f"unknown split {data.split!r}: choose one of {', '.join(SPLITS)}")
-        labels[rows] = SPLITS[data.split](keys, data.split_sizes, seed)
-        taken = ""
+    sides, taken = _sides(data, table, smiles, rows, keys, targets, seed)
+    labels[rows] = sides
     experiment = Experiment(
         data=data,
         name=name,
@@ -137,6 +134,36 @@ def prepare(
     return experiment
 
 
+def _sides(
+    data: DataConfig,
+    table: Table,
+    smiles: list[str],
+    rows: np.ndarray,
+    keys: list[str],
+    targets: np.ndarray,
+    seed: int,
+) -> tuple[np.ndarray, str]:
+    """The sides of the usable rows, and what is taken as it is where no split of ours decides."""
+    given = [name for name, value in (("split_column", data.split_column), ("splits_file", data.splits_file)) if value]
+    if len(given) > 1:
+        raise UsageError("split_column and splits_file both say who is on which side: give one of them")
+    if given and data.num_folds > 1:
+        raise UsageError(f"{given[0]} is one split, not {data.num_folds} folds: leave out one or the other")
+    if data.splits_file:
+        return read_split_file(data.splits_file, smiles)[rows], f"{data.splits_file} is taken as it is"
+    if data.split_column:
+        return read_split_column(table, data.split_column)[rows], f"column {data.split_column!r} is taken as it is"
+    if data.num_folds > 1:
+        return fold_labels(data.split, keys, targets, data.split_sizes, seed, data.num_folds, data.fold), ""
+    return split_labels(data.split, keys, targets, data.split_sizes, seed), ""
+
+
+def checksum(data: DataConfig) -> str:
+    """The sha256 of the table's bytes."""
+    _, path, _, _ = _resolved(data)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def conformers_of(data: DataConfig) -> Conformers | None:
     """How the molecules get their distances; None for a run without 3D."""
     if not data.conformers:
@@ -152,7 +179,7 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...]]
     if path.suffix or path.is_file():
         columns = read_table(path).columns
         smiles = data.smiles_column or guess_smiles_column(columns)
-        others = [c for c in columns if c != smiles]
+        others = [c for c in columns if c not in (smiles, data.split_column)]
         targets = data.target_columns or (tuple(others) if len(others) == 1 else ())
         if not targets:
             raise UsageError(f"say which column to learn with --target-columns: {path} has {', '.join(others)}")

@@ -4,7 +4,7 @@ import logging
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from molattn.data.batches import Batch, SizeBuckets, batches_by_size
 from molattn.errors import InputError, UsageError
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
+from molattn.training.checkpoint import Checkpoints, SaveEpochs, callers_random_states, interruptible
 from molattn.training.config import TrainingConfig
 
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
@@ -72,6 +73,7 @@ def fit(
     scaler: TargetScaler,
     config: TrainingConfig,
     on_epoch: Callable[[EpochRecord], None] = lambda _: None,
+    checkpoints: Checkpoints | None = None,
 ) -> Fitted:
     """Fit `model` in place to `train`; it is left with the weights of the epoch with the least loss on `val`.
 
@@ -83,6 +85,7 @@ def fit(
     Args:
         train, val: molecules with targets in their units; a molecule without a known label brings no gradient.
         on_epoch: called after every epoch.
+        checkpoints: where the training is saved, and goes on if it was begun; None for neither.
 
     Raises:
         InputError: no epoch had a finite validation loss.
@@ -96,14 +99,16 @@ def fit(
         _Rows(val), batch_sampler=[r.tolist() for r in rows_of_val], collate_fn=partial(batch_of, model, val)
     )
     deterministic, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
-    with warnings.catch_warnings(), torch.random.fork_rng():
+    saver = None if checkpoints is None else SaveEpochs(checkpoints, watch)
+    with warnings.catch_warnings(), callers_random_states(), interruptible():
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
         warnings.filterwarnings("ignore", ".*isinstance.treespec, LeafSpec.*")
         torch.manual_seed(config.seed)
         torch.set_num_threads(config.threads)
         try:
-            trainer = _trainer(config, [watch, _Epoch(sampler)])
-            trainer.fit(task, loader, val_loader)
+            trainer = _trainer(config, [watch, _Epoch(sampler), *([] if saver is None else [saver])])
+            if saver is None or saver.goes_on(trainer):
+                trainer.fit(task, loader, val_loader)
         finally:
             torch.use_deterministic_algorithms(deterministic)
             torch.set_num_threads(threads)
@@ -255,6 +260,15 @@ class _KeepBest(Callback):
         self.history: list[EpochRecord] = []
         self.state: dict[str, Tensor] | None = None
         self.best, self.best_epoch = math.inf, -1
+
+    def to_dict(self) -> dict[str, Any]:
+        """What it knows but for the weights, in plain values."""
+        return {"history": [asdict(r) for r in self.history], "best": self.best, "best_epoch": self.best_epoch}
+
+    def restore(self, told: dict[str, Any], state: dict[str, Tensor] | None) -> None:
+        """Know again what `to_dict` told, and the weights."""
+        self.history = [EpochRecord(**r) for r in told["history"]]
+        self.best, self.best_epoch, self.state = told["best"], told["best_epoch"], state
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, _Task)

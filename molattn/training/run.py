@@ -1,5 +1,6 @@
 """A run from its settings to its folder."""
 
+import hashlib
 import shutil
 import time
 from contextlib import suppress
@@ -11,16 +12,18 @@ import numpy as np
 import torch
 
 from molattn.chem import ON_FAILURE
-from molattn.errors import UsageError
+from molattn.errors import MolattnError, UsageError
 from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.base import MoleculeModel
 from molattn.models.predict import predict_molecules
 from molattn.models.registry import MODELS, build
 from molattn.models.scaler import TargetScaler
 from molattn.training import run_folder
+from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, RunConfig
 from molattn.training.experiment import Experiment, conformers_of, prepare
 from molattn.training.fit import EpochRecord, fit
+from molattn.training.folders import CHECKPOINT, METRICS, MODEL, check_resumable, continues
 from molattn.training.metrics import regression_metrics
 
 
@@ -60,16 +63,22 @@ class RunResult:
     history: list[EpochRecord]
 
 
-def run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force: bool = False) -> RunResult:
+def run(
+    config: RunConfig, folder: str | Path | None, reporter: Reporter, force: bool = False, resume: bool = False
+) -> RunResult:
     """Train and evaluate as `config` says, and write everything into a new run folder.
 
-    A run that fails or is interrupted leaves no folder behind.
+    A run that is interrupted after an epoch leaves its folder, and with `resume` goes on in it; one that fails, or is
+    interrupted before, leaves none.
 
     Raises:
-        UsageError: the settings make no sense, or the folder is taken.
+        UsageError: the settings make no sense, or the folder is taken; or there is nothing to resume, or it is of
+            other settings or data.
         InputError: the data cannot be used.
     """
-    _check(config)
+    check(config)
+    if resume and folder is not None:
+        check_resumable(Path(folder))
     if config.data.conformers:
         reporter.stage("reading molecules and finding their 3D geometries")
     else:
@@ -87,10 +96,17 @@ def run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force:
         reporter.warning(warning)
     config = RunConfig(experiment.data, config.model, config.training)
     model = _model(config)
-    path = run_folder.claim(folder, experiment.name, force)
+    if resume and folder is not None:
+        path = run_folder.reopen(folder)
+    else:
+        path = run_folder.claim(folder, experiment.name, force)
     try:
         return _trained(config, experiment, model, path, reporter)
-    except BaseException:
+    except BaseException as error:
+        if resume or ((path / CHECKPOINT).is_dir() and not isinstance(error, MolattnError)):
+            if not isinstance(error, MolattnError):
+                reporter.stage(continues(path))
+            raise
         shutil.rmtree(path, ignore_errors=True)
         if folder is None:
             with suppress(OSError):
@@ -101,21 +117,27 @@ def run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force:
 def _trained(
     config: RunConfig, experiment: Experiment, model: MoleculeModel, path: Path, reporter: Reporter
 ) -> RunResult:
+    checkpoints = Checkpoints(path / CHECKPOINT, _identity(config, experiment), config.training.checkpoint_every)
     run_folder.write_config(path, config)
     run_folder.write_splits(path, experiment)
     run_folder.write_rejected(path, experiment)
     train, val = experiment.labelled("train"), experiment.labelled("val")
     scaler = TargetScaler.fit(train.targets)
-    reporter.stage("training")
+    last = checkpoints.last
+    reporter.stage("training" if last is None else f"training goes on after epoch {last.state['epoch'] + 1}")
     start = time.perf_counter()
-    fitted = fit(model, train, val, scaler, config.training, lambda r: reporter.epoch(r, config.training.epochs))
-    seconds = time.perf_counter() - start
+
+    def told(record: EpochRecord) -> None:
+        reporter.epoch(record, config.training.epochs)
+
+    fitted = fit(model, train, val, scaler, config.training, told, checkpoints)
+    seconds = checkpoints.seconds + time.perf_counter() - start
     reporter.stage(f"evaluating epoch {fitted.best_epoch + 1}, the best of {len(fitted.history)} on validation")
     data = experiment.data
     artifact = Artifact(
         model, scaler, data.target_columns, experiment.units, data.add_hs, data.max_atoms, conformers_of(data)
     )
-    save_artifact(path / run_folder.MODEL, artifact)
+    save_artifact(path / MODEL, artifact)
     predicted = predict_molecules(model.cpu(), scaler, experiment.molecules)
     baseline = np.broadcast_to(np.array(scaler.mean), predicted.shape)
     metrics = {
@@ -127,12 +149,26 @@ def _trained(
         "epochs": len(fitted.history),
         "parameters": sum(p.numel() for p in model.parameters()),
     }
-    run_folder.write_json(path / run_folder.METRICS, metrics)
     run_folder.write_history(path, fitted.history)
     run_folder.write_predictions(path, experiment, predicted)
     env = run_folder.environment(config.training.seed, experiment.sha256, seconds)
     run_folder.write_json(path / "env.json", env)
+    # Last: a run is finished once its metrics are there.
+    run_folder.write_json(path / METRICS, metrics)
+    checkpoints.remove()
     return RunResult(path, metrics, experiment, predicted, fitted.history)
+
+
+def _identity(config: RunConfig, experiment: Experiment) -> dict[str, Any]:
+    """What must not change while a run is unfinished. More or fewer workers read the same molecules."""
+    settings = config.to_dict()
+    del settings["training"]["num_workers"]
+    labels = "\n".join(map(str, experiment.labels))
+    return {
+        "config": settings,
+        "sha256 of the table": experiment.sha256,
+        "sha256 of the split": hashlib.sha256(labels.encode()).hexdigest(),
+    }
 
 
 def _model(config: RunConfig) -> MoleculeModel:
@@ -148,7 +184,7 @@ def _model(config: RunConfig) -> MoleculeModel:
 _SIZES = ("hidden_dim", "num_layers", "num_heads", "edge_dim", "feed_forward", "max_path")
 
 
-def _check(config: RunConfig) -> None:
+def check(config: RunConfig) -> None:
     """Numbers that would fail deep inside, refused where they were said."""
     wrong = [
         (config.training.epochs < 1, "epochs is 1 or more"),
@@ -156,9 +192,13 @@ def _check(config: RunConfig) -> None:
         (config.training.learning_rate <= 0, "learning_rate is above 0"),
         (config.training.patience < 1, "patience is 1 or more"),
         (not 0 <= config.training.ema < 1, "ema is at least 0 and below 1"),
+        (config.training.checkpoint_every < 1, "checkpoint_every is 1 or more"),
         (config.training.num_workers < 0, "num_workers is 0 or more"),
         (config.training.threads < 1, "threads is 1 or more"),
         (config.training.seed < 0, "seed is 0 or more"),
+        (config.training.num_replicates < 1, "num_replicates is 1 or more"),
+        (config.data.num_folds < 1, "num_folds is 1 or more"),
+        (not -1 <= config.data.fold < config.data.num_folds, "fold is from 0 to num_folds - 1, or -1 for all"),
         (config.data.max_atoms < 1, "max_atoms is 1 or more"),
         (not 0 <= config.data.conformer_seed < 2**31 - 1, "conformer_seed is at least 0 and below 2^31 - 1"),
         (config.data.conformer_timeout < 1, "conformer_timeout is 1 second or more"),

@@ -15,14 +15,14 @@ import numpy as np
 import tomli_w
 
 from molattn.data import SIDES
-from molattn.data.files import write_text
+from molattn.data.files import remove_leftovers, write_text
 from molattn.data.tables import write_table
 from molattn.errors import UsageError
 from molattn.training.config import RunConfig
 from molattn.training.experiment import Experiment
 from molattn.training.fit import EpochRecord
+from molattn.training.folders import CONFIG, check_resumable, continues, is_unfinished
 
-CONFIG, METRICS, MODEL = "config.toml", "metrics.json", "model"
 _PACKAGES = ("molattn", "torch", "rdkit", "numpy", "lightning", "torch-geometric", "torchmetrics", "safetensors")
 
 
@@ -44,12 +44,26 @@ def claim(folder: str | Path | None, name: str, force: bool = False) -> Path:
         if path.is_file():
             raise UsageError(f"{path} is a file: give another --output-dir")
         if path.exists() and any(path.iterdir()):
+            if not force and is_unfinished(path):
+                raise UsageError(f"{continues(path)}, --force starts over")
             if not force:
                 raise UsageError(f"{path} exists: give another --output-dir, or --force to replace it")
             if not (path / CONFIG).is_file():
                 raise UsageError(f"{path} exists and is not a run of molattn: --force replaces runs only")
             shutil.rmtree(path)
     path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def reopen(folder: str | Path) -> Path:
+    """The folder of an unfinished run, without the temporary files that it left when it was killed.
+
+    Raises:
+        UsageError: there is none.
+    """
+    path = Path(folder)
+    check_resumable(path)
+    remove_leftovers(path)
     return path
 
 

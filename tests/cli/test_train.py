@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from molattn.cli.progress import TerminalReporter
+from molattn.data import SPLITS, SPLITS_BY_TARGET
 from tests.cli.conftest import QUICK, Molattn
 
 
@@ -255,10 +256,76 @@ def test_a_terminal_has_a_bar_while_molecules_are_embedded(
     assert capsys.readouterr().err == ""
 
 
+def test_folds_end_with_a_table_of_all_runs(molattn: Molattn, table: Path, tmp_path: Path) -> None:
+    answer = molattn("train", table, *QUICK, "--num-folds", 2, "--split", "stratified", "-o", tmp_path / "run")
+    assert answer.code == 0, answer.err
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    rmse = metrics["test"]["y"]["rmse"]
+    for number in (*rmse["values"], rmse["mean"], rmse["std"]):
+        assert f"{number:.3f}" in answer.out
+    assert "fold_0, 1 of 2" in answer.err
+    *_, where, smiles = answer.out.strip().splitlines()
+    assert str(tmp_path / "run") in where
+    assert molattn(*smiles.split()[1:]).code == 0
+    several = molattn("predict", tmp_path / "run", "-s", "CCO")
+    assert several.code == 3
+    assert "holds 2 runs with a model each: give one of them" in several.err
+
+
+def test_a_column_of_sides_is_taken_as_it_is(molattn: Molattn, table: Path, tmp_path: Path) -> None:
+    rows = _rows(table)
+    sides = [("train", "train", "val", "test")[i % 4] for i in range(len(rows))]
+    lines = [f"{r['smiles']},{r['y']},{side}" for r, side in zip(rows, sides, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["smiles,y,set", *lines, f"{lines[0][:-5]}test"]) + "\n")
+    # The only other column is the target.
+    answer = molattn("train", tmp_path / "t.csv", *QUICK, "--splits-column", "set", "-o", tmp_path / "run", "-q")
+    assert answer.code == 0, answer.err
+    assert "1 molecule stands on more than one side of the split" in answer.err
+    assert "column 'set' is taken as it is" in answer.err
+    written = [r["split"] for r in _rows(tmp_path / "run" / "splits.csv")]
+    assert [s for s, r in zip(written, rows, strict=False) if s] == [
+        s for s, r in zip(sides, rows, strict=True) if r["smiles"] != "C1CC" and r["y"] != "unknown"
+    ]
+
+
+def test_ctrl_c_keeps_an_unfinished_run_that_resume_continues(
+    molattn: Molattn, table: Path, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def epoch(_: object, record: object, __: int) -> None:
+        if record.epoch == 1:  # pyright: ignore[reportAttributeAccessIssue]
+            raise KeyboardInterrupt
+
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(TerminalReporter, "epoch", epoch)
+        answer = molattn("train", table, *QUICK, "-o", folder)
+    assert answer.code == 130
+    assert f"{folder} holds an unfinished run: --resume {folder} continues it" in answer.err
+    for arguments, code, says in (
+        (("train", table, *QUICK, "-o", folder), 2, "--force starts over"),
+        (("predict", folder, "-s", "CCO"), 3, f"molattn train --resume {folder} continues it"),
+        (("train", "--resume", folder, "-o", tmp_path / "b"), 2, "give no --config, --output-dir or --force"),
+        (("train", "--resume", folder, "--epochs", 5), 2, "training.epochs was 2 and is 5 now"),
+        (("train", "--resume", tmp_path / "none"), 2, "there is no run"),
+    ):
+        refused = molattn(*arguments)
+        assert refused.code == code, refused.err
+        assert says in refused.err
+    answer = molattn("train", "--resume", folder)
+    assert answer.code == 0, answer.err
+    assert "training goes on after epoch 1" in answer.err
+    for name in ("metrics.json", "predictions.csv", "history.csv", "model/model.safetensors", "plots/parity.png"):
+        assert (folder / name).read_bytes() == (run / name).read_bytes()
+    assert not (folder / "checkpoint").exists()
+
+
 def test_options_that_are_off_the_screen_still_work(molattn: Molattn, table: Path, tmp_path: Path) -> None:
     answer = molattn("train", table, *QUICK, "--devices", "1", "-o", tmp_path / "run", "-q")
     assert answer.code == 0
-    assert "--devices" not in molattn("train", "--help").out
+    shown = molattn("train", "--help").out
+    assert "--devices" not in shown
+    for split in (*SPLITS, *SPLITS_BY_TARGET):
+        assert split in shown
 
 
 @pytest.mark.parametrize(

@@ -51,15 +51,13 @@ def test_the_numbers_on_the_card_of_esol():
 def test_the_splits_of_esol_fit_its_table():
     card = cards.load_card("esol")
     found = cards.split_files("esol")
-    assert list(found) == ["random0", "random1", "random2", "scaffold"]
+    assert list(found) == [*(f"random{seed}" for seed in range(10)), "scaffold"]
     for path in found.values():
         assert read_table(path).columns == ("smiles", "split")
         labels = read_split_file(path, read(card).smiles)
-        assert {side: int((labels == side).sum()) for side in ("train", "val", "test")} == {
-            "train": 902,
-            "val": 113,
-            "test": 113,
-        }
+        # A repeated molecule that did not fit moves one row on.
+        counts = [int((labels == side).sum()) for side in ("train", "val", "test")]
+        assert counts == pytest.approx([902, 113, 113], abs=1)
 
 
 def test_an_unknown_data_set_is_answered_with_the_known_ones():
@@ -128,7 +126,7 @@ assert str(datasets_dir()) == {site!r} + "/molattn/_datasets", datasets_dir()
 card = load_card("esol")
 verify(card)
 assert len(read_table(card.path).rows) == card.rows
-assert sorted(split_files("esol")) == ["random0", "random1", "random2", "scaffold"]
+assert {{"random0", "random9", "scaffold"}} <= set(split_files("esol"))
 print("installed")
 """
 

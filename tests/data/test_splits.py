@@ -8,15 +8,19 @@ from hypothesis import strategies as st
 from molattn.data import (
     SIDES,
     SPLITS,
+    SPLITS_BY_TARGET,
     column,
     describe_leakage,
     leakage,
     load_card,
     random_split,
+    read_split_column,
     read_split_file,
     read_table,
+    scaffold_balanced_split,
     scaffold_split,
     split_files,
+    split_labels,
     write_table,
 )
 from molattn.errors import InputError, UsageError
@@ -29,6 +33,10 @@ def initial(key):
 
 def by_initial(keys, sizes, seed):
     return scaffold_split(keys, sizes, seed, scaffold_of=initial)
+
+
+def balanced_by_initial(keys, sizes, seed):
+    return scaffold_balanced_split(keys, sizes, seed, scaffold_of=initial)
 
 
 KEYS = st.lists(st.builds("{}-{}".format, st.sampled_from("abcdefgh"), st.integers(0, 9)), min_size=1, max_size=80)
@@ -44,7 +52,7 @@ def split_or_none(split, keys, sizes, seed):
         return None
 
 
-@pytest.mark.parametrize("split", [random_split, by_initial])
+@pytest.mark.parametrize("split", [random_split, by_initial, balanced_by_initial])
 @given(keys=KEYS, sizes=SIZES, seed=st.integers(0, 3), data=st.data())
 @settings(max_examples=100, deadline=None)
 def test_what_holds_of_every_split(split, keys, sizes, seed, data):
@@ -201,6 +209,15 @@ def test_leakage_finds_the_repeated_molecules_of_esol(esol, name, count):
         assert said == "no molecule stands on more than one side of the split"
 
 
+@pytest.mark.parametrize("seed", range(3, 10))
+def test_the_further_random_splits_of_esol_are_our_own(esol, seed):
+    chem = pytest.importorskip("molattn.chem")
+    keys = [chem.canonical_smiles(chem.read_smiles(smiles)) for smiles in esol]
+    carried = read_split_file(split_files("esol")[f"random{seed}"], esol)
+    assert np.array_equal(carried, random_split(keys, seed=seed))
+    assert leakage(keys, carried) == []
+
+
 def test_grouping_the_rows_of_a_molecule_leaves_no_leak(esol):
     for seed in range(5):
         assert leakage(esol, random_split(esol, seed=seed)) == []
@@ -274,7 +291,29 @@ def test_a_split_file_without_its_columns(tmp_path):
         read_split_file(path, ["C"])
 
 
-def test_the_table_of_splits():
-    assert set(SPLITS) == {"random", "scaffold"}
-    for split in SPLITS.values():
-        assert set(split(["C", "C1CC1", "C1CCC1", "C1CCCC1"], (0.5, 0.25, 0.25), 0)) == set(SIDES)
+def test_a_column_of_the_table_is_taken_as_it_is(tmp_path):
+    path = split_file(tmp_path, list(zip(SMILES, ["train", "valid", " Test", ""], strict=True)), ("smiles", "set"))
+    assert read_split_column(read_table(path), "set").tolist() == ["train", "val", "test", ""]
+    path = split_file(tmp_path, [("C", "train"), ("CC", "dev")], ("smiles", "set"))
+    with pytest.raises(InputError, match="line 3: column 'set' says 'dev'; it may say train, val, test"):
+        read_split_column(read_table(path), "set")
+    with pytest.raises(UsageError, match="has no column 'split'"):
+        read_split_column(read_table(path), "split")
+
+
+def test_the_tables_of_splits():
+    assert list(SPLITS) == ["random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone"]
+    assert list(SPLITS_BY_TARGET) == ["stratified"]
+    for name in (*SPLITS, *SPLITS_BY_TARGET):
+        labels = split_labels(name, ["C", "C1CC1", "N1CCC1", "c1ccccc1"], np.arange(4.0), (0.5, 0.25, 0.25), 0)
+        assert set(labels) == set(SIDES)
+    with pytest.raises(UsageError, match="choose one of random, scaffold, .*, stratified"):
+        split_labels("temporal", ["C"], np.zeros(1), (0.8, 0.1, 0.1), 0)
+
+
+def test_large_scaffolds_train_and_chance_deals_the_others():
+    keys = [f"a-{k}" for k in range(60)] + [f"{c}-{k}" for c in "bcdefghijk" for k in range(4)]
+    found = [scaffold_balanced_split(keys, seed=seed, scaffold_of=initial) for seed in range(12)]
+    assert all(set(labels[:60]) == {"train"} for labels in found)
+    assert all([int((labels == side).sum()) for side in SIDES] == [80, 8, 12] for labels in found)
+    assert len({tuple(labels) for labels in found}) > 8

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from molattn.chem import MoleculeGraph
-from molattn.data import load_card, split_files
+from molattn.data import SPLITS, SPLITS_BY_TARGET, load_card, split_files
 from molattn.errors import InputError, UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.training.config import DataConfig
@@ -49,6 +49,26 @@ def test_a_split_file_is_taken_as_it_is_and_its_repeats_are_reported() -> None:
     (warning,) = experiment.warnings
     assert "6 molecules stand on more than one side" in warning
     assert "taken as it is" in warning
+
+
+@pytest.mark.parametrize("split", [*SPLITS, *SPLITS_BY_TARGET])
+def test_every_split_is_known_by_its_name(split: str) -> None:
+    experiment = _prepare(DataConfig(dataset="esol", split=split), seed=0)
+    counts = [len(experiment.side(side)) for side in ("train", "val", "test")]
+    assert counts == pytest.approx([902, 113, 113], abs=2)
+    assert not experiment.warnings
+
+
+def test_a_column_says_who_is_on_which_side(tmp_path: Path) -> None:
+    sides = [("train", "validation", "", "Test", "train")[i % 5] for i in range(len(GOOD))]
+    lines = [f"{smiles},{side},{y}" for (smiles, y), side in zip(GOOD, sides, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["smiles,set,y", *lines]) + "\n")
+    data = DataConfig(dataset=str(tmp_path / "t.csv"), split_column="set")
+    experiment = _prepare(data, seed=0)
+    assert experiment.data.target_columns == ("y",)
+    assert experiment.labels.tolist() == [("train", "val", "", "test", "train")[i % 5] for i in range(len(GOOD))]
+    with pytest.raises(UsageError, match="has no column 'sets'"):
+        _prepare(replace(data, split_column="sets", target_columns=("y",)), seed=0)
 
 
 def test_bad_rows_are_named_and_the_others_stay_what_they_were(tmp_path: Path) -> None:

@@ -1,0 +1,293 @@
+"""Where an interrupted training goes on: everything that the next epoch depends on, saved after an epoch.
+
+`checkpoint/` in the run folder holds `epoch-K.safetensors` and `state.json`, which names it; no pickle. A new one is
+written beside the old, and `state.json` is replaced last and at once, so that there is always one that is whole.
+"""
+
+import hashlib
+import json
+import random
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+from lightning.pytorch.callbacks import Callback
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from molattn.data.files import write_bytes, write_text
+from molattn.errors import InputError, UsageError
+
+STATE = "state.json"
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A training after one of its epochs: tensors by name, and plain values as JSON has them."""
+
+    tensors: dict[str, Tensor]
+    state: dict[str, Any]
+
+    def part(self, name: str) -> dict[str, Tensor]:
+        """The tensors whose names begin with `name.`, without it, each in memory of its own."""
+        return {k.removeprefix(f"{name}."): v.clone() for k, v in self.tensors.items() if k.startswith(f"{name}.")}
+
+
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write it; whatever happens on the way, the one before stays whole until this one is."""
+    folder.mkdir(exist_ok=True)
+    data = save({name: x.detach().cpu().contiguous() for name, x in checkpoint.tensors.items()})
+    name = f"epoch-{checkpoint.state['epoch']}.safetensors"
+    content = {"schema": SCHEMA, "file": name, "sha256": hashlib.sha256(data).hexdigest(), **checkpoint.state}
+    write_bytes(folder / name, data)
+    # JSON as Python writes it: NaN and Infinity are read back, and every digit is.
+    text = json.dumps(content)
+    write_text(folder / STATE, json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "content": text}))
+    for old in folder.glob("epoch-*.safetensors"):
+        if old.name != name:
+            old.unlink(missing_ok=True)
+
+
+def load_checkpoint(folder: Path) -> Checkpoint | None:
+    """The last one that was saved; None when there is none.
+
+    Raises:
+        InputError: it is damaged, or of another molattn.
+    """
+    if not (folder / STATE).is_file():
+        return None
+    try:
+        outer = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        text = outer["content"]
+        content = json.loads(text)
+        if content["schema"] != SCHEMA:
+            raise InputError(f"{folder} was written by another molattn: resume with that one, or --force starts over")
+        data = (folder / content["file"]).read_bytes()
+        if [hashlib.sha256(text.encode()).hexdigest(), hashlib.sha256(data).hexdigest()] != [
+            outer["sha256"],
+            content["sha256"],
+        ]:
+            raise ValueError("a checksum differs")
+        return Checkpoint(load(data), content)
+    except (KeyError, TypeError, ValueError, AttributeError, OSError, SafetensorError) as error:
+        raise InputError(
+            f"{folder} is damaged, its training cannot be resumed ({type(error).__name__}): --force starts over"
+        ) from error
+
+
+class Checkpoints:
+    """The checkpoints of one training.
+
+    Args:
+        folder: where they lie.
+        identity: what must be the same when the training goes on: settings and checksums, in plain values.
+        every: epochs between two of them.
+
+    Attributes:
+        last: where the training goes on; None for one that starts.
+
+    Raises:
+        UsageError: the last one is of another training; it says what differs.
+        InputError: it is damaged.
+    """
+
+    def __init__(self, folder: Path, identity: dict[str, Any], every: int = 1):
+        self.folder, self.identity, self.every = folder, identity, every
+        self.last = load_checkpoint(folder)
+        if self.last is not None:
+            changed = differences(self.last.state["identity"], json.loads(json.dumps(identity)))
+            if changed:
+                raise UsageError(
+                    f"{folder.parent} cannot be resumed, since {'; '.join(changed)}: put back what was, or start over "
+                    "with --force"
+                )
+
+    @property
+    def seconds(self) -> float:
+        """How long the training has taken until the last one."""
+        return 0.0 if self.last is None else self.last.state["seconds"]
+
+    def remove(self) -> None:
+        """No more is needed of them."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def differences(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> list[str]:
+    """What differs between two nested sets of plain values, a phrase each."""
+    found = []
+    for key in dict.fromkeys((*before, *now)):
+        name = f"{prefix}{key}"
+        a, b = before.get(key), now.get(key)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found += differences(a, b, f"{name}." if name not in ("config",) else "")
+        elif a != b:
+            found.append(f"{name} was {_short(a)} and is {_short(b)} now")
+    return found
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+@runtime_checkable
+class Watch(Protocol):
+    """Who keeps the best weights and the history of a training."""
+
+    state: dict[str, Tensor] | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All else that it knows, in plain values."""
+        ...
+
+    def restore(self, told: dict[str, Any], state: dict[str, Tensor] | None) -> None:
+        """Know again what it knew."""
+        ...
+
+
+class SaveEpochs(Callback):
+    """Saves a training after its epochs, and lets it go on from its last checkpoint, to the bit.
+
+    Saved are weights, their running average, optimizer, schedule, the best epoch's weights, the history, and the states
+    of the random generators of torch, numpy and Python. The batches of an epoch follow from its number.
+
+    It stands after `watch` among the callbacks.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, watch: Watch):
+        self.checkpoints, self.watch = checkpoints, watch
+        self.start, self.restored = time.perf_counter(), checkpoints.last is None
+        if checkpoints.last is not None:
+            best = checkpoints.last.part("best")
+            watch.restore(checkpoints.last.state["watch"], best or None)
+
+    def goes_on(self, trainer: pl.Trainer) -> bool:
+        """Set `trainer` to the epoch after the last one saved; whether there is one."""
+        last = self.checkpoints.last
+        if last is None:
+            return True
+        for step in ("ready", "started", "processed", "completed"):
+            setattr(trainer.fit_loop.epoch_progress.current, step, last.state["epoch"] + 1)
+        return not last.state["over"]
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if not self.restored:
+            assert self.checkpoints.last is not None
+            _restore(self.checkpoints.last, trainer, pl_module)
+            self.restored = True
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        epoch = trainer.current_epoch
+        over = trainer.should_stop or epoch + 1 == trainer.max_epochs
+        if trainer.is_global_zero and (over or (epoch + 1) % self.checkpoints.every == 0):
+            optimizer, tensors = _optimizer_state(trainer.optimizers[0])
+            tensors |= {f"task.{k}": v for k, v in pl_module.state_dict().items()}
+            tensors |= {f"best.{k}": v for k, v in (self.watch.state or {}).items()}
+            tensors |= {f"random.{k}": v for k, v in _torch_random().items()}
+            state = {
+                "epoch": epoch,
+                "over": over,
+                "seconds": self.checkpoints.seconds + time.perf_counter() - self.start,
+                "watch": self.watch.to_dict(),
+                "optimizer": optimizer,
+                "schedules": [c.scheduler.state_dict() for c in trainer.lr_scheduler_configs],
+                "random": _plain_random(),
+                "identity": self.checkpoints.identity,
+            }
+            save_checkpoint(self.checkpoints.folder, Checkpoint(_apart(tensors), state))
+
+
+def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Copies: safetensors takes no two tensors of one memory, such as the weights a task has under two names."""
+    return {name: x.detach().cpu().clone() for name, x in tensors.items()}
+
+
+def _restore(checkpoint: Checkpoint, trainer: pl.Trainer, task: pl.LightningModule) -> None:
+    try:
+        task.load_state_dict(checkpoint.part("task"))
+        optimizer = trainer.optimizers[0]
+        tensors = checkpoint.part("optimizer")
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            index, _, key = name.partition(".")
+            state.setdefault(int(index), {})[key] = value
+        groups = [
+            {k: tuple(v) if isinstance(v, list) and k != "params" else v for k, v in group.items()}
+            for group in checkpoint.state["optimizer"]
+        ]
+        optimizer.load_state_dict({"state": state, "param_groups": groups})
+        for config, schedule in zip(trainer.lr_scheduler_configs, checkpoint.state["schedules"], strict=True):
+            config.scheduler.load_state_dict(dict(schedule))
+    except (KeyError, ValueError, RuntimeError) as error:
+        raise InputError(
+            "the checkpoint does not fit the model, so the run cannot be resumed with this molattn: --force starts over"
+        ) from error
+    random_states = checkpoint.part("random")
+    torch.set_rng_state(random_states.pop("cpu"))
+    for device, value in random_states.items():
+        if torch.cuda.is_available() and int(device) < torch.cuda.device_count():
+            torch.cuda.set_rng_state(value, int(device))
+    plain = checkpoint.state["random"]
+    version, numbers, gauss = plain["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    np.random.set_state((plain["numpy"][0], np.array(plain["numpy"][1], dtype=np.uint32), *plain["numpy"][2:]))  # noqa: NPY002
+
+
+def _optimizer_state(optimizer: torch.optim.Optimizer) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
+    """The settings of its groups as plain values, and what it knows of each weight as tensors."""
+    full = optimizer.state_dict()
+    tensors = {
+        f"optimizer.{index}.{key}": torch.as_tensor(value)
+        for index, of_one in full["state"].items()
+        for key, value in of_one.items()
+    }
+    return full["param_groups"], tensors
+
+
+def _torch_random() -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states |= {str(i): state for i, state in enumerate(torch.cuda.get_rng_state_all())}
+    return states
+
+
+def _plain_random() -> dict[str, Any]:
+    name, numbers, *rest = np.random.get_state(legacy=True)  # noqa: NPY002
+    return {"numpy": [name, np.asarray(numbers).tolist(), *rest], "python": random.getstate()}
+
+
+@contextmanager
+def callers_random_states() -> Iterator[None]:
+    """Leaves the random states of torch, numpy and Python as they were."""
+    plain, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        random.setstate(plain)
+        np.random.set_state(legacy)  # noqa: NPY002
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C ends the block as KeyboardInterrupt: Lightning makes of it an exit with code 1, and ignores the next."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except SystemExit as stop:
+        if isinstance(stop.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from stop
+        raise
+    finally:
+        if before is not None and signal.getsignal(signal.SIGINT) != before:
+            signal.signal(signal.SIGINT, before)

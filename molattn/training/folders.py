@@ -1,0 +1,50 @@
+"""What stands in a run folder, for those who only ask whether a run is finished; importing it loads nothing heavy."""
+
+from pathlib import Path
+
+from molattn.errors import InputError, UsageError
+
+CONFIG, METRICS, MODEL, CHECKPOINT = "config.toml", "metrics.json", "model", "checkpoint"
+
+
+def is_unfinished(folder: Path) -> bool:
+    """Whether a run was begun there and is not over: its metrics are the last file that it writes."""
+    return (folder / CONFIG).is_file() and not (folder / METRICS).is_file()
+
+
+def continues(folder: Path) -> str:
+    """What a user can do about an unfinished run."""
+    return f"{folder} holds an unfinished run: --resume {folder} continues it"
+
+
+def check_resumable(folder: Path) -> None:
+    """UsageError unless an unfinished run stands in `folder`."""
+    if not folder.is_dir():
+        raise UsageError(f"there is no run {folder} to resume")
+    if not (folder / CONFIG).is_file():
+        raise UsageError(f"{folder} is not a run of molattn, it has no {CONFIG}: there is nothing to resume")
+    if not is_unfinished(folder):
+        raise UsageError(f"the run in {folder} is finished: there is nothing to resume")
+
+
+def to_resume(run: str | Path, config: object, output_dir: object, force: bool) -> tuple[Path, Path]:
+    """The file of settings and the folder of the unfinished run `run`.
+
+    Raises:
+        UsageError: there is none, or what was given beside it says otherwise.
+    """
+    if config is not None or output_dir is not None or force:
+        raise UsageError("a run that is resumed has its folder and settings: give no --config, --output-dir or --force")
+    folder = Path(run)
+    check_resumable(folder)
+    return folder / CONFIG, folder
+
+
+def check_has_model(folder: Path) -> None:
+    """InputError for a run that is not finished, or one of several runs with a model each."""
+    if is_unfinished(folder):
+        raise InputError(f"{folder} holds an unfinished run: molattn train --resume {folder} continues it")
+    if (folder / CONFIG).is_file() and not (folder / MODEL).is_dir():
+        runs = sorted(path.parent for path in folder.glob(f"*/{MODEL}"))
+        if runs:
+            raise InputError(f"{folder} holds {len(runs)} runs with a model each: give one of them, such as {runs[0]}")

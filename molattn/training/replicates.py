@@ -1,0 +1,155 @@
+"""Several runs of one kind: the folds of a cross-validation, replicates with other seeds; mean and spread of both."""
+
+import json
+import math
+import shutil
+import statistics
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from molattn.errors import InputError, UsageError
+from molattn.training import run_folder
+from molattn.training.checkpoint import differences
+from molattn.training.config import RunConfig, read_config
+from molattn.training.experiment import checksum
+from molattn.training.folders import CONFIG, METRICS, continues, is_unfinished
+from molattn.training.run import Reporter, RunResult, check, run
+
+
+@dataclass(frozen=True)
+class SeveralResult:
+    """What several runs brought.
+
+    Attributes:
+        folder: where they lie, each in a folder of its own.
+        metrics: what `metrics.json` there holds: those of a single run, with {"mean", "std", "values"} for a number.
+        runs: the metrics of each run, by the name of its folder.
+    """
+
+    folder: Path
+    metrics: dict[str, Any]
+    runs: dict[str, dict[str, Any]]
+
+
+def members(config: RunConfig) -> dict[str, RunConfig]:
+    """The runs that `config` asks for, by the name of their folder; empty where it is a single run.
+
+    Replicates have the seed of `config` and the next ones; folds test one part of the molecules each. Both together
+    are all folds of every seed.
+    """
+    data, training = config.data, config.training
+    seeds, folds = range(training.num_replicates), range(data.num_folds if data.fold < 0 else 1)
+    found = {}
+    for i in seeds:
+        for fold in folds:
+            names = [f"replicate_{i}"] * (len(seeds) > 1) + [f"fold_{fold}"] * (len(folds) > 1)
+            found["_".join(names)] = RunConfig(
+                replace(data, fold=fold) if len(folds) > 1 else data,
+                config.model,
+                replace(training, seed=training.seed + i, num_replicates=1),
+            )
+    return found if len(found) > 1 else {}
+
+
+def run_several(
+    config: RunConfig,
+    folder: str | Path | None,
+    reporter: Reporter,
+    force: bool = False,
+    resume: bool = False,
+    finish: Callable[[RunResult], None] = lambda _: None,
+) -> SeveralResult:
+    """All runs that `config` asks for, one after the other, and over them `metrics.json` with mean and deviation.
+
+    Each run has a whole folder of its own within `folder`. What stops half-way keeps the runs that are finished, and
+    with `resume` goes on.
+
+    Args:
+        finish: called after each run.
+
+    Raises:
+        UsageError, InputError: as `run` does.
+    """
+    check(config)
+    name = Path(config.data.dataset).stem
+    path = run_folder.reopen(folder) if resume and folder is not None else run_folder.claim(folder, name, force)
+    if resume:
+        _check_settings(path, config)
+    else:
+        run_folder.write_config(path, config)
+    runs = members(config)
+    try:
+        for number, (name, member) in enumerate(runs.items(), start=1):
+            if not (path / name / METRICS).is_file():
+                _check_table(path, runs)
+                reporter.stage(f"{name}, {number} of {len(runs)}")
+                finish(run(member, path / name, reporter, resume=is_unfinished(path / name)))
+    except BaseException as error:
+        if any((path / name).is_dir() for name in runs):
+            if not isinstance(error, UsageError | InputError):
+                reporter.stage(continues(path))
+            raise
+        shutil.rmtree(path, ignore_errors=True)
+        if folder is None:
+            with suppress(OSError):
+                path.parent.rmdir()
+        raise
+    metrics = {name: json.loads((path / name / METRICS).read_text(encoding="utf-8")) for name in runs}
+    over_all = {"runs": list(metrics), **summarised(list(metrics.values()))}
+    run_folder.write_json(path / METRICS, over_all)
+    return SeveralResult(path, over_all, metrics)
+
+
+def summarised(values: list[Any]) -> Any:
+    """The same nested values of several runs as one: numbers as mean, standard deviation and all values.
+
+    The standard deviation is that of a sample, over n - 1. Where a run has no number, mean and deviation are null.
+    What is not a number stays what it is where all runs say the same, and is a list where they do not.
+
+    >>> summarised([{"rmse": 1.0, "unit": "eV"}, {"rmse": 3.0, "unit": "eV"}])["rmse"]
+    {'mean': 2.0, 'std': 1.4142135623730951, 'values': [1.0, 3.0]}
+    """
+    if all(isinstance(value, dict) for value in values):
+        keys = dict.fromkeys(key for value in values for key in value)
+        return {key: summarised([value.get(key) for value in values]) for key in keys}
+    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
+    if numbers and all(v is None or v in numbers for v in values):
+        whole = len(numbers) == len(values)
+        return {
+            "mean": statistics.fmean(numbers) if whole else None,
+            "std": statistics.stdev(numbers) if whole else None,
+            "values": values,
+        }
+    return values[0] if all(value == values[0] for value in values) else values
+
+
+def _check_settings(path: Path, config: RunConfig) -> None:
+    """UsageError where `config` is not what the runs in `path` were begun with."""
+    runs = members(config)
+    for stands, name in ((path, ""), *((path / name, name) for name in runs)):
+        if not (stands / CONFIG).is_file():
+            continue
+        wanted = runs[name] if name else config
+        before = RunConfig().updated(read_config(stands / CONFIG), str(stands / CONFIG)).to_dict()
+        now = wanted.to_dict()
+        for column in ("smiles_column", "target_columns"):
+            # Found in the table by the run itself.
+            if not now["data"][column]:
+                now["data"][column] = before["data"][column]
+        del before["training"]["num_workers"], now["training"]["num_workers"]
+        if changed := differences({"config": before}, {"config": now}):
+            raise UsageError(
+                f"{path} cannot be resumed, since {'; '.join(changed)}: put back what was, or start over with --force"
+            )
+
+
+def _check_table(path: Path, runs: dict[str, RunConfig]) -> None:
+    """InputError where a finished run saw another table than the next one will."""
+    for name, member in runs.items():
+        if (path / name / METRICS).is_file():
+            env = json.loads((path / name / "env.json").read_text(encoding="utf-8"))
+            if env["data_sha256"] != checksum(member.data):
+                raise InputError(f"the table has changed since {path / name}: put it back, or --force starts over")

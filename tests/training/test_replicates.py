@@ -1,0 +1,179 @@
+"""Folds and replicates: whole runs side by side, and what they say together."""
+
+import csv
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+import molattn
+from molattn.errors import InputError, UsageError
+from molattn.training.config import resolve
+from molattn.training.replicates import members, summarised
+from tests.molecules import esol
+
+SMALL = ["model.num_layers=1", "model.hidden_dim=16"]
+OPTIONS = {"epochs": 2, "accelerator": "cpu", "quiet": True, "settings": SMALL}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("several") / "t.csv"
+    rows = [f"{s},{y}" for s, y in zip(*esol(45), strict=True)]
+    path.write_text("\n".join(["smiles,y", *rows]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def folds(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("folds") / "run"
+    result = molattn.train(table, output_dir=folder, num_folds=3, **OPTIONS)
+    assert result.folder == folder
+    assert list(result.runs) == ["fold_0", "fold_1", "fold_2"]
+    return folder
+
+
+def _sides(run: Path) -> list[str]:
+    with open(run / "splits.csv", newline="") as file:
+        return [row["split"] for row in csv.DictReader(file)]
+
+
+def test_every_molecule_is_tested_in_one_fold(folds: Path) -> None:
+    sides = [_sides(folds / f"fold_{fold}") for fold in range(3)]
+    assert all(row.count("test") == 1 for row in zip(*sides, strict=True))
+    for labels in sides:
+        assert [labels.count(side) for side in ("train", "val", "test")] == pytest.approx([27, 3, 15], abs=1)
+
+
+def test_the_metrics_are_mean_and_deviation_of_whole_runs(folds: Path) -> None:
+    metrics = json.loads((folds / "metrics.json").read_text())
+    runs = [json.loads((folds / name / "metrics.json").read_text()) for name in metrics["runs"]]
+    for side in ("train", "val", "test"):
+        for name in ("rmse", "mae", "r2", "n"):
+            values = [run[side]["y"][name] for run in runs]
+            assert metrics[side]["y"][name] == {
+                "mean": statistics.fmean(values),
+                "std": statistics.stdev(values),
+                "values": values,
+            }
+    assert metrics["baseline"]["test"]["y"]["rmse"]["mean"] > 0
+    assert metrics["baseline"]["what"] == "the mean of the training targets"
+    assert metrics["units"] == {"y": ""}
+    for name in metrics["runs"]:
+        assert (folds / name / "plots" / "parity.png").is_file()
+        assert molattn.load(folds / name).targets == ("y",)
+    with pytest.raises(InputError, match=r"holds 3 runs with a model each: give one of them, such as .*fold_0"):
+        molattn.load(folds)
+
+
+def test_the_configuration_of_a_fold_repeats_that_fold(folds: Path, tmp_path: Path) -> None:
+    result = molattn.train(
+        config=folds / "fold_1" / "config.toml", output_dir=tmp_path / "again", quiet=True, settings=()
+    )
+    assert result.folder == tmp_path / "again"
+    for name in ("metrics.json", "splits.csv", "predictions.csv"):
+        assert (tmp_path / "again" / name).read_bytes() == (folds / "fold_1" / name).read_bytes()
+
+
+def test_replicates_have_the_next_seeds(table: Path, tmp_path: Path) -> None:
+    molattn.train(table, output_dir=tmp_path / "three", num_replicates=2, seed=4, **OPTIONS)
+    molattn.train(table, output_dir=tmp_path / "one", seed=5, **OPTIONS)
+    metrics = json.loads((tmp_path / "three" / "metrics.json").read_text())
+    assert metrics["runs"] == ["replicate_0", "replicate_1"]
+    second, one = tmp_path / "three" / "replicate_1", tmp_path / "one"
+    for name in ("metrics.json", "splits.csv", "config.toml", "model/model.safetensors"):
+        assert (second / name).read_bytes() == (one / name).read_bytes()
+
+
+def test_which_runs_there_are() -> None:
+    assert members(resolve(None, {"dataset": "esol"})) == {}
+    assert members(resolve(None, {"num_folds": 5, "fold": 2})) == {}
+    both = members(resolve(None, {"num_folds": 2, "num_replicates": 2, "seed": 3}))
+    found = {name: (c.data.fold, c.training.seed, c.training.num_replicates) for name, c in both.items()}
+    assert found == {
+        "replicate_0_fold_0": (0, 3, 1),
+        "replicate_0_fold_1": (1, 3, 1),
+        "replicate_1_fold_0": (0, 4, 1),
+        "replicate_1_fold_1": (1, 4, 1),
+    }
+
+
+def test_what_has_no_number_has_no_mean() -> None:
+    assert summarised([{"r2": None}, {"r2": 1.0}]) == {"r2": {"mean": None, "std": None, "values": [None, 1.0]}}
+    assert summarised([{"r2": None}, {"r2": None}]) == {"r2": None}
+    assert summarised([{"why": "one"}, {"why": "two"}, {}]) == {"why": ["one", "two", None]}
+
+
+def _stop(folder: Path, table: Path, epoch: int, **options: object) -> None:
+    """Train folds; the `epoch`-th epoch of all is interrupted."""
+    told = 0
+
+    def count(*_: object) -> None:
+        nonlocal told
+        told += 1
+        if told == epoch:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("molattn.api.PrintReporter.epoch", count)
+        with pytest.raises(KeyboardInterrupt):
+            molattn.train(table, output_dir=folder, num_folds=3, **{**OPTIONS, **options})
+
+
+@pytest.mark.parametrize("epoch", [2, 3, 6])
+def test_what_stops_half_way_keeps_its_folds_and_goes_on(table: Path, folds: Path, tmp_path: Path, epoch: int) -> None:
+    run = tmp_path / "run"
+    _stop(run, table, epoch)
+    finished = [name for name in ("fold_0", "fold_1", "fold_2") if (run / name / "metrics.json").is_file()]
+    assert len(finished) == (epoch - 1) // 2
+    with pytest.raises(UsageError, match="holds an unfinished run: --resume"):
+        molattn.train(table, output_dir=run, num_folds=3, **OPTIONS)
+    with pytest.raises(InputError, match="holds an unfinished run"):
+        molattn.load(run)
+    times = {name: (run / name / "metrics.json").stat().st_mtime_ns for name in finished}
+    molattn.train(resume=run, quiet=True)
+    assert all((run / name / "metrics.json").stat().st_mtime_ns == time for name, time in times.items())
+    for file in folds.rglob("*"):
+        if file.is_file() and file.name != "env.json":
+            assert file.read_bytes() == (run / file.relative_to(folds)).read_bytes(), file
+
+
+def test_what_stops_at_once_leaves_no_folder(table: Path, tmp_path: Path) -> None:
+    _stop(tmp_path / "run", table, 1)
+    assert not (tmp_path / "run").exists()
+
+
+def test_folds_of_other_settings_or_another_table_are_refused(table: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own.csv"
+    own.write_text(table.read_text())
+    run = tmp_path / "run"
+    _stop(run, own, 3)
+    with pytest.raises(UsageError, match=r"training\.epochs was 2 and is 3 now"):
+        molattn.train(resume=run, quiet=True, epochs=3)
+    config = run / "config.toml"
+    text = config.read_text()
+    config.write_text(text.replace("batch_size = 32", "batch_size = 8"))
+    with pytest.raises(UsageError, match=r"training\.batch_size was 32 and is 8 now"):
+        molattn.train(resume=run, quiet=True)
+    config.write_text(text)
+    own.write_text(own.read_text().replace("\n", "\r\n"))
+    with pytest.raises(InputError, match=r"the table has changed since .*fold_0"):
+        molattn.train(resume=run, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"num_folds": 0}, "num_folds is 1 or more"),
+        ({"num_replicates": 0}, "num_replicates is 1 or more"),
+        ({"num_folds": 3, "fold": 3}, "fold is from 0 to num_folds - 1"),
+        ({"num_folds": 3, "split": "kennard-stone"}, "has no folds"),
+        ({"num_folds": 3, "splits_file": "x.csv"}, "splits_file is one split, not 3 folds"),
+        ({"split_column": "y", "splits_file": "x.csv"}, "give one of them"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(table: Path, tmp_path: Path, options: dict, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        molattn.train(table, output_dir=tmp_path / "run", target_columns=["y"], **OPTIONS, **options)
+    assert not (tmp_path / "run").exists()
