@@ -1,5 +1,6 @@
 """The `molattn` command: its list of commands, its errors and its exit codes."""
 
+import errno
 import os
 import sys
 import traceback
@@ -74,6 +75,8 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _fail("error: the disk is full: make room and run it again; what was there before is whole", 3, debug)
         text = f"internal error: {type(error).__name__}: {error}\nThis is a fault of molattn; --debug shows where."
         _fail(text, 1, debug)
 

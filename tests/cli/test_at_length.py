@@ -1,6 +1,7 @@
 """`molattn predict` at length: parts, resumes, shards, pipes, formats; the same bytes whichever way."""
 
 import csv
+import errno
 import gzip
 import io
 import os
@@ -189,6 +190,29 @@ def test_a_malformed_row_in_a_file_costs_no_prediction(
     answer = molattn("predict", run, tmp_path / "in.csv")
     assert answer.code == 3 and f"line {ROWS + 2}: 1 fields where the header has 2" in answer.err
     assert answer.out == ""
+
+
+@pytest.mark.usefixtures("short_parts")
+@pytest.mark.parametrize("call", [1, 2, 4, 7])
+def test_a_full_disk_costs_no_finished_part(
+    molattn: Molattn, monkeypatch: pytest.MonkeyPatch, run: Path, many: Path, whole: Path, tmp_path: Path, call: int
+) -> None:
+    real, calls = os.fsync, 0
+
+    def full(file: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        answer = molattn("predict", run, many, "-o", tmp_path / "out.csv")
+    assert answer.code == 3 and "the disk is full" in answer.err
+    assert molattn("predict", run, many, "-o", tmp_path / "out.csv", "--resume").code == 0
+    assert (tmp_path / "out.csv").read_bytes() == whole.read_bytes()
+    assert [p.name for p in tmp_path.iterdir()] == ["out.csv"]
 
 
 def test_other_formats_go_in(molattn: Molattn, run: Path, tmp_path: Path) -> None:
