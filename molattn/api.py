@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,15 @@ from molattn.errors import MolattnWarning, SmilesError, shown
 from molattn.explain import AttentionMap
 from molattn.models.artifact import Artifact, load_artifact
 from molattn.models.base import Molecule, MoleculeModel
-from molattn.models.predict import attention_of, embed_molecules, predict_molecules
+from molattn.models.predict import attention_of, embed_molecules, outputs_of
+from molattn.models.tasks import Answers, Multiclass, Task
 from molattn.training.folders import check_has_model, to_resume
 
 # Between two lines that say how far a long reading of molecules is.
 SECONDS = 5.0
+
+# The values of a molecule, and what stands beside them.
+Said = tuple[tuple[float | str, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -34,16 +37,18 @@ class RowPrediction:
 
     Attributes:
         smiles: as it was given.
-        values: the prediction per target, in units, or the numbers of the fingerprint, whichever was asked for; None
-            when there is an error.
+        values: the prediction per target: a number in units, the probability of the positive class, or the name of
+            a class; or the numbers of the fingerprint, where that was asked for. None when there is an error.
         error: why there is none; empty otherwise.
         warnings: what the model could not see in the molecule, a sentence each.
+        more: what stands beside the values, see `Predictor.more`; empty when there is an error.
     """
 
     smiles: object
-    values: tuple[float, ...] | None
+    values: tuple[float | str, ...] | None
     error: str = ""
     warnings: tuple[str, ...] = ()
+    more: tuple[float, ...] = ()
 
 
 class Predictor:
@@ -52,6 +57,7 @@ class Predictor:
     Attributes:
         targets: what it predicts, T names.
         units: T units, empty where unknown.
+        more: what it says beside them, M names: standard deviations, or the probability of every class.
         conformers: how molecules get a 3D geometry, as in training; None for a model without 3D. A row stops nothing
             here: where training was to stop at a molecule without a geometry, prediction reports it as an error.
     """
@@ -61,26 +67,44 @@ class Predictor:
         c = artifact.conformers
         self.conformers = c if c is None or c.on_failure != "stop" else replace(c, on_failure="reject")
         self.targets, self.units = artifact.targets, artifact.units
+        self.more = tuple(artifact.task.columns(artifact.targets))
 
     @property
     def model(self) -> MoleculeModel:
         """The model itself, a torch module in evaluation mode; its answers are standardised, not in units."""
         return self._artifact.model
 
+    @property
+    def task(self) -> Task:
+        """What the targets are: regression, binary or multi-class."""
+        return self._artifact.task
+
     def predict(self, smiles: str | Iterable[object], num_workers: int = 0) -> np.ndarray | np.float64:
-        """The predictions, in the order of `smiles` and in units.
+        """The predictions, in the order of `smiles`: numbers in units, or probabilities of the positive class.
 
         Shapes: (n,) for one target, (n, T) for several; one string brings its one answer, without the first axis.
+        Targets of several classes bring the probability of every class on one more axis, in the order of
+        `task.classes`.
 
         A SMILES that cannot be read has NaN, and a `MolattnWarning` says which and why. See `rows` for the reasons.
         Another says which molecules have path lengths in the place of a 3D geometry.
         """
         alone = isinstance(smiles, str)
         rows = list(self.rows([smiles] if alone else smiles, num_workers))
-        values = self._array(rows, len(self.targets), "prediction")
+        values = self._array(rows)
+        _warn(rows, "prediction")
         if len(self.targets) == 1:
             values = values[:, 0]
         return values[0] if alone else values
+
+    def _array(self, rows: Sequence[RowPrediction]) -> np.ndarray:
+        """(n, T) or (n, T, classes), NaN where there is no prediction."""
+        numbers, more = np.full((len(rows), len(self.targets)), np.nan), np.full((len(rows), len(self.more)), np.nan)
+        for i, row in enumerate(rows):
+            if row.values is not None:
+                numbers[i] = [np.nan if isinstance(v, str) else v for v in row.values]
+                more[i] = row.more
+        return self.task.array(Answers(numbers, more))
 
     def rows(
         self, smiles: Iterable[object], num_workers: int = 0, progress: Callable[[int], None] | None = None
@@ -89,8 +113,7 @@ class Predictor:
 
         `progress` is told now and then how many have been read.
         """
-        a = self._artifact
-        return self._stream(smiles, num_workers, progress, partial(predict_molecules, a.model, a.scaler))
+        return self._stream(smiles, num_workers, progress, self._predicted)
 
     def embed(self, smiles: str | Iterable[object], num_workers: int = 0) -> np.ndarray:
         """Fingerprints, in the order of `smiles`: what the model's last, linear map reads of each molecule.
@@ -101,39 +124,38 @@ class Predictor:
         """
         alone = isinstance(smiles, str)
         rows = list(self.embed_rows([smiles] if alone else smiles, num_workers))
-        values = self._array(rows, self.dim, "fingerprint")
+        missing = (np.nan,) * self.dim
+        values = np.array([missing if r.values is None else r.values for r in rows]).reshape(-1, self.dim)
+        _warn(rows, "fingerprint")
         return values[0] if alone else values
 
     def embed_rows(
         self, smiles: Iterable[object], num_workers: int = 0, progress: Callable[[int], None] | None = None
     ) -> Generator[RowPrediction, None, None]:
         """As `rows`, with the d numbers of the fingerprint as `values`."""
-        return self._stream(smiles, num_workers, progress, partial(embed_molecules, self._artifact.model))
+        return self._stream(smiles, num_workers, progress, self._embedded)
 
     @property
     def dim(self) -> int:
         """d, the length of a fingerprint."""
         return self._artifact.model.head.in_features
 
-    def _array(self, rows: Sequence[RowPrediction], width: int, what: str) -> np.ndarray:
-        """(n, width), NaN for a row without values, which a warning tells of."""
-        missing = (np.nan,) * width
-        values = np.array([missing if r.values is None else r.values for r in rows]).reshape(-1, width)
-        bad = [(i, r) for i, r in enumerate(rows) if r.error]
-        if bad:
-            i, first = bad[0]
-            message = f"{len(bad)} of {len(rows)} SMILES have no {what} (NaN); the first, row {i}, "
-            warnings.warn(MolattnWarning(f"{message}{shown(first.smiles)}: {first.error}"), stacklevel=3)
-        if message := without_geometry(rows):
-            warnings.warn(MolattnWarning(message), stacklevel=3)
-        return values
+    def _predicted(self, molecules: Sequence[Molecule]) -> list[Said]:
+        answers = self.task.answers(outputs_of(self._artifact.model, molecules), self._artifact.scaler)
+        return [
+            (tuple(self.task.named(v, t) for t, v in enumerate(numbers)), tuple(more))
+            for numbers, more in zip(answers.values.tolist(), answers.more.tolist(), strict=True)
+        ]
+
+    def _embedded(self, molecules: Sequence[Molecule]) -> list[Said]:
+        return [(tuple(vector), ()) for vector in embed_molecules(self._artifact.model, molecules).tolist()]
 
     def _stream(
         self,
         smiles: Iterable[object],
         num_workers: int,
         progress: Callable[[int], None] | None,
-        answer: Callable[[Sequence[Molecule]], np.ndarray],
+        answer: Callable[[Sequence[Molecule]], list[Said]],
     ) -> Generator[RowPrediction, None, None]:
         """A row for each SMILES, `CHUNK` of them answered together: memory is bounded, whatever the input's length."""
         a = self._artifact
@@ -152,6 +174,43 @@ class Predictor:
                     del waiting[:CHUNK]
         yield from _answered(waiting, answer)
 
+    def evaluate(
+        self,
+        table: str | Path,
+        *,
+        smiles_column: str = "",
+        metrics: Sequence[str] = (),
+        num_workers: int = 0,
+        progress: Progress | None = None,
+    ):
+        """The metrics on a table that has the columns of the targets: what `molattn evaluate` does.
+
+        Args:
+            table: its path.
+            smiles_column: found by its name when empty.
+            metrics: such as "rmse" or "auroc"; the task's own when empty.
+            num_workers, progress: as for `molattn.chem.featurize`.
+
+        Returns:
+            An `Evaluation`: `.metrics`, `.answers`, `.targets` and `.rejected`.
+
+        Raises:
+            UsageError: a column or metric that does not exist.
+            InputError: a table that cannot be used.
+        """
+        # Metrics bring in torchmetrics and Lightning, which prediction does without.
+        from molattn.training.evaluation import evaluate
+
+        return evaluate(
+            self._artifact,
+            table,
+            smiles_column=smiles_column,
+            metrics=tuple(metrics),
+            num_workers=num_workers,
+            conformers=self.conformers,
+            progress=progress,
+        )
+
     def attention(self, smiles: str) -> AttentionMap:
         """What every atom of a molecule attended to: `.weights` is (layers, heads, n, n), in the SMILES' atom order.
 
@@ -168,13 +227,18 @@ class Predictor:
             if warning.startswith(NO_GEOMETRY):
                 warnings.warn(MolattnWarning(f"{shown(smiles)}: {warning}"), stacklevel=2)
         outputs, weights = attention_of(a.model, molecule)
-        values = a.scaler.unscale(outputs)
+        answers = a.task.answers(outputs[None], a.scaler)
+        if isinstance(a.task, Multiclass):
+            said, units = dict(zip(self.more, answers.more[0].tolist(), strict=True)), dict.fromkeys(self.more, "")
+        else:
+            said = dict(zip(a.targets, answers.values[0].tolist(), strict=True))
+            units = dict(zip(a.targets, a.units, strict=True))
         return AttentionMap(
             smiles=molecule.written,
             symbols=molecule.labels,
             weights=weights,
-            prediction=dict(zip(a.targets, map(float, values), strict=True)),
-            units=dict(zip(a.targets, a.units, strict=True)),
+            prediction=said,
+            units=units,
             add_hs=a.add_hs,
             virtual=a.model.virtual_labels,
             rows_sum_to_one=a.model.rows_sum_to_one,
@@ -312,15 +376,30 @@ class PrintReporter:
     def epoch(self, record: Any, epochs: int) -> None:
         """One of at most `epochs` epochs is over; every tenth of them is told."""
         if not self.quiet and (record.epoch + 1) % max(1, epochs // 10) == 0:
-            print(f"epoch {record.epoch + 1}/{epochs}: validation RMSE {record.val_rmse:.3f}", file=sys.stderr)
+            from molattn.training.metrics import METRICS
+
+            metric = f"validation {METRICS[record.metric].label} {record.val_metric:.3f}"
+            print(f"epoch {record.epoch + 1}/{epochs}: {metric}", file=sys.stderr)
 
 
 def _answered(
-    rows: Sequence[tuple[object, Molecule | SmilesError]], answer: Callable[[Sequence[Molecule]], np.ndarray]
+    rows: Sequence[tuple[object, Molecule | SmilesError]], answer: Callable[[Sequence[Molecule]], list[Said]]
 ) -> Iterator[RowPrediction]:
     answers = iter(answer([m for _, m in rows if not isinstance(m, SmilesError)]))
     for text, outcome in rows:
         if isinstance(outcome, SmilesError):
             yield RowPrediction(text, None, outcome.reason)
         else:
-            yield RowPrediction(text, tuple(map(float, next(answers))), "", outcome.warnings)
+            values, more = next(answers)
+            yield RowPrediction(text, values, "", outcome.warnings, more)
+
+
+def _warn(rows: Sequence[RowPrediction], what: str) -> None:
+    """Tell whoever called the caller which rows have NaN, and which have no geometry."""
+    bad = [(i, r) for i, r in enumerate(rows) if r.error]
+    if bad:
+        i, first = bad[0]
+        message = f"{len(bad)} of {len(rows)} SMILES have no {what} (NaN); the first, row {i}, "
+        warnings.warn(MolattnWarning(f"{message}{shown(first.smiles)}: {first.error}"), stacklevel=3)
+    if message := without_geometry(rows):
+        warnings.warn(MolattnWarning(message), stacklevel=3)

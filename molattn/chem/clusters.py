@@ -17,7 +17,7 @@ def butina_clusters(
 
     The molecule with the most neighbours is the first centre; its neighbours join it and are gone. So on with
     the next that is left, by the neighbours it had at first; equals go by their place. Comparing n molecules is
-    n^2 work, in C++: about 2 s for 5,000 of them.
+    n^2 work, in C++: a few seconds for 5,000 of them.
 
     Args:
         smiles: n SMILES, each molecule once.

@@ -12,6 +12,7 @@ import typer
 from molattn import __version__
 from molattn.cli.doctor import doctor
 from molattn.cli.embed import embed
+from molattn.cli.evaluate import evaluate
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.train import train
@@ -28,10 +29,11 @@ app = typer.Typer(
 )
 app.command(
     no_args_is_help=True,
-    epilog="--set reaches every setting of a run's config.toml: data.conformers=true, training.accelerator=cpu, ...",
+    epilog="--set reaches every setting of a run's config.toml: training.loss=huber, data.conformers=true, ...",
 )(train)
 app.command(no_args_is_help=True)(predict)
 app.command(no_args_is_help=True)(embed)
+app.command(no_args_is_help=True)(evaluate)
 app.command()(presets)
 app.command()(doctor)
 

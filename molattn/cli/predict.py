@@ -53,9 +53,10 @@ def predict(
     """Predict molecules given by SMILES, or every row of a table.
 
     `molattn predict runs/esol --smiles CCO` prints. `molattn predict runs/esol in.csv -o out.csv` keeps every row and
-    column of in.csv, in order, and adds `<target>_pred`, `status` (ok or error) and `error` (why). Tables may be of
-    any length: memory is bounded, a long output is kept in parts until it is whole, and `--resume` goes on after a
-    kill. The outputs of `--shard 1/4` to `4/4`, one below the other, are the output of the whole.
+    column of in.csv, in order, and adds `<target>_pred`, `status` (ok or error) and `error` (why). Of a binary target
+    the prediction is the probability of 1; of several classes a class, with `<target>_prob_<class>` beside it. Tables
+    may be of any length: memory is bounded, a long output is kept in parts until it is whole, and `--resume` goes on
+    after a kill. The outputs of `--shard 1/4` to `4/4`, one below the other, are the output of the whole.
     """
     if (table is None) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")
@@ -103,14 +104,19 @@ def _new_columns(predictor: "Predictor", stream: "RowStream") -> list["NewColumn
     """The columns that prediction adds to those of a table."""
     from molattn.data.writers import NewColumn
 
-    names = new_names([*(f"{t}_pred" for t in predictor.targets), "status", "error"], stream.columns)
-    return [*(NewColumn(name, "float64") for name in names[:-2]), *map(NewColumn, names[-2:])]
+    targets = [f"{t}_pred" for t in predictor.targets]
+    names = new_names([*targets, *predictor.more, "status", "error"], stream.columns)
+    # Of several classes the prediction is a name; all that stands beside it are numbers.
+    kinds = ["string" if predictor.task.kind == "multiclass" else "float64"] * len(targets)
+    kinds += ["float64"] * len(predictor.more) + ["string", "string"]
+    return list(map(NewColumn, names, kinds))
 
 
 def _cells(predictor: "Predictor", rows: Sequence["RowPrediction"]) -> list["Column"]:
     """What stands in those columns."""
-    values = [[None if r.values is None else r.values[t] for r in rows] for t in range(len(predictor.targets))]
-    return [*values, ["error" if r.error else "ok" for r in rows], [r.error for r in rows]]
+    missing = (None,) * (len(predictor.targets) + len(predictor.more))
+    values = zip(*(missing if r.values is None else (*r.values, *r.more) for r in rows), strict=True)
+    return [*map(list, values), ["error" if r.error else "ok" for r in rows], [r.error for r in rows]]
 
 
 def _print_smiles(predictor: "Predictor", smiles: Sequence[str], as_json: bool) -> list["RowPrediction"]:
@@ -121,6 +127,7 @@ def _print_smiles(predictor: "Predictor", smiles: Sequence[str], as_json: bool) 
             {
                 "smiles": r.smiles,
                 **dict(zip(predictor.targets, r.values or [None] * len(predictor.targets), strict=True)),
+                **dict(zip(predictor.more, r.more or [None] * len(predictor.more), strict=True)),
             }
             | {"status": "error" if r.error else "ok", "error": r.error, "warnings": list(r.warnings)}
             for r in rows
@@ -128,10 +135,14 @@ def _print_smiles(predictor: "Predictor", smiles: Sequence[str], as_json: bool) 
         json.dump(content, sys.stdout, indent=1)
         print()
         return [r for r in rows if r.error]
-    heads = [f"{t} ({u})" if u else t for t, u in zip(predictor.targets, predictor.units, strict=True)]
+    binary = predictor.task.kind == "binary"
+    units = ["probability" if binary else u for u in predictor.units]
+    heads = [f"{t} ({u})" if u else t for t, u in zip(predictor.targets, units, strict=True)] + [*predictor.more]
     lines = [("smiles", *heads)]
     for r in rows:
-        values = [f"{v:.3f}" for v in r.values] if r.values is not None else [f"error: {r.error}"]
+        values = [f"error: {r.error}"]
+        if r.values is not None:
+            values = [v if isinstance(v, str) else f"{v:.3f}" for v in (*r.values, *r.more)]
         lines.append((str(r.smiles), *values))
     width = max(len(line[0]) for line in lines)
     for line in lines:

@@ -138,9 +138,12 @@ class TerminalReporter:
 
     def epoch(self, record: "EpochRecord", epochs: int) -> None:
         """One of at most `epochs` epochs is over."""
+        # Training has brought it in already.
+        from molattn.training.metrics import METRICS
+
         if record.best:
-            self.best = record.val_rmse
-        text = f"validation RMSE {record.val_rmse:.3f}, best {self.best:.3f}"
+            self.best = record.val_metric
+        text = f"validation {METRICS[record.metric].label} {record.val_metric:.3f}, best {self.best:.3f}"
         if self.progress.disable:
             # Where there is no terminal, as in a log file, a line now and then says that it is alive.
             if not self.quiet and (record.epoch + 1) % max(1, epochs // 10) == 0:

@@ -42,6 +42,10 @@ def train(
     target_columns: Annotated[
         list[str] | None, _option(_DATA, "Column to learn; repeat it to learn several.", metavar="NAME")
     ] = None,
+    task_type: Annotated[
+        str | None,
+        _option(_DATA, "What they are: regression, binary or multiclass; guessed and said.", "--task-type", "-t"),
+    ] = None,
     add_hs: Annotated[
         bool | None, typer.Option("--add-hs", help="Make hydrogens atoms of the graph.", rich_help_panel=_DATA)
     ] = None,
@@ -51,7 +55,7 @@ def train(
     ] = None,
     split_sizes: Annotated[
         tuple[float, float, float] | None,
-        _option(_DATA, "Shares of train, val, test.", default=" ".join(map(str, _data.split_sizes))),
+        _option(_DATA, "Shares of train, val, test.", default=" ".join(map(str, _data.split_sizes)), hidden=True),
     ] = None,
     split_column: Annotated[
         str | None,
@@ -86,6 +90,17 @@ def train(
     preset: Annotated[
         str | None, _option(_FIT, "A published model, see `molattn presets`: " + ", ".join(PRESETS) + ".")
     ] = None,
+    loss: Annotated[
+        str | None,
+        _option(_FIT, "mse, mae, huber, mve, bce or cross-entropy.", "--loss-function", "--loss", "-l", hidden=True),
+    ] = None,
+    metrics: Annotated[
+        list[str] | None, _option(_FIT, "What is reported, such as auroc; may be repeated.", "--metric", hidden=True)
+    ] = None,
+    class_balance: Annotated[
+        bool | None,
+        typer.Option("--class-balance", help="Classes count alike in the loss.", rich_help_panel=_FIT, hidden=True),
+    ] = None,
     epochs: Annotated[int | None, _option(_FIT, "At most so many epochs.", default=_training.epochs)] = None,
     batch_size: Annotated[
         int | None, _option(_FIT, "Molecules in a batch.", "--batch-size", "-b", default=_training.batch_size)
@@ -113,7 +128,7 @@ def train(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors, warnings.", rich_help_panel=_RUN)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.", rich_help_panel=_RUN)] = False,
 ) -> None:
-    """Train a model; it ends with its test error, where the run lies, and what to type next.
+    """Train a model; it ends with its test metrics, where the run lies, and what to type next.
 
     `molattn train --dataset esol` needs nothing else. Your own table: `molattn train my.csv --target-columns y`.
     """
@@ -123,6 +138,7 @@ def train(
         "dataset": str(table) if table is not None else dataset,
         "smiles_column": smiles_column,
         "target_columns": target_columns,
+        "task_type": task_type,
         "add_hs": add_hs,
         "split": split,
         "split_sizes": split_sizes,
@@ -133,6 +149,9 @@ def train(
         "on_3d_failure": on_3d_failure,
         "model": model,
         "preset": preset,
+        "loss": loss,
+        "metrics": metrics,
+        "class_balance": class_balance,
         "epochs": epochs,
         "batch_size": batch_size,
         "seed": seed,
@@ -161,23 +180,11 @@ def train(
 
 
 def _report(result: "RunResult") -> None:
-    """The table of test errors beside the baseline, where the run lies, and the next two commands."""
-    from rich.console import Console
-    from rich.table import Table
+    """The table of test metrics beside the baseline, where the run lies, and the next two commands."""
+    from molattn.cli.metrics import print_metrics
 
-    console = Console()
-    for target, model in result.metrics["test"].items():
-        baseline = result.metrics["baseline"]["test"][target]
-        unit = result.metrics["units"][target]
-        title = f"\n{target}{f' in {unit}' if unit else ''}, {model['n']} test molecules:"
-        print(title)
-        table = Table()
-        table.add_column("")
-        table.add_column("this model", justify="right")
-        table.add_column("always the training mean", justify="right")
-        for metric, name in (("rmse", "RMSE"), ("mae", "MAE"), ("r2", "R2")):
-            table.add_row(name, *(_number(side[metric]) for side in (model, baseline)))
-        console.print(table)
+    metrics, always = result.metrics, result.experiment.task.always
+    print_metrics(metrics["test"], "test molecules", metrics["units"], metrics["baseline"]["test"], always)
     run, program = shlex.quote(str(result.folder)), _program()
     print(f"The run lies in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
     print(f"  {program} predict {run} --smiles CCO --smiles c1ccccc1")
@@ -188,6 +195,8 @@ def _report_several(result: "SeveralResult") -> None:
     """The test errors of every run, their mean and deviation, where the runs lie, and a next command."""
     from rich.console import Console
     from rich.table import Table
+
+    from molattn.cli.metrics import number
 
     console = Console()
     for target, metrics in result.metrics["test"].items():
@@ -200,10 +209,10 @@ def _report_several(result: "SeveralResult") -> None:
         for name in numbers:
             table.add_column(name.upper(), justify="right")
         for i, run in enumerate(result.runs):
-            row = [_number(m["values"][i]) for m in numbers.values()]
+            row = [number(m["values"][i]) for m in numbers.values()]
             table.add_row(run, *row, end_section=i + 1 == len(result.runs))
-        table.add_row("mean", *(_number(m["mean"]) for m in numbers.values()))
-        table.add_row("standard deviation", *(_number(m["std"]) for m in numbers.values()))
+        table.add_row("mean", *(number(m["mean"]) for m in numbers.values()))
+        table.add_row("standard deviation", *(number(m["std"]) for m in numbers.values()))
         console.print(table)
     first = shlex.quote(str(result.folder / next(iter(result.runs))))
     print(f"The runs lie in {result.folder}, each in its folder; metrics.json has mean, std and all values. Next:")
@@ -217,8 +226,3 @@ def _program() -> str:
     if found is not None and Path(found).resolve() == Path(called).resolve():
         return "molattn"
     return shlex.quote(called) if Path(called).name == "molattn" else "molattn"
-
-
-def _number(value: float | None) -> str:
-    # Adding zero turns -0.0 into 0.0.
-    return "undefined" if value is None else f"{round(value, 3) + 0.0:.3f}"

@@ -16,7 +16,7 @@ from molattn.errors import UsageError
 
 _GROUP = 16  # chunks in a row group of Parquet
 
-Column = Sequence[str] | Sequence[float | None]
+Column = Sequence[str | float | None]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class NewColumn:
 
     name: str
     kind: str = "string"
-    """"string"; or "float64" or "float32", for numbers, None where there is none."""
+    """"string"; or "float64" or "float32", for numbers. None stands where there is no value."""
 
 
 @runtime_checkable

@@ -18,9 +18,11 @@ from molattn.models.base import MoleculeModel
 from molattn.models.config import CONFIGS
 from molattn.models.registry import build
 from molattn.models.scaler import TargetScaler
+from molattn.models.tasks import REGRESSION, Regression, Task, task_from
 
-# 2 has conformers, without which a model of 3D must not be used; all else is written as 1.
-SCHEMA = 2
+# 2 has conformers, without which a model of 3D must not be used; 3 has outputs that are not the numbers themselves;
+# all else is written as 1.
+SCHEMA = 3
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
 
@@ -35,6 +37,7 @@ class Artifact:
         units: T units, empty where unknown.
         add_hs, max_atoms: how its molecules are read.
         conformers: how they get distances; None where the model was trained without.
+        task: what its outputs mean.
     """
 
     model: MoleculeModel
@@ -44,6 +47,7 @@ class Artifact:
     add_hs: bool
     max_atoms: int
     conformers: Conformers | None = None
+    task: Task = REGRESSION
 
 
 def save_artifact(folder: str | Path, artifact: Artifact) -> None:
@@ -56,7 +60,7 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
     if artifact.conformers is not None:
         molecules["conformers"] = dataclasses.asdict(artifact.conformers)
     config = {
-        "schema": 1 if artifact.conformers is None else SCHEMA,
+        "schema": _schema(artifact),
         "molattn": version("molattn"),
         "model": dataclasses.asdict(artifact.model.config),
         "targets": [
@@ -65,11 +69,19 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
                 artifact.targets, artifact.units, artifact.scaler.mean, artifact.scaler.std, strict=True
             )
         ],
+        "task": artifact.task.to_dict(),
         "molecules": molecules,
         "vocabulary": artifact.model.vocabulary(),
         "sha256": {WEIGHTS: hashlib.sha256(weights).hexdigest()},
     }
     write_bytes(folder / CONFIG, (json.dumps(config, indent=1) + "\n").encode())
+
+
+def _schema(artifact: Artifact) -> int:
+    """The oldest form that says all there is to say, so that an older molattn reads what it can."""
+    if artifact.model.head.out_features != len(artifact.targets) or not isinstance(artifact.task, Regression):
+        return 3
+    return 1 if artifact.conformers is None else 2
 
 
 def load_artifact(folder: str | Path) -> Artifact:
@@ -107,7 +119,8 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
         raise InputError(f"{folder} is a model of the kind {kind!r}; this molattn has {', '.join(CONFIGS)}")
     settings: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in config["model"].items()}
     try:
-        model = build(CONFIGS[kind](**settings), num_targets=len(targets))
+        task = task_from(config.get("task", {"kind": "regression", "loss": "mse"}))
+        model = build(CONFIGS[kind](**settings), num_targets=len(task.owners(len(targets))))
     except ValueError as error:
         raise InputError(f"{folder} asks for what is not here: {error}") from error
     if config["vocabulary"] != model.vocabulary():
@@ -125,4 +138,5 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
         add_hs=config["molecules"]["add_hs"],
         max_atoms=config["molecules"]["max_atoms"],
         conformers=None if conformers is None else Conformers(**conformers),
+        task=task,
     )

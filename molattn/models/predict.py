@@ -8,19 +8,31 @@ import torch
 from molattn.data.batches import batches_by_size
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
+from molattn.models.tasks import REGRESSION, Task
 
 
 def predict_molecules(
-    model: MoleculeModel, scaler: TargetScaler, molecules: Sequence[Molecule], batch_size: int = 128
+    model: MoleculeModel,
+    scaler: TargetScaler,
+    molecules: Sequence[Molecule],
+    batch_size: int = 128,
+    task: Task = REGRESSION,
 ) -> np.ndarray:
-    """The predictions for `molecules`, (n, T) float64 in units, in their order whatever goes into one batch."""
+    """The predictions for `molecules`, (n, T) float64, in their order whatever goes into one batch.
+
+    They are `Answers.values`: numbers in units, or what another `task` answers.
+    """
+    return task.answers(outputs_of(model, molecules, batch_size), scaler).values
+
+
+def outputs_of(model: MoleculeModel, molecules: Sequence[Molecule], batch_size: int = 128) -> np.ndarray:
+    """What the model puts out for `molecules`, (n, outputs) float64, in their order; `Task.answers` reads it."""
     device = next(model.parameters()).device
-    predicted = np.empty((len(molecules), len(scaler.mean)))
+    outputs = np.empty((len(molecules), model.head.out_features))
     with torch.inference_mode():
         for rows in batches_by_size([m.size for m in molecules], batch_size):
-            outputs = model(model.collate([molecules[i] for i in rows]).to(device))
-            predicted[rows] = scaler.unscale(outputs.cpu().numpy())
-    return predicted
+            outputs[rows] = model(model.collate([molecules[i] for i in rows]).to(device)).cpu().numpy()
+    return outputs
 
 
 def embed_molecules(model: MoleculeModel, molecules: Sequence[Molecule], batch_size: int = 128) -> np.ndarray:

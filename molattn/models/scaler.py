@@ -25,6 +25,11 @@ class TargetScaler:
         tiny = [1e-12 * max(1.0, abs(m)) for m in mean]
         return cls(tuple(mean), tuple(s if s > t else 1.0 for s, t in zip(std, tiny, strict=True)))
 
+    @classmethod
+    def none(cls, num_targets: int) -> "TargetScaler":
+        """The one that changes nothing, for targets that are classes."""
+        return cls((0.0,) * num_targets, (1.0,) * num_targets)
+
     def scale(self, targets: np.ndarray) -> np.ndarray:
         """(n, T) in units -> standardised."""
         return (targets - np.array(self.mean)) / np.array(self.std)

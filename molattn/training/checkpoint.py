@@ -20,6 +20,7 @@ import lightning.pytorch as pl
 import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
@@ -280,13 +281,18 @@ def callers_random_states() -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C ends the block as KeyboardInterrupt: Lightning makes of it an exit with code 1, and ignores the next."""
+    """Ctrl-C ends the block as KeyboardInterrupt, SIGTERM with code 143.
+
+    Lightning makes of the one an exit with code 1, and ignores the next; of the other an exit with code 0.
+    """
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
     except SystemExit as stop:
         if isinstance(stop.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from stop
+        if isinstance(stop, SIGTERMException):
+            raise SystemExit(128 + signal.SIGTERM) from stop
         raise
     finally:
         if before is not None and signal.getsignal(signal.SIGINT) != before:

@@ -37,6 +37,7 @@ class DataConfig:
         splits_file: a table of SMILES and sides that decides instead of `split`; empty for none.
         num_folds: of a cross-validation; 1 for none.
         fold: the one that this run tests, from 0; -1 for all of them, one after the other.
+        task_type: what the targets are: "regression", "binary" or "multiclass"; guessed from them when empty.
     """
 
     dataset: str = ""
@@ -54,6 +55,7 @@ class DataConfig:
     splits_file: str = ""
     num_folds: int = 1
     fold: int = -1
+    task_type: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class TrainingConfig:
         ema: decay per step of the running average of the weights, which is what is validated and kept; 0 for none.
             Less in the first steps, so that a short training does not average its random start.
         grad_clip: largest norm of the gradient.
-        patience: epochs without a better validation RMSE after which training stops.
+        patience: epochs without a better validation loss after which training stops.
         seed: of the split, the weights, the batches and the dropout.
         checkpoint_every: epochs between two checkpoints, from which an interrupted run can go on.
         num_replicates: runs with this seed and the next ones, one after the other.
@@ -77,6 +79,14 @@ class TrainingConfig:
         num_workers: worker processes that read molecules; 0 reads them in this one.
         threads: CPU threads of the maths. A small model gains little from a second one, and threads that wait for
             each other crawl when anything else wants the cores.
+        loss: of regression "mse", "mae", "huber" or "mve" (a mean and a standard deviation), of binary targets "bce",
+            of several classes "cross-entropy"; the first that fits when empty.
+        metrics: what is reported, the first of them epoch by epoch, names in `molattn.training.metrics.METRICS`; the
+            task's own when empty.
+        class_balance: the classes of a target count alike in the loss, however rare one is; probabilities are then
+            those of balanced classes.
+        positive_weights: of binary targets, what a one counts in the loss where a zero counts 1: one number, or one
+            for each target.
     """
 
     epochs: int = 100
@@ -94,6 +104,10 @@ class TrainingConfig:
     devices: str = "auto"
     num_workers: int = 0
     threads: int = 1
+    loss: str = ""
+    metrics: tuple[str, ...] = ()
+    class_balance: bool = False
+    positive_weights: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,12 @@ from molattn.data import (
     split_labels,
     verify,
 )
-from molattn.errors import ConformerError, InputError, SmilesError, UsageError
+from molattn.errors import ConformerError, InputError, SmilesError, UsageError, shown
 from molattn.models.base import Molecule, MoleculeModel
+from molattn.models.tasks import REGRESSION, Task
 from molattn.training.config import DataConfig
 from molattn.training.fit import Labelled
+from molattn.training.targets import choose_task, code_targets, lone_classes, task_kind
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Experiment:
         targets: their targets, (n, T), NaN where missing.
         rejected: the rows that cannot be used, and why.
         warnings: what a user should know.
+        task: what the targets are; of several classes they are places among them.
+        taken: in one sentence, what the task was guessed to be; empty where it was said.
     """
 
     data: DataConfig
@@ -59,6 +63,8 @@ class Experiment:
     targets: np.ndarray
     rejected: list[Rejected]
     warnings: list[str]
+    task: Task = REGRESSION
+    taken: str = ""
 
     def side(self, name: str) -> np.ndarray:
         """Which of the n molecules are on the side `name`, as indices."""
@@ -76,16 +82,20 @@ def prepare(
     seed: int,
     num_workers: int = 0,
     progress: Progress | None = None,
+    loss: str = "",
 ) -> Experiment:
     """Read the table, make of its molecules what `model` reads, and split them.
 
+    `loss` is the one asked for, if any: the task is made with it.
+
     Raises:
-        UsageError: a data set, column, split or file that does not exist.
+        UsageError: a data set, column, split, task, loss or file that does not exist.
         InputError: a table that cannot be read, no usable row, an empty side, or a molecule without a geometry where
             that is to stop the run.
     """
     data, path, name, units = _resolved(data)
-    table = read_table(path)
+    coded = code_targets(read_table(path), data.target_columns, data.task_type)
+    table = coded.table
     records = read_records(table, data.smiles_column, data.target_columns)
     try:
         made = model.read(
@@ -106,10 +116,13 @@ def prepare(
         for row, smiles, outcome in zip(records.rows, records.smiles, made, strict=True)
         if isinstance(outcome, SmilesError)
     ]
-    rejected = sorted([*records.rejected, *refused], key=lambda r: r.row)
+    named = [replace(r, reason=coded.reasons.get(r.row, r.reason)) for r in records.rejected]
+    rejected = sorted([*named, *refused], key=lambda r: r.row)
     if not molecules:
         raise InputError(f"{path}: no row can be used; the first, line {rejected[0].line}: {rejected[0].reason}")
     rows, targets = records.rows[kept], records.targets[kept]
+    task, said = choose_task(data.task_type, loss, targets, data.target_columns, coded.classes)
+    data = replace(data, task_type=task.kind)
     column = table.columns.index(data.smiles_column)
     smiles = [row[column] for row in table.rows]
     labels = np.full(len(smiles), "", dtype=object)
@@ -129,8 +142,13 @@ def prepare(
         targets=targets,
         rejected=rejected,
         warnings=_warnings(molecules, keys, labels[rows], rejected, taken),
+        task=task,
+        taken=said,
     )
     _check_sides(experiment)
+    if lone := lone_classes(experiment.labelled("train").targets, data.target_columns, task):
+        count = f"{shown(lone[0])} has" if len(lone) == 1 else f"{len(lone)} targets, the first {shown(lone[0])}, have"
+        experiment.warnings.append(f"{count} training labels of one class only: there is nothing to tell apart")
     return experiment
 
 
@@ -173,6 +191,7 @@ def conformers_of(data: DataConfig) -> Conformers | None:
 
 def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...]]:
     """The settings with every column named, where the table lies, its name and its units."""
+    data = replace(data, task_type=task_kind(data.task_type))
     if not data.dataset:
         raise UsageError("say what to learn from: --dataset esol, or the path of a table such as my.csv")
     path = Path(data.dataset)
@@ -189,7 +208,12 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...]]
     verify(card)
     targets = data.target_columns or card.target_columns
     units = {t.name: t.unit for t in card.targets}
-    data = replace(data, smiles_column=data.smiles_column or card.smiles_column, target_columns=targets)
+    data = replace(
+        data,
+        smiles_column=data.smiles_column or card.smiles_column,
+        target_columns=targets,
+        task_type=data.task_type or (task_kind(card.task) if set(targets) <= set(units) else ""),
+    )
     return data, card.path, card.name, tuple(units.get(t, "") for t in targets)
 
 

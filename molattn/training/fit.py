@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, Dataset
 
@@ -21,18 +21,28 @@ from molattn.data.batches import Batch, SizeBuckets, batches_by_size
 from molattn.errors import InputError, UsageError
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
+from molattn.models.tasks import REGRESSION, Answers, Task
 from molattn.training.checkpoint import Checkpoints, SaveEpochs, callers_random_states, interruptible
 from molattn.training.config import TrainingConfig
+from molattn.training.losses import TaskLoss, balance, mean_loss
+from molattn.training.metrics import mean_over_targets, measure
 
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+
+# A batch and what its molecules count, (b,); None for all alike.
+_Step = tuple[Batch, Tensor | None]
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Molecules as a model reads them, and their targets, (n, T) in units, NaN where a label is missing."""
+    """Molecules as a model reads them, and their targets, (n, T) in units, NaN where a label is missing.
+
+    `weights`, (n,), say how much each molecule counts in the loss; None for all alike. No metric reads them.
+    """
 
     molecules: Sequence[Molecule]
     targets: np.ndarray
+    weights: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.molecules)
@@ -45,17 +55,21 @@ class EpochRecord:
     Attributes:
         epoch: from 0.
         learning_rate: after the epoch.
-        train_loss, val_loss: mean squares of standardised targets; the least val_loss is the best epoch.
-        val_rmse: in the target's unit; the mean over targets where there are several.
+        train_loss, val_loss: means over labels; of regression's own loss, mean squares of standardised targets. The
+            least val_loss is the best epoch.
+        val_metric: of the validation molecules, in the target's unit if it has one; the mean over targets where there
+            are several, NaN where it is undefined.
         best: whether this epoch is the best so far.
+        metric: the name of `val_metric`.
     """
 
     epoch: int
     learning_rate: float
     train_loss: float
     val_loss: float
-    val_rmse: float
+    val_metric: float
     best: bool
+    metric: str = "rmse"
 
 
 @dataclass(frozen=True)
@@ -74,10 +88,12 @@ def fit(
     config: TrainingConfig,
     on_epoch: Callable[[EpochRecord], None] = lambda _: None,
     checkpoints: Checkpoints | None = None,
+    task: Task = REGRESSION,
+    metric: str = "",
 ) -> Fitted:
     """Fit `model` in place to `train`; it is left with the weights of the epoch with the least loss on `val`.
 
-    loss = mean over known labels of ((y - mean) / std - model)^2
+    loss = mean over known labels of ((y - mean) / std - model)^2, or what `TaskLoss` has for another task
 
     AdamW, a linear warm-up and a cosine; the weights that are validated and kept are their running average. The
     same seed gives the same weights; the random state of the caller is left as it was.
@@ -86,17 +102,19 @@ def fit(
         train, val: molecules with targets in their units; a molecule without a known label brings no gradient.
         on_epoch: called after every epoch.
         checkpoints: where the training is saved, and goes on if it was begun; None for neither.
+        task: what the targets are.
+        metric: what is measured on `val` after every epoch; the task's first by default.
 
     Raises:
         InputError: no epoch had a finite validation loss.
     """
-    task = _Task(model, len(train), scaler, config)
+    module = _Training(model, train, scaler, config, task, metric or task.metrics[0])
     watch = _KeepBest(config.patience, on_epoch)
     sampler = SizeBuckets([m.size for m in train.molecules], config.batch_size, config.seed)
     rows_of_val = batches_by_size([m.size for m in val.molecules], 4 * config.batch_size)
-    loader = DataLoader(_Rows(train), batch_sampler=sampler, collate_fn=partial(batch_of, model, train))
+    loader = DataLoader(_Rows(train), batch_sampler=sampler, collate_fn=partial(_step_of, model, train))
     val_loader = DataLoader(
-        _Rows(val), batch_sampler=[r.tolist() for r in rows_of_val], collate_fn=partial(batch_of, model, val)
+        _Rows(val), batch_sampler=[r.tolist() for r in rows_of_val], collate_fn=partial(_step_of, model, val)
     )
     deterministic, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
     saver = None if checkpoints is None else SaveEpochs(checkpoints, watch)
@@ -108,7 +126,7 @@ def fit(
         try:
             trainer = _trainer(config, [watch, _Epoch(sampler), *([] if saver is None else [saver])])
             if saver is None or saver.goes_on(trainer):
-                trainer.fit(task, loader, val_loader)
+                trainer.fit(module, loader, val_loader)
         finally:
             torch.use_deterministic_algorithms(deterministic)
             torch.set_num_threads(threads)
@@ -125,6 +143,12 @@ def fit(
 def batch_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> Batch:
     """The molecules `rows`, in that order, in one batch."""
     return model.collate([data.molecules[i] for i in rows], data.targets[list(rows)])
+
+
+def _step_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> _Step:
+    """A batch, and the weights of its molecules."""
+    weights = None if data.weights is None else torch.from_numpy(np.asarray(data.weights, np.float64)[list(rows)])
+    return batch_of(model, data, rows), weights
 
 
 def _trainer(config: TrainingConfig, callbacks: list[Callback]) -> pl.Trainer:
@@ -160,38 +184,56 @@ class _Rows(Dataset[int]):
         return row
 
 
-class _Task(pl.LightningModule):
+class _Training(pl.LightningModule):
     """The model as Lightning trains it: loss, optimizer, schedule, and the running average of the weights."""
 
-    mean: Tensor
-    std: Tensor
-
-    def __init__(self, model: MoleculeModel, num_train: int, scaler: TargetScaler, config: TrainingConfig):
+    def __init__(
+        self,
+        model: MoleculeModel,
+        train: Labelled,
+        scaler: TargetScaler,
+        config: TrainingConfig,
+        task: Task = REGRESSION,
+        metric: str = "rmse",
+    ):
         super().__init__()
-        self.model, self.config = model, config
+        self.model, self.config, self.task, self.scaler, self.metric = model, config, task, scaler, metric
         self.average = AveragedModel(model, avg_fn=_running_average(config.ema))
-        self.steps = max(1, config.epochs * -(-num_train // config.batch_size))
-        self.register_buffer("mean", torch.tensor(scaler.mean))
-        self.register_buffer("std", torch.tensor(scaler.std))
-        self.train_squares, self.val_squares = _Squares(), _Squares()
+        self.steps = max(1, config.epochs * -(-len(train) // config.batch_size))
+        weights = balance(task, train.targets, config.class_balance, config.positive_weights)
+        self.loss = TaskLoss(task, scaler, weights)
+        self.train_losses, self.val_losses = _Losses(), _Losses()
+        self.validated: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def _errors(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Standardised errors, (b, T), zero where the label is missing, and where it is known."""
+    def training_step(self, step: _Step, _: int) -> Tensor:
+        batch, rows = step
         assert batch.targets is not None
-        known = torch.isfinite(batch.targets)
-        errors = model(batch) - (batch.targets - self.mean) / self.std
-        return errors.masked_fill(~known, 0.0), known
-
-    def training_step(self, batch: Batch, _: int) -> Tensor:
-        errors, known = self._errors(self.model, batch)
-        self.train_squares.add(errors, known)
-        return errors.square().sum() / known.sum().clamp_min(1)
+        losses, known = self.loss(self.model(batch), batch.targets)
+        self.train_losses.add(losses, known, rows)
+        return mean_loss(losses, known, rows)
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
         self.average.update_parameters(self.model)
 
-    def validation_step(self, batch: Batch, _: int) -> None:
-        self.val_squares.add(*self._errors(self.average.module, batch))
+    def validation_step(self, step: _Step, _: int) -> None:
+        batch, rows = step
+        assert batch.targets is not None
+        outputs = self.average.module(batch)
+        losses, known = self.loss(outputs, batch.targets)
+        self.val_losses.add(losses, known, rows)
+        self.validated.append((outputs.cpu().numpy(), batch.targets.cpu().numpy()))
+
+    def take_metric(self) -> float:
+        """The metric over all validation molecules since the last time, the mean over targets; NaN if undefined."""
+        outputs, targets = (np.concatenate(parts) for parts in zip(*self.validated, strict=True))
+        self.validated = []
+        answers = self.task.answers(outputs, self.scaler)
+        measured = {str(t): self._measured(answers, targets[:, t], t) for t in range(targets.shape[1])}
+        mean = mean_over_targets(measured, (self.metric,))[self.metric]
+        return math.nan if mean is None else mean
+
+    def _measured(self, answers: Answers, true: np.ndarray, t: int) -> dict[str, Any]:
+        return measure(true, self.task.scores(answers, t), (self.metric,))
 
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.AdamW(
@@ -220,26 +262,24 @@ def _running_average(decay: float) -> Callable[[Tensor, Tensor, Tensor | int], T
     return average
 
 
-class _Squares:
-    """Mean squares over batches, target by target."""
+class _Losses:
+    """The mean loss over batches."""
 
     def __init__(self) -> None:
         self.total: np.ndarray | float = 0.0
         self.count: np.ndarray | float = 0.0
 
-    def add(self, errors: Tensor, known: Tensor) -> None:
-        self.total = self.total + errors.detach().double().square().sum(0).cpu().numpy()
-        self.count = self.count + known.double().sum(0).cpu().numpy()
+    def add(self, losses: Tensor, known: Tensor, rows: Tensor | None = None) -> None:
+        weights = known.double() if rows is None else known.double() * rows.double().unsqueeze(1)
+        total = losses.detach().double() if rows is None else losses.detach().double() * rows.double().unsqueeze(1)
+        self.total = self.total + total.sum(0).cpu().numpy()
+        self.count = self.count + weights.sum(0).cpu().numpy()
 
-    def take(self, std: Tensor) -> tuple[float, float]:
-        """The mean square over all labels, and the mean over targets of their RMSE in units; and start again."""
-        total, count = np.atleast_1d(self.total), np.atleast_1d(self.count)
+    def take(self) -> float:
+        """The mean over all labels, NaN without one; and start again."""
+        total, count = float(np.sum(self.total)), float(np.sum(self.count))
         self.__init__()
-        seen = count > 0
-        if not seen.any():
-            return math.nan, math.nan
-        rmse = np.sqrt(total[seen] / count[seen]) * std.cpu().double().numpy()[seen]
-        return float(total.sum() / count.sum()), float(rmse.mean())
+        return total / count if count > 0 else math.nan
 
 
 class _Epoch(Callback):
@@ -271,16 +311,15 @@ class _KeepBest(Callback):
         self.best, self.best_epoch, self.state = told["best"], told["best_epoch"], state
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, _Task)
+        assert isinstance(pl_module, _Training)
         epoch = trainer.current_epoch
-        train_loss, _ = pl_module.train_squares.take(pl_module.std)
-        val_loss, val_rmse = pl_module.val_squares.take(pl_module.std)
+        train_loss, val_loss = pl_module.train_losses.take(), pl_module.val_losses.take()
         better = val_loss < self.best
         if better:
             self.best, self.best_epoch = val_loss, epoch
             self.state = {k: v.detach().cpu().clone() for k, v in pl_module.average.module.state_dict().items()}
         rate = trainer.optimizers[0].param_groups[0]["lr"]
-        record = EpochRecord(epoch, rate, train_loss, val_loss, val_rmse, better)
+        record = EpochRecord(epoch, rate, train_loss, val_loss, pl_module.take_metric(), better, pl_module.metric)
         self.history.append(record)
         self.on_epoch(record)
         if epoch - self.best_epoch >= self.patience:

@@ -15,16 +15,17 @@ from molattn.chem import ON_FAILURE
 from molattn.errors import MolattnError, UsageError
 from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.base import MoleculeModel
-from molattn.models.predict import predict_molecules
+from molattn.models.predict import outputs_of
 from molattn.models.registry import MODELS, build
-from molattn.models.scaler import TargetScaler
+from molattn.models.tasks import Answers
 from molattn.training import run_folder
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, RunConfig
 from molattn.training.experiment import Experiment, conformers_of, prepare
 from molattn.training.fit import EpochRecord, fit
 from molattn.training.folders import CHECKPOINT, METRICS, MODEL, check_resumable, continues
-from molattn.training.metrics import regression_metrics
+from molattn.training.losses import balance
+from molattn.training.metrics import metrics_for
 
 
 @runtime_checkable
@@ -52,8 +53,9 @@ class RunResult:
         folder: where it lies.
         metrics: what `metrics.json` holds.
         experiment: what it learned from.
-        predicted: (n, T), the predictions for the molecules of the experiment.
+        predicted: (n, T), the predictions for the molecules of the experiment: `Answers.values`.
         history: epoch by epoch.
+        more: (n, M), what stands beside the predictions: `Answers.more`; None where nobody kept it.
     """
 
     folder: Path
@@ -61,6 +63,12 @@ class RunResult:
     experiment: Experiment
     predicted: np.ndarray
     history: list[EpochRecord]
+    more: np.ndarray | None = None
+
+    @property
+    def answers(self) -> Answers:
+        """The predictions and what stands beside them."""
+        return Answers(self.predicted, np.empty((len(self.predicted), 0)) if self.more is None else self.more)
 
 
 def run(
@@ -89,19 +97,26 @@ def run(
         config.training.seed,
         config.training.num_workers,
         reporter.molecules if config.data.conformers else None,
+        config.training.loss,
     )
     if not config.data.conformers and config.data.on_3d_failure != DataConfig.on_3d_failure:
         reporter.warning("on_3d_failure changes nothing: this run has no 3D, which --set data.conformers=true turns on")
+    if experiment.taken:
+        reporter.stage(experiment.taken)
     for warning in experiment.warnings:
         reporter.warning(warning)
+    task, settings = experiment.task, config.training
+    names = metrics_for(task.kind, task.metrics, settings.metrics)
+    # Once here, where it costs nothing, so that weights that make no sense leave no folder.
+    balance(task, experiment.labelled("train").targets, settings.class_balance, settings.positive_weights)
     config = RunConfig(experiment.data, config.model, config.training)
-    model = _model(config)
+    model = _model(config, len(task.owners(len(experiment.data.target_columns))))
     if resume and folder is not None:
         path = run_folder.reopen(folder)
     else:
         path = run_folder.claim(folder, experiment.name, force)
     try:
-        return _trained(config, experiment, model, path, reporter)
+        return _trained(config, experiment, model, names, path, reporter)
     except BaseException as error:
         if resume or ((path / CHECKPOINT).is_dir() and not isinstance(error, MolattnError)):
             if not isinstance(error, MolattnError):
@@ -115,14 +130,20 @@ def run(
 
 
 def _trained(
-    config: RunConfig, experiment: Experiment, model: MoleculeModel, path: Path, reporter: Reporter
+    config: RunConfig,
+    experiment: Experiment,
+    model: MoleculeModel,
+    names: tuple[str, ...],
+    path: Path,
+    reporter: Reporter,
 ) -> RunResult:
     checkpoints = Checkpoints(path / CHECKPOINT, _identity(config, experiment), config.training.checkpoint_every)
     run_folder.write_config(path, config)
     run_folder.write_splits(path, experiment)
     run_folder.write_rejected(path, experiment)
+    task = experiment.task
     train, val = experiment.labelled("train"), experiment.labelled("val")
-    scaler = TargetScaler.fit(train.targets)
+    scaler = task.scaler(train.targets)
     last = checkpoints.last
     reporter.stage("training" if last is None else f"training goes on after epoch {last.state['epoch'] + 1}")
     start = time.perf_counter()
@@ -130,33 +151,32 @@ def _trained(
     def told(record: EpochRecord) -> None:
         reporter.epoch(record, config.training.epochs)
 
-    fitted = fit(model, train, val, scaler, config.training, told, checkpoints)
+    fitted = fit(model, train, val, scaler, config.training, told, checkpoints, task=task, metric=names[0])
     seconds = checkpoints.seconds + time.perf_counter() - start
     reporter.stage(f"evaluating epoch {fitted.best_epoch + 1}, the best of {len(fitted.history)} on validation")
     data = experiment.data
     artifact = Artifact(
-        model, scaler, data.target_columns, experiment.units, data.add_hs, data.max_atoms, conformers_of(data)
+        model, scaler, data.target_columns, experiment.units, data.add_hs, data.max_atoms, conformers_of(data), task
     )
     save_artifact(path / MODEL, artifact)
-    predicted = predict_molecules(model.cpu(), scaler, experiment.molecules)
-    baseline = np.broadcast_to(np.array(scaler.mean), predicted.shape)
+    answers = task.answers(outputs_of(model.cpu(), experiment.molecules), scaler)
+    baseline = task.guess(train.targets, len(experiment.molecules))
     metrics = {
-        **run_folder.summary(experiment, predicted, regression_metrics),
-        "baseline": {"what": "the mean of the training targets"}
-        | run_folder.summary(experiment, baseline, regression_metrics),
+        **run_folder.summary(experiment, answers, names),
+        "baseline": {"what": task.baseline} | run_folder.summary(experiment, baseline, names),
         "units": dict(zip(data.target_columns, experiment.units, strict=True)),
         "best_epoch": fitted.best_epoch,
         "epochs": len(fitted.history),
         "parameters": sum(p.numel() for p in model.parameters()),
     }
     run_folder.write_history(path, fitted.history)
-    run_folder.write_predictions(path, experiment, predicted)
+    run_folder.write_predictions(path, experiment, answers)
     env = run_folder.environment(config.training.seed, experiment.sha256, seconds)
     run_folder.write_json(path / "env.json", env)
     # Last: a run is finished once its metrics are there.
     run_folder.write_json(path / METRICS, metrics)
     checkpoints.remove()
-    return RunResult(path, metrics, experiment, predicted, fitted.history)
+    return RunResult(path, metrics, experiment, answers.values, fitted.history, answers.more)
 
 
 def _identity(config: RunConfig, experiment: Experiment) -> dict[str, Any]:
@@ -171,12 +191,12 @@ def _identity(config: RunConfig, experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _model(config: RunConfig) -> MoleculeModel:
+def _model(config: RunConfig, outputs: int) -> MoleculeModel:
     """The untrained model; the same seed gives the same one, and the caller's random state is left as it was."""
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)
         try:
-            return build(config.model, num_targets=len(config.data.target_columns))
+            return build(config.model, num_targets=outputs)
         except ValueError as error:
             raise UsageError(f"[model]: {error}") from None
 

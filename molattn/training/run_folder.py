@@ -18,10 +18,12 @@ from molattn.data import SIDES
 from molattn.data.files import remove_leftovers, write_text
 from molattn.data.tables import write_table
 from molattn.errors import UsageError
+from molattn.models.tasks import Answers, Task
 from molattn.training.config import RunConfig
 from molattn.training.experiment import Experiment
 from molattn.training.fit import EpochRecord
 from molattn.training.folders import CONFIG, check_resumable, continues, is_unfinished
+from molattn.training.metrics import mean_over_targets, measure
 
 _PACKAGES = ("molattn", "torch", "rdkit", "numpy", "lightning", "torch-geometric", "torchmetrics", "safetensors")
 
@@ -84,26 +86,38 @@ def write_rejected(folder: Path, experiment: Experiment) -> None:
         write_table(folder / "rejected.csv", ("row", "line", "smiles", "reason"), rows)
 
 
-def write_predictions(folder: Path, experiment: Experiment, predicted: np.ndarray) -> None:
+def write_predictions(folder: Path, experiment: Experiment, answers: Answers) -> None:
     """`predictions.csv`: truth beside prediction for every molecule of every side, in the order of the table."""
-    targets = experiment.data.target_columns
-    columns = ("row", "split", "smiles", *targets, *(f"{t}_pred" for t in targets))
+    targets, task = experiment.data.target_columns, experiment.task
+    columns = ("row", "split", "smiles", *targets, *(f"{t}_pred" for t in targets), *task.columns(targets))
+
+    def cells(numbers: np.ndarray) -> list[str]:
+        # A missing label is an empty cell.
+        return ["" if np.isnan(x) else _exact(task.named(x, t)) for t, x in enumerate(numbers)]
 
     def rows() -> Iterable[Sequence[str]]:
         for i, row in enumerate(experiment.rows):
             if side := str(experiment.labels[row]):
-                numbers = [*experiment.targets[i], *predicted[i]]
-                # repr keeps every digit; a missing label is an empty cell.
-                cells = ["" if np.isnan(x) else repr(float(x)) for x in numbers]
-                yield (str(row), side, experiment.smiles[row], *cells)
+                said = [
+                    *cells(experiment.targets[i]),
+                    *cells(answers.values[i]),
+                    *map(_exact, answers.more[i].tolist()),
+                ]
+                yield (str(row), side, experiment.smiles[row], *said)
 
     write_table(folder / "predictions.csv", columns, rows())
 
 
+def _exact(value: float | str) -> str:
+    # repr keeps every digit.
+    return value if isinstance(value, str) else repr(float(value))
+
+
 def write_history(folder: Path, history: Sequence[EpochRecord]) -> None:
-    """`history.csv`: one line per epoch."""
-    columns = [f.name for f in dataclasses.fields(EpochRecord)]
-    write_table(folder / "history.csv", columns, ([str(v) for v in dataclasses.astuple(r)] for r in history))
+    """`history.csv`: one line per epoch; the column of the metric is called by it, such as `val_rmse`."""
+    names = [f.name for f in dataclasses.fields(EpochRecord) if f.name != "metric"]
+    columns = [f"val_{history[0].metric}" if name == "val_metric" else name for name in names]
+    write_table(folder / "history.csv", columns, ([str(getattr(r, name)) for name in names] for r in history))
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -124,14 +138,35 @@ def environment(seed: int, sha256: str, seconds: float) -> dict[str, Any]:
     }
 
 
-def summary(experiment: Experiment, predicted: np.ndarray, metrics: Any) -> dict[str, dict[str, dict[str, Any]]]:
-    """`metrics` of every side and target: {side: {target: {metric: value, "n": labels}}}."""
-    result: dict[str, dict[str, dict[str, Any]]] = {}
-    for side in SIDES:
-        chosen = experiment.side(side)
-        result[side] = {}
-        for t, target in enumerate(experiment.data.target_columns):
-            true = experiment.targets[chosen, t]
-            values = metrics(true, predicted[chosen, t])
-            result[side][target] = {**values, "n": int(np.isfinite(true).sum())}
-    return result
+def summary(experiment: Experiment, answers: Answers, names: Sequence[str]) -> dict[str, dict[str, dict[str, Any]]]:
+    """The metrics `names` of every side and target: {side: {target: {metric: value, "n": labels}}}.
+
+    With several targets, "mean" holds for every side their mean over the targets where they are defined.
+    """
+    sides = {side: experiment.side(side) for side in SIDES}
+    result = {
+        side: target_metrics(
+            experiment.task,
+            experiment.data.target_columns,
+            experiment.targets[rows],
+            Answers(answers.values[rows], answers.more[rows]),
+            names,
+        )
+        for side, rows in sides.items()
+    }
+    if len(experiment.data.target_columns) == 1:
+        return result
+    return {**result, "mean": {side: mean_over_targets(measured, names) for side, measured in result.items()}}
+
+
+def target_metrics(
+    task: Task, targets: Sequence[str], true: np.ndarray, answers: Answers, names: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """The metrics `names` of every target, and how many labels it has; `true` is (n, T)."""
+    return {
+        target: {
+            **measure(true[:, t], task.scores(answers, t), names),
+            "n": int(np.isfinite(true[:, t]).sum()),
+        }
+        for t, target in enumerate(targets)
+    }

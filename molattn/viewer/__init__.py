@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from molattn.viewer.alignments import alignment
     from molattn.viewer.cells import matrices, matrix
+    from molattn.viewer.class_plots import class_plot, confusion_plot
     from molattn.viewer.lines import curves
     from molattn.viewer.picture import Picture
     from molattn.viewer.pictures import draw_atoms, heat_map
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Picture",
     "alignment",
+    "class_plot",
+    "confusion_plot",
     "curves",
     "draw_atoms",
     "heat_map",
@@ -30,6 +33,8 @@ __all__ = [
 _HOME = {
     "Picture": "picture",
     "alignment": "alignments",
+    "class_plot": "class_plots",
+    "confusion_plot": "class_plots",
     "curves": "lines",
     "draw_atoms": "pictures",
     "heat_map": "pictures",

@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
+from molattn.models.tasks import Task
+from molattn.training.evaluation import Evaluation
 from molattn.training.fit import EpochRecord
 from molattn.training.run import RunResult
+from molattn.viewer.class_plots import class_plot, confusion_plot
 from molattn.viewer.figures import new_figure, rendered, short, styled
 from molattn.viewer.picture import Picture
 
@@ -16,6 +19,14 @@ _SIDES = {
     "train": {"color": "#bbbbbb", "marker": ".", "s": 8, "zorder": 1},
     "val": {"color": "#56b4e9", "marker": "^", "s": 14, "zorder": 2},
     "test": {"color": "#d55e00", "marker": "o", "s": 12, "zorder": 3},
+}
+_LOSSES = {
+    "mse": "standardised RMSE",
+    "mae": "standardised MAE",
+    "huber": "Huber loss, standardised",
+    "mve": "negative log-likelihood, standardised",
+    "bce": "cross-entropy",
+    "cross-entropy": "cross-entropy",
 }
 _VECTOR_POINTS = 3000  # points up to which they are drawn one by one
 
@@ -48,8 +59,8 @@ def parity_plot(
         figure.set_layout_engine("constrained")
         axes = figure.add_subplot()
         shown = np.zeros(len(true), dtype=bool)
-        for side, look in _SIDES.items():
-            rows = np.asarray(sides.get(side, ()), dtype=int)
+        for side, look in ((s, look) for s, look in _SIDES.items() if s in sides):
+            rows = np.asarray(sides[side], dtype=int)
             rows = rows[known[rows]]
             shown[rows] = True
             axes.scatter(
@@ -73,15 +84,18 @@ def parity_plot(
         return rendered(figure)
 
 
-def learning_curve(history: Sequence[EpochRecord]) -> Picture:
-    """The error of training and validation epoch by epoch, in standard deviations of the training targets.
+def learning_curve(history: Sequence[EpochRecord], loss: str = "mse") -> Picture:
+    """The loss of training and validation epoch by epoch.
 
-    Both are roots of mean squared errors. Training is that of the batches while the weights still changed, dropout
-    included; validation is that of the running average of the weights, so it may lie below.
+    The loss "mse" is drawn as its root, in standard deviations of the training targets. Training is the loss of the
+    batches while the weights still changed, dropout included; validation is that of the running average of the
+    weights, so it may lie below.
     """
+    root = loss == "mse"
     epochs = np.array([r.epoch for r in history], dtype=int)
-    train = np.sqrt([r.train_loss for r in history])
-    val = np.sqrt([r.val_loss for r in history])
+    train, val = (np.array([getattr(r, name) for r in history]) for name in ("train_loss", "val_loss"))
+    if root:
+        train, val = np.sqrt(train), np.sqrt(val)
     best = next((r for r in reversed(history) if r.best), None)
     marker = "." if len(history) < 40 else None
     with styled():
@@ -92,37 +106,76 @@ def learning_curve(history: Sequence[EpochRecord]) -> Picture:
         axes.plot(epochs, val, color="#0072b2", marker=marker, label="validation")
         if best is not None:
             words = f"best: epoch {best.epoch}"
-            axes.plot(best.epoch, best.val_loss**0.5, "o", color="#d55e00", markersize=7, label=words)
+            height = best.val_loss**0.5 if root else best.val_loss
+            axes.plot(best.epoch, height, "o", color="#d55e00", markersize=7, label=words)
         finite = np.concatenate([train, val])
         finite = finite[np.isfinite(finite)]
         if len(finite) and finite.min() > 0 and finite.max() > 8 * finite.min():
             axes.set_yscale("log")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("epoch")
-        axes.set_ylabel("standardised RMSE")
+        axes.set_ylabel(_LOSSES[loss])
         axes.legend(frameon=False, fontsize=8)
         return rendered(figure)
 
 
 def write_plots(result: RunResult) -> None:
-    """`plots/` in the folder of a run: `learning_curve.png`, and `parity.png` or `parity-TARGET.png` for several."""
+    """`plots/` in the folder of a run: `learning_curve.png`, and what `target_plots` draws of every target."""
     experiment = result.experiment
     folder = result.folder / "plots"
     folder.mkdir(exist_ok=True)
-    targets = experiment.data.target_columns
-    stems = ["parity"] if len(targets) == 1 else [f"parity-{name}" for name in file_names(targets)]
     sides = {side: experiment.side(side) for side in _SIDES}
-    for t, (target, stem) in enumerate(zip(targets, stems, strict=True)):
-        picture = parity_plot(
-            experiment.targets[:, t],
-            result.predicted[:, t],
-            sides,
-            name=target,
-            unit=experiment.units[t],
-            test_rmse=result.metrics["test"][target]["rmse"],
-        )
+    targets = experiment.data.target_columns
+    rmse = [result.metrics["test"][t].get("rmse") for t in targets]
+    pictures = target_plots(
+        experiment.task, targets, experiment.units, experiment.targets, result.predicted, sides, rmse
+    )
+    for stem, picture in pictures.items():
         picture.save(folder / f"{stem}.png")
-    learning_curve(result.history).save(folder / "learning_curve.png")
+    learning_curve(result.history, experiment.task.loss).save(folder / "learning_curve.png")
+
+
+def evaluation_plots(
+    result: Evaluation, task: Task, targets: Sequence[str], units: Sequence[str]
+) -> dict[str, Picture]:
+    """`target_plots` of a model on another table, whose molecules are all of its test."""
+    sides = {"test": np.arange(len(result.rows))}
+    rmse = [result.metrics[t].get("rmse") for t in targets]
+    return target_plots(task, targets, units, result.targets, result.answers.values, sides, rmse)
+
+
+def target_plots(
+    task: Task,
+    targets: Sequence[str],
+    units: Sequence[str],
+    true: np.ndarray,
+    predicted: np.ndarray,
+    sides: Mapping[str, np.ndarray],
+    test_rmse: Sequence[float | None],
+) -> dict[str, Picture]:
+    """A picture of every target, by the stem of its file's name: `parity`, or `parity-TARGET` where there are several.
+
+    Numbers have a parity plot, binary targets `classification`, several classes `confusion`, which is of the test side.
+
+    Args:
+        task, targets, units: what the targets are, and what they are called.
+        true, predicted: (n, T), see `Answers.values`.
+        sides: indices of the molecules of "train", "val" and "test"; a side may be absent.
+        test_rmse: of each target, for the title of its parity plot.
+    """
+    what = {"regression": "parity", "binary": "classification", "multiclass": "confusion"}[task.kind]
+    stems = [what] if len(targets) == 1 else [f"{what}-{name}" for name in file_names(targets)]
+    pictures = {}
+    for t, (target, stem) in enumerate(zip(targets, stems, strict=True)):
+        y, p = true[:, t], predicted[:, t]
+        if task.kind == "binary":
+            pictures[stem] = class_plot(y, p, sides, name=target)
+        elif task.classes:
+            rows = np.asarray(sides.get("test", ()), dtype=int)
+            pictures[stem] = confusion_plot(y[rows], p[rows], task.classes[t], name=target)
+        else:
+            pictures[stem] = parity_plot(y, p, sides, name=target, unit=units[t], test_rmse=test_rmse[t])
+    return pictures
 
 
 def file_names(names: Sequence[str]) -> list[str]:

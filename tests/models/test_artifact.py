@@ -11,8 +11,11 @@ import torch
 from molattn.chem import Conformers, molecule_graph
 from molattn.errors import InputError
 from molattn.models.artifact import SCHEMA, Artifact, load_artifact, save_artifact
+from molattn.models.config import GraphModelConfig
+from molattn.models.graph_model import GraphModel
 from molattn.models.predict import predict_molecules
 from molattn.models.scaler import TargetScaler
+from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from tests.molecules import SPECIAL
 
 
@@ -120,3 +123,28 @@ def test_scaler_leaves_out_missing_labels_and_constant_targets() -> None:
     scaler = TargetScaler.fit(targets)
     assert scaler == TargetScaler((2.0, 5.0), (1.0, 1.0))
     np.testing.assert_allclose(scaler.unscale(scaler.scale(targets)), targets)
+
+
+def test_an_older_artifact_is_a_regression(artifact: Artifact, folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    assert config["schema"] == 1
+    del config["task"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert load_artifact(folder).task == artifact.task == Regression()
+
+
+@pytest.mark.parametrize("task", [Regression("mve"), Binary(), Multiclass(classes=(("a", "b", "c"),))])
+def test_the_task_is_loaded_too_and_older_versions_refuse_what_they_would_misread(tmp_path: Path, task: Task) -> None:
+    model = GraphModel(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), len(task.owners(1))).eval()
+    written = Artifact(model, TargetScaler.none(1), ("y",), ("",), False, 1000, task=task)
+    save_artifact(tmp_path, written)
+    assert json.loads((tmp_path / "config.json").read_text())["schema"] == 3
+    loaded = load_artifact(tmp_path)
+    assert loaded.task == task
+    assert loaded.model.head.out_features == len(task.owners(1))
+
+
+def test_a_task_that_does_not_exist_is_refused(folder: Path) -> None:
+    _change(folder, task={"kind": "ranking", "loss": "mse"})
+    with pytest.raises(InputError, match="the model's task is 'ranking'"):
+        load_artifact(folder)

@@ -13,14 +13,16 @@ from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import predict_molecules
 from molattn.models.scaler import TargetScaler
+from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from molattn.training.config import TrainingConfig
-from molattn.training.fit import Fitted, Labelled, _Task, batch_of, fit
+from molattn.training.fit import Fitted, Labelled, _step_of, _Training, batch_of, fit
 from tests.molecules import esol
 
 SMILES, VALUES = esol(60)
 GRAPHS = [molecule_graph(s) for s in SMILES]
 TARGETS = np.array(VALUES)[:, None]
 SMALL = GraphModelConfig(hidden_dim=16, num_layers=2, num_heads=4, edge_dim=4)
+THREE = Multiclass(classes=(("low", "middle", "high"),))
 TRAIN, VAL = Labelled(GRAPHS[:40], TARGETS[:40]), Labelled(GRAPHS[40:], TARGETS[40:])
 
 
@@ -54,7 +56,7 @@ def test_the_weights_that_are_kept_are_those_of_the_best_epoch() -> None:
     assert fitted.best_epoch == int(np.argmin(losses)) < len(losses) - 1
     predicted = predict_molecules(model, TargetScaler.fit(TRAIN.targets), VAL.molecules)
     rmse = math.sqrt(np.mean((predicted - VAL.targets) ** 2))
-    assert rmse == pytest.approx(fitted.history[fitted.best_epoch].val_rmse, rel=1e-5)
+    assert rmse == pytest.approx(fitted.history[fitted.best_epoch].val_metric, rel=1e-5)
 
 
 def test_training_stops_when_nothing_gets_better() -> None:
@@ -83,24 +85,93 @@ def test_training_that_diverges_keeps_no_model() -> None:
         _fit(learning_rate=1e30, grad_clip=0.0, warmup=0.0, epochs=2, ema=0.0)
 
 
-def test_missing_labels_bring_exactly_no_gradient() -> None:
-    targets = np.column_stack([TARGETS[:8, 0], np.full(8, np.nan)])
+@pytest.mark.parametrize(
+    "task",
+    [
+        *map(Regression, Regression.losses),
+        Binary(),
+        Multiclass(classes=(("a", "b"), ("a", "b", "c"))),
+    ],
+    ids=lambda task: task.loss,
+)
+def test_missing_labels_bring_exactly_no_gradient(task: Task) -> None:
+    targets = np.column_stack([(TARGETS[:8, 0] > -2).astype(float), np.full(8, np.nan)])
     targets[3] = np.nan
     data = Labelled(GRAPHS[:8], targets)
+    owners = np.array(task.owners(2))
     torch.manual_seed(0)
-    model = GraphModel(SMALL, num_targets=2).eval()
-    task = _Task(model, 8, TargetScaler((0.0, 0.0), (1.0, 1.0)), TrainingConfig())
-    task.training_step(batch_of(model, data, range(8)), 0).backward()
-    assert model.head.weight.grad is not None
-    assert model.head.weight.grad[0].any()
-    assert not model.head.weight.grad[1].any()
+    model = GraphModel(SMALL, num_targets=len(owners)).eval()
+    training = _Training(model, data, TargetScaler((0.0, 0.0), (1.0, 1.0)), TrainingConfig(), task)
+    training.training_step((batch_of(model, data, range(8)), None), 0).backward()
+    gradient = model.head.weight.grad
+    assert gradient is not None
+    assert gradient[owners == 0].any()
+    assert not gradient[owners == 1].any()
     with_all = [p.grad.clone() for p in model.parameters() if p.grad is not None]
     model.zero_grad()
     # The row without a label may as well not be there.
-    task.training_step(batch_of(model, data, [0, 1, 2, 4, 5, 6, 7]), 0).backward()
+    training.training_step((batch_of(model, data, [0, 1, 2, 4, 5, 6, 7]), None), 0).backward()
     without = [p.grad for p in model.parameters() if p.grad is not None]
     for a, b in zip(with_all, without, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_a_row_of_weight_two_counts_as_if_it_were_there_twice() -> None:
+    twice = [0, 0, 1, 2, 2, 3]
+    one = Labelled([GRAPHS[i] for i in twice], TARGETS[twice])
+    two = Labelled(GRAPHS[:4], TARGETS[:4], np.array([2.0, 1.0, 2.0, 1.0]))
+    scaler, gradients = TargetScaler.fit(TARGETS[:8]), []
+    torch.manual_seed(0)
+    model = GraphModel(SMALL).eval()
+    for data in (one, two):
+        model.zero_grad()
+        training = _Training(model, data, scaler, TrainingConfig())
+        training.training_step(_step_of(model, data, range(len(data))), 0).backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
+
+
+def test_weights_of_one_change_nothing_and_none_at_all_are_survived() -> None:
+    ones = Labelled(TRAIN.molecules, TRAIN.targets, np.ones(40))
+    (a, fit_a), (b, fit_b) = _fit(epochs=2), _fit(ones, epochs=2)
+    assert [r.train_loss for r in fit_a.history] == pytest.approx([r.train_loss for r in fit_b.history])
+    del a, b
+    half = np.repeat([0.0, 1.0], 20)
+    _fit(Labelled(TRAIN.molecules, TRAIN.targets, half), epochs=1, batch_size=4)
+
+
+@pytest.mark.parametrize("val", [0.0, 1.0, np.nan])
+def test_a_validation_side_of_one_class_still_chooses_an_epoch(val: float) -> None:
+    labels = (np.median(TARGETS) < TARGETS).astype(float)
+    one = np.full((20, 1), val)
+    if np.isnan(val):
+        one[0] = 1.0
+    task = Binary()
+    torch.manual_seed(0)
+    model = GraphModel(SMALL)
+    fitted = fit(
+        model,
+        Labelled(GRAPHS[:40], labels[:40]),
+        Labelled(GRAPHS[40:], one),
+        task.scaler(labels[:40]),
+        TrainingConfig(epochs=2, accelerator="cpu"),
+        task=task,
+    )
+    assert all(math.isnan(r.val_metric) and r.metric == "auroc" for r in fitted.history)
+    assert fitted.best_epoch == int(np.argmin([r.val_loss for r in fitted.history]))
+
+
+@pytest.mark.parametrize("task", [Regression("mae"), Regression("huber"), Regression("mve"), Binary(), THREE])
+def test_training_lowers_every_loss(task: Task) -> None:
+    ranks = np.argsort(np.argsort(TARGETS[:, 0]))[:, None]
+    labels = {"binary": ranks // 30, "multiclass": ranks // 20}.get(task.kind, TARGETS).astype(float)
+    torch.manual_seed(0)
+    model = GraphModel(SMALL, num_targets=len(task.owners(1)))
+    data = Labelled(GRAPHS, labels)
+    config = TrainingConfig(epochs=25, batch_size=8, ema=0.5, learning_rate=3e-3, accelerator="cpu")
+    fitted = fit(model, data, data, task.scaler(labels), config, task=task)
+    assert fitted.history[-1].val_loss < 0.8 * fitted.history[0].val_loss
+    assert fitted.history[-1].metric == task.metrics[0]
 
 
 def test_a_batch_without_any_label_does_no_harm() -> None:

@@ -1,27 +1,97 @@
-"""Metrics against plain numpy, and null where they are undefined."""
+"""Metrics against plain numpy, and null with a reason where they are undefined."""
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
-from molattn.training.metrics import regression_metrics
+from molattn.errors import UsageError
+from molattn.models.tasks import TASKS
+from molattn.training.metrics import METRICS, mean_over_targets, measure, metrics_for
+
+NUMBERS = ("rmse", "mae", "r2")
+CLASSES = ("auroc", "auprc", "mcc", "accuracy", "f1")
 
 
 def test_metrics_are_those_of_the_textbook() -> None:
     rng = np.random.default_rng(0)
     y, p = rng.normal(-3, 2, 50), rng.normal(-3, 2, 50)
-    m = regression_metrics(y, p)
+    m = measure(y, p, (*NUMBERS, "spearman"))
     assert m["rmse"] == pytest.approx(np.sqrt(np.mean((y - p) ** 2)), rel=1e-12)
     assert m["mae"] == pytest.approx(np.mean(np.abs(y - p)), rel=1e-12)
     assert m["r2"] == pytest.approx(1 - np.sum((y - p) ** 2) / np.sum((y - y.mean()) ** 2), rel=1e-9)
+    assert m["spearman"] == pytest.approx(spearmanr(y, p)[0], abs=1e-6)
+    assert "why" not in m
+
+
+def test_metrics_of_classes_are_those_of_the_textbook() -> None:
+    rng = np.random.default_rng(0)
+    y = (rng.random(60) < 0.3).astype(float)
+    p = np.clip(0.3 * y + rng.random(60), 0, 1).round(1)  # ties among them
+    m = measure(y, p, CLASSES)
+    ones, zeros = p[y == 1, None], p[None, y == 0]
+    assert m["auroc"] == pytest.approx(np.mean((ones > zeros) + 0.5 * (ones == zeros)))
+    yes = p >= 0.5
+    tp, fp, fn, tn = (np.sum(yes & (y == 1)), np.sum(yes & (y == 0)), np.sum(~yes & (y == 1)), np.sum(~yes & (y == 0)))
+    assert m["accuracy"] == pytest.approx((tp + tn) / 60)
+    assert m["f1"] == pytest.approx(2 * tp / (2 * tp + fp + fn))
+    whole = np.sqrt(float(tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+    assert m["mcc"] == pytest.approx((tp * tn - fp * fn) / whole)
+    thresholds = np.unique(p)[::-1]
+    recall = np.array([0.0, *(np.mean(p[y == 1] >= t) for t in thresholds)])
+    precision = np.array([np.mean(y[p >= t]) for t in thresholds])
+    assert m["auprc"] == pytest.approx(np.sum(np.diff(recall) * precision))
+
+
+def test_of_several_classes_the_most_probable_one_counts() -> None:
+    p = np.array([[0.8, 0.1, 0.1], [0.2, 0.5, 0.3], [0.1, 0.6, 0.3], [0.0, 0.1, 0.9]])
+    m = measure(np.array([0.0, 1.0, 2.0, 2.0]), p, ("accuracy", "mcc", "f1", "auroc"))
+    assert m["accuracy"] == 0.75
+    assert m["f1"] == pytest.approx((1 + 2 / 3 + 2 / 3) / 3)
+    assert 0 < m["mcc"] < 1
+    # Two classes out of three are enough for one against the rest.
+    two = measure(np.array([0.0, 1.0, 1.0, 1.0]), p, ("auroc",))
+    assert two["auroc"] == pytest.approx((1.0 + 1.0) / 2, abs=0.4)
 
 
 def test_missing_labels_do_not_count() -> None:
     y, p = np.array([1.0, np.nan, 3.0]), np.array([1.5, 100.0, 3.0])
-    assert regression_metrics(y, p) == regression_metrics(y[[0, 2]], p[[0, 2]])
+    assert measure(y, p, NUMBERS) == measure(y[[0, 2]], p[[0, 2]], NUMBERS)
 
 
-def test_undefined_metrics_are_null() -> None:
-    nothing = {"rmse": None, "mae": None, "r2": None}
-    assert regression_metrics(np.array([np.nan]), np.array([1.0])) == nothing
-    assert regression_metrics(np.array([2.0]), np.array([1.0])) == {"rmse": 1.0, "mae": 1.0, "r2": None}
-    assert regression_metrics(np.array([2.0, 2.0]), np.array([1.0, 3.0]))["r2"] is None
+def test_undefined_metrics_are_null_and_say_why() -> None:
+    nothing = measure(np.array([np.nan]), np.array([1.0]), NUMBERS)
+    assert nothing == {"rmse": None, "mae": None, "r2": None, "why": dict.fromkeys(NUMBERS, "no labels")}
+    one = measure(np.array([2.0]), np.array([1.0]), NUMBERS)
+    assert one == {"rmse": 1.0, "mae": 1.0, "r2": None, "why": {"r2": "fewer than two labels"}}
+    equal = measure(np.array([2.0, 2.0]), np.array([1.0, 3.0]), ("r2", "spearman"))
+    assert equal["why"] == {"r2": "all labels are equal", "spearman": "all labels are equal"}
+    flat = measure(np.array([1.0, 2.0]), np.array([3.0, 3.0]), ("spearman",))
+    assert flat["why"] == {"spearman": "all predictions are equal"}
+    classes = measure(np.zeros(5), np.full(5, 0.2), CLASSES)
+    assert classes["accuracy"] == 1.0
+    assert classes["auroc"] is classes["auprc"] is classes["mcc"] is classes["f1"] is None
+    assert classes["why"]["auroc"] == "one class only"
+    assert classes["why"]["f1"] == "no positive label, and none predicted"
+
+
+def test_the_mean_is_over_the_targets_where_a_metric_is_defined() -> None:
+    measured = {"a": {"auroc": 0.5, "f1": None}, "b": {"auroc": None, "f1": None}, "c": {"auroc": 1.0, "f1": None}}
+    mean = mean_over_targets(measured, ("auroc", "f1"))
+    assert mean["auroc"] == 0.75
+    assert mean["f1"] is None
+    assert mean["targets"] == {"auroc": 2, "f1": 0}
+    assert mean["why"] == {"f1": "undefined for every target"}
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_the_own_metrics_of_a_task_go_with_it(kind: str) -> None:
+    own = TASKS[kind].metrics
+    assert metrics_for(kind, own, ()) == own == metrics_for(kind, own, own)
+
+
+def test_metrics_that_do_not_exist_or_do_not_fit_are_refused() -> None:
+    with pytest.raises(UsageError, match="no metric 'kappa': choose among rmse"):
+        metrics_for("regression", (), ("kappa",))
+    with pytest.raises(UsageError, match="'auroc' does not go with regression targets: choose among rmse, mae, r2"):
+        metrics_for("regression", (), ("auroc",))
+    assert all(set(m.tasks) <= set(TASKS) for m in METRICS.values())

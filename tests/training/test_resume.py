@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from safetensors.torch import load_file
 
 import molattn
@@ -54,8 +56,10 @@ def _interrupt(table: Path, folder: Path, after: int, error: BaseException | Non
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("molattn.api.PrintReporter.epoch", epoch)
-        with pytest.raises(type(error) if error else KeyboardInterrupt):
+        with pytest.raises((type(error), SystemExit) if error else KeyboardInterrupt) as raised:
             _train(table, folder, **options)
+    if isinstance(raised.value, SystemExit):
+        raise raised.value
 
 
 def _same(a: Path, b: Path) -> None:
@@ -145,6 +149,24 @@ def test_a_checkpoint_now_and_then(table: Path, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "checkpoint" / "epoch-2.safetensors").is_file()
     _resume(tmp_path / "run")
     _same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_run_that_is_told_to_end_says_so_with_its_code(table: Path, whole: Path, tmp_path: Path) -> None:
+    # What Lightning raises after SIGTERM.
+    with pytest.raises(SystemExit) as stop:
+        _interrupt(table, tmp_path / "run", 3, SIGTERMException())
+    assert stop.value.code == 143
+    _resume(tmp_path / "run")
+    _same(tmp_path / "run", whole)
+
+
+def test_a_run_that_was_killed_before_its_first_epoch_starts_again(unfinished: Path, whole: Path) -> None:
+    shutil.rmtree(unfinished / "checkpoint")
+    (unfinished / ".config.toml.0123abcd.tmp").touch()
+    (unfinished / ".mine.tmp").touch()
+    _resume(unfinished)
+    assert (unfinished / "metrics.json").read_bytes() == (whole / "metrics.json").read_bytes()
+    assert {p.name for p in unfinished.iterdir() if p.name.endswith(".tmp")} == {".mine.tmp"}
 
 
 def test_a_run_that_fails_before_its_first_epoch_leaves_no_folder(table: Path, tmp_path: Path) -> None:

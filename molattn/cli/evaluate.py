@@ -1,0 +1,80 @@
+"""`molattn evaluate`: the metrics of a trained model on another table."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from molattn.errors import RowsFailed, UsageError
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    table: Annotated[Path, typer.Argument(help="A table with SMILES and labels.", show_default=False)],
+    output_dir: Annotated[
+        Path | None,
+        typer.Option("--output-dir", "-o", help="A new folder for metrics.json and plots.", show_default=False),
+    ] = None,
+    smiles_column: Annotated[
+        str | None, typer.Option(help="Column of SMILES; found by its name if not given.", show_default=False)
+    ] = None,
+    metrics: Annotated[
+        list[str] | None, typer.Option("--metric", help="What to report; may be repeated.", show_default=False)
+    ] = None,
+    num_workers: Annotated[int, typer.Option("--num-workers", "-n", min=0, help="Processes that read molecules.")] = 0,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row cannot be measured.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
+) -> None:
+    """Measure a model on a table whose columns have the names of its targets.
+
+    `molattn evaluate runs/esol other.csv` prints the metrics that training printed. Rows without a label or with a
+    SMILES that cannot be read are left out and counted.
+    """
+    if output_dir is not None and output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
+        raise UsageError(f"{output_dir} exists: give another --output-dir")
+    from molattn import api
+    from molattn.cli.metrics import print_metrics
+    from molattn.cli.progress import TerminalReporter
+
+    predictor = api.load(run)
+    with TerminalReporter(quiet) as reporter:
+        told = None if predictor.conformers is None else reporter.molecules
+        result = predictor.evaluate(
+            table,
+            smiles_column=smiles_column or "",
+            metrics=tuple(metrics or ()),
+            num_workers=num_workers,
+            progress=told,
+        )
+    if result.rejected:
+        first = result.rejected[0]
+        left_out = f"{len(result.rejected)} of {len(result.rejected) + len(result.rows)} rows are not measured"
+        message = f"{left_out}; the first, line {first.line}: {first.reason}"
+        if strict:
+            raise RowsFailed(message)
+        print(f"warning: {message}", file=sys.stderr)
+    rejected = [{"row": r.row, "line": r.line, "smiles": r.smiles, "reason": r.reason} for r in result.rejected]
+    content = {"targets": result.metrics, **({"mean": result.mean} if result.mean else {}), "rejected": rejected}
+    if output_dir is not None:
+        from molattn.training.folders import METRICS
+        from molattn.training.run_folder import write_json
+        from molattn.viewer.plots import evaluation_plots
+
+        output_dir.mkdir(parents=True, exist_ok=True)
+        write_json(output_dir / METRICS, content)
+        plots = evaluation_plots(result, predictor.task, predictor.targets, predictor.units)
+        for stem, picture in plots.items():
+            picture.save(output_dir / f"{stem}.png")
+        if not quiet:
+            print(
+                f"{METRICS} and {len(plots)} {'plot' if len(plots) == 1 else 'plots'} are in {output_dir}",
+                file=sys.stderr,
+            )
+    if as_json:
+        json.dump(content, sys.stdout, indent=1)
+        print()
+    else:
+        print_metrics(result.metrics, "molecules", dict(zip(predictor.targets, predictor.units, strict=True)))

@@ -1,0 +1,165 @@
+"""Classes, several targets and spreads from the table to the prediction; and `molattn evaluate`."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+import molattn as library
+from tests.cli.conftest import QUICK, Molattn
+from tests.molecules import esol
+
+SMILES, VALUES = esol(60)
+RANKS = np.argsort(np.argsort(VALUES))
+
+
+def _write(path: Path, **columns: list[str]) -> Path:
+    lines = [",".join(["smiles", *columns]), *map(",".join, zip(SMILES, *columns.values(), strict=True))]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def binary(tmp_path: Path) -> Path:
+    return _write(tmp_path / "t.csv", soluble=[str(int(r >= 20)) for r in RANKS])
+
+
+def test_zeros_and_ones_are_learned_as_probabilities(molattn: Molattn, binary: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    answer = molattn("train", binary, *QUICK, "-o", run)
+    assert answer.code == 0
+    assert "task: binary, soluble holds only 0 and 1; --task-type says otherwise" in answer.err
+    assert "validation AUROC" in answer.err
+    metrics = json.loads((run / "metrics.json").read_text())
+    rows = _rows(run / "predictions.csv")
+    for side in ("train", "val", "test"):
+        mine = [r for r in rows if r["split"] == side]
+        y, p = (np.array([float(r[c]) for r in mine]) for c in ("soluble", "soluble_pred"))
+        assert ((p > 0) & (p < 1)).all()
+        if len(set(y)) == 2:
+            assert metrics[side]["soluble"]["auroc"] == pytest.approx(roc_auc_score(y, p))
+    train = [float(r["soluble"]) for r in rows if r["split"] == "train"]
+    assert metrics["baseline"]["what"] == "the share of ones among the training targets"
+    assert metrics["baseline"]["train"]["soluble"]["auroc"] == 0.5
+    assert metrics["baseline"]["train"]["soluble"]["accuracy"] == pytest.approx(np.mean(train))
+    assert (run / "plots" / "classification.png").exists()
+    assert "val_auroc" in (run / "history.csv").read_text().splitlines()[0]
+    predicted = library.load(run).predict(SMILES)
+    assert predicted == pytest.approx([float(r["soluble_pred"]) for r in rows], abs=1e-6)
+    printed = molattn("predict", run, "--smiles", "CCO").out
+    assert "soluble (probability)" in printed
+    # The settings that were written bring the same run.
+    assert molattn("train", "--config", run / "config.toml", "-o", tmp_path / "again", "-q").code == 0
+    assert (run / "metrics.json").read_bytes() == (tmp_path / "again" / "metrics.json").read_bytes()
+
+
+def test_words_are_learned_as_classes(molattn: Molattn, tmp_path: Path) -> None:
+    names = ["poor", "fair", "good"]
+    table = _write(tmp_path / "t.csv", grade=[names[r // 20] for r in RANKS])
+    run = tmp_path / "run"
+    answer = molattn("train", table, *QUICK, "-o", run, "--metric", "accuracy", "--metric", "f1", "--class-balance")
+    assert answer.code == 0
+    assert "task: multiclass, grade holds words: fair, good, poor" in answer.err
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert set(metrics["test"]["grade"]) >= {"accuracy", "f1", "n"}
+    rows = _rows(run / "predictions.csv")
+    mine = [r for r in rows if r["split"] == "train"]
+    right = np.mean([r["grade"] == r["grade_pred"] for r in mine])
+    assert metrics["train"]["grade"]["accuracy"] == pytest.approx(right)
+    assert (run / "plots" / "confusion.png").exists()
+    out = tmp_path / "out.csv"
+    assert molattn("predict", run, table, "-o", out, "-q").code == 0
+    for row in _rows(out):
+        p = {c: float(row[f"grade_prob_{c}"]) for c in sorted(names)}
+        assert sum(p.values()) == pytest.approx(1, abs=1e-5)
+        assert row["grade_pred"] == max(p, key=lambda c: p[c])
+    predictor = library.load(run)
+    assert predictor.predict(SMILES).shape == (60, 3)
+    assert predictor.predict("CCO").shape == (3,)
+    assert sum(predictor.attention("CCO").prediction.values()) == pytest.approx(1)
+    # A label that the model does not know is a row with a reason.
+    other = _write(tmp_path / "o.csv", grade=["awful", *(names[r // 20] for r in RANKS[1:])])
+    answer = molattn("evaluate", run, other, "--json")
+    assert "1 of 60 rows are not measured; the first, line 2: column 'grade': 'awful' is none of the" in answer.err
+    assert json.loads(answer.out)["targets"]["grade"]["n"] == 59
+
+
+def test_several_targets_with_missing_labels(molattn: Molattn, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    columns = {f"t{i}": ["" if draw.random() < 0.2 else str(int(r >= 10 * (i + 1))) for r in RANKS] for i in range(4)}
+    columns["t4"] = ["0"] * 60
+    table = _write(tmp_path / "t.csv", **columns)
+    wanted = [x for name in columns for x in ("--target-columns", name)]
+    answer = molattn("train", table, *wanted, *QUICK, "-o", tmp_path / "run")
+    assert answer.code == 0
+    assert "task: binary, 5 targets hold only 0 and 1" in answer.err
+    assert "'t4' has training labels of one class only" in answer.err
+    assert "t4: AUROC is undefined: one class only" in answer.out
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    four = metrics["test"]["t4"]
+    assert four["auroc"] is None
+    assert four["why"]["auroc"] == "one class only"
+    defined = [m["auroc"] for m in metrics["test"].values() if m["auroc"] is not None]
+    assert metrics["mean"]["test"]["auroc"] == pytest.approx(np.mean(defined))
+    assert metrics["mean"]["test"]["targets"]["auroc"] == len(defined)
+
+
+def test_a_mean_and_its_standard_deviation(molattn: Molattn, table: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert molattn("train", table, *QUICK, "-o", run, "--loss-function", "mve", "-q").code == 0
+    assert "task: regression" not in molattn("predict", run, "--smiles", "CCO").out
+    rows = _rows(run / "predictions.csv")
+    assert all(0 < float(r["y_std"]) < 20 for r in rows)
+    (answer,) = json.loads(molattn("predict", run, "--smiles", "CCO", "--json").out)
+    assert answer["y_std"] > 0
+
+
+def test_evaluate_measures_what_training_measured(molattn: Molattn, run: Path, table: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "evaluated"
+    answer = molattn("evaluate", run, table, "-o", folder, "--metric", "rmse", "--metric", "spearman")
+    assert answer.code == 0
+    assert "2 of 42 rows are not measured; the first, line 9: " in answer.err
+    assert {p.name for p in folder.iterdir()} == {"metrics.json", "parity.png"}
+    metrics = json.loads((folder / "metrics.json").read_text())
+    rows = _rows(run / "predictions.csv")
+    far = np.array([float(r["y"]) - float(r["y_pred"]) for r in rows])
+    assert metrics["targets"]["y"]["rmse"] == pytest.approx(np.sqrt(np.mean(far**2)))
+    assert metrics["targets"]["y"]["n"] == 40
+    assert [(r["line"], r["smiles"]) for r in metrics["rejected"]] == [(9, "C1CC"), (10, "CCO")]
+    assert "Spearman" in answer.out
+    assert molattn("evaluate", run, table, "-o", folder).code == 2
+    assert molattn("evaluate", run, table, "--strict").code == 4
+
+
+def test_evaluate_needs_the_targets_columns(molattn: Molattn, run: Path, binary: Path) -> None:
+    answer = molattn("evaluate", run, binary)
+    assert answer.code == 2
+    assert "'y'" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--task-type", "binary"), "a binary target is 0 or 1"),
+        (("--task-type", "ranking"), "no task type 'ranking'"),
+        (("--task-type", "multiclass"), "which is no class"),
+        (("--loss", "bce"), "the loss 'bce' is of binary targets, and these are regression"),
+        (("--metric", "auroc"), "the metric 'auroc' does not go with regression targets"),
+        (("--class-balance",), "these targets are numbers: leave it out"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_and_leaves_no_folder(
+    molattn: Molattn, table: Path, tmp_path: Path, options: tuple[str, ...], reason: str
+) -> None:
+    answer = molattn("train", table, *QUICK, "-o", tmp_path / "run", *options)
+    assert answer.code in (2, 3)
+    assert reason in answer.err
+    assert not (tmp_path / "run").exists()
