@@ -3,27 +3,32 @@
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from molattn.chem import NO_GEOMETRY, Progress
+from molattn.chem.molecule import CHUNK as CHUNK_OF_WORKER
+from molattn.chem.molecule import CHUNK_3D as CHUNK_OF_WORKER_3D
+from molattn.chem.workers import stream_outcomes
+from molattn.data.streams import CHUNK
 from molattn.errors import MolattnWarning, SmilesError, shown
 from molattn.explain import AttentionMap
 from molattn.models.artifact import Artifact, load_artifact
 from molattn.models.base import Molecule, MoleculeModel
-from molattn.models.predict import attention_of, outputs_of
+from molattn.models.predict import attention_of, embed_molecules, outputs_of
 from molattn.models.tasks import Answers, Multiclass, Task
 from molattn.training.folders import check_has_model, to_resume
 
-# Molecules that are featurized and predicted together: bounded memory, whatever the input's length.
-CHUNK = 1024
 # Between two lines that say how far a long reading of molecules is.
 SECONDS = 5.0
+
+# The values of a molecule, and what stands beside them.
+Said = tuple[tuple[float | str, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class RowPrediction:
     Attributes:
         smiles: as it was given.
         values: the prediction per target: a number in units, the probability of the positive class, or the name of
-            a class; None when there is an error.
+            a class; or the numbers of the fingerprint, where that was asked for. None when there is an error.
         error: why there is none; empty otherwise.
         warnings: what the model could not see in the molecule, a sentence each.
         more: what stands beside the values, see `Predictor.more`; empty when there is an error.
@@ -87,13 +92,7 @@ class Predictor:
         alone = isinstance(smiles, str)
         rows = list(self.rows([smiles] if alone else smiles, num_workers))
         values = self._array(rows)
-        bad = [(i, r) for i, r in enumerate(rows) if r.error]
-        if bad:
-            i, first = bad[0]
-            message = f"{len(bad)} of {len(rows)} SMILES have no prediction (NaN); the first, row {i}, "
-            warnings.warn(MolattnWarning(f"{message}{shown(first.smiles)}: {first.error}"), stacklevel=2)
-        if message := without_geometry(rows):
-            warnings.warn(MolattnWarning(message), stacklevel=2)
+        _warn(rows, "prediction")
         if len(self.targets) == 1:
             values = values[:, 0]
         return values[0] if alone else values
@@ -109,26 +108,73 @@ class Predictor:
 
     def rows(
         self, smiles: Iterable[object], num_workers: int = 0, progress: Callable[[int], None] | None = None
-    ) -> Iterator[RowPrediction]:
+    ) -> Generator[RowPrediction, None, None]:
         """One `RowPrediction` for each SMILES, in order, whatever it is; nothing stops at a bad one.
 
         `progress` is told now and then how many have been read.
         """
-        before = 0
-        for chunk in _chunks(smiles, CHUNK):
-            told = None if progress is None else partial(_tell, progress, before)
-            made = self._read(chunk, num_workers, told)
-            before += len(chunk)
-            molecules = [m for m in made if not isinstance(m, SmilesError)]
-            answers = self.task.answers(outputs_of(self._artifact.model, molecules), self._artifact.scaler)
-            predicted = iter(zip(answers.values.tolist(), answers.more.tolist(), strict=True))
-            for text, outcome in zip(chunk, made, strict=True):
-                if isinstance(outcome, SmilesError):
-                    yield RowPrediction(text, None, outcome.reason)
-                else:
-                    numbers, more = next(predicted)
-                    values = tuple(self.task.named(v, t) for t, v in enumerate(numbers))
-                    yield RowPrediction(text, values, "", outcome.warnings, tuple(more))
+        return self._stream(smiles, num_workers, progress, self._predicted)
+
+    def embed(self, smiles: str | Iterable[object], num_workers: int = 0) -> np.ndarray:
+        """Fingerprints, in the order of `smiles`: what the model's last, linear map reads of each molecule.
+
+        Shapes: (n, d); one string brings its one vector, (d,).
+
+        A SMILES that cannot be read has NaN, and a `MolattnWarning` says which and why. See `embed_rows`.
+        """
+        alone = isinstance(smiles, str)
+        rows = list(self.embed_rows([smiles] if alone else smiles, num_workers))
+        missing = (np.nan,) * self.dim
+        values = np.array([missing if r.values is None else r.values for r in rows]).reshape(-1, self.dim)
+        _warn(rows, "fingerprint")
+        return values[0] if alone else values
+
+    def embed_rows(
+        self, smiles: Iterable[object], num_workers: int = 0, progress: Callable[[int], None] | None = None
+    ) -> Generator[RowPrediction, None, None]:
+        """As `rows`, with the d numbers of the fingerprint as `values`."""
+        return self._stream(smiles, num_workers, progress, self._embedded)
+
+    @property
+    def dim(self) -> int:
+        """d, the length of a fingerprint."""
+        return self._artifact.model.head.in_features
+
+    def _predicted(self, molecules: Sequence[Molecule]) -> list[Said]:
+        answers = self.task.answers(outputs_of(self._artifact.model, molecules), self._artifact.scaler)
+        return [
+            (tuple(self.task.named(v, t) for t, v in enumerate(numbers)), tuple(more))
+            for numbers, more in zip(answers.values.tolist(), answers.more.tolist(), strict=True)
+        ]
+
+    def _embedded(self, molecules: Sequence[Molecule]) -> list[Said]:
+        return [(tuple(vector), ()) for vector in embed_molecules(self._artifact.model, molecules).tolist()]
+
+    def _stream(
+        self,
+        smiles: Iterable[object],
+        num_workers: int,
+        progress: Callable[[int], None] | None,
+        answer: Callable[[Sequence[Molecule]], list[Said]],
+    ) -> Generator[RowPrediction, None, None]:
+        """A row for each SMILES, `CHUNK` of them answered together: memory is bounded, whatever the input's length."""
+        a = self._artifact
+        make = a.model.reader(
+            add_hs=a.add_hs, max_atoms=a.max_atoms, conformers=self.conformers, standardize=a.standardize
+        )
+        size = CHUNK_OF_WORKER if self.conformers is None else CHUNK_OF_WORKER_3D
+        waiting: list[tuple[object, Molecule | SmilesError]] = []
+        done = 0
+        with closing(stream_outcomes(smiles, make, num_workers, size)) as parts:
+            for texts, outcomes in parts:
+                waiting += zip(texts, outcomes, strict=True)
+                done += len(texts)
+                if progress is not None:
+                    progress(done)
+                while len(waiting) >= CHUNK:
+                    yield from _answered(waiting[:CHUNK], answer)
+                    del waiting[:CHUNK]
+        yield from _answered(waiting, answer)
 
     def evaluate(
         self,
@@ -221,12 +267,23 @@ class Predictor:
 
 def without_geometry(rows: Sequence[RowPrediction]) -> str:
     """How many predictions rest on path lengths for want of a 3D geometry, and the first; empty for none."""
-    found = [(i, r, w) for i, r in enumerate(rows) for w in r.warnings if w.startswith(NO_GEOMETRY)]
+    found = [(i, r, w) for i, r in enumerate(rows) if (w := geometry_warning(r))]
     if not found:
         return ""
     i, first, warning = found[0]
     count = f"{len(found)} of {len(rows)} SMILES have no 3D geometry"
     return f"{count}; the first, row {i}, {shown(first.smiles)}: {warning}"
+
+
+def geometry_warning(row: RowPrediction) -> str:
+    """What stands in for the 3D geometry of a molecule; empty where it has one, or none was asked for."""
+    return next((w for w in row.warnings if w.startswith(NO_GEOMETRY)), "")
+
+
+def model_folder(run: str | Path) -> Path:
+    """Where the model of a run lies: the folder `model` in it, or itself."""
+    inside = Path(run) / "model"
+    return inside if inside.is_dir() else Path(run)
 
 
 def load(run: str | Path) -> Predictor:
@@ -235,10 +292,8 @@ def load(run: str | Path) -> Predictor:
     Raises:
         InputError: there is no model, it is damaged, or the run is not finished.
     """
-    folder = Path(run)
-    check_has_model(folder)
-    inside = folder / "model"
-    return Predictor(load_artifact(inside if inside.is_dir() else folder))
+    check_has_model(Path(run))
+    return Predictor(load_artifact(model_folder(run)))
 
 
 def train(
@@ -335,16 +390,24 @@ class PrintReporter:
             print(f"epoch {record.epoch + 1}/{epochs}: {metric}", file=sys.stderr)
 
 
-def _tell(progress: Callable[[int], None], before: int, done: int, _: int) -> None:
-    progress(before + done)
+def _answered(
+    rows: Sequence[tuple[object, Molecule | SmilesError]], answer: Callable[[Sequence[Molecule]], list[Said]]
+) -> Iterator[RowPrediction]:
+    answers = iter(answer([m for _, m in rows if not isinstance(m, SmilesError)]))
+    for text, outcome in rows:
+        if isinstance(outcome, SmilesError):
+            yield RowPrediction(text, None, outcome.reason)
+        else:
+            values, more = next(answers)
+            yield RowPrediction(text, values, "", outcome.warnings, more)
 
 
-def _chunks(items: Iterable[object], size: int) -> Iterator[list[object]]:
-    chunk: list[object] = []
-    for item in items:
-        chunk.append(item)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
+def _warn(rows: Sequence[RowPrediction], what: str) -> None:
+    """Tell whoever called the caller which rows have NaN, and which have no geometry."""
+    bad = [(i, r) for i, r in enumerate(rows) if r.error]
+    if bad:
+        i, first = bad[0]
+        message = f"{len(bad)} of {len(rows)} SMILES have no {what} (NaN); the first, row {i}, "
+        warnings.warn(MolattnWarning(f"{message}{shown(first.smiles)}: {first.error}"), stacklevel=3)
+    if message := without_geometry(rows):
+        warnings.warn(MolattnWarning(message), stacklevel=3)

@@ -1,11 +1,9 @@
 """A molecule as the complete graph that attention runs over, and many molecules at once."""
 
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from multiprocessing import get_context
 from typing import TypeVar
 
 import numpy as np
@@ -18,12 +16,13 @@ from molattn.chem.parse import MAX_ATOMS, read_smiles
 from molattn.chem.paths import path_lengths
 from molattn.chem.standardize import standardized_smiles
 from molattn.chem.stereo import stereo_labels
+from molattn.chem.workers import stream_outcomes
 from molattn.errors import ConformerError, SmilesError
 
 # Large enough that sending rows to a worker costs little, small enough to keep all workers busy to the end.
-_CHUNK = 256
+CHUNK = 256
 # A geometry takes about ten times as long as all the rest.
-_CHUNK_3D = 16
+CHUNK_3D = 16
 
 T = TypeVar("T")
 
@@ -186,7 +185,7 @@ def featurize(
     if conformers is None:
         return outcomes(smiles, make, num_workers, progress=progress)
     check = _refuse if conformers.on_failure == "stop" else None
-    return outcomes(smiles, make, num_workers, progress=progress, check=check, chunk=_CHUNK_3D)
+    return outcomes(smiles, make, num_workers, progress=progress, check=check, chunk=CHUNK_3D)
 
 
 def outcomes(
@@ -196,7 +195,7 @@ def outcomes(
     *,
     progress: Progress | None = None,
     check: Callable[[int, T | SmilesError], None] | None = None,
-    chunk: int = _CHUNK,
+    chunk: int = CHUNK,
 ) -> list[T | SmilesError]:
     """What `make` makes of every row, in order, or the SmilesError that it raised there.
 
@@ -210,42 +209,15 @@ def outcomes(
     """
     rows = list(smiles)
     made: list[T | SmilesError] = []
-    with closing(_parts(rows, make, num_workers, chunk)) as parts:
-        for part in parts:
+    size = max(1, min(chunk, -(-len(rows) // max(1, num_workers))))
+    with closing(stream_outcomes(rows, make, min(num_workers, -(-len(rows) // size)), size)) as parts:
+        for _, part in parts:
             for outcome in part:
                 if check is not None:
                     check(len(made), outcome)
                 made.append(outcome)
             if progress is not None:
                 progress(len(made), len(rows))
-    return made
-
-
-def _parts(
-    rows: list[object], make: Callable[[object], T], num_workers: int, chunk: int
-) -> Generator[list[T | SmilesError], None, None]:
-    """The outcomes in order: one by one, or as many together as a worker gets."""
-    if num_workers < 1 or not rows:
-        for row in rows:
-            yield _made([row], make)
-        return
-    size = min(chunk, -(-len(rows) // num_workers))
-    chunks = [rows[start : start + size] for start in range(0, len(rows), size)]
-    # Forking a process that has threads, as torch's have, can hang.
-    with ProcessPoolExecutor(min(num_workers, len(chunks)), mp_context=get_context("spawn")) as pool:
-        try:
-            yield from pool.map(partial(_made, make=make), chunks)
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _made(rows: list[object], make: Callable[[object], T]) -> list[T | SmilesError]:
-    made: list[T | SmilesError] = []
-    for row in rows:
-        try:
-            made.append(make(row))
-        except SmilesError as error:
-            made.append(error)
     return made
 
 

@@ -1,5 +1,6 @@
 """The `molattn` command: its list of commands, its errors and its exit codes."""
 
+import errno
 import os
 import sys
 import traceback
@@ -10,6 +11,8 @@ import typer
 
 from molattn import __version__
 from molattn.cli.datasets import datasets
+from molattn.cli.doctor import doctor
+from molattn.cli.embed import embed
 from molattn.cli.evaluate import evaluate
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
@@ -30,8 +33,10 @@ app.command(
     epilog="--set reaches every setting of a run's config.toml: training.loss=huber, data.conformers=true, ...",
 )(train)
 app.command(no_args_is_help=True)(predict)
+app.command(no_args_is_help=True)(embed)
 app.command(no_args_is_help=True)(evaluate)
 app.command()(presets)
+app.command()(doctor)
 app.add_typer(datasets, name="datasets")
 
 
@@ -74,6 +79,8 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _fail("error: the disk is full: make room and run it again; what was there before is whole", 3, debug)
         text = f"internal error: {type(error).__name__}: {error}\nThis is a fault of molattn; --debug shows where."
         _fail(text, 1, debug)
 

@@ -143,11 +143,11 @@ def write_rows(file: Writable, columns: Sequence[str], rows: Iterable[Sequence[s
 
     Raises UsageError for a row that is not as wide as the header.
     """
-    file.write(_line(columns, delimiter))
+    file.write(line_of(columns, delimiter))
     for number, row in enumerate(rows):
         if len(row) != len(columns):
             raise UsageError(f"row {number} has {len(row)} cells; the header has {len(columns)}")
-        file.write(_line(row, delimiter))
+        file.write(line_of(row, delimiter))
 
 
 def column(table: Table, name: str) -> list[str]:
@@ -160,18 +160,23 @@ def column(table: Table, name: str) -> list[str]:
 
 
 def column_index(table: Table, name: str) -> int:
+    """Where the column `name` stands: see `index_of`."""
+    return index_of(table.columns, name, table.source)
+
+
+def index_of(columns: Sequence[str], name: str, source: str) -> int:
     """Where the column `name` stands; spaces around a name in the header, as in `smiles, y`, do not count.
 
     Raises UsageError, with the columns there are and the closest, when there is no such column.
     """
-    plain = [known.strip() for known in table.columns]
+    plain = [known.strip() for known in columns]
     if name.strip() in plain:
         return plain.index(name.strip())
     known = ", ".join(shown(known) for known in plain)
     folded = [known.casefold() for known in plain]
     close = difflib.get_close_matches(name.strip().casefold(), folded, n=1)
     hint = f"; did you mean {shown(plain[folded.index(close[0])])}?" if close else ""
-    raise UsageError(f"{table.source} has no column {shown(name)}; it has {known}{hint}")
+    raise UsageError(f"{source} has no column {shown(name)}; it has {known}{hint}")
 
 
 def text_of(path: Path, data: bytes) -> str:
@@ -241,7 +246,7 @@ def _wrong_width(path: Path, line: int, cells: list[str], columns: tuple[str, ..
     return f"{found}: {shown(cells[len(columns)])} follows column {shown(columns[-1])}; {QUOTING}"
 
 
-def _line(cells: Sequence[str], delimiter: str) -> str:
+def line_of(cells: Sequence[str], delimiter: str) -> str:
     """One line of a table.
 
     Written here because csv.writer leaves a carriage return inside a cell unquoted when lines end with LF.

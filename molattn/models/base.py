@@ -1,7 +1,7 @@
 """What every model of molecules offers, whatever it makes of a SMILES."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -92,6 +92,20 @@ class MoleculeModel(nn.Module, ABC):
 
     @staticmethod
     @abstractmethod
+    def reader(
+        *, add_hs: bool, max_atoms: int, conformers: Conformers | None = None, standardize: str = ""
+    ) -> Callable[[object], Molecule]:
+        """From one SMILES to what `read` makes of it, or a SmilesError; pickle can carry it to other processes.
+
+        Args:
+            add_hs, max_atoms, conformers, standardize: as for `read`.
+
+        Raises:
+            UsageError: conformers are asked of a model that reads no distances.
+        """
+
+    @staticmethod
+    @abstractmethod
     def collate(molecules: Sequence[Any], targets: np.ndarray | None = None) -> Batch:
         """One batch of molecules, in order, with their targets, (b, T), or none."""
 
@@ -107,6 +121,10 @@ class MoleculeModel(nn.Module, ABC):
     @abstractmethod
     def attention(self, batch: Any) -> tuple[Tensor, Tensor]:
         """What `forward` returns, and the weights of every layer and head, (b, layers, heads, n, n)."""
+
+    @abstractmethod
+    def fingerprint(self, batch: Any) -> Tensor:
+        """What the head reads, (b, d): each molecule as a vector."""
 
     def answer(self, molecules: Tensor) -> Tensor:
         """The head, (b, d) -> (b, T), in the precision of `molecules`, which `wide` widens."""

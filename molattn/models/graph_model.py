@@ -1,11 +1,12 @@
 """The graph attention model: embed -> blocks -> readout -> head."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from molattn.chem import ATOM_FEATURES, BOND_FEATURES, Conformers, MoleculeGraph, Progress, featurize
+from molattn.chem import ATOM_FEATURES, BOND_FEATURES, Conformers, MoleculeGraph, Progress, featurize, molecule_graph
 from molattn.data.batches import MoleculeBatch, collate
 from molattn.errors import SmilesError
 from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumOfCodes, VirtualNode
@@ -93,6 +94,15 @@ class GraphModel(MoleculeModel):
         )
 
     @staticmethod
+    def reader(
+        *, add_hs: bool, max_atoms: int, conformers: Conformers | None = None, standardize: str = ""
+    ) -> Callable[[object], MoleculeGraph]:
+        """From one SMILES to its graph: see `molattn.chem.molecule_graph`."""
+        return partial(
+            molecule_graph, add_hs=add_hs, max_atoms=max_atoms, conformers=conformers, standardize=standardize
+        )
+
+    @staticmethod
     def vocabulary() -> dict[str, dict[str, list[str]]]:
         """The labels of every atom and bond feature."""
         return {
@@ -120,6 +130,13 @@ class GraphModel(MoleculeModel):
         if self.virtual_node is not None:
             stacked = stacked.roll((-1, -1), (-2, -1))
         return self.read_out(graph), stacked
+
+    def fingerprint(self, batch: MoleculeBatch) -> Tensor:
+        """The readout of each molecule, (b, d), which the head is applied to."""
+        graph = self.embed(batch)
+        for block in self.blocks:
+            graph = block(graph)
+        return self.represent(graph)
 
     def contributions(self, batch: MoleculeBatch) -> Tensor:
         """What each atom adds to the answer, (b, n, T): sum_i c_i + head bias = `forward`, for readouts that are sums.
@@ -163,8 +180,12 @@ class GraphModel(MoleculeModel):
 
     def read_out(self, graph: DenseGraph) -> Tensor:
         """(b, T) from what the last block left."""
+        return self.answer(self.represent(graph))
+
+    def represent(self, graph: DenseGraph) -> Tensor:
+        """(b, d), the readout of what the last block left."""
         u = None if graph.u is None else wide(graph.u)
-        return self.answer(self.readout(wide(self.norm(graph.v)), graph.replace(u=u)))
+        return self.readout(wide(self.norm(graph.v)), graph.replace(u=u))
 
 
 def _check(config: GraphModelConfig) -> None:

@@ -35,6 +35,17 @@ def outputs_of(model: MoleculeModel, molecules: Sequence[Molecule], batch_size: 
     return outputs
 
 
+def embed_molecules(model: MoleculeModel, molecules: Sequence[Molecule], batch_size: int = 128) -> np.ndarray:
+    """The fingerprints of `molecules`, (n, d) float64: what the head reads of each."""
+    device = next(model.parameters()).device
+    embedded = np.empty((len(molecules), model.head.in_features))
+    with torch.inference_mode():
+        for rows in batches_by_size([m.size for m in molecules], batch_size):
+            vectors = model.fingerprint(model.collate([molecules[i] for i in rows]).to(device))
+            embedded[rows] = vectors.cpu().numpy()
+    return embedded
+
+
 def attention_of(model: MoleculeModel, molecule: Molecule) -> tuple[np.ndarray, np.ndarray]:
     """The outputs of one molecule, (T,), standardised, and its weights, (layers, heads, n, n), place by place."""
     device = next(model.parameters()).device

@@ -1,11 +1,12 @@
 """The SMILES model: a Transformer encoder over tokens, in the place of the graph."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from molattn.chem import TOKENS, Conformers, Progress, SmilesTokens, tokenize_all
+from molattn.chem import TOKENS, Conformers, Progress, SmilesTokens, smiles_tokens, tokenize_all
 from molattn.data.batches import TokenBatch, collate_tokens
 from molattn.errors import SmilesError, UsageError
 from molattn.models.base import MoleculeModel, wide
@@ -64,8 +65,7 @@ class SmilesModel(MoleculeModel):
         Raises:
             UsageError: conformers are given, which tokens have no use for.
         """
-        if conformers is not None:
-            raise UsageError("the model 'smiles-transformer' reads no 3D: leave out data.conformers, or --model graph")
+        _check(conformers)
         return tokenize_all(
             smiles,
             add_hs=add_hs,
@@ -74,6 +74,18 @@ class SmilesModel(MoleculeModel):
             progress=progress,
             standardize=standardize,
         )
+
+    @staticmethod
+    def reader(
+        *, add_hs: bool, max_atoms: int, conformers: Conformers | None = None, standardize: str = ""
+    ) -> Callable[[object], SmilesTokens]:
+        """From one SMILES to its tokens: see `molattn.chem.smiles_tokens`.
+
+        Raises:
+            UsageError: conformers are given, which tokens have no use for.
+        """
+        _check(conformers)
+        return partial(smiles_tokens, add_hs=add_hs, max_atoms=max_atoms, standardize=standardize)
 
     @staticmethod
     def vocabulary() -> dict[str, list[str]]:
@@ -91,8 +103,22 @@ class SmilesModel(MoleculeModel):
         x, weights = self.encoder(self.embed(tokens), padding_mask(tokens), return_weights=True)
         return self.read_out(x, tokens), torch.stack(weights, dim=1)
 
+    def fingerprint(self, batch: TokenBatch) -> Tensor:
+        """The mean over the tokens of each molecule, (b, d), which the head is applied to."""
+        tokens = batch.codes.int()
+        return self.represent(self.encoder(self.embed(tokens), padding_mask(tokens)), tokens)
+
     def read_out(self, x: Tensor, tokens: Tensor) -> Tensor:
         """(b, T) from the mean over the tokens."""
+        return self.answer(self.represent(x, tokens))
+
+    def represent(self, x: Tensor, tokens: Tensor) -> Tensor:
+        """(b, d), the mean over the tokens."""
         there = (tokens != PAD).unsqueeze(-1)
         total = wide(x).masked_fill(~there, 0.0).sum(1)
-        return self.answer(total / there.sum(1))
+        return total / there.sum(1)
+
+
+def _check(conformers: Conformers | None) -> None:
+    if conformers is not None:
+        raise UsageError("the model 'smiles-transformer' reads no 3D: leave out data.conformers, or --model graph")

@@ -66,7 +66,7 @@ def test_a_record_that_cannot_be_read_keeps_its_row_and_reason(molattn: Molattn,
     path.write_text("bad\n\n\n  x\nM  END\n$$$$\n" + path.read_text())
     answer = molattn("predict", run, path, "-o", tmp_path / "out.csv")
     assert answer.code == 0
-    assert "1 of 31 rows have no prediction; the first, line 1: its line of counts" in answer.err
+    assert "1 of 31 rows have no prediction; the first, record 1: " in answer.err
     table = read_table(tmp_path / "out.csv")
     assert len(table.rows) == 31 and table.rows[0][-2] == "error"
 
@@ -74,8 +74,8 @@ def test_a_record_that_cannot_be_read_keeps_its_row_and_reason(molattn: Molattn,
 def test_rows_of_a_source_without_lines_are_said_as_rows(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     pd.DataFrame({"smiles": ["CC", "C1CC"], "y": [1.0, 2.0]}).to_parquet(tmp_path / "t.parquet")
     answer = molattn("predict", run, tmp_path / "t.parquet", "-o", tmp_path / "out.csv")
-    assert "the first, row 1: " in answer.err
-    assert molattn("predict", run, tmp_path / "t.parquet", "-o", tmp_path / "out.parquet").code == 2
+    assert "the first, row 2: " in answer.err
+    assert molattn("predict", run, tmp_path / "t.parquet", "-o", tmp_path / "out.parquet").code == 0
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])

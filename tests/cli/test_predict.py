@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -143,16 +144,19 @@ def test_what_makes_no_sense_is_refused(
     assert says in " ".join(answer.err.split()).replace("│ ", "")
 
 
-def test_prediction_loads_neither_lightning_nor_pyg_nor_matplotlib(run: Path) -> None:
+@pytest.mark.parametrize("what", [["--smiles", "CCO"], ["in.csv", "-o", "out.csv"]])
+def test_prediction_loads_neither_lightning_nor_pyg_nor_matplotlib(run: Path, tmp_path: Path, what: list[str]) -> None:
+    (tmp_path / "in.csv").write_text("smiles\nCCO\n")
     code = f"""
 import sys
-sys.argv = ["molattn", "predict", {str(run)!r}, "--smiles", "CCO"]
+sys.argv = ["molattn", "predict", {str(run)!r}, *{what!r}]
 from molattn.cli.main import main
 try:
     main()
 except SystemExit as stop:
     assert stop.code == 0
-heavy = {{"lightning", "torch_geometric", "torchmetrics", "matplotlib", "scipy.optimize"}} & set(sys.modules)
+heavy = {{"lightning", "torch_geometric", "torchmetrics", "matplotlib", "scipy.optimize", "pyarrow"}} & set(sys.modules)
 assert not heavy, heavy
 """
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path, env=environment)

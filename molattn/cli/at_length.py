@@ -1,0 +1,304 @@
+"""A table of any length through a model: every row comes back with what the model says of it, in bounded memory."""
+
+import os
+import re
+import sys
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from molattn.errors import InputError, RowsFailed, UsageError, shown
+
+if TYPE_CHECKING:
+    from molattn.api import RowPrediction
+    from molattn.data.parts import Parts
+    from molattn.data.streams import Chunk, RowStream
+    from molattn.data.writers import Column, NewColumn, Output, Writer
+
+    Rows = Callable[[Iterable[object], int, Callable[[int], None]], Generator[RowPrediction, None, None]]
+    Piece = tuple[int, Chunk, list[RowPrediction]]
+
+PART = 16
+"""Chunks in a part of the output: what a kill can cost."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked of a table."""
+
+    run: Path
+    """The folder of the run whose model it is."""
+    table: Path
+    """The input; "-" for standard input."""
+    output: Path | None
+    """Where the result goes; None prints it."""
+    smiles_column: str | None = None
+    input_format: str | None = None
+    shard: str | None = None
+    """"i/n": the i-th of n parts of the rows, from 1."""
+    num_workers: int = 0
+    resume: bool = False
+    strict: bool = False
+    force: bool = False
+    quiet: bool = False
+    what: str = "prediction"
+    """What a row gets."""
+
+    def check(self) -> None:
+        """Refuse what makes no sense, before anything is loaded."""
+        from molattn.data.parts import parts_folder
+
+        if self.shard is not None:
+            _shard(self.shard)
+        counted = self.table.is_file()
+        if (self.shard or self.resume) and not counted and (str(self.table) == "-" or self.table.exists()):
+            asked = "--shard" if self.shard else "--resume"
+            raise UsageError(f"{asked} needs to know all rows beforehand: give an ordinary file in place of a pipe")
+        if self.resume and self.output is None:
+            raise UsageError("--resume goes on with a file: give --output")
+        output, table = self.output, self.table
+        if output is None:
+            return
+        if output.exists() and table.exists() and os.path.samefile(output, table):
+            raise UsageError(f"{output} is the input itself: write to another file")
+        if output.exists() and not output.is_file():
+            raise UsageError(f"{output} is not an ordinary file: give another path")
+        parts = parts_folder(output)
+        going_on = self.resume and parts.exists()
+        if output.exists() and not self.force and not going_on:
+            raise UsageError(f"{output} exists: give another --output, or --force to replace it")
+        if parts.exists() and not self.force and not self.resume:
+            raise UsageError(f"{parts} holds what is done of {output}: --resume goes on, --force begins anew")
+        if not output.absolute().parent.is_dir():
+            raise InputError(f"there is no folder {output.absolute().parent}: create it first")
+
+
+@dataclass
+class Tally:
+    """What became of the rows so far."""
+
+    rows: int = 0
+    failed: int = 0
+    first: str = ""
+    """Place and reason of the first that failed."""
+    flat: int = 0
+    """Rows for which path lengths stand in for a 3D geometry."""
+    first_flat: str = ""
+
+    def add(self, other: "Tally") -> None:
+        """Count the rows that follow."""
+        self.rows += other.rows
+        self.failed += other.failed
+        self.flat += other.flat
+        self.first = self.first or other.first
+        self.first_flat = self.first_flat or other.first_flat
+
+
+def run_job(
+    job: Job,
+    rows: "Rows",
+    added: Callable[["RowStream"], list["NewColumn"]],
+    cells: Callable[[Sequence["RowPrediction"]], list["Column"]],
+    form: Callable[[Path | None, "RowStream", Sequence["NewColumn"]], "Output"],
+) -> Tally:
+    """Read the table, ask the model of every row and write the result; what became of the rows.
+
+    A table in a file is read once through before the first molecule is, so that a malformed row near its end costs
+    seconds. One that comes through a pipe is checked as it comes: a malformed row stops it, and leaves the output
+    file as it was.
+
+    Args:
+        job: what is asked.
+        rows: from molecules, a number of workers and whom to tell of progress to the answers, in order.
+        added: the new columns, beside those of the table.
+        cells: from answers to the values of the new columns.
+        form: from the path, the table and the new columns to the form of the result.
+    """
+    from molattn.cli.progress import RowsProgress
+    from molattn.data import guess_smiles_column
+    from molattn.data.files import atomic
+    from molattn.data.streams import CHUNK, count_rows, open_stream
+    from molattn.data.tables import index_of
+    from molattn.data.writers import TextOutput, compressed
+
+    with ExitStack() as stack:
+        stream = stack.enter_context(open_stream(job.table, job.input_format))
+        name = job.smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
+        index = index_of(stream.columns, name, stream.source)
+        new = added(stream)
+        output = form(job.output, stream, new)
+        total = count_rows(job.table, job.input_format) if job.table.is_file() else None
+        first, end = (0, None) if total is None else _bounds(job.shard, total, CHUNK)
+        parts = _parts(job, output, [*stream.columns, *(c.name for c in new)], name, first, end)
+        finished = {} if parts is None else dict(parts.finished)
+
+        def wanted() -> Iterator[tuple[int, "Chunk"]]:
+            for chunk in stream.chunks:
+                if end is not None and chunk.start >= end:
+                    return
+                part = (chunk.start - first) // (PART * CHUNK)
+                if chunk.start >= first and part not in finished:
+                    yield part, chunk
+
+        def write(writer: "Writer", pieces: Iterable["Piece"]) -> Tally:
+            tally = Tally()
+            for _, chunk, answers in pieces:
+                tally.add(_tally(stream, chunk, answers))
+                if job.strict and tally.failed:
+                    raise RowsFailed(f"{tally.first}; --strict stops at the first row without a {job.what}")
+                writer.write(chunk, cells(answers))
+            writer.close()
+            return tally
+
+        before = sum(record["tally"]["rows"] for record in finished.values())
+        told = stack.enter_context(RowsProgress(None if end is None else end - first, job.quiet, before))
+        answered = stack.enter_context(closing(_answered(wanted(), stream, index, rows, job.num_workers, told)))
+        if job.output is None:
+            assert isinstance(output, TextOutput)
+            return _whole(write(output.text_writer(sys.stdout.write), answered), first, end, stream.source)
+        if parts is None:
+            with atomic(job.output) as file:
+                with compressed(job.output, file) as inner:
+                    tally = write(output.writer(inner), answered)
+                return _whole(tally, first, end, stream.source)
+        for number, pieces in groupby(answered, lambda piece: piece[0]):
+            with atomic(parts.table(number)) as file:
+                tally = write(output.writer(file), pieces)
+            parts.finish(number, {"tally": asdict(tally)})
+        tally = Tally()
+        for number in sorted(parts.finished):
+            tally.add(Tally(**parts.finished[number]["tally"]))
+        _whole(tally, first, end, stream.source)
+        parts.join()
+        return tally
+
+
+def tell(job: Job, tally: Tally) -> None:
+    """Say how a table went, on standard error."""
+    if tally.flat:
+        count = f"{tally.flat} of {tally.rows} SMILES have no 3D geometry"
+        print(f"warning: {count}; the first, {tally.first_flat}", file=sys.stderr)
+    if job.output is not None and not job.quiet:
+        done = {"prediction": "predicted", "fingerprint": "embedded"}[job.what]
+        print(f"{tally.rows - tally.failed} of {tally.rows} rows {done}, written to {job.output}", file=sys.stderr)
+    if tally.failed:
+        count = f"{tally.failed} of {tally.rows} rows have no {job.what}"
+        print(f"warning: {count}; the first, {tally.first}", file=sys.stderr)
+
+
+def new_names(names: Sequence[str], taken: Sequence[str]) -> list[str]:
+    """`names`, numbered where the table has such a column already: nothing of the input is overwritten."""
+    fresh: list[str] = []
+    # Many, in the case of fingerprints: looked up, not searched.
+    used = set(taken)
+    for name in names:
+        number, candidate = 1, name
+        while candidate in used:
+            number += 1
+            candidate = f"{name}_{number}"
+        if candidate != name:
+            print(f"warning: the table has a column {name!r}; the new one is {candidate!r}", file=sys.stderr)
+        fresh.append(candidate)
+        used.add(candidate)
+    return fresh
+
+
+def _answered(
+    wanted: Iterable[tuple[int, "Chunk"]],
+    stream: "RowStream",
+    index: int,
+    rows: "Rows",
+    num_workers: int,
+    told: Callable[[int], None],
+) -> Generator["Piece", None, None]:
+    """Chunks with their answers, in order, each with the number of the part it goes to."""
+    pending: deque[tuple[int, Chunk]] = deque()
+
+    def molecules() -> Iterator[object]:
+        for part, chunk in wanted:
+            pending.append((part, chunk))
+            yield from stream.molecules(chunk, index)
+
+    answers: list[RowPrediction] = []
+    with closing(rows(molecules(), num_workers, told)) as made:
+        for answer in made:
+            answers.append(answer)
+            part, chunk = pending[0]
+            if len(answers) == len(chunk):
+                pending.popleft()
+                yield part, chunk, answers
+                answers = []
+
+
+def _tally(stream: "RowStream", chunk: "Chunk", answers: Sequence["RowPrediction"]) -> Tally:
+    from molattn.api import geometry_warning
+
+    tally = Tally(rows=len(chunk))
+    for row, (place, answer) in enumerate(zip(chunk.places, answers, strict=True)):
+        if answer.error:
+            tally.add(Tally(failed=1, first=f"{stream.place} {place}: {answer.error}"))
+        elif warning := geometry_warning(answer):
+            where = f"row {chunk.start + row}, {shown(answer.smiles)}"
+            tally.add(Tally(flat=1, first_flat=f"{where}: {warning}"))
+    return tally
+
+
+def _whole(tally: Tally, first: int, end: int | None, source: str) -> Tally:
+    """The tally, if all rows that were counted beforehand are in it."""
+    if end is not None and tally.rows != end - first:
+        raise InputError(f"{source} was changed while it was read: predict it again")
+    return tally
+
+
+def _shard(text: str) -> tuple[int, int]:
+    """i and n of "i/n"."""
+    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise typer.BadParameter(f"--shard takes i/n, the i-th of n parts, from 1/n to n/n, not {shown(text)}")
+    return int(found[1]), int(found[2])
+
+
+def _bounds(shard: str | None, total: int, step: int) -> tuple[int, int]:
+    """The first row of a shard, and the one behind its last.
+
+    Shards are cut at multiples of `step` rows, so that the same molecules share a batch as in the whole table.
+    """
+    i, n = (1, 1) if shard is None else _shard(shard)
+    chunks = -(-total // step)
+    return min(chunks * (i - 1) // n * step, total), min(chunks * i // n * step, total)
+
+
+def _parts(
+    job: Job, output: "Output", columns: list[str], smiles_column: str, first: int, end: int | None
+) -> "Parts | None":
+    """The parts of a long output; None where it is written at one go."""
+    from molattn import __version__
+    from molattn.api import model_folder
+    from molattn.data.parts import Parts, discard_parts, parts_folder, sha256_of
+    from molattn.data.streams import CHUNK
+
+    if job.output is None:
+        return None
+    if job.force and not job.resume:
+        discard_parts(job.output)
+    if end is None or (end - first <= PART * CHUNK and not parts_folder(job.output).exists()):
+        return None
+    made_of = {
+        "what is made": job.what,
+        "the input's SHA-256": sha256_of(job.table),
+        "the model's SHA-256": sha256_of(model_folder(job.run) / "config.json"),
+        "molattn's version": __version__,
+        "the column of SMILES": smiles_column,
+        "the list of columns": columns,
+        "the first row": first,
+        "the number of rows": end - first,
+        "the number of rows in a part": PART * CHUNK,
+        "the kind of file": output.suffix,
+    }
+    return Parts(job.output, output, made_of)

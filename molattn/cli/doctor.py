@@ -1,0 +1,144 @@
+"""`molattn doctor`: what is installed here and whether it can be used."""
+
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from typing import Annotated
+
+import typer
+
+from molattn import __version__
+
+# What is imported, to know that it can be, by the name that it is installed under.
+PACKAGES = {
+    "torch": "torch",
+    "rdkit": "rdkit.Chem",
+    "lightning": "lightning.pytorch",
+    "torch-geometric": "torch_geometric",
+    "pyarrow": "pyarrow.parquet",
+}
+EXTRAS = ("keras", "notebook")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    found: str
+    """What there is, or what is wrong and what to do."""
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False) -> None:
+    """Look at this installation: versions, processors, GPU, data sets, and whether files can be written here.
+
+    Leaves with code 0 if all is well and 1 if something fails. It is what a report of a fault should come with.
+    """
+    checks: list[tuple[str, Callable[[], str]]] = [
+        ("Python", _python),
+        ("molattn", lambda: __version__),
+        *((name, lambda n=name, m=module: _package(n, m)) for name, module in PACKAGES.items()),
+        ("processors", _processors),
+        ("GPU", _gpu),
+        ("extras", _extras),
+        ("data sets", _data_sets),
+        ("current folder", _current_folder),
+    ]
+    lines = [_line(name, check) for name, check in checks]
+    if as_json:
+        json.dump(
+            {"ok": all(line.ok for line in lines), "checks": [asdict(line) for line in lines]}, sys.stdout, indent=1
+        )
+        print()
+    else:
+        width = max(len(line.name) for line in lines)
+        for line in lines:
+            print(f"{'ok  ' if line.ok else 'FAIL'}  {line.name.ljust(width)}  {line.found}")
+    if not all(line.ok for line in lines):
+        raise typer.Exit(1)
+
+
+def _line(name: str, check: Callable[[], str]) -> Line:
+    try:
+        return Line(name, True, check())
+    except Exception as error:
+        return Line(name, False, str(error) or type(error).__name__)
+
+
+def _python() -> str:
+    return f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+
+
+def _package(name: str, module: str) -> str:
+    try:
+        __import__(module)
+    except ImportError as error:
+        raise RuntimeError(f"cannot be imported ({error}): pip install '{name}'") from error
+    return version(name)
+
+
+def _processors() -> str:
+    import torch
+
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{os.cpu_count()}, of which {usable} may be used here; torch takes {torch.get_num_threads()} threads"
+
+
+def _gpu() -> str:
+    import torch
+
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        return f"{', '.join(names)}; CUDA {torch.version.cuda}"
+    if torch.backends.mps.is_available():
+        return "Apple's, by MPS"
+    return "none that torch can use; molattn works without"
+
+
+def _extras() -> str:
+    """Which optional parts are whole: an extra is there when all packages of it are."""
+    wanted: dict[str, list[str]] = {extra: [] for extra in EXTRAS}
+    for requirement in requires("molattn") or []:
+        package, _, condition = requirement.partition(";")
+        for extra in EXTRAS:
+            if f"extra == '{extra}'" in condition.replace('"', "'"):
+                wanted[extra].append(package.split(">")[0].split("=")[0].split("<")[0].strip())
+    found = [f"{extra} {'yes' if all(map(_installed, names)) else 'no'}" for extra, names in wanted.items()]
+    return ", ".join(found)
+
+
+def _installed(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _data_sets() -> str:
+    from molattn.data import dataset_names, load_card
+    from molattn.data.obtain import find
+
+    cards = [load_card(name) for name in dataset_names()]
+    here = {card.name: found for card in cards if (found := find(card)) is not None}
+    missing = [card.name for card in cards if card.name not in here and card.download is None and not card.made]
+    if missing:
+        raise RuntimeError(f"the table of {', '.join(missing)} is missing: reinstall molattn")
+    others = len(cards) - len(here)
+    return f"{', '.join(here)} at hand, their checksums hold; {others} more are fetched or made when asked for"
+
+
+def _current_folder() -> str:
+    folder = os.getcwd()
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"molattn")
+    except OSError as error:
+        raise RuntimeError(f"{folder} cannot be written to ({error.strerror}): give --output elsewhere") from error
+    return f"{folder} can be written to"

@@ -1,0 +1,104 @@
+"""`molattn embed`: every molecule as the vector that a trained model's last map reads."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from molattn.cli.at_length import Job, new_names, run_job, tell
+
+if TYPE_CHECKING:
+    from molattn.api import RowPrediction
+    from molattn.data.streams import RowStream
+    from molattn.data.writers import Column, NewColumn, Output
+
+
+def embed(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="A table of molecules: .csv, .tsv, .smi, .sdf, .parquet; - reads it from standard input.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="Where the vectors go: .parquet, .csv, .tsv or .npy.", show_default=False),
+    ],
+    smiles_column: Annotated[
+        str | None, typer.Option(help="Column of SMILES; found by its name if not given.", show_default=False)
+    ] = None,
+    input_format: Annotated[
+        str | None,
+        typer.Option(help="csv, tsv, smi, sdf or parquet. [default: by the name; csv for -]", show_default=False),
+    ] = None,
+    num_workers: Annotated[int, typer.Option("--num-workers", "-n", min=0, help="Processes that read molecules.")] = 0,
+    shard: Annotated[
+        str | None, typer.Option(help="i/n: embed the i-th of n parts of the rows alone.", show_default=False)
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an output that was not finished.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no vector.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output file.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")] = False,
+) -> None:
+    """Embed every row of a table: the vector before the model's last, linear map, as a fingerprint.
+
+    `molattn embed runs/esol in.csv -o out.parquet` keeps every row and column of in.csv, in order, and adds `f0`, `f1`,
+    ..., `status` (ok or error) and `error` (why). A `.npy` file holds the vectors alone, one row for each row of the
+    table, NaN where a molecule cannot be read. All else is as for `molattn predict`.
+    """
+    job = Job(
+        run=run,
+        table=table,
+        output=output,
+        smiles_column=smiles_column,
+        input_format=input_format,
+        shard=shard,
+        num_workers=num_workers,
+        resume=resume,
+        strict=strict,
+        force=force,
+        quiet=quiet,
+        what="fingerprint",
+    )
+    job.check()
+    from molattn import api
+
+    predictor = api.load(run)
+    alone = output.suffix.lower() == ".npy"
+    tally = run_job(
+        job,
+        predictor.embed_rows,
+        partial(_new_columns, predictor.dim, alone),
+        partial(_cells, predictor.dim, alone),
+        _form,
+    )
+    tell(job, tally)
+
+
+def _new_columns(dim: int, alone: bool, stream: "RowStream") -> list["NewColumn"]:
+    from molattn.data.writers import NewColumn
+
+    numbers = [f"f{i}" for i in range(dim)]
+    if alone:
+        return [NewColumn(name, "float32") for name in numbers]
+    names = new_names([*numbers, "status", "error"], stream.columns)
+    return [*(NewColumn(name, "float32") for name in names[:-2]), *map(NewColumn, names[-2:])]
+
+
+def _cells(dim: int, alone: bool, rows: Sequence["RowPrediction"]) -> list["Column"]:
+    values = [[None if r.values is None else r.values[i] for r in rows] for i in range(dim)]
+    if alone:
+        return [*values]
+    return [*values, ["error" if r.error else "ok" for r in rows], [r.error for r in rows]]
+
+
+def _form(path: Path | None, stream: "RowStream", added: Sequence["NewColumn"]) -> "Output":
+    from molattn.data.writers import NpyOutput, output_of
+
+    if path is not None and path.suffix.lower() == ".npy":
+        return NpyOutput(added)
+    return output_of(path, stream, added)

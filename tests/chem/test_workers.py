@@ -1,0 +1,124 @@
+"""Rows through workers: in order, each with its outcome, whatever becomes of the workers."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from molattn.chem.workers import DIED, stream_outcomes
+from molattn.errors import SmilesError
+
+ROOT = Path(__file__).parents[2]
+
+
+def length(row: object) -> int:
+    """A worker's job that some rows end: "die" always, a path to a file that is not there the first time."""
+    text = str(row)
+    if text == "bad":
+        raise SmilesError(row, "it is bad")
+    if text == "die":
+        os._exit(9)
+    if text.startswith("once ") and not Path(text[5:]).exists():
+        Path(text[5:]).write_text("")
+        os._exit(9)
+    return len(text)
+
+
+def outcomes(rows: list[object], num_workers: int, chunk: int = 4) -> list[object]:
+    told: list[object] = []
+    found: list[object] = []
+    for some, made in stream_outcomes(rows, length, num_workers, chunk):
+        told += some
+        found += [m.reason if isinstance(m, SmilesError) else m for m in made]
+    assert told == rows
+    return found
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_order_is_kept_and_errors_have_their_row(num_workers: int) -> None:
+    rows: list[object] = ["x" * (i % 7) for i in range(50)]
+    rows[20] = "bad"
+    rows[30] = SmilesError("y", "it was bad before")
+    wanted: list[object] = [i % 7 for i in range(50)]
+    wanted[20], wanted[30] = "it is bad", "it was bad before"
+    assert outcomes(rows, num_workers) == wanted
+
+
+def test_rows_are_read_only_a_little_ahead() -> None:
+    taken = 0
+
+    def rows():
+        nonlocal taken
+        while taken < 10_000:
+            taken += 1
+            yield "C"
+
+    parts = stream_outcomes(rows(), length, 1, chunk=10)
+    next(parts)
+    assert taken <= 50
+    parts.close()
+
+
+def test_a_worker_that_dies_costs_its_row_alone(tmp_path: Path) -> None:
+    rows: list[object] = ["x" * (i % 7) for i in range(40)]
+    rows[13] = "die"
+    rows[25] = f"once {tmp_path / 'there'}"
+    found = outcomes(rows, 2)
+    assert found[13] == DIED
+    assert found[25] == len(str(rows[25]))
+    rest = [i for i in range(40) if i not in (13, 25)]
+    assert [found[i] for i in rest] == [i % 7 for i in rest]
+
+
+def test_workers_that_cannot_start_are_explained(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from molattn.chem.workers import stream_outcomes\n"
+        "from molattn.errors import UsageError\n"
+        "try:\n"
+        "    list(stream_outcomes(['C'], len, 1))\n"
+        "except UsageError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert '`if __name__ == "__main__":`' in done.stdout
+
+
+def test_workers_end_with_the_process_that_started_them() -> None:
+    code = (
+        "from molattn.chem.workers import stream_outcomes\n"
+        "parts = stream_outcomes((i for i in range(10**9)), abs, 1, 1)\n"
+        "next(parts)\n"
+        "import multiprocessing\n"
+        "print(*[p.pid for p in multiprocessing.active_children()], flush=True)\n"
+        "import time; time.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert parent.stdout is not None
+    children = [int(pid) for pid in parent.stdout.readline().split()]
+    assert children
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    for _ in range(100):
+        if not any(_alive(pid) for pid in children):
+            return
+        time.sleep(0.1)
+    raise AssertionError("a worker outlived its parent")
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")")[-1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_an_error_that_is_no_smiles_error_goes_through() -> None:
+    with pytest.raises(TypeError):
+        list(stream_outcomes([1], len, 0))  # pyright: ignore[reportArgumentType]
