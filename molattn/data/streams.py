@@ -88,7 +88,7 @@ class RowStream:
     chunks: Iterator[Chunk]
     """Its rows, `CHUNK` in each but the last."""
     place: str = "line"
-    """What the places of its rows are: "line", "row" or "record", all from 1."""
+    """What the places of its rows are: "line" or "record", from 1, or "row", from 0 as everywhere else."""
     smiles_column: str | None = None
     """The column of molecules, where the format says which."""
     schema: Any = None
@@ -289,7 +289,7 @@ def _frames(file: Any, source: str) -> Iterator[Chunk]:
             waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch], schema)])
         while waiting.num_rows >= CHUNK or (batch is None and waiting.num_rows):
             part, waiting = waiting.slice(0, CHUNK), waiting.slice(CHUNK)
-            yield Chunk(start, range(start + 1, start + 1 + part.num_rows), frame=part)
+            yield Chunk(start, range(start, start + part.num_rows), frame=part)
             start += part.num_rows
         if batch is None:
             return

@@ -74,7 +74,7 @@ def test_a_record_that_cannot_be_read_keeps_its_row_and_reason(molattn: Molattn,
 def test_rows_of_a_source_without_lines_are_said_as_rows(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     pd.DataFrame({"smiles": ["CC", "C1CC"], "y": [1.0, 2.0]}).to_parquet(tmp_path / "t.parquet")
     answer = molattn("predict", run, tmp_path / "t.parquet", "-o", tmp_path / "out.csv")
-    assert "the first, row 2: " in answer.err
+    assert "the first, row 1: " in answer.err
     assert molattn("predict", run, tmp_path / "t.parquet", "-o", tmp_path / "out.parquet").code == 0
 
 
