@@ -23,6 +23,7 @@ def linear(
     """
     if not _pays(x, weight):
         return F.linear(x, weight, bias)
+    x = x.contiguous() if 0 in x.stride() else x
     return _OneDNNLinear.apply(x.flatten(0, -2), weight, bias).unflatten(0, x.shape[:-1])
 
 
@@ -53,6 +54,8 @@ class _OneDNNLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         x, weight = ctx.saved_tensors
+        # The gradient of a plain sum is one number, expanded; oneDNN goes through such strides a hundred times slower.
+        dy = dy.contiguous() if 0 in dy.stride() else dy
         of_x, of_weight, of_bias = ctx.needs_input_grad
         # Where a gradient of the gradient may be asked for, operations that have one.
         product = F.linear if torch.is_grad_enabled() else _product

@@ -1,5 +1,7 @@
 """The linear layer by oneDNN: torch's numbers and gradients."""
 
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -42,3 +44,14 @@ def test_its_gradient_has_a_gradient():
         (first,) = torch.autograd.grad(layer(x, weight).square().sum(), x, create_graph=True)
         seconds.append(torch.autograd.grad(first.square().sum(), weight)[0])
     assert_close(seconds[0] / seconds[1].abs().max(), seconds[1] / seconds[1].abs().max(), 1e-5)
+
+
+def test_onednn_never_sees_an_expanded_tensor(monkeypatch):
+    # It goes through strides of 0 a hundred times slower; the gradient of a plain sum has them.
+    module = sys.modules["molattn.attention.linear"]
+    product, seen = module._product, []
+    monkeypatch.setattr(module, "_product", lambda *tensors: seen.append(tensors[:2]) or product(*tensors))
+    x, weight = torch.randn(1, 64, requires_grad=True).expand(700, 64), torch.randn(96, 64, requires_grad=True)
+    linear(x, weight).sum().backward()
+    assert len(seen) == 3
+    assert all(0 not in tensor.stride() for tensors in seen for tensor in tensors)
