@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -80,9 +81,12 @@ def _build(card: DatasetCard, data_dir: str | Path, progress: Progress | None) -
         assert card.download is not None
         raw, source, source_sha256, said = _public_file(card, card.download, data_dir, progress)
         columns, rows = _own_columns(card, card.download, _read(raw, card.download))
-    write_table(card.path, columns, rows)
-    pin = Pin(source, source_sha256, hashlib.sha256(card.path.read_bytes()).hexdigest(), len(rows))
+    # The pin first: who finds the table without it, as another process may, would take it for a damaged one.
+    draft = card.path.with_name(f".{card.path.stem}.draft.csv")
+    write_table(draft, columns, rows)
+    pin = Pin(source, source_sha256, hashlib.sha256(draft.read_bytes()).hexdigest(), len(rows))
     write_text(pin_path(card), json.dumps(asdict(pin), indent=1) + "\n")
+    os.replace(draft, card.path)
     return card, said
 
 

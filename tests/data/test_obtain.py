@@ -195,6 +195,22 @@ def test_four_processes_on_a_cold_cache_fetch_it_once(cache, home):
     assert names(cache) == {"freesolv.csv", "freesolv.pin.json", "downloads/SAMPL.csv"}
 
 
+def test_a_table_is_never_there_without_its_pin(cache, home, monkeypatch):
+    card = load_card("freesolv")
+    assert card.download is not None
+    here = replace(card, download=replace(card.download, urls=(home.url("SAMPL.csv"),)))
+    monkeypatch.setattr(module, "load_card", lambda _: here)
+    write, seen = module.write_text, []
+
+    def watched(path, text):
+        seen.append((cache / "freesolv.csv").exists())
+        write(path, text)
+
+    monkeypatch.setattr(module, "write_text", watched)
+    assert obtain("freesolv")[0].path.is_file()
+    assert seen == [False]
+
+
 @pytest.mark.parametrize(("name", "what"), [("nci-logp", "log_p"), ("nci-tpsa", "tpsa")])
 def test_tables_made_by_rdkit_are_those_of_their_cards(name, what):
     card, said = obtain(name)
