@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from molattn.viewer.alignments import alignment
     from molattn.viewer.cells import matrices, matrix
     from molattn.viewer.class_plots import class_plot, confusion_plot
+    from molattn.viewer.grids import head_grid
     from molattn.viewer.lines import curves
     from molattn.viewer.picture import Picture
     from molattn.viewer.pictures import draw_atoms, heat_map
@@ -22,6 +23,7 @@ __all__ = [
     "confusion_plot",
     "curves",
     "draw_atoms",
+    "head_grid",
     "heat_map",
     "learning_curve",
     "matrices",
@@ -37,6 +39,7 @@ _HOME = {
     "confusion_plot": "class_plots",
     "curves": "lines",
     "draw_atoms": "pictures",
+    "head_grid": "grids",
     "heat_map": "pictures",
     "learning_curve": "plots",
     "matrices": "cells",
