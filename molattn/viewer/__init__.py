@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from molattn.viewer.cells import matrices, matrix
     from molattn.viewer.class_plots import class_plot, confusion_plot
     from molattn.viewer.grids import head_grid
+    from molattn.viewer.head_plots import heads_plot
     from molattn.viewer.lines import curves
     from molattn.viewer.picture import Picture
     from molattn.viewer.pictures import draw_atoms, heat_map
@@ -24,6 +25,7 @@ __all__ = [
     "curves",
     "draw_atoms",
     "head_grid",
+    "heads_plot",
     "heat_map",
     "learning_curve",
     "matrices",
@@ -40,6 +42,7 @@ _HOME = {
     "curves": "lines",
     "draw_atoms": "pictures",
     "head_grid": "grids",
+    "heads_plot": "head_plots",
     "heat_map": "pictures",
     "learning_curve": "plots",
     "matrices": "cells",

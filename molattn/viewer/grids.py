@@ -80,7 +80,9 @@ def head_grid(
                 axes.set_title(f"head {head}", fontsize=8, pad=3)
             if head == 0:
                 axes.set_ylabel(f"layer {layer}", fontsize=8)
-        _scale(figure, total, (left + heads * (side + _GAP) + 0.1, above, below), norm, show, scale == "common")
+        _scale(
+            figure, total, (left + heads * (side + _GAP) + 0.1, above, below), top if scale == "common" else None, show
+        )
         words = _words(attention, show, atom)
         size = min(10.0, 72 * (total[0] - 0.2) / (0.55 * len(words)))
         smiles = short(attention.smiles, int(10 * total[0]))
@@ -138,12 +140,14 @@ def _atoms(
 
 
 def _scale(
-    figure: Any, total: tuple[float, float], room: tuple[float, float, float], norm: Normalize, show: str, common: bool
+    figure: Any, total: tuple[float, float], room: tuple[float, float, float], top: float | None, show: str
 ) -> None:
-    """The scale at the right: in weights, or from 0 to the largest of each thumbnail."""
+    """The scale at the right: in weights, or for no top from 0 to the largest of each thumbnail."""
     left, above, below = room
     high = min(2.5, total[1] - above - below - _GAP)
     bar = figure.add_axes((left / total[0], (total[1] - above - high) / total[1], 0.12 / total[0], high / total[1]))
-    drawn = ScalarMappable(norm if common else Normalize(0, 1), "Blues" if show == "matrix" else _DISCS)
-    colorbar = figure.colorbar(drawn, cax=bar, label="attention weight" if common else "share of the head's largest")
+    drawn = ScalarMappable(Normalize(0, 1.0 if top is None else top), "Blues" if show == "matrix" else _DISCS)
+    colorbar = figure.colorbar(
+        drawn, cax=bar, label="attention weight" if top is not None else "share of the head's largest"
+    )
     colorbar.ax.tick_params(labelsize=8)

@@ -128,7 +128,7 @@ def draw_atoms(
     if width < _SMALLEST[0] or height < _SMALLEST[1]:
         raise UsageError(f"size is at least {_SMALLEST[0]} x {_SMALLEST[1]} pixels, not {width} x {height}")
     top = _top(weights, top)
-    words = (what, where, foot_of(attention))
+    words = (what, where, foot_line(attention.measured))
     svg = rdMolDraw2D.MolDraw2DSVG(width, height, width, height - _LEGEND)
     png = rdMolDraw2D.MolDraw2DCairo(2 * width, 2 * height, 2 * width, 2 * (height - _LEGEND))
     for drawer, zoom in ((svg, 1), (png, 2)):
@@ -141,14 +141,14 @@ def draw_atoms(
     return Picture(f"{head_of_svg.replace('iso-8859-1', 'UTF-8')}{title}\n{rest.lstrip()}", png.GetDrawingText())
 
 
-def foot_of(attention: AttentionMap) -> str:
+def foot_line(measured: str) -> str:
     """The line that every picture of attention has at its foot: how far it is an explanation."""
-    return f"as an explanation of the prediction: {short(attention.measured, 200)}"
+    return f"as an explanation of the prediction: {short(measured, 200)}"
 
 
 def write_foot(figure: Any, attention: AttentionMap) -> None:
     """That line at the foot of a figure, as large as it fits."""
-    text, (width, height) = foot_of(attention), figure.get_size_inches()
+    text, (width, height) = foot_line(attention.measured), figure.get_size_inches()
     size = min(8.0, 72 * (width - 0.2) / (0.55 * len(text)))
     figure.text(0.5, 0.06 / height, text, ha="center", va="bottom", fontsize=size, color=_GREY, parse_math=False)
 
