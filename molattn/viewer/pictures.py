@@ -1,6 +1,7 @@
 """Attention as pictures: the matrix, and the molecule with what its atoms look at."""
 
 import operator
+import textwrap
 from collections.abc import Sequence
 from typing import Any, Literal
 from xml.sax.saxutils import escape
@@ -28,10 +29,11 @@ _OUTLINE: Colour = (0.75, 0.8, 0.85)
 _BLACK: Colour = (0.0, 0.0, 0.0)
 _RADIUS = 0.42  # of a disc; a bond is 1.5 long
 _GREY: Colour = (0.35, 0.35, 0.35)
-_LEGEND = 74  # height in pixels
-_USUAL, _SMALLEST, _LARGEST = (480, 376), (260, 176), (1600, 1200)  # width and height of a picture in pixels
+_LEGEND = 86  # height in pixels
+_USUAL, _SMALLEST, _LARGEST = (480, 388), (260, 188), (1600, 1200)  # width and height of a picture in pixels
 _READABLE = 20  # pixels for the length of 1 in a drawing, so that a bond has 30 and its atoms' numbers can be read
 _LABEL = 14  # letters of a label
+_FOOT = 7.5  # points of the letters at the foot of a figure
 _VECTOR_CELLS = 40  # atoms up to which the cells of a heat map are drawn one by one
 
 
@@ -60,8 +62,10 @@ def heat_map(
     longest = max(map(len, labels)) * 0.7 * size  # points
     upright = longest > cell * (ticks[1] if n > 1 else 1)
     # Placed in inches: a layout engine crops the labels of axes that have to stay square.
-    left, bottom = 0.4 + longest / 72, 0.62 + (longest if upright else size) / 72
-    width, height = left + side + 1.2, bottom + side + 0.6
+    left = 0.4 + longest / 72
+    width = left + side + 1.2
+    bottom = 0.5 + foot_height(attention.measured, width) + (longest if upright else size) / 72
+    height = bottom + side + 0.6
     with styled():
         figure = new_figure(width, height)
         axes = figure.add_axes((left / width, bottom / height, side / width, side / height))
@@ -80,7 +84,7 @@ def heat_map(
         axes.set_ylabel(f"{place} that attends (receiver)")
         smiles = short(attention.smiles, int(12 + 8 * side))
         figure.text(0.5, 1 - 0.1 / height, f"{smiles}\n{where}", ha="center", va="top", parse_math=False)
-        write_foot(figure, attention)
+        write_foot(figure, attention.measured)
         figure.colorbar(mesh, cax=bar, label="attention weight")
         return rendered(figure)
 
@@ -128,7 +132,7 @@ def draw_atoms(
     if width < _SMALLEST[0] or height < _SMALLEST[1]:
         raise UsageError(f"size is at least {_SMALLEST[0]} x {_SMALLEST[1]} pixels, not {width} x {height}")
     top = _top(weights, top)
-    words = (what, where, foot_line(attention.measured))
+    words = (what, where, *foot_lines(attention.measured, width // 5)[:2])
     svg = rdMolDraw2D.MolDraw2DSVG(width, height, width, height - _LEGEND)
     png = rdMolDraw2D.MolDraw2DCairo(2 * width, 2 * height, 2 * width, 2 * (height - _LEGEND))
     for drawer, zoom in ((svg, 1), (png, 2)):
@@ -141,16 +145,27 @@ def draw_atoms(
     return Picture(f"{head_of_svg.replace('iso-8859-1', 'UTF-8')}{title}\n{rest.lstrip()}", png.GetDrawingText())
 
 
-def foot_line(measured: str) -> str:
-    """The line that every picture of attention has at its foot: how far it is an explanation."""
-    return f"as an explanation of the prediction: {short(measured, 200)}"
+def foot_lines(measured: str, letters: int) -> list[str]:
+    """What every picture of attention says at its foot, how far it is an explanation, in lines of so many letters."""
+    return textwrap.wrap(f"as an explanation of the prediction: {short(measured, 200)}", letters)
 
 
-def write_foot(figure: Any, attention: AttentionMap) -> None:
-    """That line at the foot of a figure, as large as it fits."""
-    text, (width, height) = foot_line(attention.measured), figure.get_size_inches()
-    size = min(8.0, 72 * (width - 0.2) / (0.55 * len(text)))
-    figure.text(0.5, 0.06 / height, text, ha="center", va="bottom", fontsize=size, color=_GREY, parse_math=False)
+def foot_height(measured: str, width: float) -> float:
+    """Inches that the foot takes of a figure that is so many inches wide."""
+    return 1.25 * _FOOT / 72 * len(foot_lines(measured, _letters(width)))
+
+
+def write_foot(figure: Any, measured: str) -> None:
+    """Write that at the foot of a figure."""
+    width, height = figure.get_size_inches()
+    text = "\n".join(foot_lines(measured, _letters(width)))
+    look = {"ha": "center", "va": "bottom", "fontsize": _FOOT, "color": _GREY, "parse_math": False}
+    figure.text(0.5, 0.06 / height, text, **look)
+
+
+def _letters(width: float) -> int:
+    """Letters of the foot that fit into so many inches."""
+    return int((width - 0.2) * 72 / (0.57 * _FOOT))
 
 
 def disc_colour(share: float) -> Colour:
@@ -217,25 +232,26 @@ def _disc(drawer: Any, x: float, y: float, radius: float, colour: Colour, fill: 
 
 
 def _legend(drawer: Any, words: Sequence[str], width: int, height: int, zoom: int) -> None:
-    """The words on two lines, on a third a strip of colours from 0 to the top, and the foot below it."""
-    *above, foot, top = words
-    drawer.SetColour(_BLACK)
+    """Two lines of words, on a third a strip of colours from 0 to the top, and the foot below it."""
+    *lines, top = words
     middle = width / 2
 
     def write(text: str, y: float, size: float) -> None:
-        fits = 1.85 * width / zoom / max(len(text), 1)  # letters are about half as wide as high
+        fits = max(6.0, 1.85 * width / zoom / max(len(text), 1))  # letters are about half as wide as high
         drawer.SetFontSize(zoom * min(size, fits))
         drawer.DrawString(text, Point2D(middle, height + zoom * y), 0, True)
 
-    for line, text in enumerate(above):
-        write(text, 8.0 + 17.0 * line, 13.0)
+    for text, y, size, colour in zip(
+        lines, (8.0, 25.0, 64.0, 76.0), (13.0, 13.0, 10.0, 10.0), (_BLACK, _BLACK, _GREY, _GREY), strict=False
+    ):
+        drawer.SetColour(colour)
+        write(text, y, size)
+    drawer.SetColour(_BLACK)
     y, steps, step = height + zoom * 45, 24, 4 * zoom
     left = middle - steps * step / 2 + 30 * zoom
     drawer.SetFontSize(12.0 * zoom)
     drawer.DrawString("attention weight 0", Point2D(left - 5 * zoom, y), 2, True)
     drawer.DrawString(top, Point2D(left + steps * step + 8 * zoom, y), 1, True)
-    drawer.SetColour(_GREY)
-    write(foot, 64.0, 10.0)
     drawer.SetFillPolys(True)
     drawer.SetLineWidth(1)
     for k in range(steps):
