@@ -10,10 +10,11 @@ from rdkit import Chem
 
 from molattn.errors import UsageError, shown
 from molattn.explain import AttentionMap
+from molattn.viewer.discs import DARKEST
 from molattn.viewer.figures import new_figure, rendered, short, styled
 from molattn.viewer.molecule import molecule_of, places_of
 from molattn.viewer.picture import Picture
-from molattn.viewer.pictures import DARKEST, foot_height, place_of, write_foot
+from molattn.viewer.pictures import foot_height, place_of, write_foot
 
 _DISCS = LinearSegmentedColormap.from_list("discs", ["white", DARKEST])
 _RING = "#d55e00"
