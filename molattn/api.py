@@ -332,7 +332,7 @@ def train(
     from molattn.training.config import resolve
 
     if not isinstance(dataset, str | Path):
-        from molattn.data.readers import keep_frame
+        from molattn.data.frames import keep_frame
 
         dataset = keep_frame(dataset)
     if dataset:

@@ -122,14 +122,14 @@ def run_job(
     """
     from molattn.cli.progress import RowsProgress
     from molattn.data import guess_smiles_column
+    from molattn.data.columns import index_of
     from molattn.data.files import atomic
     from molattn.data.streams import CHUNK, count_rows, open_stream
-    from molattn.data.tables import index_of
     from molattn.data.writers import TextOutput, compressed
 
     with ExitStack() as stack:
         stream = stack.enter_context(open_stream(job.table, job.input_format))
-        name = job.smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
+        name = job.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
         index = index_of(stream.columns, name, stream.source)
         new = added(stream)
         output = form(job.output, stream, new)

@@ -14,10 +14,11 @@ from molattn.data.cards import (
     split_files,
     verify,
 )
+from molattn.data.columns import guess_smiles_column
 from molattn.data.folds import fold_labels, fold_numbers
 from molattn.data.obtain import find, obtain
 from molattn.data.places import DATA_VARIABLE, cache_dir, data_folders
-from molattn.data.records import Records, Rejected, guess_smiles_column, read_records
+from molattn.data.records import Records, Rejected, read_records
 from molattn.data.sides import DEFAULT_SIZES, SIDES
 from molattn.data.splits import (
     SPLITS,
@@ -35,7 +36,7 @@ from molattn.data.splits import (
     split_labels,
     stratified_split,
 )
-from molattn.data.tables import Table, column, column_index, read_table, write_table
+from molattn.data.tables import Table, column, column_index, read_columns, read_table, write_table
 
 __all__ = [
     "DATA_VARIABLE",
@@ -68,6 +69,7 @@ __all__ = [
     "load_card",
     "obtain",
     "random_split",
+    "read_columns",
     "read_records",
     "read_split_column",
     "read_split_file",

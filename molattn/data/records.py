@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from molattn.data.columns import guess_smiles_column, listed
 from molattn.data.tables import Table, column, column_index
 from molattn.errors import UsageError, shown
 
 # Stricter than float(), which also takes 1_000, full-width digits, nan and infinity.
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?", re.ASCII)
-
-STRUCTURE_NAMES = frozenset({"structure", "structures", "molecule", "molecules", "mol", "mols"})
 
 
 @dataclass(frozen=True)
@@ -25,9 +24,16 @@ class Rejected:
     row: int
     """Its place among the data rows, from 0."""
     line: int
-    """The line in the file that it starts on; the row, from 0, in a source without lines."""
+    """The line in the file that it starts on; in a source without lines the record, from 1, or the row, from 0."""
     smiles: str
     reason: str
+    unit: str = "line"
+    """What `line` counts: "line", "record" or "row"."""
+
+    @property
+    def place(self) -> str:
+        """Where it stands, in words: `line 5`."""
+        return f"{self.unit} {self.line}"
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ def read_records(
     Raises UsageError for a column that is not there or is named twice.
     """
     if smiles_column is None:
-        smiles_column = guess_smiles_column(table.columns)
+        smiles_column = guess_smiles_column(table.columns, table.smiles_column)
     others = [name for name in (weight_column, group_column) if name]
     places = [column_index(table, name) for name in (smiles_column, *target_columns, *others)]
     if len(set(places)) < len(places):
@@ -94,7 +100,7 @@ def read_records(
             weights.append(float(weight))
             groups.append(group)
         else:
-            rejected.append(Rejected(row=row, line=line, smiles=all_smiles[row], reason=reason))
+            rejected.append(Rejected(row, line, all_smiles[row], reason, table.unit))
     return Records(
         rows=np.array(kept, dtype=np.int64),
         smiles=[all_smiles[row] for row in kept],
@@ -103,29 +109,6 @@ def read_records(
         weights=np.array(weights, dtype=np.float64) if weight_column else None,
         groups=groups if group_column else None,
     )
-
-
-def guess_smiles_column(columns: Sequence[str]) -> str:
-    """The one column that holds the molecules, by its name, upper or lower case.
-
-    `smiles` comes first, then a name with `smiles` in it (`canonical_smiles`), then `structure`, `molecule`,
-    `mol`.
-
-    Raises UsageError when no name fits, or several fit equally well.
-    """
-    plain = {name: name.strip().casefold() for name in columns}
-    tiers = (
-        [name for name, text in plain.items() if text == "smiles"],
-        [name for name, text in plain.items() if "smiles" in text],
-        [name for name, text in plain.items() if text in STRUCTURE_NAMES],
-    )
-    best = next((tier for tier in tiers if tier), [])
-    if len(best) == 1:
-        return best[0]
-    found = (
-        f"any of {_listed(best)} could hold the SMILES" if best else f"no column of {_listed(columns)} is named smiles"
-    )
-    raise UsageError(f"{found}: say which with --smiles-column")
 
 
 def _targets(texts: Sequence[str], names: Sequence[str]) -> tuple[list[float], str | None]:
@@ -140,7 +123,7 @@ def _targets(texts: Sequence[str], names: Sequence[str]) -> tuple[list[float], s
             return [], f"column {shown(name)}: {shown(text)} is not a finite number{_hint(bare)}"
         numbers.append(float(bare))
     if names and all(math.isnan(number) for number in numbers):
-        return [], f"no value in column{'s' if len(names) > 1 else ''} {_listed(names)}"
+        return [], f"no value in column{'s' if len(names) > 1 else ''} {listed(names)}"
     return numbers, None
 
 
@@ -162,7 +145,3 @@ def _hint(text: str) -> str:
     if NUMBER.fullmatch(text.replace("\u2212", "-")) and "\u2212" in text:
         return ": write the minus sign as -"
     return ""
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(shown(name) for name in names)

@@ -69,7 +69,7 @@ def evaluate(
     task, targets = artifact.task, artifact.targets
     names = metrics_for(task.kind, task.metrics, metrics)
     table = read_table(path)
-    column = smiles_column or guess_smiles_column(table.columns)
+    column = smiles_column or guess_smiles_column(table.columns, table.smiles_column)
     coded = code_targets(table, targets, task.kind, task.classes)
     records = read_records(coded.table, column, targets)
     task.check(records.targets, targets)
@@ -80,19 +80,20 @@ def evaluate(
         num_workers=num_workers,
         conformers=conformers,
         progress=progress,
+        standardize=artifact.standardize,
     )
     kept: list[int] = []
     molecules: list[Molecule] = []
     rejected = [replace(r, reason=coded.reasons.get(r.row, r.reason)) for r in records.rejected]
     for i, (row, smiles, outcome) in enumerate(zip(records.rows.tolist(), records.smiles, made, strict=True)):
         if isinstance(outcome, SmilesError):
-            rejected.append(Rejected(row, table.lines[row], smiles, outcome.reason))
+            rejected.append(Rejected(row, table.lines[row], smiles, outcome.reason, table.unit))
         else:
             kept.append(i)
             molecules.append(outcome)
     rejected.sort(key=lambda r: r.row)
     if not molecules:
-        first = f"; the first, line {rejected[0].line}: {rejected[0].reason}" if rejected else ""
+        first = f"; the first, {rejected[0].place}: {rejected[0].reason}" if rejected else ""
         raise InputError(f"{path}: no row can be measured{first}")
     true = records.targets[kept]
     answers = task.answers(outputs_of(artifact.model, molecules), artifact.scaler)

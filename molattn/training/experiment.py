@@ -26,6 +26,7 @@ from molattn.data import (
     guess_smiles_column,
     leakage,
     obtain,
+    read_columns,
     read_records,
     read_split_column,
     read_split_file,
@@ -139,14 +140,14 @@ def prepare(
     kept = [i for i, outcome in enumerate(made) if not isinstance(outcome, SmilesError)]
     molecules = [outcome for outcome in made if not isinstance(outcome, SmilesError)]
     refused = [
-        Rejected(int(row), table.lines[row], smiles, outcome.reason)
+        Rejected(int(row), table.lines[row], smiles, outcome.reason, table.unit)
         for row, smiles, outcome in zip(records.rows, records.smiles, made, strict=True)
         if isinstance(outcome, SmilesError)
     ]
     named = [replace(r, reason=coded.reasons.get(r.row, r.reason)) for r in records.rejected]
     rejected = sorted([*named, *refused], key=lambda r: r.row)
     if not molecules:
-        first = f"the first, {table.place(rejected[0].row)}: {rejected[0].reason}" if rejected else "it has none"
+        first = f"the first, {rejected[0].place}: {rejected[0].reason}" if rejected else "it has none"
         raise InputError(f"{path}: no row can be used; {first}")
     rows, targets = records.rows[kept], records.targets[kept]
     task, said = choose_task(data.task_type, loss, targets, data.target_columns, coded.classes)
@@ -168,7 +169,7 @@ def prepare(
         molecules=molecules,
         targets=targets,
         rejected=rejected,
-        warnings=[*filter(None, [fetched]), *_warnings(molecules, keys, labels[rows], rejected, taken, table)],
+        warnings=[*filter(None, [fetched]), *_warnings(molecules, keys, labels[rows], rejected, taken)],
         task=task,
         taken=said,
         weights=None if records.weights is None else records.weights[kept],
@@ -237,8 +238,8 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...],
         raise UsageError("say what to learn from: --dataset esol, or the path of a table such as my.csv")
     if is_path(data.dataset):
         path = Path(data.dataset)
-        columns = read_table(path).columns
-        smiles = data.smiles_column or guess_smiles_column(columns)
+        columns, known = read_columns(path)
+        smiles = data.smiles_column or guess_smiles_column(columns, known)
         no_target = (smiles.strip(), data.weight_column, data.group_column, data.split_column)
         others = [c for c in columns if c.strip() not in no_target]
         targets = data.target_columns or (tuple(others) if len(others) == 1 else ())
@@ -251,7 +252,7 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...],
     targets = data.target_columns or card.target_columns
     if not targets:
         no_target = (smiles, data.weight_column, data.group_column, data.split_column)
-        targets = tuple(name for name in read_table(card.path).columns if name not in no_target)
+        targets = tuple(name for name in read_columns(card.path)[0] if name not in no_target)
     units = {t.name: t.unit for t in card.targets}
     data = replace(
         data,
@@ -280,13 +281,12 @@ def _warnings(
     labels: np.ndarray,
     rejected: list[Rejected],
     taken: str,
-    table: Table,
 ) -> list[str]:
     warnings = []
     if rejected:
         first = rejected[0]
         count = "1 row is" if len(rejected) == 1 else f"{len(rejected)} rows are"
-        warnings.append(f"{count} left out, see rejected.csv; the first, {table.place(first.row)}: {first.reason}")
+        warnings.append(f"{count} left out, see rejected.csv; the first, {first.place}: {first.reason}")
     for what, kind in _UNCERTAIN:
         uncertain = [(m.smiles, w) for m in molecules if (w := next(filter(kind, m.warnings), None))]
         if uncertain:
