@@ -56,7 +56,8 @@ def train(
         str | None, _option(_DATA, "Column that says how much each row counts.", metavar="NAME", hidden=True)
     ] = None,
     group_column: Annotated[
-        str | None, _option(_DATA, "Column that says what each row belongs to.", metavar="NAME", hidden=True)
+        str | None,
+        _option(_DATA, "Column of groups: the rows of one are on one side of the split.", metavar="NAME", hidden=True),
     ] = None,
     add_hs: Annotated[
         bool | None, typer.Option("--add-hs", help="Make hydrogens atoms of the graph.", rich_help_panel=_DATA)

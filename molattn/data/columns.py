@@ -57,8 +57,8 @@ def index_of(columns: Sequence[str], name: str, source: str) -> int:
 def guess_smiles_column(columns: Sequence[str], known: str | None = None) -> str:
     """The one column that holds the molecules: the one that the format says, if any, or else by its name.
 
-    Upper or lower case does not matter; `smiles` comes first, then a name with `smiles` in it (`canonical_smiles`), then `structure`, `molecule`,
-    `mol`.
+    Upper or lower case does not matter; `smiles` comes first, then a name with `smiles` in it (`canonical_smiles`),
+    then `structure`, `molecule`, `mol`.
 
     Raises UsageError when no name fits, or several fit equally well.
     """

@@ -156,7 +156,8 @@ def prepare(
     labels = np.full(len(smiles), "", dtype=object)
     # One molecule under two spellings is one molecule to a split.
     keys = [canonical_smiles(read_smiles(m.smiles, max_atoms=data.max_atoms)) for m in molecules]
-    sides, taken = _sides(data, table, smiles, rows, keys, targets, seed)
+    groups = None if records.groups is None else [records.groups[i].strip() for i in kept]
+    sides, taken = _sides(data, table, smiles, rows, keys, targets, seed, groups)
     labels[rows] = sides
     experiment = Experiment(
         data=data,
@@ -169,11 +170,15 @@ def prepare(
         molecules=molecules,
         targets=targets,
         rejected=rejected,
-        warnings=[*filter(None, [fetched]), *_warnings(molecules, keys, labels[rows], rejected, taken)],
+        warnings=[
+            *filter(None, [fetched]),
+            *_warnings(molecules, rejected),
+            *_leaks(rows, keys, groups, labels, taken),
+        ],
         task=task,
         taken=said,
         weights=None if records.weights is None else records.weights[kept],
-        groups=None if records.groups is None else [records.groups[i] for i in kept],
+        groups=groups,
     )
     _check_sides(experiment)
     if lone := lone_classes(experiment.labelled("train").targets, data.target_columns, task):
@@ -197,6 +202,7 @@ def _sides(
     keys: list[str],
     targets: np.ndarray,
     seed: int,
+    groups: list[str] | None,
 ) -> tuple[np.ndarray, str]:
     """The sides of the usable rows, and what is taken as it is where no split of ours decides."""
     given = [name for name, value in (("split_column", data.split_column), ("splits_file", data.splits_file)) if value]
@@ -209,8 +215,8 @@ def _sides(
     if data.split_column:
         return read_split_column(table, data.split_column)[rows], f"column {data.split_column!r} is taken as it is"
     if data.num_folds > 1:
-        return fold_labels(data.split, keys, targets, data.split_sizes, seed, data.num_folds, data.fold), ""
-    return split_labels(data.split, keys, targets, data.split_sizes, seed), ""
+        return fold_labels(data.split, keys, targets, data.split_sizes, seed, data.num_folds, data.fold, groups), ""
+    return split_labels(data.split, keys, targets, data.split_sizes, seed, groups), ""
 
 
 def checksum(data: DataConfig) -> str:
@@ -275,13 +281,7 @@ _UNCERTAIN: tuple[tuple[str, Callable[[str], bool]], ...] = (
 )
 
 
-def _warnings(
-    molecules: list[Molecule],
-    keys: list[str],
-    labels: np.ndarray,
-    rejected: list[Rejected],
-    taken: str,
-) -> list[str]:
+def _warnings(molecules: list[Molecule], rejected: list[Rejected]) -> list[str]:
     warnings = []
     if rejected:
         first = rejected[0]
@@ -293,10 +293,19 @@ def _warnings(
             count = "1 molecule has" if len(uncertain) == 1 else f"{len(uncertain)} molecules have"
             smiles, warning = uncertain[0]
             warnings.append(f"{count} {what}; the first, {smiles}: {warning}")
-    leaks = leakage(keys, labels.tolist())
-    if leaks:
-        warnings.append(f"{describe_leakage(leaks)}; {taken}")
     return warnings
+
+
+def _leaks(rows: np.ndarray, keys: list[str], groups: list[str] | None, labels: np.ndarray, taken: str) -> list[str]:
+    """What stands on two sides, in the rows of the table: molecules, and groups where a column names them."""
+    found = []
+    for what, names in (("molecule", keys), ("group", groups)):
+        if names is not None:
+            of_rows = np.full(len(labels), "", dtype=object)
+            of_rows[rows] = names
+            if leaks := leakage(of_rows.tolist(), labels.tolist()):
+                found.append(f"{describe_leakage(leaks, what)}; {taken}")
+    return found
 
 
 def _check_sides(experiment: Experiment) -> None:
