@@ -96,7 +96,14 @@ def predict(
     from molattn.data.writers import output_of
 
     predictor = api.load(run)
-    tally = run_job(job, predictor.rows, partial(_new_columns, predictor), partial(_cells, predictor), output_of)
+    tally = run_job(
+        job,
+        predictor.rows,
+        partial(_new_columns, predictor),
+        partial(_cells, predictor),
+        output_of,
+        predictor.descriptors,
+    )
     tell(job, tally)
 
 

@@ -1,7 +1,6 @@
 """From a table of text to SMILES and numbers, with a reason for every row that cannot be used."""
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,12 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from molattn.data.columns import guess_smiles_column, listed
+from molattn.data.numbers import all_numbers_in, nothing_in, numbers_in
 from molattn.data.tables import Table, column, column_index
 from molattn.errors import UsageError, shown
-
-# Stricter than float(), which also takes 1_000, full-width digits, nan and infinity.
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -52,6 +48,8 @@ class Records:
     """(n,) how much each row counts, 0 or more; None where no column says so."""
     groups: list[str] | None = None
     """n names of what each row belongs to, as written; None where no column says so."""
+    descriptors: npt.NDArray[np.float64] | None = None
+    """(n, k) numbers that stand beside each molecule, none missing; None where no column is asked for."""
 
 
 def read_records(
@@ -60,88 +58,83 @@ def read_records(
     target_columns: Sequence[str],
     weight_column: str = "",
     group_column: str = "",
+    descriptor_columns: Sequence[str] = (),
 ) -> Records:
     """The SMILES and targets of a table; `smiles_column` None guesses.
 
     An empty target is a missing value. A row is rejected when a target is not a finite number, or when it has
-    targets and all of them are missing; when its weight is not a number of 0 or more, or its group is empty; and
-    when its source holds the molecule in a form that cannot be read. With no target columns every other row is kept.
+    targets and all of them are missing; when its weight is not a number of 0 or more, its group is empty, or a
+    descriptor is no finite number; and when its source holds the molecule in a form that cannot be read. With no
+    target columns every other row is kept.
 
     Raises UsageError for a column that is not there or is named twice.
     """
     if smiles_column is None:
         smiles_column = guess_smiles_column(table.columns, table.smiles_column)
-    others = [name for name in (weight_column, group_column) if name]
-    places = [column_index(table, name) for name in (smiles_column, *target_columns, *others)]
-    if len(set(places)) < len(places):
-        names = ", ".join(shown(name) for name in (smiles_column, *target_columns, *others))
-        raise UsageError(f"a column is asked for twice among the SMILES, target, weight and group columns {names}")
-    t = 1 + len(target_columns)
+    asked = {
+        "smiles": [smiles_column],
+        "target": target_columns,
+        "weight": [weight_column] if weight_column else [],
+        "group": [group_column] if group_column else [],
+        "descriptor": descriptor_columns,
+    }
+    places = {what: [column_index(table, name) for name in names] for what, names in asked.items()}
+    every = [place for found in places.values() for place in found]
+    if len(set(every)) < len(every):
+        names = listed(name for names in asked.values() for name in names)
+        raise UsageError(
+            f"a column is asked for twice among the SMILES, target, weight, group and descriptor columns {names}"
+        )
 
     kept: list[int] = []
     values: list[list[float]] = []
-    weights: list[float] = []
+    weights: list[list[float]] = []
     groups: list[str] = []
+    descriptors: list[list[float]] = []
     rejected: list[Rejected] = []
     all_smiles = column(table, smiles_column)
     for row, (cells, line) in enumerate(zip(table.rows, table.lines, strict=True)):
-        numbers, reason = _targets([cells[place] for place in places[1:t]], target_columns)
-        weight = _weight(cells[places[t]], weight_column) if weight_column else 1.0
-        group = cells[places[-1]] if group_column else ""
+        target, weight, group, descriptor = (
+            [cells[place] for place in places[what]] for what in ("target", "weight", "group", "descriptor")
+        )
+        numbers, no_target = _targets(target, target_columns)
+        weight, no_weight = _weight(weight, asked["weight"])
+        described, no_descriptor = all_numbers_in(descriptor, descriptor_columns)
+        no_group = None if all(map(str.strip, group)) else nothing_in(asked["group"])
+        reason = no_target or no_weight or no_group or no_descriptor
         if row in table.unreadable and not all_smiles[row]:
             reason = table.unreadable[row]
-        elif reason is None and isinstance(weight, str):
-            reason = weight
-        elif reason is None and group_column and not group.strip():
-            reason = f"no value in column {shown(group_column)}"
         if reason is None:
             kept.append(row)
             values.append(numbers)
-            weights.append(float(weight))
-            groups.append(group)
+            weights.append(weight)
+            groups += group
+            descriptors.append(described)
         else:
             rejected.append(Rejected(row, line, all_smiles[row], reason, table.unit))
+    n, k = len(kept), len(descriptor_columns)
     return Records(
         rows=np.array(kept, dtype=np.int64),
         smiles=[all_smiles[row] for row in kept],
-        targets=np.array(values, dtype=np.float64).reshape(len(kept), len(target_columns)),
+        targets=np.array(values, dtype=np.float64).reshape(n, len(target_columns)),
         rejected=rejected,
-        weights=np.array(weights, dtype=np.float64) if weight_column else None,
+        weights=np.array(weights, dtype=np.float64).reshape(n) if weight_column else None,
         groups=groups if group_column else None,
+        descriptors=np.array(descriptors, dtype=np.float64).reshape(n, k) if k else None,
     )
 
 
-def _targets(texts: Sequence[str], names: Sequence[str]) -> tuple[list[float], str | None]:
-    """The numbers of one row, NaN for an empty text, or the reason why they cannot be used."""
-    numbers = []
-    for text, name in zip(texts, names, strict=True):
-        bare = text.strip()
-        if not bare:
-            numbers.append(math.nan)
-            continue
-        if not NUMBER.fullmatch(bare) or not math.isfinite(float(bare)):
-            return [], f"column {shown(name)}: {shown(text)} is not a finite number{_hint(bare)}"
-        numbers.append(float(bare))
-    if names and all(math.isnan(number) for number in numbers):
-        return [], f"no value in column{'s' if len(names) > 1 else ''} {listed(names)}"
-    return numbers, None
+def _targets(cells: Sequence[str], names: Sequence[str]) -> tuple[list[float], str | None]:
+    """The targets of one row, NaN for a missing one, or the reason why they cannot be used."""
+    numbers, reason = numbers_in(cells, names)
+    if numbers and all(map(math.isnan, numbers)):
+        return [], nothing_in(names)
+    return numbers, reason
 
 
-def _weight(text: str, name: str) -> float | str:
-    """The weight in a cell, or the reason why there is none."""
-    if not text.strip():
-        return f"no value in column {shown(name)}"
-    numbers, reason = _targets([text], [name])
-    if reason is not None:
-        return reason
-    return numbers[0] if numbers[0] >= 0 else f"column {shown(name)}: {shown(text)} is below 0"
-
-
-def _hint(text: str) -> str:
-    if DECIMAL_COMMA.fullmatch(text):
-        return f": write a decimal point, {text.replace(',', '.')}"
-    if text.casefold() in ("nan", "na", "n/a", "n/d", "nd", "null", "none", "-", "?"):
-        return ": leave the field empty for a missing value"
-    if NUMBER.fullmatch(text.replace("\u2212", "-")) and "\u2212" in text:
-        return ": write the minus sign as -"
-    return ""
+def _weight(cells: Sequence[str], names: Sequence[str]) -> tuple[list[float], str | None]:
+    """The weight of one row, if a column says so, or the reason why there is none."""
+    numbers, reason = all_numbers_in(cells, names)
+    if any(number < 0 for number in numbers):
+        return [], f"column {shown(names[0])}: {shown(cells[0])} is below 0"
+    return numbers, reason

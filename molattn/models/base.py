@@ -53,19 +53,22 @@ class MoleculeModel(nn.Module, ABC):
 
     Attributes:
         config: what it is made of.
-        head: the last, linear map, from the readout to the T numbers.
+        head: the last, linear map, from the readout, and the descriptors behind it, to the T numbers.
+        num_descriptors: k, the numbers that stand beside each molecule and join its readout.
         virtual_labels: what the rows and columns of the attention are called that stand behind those of the places.
         rows_sum_to_one: whether the weights of a place do.
     """
 
     config: ModelConfig
     head: nn.Linear
+    num_descriptors: int
     virtual_labels: tuple[str, ...] = ()
     rows_sum_to_one: bool = True
 
     @abstractmethod
-    def __init__(self, config: Any, num_targets: int = 1):
+    def __init__(self, config: Any, num_targets: int = 1, num_descriptors: int = 0):
         super().__init__()
+        self.num_descriptors = num_descriptors
 
     @staticmethod
     @abstractmethod
@@ -106,8 +109,10 @@ class MoleculeModel(nn.Module, ABC):
 
     @staticmethod
     @abstractmethod
-    def collate(molecules: Sequence[Any], targets: np.ndarray | None = None) -> Batch:
-        """One batch of molecules, in order, with their targets, (b, T), or none."""
+    def collate(
+        molecules: Sequence[Any], targets: np.ndarray | None = None, descriptors: np.ndarray | None = None
+    ) -> Batch:
+        """One batch of molecules, in order, with targets, (b, T), and standardised descriptors, (b, k), or none."""
 
     @staticmethod
     @abstractmethod
@@ -124,11 +129,30 @@ class MoleculeModel(nn.Module, ABC):
 
     @abstractmethod
     def fingerprint(self, batch: Any) -> Tensor:
-        """What the head reads, (b, d): each molecule as a vector."""
+        """What the head reads, (b, d + k): each molecule as a vector, its descriptors last."""
+
+    def join(self, molecules: Tensor, batch: Batch) -> Tensor:
+        """[r_b, z_b], (b, d + k): the readout of each molecule, (b, d), with its standardised descriptors behind it.
+
+        Raises:
+            ValueError: the batch has other descriptors than the model reads.
+        """
+        z = batch.descriptors
+        found = 0 if z is None else z.shape[1]
+        if found != self.num_descriptors:
+            raise ValueError(f"the model reads {self.num_descriptors} descriptors beside each molecule, not {found}")
+        return molecules if z is None else torch.cat([molecules, z.to(molecules.dtype)], dim=-1)
 
     def answer(self, molecules: Tensor) -> Tensor:
-        """The head, (b, d) -> (b, T), in the precision of `molecules`, which `wide` widens."""
+        """The head, (b, d + k) -> (b, T), in the precision of `molecules`, which `wide` widens."""
         return F.linear(molecules, self.head.weight.to(molecules.dtype), self.head.bias.to(molecules.dtype))
+
+    def descriptor_terms(self, batch: Batch) -> Tensor:
+        """What each descriptor adds to the answer, (b, k, T): head(r, z) = W_r r + sum_k W_k z_k + bias."""
+        d = self.head.in_features - self.num_descriptors
+        if batch.descriptors is None:
+            return self.head.weight.new_zeros(len(batch), 0, self.head.out_features)
+        return wide(batch.descriptors).unsqueeze(-1) * wide(self.head.weight[:, d:]).T
 
 
 def wide(x: Tensor) -> Tensor:

@@ -71,7 +71,8 @@ def evaluate(
     table = read_table(path)
     column = smiles_column or guess_smiles_column(table.columns, table.smiles_column)
     coded = code_targets(table, targets, task.kind, task.classes)
-    records = read_records(coded.table, column, targets)
+    beside = artifact.descriptors
+    records = read_records(coded.table, column, targets, descriptor_columns=() if beside is None else beside.names)
     task.check(records.targets, targets)
     made = artifact.model.read(
         records.smiles,
@@ -82,12 +83,17 @@ def evaluate(
         progress=progress,
         standardize=artifact.standardize,
     )
+    described = None if beside is None or records.descriptors is None else beside.scale(records.descriptors)
     kept: list[int] = []
     molecules: list[Molecule] = []
     rejected = [replace(r, reason=coded.reasons.get(r.row, r.reason)) for r in records.rejected]
     for i, (row, smiles, outcome) in enumerate(zip(records.rows.tolist(), records.smiles, made, strict=True)):
         if isinstance(outcome, SmilesError):
             rejected.append(Rejected(row, table.lines[row], smiles, outcome.reason, table.unit))
+        elif described is not None and not np.isfinite(described[i]).all():
+            assert beside is not None and records.descriptors is not None
+            reason = beside.too_far(records.descriptors[i].tolist())
+            rejected.append(Rejected(row, table.lines[row], smiles, reason, table.unit))
         else:
             kept.append(i)
             molecules.append(outcome)
@@ -96,7 +102,8 @@ def evaluate(
         first = f"; the first, {rejected[0].place}: {rejected[0].reason}" if rejected else ""
         raise InputError(f"{path}: no row can be measured{first}")
     true = records.targets[kept]
-    answers = task.answers(outputs_of(artifact.model, molecules), artifact.scaler)
+    outputs = outputs_of(artifact.model, molecules, descriptors=None if described is None else described[kept])
+    answers = task.answers(outputs, artifact.scaler)
     measured = target_metrics(task, targets, true, answers, names)
     return Evaluation(
         rows=records.rows[kept],

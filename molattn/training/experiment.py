@@ -33,8 +33,10 @@ from molattn.data import (
     read_table,
     split_labels,
 )
+from molattn.data.columns import listed
 from molattn.errors import ConformerError, InputError, SmilesError, UsageError, shown
 from molattn.models.base import Molecule, MoleculeModel
+from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import REGRESSION, Task
 from molattn.training.config import DataConfig
 from molattn.training.fit import Labelled
@@ -61,6 +63,8 @@ class Experiment:
         taken: in one sentence, what the task was guessed to be; empty where it was said.
         weights: how much each of the n rows counts, (n,); None where no column says so.
         groups: what each of the n rows belongs to; None where no column says so.
+        descriptors: (n, k) what stands beside each molecule, standardised; None where no column is asked for.
+        descriptor_scaler: how it was, from the training molecules alone.
     """
 
     data: DataConfig
@@ -78,6 +82,8 @@ class Experiment:
     taken: str = ""
     weights: np.ndarray | None = None
     groups: list[str] | None = None
+    descriptors: np.ndarray | None = None
+    descriptor_scaler: DescriptorScaler | None = None
 
     def side(self, name: str) -> np.ndarray:
         """Which of the n molecules are on the side `name`, as indices."""
@@ -98,7 +104,8 @@ class Experiment:
         """The molecules of one side with their targets."""
         chosen = self.side(name)
         weights = None if self.weights is None else self.weights[chosen]
-        return Labelled([self.molecules[i] for i in chosen], self.targets[chosen], weights)
+        descriptors = None if self.descriptors is None else self.descriptors[chosen]
+        return Labelled([self.molecules[i] for i in chosen], self.targets[chosen], weights, descriptors)
 
 
 def prepare(
@@ -123,7 +130,14 @@ def prepare(
     data, path, name, units, fetched = _resolved(data)
     coded = code_targets(read_table(path), data.target_columns, data.task_type)
     table = coded.table
-    records = read_records(table, data.smiles_column, data.target_columns, data.weight_column, data.group_column)
+    records = read_records(
+        table,
+        data.smiles_column,
+        data.target_columns,
+        data.weight_column,
+        data.group_column,
+        data.descriptor_columns,
+    )
     try:
         made = model.read(
             records.smiles,
@@ -181,6 +195,8 @@ def prepare(
         groups=groups,
     )
     _check_sides(experiment)
+    if records.descriptors is not None:
+        experiment = _described(experiment, records.descriptors[kept], table)
     if lone := lone_classes(experiment.labelled("train").targets, data.target_columns, task):
         count = f"{shown(lone[0])} has" if len(lone) == 1 else f"{len(lone)} targets, the first {shown(lone[0])}, have"
         experiment.warnings.append(f"{count} training labels of one class only: there is nothing to tell apart")
@@ -192,6 +208,33 @@ def prepare(
             f"{shown(experiment.smiles[row])} as {shown(form)}"
         )
     return experiment
+
+
+def _described(experiment: Experiment, descriptors: np.ndarray, table: Table) -> Experiment:
+    """The experiment with `descriptors`, (n, k) as in the table, beside its molecules.
+
+    Raises:
+        InputError: a number that is too far from those of the training molecules.
+    """
+    train = descriptors[experiment.side("train")]
+    scaler = DescriptorScaler.fit(experiment.data.descriptor_columns, train)
+    z = scaler.scale(descriptors)
+    if not np.isfinite(z).all():
+        i = int(np.flatnonzero(~np.isfinite(z).all(1))[0])
+        place = table.place(int(experiment.rows[i]))
+        raise InputError(
+            f"{table.source}, {place}: {scaler.too_far(descriptors[i].tolist())}; correct it, or take out the row"
+        )
+    said = (
+        [
+            f"{listed(scaler.constant)} {'has' if len(scaler.constant) == 1 else 'have'} one value in training: the "
+            "model does not look at it"
+        ]
+        if scaler.constant
+        else []
+    )
+    warnings = [*experiment.warnings, *said]
+    return replace(experiment, descriptors=z, descriptor_scaler=scaler, warnings=warnings)
 
 
 def _sides(
@@ -246,7 +289,7 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...],
         path = Path(data.dataset)
         columns, known = read_columns(path)
         smiles = data.smiles_column or guess_smiles_column(columns, known)
-        no_target = (smiles.strip(), data.weight_column, data.group_column, data.split_column)
+        no_target = _no_targets(data, smiles)
         others = [c for c in columns if c.strip() not in no_target]
         targets = data.target_columns or (tuple(others) if len(others) == 1 else ())
         if not targets:
@@ -257,7 +300,7 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...],
     smiles = data.smiles_column or card.smiles_column
     targets = data.target_columns or card.target_columns
     if not targets:
-        no_target = (smiles, data.weight_column, data.group_column, data.split_column)
+        no_target = _no_targets(data, smiles)
         targets = tuple(name for name in read_columns(card.path)[0] if name not in no_target)
     units = {t.name: t.unit for t in card.targets}
     data = replace(
@@ -267,6 +310,12 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...],
         task_type=data.task_type or (task_kind(card.task) if set(targets) <= set(units) else ""),
     )
     return data, card.path, card.name, tuple(units.get(t, "") for t in targets), said
+
+
+def _no_targets(data: DataConfig, smiles: str) -> set[str]:
+    """The names of the columns that are something else."""
+    others = (smiles, data.weight_column, data.group_column, data.split_column, *data.descriptor_columns)
+    return {name.strip() for name in others}
 
 
 def _of_3d(warning: str) -> bool:

@@ -38,11 +38,13 @@ class Labelled:
     """Molecules as a model reads them, and their targets, (n, T) in units, NaN where a label is missing.
 
     `weights`, (n,), say how much each molecule counts in the loss; None for all alike. No metric reads them.
+    `descriptors`, (n, k), stand beside each molecule, standardised; None where there are none.
     """
 
     molecules: Sequence[Molecule]
     targets: np.ndarray
     weights: np.ndarray | None = None
+    descriptors: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.molecules)
@@ -142,7 +144,8 @@ def fit(
 
 def batch_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> Batch:
     """The molecules `rows`, in that order, in one batch."""
-    return model.collate([data.molecules[i] for i in rows], data.targets[list(rows)])
+    descriptors = None if data.descriptors is None else data.descriptors[list(rows)]
+    return model.collate([data.molecules[i] for i in rows], data.targets[list(rows)], descriptors)
 
 
 def _step_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> _Step:

@@ -110,7 +110,8 @@ def run(
     # Once here, where it costs nothing, so that weights that make no sense leave no folder.
     balance(task, experiment.labelled("train").targets, settings.class_balance, settings.positive_weights)
     config = RunConfig(experiment.data, config.model, config.training)
-    model = _model(config, len(task.owners(len(experiment.data.target_columns))))
+    outputs = len(task.owners(len(experiment.data.target_columns)))
+    model = _model(config, outputs, len(experiment.data.descriptor_columns))
     if resume and folder is not None:
         path = run_folder.reopen(folder)
     else:
@@ -159,9 +160,10 @@ def _trained(
     artifact = Artifact(
         model, scaler, data.target_columns, experiment.units, data.add_hs, data.max_atoms, conformers_of(data), task
     )
-    artifact = replace(artifact, standardize=data.standardize)
+    artifact = replace(artifact, standardize=data.standardize, descriptors=experiment.descriptor_scaler)
     save_artifact(path / MODEL, artifact)
-    answers = task.answers(outputs_of(model.cpu(), experiment.molecules), scaler)
+    outputs = outputs_of(model.cpu(), experiment.molecules, descriptors=experiment.descriptors)
+    answers = task.answers(outputs, scaler)
     baseline = task.guess(train.targets, len(experiment.molecules))
     metrics = {
         **run_folder.summary(experiment, answers, names),
@@ -193,12 +195,12 @@ def _identity(config: RunConfig, experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _model(config: RunConfig, outputs: int) -> MoleculeModel:
+def _model(config: RunConfig, outputs: int, descriptors: int) -> MoleculeModel:
     """The untrained model; the same seed gives the same one, and the caller's random state is left as it was."""
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)
         try:
-            return build(config.model, num_targets=outputs)
+            return build(config.model, outputs, descriptors)
         except ValueError as error:
             raise UsageError(f"[model]: {error}") from None
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from molattn.data.records import NUMBER
+from molattn.data.numbers import NUMBER
 from molattn.data.tables import Table, column_index
 from molattn.errors import InputError, UsageError, shown
 from molattn.models.tasks import TASKS, Binary, Multiclass, Regression, Task
