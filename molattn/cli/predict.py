@@ -57,6 +57,7 @@ def predict(
     the prediction is the probability of 1; of several classes a class, with `<target>_prob_<class>` beside it. Tables
     may be of any length: memory is bounded, a long output is kept in parts until it is whole, and `--resume` goes on
     after a kill. The outputs of `--shard 1/4` to `4/4`, one below the other, are the output of the whole.
+    A model trained with `--descriptor-columns` reads these columns from the table.
     """
     if (table is None) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")

@@ -16,6 +16,8 @@ from molattn.data.cards import (
 )
 from molattn.data.columns import guess_smiles_column
 from molattn.data.folds import fold_labels, fold_numbers
+from molattn.data.given_splits import read_split_column, read_split_file
+from molattn.data.leakage import Leak, describe_leakage, leakage
 from molattn.data.obtain import find, obtain
 from molattn.data.places import DATA_VARIABLE, cache_dir, data_folders
 from molattn.data.records import Records, Rejected, read_records
@@ -23,14 +25,9 @@ from molattn.data.sides import DEFAULT_SIZES, SIDES
 from molattn.data.splits import (
     SPLITS,
     SPLITS_BY_TARGET,
-    Leak,
     cluster_split,
-    describe_leakage,
     kennard_stone_split,
-    leakage,
     random_split,
-    read_split_column,
-    read_split_file,
     scaffold_balanced_split,
     scaffold_split,
     split_labels,

@@ -4,17 +4,14 @@ Splits see keys, one per row: the canonical SMILES, so that rows of one molecule
 Adding a split is writing its function and naming it in the table at the foot.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from molattn.data.groups import ANY_SIZE, by_cluster, by_scaffold, rows_of, strata, tied, with_groups
 from molattn.data.sides import (
     DEFAULT_SIZES,
-    SIDES,
     Labels,
     check_enough,
     checked_sizes,
@@ -25,10 +22,7 @@ from molattn.data.sides import (
     empty_sides,
     generator,
 )
-from molattn.data.tables import Table, column, read_table
-from molattn.errors import InputError, UsageError, shown
-
-_SPELLINGS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test", "": ""}
+from molattn.errors import InputError, UsageError
 
 
 def random_split(
@@ -223,98 +217,6 @@ def _filled(
             "take the random split, other sizes or a split file"
         )
     return labels
-
-
-def read_split_file(path: str | Path, smiles: Sequence[str]) -> Labels:
-    """The labels in a split file, taken as they are.
-
-    A table with the columns `smiles` and `split`, one row per row of the data, in the same order and with the
-    same SMILES text. `split` is train, val (or valid, validation) or test; an empty one leaves the row out.
-
-    smiles: the n SMILES of the data, as written there. Returns (n,) labels.
-    Raises InputError, with row and line, for another label or a row that differs from the data, and when a
-    side is empty; UsageError when a column is missing.
-    """
-    table = read_table(path)
-    found = column(table, "smiles")
-    counts = f"the split file has {count(len(found), 'row')}, the data {len(smiles)}"
-    for row, (here, there) in enumerate(zip(found, smiles, strict=False)):
-        if here != there:
-            more = f"; {counts}" if len(found) != len(smiles) else ""
-            raise InputError(
-                f"{path}, {table.place(row)}: row {row} (from 0) is {shown(here)}, that of the data is "
-                f"{shown(there)}{more}; a split file has the rows of the data in their order"
-            )
-    if len(found) != len(smiles):
-        row = min(len(found), len(smiles))
-        raise InputError(f"{path}: {counts}; they are the same before row {row} (from 0)")
-
-    return read_split_column(table, "split")
-
-
-def read_split_column(table: Table, name: str) -> Labels:
-    """The labels in a column of a table, taken as they are: train, val (or valid, validation), test, or nothing.
-
-    Raises InputError, with the line, for another label and when a side is empty; UsageError when there is no such
-    column.
-    """
-    labels = np.full(len(table.rows), "", dtype="<U5")
-    for row, text in enumerate(column(table, name)):
-        label = _SPELLINGS.get(text.strip().lower())
-        if label is None:
-            raise InputError(
-                f"{table.source}, {table.place(row)}: column {shown(name)} says {shown(text)}; "
-                "it may say train, val, test, or nothing to leave the row out"
-            )
-        labels[row] = label
-    empty = [side for side in SIDES if side not in labels]
-    if empty:
-        raise InputError(f"{table.source}: no row is {' or '.join(empty)}; each of train, val and test needs one")
-    return labels
-
-
-class Leak(NamedTuple):
-    """A molecule, or a group, on more than one side of a split."""
-
-    key: str
-    sides: tuple[str, ...]
-    """Its sides, in the order train, val, test."""
-    rows: tuple[int, ...]
-    """Its rows, from 0, but for those left out."""
-
-
-def leakage(keys: Sequence[str], labels: Sequence[str] | Labels) -> list[Leak]:
-    """The molecules, or groups, on more than one side, by their first row; rows with the label `""` do not count.
-
-    keys: n canonical SMILES, or names of groups. labels: n labels.
-    """
-    rows_by_key: dict[str, list[int]] = defaultdict(list)
-    for row, (key, label) in enumerate(zip(keys, labels, strict=True)):
-        if label:
-            rows_by_key[key].append(row)
-    leaks = []
-    for key, rows in rows_by_key.items():
-        there = {str(labels[row]) for row in rows}
-        if len(there) > 1:
-            leaks.append(Leak(key, tuple(side for side in SIDES if side in there), tuple(rows)))
-    return leaks
-
-
-def describe_leakage(leaks: Sequence[Leak], what: str = "molecule") -> str:
-    """What `leakage` found, as one sentence with counts and up to three examples; the keys are called `what`."""
-    if not leaks:
-        return f"no {what} stands on more than one side of the split"
-    examples = "; ".join(
-        f"{shown(leak.key)} in {' and '.join(leak.sides)}, rows {_first(leak.rows)}" for leak in leaks[:3]
-    )
-    more = "; ..." if len(leaks) > 3 else ""
-    stand = f"{what} stands" if len(leaks) == 1 else f"{what}s stand"
-    rows = count(sum(len(leak.rows) for leak in leaks), "row")
-    return f"{len(leaks)} {stand} on more than one side of the split, {rows} in all ({examples}{more})"
-
-
-def _first(rows: Sequence[int], most: int = 6) -> str:
-    return ", ".join([*map(str, rows[:most]), *(["..."] if len(rows) > most else [])])
 
 
 def split_labels(

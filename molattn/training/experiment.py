@@ -225,15 +225,10 @@ def _described(experiment: Experiment, descriptors: np.ndarray, table: Table) ->
         raise InputError(
             f"{table.source}, {place}: {scaler.too_far(descriptors[i].tolist())}; correct it, or take out the row"
         )
-    said = (
-        [
-            f"{listed(scaler.constant)} {'has' if len(scaler.constant) == 1 else 'have'} one value in training: the "
-            "model does not look at it"
-        ]
-        if scaler.constant
-        else []
-    )
-    warnings = [*experiment.warnings, *said]
+    warnings = [*experiment.warnings]
+    if constant := scaler.constant:
+        have = "has" if len(constant) == 1 else "have"
+        warnings.append(f"{listed(constant)} {have} one value in training: the model does not look at it")
     return replace(experiment, descriptors=z, descriptor_scaler=scaler, warnings=warnings)
 
 
