@@ -19,7 +19,7 @@ class Batch(Protocol):
 
     @property
     def targets(self) -> Tensor | None:
-        """(b, T), NaN where a label is missing; None in prediction."""
+        """(b, T), or (N, T) of all atoms, NaN where a label is missing; None in prediction."""
         ...
 
     @property
@@ -43,7 +43,7 @@ class MoleculeBatch:
         bond_codes: (b, n, n).
         path_lengths: (b, n, n).
         mask: (b, n) True where there is an atom.
-        targets: (b, T), NaN where a label is missing; None in prediction.
+        targets: (b, T), or (N, T) of all atoms, molecule by molecule, NaN where a label is missing; None in prediction.
         distances: (b, n, n) float32 in angstrom, inf between fragments; None where the molecules have none.
         descriptors: (b, k) float32, standardised; None where there are none.
     """
@@ -69,7 +69,7 @@ def collate(
 ) -> MoleculeBatch:
     """One batch of `molecules`, in order, padded with zeros to the largest.
 
-    targets: (b, T) or None. descriptors: (b, k), standardised, or None.
+    targets: (b, T), (N, T) or None. descriptors: (b, k), standardised, or None.
 
     Raises:
         ValueError: some of the molecules have distances and others have none.

@@ -21,7 +21,7 @@ def numbers_in(cells: Sequence[object], names: Sequence[str]) -> tuple[list[floa
     numbers = []
     for cell, name in zip(cells, names, strict=True):
         bare = cell.strip() if isinstance(cell, str) else cell
-        number = math.nan if bare is None or bare == "" else _number(bare)
+        number = math.nan if bare is None or bare == "" else finite(bare)
         if number is None:
             hint = _hint(bare) if isinstance(bare, str) else ""
             return [], f"column {shown(name)}: {shown(cell)} is not a finite number{hint}"
@@ -43,7 +43,7 @@ def nothing_in(names: Sequence[str]) -> str:
     return f"no value in column{'s' if len(names) > 1 else ''} {listed(names)}"
 
 
-def _number(value: object) -> float | None:
+def finite(value: object) -> float | None:
     """The number, NaN for one that is missing, None for what is no finite number."""
     if isinstance(value, str) and not NUMBER.fullmatch(value):
         return None

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from molattn.data.atom_lists import list_items
 from molattn.data.columns import guess_smiles_column, listed
-from molattn.data.numbers import all_numbers_in, nothing_in, numbers_in
+from molattn.data.numbers import all_numbers_in, finite, nothing_in, numbers_in
 from molattn.data.tables import Table, column, column_index
 from molattn.errors import UsageError, shown
 
@@ -50,6 +51,9 @@ class Records:
     """n names of what each row belongs to, as written; None where no column says so."""
     descriptors: npt.NDArray[np.float64] | None = None
     """(n, k) numbers that stand beside each molecule, none missing; None where no column is asked for."""
+    lists: list[list[npt.NDArray[np.float64]]] | None = None
+    """n times t lists of numbers, NaN where missing, none in an empty cell; None where targets are of molecules.
+    `targets` is then (n, 0). Whether a list fits its molecule is not looked at here."""
 
 
 def read_records(
@@ -58,9 +62,10 @@ def read_records(
     target_columns: Sequence[str],
     weight_column: str = "",
     group_column: str = "",
+    of_atoms: bool = False,
     descriptor_columns: Sequence[str] = (),
 ) -> Records:
-    """The SMILES and targets of a table; `smiles_column` None guesses.
+    """The SMILES and targets of a table; `smiles_column` None guesses, `of_atoms` reads a list from every target cell.
 
     An empty target is a missing value. A row is rejected when a target is not a finite number, or when it has
     targets and all of them are missing; when its weight is not a number of 0 or more, its group is empty, or a
@@ -88,6 +93,7 @@ def read_records(
 
     kept: list[int] = []
     values: list[list[float]] = []
+    lists: list[list[npt.NDArray[np.float64]]] = []
     weights: list[list[float]] = []
     groups: list[str] = []
     descriptors: list[list[float]] = []
@@ -97,7 +103,11 @@ def read_records(
         target, weight, group, descriptor = (
             [cells[place] for place in places[what]] for what in ("target", "weight", "group", "descriptor")
         )
-        numbers, no_target = _targets(target, target_columns)
+        numbers, found = [], []
+        if of_atoms:
+            found, no_target = _lists(target, target_columns)
+        else:
+            numbers, no_target = _targets(target, target_columns)
         weight, no_weight = _weight(weight, asked["weight"])
         described, no_descriptor = all_numbers_in(descriptor, descriptor_columns)
         no_group = None if all(map(str.strip, group)) else nothing_in(asked["group"])
@@ -107,6 +117,7 @@ def read_records(
         if reason is None:
             kept.append(row)
             values.append(numbers)
+            lists.append(found)
             weights.append(weight)
             groups += group
             descriptors.append(described)
@@ -116,11 +127,12 @@ def read_records(
     return Records(
         rows=np.array(kept, dtype=np.int64),
         smiles=[all_smiles[row] for row in kept],
-        targets=np.array(values, dtype=np.float64).reshape(n, len(target_columns)),
+        targets=np.array(values, dtype=np.float64).reshape(n, 0 if of_atoms else len(target_columns)),
         rejected=rejected,
         weights=np.array(weights, dtype=np.float64).reshape(n) if weight_column else None,
         groups=groups if group_column else None,
         descriptors=np.array(descriptors, dtype=np.float64).reshape(n, k) if k else None,
+        lists=lists if of_atoms else None,
     )
 
 
@@ -130,6 +142,23 @@ def _targets(cells: Sequence[str], names: Sequence[str]) -> tuple[list[float], s
     if numbers and all(map(math.isnan, numbers)):
         return [], nothing_in(names)
     return numbers, reason
+
+
+def _lists(texts: Sequence[str], names: Sequence[str]) -> tuple[list[npt.NDArray[np.float64]], str | None]:
+    """The lists of one row, none in an empty cell, or the reason why they cannot be used."""
+    lists: list[npt.NDArray[np.float64]] = []
+    for text, name in zip(texts, names, strict=True):
+        try:
+            items = list_items(text) if text.strip() else []
+        except ValueError as error:
+            return [], f"column {shown(name)}: {shown(text)}: {error}"
+        for atom, item in enumerate(items):
+            if item and finite(item) is None:
+                return [], f"column {shown(name)}, atom {atom} (from 0): {shown(item)} is not a finite number"
+        lists.append(np.array([float(item) if item else math.nan for item in items], dtype=np.float64))
+    if not any(np.isfinite(numbers).any() for numbers in lists):
+        return [], nothing_in(names)
+    return lists, None
 
 
 def _weight(cells: Sequence[str], names: Sequence[str]) -> tuple[list[float], str | None]:

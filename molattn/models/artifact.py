@@ -21,8 +21,8 @@ from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import REGRESSION, Regression, Task, task_from
 
 # 2 has conformers, without which a model of 3D must not be used; 3 has outputs that are not the numbers themselves; 4
-# has standardize, without which molecules would be read otherwise than in training; 5 has descriptors, which the head
-# reads; all else is written as 1.
+# has standardize, without which molecules would be read otherwise than in training; 5 has outputs of atoms, or
+# descriptors, which the head reads; all else is written as 1.
 SCHEMA = 5
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
@@ -95,7 +95,7 @@ def _descriptors(scaler: DescriptorScaler) -> list[dict[str, Any]]:
 
 def _schema(artifact: Artifact) -> int:
     """The oldest form that says all there is to say, so that an older molattn reads what it can."""
-    if artifact.descriptors is not None:
+    if artifact.task.of_atoms or artifact.descriptors is not None:
         return 5
     if artifact.standardize:
         return 4
@@ -140,7 +140,8 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
     settings: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in config["model"].items()}
     try:
         task = task_from(config.get("task", {"kind": "regression", "loss": "mse"}))
-        model = build(CONFIGS[kind](**settings), len(task.owners(len(targets))), len(beside))
+        outputs = len(task.owners(len(targets)))
+        model = build(CONFIGS[kind](**settings), outputs, task.of_atoms, len(beside))
     except ValueError as error:
         raise InputError(f"{folder} asks for what is not here: {error}") from error
     if config["vocabulary"] != model.vocabulary():

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from molattn.data.atom_lists import label_rows, offsets_of
 from molattn.data.batches import Batch, batches_by_size
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
@@ -19,7 +20,7 @@ def predict_molecules(
     batch_size: int = 128,
     task: Task = REGRESSION,
 ) -> np.ndarray:
-    """The predictions for `molecules`, (n, T) float64, in their order whatever goes into one batch.
+    """The predictions for `molecules`, (n, T) float64, in their order whatever goes into one batch; as `outputs_of`.
 
     They are `Answers.values`: numbers in units, or what another `task` answers.
     """
@@ -33,6 +34,8 @@ def outputs_of(
     descriptors: np.ndarray | None = None,
 ) -> np.ndarray:
     """What the model puts out for `molecules`, (n, outputs) float64, in their order; `Task.answers` reads it.
+
+    Of a model of atoms (N, outputs): a row for each atom, molecule by molecule, as `model.counts` counts them.
 
     descriptors: (n, k), standardised; None for a model without.
     """
@@ -60,14 +63,15 @@ def _in_batches(
     batch_size: int,
     descriptors: np.ndarray | None,
 ) -> np.ndarray:
-    """What is asked of each molecule, (n, width) float64."""
+    """What is asked of each molecule, or of each of its atoms, a row of `width` numbers each, float64."""
     device = next(model.parameters()).device
-    answers = np.empty((len(molecules), width))
+    offsets = offsets_of(model.counts(molecules))
+    answers = np.empty((offsets[-1], width))
     with torch.inference_mode():
         for rows in batches_by_size([m.size for m in molecules], batch_size):
             beside = None if descriptors is None else descriptors[rows]
             batch = model.collate([molecules[i] for i in rows], None, beside).to(device)
-            answers[rows] = asked(batch).cpu().numpy()
+            answers[label_rows(offsets, rows)] = asked(batch).cpu().numpy()
     return answers
 
 
@@ -76,9 +80,11 @@ def attention_of(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The outputs of one molecule, (T,), standardised, and its weights, (layers, heads, n, n), place by place.
 
+    Outputs of atoms are (n, T).
+
     descriptors: (1, k), standardised; None for a model without.
     """
     device = next(model.parameters()).device
     with torch.inference_mode():
         outputs, weights = model.attention(model.collate([molecule], None, descriptors).to(device))
-    return outputs[0].cpu().numpy(), weights[0].cpu().numpy()
+    return (outputs if model.of_atoms else outputs[0]).cpu().numpy(), weights[0].cpu().numpy()

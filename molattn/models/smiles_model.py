@@ -26,14 +26,17 @@ class SmilesModel(MoleculeModel):
     Args:
         config: what it is made of.
         num_targets: T.
+        of_atoms: must be False: its places are tokens.
         num_descriptors: k, of the standardised descriptors z.
 
     Raises:
-        ValueError: heads that do not divide the channels.
+        ValueError: heads that do not divide the channels; targets of atoms.
     """
 
-    def __init__(self, config: SmilesModelConfig, num_targets: int = 1, num_descriptors: int = 0):
-        super().__init__(config, num_targets, num_descriptors)
+    def __init__(
+        self, config: SmilesModelConfig, num_targets: int = 1, of_atoms: bool = False, num_descriptors: int = 0
+    ):
+        super().__init__(config, num_targets, of_atoms, num_descriptors)
         self.config = config
         d = config.hidden_dim
         self.embed = PositionalEmbedding(len(TOKENS), d, dropout=config.dropout)

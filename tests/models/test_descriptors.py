@@ -38,7 +38,7 @@ NUMBERS = st.floats(-1e6, 1e6, allow_subnormal=False)
 
 def made(config: GraphModelConfig | SmilesModelConfig, k: int, num_targets: int = 1) -> MoleculeModel:
     torch.manual_seed(0)
-    return build(config, num_targets, k).eval().requires_grad_(False)
+    return build(config, num_targets, num_descriptors=k).eval().requires_grad_(False)
 
 
 def read(model: MoleculeModel) -> list[object]:
@@ -105,7 +105,7 @@ def test_a_model_without_descriptors_starts_as_it_always_did() -> None:
     torch.manual_seed(0)
     before = GraphModel(GraphModelConfig(**SMALL)).state_dict()
     torch.manual_seed(0)
-    after = build(GraphModelConfig(**SMALL), 1, 0).state_dict()
+    after = build(GraphModelConfig(**SMALL), 1, num_descriptors=0).state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
