@@ -94,7 +94,7 @@ def train_arrays(
             raise InputError(f"the training molecules have no label of {shown(name)}: there is nothing to learn")
 
     scaler = task.scaler(train.targets)
-    model = untrained(config, len(task.owners(len(names))))
+    model = untrained(config, len(task.owners(len(names))), task.of_atoms)
     metric = metrics_for(task.kind, task.metrics, settings.metrics)[0]
     fitted = fit(
         model, train, val, scaler, settings, lambda r: reporter.epoch(r, settings.epochs), task=task, metric=metric
