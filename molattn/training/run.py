@@ -159,9 +159,10 @@ def _trained(
     artifact = Artifact(
         model, scaler, data.target_columns, experiment.units, data.add_hs, data.max_atoms, conformers_of(data), task
     )
-    artifact = replace(artifact, standardize=data.standardize)
+    artifact = replace(artifact, standardize=data.standardize, descriptors=experiment.descriptor_scaler)
     save_artifact(path / MODEL, artifact)
-    answers = task.answers(outputs_of(model.cpu(), experiment.molecules), scaler)
+    outputs = outputs_of(model.cpu(), experiment.molecules, descriptors=experiment.descriptors)
+    answers = task.answers(outputs, scaler)
     baseline = task.guess(train.targets, len(experiment.targets))
     metrics = {
         **run_folder.summary(experiment, answers, names),
@@ -198,7 +199,7 @@ def untrained(config: RunConfig, outputs: int, of_atoms: bool) -> MoleculeModel:
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)
         try:
-            return build(config.model, num_targets=outputs, of_atoms=of_atoms)
+            return build(config.model, outputs, of_atoms, len(config.data.descriptor_columns))
         except ValueError as error:
             raise UsageError(f"[model]: {error}") from None
 
