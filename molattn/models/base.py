@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from molattn.chem import Conformers, Progress
 from molattn.data.batches import Batch
+from molattn.data.packing import Packing
 from molattn.errors import SmilesError
 from molattn.models.config import ModelConfig
 
@@ -103,6 +104,11 @@ class MoleculeModel(nn.Module, ABC):
         Raises:
             UsageError: conformers are asked of a model that reads no distances.
         """
+
+    @staticmethod
+    @abstractmethod
+    def packing(*, conformers: bool = False) -> Packing:
+        """How the molecules that it reads lie in a store; `conformers` says whether they have distances."""
 
     @staticmethod
     @abstractmethod

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from molattn.data.batches import batches_by_size
+from molattn.data.store import chosen, sizes_of
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
@@ -30,8 +31,8 @@ def outputs_of(model: MoleculeModel, molecules: Sequence[Molecule], batch_size: 
     device = next(model.parameters()).device
     outputs = np.empty((len(molecules), model.head.out_features))
     with torch.inference_mode():
-        for rows in batches_by_size([m.size for m in molecules], batch_size):
-            outputs[rows] = model(model.collate([molecules[i] for i in rows]).to(device)).cpu().numpy()
+        for rows in batches_by_size(sizes_of(molecules), batch_size):
+            outputs[rows] = model(model.collate(chosen(molecules, rows)).to(device)).cpu().numpy()
     return outputs
 
 
@@ -40,8 +41,8 @@ def embed_molecules(model: MoleculeModel, molecules: Sequence[Molecule], batch_s
     device = next(model.parameters()).device
     embedded = np.empty((len(molecules), model.head.in_features))
     with torch.inference_mode():
-        for rows in batches_by_size([m.size for m in molecules], batch_size):
-            vectors = model.fingerprint(model.collate([molecules[i] for i in rows]).to(device))
+        for rows in batches_by_size(sizes_of(molecules), batch_size):
+            vectors = model.fingerprint(model.collate(chosen(molecules, rows)).to(device))
             embedded[rows] = vectors.cpu().numpy()
     return embedded
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +13,8 @@ from molattn.chem import (
     STANDARDIZE,
     Conformers,
     Progress,
-    canonical_smiles,
-    read_smiles,
 )
+from molattn.chem.molecule import CHUNK, CHUNK_3D
 from molattn.data import (
     SIDES,
     Rejected,
@@ -32,8 +31,10 @@ from molattn.data import (
     read_table,
     split_labels,
 )
-from molattn.errors import ConformerError, InputError, SmilesError, UsageError, shown
-from molattn.models.base import Molecule, MoleculeModel
+from molattn.data.store import MoleculeStore
+from molattn.data.store_cache import Reading, stored_molecules
+from molattn.errors import ConformerError, InputError, UsageError, shown
+from molattn.models.base import MoleculeModel
 from molattn.models.tasks import REGRESSION, Task
 from molattn.training.config import DataConfig
 from molattn.training.fit import Labelled
@@ -60,6 +61,7 @@ class Experiment:
         taken: in one sentence, what the task was guessed to be; empty where it was said.
         weights: how much each of the n rows counts, (n,); None where no column says so.
         groups: what each of the n rows belongs to; None where no column says so.
+        stored_in: the folder where the molecules were found, read before; None where they were read now.
     """
 
     data: DataConfig
@@ -69,7 +71,7 @@ class Experiment:
     smiles: list[str]
     labels: np.ndarray
     rows: np.ndarray
-    molecules: list[Molecule]
+    molecules: MoleculeStore
     targets: np.ndarray
     rejected: list[Rejected]
     warnings: list[str]
@@ -77,6 +79,7 @@ class Experiment:
     taken: str = ""
     weights: np.ndarray | None = None
     groups: list[str] | None = None
+    stored_in: Path | None = None
 
     def side(self, name: str) -> np.ndarray:
         """Which of the n molecules are on the side `name`, as indices."""
@@ -87,17 +90,14 @@ class Experiment:
         """The rows whose molecule is read in another form than the table has it in, and that form's SMILES."""
         if not self.data.standardize:
             return []
-        return [
-            (int(row), m.smiles)
-            for row, m in zip(self.rows, self.molecules, strict=True)
-            if m.smiles != self.smiles[row]
-        ]
+        forms = zip(self.rows.tolist(), self.molecules.smiles, strict=True)
+        return [(row, form) for row, form in forms if form != self.smiles[row]]
 
     def labelled(self, name: str) -> Labelled:
         """The molecules of one side with their targets."""
         chosen = self.side(name)
         weights = None if self.weights is None else self.weights[chosen]
-        return Labelled([self.molecules[i] for i in chosen], self.targets[chosen], weights)
+        return Labelled(self.molecules[chosen], self.targets[chosen], weights)
 
 
 def prepare(
@@ -124,39 +124,31 @@ def prepare(
     table = coded.table
     records = read_records(table, data.smiles_column, data.target_columns, data.weight_column, data.group_column)
     try:
-        made = model.read(
-            records.smiles,
-            add_hs=data.add_hs,
-            max_atoms=data.max_atoms,
-            num_workers=num_workers,
-            conformers=conformers_of(data),
-            progress=progress,
-            standardize=data.standardize,
-        )
+        made, stored_in, not_kept = stored_molecules(records.smiles, _reading(data, model), num_workers, progress)
     except ConformerError as error:
         line = f", {table.place(int(records.rows[error.row]))}" if error.row is not None else ""
         raise InputError(f"{path}{line}: {error}; --on-3d-failure paths or reject goes on") from error
-    kept = [i for i, outcome in enumerate(made) if not isinstance(outcome, SmilesError)]
-    molecules = [outcome for outcome in made if not isinstance(outcome, SmilesError)]
-    refused = [
-        Rejected(int(row), table.lines[row], smiles, outcome.reason)
-        for row, smiles, outcome in zip(records.rows, records.smiles, made, strict=True)
-        if isinstance(outcome, SmilesError)
-    ]
+    kept = np.flatnonzero(made.sizes)
+    molecules = made[kept]
+    refused = []
+    for i in np.flatnonzero(made.sizes == 0).tolist():
+        row = int(records.rows[i])
+        refused.append(Rejected(row, table.lines[row], records.smiles[i], made[i].reason))
     named = [replace(r, reason=coded.reasons.get(r.row, r.reason)) for r in records.rejected]
     rejected = sorted([*named, *refused], key=lambda r: r.row)
-    if not molecules:
+    if not len(molecules):
         first = f"the first, {table.place(rejected[0].row)}: {rejected[0].reason}" if rejected else "it has none"
         raise InputError(f"{path}: no row can be used; {first}")
     rows, targets = records.rows[kept], records.targets[kept]
     task, said = choose_task(data.task_type, loss, targets, data.target_columns, coded.classes)
     data = replace(data, task_type=task.kind)
     smiles = column(table, data.smiles_column)
-    labels = np.full(len(smiles), "", dtype=object)
+    labels = np.full(len(smiles), "", dtype="<U5")
     # One molecule under two spellings is one molecule to a split.
-    keys = [canonical_smiles(read_smiles(m.smiles, max_atoms=data.max_atoms)) for m in molecules]
+    keys = molecules.keys
     sides, taken = _sides(data, table, smiles, rows, keys, targets, seed)
     labels[rows] = sides
+    warnings = [*filter(None, [fetched, not_kept]), *_warnings(molecules, keys, sides, rejected, taken, table)]
     experiment = Experiment(
         data=data,
         name=name,
@@ -168,11 +160,12 @@ def prepare(
         molecules=molecules,
         targets=targets,
         rejected=rejected,
-        warnings=[*filter(None, [fetched]), *_warnings(molecules, keys, labels[rows], rejected, taken, table)],
+        warnings=warnings,
         task=task,
         taken=said,
         weights=None if records.weights is None else records.weights[kept],
         groups=None if records.groups is None else [records.groups[i] for i in kept],
+        stored_in=stored_in,
     )
     _check_sides(experiment)
     if lone := lone_classes(experiment.labelled("train").targets, data.target_columns, task):
@@ -186,6 +179,23 @@ def prepare(
             f"{shown(experiment.smiles[row])} as {shown(form)}"
         )
     return experiment
+
+
+def _reading(data: DataConfig, model: type[MoleculeModel]) -> Reading:
+    """How the molecules of a run are read, and what to know them by when they were."""
+    conformers = conformers_of(data)
+    how = {"add_hs": data.add_hs, "max_atoms": data.max_atoms, "standardize": data.standardize}
+    return Reading(
+        make=model.reader(**how, conformers=conformers),
+        packing=model.packing(conformers=conformers is not None),
+        settings={
+            **how,
+            "conformers": None if conformers is None else asdict(conformers),
+            "vocabulary": model.vocabulary(),
+        },
+        stop=data.on_3d_failure == "stop",
+        chunk=CHUNK if conformers is None else CHUNK_3D,
+    )
 
 
 def _sides(
@@ -275,7 +285,7 @@ _UNCERTAIN: tuple[tuple[str, Callable[[str], bool]], ...] = (
 
 
 def _warnings(
-    molecules: list[Molecule],
+    molecules: MoleculeStore,
     keys: list[str],
     labels: np.ndarray,
     rejected: list[Rejected],
@@ -287,12 +297,13 @@ def _warnings(
         first = rejected[0]
         count = "1 row is" if len(rejected) == 1 else f"{len(rejected)} rows are"
         warnings.append(f"{count} left out, see rejected.csv; the first, {table.place(first.row)}: {first.reason}")
+    warned = list(molecules.warnings)
     for what, kind in _UNCERTAIN:
-        uncertain = [(m.smiles, w) for m in molecules if (w := next(filter(kind, m.warnings), None))]
+        uncertain = [(i, w) for i, found in warned if (w := next(filter(kind, found), None))]
         if uncertain:
             count = "1 molecule has" if len(uncertain) == 1 else f"{len(uncertain)} molecules have"
-            smiles, warning = uncertain[0]
-            warnings.append(f"{count} {what}; the first, {smiles}: {warning}")
+            first, warning = uncertain[0]
+            warnings.append(f"{count} {what}; the first, {molecules[[first]].smiles[0]}: {warning}")
     leaks = leakage(keys, labels.tolist())
     if leaks:
         warnings.append(f"{describe_leakage(leaks)}; {taken}")
