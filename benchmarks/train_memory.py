@@ -1,4 +1,4 @@
-"""A long table through `molattn train`, twice: memory, how long its molecules take to read, and what a second start takes.
+"""A long table through `molattn train`, twice: memory, how long its molecules take to read, and a second start.
 
     python benchmarks/train_memory.py                       # 1,000,000 rows
     python benchmarks/train_memory.py --rows 50000 --workers 2
@@ -93,7 +93,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--limit", type=float, default=2.0, help="GiB that the command and its workers may take")
     parser.add_argument("--folder", type=Path, help="where table, cache and runs go; a temporary folder if not given")
     options = parser.parse_args()
@@ -113,10 +113,11 @@ def main() -> int:
             for stage, seconds, peak in stages:
                 print(f"| {run} | {stage} | {seconds:.0f} | {peak:.0f} MiB |")
         stored = sum(p.stat().st_size for p in (folder / "cache").rglob("*") if p.is_file())
+        size = (folder / "in.csv").stat().st_size
         print(
-            f"\n{options.rows:,} rows, {(folder / 'in.csv').stat().st_size / 1e6:.0f} MB of input, {stored / 1e6:.0f} MB "
-            f"in the store, {options.workers} workers; a machine with {os.cpu_count()} CPU cores ({platform.machine()}), "
-            f"one thread each, torch {version('torch')}, rdkit {version('rdkit')}."
+            f"\n{options.rows:,} rows, {size / 1e6:.0f} MB of input, {stored / 1e6:.0f} MB in the store, "
+            f"{options.workers} workers, batches of {options.batch_size}; a machine with {os.cpu_count()} CPU cores "
+            f"({platform.machine()}), one thread each, torch {version('torch')}, rdkit {version('rdkit')}."
         )
         peak = max(peak for stages in runs.values() for *_, peak in stages)
         same = codes == [0, 0] and len({(folder / run / "metrics.json").read_bytes() for run in runs}) == 1

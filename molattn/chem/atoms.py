@@ -122,10 +122,10 @@ def atom_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
     warnings = []
     for i, atom in enumerate(atoms_of(mol)):
         view = AtomView(atom, rings[i], stereo.atoms.get(i, "none"))
-        row = [index.get(read(view)) for read, index in _READERS]
-        if None in row:
+        row = [index.get(read(view), -1) for read, index in _READERS]
+        if -1 in row:
             for k, feature in enumerate(ATOM_FEATURES):
-                if row[k] is None:
+                if row[k] < 0:
                     row[k] = feature.index[UNKNOWN]
                     label = feature.read(view)
                     warnings.append(f"atom {i} ({atom.GetSymbol()}): {feature.name} {label} is coded as unknown")

@@ -46,6 +46,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSO
         *((name, lambda n=name, m=module: _package(n, m)) for name, module in PACKAGES.items()),
         ("processors", _processors),
         ("GPU", _gpu),
+        ("compiled attention", _compiled),
         ("extras", _extras),
         ("data sets", _data_sets),
         ("cache", _cache),
@@ -102,6 +103,12 @@ def _gpu() -> str:
     return "none that torch can use; molattn works without"
 
 
+def _compiled() -> str:
+    from molattn.graph.compiled import library, why_not
+
+    return "yes" if library() is not None else f"no, torch's operations instead, slower: {why_not()}"
+
+
 def _extras() -> str:
     """Which optional parts are whole: an extra is there when all packages of it are."""
     wanted: dict[str, list[str]] = {extra: [] for extra in EXTRAS}
@@ -137,9 +144,10 @@ def _data_sets() -> str:
 
 def _cache() -> str:
     """Where what can be fetched or made again lies, and how much room it takes."""
-    from molattn.data.places import cache_home, molecules_dir
+    from molattn.cache import cache_folder
+    from molattn.data.places import molecules_dir
 
-    home, molecules = cache_home(), molecules_dir()
+    home, molecules = cache_folder(), molecules_dir()
     size = sum(path.stat().st_size for path in home.rglob("*") if path.is_file()) if home.is_dir() else 0
     sets = len([path for path in molecules.glob("[!.]*") if path.is_dir()])
     count = "1 table" if sets == 1 else f"{sets} tables"

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 from filelock import FileLock, Timeout
 
 from molattn import chem
+from molattn.cache import CACHE_VARIABLE
 from molattn.chem import Progress, rdkit_version
 from molattn.chem.workers import DIED, stream_outcomes
 from molattn.data.flat import Damaged, FlatColumns, FlatFile, FlatWriter
 from molattn.data.packing import Packing
-from molattn.data.places import CACHE_VARIABLE, molecules_dir
+from molattn.data.places import molecules_dir
 from molattn.data.store import MoleculeStore, dtypes_of, packer, refused
 from molattn.errors import ConformerError, SmilesError, UsageError
 

@@ -1,5 +1,6 @@
-"""What a model looked at: attention maps."""
+"""What a model looked at, and what its atoms contributed: attention maps and attributions."""
 
-from molattn.explain.attention_map import AttentionMap
+from molattn.explain.attention_map import NOT_MEASURED, AttentionMap
+from molattn.explain.attribution import Attribution
 
-__all__ = ["AttentionMap"]
+__all__ = ["NOT_MEASURED", "AttentionMap", "Attribution"]

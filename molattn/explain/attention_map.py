@@ -5,6 +5,9 @@ from typing import Literal
 
 import numpy as np
 
+NOT_MEASURED = "not measured"
+"""What a map says of how far it explains, where nobody has looked."""
+
 
 @dataclass(frozen=True, eq=False)
 class AttentionMap:
@@ -22,6 +25,7 @@ class AttentionMap:
         add_hs: whether hydrogens are atoms of the map; they follow those of the SMILES.
         virtual: what the rows and columns behind those of the atoms are: nodes that no atom is.
         rows_sum_to_one: False for a model whose weights do not, such as MAT with the kernel exp(-d).
+        measured: how far this model's attention explains what it answers, in a line; every picture says it.
     """
 
     smiles: str
@@ -32,6 +36,7 @@ class AttentionMap:
     add_hs: bool = False
     virtual: tuple[str, ...] = ()
     rows_sum_to_one: bool = True
+    measured: str = NOT_MEASURED
 
     @property
     def num_layers(self) -> int:
