@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from molattn.data.atom_lists import label_rows, offsets_of
 from molattn.data.batches import batches_by_size
 from molattn.data.store import chosen, sizes_of
 from molattn.models.base import Molecule, MoleculeModel
@@ -19,7 +20,7 @@ def predict_molecules(
     batch_size: int = 128,
     task: Task = REGRESSION,
 ) -> np.ndarray:
-    """The predictions for `molecules`, (n, T) float64, in their order whatever goes into one batch.
+    """The predictions for `molecules`, (n, T) float64, in their order whatever goes into one batch; as `outputs_of`.
 
     They are `Answers.values`: numbers in units, or what another `task` answers.
     """
@@ -27,12 +28,16 @@ def predict_molecules(
 
 
 def outputs_of(model: MoleculeModel, molecules: Sequence[Molecule], batch_size: int = 128) -> np.ndarray:
-    """What the model puts out for `molecules`, (n, outputs) float64, in their order; `Task.answers` reads it."""
+    """What the model puts out for `molecules`, (n, outputs) float64, in their order; `Task.answers` reads it.
+
+    Of a model of atoms (N, outputs): a row for each atom, molecule by molecule, as `model.counts` counts them.
+    """
     device = next(model.parameters()).device
-    outputs = np.empty((len(molecules), model.head.out_features))
+    offsets = offsets_of(model.counts(molecules))
+    outputs = np.empty((offsets[-1], model.head.out_features))
     with torch.inference_mode():
         for rows in batches_by_size(sizes_of(molecules), batch_size):
-            outputs[rows] = model(model.collate(chosen(molecules, rows)).to(device)).cpu().numpy()
+            outputs[label_rows(offsets, rows)] = model(model.collate(chosen(molecules, rows)).to(device)).cpu().numpy()
     return outputs
 
 
@@ -48,8 +53,11 @@ def embed_molecules(model: MoleculeModel, molecules: Sequence[Molecule], batch_s
 
 
 def attention_of(model: MoleculeModel, molecule: Molecule) -> tuple[np.ndarray, np.ndarray]:
-    """The outputs of one molecule, (T,), standardised, and its weights, (layers, heads, n, n), place by place."""
+    """The outputs of one molecule, (T,), standardised, and its weights, (layers, heads, n, n), place by place.
+
+    Outputs of atoms are (n, T).
+    """
     device = next(model.parameters()).device
     with torch.inference_mode():
         outputs, weights = model.attention(model.collate([molecule]).to(device))
-    return outputs[0].cpu().numpy(), weights[0].cpu().numpy()
+    return (outputs if model.of_atoms else outputs[0]).cpu().numpy(), weights[0].cpu().numpy()

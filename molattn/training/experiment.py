@@ -23,8 +23,10 @@ from molattn.data import (
     describe_leakage,
     fold_labels,
     guess_smiles_column,
+    label_rows,
     leakage,
     obtain,
+    offsets_of,
     read_records,
     read_split_column,
     read_split_file,
@@ -35,10 +37,11 @@ from molattn.data.store import MoleculeStore
 from molattn.data.store_cache import Reading, stored_molecules
 from molattn.errors import ConformerError, InputError, UsageError, shown
 from molattn.models.base import MoleculeModel
-from molattn.models.tasks import REGRESSION, Task
+from molattn.models.tasks import ATOM, REGRESSION, Task
 from molattn.training.config import DataConfig
 from molattn.training.fit import Labelled
-from molattn.training.targets import choose_task, code_targets, lone_classes, task_kind
+from molattn.training.labels import check_atoms, means_of_molecules, settle
+from molattn.training.targets import are_of_atoms, choose_task, code_targets, lone_classes, task_kind
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,8 @@ class Experiment:
         labels: side of every row of the table; empty for a row that is left out.
         rows: (n,) rows of the table that can be used, ascending.
         molecules: those rows as the model reads them.
-        targets: their targets, (n, T), NaN where missing.
+        targets: their targets, (N, T), NaN where missing: a row for each molecule, N = n, or where targets are of
+            atoms one for each of its atoms, molecule by molecule, in the order of the SMILES.
         rejected: the rows that cannot be used, and why.
         warnings: what a user should know.
         task: what the targets are; of several classes they are places among them.
@@ -62,6 +66,7 @@ class Experiment:
         weights: how much each of the n rows counts, (n,); None where no column says so.
         groups: what each of the n rows belongs to; None where no column says so.
         stored_in: the folder where the molecules were found, read before; None where they were read now.
+        offsets: (n + 1,) where the rows of targets of each molecule begin, and where the last end; None for one each.
     """
 
     data: DataConfig
@@ -80,10 +85,15 @@ class Experiment:
     weights: np.ndarray | None = None
     groups: list[str] | None = None
     stored_in: Path | None = None
+    offsets: np.ndarray | None = None
 
     def side(self, name: str) -> np.ndarray:
         """Which of the n molecules are on the side `name`, as indices."""
         return np.flatnonzero(self.labels[self.rows] == name)
+
+    def targets_of(self, molecules: np.ndarray) -> np.ndarray:
+        """Which rows of `targets` belong to some of the n molecules, as indices."""
+        return molecules if self.offsets is None else label_rows(self.offsets, molecules)
 
     @property
     def standardized(self) -> list[tuple[int, str]]:
@@ -97,7 +107,8 @@ class Experiment:
         """The molecules of one side with their targets."""
         chosen = self.side(name)
         weights = None if self.weights is None else self.weights[chosen]
-        return Labelled(self.molecules[chosen], self.targets[chosen], weights)
+        offsets = None if self.offsets is None else offsets_of(np.diff(self.offsets)[chosen])
+        return Labelled(self.molecules[chosen], self.targets[self.targets_of(chosen)], weights, offsets)
 
 
 def prepare(
@@ -120,33 +131,39 @@ def prepare(
     if data.standardize and data.standardize not in STANDARDIZE:
         raise UsageError(f"unknown standardize {data.standardize!r}: choose one of {', '.join(STANDARDIZE)}")
     data, path, name, units, fetched = _resolved(data)
-    coded = code_targets(read_table(path), data.target_columns, data.task_type)
+    table = read_table(path)
+    of_atoms = are_of_atoms(table, data.target_columns, data.task_type)
+    if of_atoms:
+        check_atoms(model, data.standardize, path)
+    coded = code_targets(table, data.target_columns, data.task_type, of_atoms=of_atoms)
     table = coded.table
-    records = read_records(table, data.smiles_column, data.target_columns, data.weight_column, data.group_column)
+    records = read_records(
+        table, data.smiles_column, data.target_columns, data.weight_column, data.group_column, of_atoms
+    )
     try:
         made, stored_in, not_kept = stored_molecules(records.smiles, _reading(data, model), num_workers, progress)
     except ConformerError as error:
         line = f", {table.place(int(records.rows[error.row]))}" if error.row is not None else ""
         raise InputError(f"{path}{line}: {error}; --on-3d-failure paths or reject goes on") from error
-    kept = np.flatnonzero(made.sizes)
+    settled = settle(records, made.sizes, lambda i: made[i].reason, table, coded, data.target_columns)
+    kept, targets, rejected = settled.kept, settled.targets, settled.rejected
     molecules = made[kept]
-    refused = []
-    for i in np.flatnonzero(made.sizes == 0).tolist():
-        row = int(records.rows[i])
-        refused.append(Rejected(row, table.lines[row], records.smiles[i], made[i].reason))
-    named = [replace(r, reason=coded.reasons.get(r.row, r.reason)) for r in records.rejected]
-    rejected = sorted([*named, *refused], key=lambda r: r.row)
     if not len(molecules):
         first = f"the first, {table.place(rejected[0].row)}: {rejected[0].reason}" if rejected else "it has none"
         raise InputError(f"{path}: no row can be used; {first}")
-    rows, targets = records.rows[kept], records.targets[kept]
-    task, said = choose_task(data.task_type, loss, targets, data.target_columns, coded.classes)
-    data = replace(data, task_type=task.kind)
+    rows = records.rows[kept]
+    task, said = choose_task(data.task_type, loss, targets, data.target_columns, coded.classes, of_atoms)
+    data = replace(data, task_type=task.name)
     smiles = column(table, data.smiles_column)
     labels = np.full(len(smiles), "", dtype="<U5")
     # One molecule under two spellings is one molecule to a split.
     keys = molecules.keys
-    sides, taken = _sides(data, table, smiles, rows, keys, targets, seed)
+    worth = targets if settled.offsets is None else means_of_molecules(targets, settled.offsets)
+    try:
+        sides, taken = _sides(data, table, smiles, rows, keys, worth, seed)
+    except InputError as error:
+        # The rows that are missing may be why.
+        raise InputError("; ".join([str(error), *_left_out(rejected, table)])) from error
     labels[rows] = sides
     warnings = [*filter(None, [fetched, not_kept]), *_warnings(molecules, keys, sides, rejected, taken, table)]
     experiment = Experiment(
@@ -166,6 +183,7 @@ def prepare(
         weights=None if records.weights is None else records.weights[kept],
         groups=None if records.groups is None else [records.groups[i] for i in kept],
         stored_in=stored_in,
+        offsets=settled.offsets,
     )
     _check_sides(experiment)
     if lone := lone_classes(experiment.labelled("train").targets, data.target_columns, task):
@@ -258,16 +276,20 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...],
         return data, path, path.stem, ("",) * len(targets), ""
     card, said = obtain(data.dataset, data.data_dir)
     smiles = data.smiles_column or card.smiles_column
-    targets = data.target_columns or card.target_columns
+    of_card = card.atom_targets if data.task_type.startswith(ATOM) else card.targets
+    if data.task_type.startswith(ATOM) and not (of_card or data.target_columns):
+        raise UsageError(f"the data set {card.name} has no targets of atoms, as {data.task_type} needs them")
+    targets = data.target_columns or tuple(t.name for t in of_card)
     if not targets:
         no_target = (smiles, data.weight_column, data.group_column, data.split_column)
         targets = tuple(name for name in read_table(card.path).columns if name not in no_target)
-    units = {t.name: t.unit for t in card.targets}
+    units = {t.name: t.unit for t in (*card.targets, *card.atom_targets)}
+    known = {t.name for t in card.targets}
     data = replace(
         data,
         smiles_column=smiles,
         target_columns=targets,
-        task_type=data.task_type or (task_kind(card.task) if set(targets) <= set(units) else ""),
+        task_type=data.task_type or (task_kind(card.task) if set(targets) <= known else ""),
     )
     return data, card.path, card.name, tuple(units.get(t, "") for t in targets), said
 
@@ -292,11 +314,7 @@ def _warnings(
     taken: str,
     table: Table,
 ) -> list[str]:
-    warnings = []
-    if rejected:
-        first = rejected[0]
-        count = "1 row is" if len(rejected) == 1 else f"{len(rejected)} rows are"
-        warnings.append(f"{count} left out, see rejected.csv; the first, {table.place(first.row)}: {first.reason}")
+    warnings = _left_out(rejected, table, ", see rejected.csv")
     warned = list(molecules.warnings)
     for what, kind in _UNCERTAIN:
         uncertain = [(i, w) for i, found in warned if (w := next(filter(kind, found), None))]
@@ -310,12 +328,22 @@ def _warnings(
     return warnings
 
 
+def _left_out(rejected: list[Rejected], table: Table, where: str = "") -> list[str]:
+    """How many rows cannot be used, and the first of them, in a sentence; none where there are none."""
+    if not rejected:
+        return []
+    first = rejected[0]
+    count = "1 row is" if len(rejected) == 1 else f"{len(rejected)} rows are"
+    return [f"{count} left out{where}; the first, {table.place(first.row)}: {first.reason}"]
+
+
 def _check_sides(experiment: Experiment) -> None:
     for side in SIDES:
         chosen = experiment.side(side)
         if not len(chosen):
             raise InputError(f"the split leaves no molecule for {side}: give more rows or other --split-sizes")
-        for target, values in zip(experiment.data.target_columns, experiment.targets[chosen].T, strict=True):
+        labels = experiment.targets[experiment.targets_of(chosen)]
+        for target, values in zip(experiment.data.target_columns, labels.T, strict=True):
             if side == "train" and not np.isfinite(values).any():
                 raise InputError(
                     f"the training molecules have no value in column {target!r}: there is nothing to learn"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from molattn.viewer.class_plots import class_plot, confusion_plot
     from molattn.viewer.lines import curves
     from molattn.viewer.picture import Picture
-    from molattn.viewer.pictures import draw_atoms, heat_map
+    from molattn.viewer.pictures import draw_atom_values, draw_atoms, heat_map
     from molattn.viewer.plots import learning_curve, parity_plot, write_plots
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "class_plot",
     "confusion_plot",
     "curves",
+    "draw_atom_values",
     "draw_atoms",
     "heat_map",
     "learning_curve",
@@ -36,6 +37,7 @@ _HOME = {
     "class_plot": "class_plots",
     "confusion_plot": "class_plots",
     "curves": "lines",
+    "draw_atom_values": "pictures",
     "draw_atoms": "pictures",
     "heat_map": "pictures",
     "learning_curve": "plots",

@@ -1,7 +1,8 @@
-"""Attention as pictures: the matrix, and the molecule with what its atoms look at."""
+"""Attention as pictures: the matrix, and the molecule with what its atoms look at; and a molecule with values."""
 
 import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 from xml.sax.saxutils import escape
 
@@ -21,6 +22,9 @@ Colour = tuple[float, float, float]
 
 DARKEST: Colour = (0.35, 0.62, 0.87)
 """A disc at the largest weight; black on it has a contrast of 7 to 1."""
+
+BELOW: Colour = (0.96, 0.65, 0.35)
+"""A disc at the lowest value below 0; black on it has more contrast still."""
 
 _RING: Colour = (0.84, 0.37, 0.0)
 _OUTLINE: Colour = (0.75, 0.8, 0.85)
@@ -107,45 +111,131 @@ def draw_atoms(
         share = weights[attention.num_atoms :].sum()
         what += f"; {' and '.join(attention.virtual)} {share:.2g}"
         weights = weights[: attention.num_atoms]
+    _check_size(size)
+    top = _top(weights)
+    scale = _Scale(0.0, top, "attention weight 0", f"{top:.2g}")
+    title = f"{short(attention.smiles, 200)}: {what}; {where}; darkest = {top:.2g}"
+    return _picture(_molecule(attention), weights, atom, (what, where), scale, title, size)
+
+
+def draw_atom_values(
+    smiles: str,
+    values: Sequence[float] | np.ndarray,
+    *,
+    name: str = "value",
+    unit: str = "",
+    add_hs: bool = False,
+    size: tuple[int, int] = (480, 360),
+) -> Picture:
+    """The molecule, with a disc under every atom for its value: blue above 0, orange below, white at 0.
+
+    The darkest disc is the value furthest from 0 in this picture, which its scale names. An atom without a value, NaN,
+    has no disc. `draw_atom_values(smiles, molattn.load(run).predict(smiles))` draws what a model of atoms answers.
+
+    Args:
+        smiles: of the molecule.
+        values: n numbers, in the order of its atoms.
+        name, unit: of the values.
+        add_hs: whether hydrogens have values too, behind those of the other atoms.
+        size: as for `draw_atoms`.
+
+    Raises:
+        SmilesError: the SMILES cannot be read.
+        InputError: there are more or fewer values than atoms.
+        UsageError: the size is too small.
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    mol = read_smiles(smiles, add_hs=add_hs, max_atoms=max(MAX_ATOMS, numbers.size))
+    if numbers.shape != (mol.GetNumAtoms(),):
+        raise InputError(
+            f"values of shape {numbers.shape} for the {mol.GetNumAtoms()} atoms of {shown(smiles)}: give one for each"
+        )
+    _check_size(size)
+    finite = np.abs(numbers[np.isfinite(numbers)])
+    top = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+    low = -top if (numbers < 0).any() else 0.0
+    of_unit = f" {short(unit, 20)}" if unit else ""
+    scale = _Scale(low, top, f"{low:.2g}", f"{top:.2g}{of_unit}")
+    words = (f"{short(name, 40)} of each atom", short(smiles, 60))
+    title = f"{short(smiles, 200)}: {words[0]}; darkest = {top:.2g}{of_unit}"
+    return _picture(_drawable(mol), numbers, None, words, scale, title, size)
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """From a value to a colour, white at 0, and what stands at the ends of its strip."""
+
+    low: float
+    high: float
+    at_low: str
+    at_high: str
+
+    def colour(self, value: float) -> Colour:
+        share = value / self.high
+        return disc_colour(share) if share >= 0 else disc_colour(-share, BELOW)
+
+
+def _check_size(size: tuple[int, int]) -> None:
     width, height = size
     if width < _SMALLEST[0] or height < _SMALLEST[1]:
         raise UsageError(f"size is at least {_SMALLEST[0]} x {_SMALLEST[1]} pixels, not {width} x {height}")
-    mol = _molecule(attention)
-    words = (what, where)
+
+
+def _picture(
+    mol: Chem.Mol,
+    values: np.ndarray,
+    atom: int | None,
+    words: Sequence[str],
+    scale: _Scale,
+    title: str,
+    size: tuple[int, int],
+) -> Picture:
+    """The molecule over discs for the values of its atoms."""
+    width, height = size
     svg = rdMolDraw2D.MolDraw2DSVG(width, height, width, height - _LEGEND)
     png = rdMolDraw2D.MolDraw2DCairo(2 * width, 2 * height, 2 * width, 2 * (height - _LEGEND))
-    _draw(svg, mol, weights, atom, words, 1)
-    _draw(png, mol, weights, atom, words, 2)
-    smiles = short(attention.smiles, 200)
-    title = f"<title>{escape(f'{smiles}: {what}; {where}; darkest = {_top(weights):.2g}')}</title>"
+    _draw(svg, mol, values, atom, words, scale, 1)
+    _draw(png, mol, values, atom, words, scale, 2)
     head_of_svg, mark, rest = svg.GetDrawingText().partition("<!-- END OF HEADER -->")
     assert mark  # RDKit writes it
     # RDKit declares Latin-1; what it writes is ASCII, and files of pictures are UTF-8.
-    return Picture(f"{head_of_svg.replace('iso-8859-1', 'UTF-8')}{title}\n{rest.lstrip()}", png.GetDrawingText())
+    return Picture(
+        f"{head_of_svg.replace('iso-8859-1', 'UTF-8')}<title>{escape(title)}</title>\n{rest.lstrip()}",
+        png.GetDrawingText(),
+    )
 
 
-def disc_colour(share: float) -> Colour:
-    """White for 0, `DARKEST` for 1, straight between them."""
+def disc_colour(share: float, darkest: Colour = DARKEST) -> Colour:
+    """White for 0, `darkest` for 1, straight between them."""
     share = min(max(share, 0.0), 1.0)
-    red, green, blue = (1 - share * (1 - channel) for channel in DARKEST)
+    red, green, blue = (1 - share * (1 - channel) for channel in darkest)
     return red, green, blue
 
 
-def _draw(drawer: Any, mol: Chem.Mol, weights: np.ndarray, atom: int | None, words: Sequence[str], zoom: int) -> None:
+def _draw(
+    drawer: Any,
+    mol: Chem.Mol,
+    values: np.ndarray,
+    atom: int | None,
+    words: Sequence[str],
+    scale: _Scale,
+    zoom: int,
+) -> None:
     """Discs and ring below, the molecule above them, the words and the scale at the foot."""
     width, height = drawer.Width(), drawer.Height() - zoom * _LEGEND
     centres, radius = _places(mol, width, height, zoom)
     line = min(2.0 * zoom, radius / 8)  # thinner where a big molecule is drawn small
     drawer.ClearDrawing()
-    top = _top(weights)
     for i, (x, y) in enumerate(centres):
-        _disc(drawer, x, y, radius, disc_colour(float(weights[i]) / top), fill=True)
+        if np.isnan(values[i]):
+            continue
+        _disc(drawer, x, y, radius, scale.colour(float(values[i])), fill=True)
         _disc(drawer, x, y, radius, _OUTLINE, fill=False, line=line / 2)
     if atom is not None:
         _disc(drawer, *centres[atom], radius, _RING, fill=False, line=1.5 * line)
     _options(drawer, zoom, line)
     drawer.DrawMolecule(mol)
-    _legend(drawer, words, top, width, height, zoom)
+    _legend(drawer, words, scale, width, height, zoom)
     drawer.FinishDrawing()
 
 
@@ -180,8 +270,8 @@ def _disc(drawer: Any, x: float, y: float, radius: float, colour: Colour, fill: 
     drawer.DrawEllipse(Point2D(x - radius, y - radius), Point2D(x + radius, y + radius), True)
 
 
-def _legend(drawer: Any, words: Sequence[str], top: float, width: int, height: int, zoom: int) -> None:
-    """The words on two lines, and on a third a strip of colours between 0 and the largest weight."""
+def _legend(drawer: Any, words: Sequence[str], scale: _Scale, width: int, height: int, zoom: int) -> None:
+    """The words on two lines, and on a third a strip of the colours of the scale."""
     drawer.SetColour(_BLACK)
     middle = width / 2
     for line, text in enumerate(words):
@@ -191,12 +281,12 @@ def _legend(drawer: Any, words: Sequence[str], top: float, width: int, height: i
     y, steps, step = height + zoom * 45, 24, 4 * zoom
     left = middle - steps * step / 2 + 30 * zoom
     drawer.SetFontSize(12.0 * zoom)
-    drawer.DrawString("attention weight 0", Point2D(left - 5 * zoom, y), 2, True)
-    drawer.DrawString(f"{top:.2g}", Point2D(left + steps * step + 8 * zoom, y), 1, True)
+    drawer.DrawString(scale.at_low, Point2D(left - 5 * zoom, y), 2, True)
+    drawer.DrawString(scale.at_high, Point2D(left + steps * step + 8 * zoom, y), 1, True)
     drawer.SetFillPolys(True)
     drawer.SetLineWidth(1)
     for k in range(steps):
-        drawer.SetColour(disc_colour(k / (steps - 1)))
+        drawer.SetColour(scale.colour(scale.low + (scale.high - scale.low) * k / (steps - 1)))
         x = left + k * step
         drawer.DrawRect(Point2D(x, y - 5 * zoom), Point2D(x + step, y + 5 * zoom), True)
 
@@ -211,7 +301,12 @@ def _molecule(attention: AttentionMap) -> Chem.Mol:
             f"the attention map has {attention.num_atoms} atoms ({shown(' '.join(attention.symbols))}), "
             f"its SMILES {shown(attention.smiles)} has {len(symbols)} ({shown(' '.join(symbols))})"
         )
-    # Not drawn with hydrogens at stereocentres: they would be atoms that the map does not have.
+    return _drawable(mol)
+
+
+def _drawable(mol: Chem.Mol) -> Chem.Mol:
+    """The molecule ready to be drawn, its atoms as they are."""
+    # Not drawn with hydrogens at stereocentres: they would be atoms that have no value.
     return rdMolDraw2D.PrepareMolForDrawing(mol, kekulize=True, addChiralHs=False)
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from molattn.errors import InputError, SmilesError, UsageError
 from molattn.explain import AttentionMap
-from molattn.viewer import draw_atoms, heat_map
-from molattn.viewer.pictures import DARKEST, disc_colour
+from molattn.viewer import draw_atom_values, draw_atoms, heat_map
+from molattn.viewer.pictures import BELOW, DARKEST, disc_colour
 from tests.viewer.maps import ASPIRIN, CAFFEINE, METHANE, MOLECULES, SALT, attention_map
 from tests.viewer.svg import SVG, assert_sound, cells, discs, png_size, rings, root
 
@@ -191,3 +191,35 @@ def test_a_map_of_another_molecule_is_refused():
     attention = dataclasses.replace(attention_map("CCO"), smiles="CCN")
     with pytest.raises(InputError, match="C C O"):
         draw_atoms(attention)
+
+
+def test_values_of_atoms_are_blue_above_zero_and_orange_below():
+    values = np.linspace(-2.0, 1.0, 13)
+    picture = draw_atom_values(ASPIRIN, values, name="q", unit="e")
+    assert_sound(picture)
+    assert draw_atom_values(ASPIRIN, values, name="q", unit="e") == picture
+    colours = np.array([colour for _, colour in discs(picture)])
+    assert len(colours) == 13
+    np.testing.assert_allclose(colours[0], 255 * np.array(BELOW), atol=2)
+    # Of equal size on both sides of zero, told apart by hue: red and blue change places.
+    expected = [disc_colour(abs(v) / 2, DARKEST if v >= 0 else BELOW) for v in values]
+    np.testing.assert_allclose(colours, 255 * np.array(expected), atol=2)
+    assert (colours[:8, 0] > colours[:8, 2]).all()
+    assert (colours[10:, 0] < colours[10:, 2]).all()
+    assert "q of each atom; darkest = 2 e" in picture.svg
+
+
+def test_atoms_without_a_value_have_no_disc_and_all_zeros_are_drawn():
+    assert len(discs(draw_atom_values("CCO", [1.0, np.nan, 3.0]))) == 2
+    assert_sound(draw_atom_values("CCO", [0.0, 0.0, 0.0]))
+    assert_sound(draw_atom_values("CCO", [np.nan] * 3))
+    assert len(discs(draw_atom_values("CO", [1.0] * 6, add_hs=True))) == 6
+
+
+def test_values_for_other_atoms_are_refused():
+    with pytest.raises(InputError, match=r"shape \(2,\) for the 3 atoms of 'CCO'"):
+        draw_atom_values("CCO", [1.0, 2.0])
+    with pytest.raises(SmilesError):
+        draw_atom_values("C1CC", [1.0])
+    with pytest.raises(UsageError, match="size is at least"):
+        draw_atom_values("C", [1.0], size=(10, 10))
