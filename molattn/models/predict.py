@@ -1,12 +1,13 @@
 """Predictions and attention weights for molecules that were read already."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from molattn.data.atom_lists import label_rows, offsets_of
-from molattn.data.batches import batches_by_size
+from molattn.data.batches import Batch, batches_by_size
 from molattn.data.store import chosen, sizes_of
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
@@ -27,37 +28,64 @@ def predict_molecules(
     return task.answers(outputs_of(model, molecules, batch_size), scaler).values
 
 
-def outputs_of(model: MoleculeModel, molecules: Sequence[Molecule], batch_size: int = 128) -> np.ndarray:
+def outputs_of(
+    model: MoleculeModel,
+    molecules: Sequence[Molecule],
+    batch_size: int = 128,
+    descriptors: np.ndarray | None = None,
+) -> np.ndarray:
     """What the model puts out for `molecules`, (n, outputs) float64, in their order; `Task.answers` reads it.
 
     Of a model of atoms (N, outputs): a row for each atom, molecule by molecule, as `model.counts` counts them.
+
+    descriptors: (n, k), standardised; None for a model without.
     """
+    return _in_batches(model, model, model.head.out_features, molecules, batch_size, descriptors)
+
+
+def embed_molecules(
+    model: MoleculeModel,
+    molecules: Sequence[Molecule],
+    batch_size: int = 128,
+    descriptors: np.ndarray | None = None,
+) -> np.ndarray:
+    """The fingerprints of `molecules`, (n, d + k) float64: what the head reads of each.
+
+    descriptors: (n, k), standardised; None for a model without.
+    """
+    return _in_batches(model, model.fingerprint, model.head.in_features, molecules, batch_size, descriptors)
+
+
+def _in_batches(
+    model: MoleculeModel,
+    asked: Callable[[Batch], Tensor],
+    width: int,
+    molecules: Sequence[Molecule],
+    batch_size: int,
+    descriptors: np.ndarray | None,
+) -> np.ndarray:
+    """What is asked of each molecule, or of each of its atoms, a row of `width` numbers each, float64."""
     device = next(model.parameters()).device
     offsets = offsets_of(model.counts(molecules))
-    outputs = np.empty((offsets[-1], model.head.out_features))
+    answers = np.empty((offsets[-1], width))
     with torch.inference_mode():
         for rows in batches_by_size(sizes_of(molecules), batch_size):
-            outputs[label_rows(offsets, rows)] = model(model.collate(chosen(molecules, rows)).to(device)).cpu().numpy()
-    return outputs
+            beside = None if descriptors is None else descriptors[rows]
+            batch = model.collate(chosen(molecules, rows), None, beside).to(device)
+            answers[label_rows(offsets, rows)] = asked(batch).cpu().numpy()
+    return answers
 
 
-def embed_molecules(model: MoleculeModel, molecules: Sequence[Molecule], batch_size: int = 128) -> np.ndarray:
-    """The fingerprints of `molecules`, (n, d) float64: what the head reads of each."""
-    device = next(model.parameters()).device
-    embedded = np.empty((len(molecules), model.head.in_features))
-    with torch.inference_mode():
-        for rows in batches_by_size(sizes_of(molecules), batch_size):
-            vectors = model.fingerprint(model.collate(chosen(molecules, rows)).to(device))
-            embedded[rows] = vectors.cpu().numpy()
-    return embedded
-
-
-def attention_of(model: MoleculeModel, molecule: Molecule) -> tuple[np.ndarray, np.ndarray]:
+def attention_of(
+    model: MoleculeModel, molecule: Molecule, descriptors: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """The outputs of one molecule, (T,), standardised, and its weights, (layers, heads, n, n), place by place.
 
     Outputs of atoms are (n, T).
+
+    descriptors: (1, k), standardised; None for a model without.
     """
     device = next(model.parameters()).device
     with torch.inference_mode():
-        outputs, weights = model.attention(model.collate([molecule]).to(device))
+        outputs, weights = model.attention(model.collate([molecule], None, descriptors).to(device))
     return (outputs if model.of_atoms else outputs[0]).cpu().numpy(), weights[0].cpu().numpy()

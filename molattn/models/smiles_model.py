@@ -19,7 +19,7 @@ class SmilesModel(MoleculeModel):
     """Properties of molecules from attention over all pairs of tokens of their canonical SMILES.
 
     x_p = sqrt(d) E[token_p] + P_p
-    y   = W mean_p encoder(x)_p
+    y   = W [mean_p encoder(x)_p, z] + b
 
     It is to the graph model what a sentence is to a drawing: bonds and rings have to be found in brackets and digits.
     Canonical SMILES make the answer the same for every spelling of a molecule.
@@ -28,13 +28,16 @@ class SmilesModel(MoleculeModel):
         config: what it is made of.
         num_targets: T.
         of_atoms: must be False: its places are tokens.
+        num_descriptors: k, of the standardised descriptors z.
 
     Raises:
         ValueError: heads that do not divide the channels; targets of atoms.
     """
 
-    def __init__(self, config: SmilesModelConfig, num_targets: int = 1, of_atoms: bool = False):
-        super().__init__(config, num_targets, of_atoms)
+    def __init__(
+        self, config: SmilesModelConfig, num_targets: int = 1, of_atoms: bool = False, num_descriptors: int = 0
+    ):
+        super().__init__(config, num_targets, of_atoms, num_descriptors)
         self.config = config
         d = config.hidden_dim
         self.embed = PositionalEmbedding(len(TOKENS), d, dropout=config.dropout)
@@ -47,7 +50,7 @@ class SmilesModel(MoleculeModel):
             norm_first=True,
             dropout=config.dropout,
         )
-        self.head = nn.Linear(d, num_targets)
+        self.head = nn.Linear(d + num_descriptors, num_targets)
 
     collate = staticmethod(collate_tokens)
 
@@ -101,23 +104,18 @@ class SmilesModel(MoleculeModel):
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """(b, T), in the units that the model was trained in."""
-        tokens = batch.codes.int()
-        return self.read_out(self.encoder(self.embed(tokens), padding_mask(tokens)), tokens)
+        return self.answer(self.fingerprint(batch))
 
     def attention(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
         """What `forward` returns, and the weights of every layer and head, (b, layers, heads, n, n)."""
         tokens = batch.codes.int()
         x, weights = self.encoder(self.embed(tokens), padding_mask(tokens), return_weights=True)
-        return self.read_out(x, tokens), torch.stack(weights, dim=1)
+        return self.answer(self.join(self.represent(x, tokens), batch)), torch.stack(weights, dim=1)
 
     def fingerprint(self, batch: TokenBatch) -> Tensor:
-        """The mean over the tokens of each molecule, (b, d), which the head is applied to."""
+        """The mean over the tokens of each molecule and its descriptors, (b, d + k), which the head is applied to."""
         tokens = batch.codes.int()
-        return self.represent(self.encoder(self.embed(tokens), padding_mask(tokens)), tokens)
-
-    def read_out(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """(b, T) from the mean over the tokens."""
-        return self.answer(self.represent(x, tokens))
+        return self.join(self.represent(self.encoder(self.embed(tokens), padding_mask(tokens)), tokens), batch)
 
     def represent(self, x: Tensor, tokens: Tensor) -> Tensor:
         """(b, d), the mean over the tokens."""

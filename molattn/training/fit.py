@@ -42,12 +42,14 @@ class Labelled:
     `weights`, (n,), say how much each molecule counts in the loss; None for all alike. No metric reads them.
     `offsets`, (n + 1,), say where the rows of targets of each molecule begin, and where the last end, where they are of
     atoms: then targets are (N, T), and each atom counts as its molecule does. None for one row each.
+    `descriptors`, (n, k), stand beside each molecule, standardised; None where there are none.
     """
 
     molecules: Sequence[Molecule]
     targets: np.ndarray
     weights: np.ndarray | None = None
     offsets: np.ndarray | None = None
+    descriptors: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.molecules)
@@ -162,7 +164,8 @@ def fit(
 
 def batch_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> Batch:
     """The molecules `rows`, in that order, in one batch."""
-    return model.collate(chosen(data.molecules, rows), data.targets_of(rows))
+    descriptors = None if data.descriptors is None else data.descriptors[list(rows)]
+    return model.collate(chosen(data.molecules, rows), data.targets_of(rows), descriptors)
 
 
 def _step_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> _Step:

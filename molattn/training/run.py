@@ -112,7 +112,7 @@ def run(
     # Once here, where it costs nothing, so that weights that make no sense leave no folder.
     balance(task, experiment.labelled("train").targets, settings.class_balance, settings.positive_weights)
     config = RunConfig(experiment.data, config.model, config.training)
-    model = _model(config, len(task.owners(len(experiment.data.target_columns))), task.of_atoms)
+    model = untrained(config, len(task.owners(len(experiment.data.target_columns))), task.of_atoms)
     if resume and folder is not None:
         path = run_folder.reopen(folder)
     else:
@@ -161,9 +161,10 @@ def _trained(
     artifact = Artifact(
         model, scaler, data.target_columns, experiment.units, data.add_hs, data.max_atoms, conformers_of(data), task
     )
-    artifact = replace(artifact, standardize=data.standardize)
+    artifact = replace(artifact, standardize=data.standardize, descriptors=experiment.descriptor_scaler)
     save_artifact(path / MODEL, artifact)
-    answers = task.answers(outputs_of(model.cpu(), experiment.molecules), scaler)
+    outputs = outputs_of(model.cpu(), experiment.molecules, descriptors=experiment.descriptors)
+    answers = task.answers(outputs, scaler)
     baseline = task.guess(train.targets, len(experiment.targets))
     metrics = {
         **run_folder.summary(experiment, answers, names),
@@ -195,12 +196,12 @@ def _identity(config: RunConfig, experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _model(config: RunConfig, outputs: int, of_atoms: bool) -> MoleculeModel:
+def untrained(config: RunConfig, outputs: int, of_atoms: bool) -> MoleculeModel:
     """The untrained model; the same seed gives the same one, and the caller's random state is left as it was."""
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)
         try:
-            return build(config.model, num_targets=outputs, of_atoms=of_atoms)
+            return build(config.model, outputs, of_atoms, len(config.data.descriptor_columns))
         except ValueError as error:
             raise UsageError(f"[model]: {error}") from None
 
