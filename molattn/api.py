@@ -533,7 +533,7 @@ class PrintReporter:
         warnings.warn(MolattnWarning(text), stacklevel=2)
 
     def molecules(self, done: int, total: int) -> None:
-        """So many of all molecules have their 3D geometry; told every few seconds."""
+        """So many of all molecules have been read; told every few seconds."""
         if not self.quiet and time.monotonic() > self.told + SECONDS:
             self.told = time.monotonic()
             print(f"molecule {done} of {total}", file=sys.stderr)

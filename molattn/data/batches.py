@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from molattn.chem import MoleculeGraph, SmilesTokens
+from molattn.data.store import MoleculeStore
 
 B = TypeVar("B", bound=Any)
 
@@ -65,7 +66,9 @@ class MoleculeBatch:
 
 
 def collate(
-    molecules: Sequence[MoleculeGraph], targets: np.ndarray | None = None, descriptors: np.ndarray | None = None
+    molecules: Sequence[MoleculeGraph] | MoleculeStore,
+    targets: np.ndarray | None = None,
+    descriptors: np.ndarray | None = None,
 ) -> MoleculeBatch:
     """One batch of `molecules`, in order, padded with zeros to the largest.
 
@@ -74,6 +77,17 @@ def collate(
     Raises:
         ValueError: some of the molecules have distances and others have none.
     """
+    if isinstance(molecules, MoleculeStore):
+        padded = molecules.padded()
+        return MoleculeBatch(
+            atom_codes=torch.from_numpy(padded.atom_codes),
+            bond_codes=torch.from_numpy(padded.bond_codes),
+            path_lengths=torch.from_numpy(padded.path_lengths),
+            mask=torch.from_numpy(padded.mask),
+            targets=_tensor(targets, np.float64),
+            descriptors=_tensor(descriptors, np.float32),
+            distances=None if padded.distances is None else torch.from_numpy(padded.distances),
+        )
     b, n = len(molecules), max(m.num_atoms for m in molecules)
     atoms = np.zeros((b, n, molecules[0].atom_codes.shape[1]), dtype=np.uint8)
     bonds = np.zeros((b, n, n), dtype=np.uint8)
@@ -135,9 +149,14 @@ class TokenBatch:
 
 
 def collate_tokens(
-    molecules: Sequence[SmilesTokens], targets: np.ndarray | None = None, descriptors: np.ndarray | None = None
+    molecules: Sequence[SmilesTokens] | MoleculeStore,
+    targets: np.ndarray | None = None,
+    descriptors: np.ndarray | None = None,
 ) -> TokenBatch:
     """One batch of token rows, in order, padded with zeros to the longest; the rest is as for `collate`."""
+    if isinstance(molecules, MoleculeStore):
+        codes = torch.from_numpy(molecules.padded())
+        return TokenBatch(codes, _tensor(targets, np.float64), _tensor(descriptors, np.float32))
     codes = np.zeros((len(molecules), max(m.size for m in molecules)), dtype=np.uint8)
     for i, m in enumerate(molecules):
         codes[i, : m.size] = m.codes
@@ -165,7 +184,7 @@ class SizeBuckets:
         pool: batches sorted together; 1 leaves the batches to chance alone.
     """
 
-    def __init__(self, sizes: Sequence[int], batch_size: int, seed: int, pool: int = 8):
+    def __init__(self, sizes: Sequence[int] | np.ndarray, batch_size: int, seed: int, pool: int = 8):
         self.sizes, self.batch_size, self.seed, self.pool = np.asarray(sizes), batch_size, seed, pool
         self.epoch = 0
 
@@ -187,7 +206,7 @@ class SizeBuckets:
             yield batches[i].tolist()
 
 
-def batches_by_size(sizes: Sequence[int], batch_size: int) -> list[np.ndarray]:
+def batches_by_size(sizes: Sequence[int] | np.ndarray, batch_size: int) -> list[np.ndarray]:
     """Which molecules to predict together: indices sorted by size, cut into batches."""
     order = np.argsort(np.asarray(sizes), kind="stable")
     return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from molattn.chem import Conformers, Progress
 from molattn.data.batches import Batch
+from molattn.data.packing import Packing
+from molattn.data.store import sizes_of
 from molattn.errors import SmilesError
 from molattn.models.config import ModelConfig
 
@@ -119,6 +121,11 @@ class MoleculeModel(nn.Module, ABC):
 
     @staticmethod
     @abstractmethod
+    def packing(*, conformers: bool = False) -> Packing:
+        """How the molecules that it reads lie in a store; `conformers` says whether they have distances."""
+
+    @staticmethod
+    @abstractmethod
     def collate(
         molecules: Sequence[Any], targets: np.ndarray | None = None, descriptors: np.ndarray | None = None
     ) -> Batch:
@@ -158,7 +165,7 @@ class MoleculeModel(nn.Module, ABC):
 
     def counts(self, molecules: Sequence[Molecule]) -> np.ndarray:
         """(n,) how many rows of what the model puts out are about each molecule: one, or one for each atom."""
-        return np.array([m.size if self.of_atoms else 1 for m in molecules], dtype=np.int64)
+        return sizes_of(molecules) if self.of_atoms else np.ones(len(molecules), dtype=np.int64)
 
     def answer(self, molecules: Tensor) -> Tensor:
         """The head, (b, d + k) -> (b, T), in the precision of `molecules`, which `wide` widens."""

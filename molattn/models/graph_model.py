@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from molattn.chem import ATOM_FEATURES, BOND_FEATURES, Conformers, MoleculeGraph, Progress, featurize, molecule_graph
 from molattn.data.batches import MoleculeBatch, collate
+from molattn.data.packing import GraphPacking
 from molattn.errors import SmilesError
 from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumOfCodes, VirtualNode
 from molattn.graph.encodings import adjacency
@@ -107,6 +108,11 @@ class GraphModel(MoleculeModel):
         return partial(
             molecule_graph, add_hs=add_hs, max_atoms=max_atoms, conformers=conformers, standardize=standardize
         )
+
+    @staticmethod
+    def packing(*, conformers: bool = False) -> GraphPacking:
+        """Graphs in flat columns."""
+        return GraphPacking(distances=conformers)
 
     @staticmethod
     def vocabulary() -> dict[str, dict[str, list[str]]]:

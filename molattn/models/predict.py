@@ -9,6 +9,7 @@ from torch import Tensor
 
 from molattn.data.atom_lists import label_rows, offsets_of
 from molattn.data.batches import Batch, batches_by_size
+from molattn.data.store import chosen, sizes_of
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
@@ -72,9 +73,9 @@ def _in_batches(
     offsets = offsets_of(model.counts(molecules))
     answers = np.empty((offsets[-1], width))
     with torch.inference_mode():
-        for rows in batches_by_size([m.size for m in molecules], batch_size):
+        for rows in batches_by_size(sizes_of(molecules), batch_size):
             beside = None if descriptors is None else descriptors[rows]
-            batch = model.collate([molecules[i] for i in rows], None, beside).to(device)
+            batch = model.collate(chosen(molecules, rows), None, beside).to(device)
             answers[label_rows(offsets, rows)] = asked(batch).cpu().numpy()
     return answers
 

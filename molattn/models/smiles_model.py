@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from molattn.chem import TOKENS, Conformers, Progress, SmilesTokens, smiles_tokens, tokenize_all
 from molattn.data.batches import TokenBatch, collate_tokens
+from molattn.data.packing import TokenPacking
 from molattn.errors import SmilesError, UsageError
 from molattn.models.base import MoleculeModel, wide
 from molattn.models.config import SmilesModelConfig
@@ -91,6 +92,11 @@ class SmilesModel(MoleculeModel):
         """
         _check(conformers)
         return partial(smiles_tokens, add_hs=add_hs, max_atoms=max_atoms, standardize=standardize)
+
+    @staticmethod
+    def packing(*, conformers: bool = False) -> TokenPacking:  # noqa: ARG004 (tokens have none)
+        """Tokens in a flat column."""
+        return TokenPacking()
 
     @staticmethod
     def vocabulary() -> dict[str, list[str]]:

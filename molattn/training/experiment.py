@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +13,8 @@ from molattn.chem import (
     STANDARDIZE,
     Conformers,
     Progress,
-    canonical_smiles,
-    read_smiles,
 )
+from molattn.chem.molecule import CHUNK, CHUNK_3D
 from molattn.data import (
     SIDES,
     Rejected,
@@ -36,8 +35,10 @@ from molattn.data import (
     split_labels,
 )
 from molattn.data.columns import listed
-from molattn.errors import ConformerError, InputError, SmilesError, UsageError, shown
-from molattn.models.base import Molecule, MoleculeModel
+from molattn.data.store import MoleculeStore
+from molattn.data.store_cache import Reading, stored_molecules
+from molattn.errors import ConformerError, InputError, UsageError, shown
+from molattn.models.base import MoleculeModel
 from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import ATOM, REGRESSION, Task
 from molattn.training.config import DataConfig
@@ -67,6 +68,7 @@ class Experiment:
         taken: in one sentence, what the task was guessed to be; empty where it was said.
         weights: how much each of the n rows counts, (n,); None where no column says so.
         groups: what each of the n rows belongs to; None where no column says so.
+        stored_in: the folder where the molecules were found, read before; None where they were read now.
         descriptors: (n, k) what stands beside each molecule, standardised; None where no column is asked for.
         descriptor_scaler: how it was, from the training molecules alone.
         offsets: (n + 1,) where the rows of targets of each molecule begin, and where the last end; None for one each.
@@ -79,7 +81,7 @@ class Experiment:
     smiles: list[str]
     labels: np.ndarray
     rows: np.ndarray
-    molecules: list[Molecule]
+    molecules: MoleculeStore
     targets: np.ndarray
     rejected: list[Rejected]
     warnings: list[str]
@@ -87,6 +89,7 @@ class Experiment:
     taken: str = ""
     weights: np.ndarray | None = None
     groups: list[str] | None = None
+    stored_in: Path | None = None
     descriptors: np.ndarray | None = None
     descriptor_scaler: DescriptorScaler | None = None
     offsets: np.ndarray | None = None
@@ -104,11 +107,8 @@ class Experiment:
         """The rows whose molecule is read in another form than the table has it in, and that form's SMILES."""
         if not self.data.standardize:
             return []
-        return [
-            (int(row), m.smiles)
-            for row, m in zip(self.rows, self.molecules, strict=True)
-            if m.smiles != self.smiles[row]
-        ]
+        forms = zip(self.rows.tolist(), self.molecules.smiles, strict=True)
+        return [(row, form) for row, form in forms if form != self.smiles[row]]
 
     def labelled(self, name: str) -> Labelled:
         """The molecules of one side with their targets."""
@@ -117,7 +117,7 @@ class Experiment:
         offsets = None if self.offsets is None else offsets_of(np.diff(self.offsets)[chosen])
         descriptors = None if self.descriptors is None else self.descriptors[chosen]
         targets = self.targets[self.targets_of(chosen)]
-        return Labelled([self.molecules[i] for i in chosen], targets, weights, offsets, descriptors)
+        return Labelled(self.molecules[chosen], targets, weights, offsets, descriptors)
 
 
 def prepare(
@@ -156,32 +156,23 @@ def prepare(
         data.descriptor_columns,
     )
     try:
-        made = model.read(
-            records.smiles,
-            add_hs=data.add_hs,
-            max_atoms=data.max_atoms,
-            num_workers=num_workers,
-            conformers=conformers_of(data),
-            progress=progress,
-            standardize=data.standardize,
-        )
+        made, stored_in, not_kept = stored_molecules(records.smiles, _reading(data, model), num_workers, progress)
     except ConformerError as error:
         line = f", {table.place(int(records.rows[error.row]))}" if error.row is not None else ""
         raise InputError(f"{path}{line}: {error}; --on-3d-failure paths or reject goes on") from error
-    sizes = [0 if isinstance(outcome, SmilesError) else outcome.size for outcome in made]
-    settled = settle(records, sizes, lambda i: getattr(made[i], "reason", ""), table, coded, data.target_columns)
+    settled = settle(records, made.sizes, lambda i: made[i].reason, table, coded, data.target_columns)
     kept, targets, rejected = settled.kept, settled.targets, settled.rejected
-    molecules = [outcome for i in kept if not isinstance(outcome := made[i], SmilesError)]
-    if not molecules:
+    molecules = made[kept]
+    if not len(molecules):
         first = f"the first, {rejected[0].place}: {rejected[0].reason}" if rejected else "it has none"
         raise InputError(f"{path}: no row can be used; {first}")
     rows = records.rows[kept]
     task, said = choose_task(data.task_type, loss, targets, data.target_columns, coded.classes, of_atoms)
     data = replace(data, task_type=task.name)
     smiles = column(table, data.smiles_column)
-    labels = np.full(len(smiles), "", dtype=object)
+    labels = np.full(len(smiles), "", dtype="<U5")
     # One molecule under two spellings is one molecule to a split.
-    keys = [canonical_smiles(read_smiles(m.smiles, max_atoms=data.max_atoms)) for m in molecules]
+    keys = molecules.keys
     groups = None if records.groups is None else [records.groups[i].strip() for i in kept]
     worth = targets if settled.offsets is None else means_of_molecules(targets, settled.offsets)
     try:
@@ -202,7 +193,7 @@ def prepare(
         targets=targets,
         rejected=rejected,
         warnings=[
-            *filter(None, [fetched]),
+            *filter(None, [fetched, not_kept]),
             *_warnings(molecules, rejected),
             *_leaks(rows, keys, groups, labels, taken),
         ],
@@ -210,6 +201,7 @@ def prepare(
         taken=said,
         weights=None if records.weights is None else records.weights[kept],
         groups=groups,
+        stored_in=stored_in,
         offsets=settled.offsets,
     )
     _check_sides(experiment)
@@ -226,6 +218,23 @@ def prepare(
             f"{shown(experiment.smiles[row])} as {shown(form)}"
         )
     return experiment
+
+
+def _reading(data: DataConfig, model: type[MoleculeModel]) -> Reading:
+    """How the molecules of a run are read, and what to know them by when they were."""
+    conformers = conformers_of(data)
+    how = {"add_hs": data.add_hs, "max_atoms": data.max_atoms, "standardize": data.standardize}
+    return Reading(
+        make=model.reader(**how, conformers=conformers),
+        packing=model.packing(conformers=conformers is not None),
+        settings={
+            **how,
+            "conformers": None if conformers is None else asdict(conformers),
+            "vocabulary": model.vocabulary(),
+        },
+        stop=data.on_3d_failure == "stop",
+        chunk=CHUNK if conformers is None else CHUNK_3D,
+    )
 
 
 def _described(experiment: Experiment, descriptors: np.ndarray, table: Table) -> Experiment:
@@ -347,14 +356,15 @@ _UNCERTAIN: tuple[tuple[str, Callable[[str], bool]], ...] = (
 )
 
 
-def _warnings(molecules: list[Molecule], rejected: list[Rejected]) -> list[str]:
+def _warnings(molecules: MoleculeStore, rejected: list[Rejected]) -> list[str]:
     warnings = _left_out(rejected, ", see rejected.csv")
+    warned = list(molecules.warnings)
     for what, kind in _UNCERTAIN:
-        uncertain = [(m.smiles, w) for m in molecules if (w := next(filter(kind, m.warnings), None))]
+        uncertain = [(i, w) for i, found in warned if (w := next(filter(kind, found), None))]
         if uncertain:
             count = "1 molecule has" if len(uncertain) == 1 else f"{len(uncertain)} molecules have"
-            smiles, warning = uncertain[0]
-            warnings.append(f"{count} {what}; the first, {smiles}: {warning}")
+            first, warning = uncertain[0]
+            warnings.append(f"{count} {what}; the first, {molecules[[first]].smiles[0]}: {warning}")
     return warnings
 
 

@@ -39,7 +39,7 @@ class Reporter(Protocol):
         """Something a user should know."""
 
     def molecules(self, done: int, total: int) -> None:
-        """So many of all molecules have their 3D geometry."""
+        """So many of all molecules have been read."""
 
     def epoch(self, record: EpochRecord, epochs: int) -> None:
         """One of at most `epochs` epochs is over."""
@@ -96,11 +96,13 @@ def run(
         MODELS[config.model.kind],
         config.training.seed,
         config.training.num_workers,
-        reporter.molecules if config.data.conformers else None,
+        reporter.molecules,
         config.training.loss,
     )
     if not config.data.conformers and config.data.on_3d_failure != DataConfig.on_3d_failure:
         reporter.warning("on_3d_failure changes nothing: this run has no 3D, which --set data.conformers=true turns on")
+    if experiment.stored_in is not None:
+        reporter.stage(f"they were read before, and are in {experiment.stored_in}")
     if experiment.taken:
         reporter.stage(experiment.taken)
     for warning in experiment.warnings:

@@ -166,9 +166,27 @@ def test_hydrogens_become_atoms_on_request(tmp_path: Path) -> None:
     assert all("H" in g.symbols for g in with_hs.molecules if "C" in g.symbols and len(g.symbols) > 8)
 
 
-def test_workers_change_nothing(tmp_path: Path) -> None:
+def test_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = _table(tmp_path / "t.csv", GOOD)
-    assert _prepare(config, seed=0, num_workers=2).molecules == _prepare(config, seed=0).molecules
+    one = _prepare(config, seed=0)
+    monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path / "another"))
+    two = _prepare(config, seed=0, num_workers=2)
+    assert list(one.molecules) == list(two.molecules)
+    assert one.molecules.keys == two.molecules.keys
+    assert two.stored_in is None
+
+
+def test_molecules_are_read_once_whatever_is_learned_of_them(tmp_path: Path) -> None:
+    rows = [("C1CC", "1.0"), ("[2H]C", "1.0"), *GOOD]
+    first = _prepare(_table(tmp_path / "t.csv", rows), seed=0)
+    other = [(s, str(-i)) for i, (s, _) in enumerate(rows)]
+    again = _prepare(_table(tmp_path / "u.csv", other), seed=1)
+    assert first.stored_in is None
+    assert again.stored_in is not None
+    assert list(again.molecules) == list(first.molecules)
+    assert [(r.row, r.line, r.reason) for r in again.rejected] == [(r.row, r.line, r.reason) for r in first.rejected]
+    assert again.warnings == first.warnings
+    assert again.targets[1] == -2
 
 
 IMPOSSIBLE = [("C1CC2CC1=C2", "1.0"), ("C1#CC1", "2.0")]
