@@ -20,7 +20,7 @@ from molattn.errors import MolattnWarning, SmilesError, shown
 from molattn.explain import AttentionMap
 from molattn.models.artifact import Artifact, load_artifact
 from molattn.models.base import Molecule, MoleculeModel
-from molattn.models.predict import attention_of, embed_molecules, outputs_of
+from molattn.models.predict import PAIRS, attentions_of, embed_molecules, outputs_of
 from molattn.models.tasks import Answers, Multiclass, Task
 from molattn.training.folders import check_has_model, to_resume
 
@@ -216,35 +216,82 @@ class Predictor:
     def attention(self, smiles: str) -> AttentionMap:
         """What every atom of a molecule attended to: `.weights` is (layers, heads, n, n), in the SMILES' atom order.
 
-        A model of SMILES attends to tokens instead, those of the canonical SMILES, which is the map's `.smiles`.
+        The map's `.smiles` is whose atoms they are: a model that standardises molecules saw the standard form, and a
+        model of SMILES attends to tokens instead, those of the canonical SMILES.
 
         Raises:
             SmilesError: the SMILES cannot be read.
         """
-        a = self._artifact
         (molecule,) = self._read([smiles])
         if isinstance(molecule, SmilesError):
             raise molecule
         for warning in molecule.warnings:
             if warning.startswith(NO_GEOMETRY):
                 warnings.warn(MolattnWarning(f"{shown(smiles)}: {warning}"), stacklevel=2)
-        outputs, weights = attention_of(a.model, molecule)
-        answers = a.task.answers(outputs[None], a.scaler)
-        if isinstance(a.task, Multiclass):
-            said, units = dict(zip(self.more, answers.more[0].tolist(), strict=True)), dict.fromkeys(self.more, "")
-        else:
-            said = dict(zip(a.targets, answers.values[0].tolist(), strict=True))
-            units = dict(zip(a.targets, a.units, strict=True))
-        return AttentionMap(
-            smiles=molecule.written,
-            symbols=molecule.labels,
-            weights=weights,
-            prediction=said,
-            units=units,
-            add_hs=a.add_hs,
-            virtual=a.model.virtual_labels,
-            rows_sum_to_one=a.model.rows_sum_to_one,
+        (attention,) = self._maps([molecule])
+        return attention
+
+    def attentions(
+        self, smiles: Iterable[object], num_workers: int = 0, progress: Callable[[int], None] | None = None
+    ) -> Generator[AttentionMap | SmilesError, None, None]:
+        """The map of each SMILES, in order, or the error of one that cannot be read: nothing stops at a bad one.
+
+        Any number of SMILES: a few maps are held at a time. A `MolattnWarning` at the end says how many had path
+        lengths in the place of a 3D geometry.
+        """
+        a = self._artifact
+        make = a.model.reader(
+            add_hs=a.add_hs, max_atoms=a.max_atoms, conformers=self.conformers, standardize=a.standardize
         )
+        size = CHUNK_OF_WORKER if self.conformers is None else CHUNK_OF_WORKER_3D
+        waiting: list[Molecule | SmilesError] = []
+        pairs = done = flat = 0
+        first = ""
+        with closing(stream_outcomes(smiles, make, num_workers, size)) as parts:
+            for _, outcomes in parts:
+                done += len(outcomes)
+                if progress is not None:
+                    progress(done)
+                for outcome in outcomes:
+                    waiting.append(outcome)
+                    if not isinstance(outcome, SmilesError):
+                        pairs += outcome.size**2
+                        found = next((w for w in outcome.warnings if w.startswith(NO_GEOMETRY)), "")
+                        flat += bool(found)
+                        first = first or (found and f"{shown(outcome.smiles)}: {found}")
+                    if pairs >= PAIRS or len(waiting) == CHUNK:
+                        yield from self._mapped(waiting)
+                        waiting, pairs = [], 0
+        yield from self._mapped(waiting)
+        if flat:
+            said = f"{flat} of {done} SMILES have no 3D geometry; the first, {first}"
+            warnings.warn(MolattnWarning(said), stacklevel=2)
+
+    def _mapped(self, read: Sequence[Molecule | SmilesError]) -> Iterator[AttentionMap | SmilesError]:
+        maps = self._maps([m for m in read if not isinstance(m, SmilesError)])
+        for outcome in read:
+            yield outcome if isinstance(outcome, SmilesError) else next(maps)
+
+    def _maps(self, molecules: Sequence[Molecule]) -> Iterator[AttentionMap]:
+        a = self._artifact
+        for molecule, (outputs, weights) in zip(molecules, attentions_of(a.model, molecules), strict=True):
+            answers = a.task.answers(outputs[None], a.scaler)
+            if isinstance(a.task, Multiclass):
+                said, units = dict(zip(self.more, answers.more[0].tolist(), strict=True)), dict.fromkeys(self.more, "")
+            else:
+                said = dict(zip(a.targets, answers.values[0].tolist(), strict=True))
+                units = dict(zip(a.targets, a.units, strict=True))
+            yield AttentionMap(
+                smiles=molecule.written,
+                symbols=molecule.labels,
+                weights=weights,
+                prediction=said,
+                units=units,
+                add_hs=a.add_hs,
+                virtual=a.model.virtual_labels,
+                rows_sum_to_one=a.model.rows_sum_to_one,
+                places=a.model.places,
+            )
 
     def _read(
         self, smiles: Iterable[object], num_workers: int = 0, progress: Progress | None = None

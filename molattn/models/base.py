@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -56,12 +56,14 @@ class MoleculeModel(nn.Module, ABC):
         head: the last, linear map, from the readout to the T numbers.
         virtual_labels: what the rows and columns of the attention are called that stand behind those of the places.
         rows_sum_to_one: whether the weights of a place do.
+        places: what the places of a molecule are.
     """
 
     config: ModelConfig
     head: nn.Linear
     virtual_labels: tuple[str, ...] = ()
     rows_sum_to_one: bool = True
+    places: Literal["atoms", "tokens"] = "atoms"
 
     @abstractmethod
     def __init__(self, config: Any, num_targets: int = 1):

@@ -1,6 +1,6 @@
 """Predictions and attention weights for molecules that were read already."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -9,6 +9,9 @@ from molattn.data.batches import batches_by_size
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
+
+PAIRS = 2**17
+"""Pairs of places, padding included, whose attention is computed together: 16 MB with 4 layers of 8 heads."""
 
 
 def predict_molecules(
@@ -48,7 +51,28 @@ def embed_molecules(model: MoleculeModel, molecules: Sequence[Molecule], batch_s
 
 def attention_of(model: MoleculeModel, molecule: Molecule) -> tuple[np.ndarray, np.ndarray]:
     """The outputs of one molecule, (T,), standardised, and its weights, (layers, heads, n, n), place by place."""
-    device = next(model.parameters()).device
+    return next(attentions_of(model, [molecule]))
+
+
+def attentions_of(model: MoleculeModel, molecules: Iterable[Molecule]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """`attention_of` each of any number of molecules, in order, `PAIRS` at a time."""
+    waiting: list[Molecule] = []
+    for molecule in molecules:
+        largest = max(m.size for m in [*waiting, molecule])
+        if waiting and (len(waiting) + 1) * largest**2 > PAIRS:
+            yield from _attentions(model, waiting)
+            waiting = []
+        waiting.append(molecule)
+    if waiting:
+        yield from _attentions(model, waiting)
+
+
+def _attentions(model: MoleculeModel, molecules: Sequence[Molecule]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    device, n = next(model.parameters()).device, max(m.size for m in molecules)
     with torch.inference_mode():
-        outputs, weights = model.attention(model.collate([molecule]).to(device))
-    return outputs[0].cpu().numpy(), weights[0].cpu().numpy()
+        outputs, weights = model.attention(model.collate(molecules).to(device))
+    virtual = range(n, weights.shape[-1])
+    for molecule, y, w in zip(molecules, outputs.cpu().numpy(), weights.cpu().numpy(), strict=True):
+        # Virtual nodes stand behind the padding.
+        real = np.array([*range(molecule.size), *virtual])
+        yield y, w[:, :, real[:, None], real]

@@ -48,6 +48,7 @@ class SmilesModel(MoleculeModel):
         self.head = nn.Linear(d, num_targets)
 
     collate = staticmethod(collate_tokens)
+    places = "tokens"
 
     @staticmethod
     def read(
