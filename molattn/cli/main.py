@@ -17,6 +17,7 @@ from molattn.cli.evaluate import evaluate
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.train import train
+from molattn.cli.view import view
 from molattn.errors import MolattnError, MolattnWarning
 
 app = typer.Typer(
@@ -35,6 +36,7 @@ app.command(
 app.command(no_args_is_help=True)(predict)
 app.command(no_args_is_help=True)(embed)
 app.command(no_args_is_help=True)(evaluate)
+app.command(no_args_is_help=True)(view)
 app.command()(presets)
 app.command()(doctor)
 app.add_typer(datasets, name="datasets")

@@ -4,6 +4,6 @@
 the rest, in a browser or, with anywidget, in a notebook.
 """
 
-from molattn.viewer.page.document import framed, page, write_page
+from molattn.viewer.web.document import framed, page, write_page
 
 __all__ = ["framed", "page", "write_page"]

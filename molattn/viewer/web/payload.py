@@ -4,8 +4,8 @@ A weight is a byte times the scale of its row:
 
     w_ij ~ b_ij s_i,    b_ij = round(w_ij / s_i) in 0..255,    s_i = max_j w_ij / 255
 
-so that what the page shows is within s_i / 2 of the weight: 0.2% of the largest of the row. `weights` holds the bytes of
-(layers, heads, n, n), `scales` the float32 (little endian) of (layers, heads, n), both as base64. The mean and the
+so that what the page shows is within s_i / 2 of the weight: 0.2% of the largest of the row. `weights` holds the bytes
+of (layers, heads, n, n), `scales` the float32 (little endian) of (layers, heads, n), both as base64. The mean and the
 maximum over the heads are taken from these by the page, and are within half of the largest step among the heads.
 """
 
@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from molattn.errors import InputError, SmilesError, UsageError, shown
+from molattn.errors import InputError, UsageError, shown
 from molattn.explain import AttentionMap, Attribution
-from molattn.viewer.page.drawing import Drawing, draw_molecule, draw_tokens, is_spelled
-from molattn.viewer.pictures import _molecule
+from molattn.viewer.pictures import _molecule as molecule_of
+from molattn.viewer.web.drawing import Drawing, draw_molecule, draw_tokens
 
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
 
-Truth = Mapping[str, float | None]
-"""Measured values by target name."""
+Truth = Mapping[str, float | str | None]
+"""Measured values by target name; of a target of classes, the name of the class."""
 
 
 def payload(
@@ -78,7 +78,7 @@ def _of_map(attention: AttentionMap, truth: Truth | None) -> dict[str, Any]:
             f"the weights of {shown(attention.smiles)} are {n} x {columns}, and it has {len(attention.labels)} places"
         )
     weights, scales = encode(attention.weights)
-    names = dict.fromkeys([*attention.prediction, *(truth or {})])
+    names: list[str] = list(dict.fromkeys([*attention.prediction, *(truth or {})]))
     return {
         **_molecule_of(attention),
         "attention": {
@@ -93,7 +93,7 @@ def _of_map(attention: AttentionMap, truth: Truth | None) -> dict[str, Any]:
             {
                 "target": _text(name),
                 "predicted": _number(attention.prediction.get(name)),
-                "true": _number((truth or {}).get(name)),
+                "true": _known((truth or {}).get(name)),
                 "unit": _text(attention.units.get(name, "")),
             }
             for name in names
@@ -103,7 +103,9 @@ def _of_map(attention: AttentionMap, truth: Truth | None) -> dict[str, Any]:
 
 def _of_attribution(a: Attribution) -> dict[str, Any]:
     n = len(a.symbols)
-    alone = AttentionMap(a.smiles, a.symbols, np.zeros((1, 1, n, n)), {}, {}, a.add_hs)
+    # Tokens, written one after the other, are the SMILES; atoms hardly ever are, and if so the two are the same.
+    places = "tokens" if "".join(a.symbols) == a.smiles else "atoms"
+    alone = AttentionMap(a.smiles, a.symbols, np.zeros((1, 1, n, n)), {}, {}, a.add_hs, places=places)
     answer = {"target": _text(a.target), "predicted": _number(a.prediction), "true": None, "unit": _text(a.unit)}
     return {**_molecule_of(alone), "attention": None, "answers": [answer]}
 
@@ -113,7 +115,7 @@ def _molecule_of(attention: AttentionMap) -> dict[str, Any]:
     return {
         "name": _text(attention.smiles),
         "places": places,
-        "labels": [_text(x) for x in (attention.labels if places == "atom" else _token_labels(attention))],
+        "labels": [_text(label) for label in attention.labels],
         "texts": [_text(text) for text in (*attention.symbols, *attention.virtual)],
         "atoms": attention.num_atoms,
         "drawing": drawing,
@@ -121,21 +123,11 @@ def _molecule_of(attention: AttentionMap) -> dict[str, Any]:
     }
 
 
-def _token_labels(attention: AttentionMap) -> list[str]:
-    """Tokens with their places below them: behind them, the 4 of `14` would be the token's as well as the place's."""
-    below = str.maketrans("0123456789", "\u2080\u2081\u2082\u2083\u2084\u2085\u2086\u2087\u2088\u2089")
-    return [*(f"{token}{str(i).translate(below)}" for i, token in enumerate(attention.symbols)), *attention.virtual]
-
-
 def _drawing(attention: AttentionMap) -> tuple[Drawing, str]:
     """The molecule, or the tokens of its SMILES where the map is of those; and which of the two."""
-    try:
-        mol = _molecule(attention)
-    except (SmilesError, InputError):
-        if not is_spelled(attention.smiles, attention.symbols):
-            raise
-        return draw_tokens(attention.symbols, attention.virtual), "token"
-    return draw_molecule(mol, attention.virtual), "atom"
+    if attention.places == "tokens":
+        return draw_tokens([_text(symbol) for symbol in attention.symbols], attention.virtual), "token"
+    return draw_molecule(molecule_of(attention), attention.virtual), "atom"
 
 
 def _attribution(a: Attribution) -> dict[str, Any]:
@@ -163,6 +155,10 @@ def _text(text: str) -> str:
 def _number(value: Any) -> float | None:
     """A number for JSON, which knows neither NaN nor infinity."""
     return None if value is None or not math.isfinite(value) else float(f"{float(value):.9g}")
+
+
+def _known(value: float | str | None) -> float | str | None:
+    return _text(value) if isinstance(value, str) else _number(value)
 
 
 def _base64(array: np.ndarray) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from molattn.data.files import write_bytes
 from molattn.errors import UsageError, shown
 from molattn.explain import AttentionMap, Attribution
-from molattn.viewer.page.payload import Truth, payload
+from molattn.viewer.web.payload import Truth, payload
 
 FRAME_HEIGHT = 900
 """Of the page in a notebook, in pixels; it scrolls inside."""
@@ -115,7 +115,7 @@ def source(name: str) -> str:
 
     That is indents, lines of comments, and blanks around some signs: every page carries its own copy.
     """
-    text = files("molattn.viewer.page").joinpath(name).read_text(encoding="utf-8")
+    text = files("molattn.viewer.web").joinpath(name).read_text(encoding="utf-8")
     text = re.sub(r"(?m)^\s*(//.*|/\*.*\*/)?$\n|^ +", "", text)
     if name.endswith(".css"):
         return re.sub(r"\s*([{};,])\s*", r"\1", text).replace(": ", ":")

@@ -8,7 +8,6 @@ from typing import Any
 
 from rdkit import Chem
 from rdkit.Chem.Draw import rdMolDraw2D
-from rdkit.Geometry import Point2D
 
 Drawing = dict[str, Any]
 
@@ -89,11 +88,6 @@ def draw_tokens(tokens: Sequence[str], virtual: Sequence[str] = ()) -> Drawing:
     }
 
 
-def is_spelled(smiles: str, tokens: Sequence[str]) -> bool:
-    """Whether these are tokens, which written one after the other are the SMILES."""
-    return "".join(tokens) == smiles
-
-
 def _rows(texts: Sequence[str], room: float) -> tuple[list[list[float]], float, float]:
     """[x, y, half the width] of boxes around texts, in rows no wider than `room` if it can be; and how far they go."""
     boxes: list[list[float]] = []
@@ -143,4 +137,3 @@ def _painted(style: str) -> str:
 
 def _rounded(rows: Iterable[Sequence[float]]) -> list[list[float]]:
     return [[round(x, 1) for x in row] for row in rows]
-

@@ -25,7 +25,7 @@ const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
 const inked = (v) => (Math.abs(v) >= 1e4 || (v && Math.abs(v) < 1e-3) ? v.toPrecision(3) : v.toFixed(3));
 const signed = (v) => (v > 0 ? "+" : "") + v.toFixed(2);
 const cut = (text, length) => (text.length > length ? text.slice(0, length - 1) + "\u2026" : text);
-// White at 0, blue at 1, orange at -1: told apart with any colour vision, and black on either has a contrast of 7.
+// White at 0, blue at 1, orange at -1, and for contributions the other way round: told apart with any colour vision, and black on either has a contrast of 7.
 const BLUE = [89, 158, 222], ORANGE = [236, 151, 72];
 const tint = (t) => (t < 0 ? ORANGE : BLUE).map((c) => Math.round(255 - Math.abs(t) * (255 - c)));
 const picture = (n, tone) => {
@@ -139,7 +139,7 @@ function sketch(m, touch) {
     },
     label: (texts) => texts.forEach((text, i) => numbers[i] && say(numbers[i], text)),
     key(low, high, words, diverging) {
-      scale.forEach((step, k) => set(step, { fill: css(diverging ? (2 * k) / 23 - 1 : k / 23) }));
+      scale.forEach((step, k) => set(step, { fill: css(diverging ? (diverging * (2 * k - 23)) / 23 : k / 23) }));
       [low, high, words].forEach((text, k) => say([...ends, legend][k], text));
     },
     // The same by itself, with what it shows written below.
@@ -377,8 +377,8 @@ export function show(root, data, start = {}, changed = () => {}) {
       const { subject, partner } = focus(), values = vector(subject), other = subject === null ? -1 : subject;
       const top = s.scale === "map" ? map.top[s.self] : largest(values, other), name = subject === null ? "" : m.labels[subject];
       drawing.paint(Array.from(values, (v, i) => (hidden(i, other) ? null : tone(v, top))), subject, partner, s.pinned);
-      if (s.scale === "uniform") drawing.key("1/8", "8", `times the uniform weight, 1/${n}`, true);
-      else drawing.key("0", inked(top), "attention weight" + (s.scale === "map" ? ", one scale for all heads" : ""), false);
+      if (s.scale === "uniform") drawing.key("1/8", "8", `times the uniform weight, 1/${n}`, 1);
+      else drawing.key("0", inked(top), "attention weight" + (s.scale === "map" ? ", one scale for all heads" : ""));
       say(below, s.scale === "uniform" ? `${(8 * s.threshold).toFixed(2)} \u00d7 uniform` : (s.threshold * top).toFixed(3));
       say(title, where().replace("l", "L"));
       const order = [...values.keys()].filter((i) => !hidden(i, other)).sort((a, b) => values[b] - values[a] || a - b).slice(0, 10);
@@ -428,18 +428,18 @@ export function show(root, data, start = {}, changed = () => {}) {
     ];
     const words = a.adds_up ? "The terms add up to the prediction." : "The values do not add up to the prediction: compare them with each other.";
     drawing.label(a.values.map(signed));
-    drawing.key(inked(-top), inked(top), `contribution${a.adds_up && unit ? `,${unit}` : ""}`, true);
+    drawing.key(inked(-top), inked(top), `contribution${a.adds_up && unit ? `,${unit}` : ""}`, -1);
     const view = h("section", {},
       h("div", { class: "bar" }, h("label", {}, "Method ", choose)),
       h("h2", {}, `What each ${m.places} contributes to ${a.target}: ${a.method}`), status,
       h("div", { class: "views" },
-        h("figure", { class: "drawing" }, drawing.svg, h("figcaption", {}, "Blue raises the prediction, orange lowers it.")),
+        h("figure", { class: "drawing" }, drawing.svg, h("figcaption", {}, "Orange raises the prediction, blue lowers it.")),
         h("div", {}, table(["term", a.adds_up && a.unit ? a.unit : "value"], totals),
           h("div", { class: "terms", tabindex: 0, role: "region", "aria-label": `Terms of all ${m.places}s` }, table([m.places, "contribution"], [...terms.values()])))),
       h("footer", {}, h("p", {}, words), h("p", {}, h("b", {}, "How faithful is it? "), a.measured), downloads()));
     function draw() {
       const { subject, partner } = focus(), i = partner ?? subject;
-      drawing.paint(m.drawing.at.map((_, k) => (k < a.values.length ? a.values[k] / top : null)), subject, partner, s.pinned);
+      drawing.paint(m.drawing.at.map((_, k) => (k < a.values.length ? -a.values[k] / top : null)), subject, partner, s.pinned);
       terms.forEach((row, k) => row.classList.toggle("on", k === i));
       say(status, i === null ? `Largest: ${order.slice(0, 3).map((k) => `${m.labels[k]} ${signed(a.values[k])}`).join(", ")}.` : i < a.values.length ? `${m.labels[i]} contributes ${a.values[i].toFixed(4)}${a.adds_up ? unit : ""}.` : "");
     }
@@ -455,7 +455,7 @@ export function show(root, data, start = {}, changed = () => {}) {
   const focus = () => s.hover ?? { subject: s.pinned, partner: null };
 
   function answer({ target, predicted, true: measured, unit }) {
-    const part = (word, v) => (v === null ? [] : [` ${word} `, h("b", {}, inked(v))]);
+    const part = (word, v) => (v === null ? [] : [` ${word} `, h("b", {}, v.at ? v : inked(v))]);
     return h("p", {}, h("span", {}, target), ...part("predicted", predicted), ...part("true", measured), unit ? ` ${unit}` : "");
   }
 
