@@ -16,7 +16,7 @@ from molattn.errors import UsageError, shown
 from molattn.explain import AttentionMap, Attribution
 from molattn.viewer.web.payload import Truth, payload
 
-FRAME_HEIGHT = 900
+FRAME_HEIGHT = 980
 """Of the page in a notebook, in pixels; it scrolls inside."""
 
 _START = "\nstart(document);\n"

@@ -86,20 +86,22 @@ function sketch(m, touch) {
     const label = [m.labels[i], ...bonded(i).map((j) => m.labels[j])].join(" beside ");
     return box(p, { class: "hit", fill: "transparent", role: "button", tabindex: i ? -1 : 0, "aria-label": label }, 2);
   });
-  const scale = Array.from({ length: 24 }, (_, k) => h("svg:rect", { x: left + width / 2 - 60 + 5 * k, y: foot + 8, width: 5.2, height: 9 }));
-  const ends = [word(left + width / 2 - 66, foot + 16, "", { "text-anchor": "end" }), word(left + width / 2 + 66, foot + 16, "", { "text-anchor": "start" })];
-  const legend = word(left + width / 2, foot + 31, "");
+  // The key below: the larger, the smaller the whole will be shown.
+  const f = Math.max(width / 600, 1), middle = left + width / 2, under = (y) => foot + f * y;
+  const scale = Array.from({ length: 24 }, (_, k) => h("svg:rect", { x: middle + f * (5 * k - 60), y: under(8), width: 5.2 * f, height: 9 * f }));
+  const [low, high, legend] = [[-66, 16, "end"], [66, 16, "start"], [0, 31]].map(([x, y, anchor]) =>
+    word(middle + f * x, under(y), "", { "font-size": 11 * f, "text-anchor": anchor }));
   const svg = h(
     "svg:svg",
-    { viewBox: [left, top, width, height + 40].join(" "), "font-family": "system-ui, sans-serif", "text-anchor": "middle", "stroke-linejoin": "round", role: "group", "aria-label": `The ${m.places}s of ${cut(m.name, 200)}; arrow keys walk, Enter pins, Escape clears`,
+    { viewBox: [left, top, width, height + 40 * f].join(" "), "font-family": "system-ui, sans-serif", "text-anchor": "middle", "stroke-linejoin": "round", role: "group", "aria-label": `The ${m.places}s of ${cut(m.name, 200)}; arrow keys walk, Enter pins, Escape clears`,
       onpointerover: (e) => touch.hover(place(e)), onpointerleave: () => touch.hover(null), onfocusin: (e) => touch.hover(place(e)),
       onfocusout: () => touch.hover(null), onclick: (e) => touch.pin(place(e)), onkeydown: press },
     ...discs, ...rings, path(d.lines), path(d.thin, { "stroke-width": 1 }), path(d.dashed, { "stroke-dasharray": "2 2" }),
     path(d.solid, { fill: "#000", "stroke-width": 0 }),
     ...d.at.flatMap(([x, y], i) => (m.places === "token" || i >= m.atoms ? [word(x, y + 4.5, cut(m.texts[i], 24), { "font-size": 13 })] : [])),
-    ...numbers, ...scale, ...ends, legend, ...hits,
+    ...numbers, ...scale, low, high, legend, ...hits,
   );
-  svg.style.minWidth = `${Math.min(0.62 * width, 900)}px`;
+  svg.style.minWidth = `${Math.min(0.55 * width, 900)}px`;
   // To a bonded atom if one lies that way, else to the nearest that does.
   function walk(from, [dx, dy]) {
     const [x, y] = d.at[from];
@@ -138,18 +140,18 @@ function sketch(m, touch) {
       hits.forEach((hit, i) => set(hit, { "aria-pressed": i === pinned }));
     },
     label: (texts) => texts.forEach((text, i) => numbers[i] && say(numbers[i], text)),
-    key(low, high, words, diverging) {
+    key(least, most, words, diverging) {
       scale.forEach((step, k) => set(step, { fill: css(diverging ? (diverging * (2 * k - 23)) / 23 : k / 23) }));
-      [low, high, words].forEach((text, k) => say([...ends, legend][k], text));
+      [[low, least], [high, most], [legend, words]].forEach((pair) => say(...pair));
     },
     // The same by itself, with what it shows written below.
     file(lines) {
-      const copy = svg.cloneNode(true), size = height + 48 + 16 * lines.length;
+      const copy = svg.cloneNode(true), size = height + f * (48 + 16 * lines.length);
       copy.querySelectorAll(".hit, [visibility=hidden]").forEach((unseen) => unseen.remove());
       copy.removeAttribute("style");
       set(copy, { viewBox: [left, top, width, size].join(" "), width, height: size });
       copy.prepend(h("svg:title", {}, lines.join("; ")), h("svg:rect", { x: left, y: top, width, height: size, fill: "#fff" }));
-      lines.forEach((line, k) => copy.append(word(left + width / 2, foot + 52 + 16 * k, cut(line, Math.floor(width / 6)), { "font-size": 11 })));
+      lines.forEach((line, k) => copy.append(word(middle, under(52 + 16 * k), cut(line, Math.floor(width / f / 5.5)), { "font-size": 10.5 * f })));
       return { text: new XMLSerializer().serializeToString(copy), width, height: size };
     },
   };
@@ -309,8 +311,8 @@ export function show(root, data, start = {}, changed = () => {}) {
     const choices = [...Array(map.heads).keys(), ...(map.heads > 1 ? ["mean", "max"] : [])];
     const buttons = new Map();
     const head = (text) => h("span", { class: "name" }, text);
-    const grid = h("div", { class: "heads", role: "radiogroup", "aria-label": "Layer and head" }, ...["layer \\ head", ...choices].map(head));
-    grid.style.gridTemplateColumns = `auto repeat(${choices.length}, minmax(0, 46px))`;
+    const grid = h("div", { class: "heads", role: "radiogroup", "aria-label": "Layer and head" }, ...["layer", ...choices].map(head));
+    grid.style.gridTemplateColumns = `max-content repeat(${choices.length}, minmax(0, 46px))`;
     for (let layer = 0; layer < map.layers; layer++) {
       grid.append(head(layer));
       choices.forEach((choice, column) => {
@@ -365,7 +367,7 @@ export function show(root, data, start = {}, changed = () => {}) {
       title, status,
       h("div", { class: "views" }, h("figure", { class: "drawing" }, drawing.svg), h("figure", {}, heat.canvas, h("figcaption", {}, `Row: the ${m.places} that attends; column: the ${m.places} attended to.`)),
         numbers,
-        h("figure", {}, heads.grid, h("figcaption", {}, "Each on its own scale. Choose one."))),
+        h("figure", {}, heads.grid, h("figcaption", {}, "A column for each head, each on its own scale."))),
       all,
       h("footer", {},
         h("p", {}, h("b", {}, "How far is this an explanation? "), m.attention.measured),
@@ -400,7 +402,7 @@ export function show(root, data, start = {}, changed = () => {}) {
       heads.choose();
       weights();
     }
-    const lines = () => [status.textContent, `${where()}; ${m.attention.measured}`];
+    const lines = () => [status.textContent, where(), `faithfulness: ${m.attention.measured}`];
     const rows = () => [["layer", "head", "receiver", "sender", "receiver_symbol", "sender_symbol", "weight"],
       ...Array.from(map.matrix(s.layer, s.head), (w, k) => {
         const [i, j] = pair(k, n);
@@ -443,7 +445,7 @@ export function show(root, data, start = {}, changed = () => {}) {
       terms.forEach((row, k) => row.classList.toggle("on", k === i));
       say(status, i === null ? `Largest: ${order.slice(0, 3).map((k) => `${m.labels[k]} ${signed(a.values[k])}`).join(", ")}.` : i < a.values.length ? `${m.labels[i]} contributes ${a.values[i].toFixed(4)}${a.adds_up ? unit : ""}.` : "");
     }
-    const lines = () => [`contributions to ${a.target}, ${a.method}`, a.measured];
+    const lines = () => [`contributions to ${a.target}, ${a.method}`, `faithfulness: ${a.measured}`];
     const rows = () => [["term", "place", "value"], ...a.values.map((v, i) => [m.labels[i], i, v]), ...constant, ...a.others.map(([name, v]) => [name, "", v ?? ""]), ["prediction", "", a.prediction ?? ""]];
     return { view, draw, drawing, lines, rows };
   }
@@ -478,6 +480,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     root.replaceChildren(
       h("header", {}, data.molecules.length > 1 ? h("label", { class: "pick" }, "Molecule", pick) : "", h("h1", {}, m.name), h("div", { class: "answers" }, ...m.answers.map(answer))),
       tabs.length > 1 ? h("div", { role: "tablist" }, ...tabs) : "", parts.view);
+    parts.view.classList.toggle("big", m.drawing.width > 700);
     set(parts.view, { role: "tabpanel", "aria-label": panels[s.tab][0] });
     update();
   }
