@@ -111,7 +111,7 @@ class AttentionMap:
         identity = np.eye(self.weights.shape[-1])
         rolled = identity
         for heads in self.weights.astype(np.float64):
-            rolled = (0.5 * _shares(heads.mean(0)) + 0.5 * identity) @ rolled
+            rolled = (0.5 * shares_of(heads.mean(0)) + 0.5 * identity) @ rolled
         return rolled
 
     def entropy(self, relative: bool = False) -> np.ndarray:
@@ -124,7 +124,7 @@ class AttentionMap:
         Args:
             relative: the share of log n instead, from 0 to 1; NaN for a molecule of one atom, which has no choice.
         """
-        w = _shares(self.weights.astype(np.float64))
+        w = shares_of(self.weights.astype(np.float64))
         nats = -np.where(w > 0, w * np.log(np.where(w > 0, w, 1.0)), 0.0).sum(-1) + 0.0
         if not relative:
             return nats
@@ -217,7 +217,7 @@ class AttentionMap:
         return f"AttentionMap({self.smiles!r}, {counts})"
 
 
-def _shares(weights: np.ndarray) -> np.ndarray:
+def shares_of(weights: np.ndarray) -> np.ndarray:
     """Rows divided by their sums; rows of zeros stay."""
     sums = weights.sum(-1, keepdims=True)
     return weights / np.where(sums > 0, sums, 1.0)

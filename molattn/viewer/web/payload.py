@@ -19,8 +19,8 @@ import numpy as np
 
 from molattn.errors import InputError, UsageError, shown
 from molattn.explain import AttentionMap, Attribution
-from molattn.viewer.pictures import _molecule as molecule_of
-from molattn.viewer.web.drawing import Drawing, draw_molecule, draw_tokens
+from molattn.viewer.molecule import drawable
+from molattn.viewer.web.drawing import draw_molecule, draw_tokens
 
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
 
@@ -80,7 +80,7 @@ def _of_map(attention: AttentionMap, truth: Truth | None) -> dict[str, Any]:
     weights, scales = encode(attention.weights)
     names: list[str] = list(dict.fromkeys([*attention.prediction, *(truth or {})]))
     return {
-        **_molecule_of(attention),
+        **_molecule_of(attention, attention.labels, attention.places, attention.virtual, "the attention map"),
         "attention": {
             "layers": layers,
             "heads": heads,
@@ -102,32 +102,32 @@ def _of_map(attention: AttentionMap, truth: Truth | None) -> dict[str, Any]:
 
 
 def _of_attribution(a: Attribution) -> dict[str, Any]:
-    n = len(a.symbols)
     # Tokens, written one after the other, are the SMILES; atoms hardly ever are, and if so the two are the same.
     places = "tokens" if "".join(a.symbols) == a.smiles else "atoms"
-    alone = AttentionMap(a.smiles, a.symbols, np.zeros((1, 1, n, n)), {}, {}, a.add_hs, places=places)
+    labels = [f"{symbol}{i}" for i, symbol in enumerate(a.symbols)]
     answer = {"target": _text(a.target), "predicted": _number(a.prediction), "true": None, "unit": _text(a.unit)}
-    return {**_molecule_of(alone), "attention": None, "answers": [answer]}
+    return {**_molecule_of(a, labels, places, (), "the attribution"), "attention": None, "answers": [answer]}
 
 
-def _molecule_of(attention: AttentionMap) -> dict[str, Any]:
-    drawing, places = _drawing(attention)
+def _molecule_of(
+    of: AttentionMap | Attribution, labels: Sequence[str], places: str, virtual: Sequence[str], whose: str
+) -> dict[str, Any]:
+    """What it is called, and where it has its atoms, or its tokens."""
+    texts = [_text(text) for text in (*of.symbols, *virtual)]
+    n = len(of.symbols)
+    if places == "tokens":
+        drawing = draw_tokens(texts[:n], texts[n:])
+    else:
+        drawing = draw_molecule(drawable(of.smiles, of.symbols, of.add_hs, whose), texts[n:])
     return {
-        "name": _text(attention.smiles),
-        "places": places,
-        "labels": [_text(label) for label in attention.labels],
-        "texts": [_text(text) for text in (*attention.symbols, *attention.virtual)],
-        "atoms": attention.num_atoms,
+        "name": _text(of.smiles),
+        "places": places.removesuffix("s"),
+        "labels": [_text(label) for label in labels],
+        "texts": texts,
+        "atoms": n,
         "drawing": drawing,
         "attributions": [],
     }
-
-
-def _drawing(attention: AttentionMap) -> tuple[Drawing, str]:
-    """The molecule, or the tokens of its SMILES where the map is of those; and which of the two."""
-    if attention.places == "tokens":
-        return draw_tokens([_text(symbol) for symbol in attention.symbols], attention.virtual), "token"
-    return draw_molecule(molecule_of(attention), attention.virtual), "atom"
 
 
 def _attribution(a: Attribution) -> dict[str, Any]:
