@@ -37,6 +37,7 @@ from torch_geometric.nn import GATv2Conv, TransformerConv
 
 from molattn.attention import linear
 from molattn.graph import BucketedGraphs, Graph, bucketed_edge_attention
+from molattn.graph.compiled import library, why_not
 
 EDGE_DIM = 8
 HEAD_DIM = 16
@@ -300,7 +301,11 @@ def main() -> None:
         measure_memory(arguments)
         print()
     packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "torch_geometric"))
-    print(f"One thread of a machine with {os.cpu_count()} CPU cores ({platform.machine()}), {packages}.")
+    way = "compiled attention" if library() is not None else f"no compiled attention ({why_not()})"
+    print(
+        f"One thread of a machine with {os.cpu_count()} CPU cores ({platform.machine()}, "
+        f"{torch.backends.cpu.get_cpu_capability()}), {packages}, {way}."
+    )
 
 
 def _passed(arguments: argparse.Namespace) -> list[str]:

@@ -46,6 +46,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSO
         *((name, lambda n=name, m=module: _package(n, m)) for name, module in PACKAGES.items()),
         ("processors", _processors),
         ("GPU", _gpu),
+        ("compiled attention", _compiled),
         ("extras", _extras),
         ("data sets", _data_sets),
         ("current folder", _current_folder),
@@ -99,6 +100,12 @@ def _gpu() -> str:
     if torch.backends.mps.is_available():
         return "Apple's, by MPS"
     return "none that torch can use; molattn works without"
+
+
+def _compiled() -> str:
+    from molattn.graph.compiled import library, why_not
+
+    return "yes" if library() is not None else f"no, torch's operations instead, slower: {why_not()}"
 
 
 def _extras() -> str:

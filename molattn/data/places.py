@@ -1,9 +1,9 @@
 """Where tables of data sets lie: a folder of the user's choice, the package, the user's cache."""
 
 import os
-import sys
 from pathlib import Path
 
+from molattn.cache import cache_folder
 from molattn.data import cards
 
 DATA_VARIABLE = "MOLATTN_DATA"
@@ -20,14 +20,5 @@ def data_folders(data_dir: str | Path = "") -> list[Path]:
 
 
 def cache_dir() -> Path:
-    """The folder for what is downloaded or made: the user's cache, as the system has it; it need not be there.
-
-    XDG_CACHE_HOME moves it on Linux.
-    """
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "molattn" / "datasets"
+    """The folder for what is downloaded or made: see `cache_folder`."""
+    return cache_folder() / "datasets"

@@ -8,11 +8,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from molattn.graph.dense import EdgeTerms, Place, in_places, is_one_operation, plain_edge_attention
+from molattn.graph.dense import EdgeTerms, in_places, is_one_operation, plain_edge_attention
 from molattn.graph.graph import DenseGraph, Graph
+from molattn.graph.places import Place
 
 # What a layer does for one dense batch, whatever its size, and for one node, in pairs of nodes (measured on a CPU with
-# 64 channels in 4 heads: 0.1 ms, 1.2 us and 0.03 us).
+# 64 channels in 4 heads and torch's operations alone: 0.1 ms, 1.2 us and 0.03 us). Compiled attention pays for no
+# padding, and is as fast with a third or a tenth of this.
 _PER_BUCKET = 3500
 _PER_NODE = 40
 

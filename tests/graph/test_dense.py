@@ -7,7 +7,15 @@ import pytest
 import torch
 from torch import nn
 
-from molattn.graph import AttentionEdgeUpdate, DenseGraph, EdgeTerms, dense, edge_attention, plain_edge_attention
+from molattn.graph import (
+    AttentionEdgeUpdate,
+    DenseGraph,
+    EdgeTerms,
+    chunked,
+    edge_attention,
+    places,
+    plain_edge_attention,
+)
 from molattn.graph.dense import dropout_mask
 from tests.assertions import assert_close, assert_identical
 from tests.graph.graphs import EDGE_DIM, F64, random_graphs
@@ -43,8 +51,8 @@ def values_and_gradients(attend, terms, learned):
 @pytest.fixture(params=["one chunk", "one graph at a time", "two graphs at a time"])
 def chunks(request, monkeypatch):
     size = {"one chunk": 10**9, "one graph at a time": 1, "two graphs at a time": 2 * H * 20 * 20}[request.param]
-    monkeypatch.setattr(dense, "_CHUNK", size)
-    monkeypatch.setattr(dense, "_MANY", 0)
+    monkeypatch.setattr(places, "_CHUNK", size)
+    monkeypatch.setattr(chunked, "_MANY", 0)
 
 
 @pytest.mark.usefixtures("chunks")

@@ -1,0 +1,87 @@
+"""Attention over dense graphs with edge features by `edge_attention.c`: forward, and its gradient."""
+
+import ctypes
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from molattn.graph.compiled import Graphs, Task, library
+from molattn.graph.places import Place
+
+
+def can_be_compiled(packed: Tensor, w_ke: Tensor, e: Sequence[Tensor]) -> bool:
+    """Whether `CompiledEdgeAttention` takes these: float32 on the CPU, and a library that could be built."""
+    kinds = {(x.dtype, x.device.type) for x in (packed, w_ke, *e)}
+    return kinds == {(torch.float32, "cpu")} and w_ke.shape[-1] > 0 and library() is not None
+
+
+class CompiledEdgeAttention(torch.autograd.Function):
+    """`edge_attention` of the graphs of several places, each with its own edges."""
+
+    @staticmethod
+    def forward(ctx, packed, w_ke, w_ve, w_be, places, kept, *e):  # pyright: ignore[reportIncompatibleMethodOverride]
+        packed, w_ke, w_ve = packed.contiguous(), w_ke.contiguous(), w_ve.contiguous()
+        w_be = None if w_be is None else w_be.contiguous()
+        e, kept = [x.contiguous() for x in e], [None if x is None else x.contiguous() for x in kept]
+        h, wanted = packed.shape[2], any(ctx.needs_input_grad)
+        weights = [packed.new_empty(place.b, h, place.n, place.n) if wanted else None for place in places]
+        output = torch.empty_like(packed[:, 0])
+        task = _task(packed, w_ke, w_ve, w_be, _graphs(places, e, kept, weights))
+        task.output = output.data_ptr()
+        _call("molattn_forward", task)
+        ctx.save_for_backward(packed, w_ke, w_ve, w_be, *e, *kept, *weights)
+        ctx.places = places
+        return output
+
+    @staticmethod
+    def backward(ctx, dy):  # pyright: ignore[reportIncompatibleMethodOverride]
+        if torch.is_grad_enabled():
+            raise RuntimeError("the gradient of edge_attention has none of its own: use plain_edge_attention for that")
+        packed, w_ke, w_ve, w_be, *saved = ctx.saved_tensors
+        count = len(ctx.places)
+        e, kept, weights = saved[:count], saved[count : 2 * count], saved[2 * count :]
+        dy = dy.contiguous()
+        d_e = [torch.empty_like(x) if wanted else None for x, wanted in zip(e, ctx.needs_input_grad[6:], strict=True)]
+        task = _task(packed, w_ke, w_ve, w_be, _graphs(ctx.places, e, kept, weights, d_e))
+        d_packed, d_w_ke, d_w_ve = torch.empty_like(packed), torch.empty_like(w_ke), torch.empty_like(w_ve)
+        d_w_be = torch.empty_like(w_be) if ctx.needs_input_grad[3] else None
+        task.dy, task.d_packed, task.d_w_ke, task.d_w_ve, task.d_w_be = map(
+            _address, (dy, d_packed, d_w_ke, d_w_ve, d_w_be)
+        )
+        _call("molattn_backward", task)
+        return d_packed, d_w_ke, d_w_ve, d_w_be, None, None, *d_e
+
+
+def _graphs(
+    places: Sequence[Place],
+    e: Sequence[Tensor],
+    kept: Sequence[Tensor | None],
+    weights: Sequence[Tensor | None],
+    d_e: Sequence[Tensor | None] | None = None,
+) -> ctypes.Array[Graphs]:
+    """What the library reads of every place; the tensors must outlive the call."""
+    graphs = (Graphs * len(places))()
+    d_e = d_e or [None] * len(places)
+    for to, place, *tensors in zip(graphs, places, e, kept, weights, d_e, strict=True):
+        to.start, to.count, to.n = place.start, place.b, place.n
+        to.sizes, to.allowed = _address(place.sizes), _address(place.pairs)
+        to.e, to.kept, to.weights, to.d_e = map(_address, tensors)
+    return graphs
+
+
+def _task(packed: Tensor, w_ke: Tensor, w_ve: Tensor, w_be: Tensor | None, graphs: ctypes.Array[Graphs]) -> Task:
+    _, parts, h, d = packed.shape
+    task = Task(h=h, d=d, f=w_ke.shape[-1], parts=parts, count=len(graphs), scale=d**-0.5)
+    task.packed, task.w_ke, task.w_ve, task.w_be = map(_address, (packed, w_ke, w_ve, w_be))
+    task.graphs = graphs
+    return task
+
+
+def _address(x: Tensor | None) -> int | None:
+    return None if x is None else x.data_ptr()
+
+
+def _call(name: str, task: Task) -> None:
+    if getattr(library(), name)(ctypes.byref(task), torch.get_num_threads()):
+        raise MemoryError("no memory is left for attention")

@@ -1,0 +1,217 @@
+"""The C library behind attention over dense graphs: the equation's numbers and gradients, and what if there is none."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from molattn.graph import EdgeTerms, edge_attention, plain_edge_attention
+from molattn.graph import compiled as compiled_module
+from molattn.graph.compiled import build, library, why_not
+from molattn.graph.compiled_attention import CompiledEdgeAttention, can_be_compiled
+from tests.assertions import assert_identical
+from tests.graph.graphs import F64, random_graphs
+
+F32 = torch.float32
+
+pytestmark = pytest.mark.skipif(library() is None, reason=f"no compiled attention: {why_not()}")
+
+
+def draw(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
+
+
+def terms_of(
+    sizes, *, h=2, d=16, f=8, parts=3, density=None, w_be=True, dropout=False, node_mask=None, spread=1.0, seed=0
+):
+    """float64 terms of random graphs, and of them what may want gradients."""
+    graph = random_graphs(sizes, density=density, seed=seed)
+    b, n = graph.node_mask.shape
+    learned = {
+        "packed": draw(b, n, parts, h, d, seed=seed) * spread,
+        "e": draw(b, n, n, f, seed=seed + 1),
+        "w_ke": draw(h, d, f, seed=seed + 2),
+        "w_ve": draw(h, d, f, seed=seed + 3),
+        "w_be": draw(h, f, seed=seed + 4) if w_be else None,
+    }
+    kept = (draw(b, h, n, n, seed=seed + 5) > -0.5).double() * 1.5 if dropout else None
+    masks = {"node_mask": graph.node_mask if node_mask is None else node_mask, "edge_mask": graph.edge_mask}
+    return learned, {**masks, "kept": kept}
+
+
+def answers(attend, learned, rest, dtype):
+    """The output and the gradients of everything that is there."""
+    ours = {name: None if x is None else x.to(dtype).requires_grad_() for name, x in learned.items()}
+    kept = None if rest["kept"] is None else rest["kept"].to(dtype)
+    output = attend(EdgeTerms(**ours, node_mask=rest["node_mask"], edge_mask=rest["edge_mask"], kept=kept))
+    probe = draw(*output.shape, seed=9).to(dtype)
+    if rest["node_mask"] is not None:
+        probe = probe.masked_fill(~rest["node_mask"][..., None, None], 0.0)
+    wanted = [x for x in ours.values() if x is not None]
+    return [output, *torch.autograd.grad((output * probe).sum(), wanted)]
+
+
+def check(learned, rest, tolerance=2e-5):
+    compiled = answers(edge_attention, learned, rest, F32)
+    exact = answers(plain_edge_attention, learned, rest, F64)
+    for ours, theirs in zip(compiled, exact, strict=True):
+        apart = (ours.double() - theirs).detach().abs().max() if ours.numel() else torch.tensor(0.0)
+        assert apart <= tolerance * max(1.0, float(theirs.detach().abs().max()))
+
+
+@pytest.mark.parametrize("sizes", [[4, 1, 3], [17, 20, 5, 16], [33]], ids=str)
+@pytest.mark.parametrize("density", [None, 0.4])
+@pytest.mark.parametrize("dropout", [False, True])
+@pytest.mark.parametrize(("parts", "w_be"), [(3, True), (4, False)])
+def test_it_is_the_plain_form_with_its_gradients(sizes, density, dropout, parts, w_be):
+    check(*terms_of(sizes, density=density, dropout=dropout, parts=parts, w_be=w_be))
+
+
+@pytest.mark.parametrize(("h", "d", "f"), [(1, 1, 1), (3, 5, 3), (4, 8, 8), (2, 16, 12), (2, 32, 8), (1, 40, 17)])
+def test_any_number_of_heads_and_channels(h, d, f):
+    check(*terms_of([6, 18], h=h, d=d, f=f, density=0.7))
+    check(*terms_of([6, 18], h=h, d=d, f=f, parts=4))
+
+
+@pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 31, 32, 33, 70])
+def test_graphs_of_one_size_without_masks(size):
+    learned, rest = terms_of([size, size])
+    check(learned, {**rest, "node_mask": None})
+
+
+def test_nodes_that_do_not_stand_first():
+    mask = torch.tensor([[False, True, True, False, True], [True] * 5, [False] * 5])
+    check(*terms_of([5, 5, 5], node_mask=mask))
+
+
+def test_e_that_wants_no_gradient_and_nothing_that_does():
+    learned, rest = terms_of([7, 3])
+    as32 = {name: x.float() for name, x in learned.items()}
+    without = edge_attention(EdgeTerms(**as32, node_mask=rest["node_mask"]))
+    as32["packed"].requires_grad_()
+    with_gradient = edge_attention(EdgeTerms(**as32, node_mask=rest["node_mask"]))
+    assert_identical(without, with_gradient.detach())
+    with_gradient.sum().backward()
+    assert as32["packed"].grad.isfinite().all()
+
+
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 30.0, 1e4])
+def test_weights_of_near_and_far_logits_are_exact(spread):
+    learned, rest = terms_of([40, 9], spread=spread)
+    exact = edge_attention(EdgeTerms(**learned, node_mask=rest["node_mask"]))
+    ours = edge_attention(EdgeTerms(**{k: x.float() for k, x in learned.items()}, node_mask=rest["node_mask"]))
+    # Logits of size s are known to s * 2^-24, and so are weights.
+    logits = float(learned["packed"].abs().max()) ** 2 * 4
+    assert (ours - exact).abs().max() <= max(1e-6, logits * 2**-21) * exact.abs().max()
+
+
+def test_one_thread_and_more_say_the_same_and_always_the_same():
+    learned, rest = terms_of([30] * 20 + [3] * 7)
+    before = torch.get_num_threads()
+    try:
+        results = []
+        for threads in (1, 3, 3, 64):
+            torch.set_num_threads(threads)
+            results.append(answers(edge_attention, learned, rest, F32))
+    finally:
+        torch.set_num_threads(before)
+    one, three, three_again, many = results
+    for a, b in zip(three, three_again, strict=True):
+        assert_identical(a, b)
+    for other in (three, many):
+        for a, b in zip(one[:3], other[:3], strict=True):  # the output, and gradients that no two graphs share
+            assert_identical(a, b)
+        for a, b in zip(one[3:], other[3:], strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-4)
+
+
+def test_a_graph_computes_the_same_bits_in_any_company():
+    learned, rest = terms_of([12, 30, 12])
+    whole = answers(edge_attention, learned, rest, F32)
+    alone = {name: x if name[0] == "w" else x[:1] for name, x in learned.items()}
+    single = answers(edge_attention, alone, {**rest, "node_mask": rest["node_mask"][:1]}, F32)
+    assert_identical(whole[0][:1], single[0])
+
+
+def test_nan_stays_in_its_graph_and_shows():
+    learned, rest = terms_of([9, 20])
+    learned["packed"][0, 3, 1] = torch.nan  # a key
+    output = edge_attention(EdgeTerms(**{k: x.float() for k, x in learned.items()}, node_mask=rest["node_mask"]))
+    assert output[0, :9].isnan().all() and output[1].isfinite().all()
+
+
+def test_what_is_not_float32_on_the_cpu_goes_another_way():
+    packed, w, e = torch.zeros(2, 3, 1, 4), torch.zeros(1, 4, 2), torch.zeros(1, 2, 2, 2)
+    assert can_be_compiled(packed, w, [e])
+    assert not can_be_compiled(packed.double(), w.double(), [e.double()])
+    assert not can_be_compiled(packed, w, [e.bfloat16()])
+    assert not can_be_compiled(packed.to("meta"), w, [e])
+
+
+def test_it_is_what_a_float32_layer_takes(monkeypatch):
+    calls = []
+    true = CompiledEdgeAttention.forward
+    monkeypatch.setattr(CompiledEdgeAttention, "forward", lambda *a: (calls.append(1), true(*a))[1])
+    learned, rest = terms_of([5])
+    edge_attention(EdgeTerms(**{k: x.float() for k, x in learned.items()}, node_mask=rest["node_mask"]))
+    assert calls
+
+
+def said_by(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment}
+    )
+    return done.stdout.strip()
+
+
+WHY = "from molattn.graph.compiled import library, why_not; print(library() is None, why_not())"
+
+
+@pytest.mark.parametrize(
+    ("environment", "why"),
+    [
+        ({"MOLATTN_COMPILE": "0"}, "True MOLATTN_COMPILE is 0"),
+        ({"PATH": ""}, "True there is no C compiler"),
+    ],
+)
+def test_without_it_the_reason_is_said(environment, why):
+    assert said_by(WHY, **environment).startswith(why)
+
+
+def test_a_compiler_that_fails_is_named(tmp_path):
+    broken = tmp_path / "broken-cc"
+    broken.write_text("#!/bin/sh\necho 'no such thing' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    said = said_by(WHY, CC=str(broken), XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert said == f"True {broken} fails: no such thing"
+
+
+def test_attention_goes_on_without_it():
+    code = (
+        "import torch; from molattn.graph import EdgeTerms, edge_attention;"
+        "torch.manual_seed(0); "
+        "p, e, w = torch.randn(2, 5, 3, 2, 4), torch.randn(2, 5, 5, 3), torch.randn(2, 2, 4, 3);"
+        "print([f'{x:.4f}' for x in edge_attention(EdgeTerms(p, e, *w)).flatten().tolist()])"
+    )
+    assert said_by(code, MOLATTN_COMPILE="0") == said_by(code)
+
+
+def test_a_cache_that_others_may_write_to_is_not_loaded_from(tmp_path):
+    folder = tmp_path / "molattn" / "compiled"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    assert said_by(WHY, XDG_CACHE_HOME=str(tmp_path)).startswith(f"True others may write to {folder}")
+
+
+@pytest.mark.slow
+def test_four_at_once_build_it_once(tmp_path, monkeypatch):
+    built = []
+    true = compiled_module._build
+    monkeypatch.setattr(compiled_module, "_build", lambda *a: (built.append(1), true(*a))[1])
+    with ThreadPoolExecutor(4) as pool:
+        paths = set(pool.map(lambda _: build(tmp_path / "compiled", "cc"), range(4)))
+    assert len(built) == len(paths) == 1
+    assert [path.suffix for path in (tmp_path / "compiled").iterdir() if path.suffix != ".lock"] == [".so"]
