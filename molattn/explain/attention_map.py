@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 NOT_MEASURED = "not measured"
 """What a map says of how far it explains, where nobody has looked."""
 
+EMBEDDED = 6_000_000
+"""Weights, a byte and a third each, up to which a notebook gets the page: 6 layers of 8 heads over 350 atoms."""
+
 
 @dataclass(frozen=True, eq=False)
 class AttentionMap:
@@ -201,13 +204,17 @@ class AttentionMap:
         return page([self], attributions, [truth])
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:  # noqa: ARG002
-        """What a notebook shows: the page in a frame of its own; where that cannot be, a picture; or else a line."""
+        """What a notebook shows: the page in a frame of its own; where that cannot be, a picture; or else a line.
+
+        A page of more than `EMBEDDED` weights would swell the notebook's file: there it is picture and line alone.
+        """
         from molattn.viewer import draw_atoms, heat_map
         from molattn.viewer.web import framed
 
         picture = draw_atoms(self) if self.places == "atoms" else heat_map(self)
+        page = {"text/html": framed(self.html())} if self.weights.size <= EMBEDDED else {}
         return {
-            "text/html": framed(self.html()),
+            **page,
             "image/png": base64.b64encode(picture.png).decode("ascii"),
             "text/plain": repr(self),
         }

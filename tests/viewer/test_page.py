@@ -233,3 +233,11 @@ def test_a_map_shows_itself_in_a_notebook_as_page_picture_and_line():
         assert frame[0]["srcdoc"] == attention.html()
         assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
         assert bundle["text/plain"] == repr(attention)
+
+
+def test_a_map_too_large_for_a_notebook_shows_its_picture_and_line(monkeypatch):
+    monkeypatch.setattr("molattn.explain.attention_map.EMBEDDED", 12 * 9 - 1)
+    attention = attention_map("CCO")
+    assert attention.weights.size == 12 * 9
+    assert set(attention._repr_mimebundle_()) == {"image/png", "text/plain"}
+    assert attention.html()

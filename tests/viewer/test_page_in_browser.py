@@ -3,7 +3,6 @@
 import base64
 import csv
 import io
-import json
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -12,8 +11,8 @@ import numpy as np
 import pytest
 
 from molattn.explain import AttentionMap, Attribution
-from molattn.viewer import page
-from molattn.viewer.web.document import framed, source
+from molattn.viewer import AttentionWidget, page
+from molattn.viewer.web.document import framed
 from molattn.viewer.web.payload import payload
 from tests.viewer.conftest import Watched
 from tests.viewer.maps import ASPIRIN, CAFFEINE, SALT, attention_map, with_virtual_node
@@ -486,8 +485,7 @@ WIDGET = """async ([source, contents]) => {
 def test_the_widget_tells_what_is_pinned_and_takes_what_is_set(opened):
     tab = opened("<!doctype html><title>a notebook</title>")
     contents = [payload([attention_map(ASPIRIN)]), payload([attention_map(CAFFEINE)])]
-    # As the extra ships it: the module as it lies on disk is what anywidget loads.
-    tab.evaluate(WIDGET, [base64.b64encode(source("page.js").encode()).decode(), json.loads(json.dumps(contents))])
+    tab.evaluate(WIDGET, [base64.b64encode(str(AttentionWidget._esm).encode()).decode(), contents])
     first, second = (tab.locator(".molattn").nth(k) for k in (0, 1))
     first.locator(".hit").nth(3).click()
     saved = "window.models[{}].saved"
@@ -503,3 +501,16 @@ def test_the_widget_tells_what_is_pinned_and_takes_what_is_set(opened):
     assert second.locator("[role=status]").inner_text().startswith("Attention received")
     tab.evaluate("window.models[0].clean()")
     assert tab.evaluate("Object.keys(window.models[0].heard).length") == 0
+
+
+def test_molecules_of_other_models_may_stand_on_one_page(opened):
+    few, many = attention_map("CCO", layers=1, heads=1), attention_map(ASPIRIN, layers=3, heads=4)
+    tab = opened(page([many, few]))
+    tab.get_by_role("radio", name="layer 2, head 3").click()
+    tab.locator("select").select_option(index=1)
+    assert tab.locator("h2").inner_text() == "Layer 0 (the last), its only head"
+    assert tab.locator("[role=radio][aria-checked=true]").count() == 1
+    tab.locator("select").select_option(index=0)
+    assert tab.locator("[role=radio][aria-checked=true]").count() == 1
+    atom(tab, 3).hover()
+    assert status(tab).startswith("O3 attends most to")

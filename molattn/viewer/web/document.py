@@ -119,7 +119,9 @@ def source(name: str) -> str:
     text = re.sub(r"(?m)^\s*(//.*|/\*.*\*/)?$\n|^ +", "", text)
     if name.endswith(".css"):
         return re.sub(r"\s*([{};,])\s*", r"\1", text).replace(": ", ":")
-    return re.sub(r" (=>|={1,3}) ", r"\1", text)
+    # A line may end behind any of these, and nothing is said by where it does.
+    text = re.sub(r",\n([)\]}])", r"\1", re.sub(r"([({\[;])\n", r"\1", text))
+    return re.sub(r"([,?:>])\n", r"\1", re.sub(r" (=>|={1,3}) ", r"\1", text))
 
 
 def shown_name(name: str) -> str:
