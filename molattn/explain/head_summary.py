@@ -1,5 +1,6 @@
 """What the heads of a model look at, in the words of chemistry, over many molecules."""
 
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
@@ -7,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from molattn.chem import DISCONNECTED, MAX_ATOMS, functional_groups
-from molattn.errors import InputError
+from molattn.errors import InputError, MolattnWarning, SmilesError
 from molattn.explain.attention_map import NOT_MEASURED, AttentionMap, shares_of
 
 DISTANCES = ("self", "bonded", "2 bonds", "3 bonds", "farther", "other fragment", "virtual node")
@@ -160,18 +161,27 @@ class HeadSummary:
         return pa.table(columns, schema=SCHEMA)
 
 
-def summarize_heads(maps: Iterable[AttentionMap]) -> HeadSummary:
+def summarize_heads(maps: Iterable[AttentionMap | SmilesError]) -> HeadSummary:
     """What each head looks at, over the maps of any number of molecules of one model; one map is held at a time.
 
-    `summarize_heads(m for m in predictor.attentions(smiles) if isinstance(m, AttentionMap))`
+    `summarize_heads(predictor.attentions(smiles))`. Errors among the maps are left out, and a `MolattnWarning` says how
+    many and which was the first.
 
     Raises:
         InputError: there is no map, or they are of different models.
         UsageError: the maps are of tokens.
     """
-    summary = HeadSummary()
-    for attention in maps:
-        summary.add(attention)
+    summary, rows, failed, first = HeadSummary(), 0, 0, ""
+    for row, attention in enumerate(maps):
+        rows += 1
+        if isinstance(attention, SmilesError):
+            failed += 1
+            first = first or f"row {row}, {attention}"
+        else:
+            summary.add(attention)
     if not summary.molecules:
-        raise InputError("there is no molecule to summarise: none of the SMILES could be read")
+        raise InputError(f"there is no molecule to summarise{f': the first, {first}' if first else ''}")
+    if failed:
+        message = f"{failed} of {rows} SMILES are left out; the first, {first}"
+        warnings.warn(MolattnWarning(message), stacklevel=2)
     return summary

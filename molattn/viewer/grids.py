@@ -83,7 +83,7 @@ def head_grid(
         _scale(
             figure, total, (left + heads * (side + _GAP) + 0.1, above, below), top if scale == "common" else None, show
         )
-        words = _words(attention, show, atom)
+        words = _words(attention, show, atom) + ("" if attention.rows_sum_to_one else "; rows do not sum to 1")
         size = min(10.0, 72 * (total[0] - 0.2) / (0.55 * len(words)))
         smiles = short(attention.smiles, int(10 * total[0]))
         figure.text(

@@ -261,7 +261,8 @@ def chosen(attention: AttentionMap, layer: Layer, head: Head) -> tuple[np.ndarra
         head = place_of(head, heads, "head", ", 'mean' or 'max'")
         which = f"head {head}"
     last = " (the last)" if layer == layers - 1 else ""
-    return np.asarray(attention.matrix(layer, head), dtype=np.float64), f"layer {layer}{last}, {which}"
+    sums = "" if attention.rows_sum_to_one else "; rows do not sum to 1"
+    return np.asarray(attention.matrix(layer, head), dtype=np.float64), f"layer {layer}{last}, {which}{sums}"
 
 
 def place_of(value: Any, count: int, name: str, also: str = "") -> int:

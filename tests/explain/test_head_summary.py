@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from molattn.api import Predictor
-from molattn.errors import InputError, UsageError
+from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError
 from molattn.explain import AttentionMap, summarize_heads
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
@@ -126,3 +126,11 @@ def test_what_cannot_be_summarised_is_refused():
         summarize_heads([AttentionMap("C", ("C",), np.ones((1, 1, 1, 1)), {}, {}, places="tokens")])
     with pytest.raises(InputError, match="layers and heads"):
         summarize_heads([attention_map("C", 1, 1), attention_map("C", 1, 2)])
+
+
+def test_molecules_that_cannot_be_read_are_left_out_and_said():
+    maps = [attention_map("CCO", 1, 1), SmilesError("C1CC", "a ring is open"), attention_map("C", 1, 1)]
+    with pytest.warns(MolattnWarning, match="1 of 3 SMILES are left out; the first, row 1, 'C1CC': a ring is open"):
+        assert summarize_heads(maps).molecules == 2
+    with pytest.raises(InputError, match="no molecule to summarise: the first, row 0, 'C1CC'"):
+        summarize_heads(maps[1:2])

@@ -257,3 +257,11 @@ def test_fragments_lie_apart():
     centres = np.array([centre for centre, _ in discs(draw_atoms(attention_map("O.CC(=O)[O-].[NH4+].Cl.Cl")))])
     apart = np.linalg.norm(centres[:, None] - centres, axis=-1) + 1e9 * np.eye(len(centres))
     assert apart.min() > 25  # discs are some 20 pixels across
+
+
+def test_a_map_whose_rows_do_not_sum_to_1_says_so():
+    attention = dataclasses.replace(attention_map(ASPIRIN), rows_sum_to_one=False)
+    assert "rows do not sum to 1" in root(draw_atoms(attention, 0)).find(f"{SVG}title").text
+    for draw in (heat_map, head_grid):
+        assert any("rows do not sum to 1" in text for text in words(draw(attention)))
+        assert not any("rows do not sum to 1" in text for text in words(draw(attention_map(ASPIRIN))))
