@@ -15,7 +15,8 @@ def absent(why):
     pytest.skip(why)
 
 
-@pytest.fixture(scope="session")
+# Not for the session: while Playwright's loop runs in this thread, no other test can run one of asyncio's.
+@pytest.fixture(scope="module")
 def browser():
     try:
         from playwright.sync_api import sync_playwright
