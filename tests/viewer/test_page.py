@@ -32,6 +32,18 @@ HOSTILE = [
     "\x00\x1b\ud800\ufffe",
     "{title}{data}%s\\u003c",
     "\u202egnp.exe",
+    "<svg onload=alert(1)>",
+    "<iframe srcdoc='<script>alert(1)</script>'>",
+    "</title><base href=//evil.example>",
+    "</textarea><meta http-equiv=refresh content=0>",
+    "&lt;script&gt;alert(1)&lt;/script&gt;",
+    "&#60;script&#62;",
+    "`${alert(1)}`",
+    "\\u003cscript\\u003e",
+    "*/alert(1)/*",
+    "url(javascript:alert(1))",
+    '=HYPERLINK("//evil.example","x")',
+    "__proto__",
 ]
 
 

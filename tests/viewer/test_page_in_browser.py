@@ -354,27 +354,53 @@ def test_two_pages_in_one_document_do_not_disturb_each_other(opened):
     assert download.value.path().read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_names_do_nothing_and_are_shown(opened, text):
-    m = attention_map(ASPIRIN)
-    hostile = replace(with_virtual_node(m), prediction={text: 1.0}, units={text: text}, virtual=(text,), measured=text)
-    tokens = AttentionMap(text, (text, "C"), np.full((1, 1, 2, 2), 0.5), {text: 1.0}, {}, places="tokens")
-    a = Attribution(ASPIRIN, m.symbols, np.ones(13), text, text, 1.0, text, 0.5, {text: 2.0}, measured=text)
-    plain = payload([tokens])["molecules"][0]["name"]
-    tab = opened(page([hostile, tokens], [a], [{text: text}, None]))
-    atom(tab, 13).hover()
-    assert status(tab).startswith(plain[:3]) or not plain.strip()
+def test_hostile_names_do_nothing_and_are_shown(opened):
+    m, one, maps, attributions, truth = attention_map(ASPIRIN), np.ones(13), [], [], []
+    for k, text in enumerate(HOSTILE):
+        # Another molecule each, to have its attribution beside it.
+        atoms = replace(attention_map("C" * (k + 1)), prediction={text: 1.0}, units={text: text}, measured=text)
+        maps.append(replace(with_virtual_node(atoms), virtual=(text,)))
+        maps.append(AttentionMap(text, (text, "C"), np.full((1, 1, 2, 2), 0.5), {text: 1.0}, {}, places="tokens"))
+        of = (atoms.smiles, atoms.symbols, np.ones(k + 1), text, text, 1.0, text, 0.5, {text: 2.0})
+        attributions.append(Attribution(*of, measured=text))
+        truth += [{text: text}, None]
     names = "[...new Set([...document.querySelectorAll('main *')].map((e) => e.localName))]"
-    known = set(opened(page([m, m], [replace(a, others={"x": 1.0})])).evaluate(names))
-    assert set(tab.evaluate(names)) <= known
-    tab.get_by_role("tab", name="Attributions").click()
-    assert plain in tab.locator("h2").text_content()
-    with tab.expect_download() as download:
-        tab.get_by_role("button", name="Save SVG").click()
-    ET.fromstring(download.value.path().read_bytes())
-    tab.locator("select").first.select_option(index=1)
-    assert tab.locator("h1").text_content() == plain
+    plain = opened(page([m, m], [Attribution(ASPIRIN, m.symbols, one, "cam", "y", 1.0, others={"x": 1.0})]))
+    known = set(plain.evaluate(names))
+    plain.get_by_role("tab", name="Attributions").click()
+    known |= set(plain.evaluate(names))
+    tab = opened(page(maps, attributions, truth))
+    shown = [entry["name"] for entry in payload(maps)["molecules"]]
+    for k in range(len(HOSTILE)):
+        name = shown[2 * k + 1]
+        tab.locator("select").first.select_option(index=2 * k)
+        tab.get_by_role("tab", name="Attributions").click()
+        assert name in tab.locator("h2").text_content()
+        assert name in tab.locator("footer").text_content()
+        assert set(tab.evaluate(names)) <= known
+        tab.get_by_role("tab", name="Attention").click()
+        tab.locator(".hit").last.focus()
+        assert status(tab).startswith(" ".join(name.split())[:3])
+        assert set(tab.evaluate(names)) <= known
+        tab.locator("select").first.select_option(index=2 * k + 1)
+        assert tab.locator("h1").text_content() == name
+        assert set(tab.evaluate(names)) <= known
+        with tab.expect_download() as download:
+            tab.get_by_role("button", name="Save SVG").click()
+        ET.fromstring(download.value.path().read_bytes())
     assert tab.evaluate("document.scripts.length") == 2
+    assert tab.evaluate("({}).molecules") is None
+
+
+def test_a_saved_table_holds_no_formula(opened):
+    m = attention_map("CCO")
+    others = {"=1+1": 1.0, "@SUM(A1)": 2.0, "-2+3": 3.0, "-": 4.0, "plain": 5.0}
+    tab = opened(page([], [Attribution("CCO", m.symbols, -np.ones(3), "cam", "y", -1.0, others=others)]))
+    with tab.expect_download() as download:
+        tab.get_by_role("button", name="Save CSV").click()
+    table = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
+    assert [row["term"] for row in table[3:8]] == ["'=1+1", "'@SUM(A1)", "'-2+3", "-", "plain"]
+    assert [row["value"] for row in table[:3]] == ["-1"] * 3
 
 
 def test_a_page_asked_to_run_more_refuses(browser, tmp_path):

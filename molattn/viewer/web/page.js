@@ -249,7 +249,9 @@ async function png({ text, width, height }) {
   return new Promise((done) => canvas.toBlob(done));
 }
 
-const quoted = (text) => (/[",\n\r]/.test(text) ? `"${String(text).replaceAll('"', '""')}"` : String(text));
+// A spreadsheet would take a name that begins so for a formula, and compute it.
+const inert = (text) => (/^[=+@-]../.test(text) && isNaN(text) ? `'${text}` : String(text));
+const quoted = (text) => (/[",\n\r]/.test(text) ? `"${inert(text).replaceAll('"', '""')}"` : inert(text));
 const csv = (rows) => new Blob([rows.map((row) => row.map(quoted).join(",") + "\r\n").join("")], { type: "text/csv" });
 
 // ---- the page -------------------------------------------------------------------------------------------------------
