@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from molattn.chem.molecule import CHUNK as CHUNK_OF_WORKER
 from molattn.chem.molecule import CHUNK_3D as CHUNK_OF_WORKER_3D
 from molattn.chem.workers import stream_outcomes
 from molattn.data.streams import CHUNK
-from molattn.errors import MolattnWarning, SmilesError, shown
+from molattn.errors import MolattnWarning, SmilesError, UsageError, shown
 from molattn.explain import AttentionMap
 from molattn.models.artifact import Artifact, load_artifact
 from molattn.models.base import Molecule, MoleculeModel
@@ -27,8 +28,11 @@ from molattn.training.folders import check_has_model, to_resume
 # Between two lines that say how far a long reading of molecules is.
 SECONDS = 5.0
 
+Value = float | str | tuple[float, ...] | tuple[str, ...]
+"""What is said of one target: a number or the name of a class; or one for each atom."""
+
 # The values of a molecule, and what stands beside them.
-Said = tuple[tuple[float | str, ...], tuple[float, ...]]
+Said = tuple[tuple[Value, ...], tuple[Value, ...]]
 
 
 @dataclass(frozen=True)
@@ -38,17 +42,18 @@ class RowPrediction:
     Attributes:
         smiles: as it was given.
         values: the prediction per target: a number in units, the probability of the positive class, or the name of
-            a class; or the numbers of the fingerprint, where that was asked for. None when there is an error.
+            a class; of a target of atoms, a tuple with one for each atom, in the order of the SMILES; or the numbers of
+            the fingerprint, where that was asked for. None when there is an error.
         error: why there is none; empty otherwise.
         warnings: what the model could not see in the molecule, a sentence each.
         more: what stands beside the values, see `Predictor.more`; empty when there is an error.
     """
 
     smiles: object
-    values: tuple[float | str, ...] | None
+    values: tuple[Value, ...] | None
     error: str = ""
     warnings: tuple[str, ...] = ()
-    more: tuple[float, ...] = ()
+    more: tuple[Value, ...] = ()
 
 
 class Predictor:
@@ -76,21 +81,32 @@ class Predictor:
 
     @property
     def task(self) -> Task:
-        """What the targets are: regression, binary or multi-class."""
+        """What the targets are: regression, binary or multi-class, of molecules or of atoms."""
         return self._artifact.task
 
-    def predict(self, smiles: str | Iterable[object], num_workers: int = 0) -> np.ndarray | np.float64:
+    def predict(
+        self, smiles: str | Iterable[object], num_workers: int = 0
+    ) -> np.ndarray | np.float64 | list[np.ndarray]:
         """The predictions, in the order of `smiles`: numbers in units, or probabilities of the positive class.
 
         Shapes: (n,) for one target, (n, T) for several; one string brings its one answer, without the first axis.
         Targets of several classes bring the probability of every class on one more axis, in the order of
         `task.classes`.
 
-        A SMILES that cannot be read has NaN, and a `MolattnWarning` says which and why. See `rows` for the reasons.
-        Another says which molecules have path lengths in the place of a 3D geometry.
+        Where targets are of atoms, a list of arrays comes, one for each SMILES: (atoms,) for one target, (atoms, T) for
+        several, the atoms in the order of the SMILES, followed by the hydrogens that training added.
+
+        A SMILES that cannot be read has NaN, or no atoms, and a `MolattnWarning` says which and why. See `rows` for the
+        reasons. Another says which molecules have path lengths in the place of a 3D geometry.
         """
         alone = isinstance(smiles, str)
         rows = list(self.rows([smiles] if alone else smiles, num_workers))
+        if self.task.of_atoms:
+            arrays = [self._array(_of_each_atom(row)) for row in rows]
+            _warn(rows, "prediction")
+            if len(self.targets) == 1:
+                arrays = [of_atoms[:, 0] for of_atoms in arrays]
+            return arrays[0] if alone else arrays
         values = self._array(rows)
         _warn(rows, "prediction")
         if len(self.targets) == 1:
@@ -121,10 +137,13 @@ class Predictor:
         Shapes: (n, d); one string brings its one vector, (d,).
 
         A SMILES that cannot be read has NaN, and a `MolattnWarning` says which and why. See `embed_rows`.
+
+        Raises:
+            UsageError: a model of atoms, which has no vector of a molecule.
         """
         alone = isinstance(smiles, str)
-        rows = list(self.embed_rows([smiles] if alone else smiles, num_workers))
         missing = (np.nan,) * self.dim
+        rows = list(self.embed_rows([smiles] if alone else smiles, num_workers))
         values = np.array([missing if r.values is None else r.values for r in rows]).reshape(-1, self.dim)
         _warn(rows, "fingerprint")
         return values[0] if alone else values
@@ -137,15 +156,28 @@ class Predictor:
 
     @property
     def dim(self) -> int:
-        """d, the length of a fingerprint."""
+        """d, the length of a fingerprint.
+
+        Raises:
+            UsageError: a model of atoms, which has no vector of a molecule.
+        """
+        if self.task.of_atoms:
+            raise UsageError(
+                f"the model answers for atoms ({', '.join(self.targets)}): it has no vector of a molecule to embed"
+            )
         return self._artifact.model.head.in_features
 
     def _predicted(self, molecules: Sequence[Molecule]) -> list[Said]:
         answers = self.task.answers(outputs_of(self._artifact.model, molecules), self._artifact.scaler)
-        return [
+        said: list[Said] = [
             (tuple(self.task.named(v, t) for t, v in enumerate(numbers)), tuple(more))
             for numbers, more in zip(answers.values.tolist(), answers.more.tolist(), strict=True)
         ]
+        if not self.task.of_atoms:
+            return said
+        atoms = iter(said)
+        of_each = (list(islice(atoms, n)) for n in self._artifact.model.counts(molecules).tolist())
+        return [(_columns(v for v, _ in mine), _columns(m for _, m in mine)) for mine in of_each]
 
     def _embedded(self, molecules: Sequence[Molecule]) -> list[Said]:
         return [(tuple(vector), ()) for vector in embed_molecules(self._artifact.model, molecules).tolist()]
@@ -275,8 +307,10 @@ class Predictor:
     def _maps(self, molecules: Sequence[Molecule]) -> Iterator[AttentionMap]:
         a = self._artifact
         for molecule, (outputs, weights) in zip(molecules, attentions_of(a.model, molecules), strict=True):
-            answers = a.task.answers(outputs[None], a.scaler)
-            if isinstance(a.task, Multiclass):
+            answers = a.task.answers(outputs if a.task.of_atoms else outputs[None], a.scaler)
+            if a.task.of_atoms:
+                said, units = {}, {}  # no number is the whole molecule's
+            elif isinstance(a.task, Multiclass):
                 said, units = dict(zip(self.more, answers.more[0].tolist(), strict=True)), dict.fromkeys(self.more, "")
             else:
                 said = dict(zip(a.targets, answers.values[0].tolist(), strict=True))
@@ -310,6 +344,20 @@ class Predictor:
 
     def __repr__(self) -> str:
         return f"Predictor of {', '.join(self.targets)}"
+
+
+def _columns(rows: Iterable[Sequence[Any]]) -> tuple[Value, ...]:
+    """What is said of atoms, (n, T), target by target: T tuples of n."""
+    return tuple(zip(*rows, strict=True))
+
+
+def _of_each_atom(row: RowPrediction) -> list[RowPrediction]:
+    """What is said of a molecule's atoms as a row for each; none where there is no prediction."""
+    if row.values is None:
+        return []
+    values: list[Any] = list(zip(*row.values, strict=True))  # pyright: ignore[reportArgumentType]
+    more: list[Any] = list(zip(*row.more, strict=True)) or [()] * len(values)  # pyright: ignore[reportArgumentType]
+    return [RowPrediction(row.smiles, v, more=m) for v, m in zip(values, more, strict=True)]
 
 
 def without_geometry(rows: Sequence[RowPrediction]) -> str:

@@ -93,6 +93,8 @@ def show(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None
     for target in card.targets:
         unit = f" in {target.unit}" if target.unit else ""
         facts.add_row("target", f"{target.name}{unit}: {target.description}")
+    for target in card.atom_targets:
+        facts.add_row("of atoms", f"{target.name}{f' in {target.unit}' if target.unit else ''}: {target.description}")
     facts.add_row("task", f"{card.task}, reported in {card.metric}, usual split {card.split}")
     facts.add_row("source", card.source)
     for url in () if card.download is None else card.download.urls:

@@ -77,4 +77,5 @@ def evaluate(
         json.dump(content, sys.stdout, indent=1)
         print()
     else:
-        print_metrics(result.metrics, "molecules", dict(zip(predictor.targets, predictor.units, strict=True)))
+        of = "atoms" if predictor.task.of_atoms else "molecules"
+        print_metrics(result.metrics, of, dict(zip(predictor.targets, predictor.units, strict=True)))

@@ -13,7 +13,7 @@ from molattn.cli.at_length import Job, new_names, run_job, tell
 from molattn.errors import RowsFailed
 
 if TYPE_CHECKING:
-    from molattn.api import Predictor, RowPrediction
+    from molattn.api import Predictor, RowPrediction, Value
     from molattn.data.streams import RowStream
     from molattn.data.writers import Column, NewColumn
 
@@ -54,9 +54,10 @@ def predict(
 
     `molattn predict runs/esol --smiles CCO` prints. `molattn predict runs/esol in.csv -o out.csv` keeps every row and
     column of in.csv, in order, and adds `<target>_pred`, `status` (ok or error) and `error` (why). Of a binary target
-    the prediction is the probability of 1; of several classes a class, with `<target>_prob_<class>` beside it. Tables
-    may be of any length: memory is bounded, a long output is kept in parts until it is whole, and `--resume` goes on
-    after a kill. The outputs of `--shard 1/4` to `4/4`, one below the other, are the output of the whole.
+    the prediction is the probability of 1; of several classes a class, with `<target>_prob_<class>` beside it; of a
+    target of atoms a list, in the order of the SMILES. Tables may be of any length: memory is bounded, a long output is
+    kept in parts until it is whole, and `--resume` goes on after a kill. The outputs of `--shard 1/4` to `4/4`, one
+    below the other, are the output of the whole.
     """
     if (table is None) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")
@@ -108,7 +109,10 @@ def _new_columns(predictor: "Predictor", stream: "RowStream") -> list["NewColumn
     names = new_names([*targets, *predictor.more, "status", "error"], stream.columns)
     # Of several classes the prediction is a name; all that stands beside it are numbers.
     kinds = ["string" if predictor.task.kind == "multiclass" else "float64"] * len(targets)
-    kinds += ["float64"] * len(predictor.more) + ["string", "string"]
+    kinds += ["float64"] * len(predictor.more)
+    if predictor.task.of_atoms:
+        kinds = [f"list<{kind}>" for kind in kinds]
+    kinds += ["string", "string"]
     return list(map(NewColumn, names, kinds))
 
 
@@ -117,6 +121,13 @@ def _cells(predictor: "Predictor", rows: Sequence["RowPrediction"]) -> list["Col
     missing = (None,) * (len(predictor.targets) + len(predictor.more))
     values = zip(*(missing if r.values is None else (*r.values, *r.more) for r in rows), strict=True)
     return [*map(list, values), ["error" if r.error else "ok" for r in rows], [r.error for r in rows]]
+
+
+def _shown(value: "Value") -> str:
+    """A prediction as a terminal has it."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_shown, value))}]"
+    return value if isinstance(value, str) else f"{value:.3f}"
 
 
 def _print_smiles(predictor: "Predictor", smiles: Sequence[str], as_json: bool) -> list["RowPrediction"]:
@@ -142,7 +153,7 @@ def _print_smiles(predictor: "Predictor", smiles: Sequence[str], as_json: bool) 
     for r in rows:
         values = [f"error: {r.error}"]
         if r.values is not None:
-            values = [v if isinstance(v, str) else f"{v:.3f}" for v in (*r.values, *r.more)]
+            values = list(map(_shown, (*r.values, *r.more)))
         lines.append((str(r.smiles), *values))
     width = max(len(line[0]) for line in lines)
     for line in lines:

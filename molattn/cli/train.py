@@ -50,7 +50,12 @@ def train(
     ] = None,
     task_type: Annotated[
         str | None,
-        _option(_DATA, "What they are: regression, binary or multiclass; guessed and said.", "--task-type", "-t"),
+        _option(
+            _DATA,
+            "regression, binary or multiclass; atom-regression, ...; guessed and said.",
+            "--task-type",
+            "-t",
+        ),
     ] = None,
     weight_column: Annotated[
         str | None, _option(_DATA, "Column that says how much each row counts.", metavar="NAME", hidden=True)
@@ -208,7 +213,8 @@ def _report(result: "RunResult") -> None:
     from molattn.cli.metrics import print_metrics
 
     metrics, always = result.metrics, result.experiment.task.always
-    print_metrics(metrics["test"], "test molecules", metrics["units"], metrics["baseline"]["test"], always)
+    of = "atoms of " if result.experiment.task.of_atoms else ""
+    print_metrics(metrics["test"], f"{of}test molecules", metrics["units"], metrics["baseline"]["test"], always)
     run, program = shlex.quote(str(result.folder)), _program()
     print(f"The run lies in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
     print(f"  {program} predict {run} --smiles CCO --smiles c1ccccc1")

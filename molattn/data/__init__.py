@@ -3,6 +3,7 @@
 Text and numbers only: molecules are made in `molattn.chem`.
 """
 
+from molattn.data.atom_lists import label_rows, list_items, list_text, offsets_of
 from molattn.data.cards import (
     DatasetCard,
     Download,
@@ -64,9 +65,13 @@ __all__ = [
     "fold_numbers",
     "guess_smiles_column",
     "kennard_stone_split",
+    "label_rows",
     "leakage",
+    "list_items",
+    "list_text",
     "load_card",
     "obtain",
+    "offsets_of",
     "random_split",
     "read_records",
     "read_split_column",

@@ -17,7 +17,7 @@ class Batch(Protocol):
 
     @property
     def targets(self) -> Tensor | None:
-        """(b, T), NaN where a label is missing; None in prediction."""
+        """(b, T), or (N, T) of all atoms, NaN where a label is missing; None in prediction."""
         ...
 
     def to(self, device: torch.device | str) -> "Batch":
@@ -34,7 +34,7 @@ class MoleculeBatch:
         bond_codes: (b, n, n).
         path_lengths: (b, n, n).
         mask: (b, n) True where there is an atom.
-        targets: (b, T), NaN where a label is missing; None in prediction.
+        targets: (b, T), or (N, T) of all atoms, molecule by molecule, NaN where a label is missing; None in prediction.
         distances: (b, n, n) float32 in angstrom, inf between fragments; None where the molecules have none.
     """
 
@@ -55,7 +55,7 @@ class MoleculeBatch:
 
 
 def collate(molecules: Sequence[MoleculeGraph], targets: np.ndarray | None = None) -> MoleculeBatch:
-    """One batch of `molecules`, in order, padded with zeros to the largest; `targets` is (b, T) or None.
+    """One batch of `molecules`, in order, padded with zeros to the largest; `targets` is (b, T), (N, T) or None.
 
     Raises:
         ValueError: some of the molecules have distances and others have none.

@@ -75,6 +75,8 @@ class DatasetCard:
     notes: tuple[str, ...]
     download: Download | None = None
     """Where the table comes from; None when molattn carries it or makes it."""
+    atom_targets: tuple[TargetColumn, ...] = ()
+    """Columns that hold a list with a value for each atom, in the order of the SMILES."""
     made: str = ""
     """What RDKit computes for the molecules that come with it: a key of `molattn.chem.CONTRIBUTIONS`."""
 
@@ -211,6 +213,7 @@ def _card(folder: Path, fields: dict[str, Any]) -> DatasetCard:
         rows=fields["rows"] if verified else None,
         smiles_column=fields["smiles_column"],
         targets=tuple(TargetColumn(**target) for target in fields.get("targets", ())),
+        atom_targets=tuple(TargetColumn(**target) for target in fields.get("atom_targets", ())),
         task=fields["task"],
         metric=fields["metric"],
         split=fields["split"],

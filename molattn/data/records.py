@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from molattn.data.atom_lists import list_items
 from molattn.data.tables import Table, column, column_index
 from molattn.errors import UsageError, shown
 
@@ -46,6 +47,9 @@ class Records:
     """(n,) how much each row counts, 0 or more; None where no column says so."""
     groups: list[str] | None = None
     """n names of what each row belongs to, as written; None where no column says so."""
+    lists: list[list[npt.NDArray[np.float64]]] | None = None
+    """n times t lists of numbers, NaN where missing, none in an empty cell; None where targets are of molecules.
+    `targets` is then (n, 0). Whether a list fits its molecule is not looked at here."""
 
 
 def read_records(
@@ -54,8 +58,9 @@ def read_records(
     target_columns: Sequence[str],
     weight_column: str = "",
     group_column: str = "",
+    of_atoms: bool = False,
 ) -> Records:
-    """The SMILES and targets of a table; `smiles_column` None guesses.
+    """The SMILES and targets of a table; `smiles_column` None guesses, `of_atoms` reads a list from every target cell.
 
     An empty target is a missing value. A row is rejected when a target is not a finite number, or when it has
     targets and all of them are missing; when its weight is not a number of 0 or more, or its group is empty; and
@@ -74,12 +79,17 @@ def read_records(
 
     kept: list[int] = []
     values: list[list[float]] = []
+    lists: list[list[npt.NDArray[np.float64]]] = []
     weights: list[float] = []
     groups: list[str] = []
     rejected: list[Rejected] = []
     all_smiles = column(table, smiles_column)
     for row, (cells, line) in enumerate(zip(table.rows, table.lines, strict=True)):
-        numbers, reason = _targets([cells[place] for place in places[1:t]], target_columns)
+        texts, numbers, found = [cells[place] for place in places[1:t]], [], []
+        if of_atoms:
+            found, reason = _lists(texts, target_columns)
+        else:
+            numbers, reason = _targets(texts, target_columns)
         weight = _weight(cells[places[t]], weight_column) if weight_column else 1.0
         group = cells[places[-1]] if group_column else ""
         if row in table.unreadable and not all_smiles[row]:
@@ -91,6 +101,7 @@ def read_records(
         if reason is None:
             kept.append(row)
             values.append(numbers)
+            lists.append(found)
             weights.append(float(weight))
             groups.append(group)
         else:
@@ -98,10 +109,11 @@ def read_records(
     return Records(
         rows=np.array(kept, dtype=np.int64),
         smiles=[all_smiles[row] for row in kept],
-        targets=np.array(values, dtype=np.float64).reshape(len(kept), len(target_columns)),
+        targets=np.array(values, dtype=np.float64).reshape(len(kept), 0 if of_atoms else len(target_columns)),
         rejected=rejected,
         weights=np.array(weights, dtype=np.float64) if weight_column else None,
         groups=groups if group_column else None,
+        lists=lists if of_atoms else None,
     )
 
 
@@ -136,12 +148,37 @@ def _targets(texts: Sequence[str], names: Sequence[str]) -> tuple[list[float], s
         if not bare:
             numbers.append(math.nan)
             continue
-        if not NUMBER.fullmatch(bare) or not math.isfinite(float(bare)):
+        if not _is_finite(bare):
             return [], f"column {shown(name)}: {shown(text)} is not a finite number{_hint(bare)}"
         numbers.append(float(bare))
     if names and all(math.isnan(number) for number in numbers):
-        return [], f"no value in column{'s' if len(names) > 1 else ''} {_listed(names)}"
+        return [], _no_value(names)
     return numbers, None
+
+
+def _lists(texts: Sequence[str], names: Sequence[str]) -> tuple[list[npt.NDArray[np.float64]], str | None]:
+    """The lists of one row, none in an empty cell, or the reason why they cannot be used."""
+    lists: list[npt.NDArray[np.float64]] = []
+    for text, name in zip(texts, names, strict=True):
+        try:
+            items = list_items(text) if text.strip() else []
+        except ValueError as error:
+            return [], f"column {shown(name)}: {shown(text)}: {error}"
+        for atom, item in enumerate(items):
+            if item and not _is_finite(item):
+                return [], f"column {shown(name)}, atom {atom} (from 0): {shown(item)} is not a finite number"
+        lists.append(np.array([float(item) if item else math.nan for item in items], dtype=np.float64))
+    if not any(np.isfinite(numbers).any() for numbers in lists):
+        return [], _no_value(names)
+    return lists, None
+
+
+def _is_finite(text: str) -> bool:
+    return NUMBER.fullmatch(text) is not None and math.isfinite(float(text))
+
+
+def _no_value(names: Sequence[str]) -> str:
+    return f"no value in column{'s' if len(names) > 1 else ''} {_listed(names)}"
 
 
 def _weight(text: str, name: str) -> float | str:

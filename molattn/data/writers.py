@@ -10,13 +10,14 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from molattn.data.atom_lists import list_text
 from molattn.data.streams import Chunk, RowStream, format_of
 from molattn.data.tables import line_of
 from molattn.errors import UsageError
 
 _GROUP = 16  # chunks in a row group of Parquet
 
-Column = Sequence[str | float | None]
+Column = Sequence[str | float | Sequence[str] | Sequence[float] | None]
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class NewColumn:
 
     name: str
     kind: str = "string"
-    """"string"; or "float64" or "float32", for numbers. None stands where there is no value."""
+    """"string"; "float64" or "float32", for numbers; "list<string>" or "list<float64>". None stands where there is no
+    value."""
 
 
 @runtime_checkable
@@ -116,7 +118,7 @@ class _TextWriter:
         write(output.header)
 
     def write(self, chunk: Chunk, added: Sequence[Column]) -> None:
-        texts = [[v if isinstance(v, str) else digits(v) for v in column] for column in added]
+        texts = [[v if isinstance(v, str) else _text(v) for v in column] for column in added]
         rows = zip(chunk.rows(), zip(*texts, strict=True), strict=True)
         self.put("".join(line_of([*row, *new], self.delimiter) for row, new in rows))
 
@@ -133,6 +135,7 @@ class ParquetOutput:
         import pyarrow as pa
 
         types = {"string": pa.string(), "float64": pa.float64(), "float32": pa.float32()}
+        types |= {f"list<{kind}>": pa.list_(types[kind]) for kind in ("string", "float64")}
         old = [pa.field(name, pa.string()) for name in stream.columns] if stream.schema is None else [*stream.schema]
         # Without the metadata of the whole: what pandas notes there tells of other rows and columns.
         self.schema = pa.schema([*old, *(pa.field(a.name, types[a.kind]) for a in added)])
@@ -219,6 +222,13 @@ class _NpyWriter:
 def digits(value: float | None) -> str:
     """Seven significant digits: all that float32 arithmetic can mean; nothing for None."""
     return "" if value is None else f"{value:.7g}"
+
+
+def _text(value: float | Sequence[str] | Sequence[float] | None) -> str:
+    """A number or a list of them as a cell holds it."""
+    if value is None or isinstance(value, int | float):
+        return digits(value)
+    return list_text([item if isinstance(item, str) else digits(item) for item in value])
 
 
 def _npy_header(rows: int, width: int) -> bytes:

@@ -21,8 +21,9 @@ from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Regression, Task, task_from
 
 # 2 has conformers, without which a model of 3D must not be used; 3 has outputs that are not the numbers themselves; 4
-# has standardize, without which molecules would be read otherwise than in training; all else is written as 1.
-SCHEMA = 4
+# has standardize, without which molecules would be read otherwise than in training; 5 has outputs of atoms; all else is
+# written as 1.
+SCHEMA = 5
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
 
@@ -84,6 +85,8 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
 
 def _schema(artifact: Artifact) -> int:
     """The oldest form that says all there is to say, so that an older molattn reads what it can."""
+    if artifact.task.of_atoms:
+        return 5
     if artifact.standardize:
         return 4
     if artifact.model.head.out_features != len(artifact.targets) or not isinstance(artifact.task, Regression):
@@ -127,7 +130,7 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
     settings: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in config["model"].items()}
     try:
         task = task_from(config.get("task", {"kind": "regression", "loss": "mse"}))
-        model = build(CONFIGS[kind](**settings), num_targets=len(task.owners(len(targets))))
+        model = build(CONFIGS[kind](**settings), num_targets=len(task.owners(len(targets))), of_atoms=task.of_atoms)
     except ValueError as error:
         raise InputError(f"{folder} asks for what is not here: {error}") from error
     if config["vocabulary"] != model.vocabulary():

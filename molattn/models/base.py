@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -46,14 +46,16 @@ class Molecule(Protocol):
 
 
 class MoleculeModel(nn.Module, ABC):
-    """A model from molecules to T numbers, with attention between the places of a molecule.
+    """A model from molecules, or from their atoms, to T numbers, with attention between the places of a molecule.
 
     It says how molecules are read and put into a batch, so that training, prediction and the file on disk are the
     same for all models.
 
     Attributes:
         config: what it is made of.
-        head: the last, linear map, from the readout to the T numbers.
+        head: the last, linear map, from the readout, or from an atom, to the T numbers.
+        answers_atoms: whether models of this kind can answer for atoms.
+        of_atoms: whether this one does.
         virtual_labels: what the rows and columns of the attention are called that stand behind those of the places.
         rows_sum_to_one: whether the weights of a place do.
         places: what the places of a molecule are.
@@ -61,13 +63,18 @@ class MoleculeModel(nn.Module, ABC):
 
     config: ModelConfig
     head: nn.Linear
+    answers_atoms: ClassVar[bool] = False
+    of_atoms: bool = False
     virtual_labels: tuple[str, ...] = ()
     rows_sum_to_one: bool = True
     places: Literal["atoms", "tokens"] = "atoms"
 
     @abstractmethod
-    def __init__(self, config: Any, num_targets: int = 1):
+    def __init__(self, config: Any, num_targets: int = 1, of_atoms: bool = False):
         super().__init__()
+        if of_atoms and not self.answers_atoms:
+            raise ValueError(f"the model {config.kind!r} answers for molecules, not atoms: choose the model 'graph'")
+        self.of_atoms = of_atoms
 
     @staticmethod
     @abstractmethod
@@ -109,7 +116,7 @@ class MoleculeModel(nn.Module, ABC):
     @staticmethod
     @abstractmethod
     def collate(molecules: Sequence[Any], targets: np.ndarray | None = None) -> Batch:
-        """One batch of molecules, in order, with their targets, (b, T), or none."""
+        """One batch of molecules, in order, with their targets, (b, T) or, of atoms, (N, T), or none."""
 
     @staticmethod
     @abstractmethod
@@ -118,7 +125,10 @@ class MoleculeModel(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, batch: Any) -> Tensor:
-        """(b, T), in the units that the model was trained in."""
+        """(b, T), in the units that the model was trained in.
+
+        A model of atoms gives (N, T): a row for each of the N atoms of the batch, molecule by molecule, in their order.
+        """
 
     @abstractmethod
     def attention(self, batch: Any) -> tuple[Tensor, Tensor]:
@@ -127,6 +137,10 @@ class MoleculeModel(nn.Module, ABC):
     @abstractmethod
     def fingerprint(self, batch: Any) -> Tensor:
         """What the head reads, (b, d): each molecule as a vector."""
+
+    def counts(self, molecules: Sequence[Molecule]) -> np.ndarray:
+        """(n,) how many rows of what the model puts out are about each molecule: one, or one for each atom."""
+        return np.array([m.size if self.of_atoms else 1 for m in molecules], dtype=np.int64)
 
     def answer(self, molecules: Tensor) -> Tensor:
         """The head, (b, d) -> (b, T), in the precision of `molecules`, which `wide` widens."""

@@ -20,22 +20,25 @@ NEIGHBOURS = ("all", "bonded")
 
 
 class GraphModel(MoleculeModel):
-    """Properties of molecules from attention over the pairs of their atoms.
+    """Properties of molecules, or of their atoms, from attention over the pairs of their atoms.
 
     v_i  = sum of a learned row per atom code + node encodings;   e_ij = edge encodings;   u = a learned vector
     v, u = block_L( ... block_1(v, e, u))
-    y    = W readout(norm(v), u) + b
+    y    = W readout(norm(v), u) + b,   or of every atom   y_i = W norm(v_i) + b
 
     Args:
         config: what it is made of.
         num_targets: T.
+        of_atoms: whether it answers for atoms. There is no readout then, and no answer for a virtual node.
 
     Raises:
         ValueError: a name that is not in its table, or settings that do not go together.
     """
 
-    def __init__(self, config: GraphModelConfig, num_targets: int = 1):
-        super().__init__(config, num_targets)
+    answers_atoms = True
+
+    def __init__(self, config: GraphModelConfig, num_targets: int = 1, of_atoms: bool = False):
+        super().__init__(config, num_targets, of_atoms)
         _check(config)
         self.config = config
         d = config.hidden_dim
@@ -56,14 +59,14 @@ class GraphModel(MoleculeModel):
             for _ in range(config.num_layers)
         )
         self.norm = nn.LayerNorm(d)
-        read_dim = config.global_dim if config.readout == "global" else d
+        read_dim = config.global_dim if config.readout == "global" and not of_atoms else d
         self.head = nn.Linear(read_dim, num_targets)
         # Made last: what the plain model starts from does not depend on them.
         self.nodes = nn.ModuleList(node_encodings(config))
         # MAT's dummy node is adjacent to itself only, and nobody is near it.
         alone = torch.tensor([[0.0], [0.0], [1.0]]).expand(3, sizes.edge_dim) if config.attention == "mat" else None
         self.virtual_node = VirtualNode(d, sizes.edge_dim, alone) if config.virtual_node else None
-        self.readout = READOUTS[config.readout](d)
+        self.readout = None if of_atoms else READOUTS[config.readout](d)
         self.readout_name, self.neighbours = config.readout, config.neighbours
         self.virtual_labels = ("virtual node",) if config.virtual_node else ()
         self.rows_sum_to_one = not (config.attention == "mat" and config.distance_kernel == "exp")
@@ -111,7 +114,7 @@ class GraphModel(MoleculeModel):
         }
 
     def forward(self, batch: MoleculeBatch) -> Tensor:
-        """(b, T), in the units that the model was trained in."""
+        """(b, T), in the units that the model was trained in; (N, T) of atoms, molecule by molecule."""
         graph = self.embed(batch)
         for block in self.blocks:
             graph = block(graph)
@@ -132,7 +135,11 @@ class GraphModel(MoleculeModel):
         return self.read_out(graph), stacked
 
     def fingerprint(self, batch: MoleculeBatch) -> Tensor:
-        """The readout of each molecule, (b, d), which the head is applied to."""
+        """The readout of each molecule, (b, d), which the head is applied to.
+
+        Raises:
+            ValueError: a model of atoms, which has no readout.
+        """
         graph = self.embed(batch)
         for block in self.blocks:
             graph = block(graph)
@@ -145,8 +152,10 @@ class GraphModel(MoleculeModel):
         padding.
 
         Raises:
-            ValueError: another readout, which has no terms.
+            ValueError: another readout, or a model of atoms, which have no terms.
         """
+        if self.of_atoms:
+            raise ValueError("a model of atoms has no sum over them: what it answers stands for itself")
         graph = self.embed(batch)
         for block in self.blocks:
             graph = block(graph)
@@ -179,11 +188,17 @@ class GraphModel(MoleculeModel):
         return graph if self.virtual_node is None else self.virtual_node(graph)
 
     def read_out(self, graph: DenseGraph) -> Tensor:
-        """(b, T) from what the last block left."""
+        """(b, T), or (N, T) of atoms, from what the last block left."""
+        if self.of_atoms:
+            # Behind a virtual node, which stands first and is no atom.
+            first = 0 if self.virtual_node is None else 1
+            return self.answer(wide(self.norm(graph.v[:, first:][graph.node_mask[:, first:]])))
         return self.answer(self.represent(graph))
 
     def represent(self, graph: DenseGraph) -> Tensor:
         """(b, d), the readout of what the last block left."""
+        if self.readout is None:
+            raise ValueError("a model of atoms has no readout: there is no vector of a whole molecule")
         u = None if graph.u is None else wide(graph.u)
         return self.readout(wide(self.norm(graph.v)), graph.replace(u=u))
 

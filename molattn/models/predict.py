@@ -1,10 +1,12 @@
 """Predictions and attention weights for molecules that were read already."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
 
+from molattn.data.atom_lists import label_rows, offsets_of
 from molattn.data.batches import batches_by_size
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
@@ -21,7 +23,7 @@ def predict_molecules(
     batch_size: int = 128,
     task: Task = REGRESSION,
 ) -> np.ndarray:
-    """The predictions for `molecules`, (n, T) float64, in their order whatever goes into one batch.
+    """The predictions for `molecules`, (n, T) float64, in their order whatever goes into one batch; as `outputs_of`.
 
     They are `Answers.values`: numbers in units, or what another `task` answers.
     """
@@ -29,12 +31,18 @@ def predict_molecules(
 
 
 def outputs_of(model: MoleculeModel, molecules: Sequence[Molecule], batch_size: int = 128) -> np.ndarray:
-    """What the model puts out for `molecules`, (n, outputs) float64, in their order; `Task.answers` reads it."""
+    """What the model puts out for `molecules`, (n, outputs) float64, in their order; `Task.answers` reads it.
+
+    Of a model of atoms (N, outputs): a row for each atom, molecule by molecule, as `model.counts` counts them.
+    """
     device = next(model.parameters()).device
-    outputs = np.empty((len(molecules), model.head.out_features))
+    offsets = offsets_of(model.counts(molecules))
+    outputs = np.empty((offsets[-1], model.head.out_features))
     with torch.inference_mode():
         for rows in batches_by_size([m.size for m in molecules], batch_size):
-            outputs[rows] = model(model.collate([molecules[i] for i in rows]).to(device)).cpu().numpy()
+            outputs[label_rows(offsets, rows)] = (
+                model(model.collate([molecules[i] for i in rows]).to(device)).cpu().numpy()
+            )
     return outputs
 
 
@@ -50,7 +58,10 @@ def embed_molecules(model: MoleculeModel, molecules: Sequence[Molecule], batch_s
 
 
 def attention_of(model: MoleculeModel, molecule: Molecule) -> tuple[np.ndarray, np.ndarray]:
-    """The outputs of one molecule, (T,), standardised, and its weights, (layers, heads, n, n), place by place."""
+    """The outputs of one molecule, (T,), standardised, and its weights, (layers, heads, n, n), place by place.
+
+    Outputs of atoms are (n, T).
+    """
     return next(attentions_of(model, [molecule]))
 
 
@@ -71,8 +82,10 @@ def _attentions(model: MoleculeModel, molecules: Sequence[Molecule]) -> Iterator
     device, n = next(model.parameters()).device, max(m.size for m in molecules)
     with torch.inference_mode():
         outputs, weights = model.attention(model.collate(molecules).to(device))
-    virtual = range(n, weights.shape[-1])
-    for molecule, y, w in zip(molecules, outputs.cpu().numpy(), weights.cpu().numpy(), strict=True):
+    virtual, outputs = range(n, weights.shape[-1]), outputs.cpu().numpy()
+    offsets = offsets_of(model.counts(molecules))
+    rows = [outputs[i:j] for i, j in pairwise(offsets)] if model.of_atoms else outputs
+    for molecule, y, w in zip(molecules, rows, weights.cpu().numpy(), strict=True):
         # Virtual nodes stand behind the padding.
         real = np.array([*range(molecule.size), *virtual])
         yield y, w[:, :, real[:, None], real]

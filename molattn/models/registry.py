@@ -8,10 +8,10 @@ from molattn.models.smiles_model import SmilesModel
 MODELS: dict[str, type[MoleculeModel]] = {"graph": GraphModel, "smiles-transformer": SmilesModel}
 
 
-def build(config: ModelConfig, num_targets: int) -> MoleculeModel:
-    """The untrained model that `config` describes.
+def build(config: ModelConfig, num_targets: int, of_atoms: bool = False) -> MoleculeModel:
+    """The untrained model that `config` describes, which answers for molecules, or for atoms.
 
     Raises:
         ValueError: settings that do not go together.
     """
-    return MODELS[config.kind](config, num_targets)
+    return MODELS[config.kind](config, num_targets, of_atoms)

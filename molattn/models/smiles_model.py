@@ -26,13 +26,14 @@ class SmilesModel(MoleculeModel):
     Args:
         config: what it is made of.
         num_targets: T.
+        of_atoms: must be False: its places are tokens.
 
     Raises:
-        ValueError: heads that do not divide the channels.
+        ValueError: heads that do not divide the channels; targets of atoms.
     """
 
-    def __init__(self, config: SmilesModelConfig, num_targets: int = 1):
-        super().__init__(config, num_targets)
+    def __init__(self, config: SmilesModelConfig, num_targets: int = 1, of_atoms: bool = False):
+        super().__init__(config, num_targets, of_atoms)
         self.config = config
         d = config.hidden_dim
         self.embed = PositionalEmbedding(len(TOKENS), d, dropout=config.dropout)

@@ -1,4 +1,4 @@
-"""What a target is - a number, yes or no, one of several classes - and what follows from it."""
+"""What a target is - a number, yes or no, one of several classes; of a molecule or an atom - and what follows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,16 @@ import numpy as np
 from molattn.errors import InputError
 from molattn.models.scaler import TargetScaler
 
+ATOM = "atom-"
+"""What the name of a task begins with where its targets are of atoms."""
+
 SMALLEST_VARIANCE = 1e-6
 """What is added to the variance that a model answers, in squares of the standardised target."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model says of n molecules and T targets.
+    """What a model says of n molecules, or of n atoms, and T targets.
 
     Attributes:
         values: (n, T): the number in its unit, the probability of the positive class, or the place of the most
@@ -38,6 +41,8 @@ class Task(ABC):
         baseline: the answer that needs no molecule, in words.
         always: the same, short.
         loss: what the model minimises.
+        of_atoms: whether the targets are of atoms: n then counts the atoms of all molecules, one molecule after the
+            other.
         classes: per target the names of its classes; empty where there are none.
     """
 
@@ -47,7 +52,13 @@ class Task(ABC):
     baseline: ClassVar[str]
     always: ClassVar[str]
     loss: str
+    of_atoms: bool = False
     classes: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What `--task-type` calls it."""
+        return f"{ATOM if self.of_atoms else ''}{self.kind}"
 
     @abstractmethod
     def owners(self, num_targets: int) -> list[int]:
@@ -55,7 +66,7 @@ class Task(ABC):
 
     @abstractmethod
     def scaler(self, train: np.ndarray) -> TargetScaler:
-        """How targets are scaled, from those of the training molecules, (n, T), and from nothing else."""
+        """How targets are scaled, from those of the training side, (n, T), and from nothing else."""
 
     @abstractmethod
     def answers(self, outputs: np.ndarray, scaler: TargetScaler) -> Answers:
@@ -63,7 +74,7 @@ class Task(ABC):
 
     @abstractmethod
     def guess(self, train: np.ndarray, n: int) -> Answers:
-        """The baseline: what one answers n molecules who only knows the training targets."""
+        """The baseline: what one answers n molecules or atoms who only knows the training targets."""
 
     def columns(self, targets: Sequence[str]) -> list[str]:  # noqa: ARG002
         """What the columns of `Answers.more` are called."""
@@ -87,7 +98,7 @@ class Task(ABC):
     def to_dict(self) -> dict[str, Any]:
         """As it stands in a model's config.json."""
         classes = {"classes": [list(c) for c in self.classes]} if self.classes else {}
-        return {"kind": self.kind, "loss": self.loss, **classes}
+        return {"kind": self.kind, "loss": self.loss, **classes, **({"of_atoms": True} if self.of_atoms else {})}
 
 
 @dataclass(frozen=True)
@@ -101,6 +112,7 @@ class Regression(Task):
     always = "the training mean"
 
     loss: str = "mse"
+    of_atoms: bool = False
 
     @property
     def has_spread(self) -> bool:
@@ -141,6 +153,7 @@ class Binary(Task):
     always = "the training share"
 
     loss: str = "bce"
+    of_atoms: bool = False
 
     def owners(self, num_targets: int) -> list[int]:
         return [*range(num_targets)]
@@ -163,7 +176,7 @@ class Binary(Task):
             if len(other):
                 raise InputError(
                     f"column {name!r} holds {other[0]:g}, and a binary target is 0 or 1: write those, or choose "
-                    "--task-type regression or multiclass"
+                    f"--task-type {ATOM if self.of_atoms else ''}regression or multiclass"
                 )
 
 
@@ -179,6 +192,7 @@ class Multiclass(Task):
 
     loss: str = "cross-entropy"
     classes: tuple[tuple[str, ...], ...] = ()
+    of_atoms: bool = False
 
     def owners(self, num_targets: int) -> list[int]:  # noqa: ARG002
         return [t for t, names in enumerate(self.classes) for _ in names]
@@ -232,6 +246,9 @@ REGRESSION = Regression()
 TASKS: dict[str, type[Regression] | type[Binary] | type[Multiclass]] = {
     task.kind: task for task in (Regression, Binary, Multiclass)
 }
+
+TASK_TYPES = (*TASKS, *(f"{ATOM}{kind}" for kind in TASKS))
+"""What `--task-type` takes."""
 
 
 def task_from(settings: Mapping[str, Any]) -> Task:

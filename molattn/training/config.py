@@ -42,7 +42,8 @@ class DataConfig:
         splits_file: a table of SMILES and sides that decides instead of `split`; empty for none.
         num_folds: of a cross-validation; 1 for none.
         fold: the one that this run tests, from 0; -1 for all of them, one after the other.
-        task_type: what the targets are: "regression", "binary" or "multiclass"; guessed from them when empty.
+        task_type: what the targets are: "regression", "binary" or "multiclass", or where each cell holds a list with a
+            value for every atom "atom-regression", "atom-binary" or "atom-multiclass"; guessed from them when empty.
     """
 
     dataset: str = ""

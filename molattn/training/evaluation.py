@@ -1,7 +1,7 @@
 """A trained model on a table with labels that it may never have seen."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,9 @@ from molattn.chem import Conformers
 from molattn.data import Rejected, guess_smiles_column, read_records, read_table
 from molattn.errors import InputError, SmilesError
 from molattn.models.artifact import Artifact
-from molattn.models.base import Molecule
 from molattn.models.predict import outputs_of
 from molattn.models.tasks import Answers
+from molattn.training.labels import check_atoms, settle
 from molattn.training.metrics import mean_over_targets, metrics_for
 from molattn.training.run_folder import target_metrics
 from molattn.training.targets import code_targets
@@ -26,11 +26,13 @@ class Evaluation:
     Attributes:
         rows: (n,) rows of the table that were measured, ascending.
         smiles: theirs.
-        targets: (n, T) their labels, NaN where missing; of several classes, places among them.
+        targets: (n, T) their labels, NaN where missing; of several classes, places among them. (N, T) of atoms, as
+            in `Experiment`.
         answers: the predictions for them.
         metrics: {target: {metric: value, "n": labels}}.
         mean: of the metrics over the targets; empty for one target.
         rejected: the rows that were not measured, and why.
+        offsets: (n + 1,) where the rows of `targets` of each molecule begin, and where the last end; None for one each.
     """
 
     rows: np.ndarray
@@ -40,6 +42,7 @@ class Evaluation:
     metrics: dict[str, dict[str, Any]]
     mean: dict[str, Any]
     rejected: list[Rejected]
+    offsets: np.ndarray | None = None
 
 
 def evaluate(
@@ -70,9 +73,10 @@ def evaluate(
     names = metrics_for(task.kind, task.metrics, metrics)
     table = read_table(path)
     column = smiles_column or guess_smiles_column(table.columns)
-    coded = code_targets(table, targets, task.kind, task.classes)
-    records = read_records(coded.table, column, targets)
-    task.check(records.targets, targets)
+    if task.of_atoms:
+        check_atoms(type(artifact.model), artifact.standardize, path)
+    coded = code_targets(table, targets, task.name, task.classes, task.of_atoms)
+    records = read_records(coded.table, column, targets, of_atoms=task.of_atoms)
     made = artifact.model.read(
         records.smiles,
         add_hs=artifact.add_hs,
@@ -81,20 +85,14 @@ def evaluate(
         conformers=conformers,
         progress=progress,
     )
-    kept: list[int] = []
-    molecules: list[Molecule] = []
-    rejected = [replace(r, reason=coded.reasons.get(r.row, r.reason)) for r in records.rejected]
-    for i, (row, smiles, outcome) in enumerate(zip(records.rows.tolist(), records.smiles, made, strict=True)):
-        if isinstance(outcome, SmilesError):
-            rejected.append(Rejected(row, table.lines[row], smiles, outcome.reason))
-        else:
-            kept.append(i)
-            molecules.append(outcome)
-    rejected.sort(key=lambda r: r.row)
+    sizes = [0 if isinstance(outcome, SmilesError) else outcome.size for outcome in made]
+    settled = settle(records, sizes, lambda i: getattr(made[i], "reason", ""), table, coded, targets)
+    kept, true, rejected = settled.kept, settled.targets, settled.rejected
+    molecules = [outcome for i in kept if not isinstance(outcome := made[i], SmilesError)]
     if not molecules:
         first = f"; the first, line {rejected[0].line}: {rejected[0].reason}" if rejected else ""
         raise InputError(f"{path}: no row can be measured{first}")
-    true = records.targets[kept]
+    task.check(true, targets)
     answers = task.answers(outputs_of(artifact.model, molecules), artifact.scaler)
     measured = target_metrics(task, targets, true, answers, names)
     return Evaluation(
@@ -105,4 +103,5 @@ def evaluate(
         metrics=measured,
         mean=mean_over_targets(measured, names) if len(targets) > 1 else {},
         rejected=rejected,
+        offsets=settled.offsets,
     )

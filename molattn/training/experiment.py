@@ -24,8 +24,10 @@ from molattn.data import (
     describe_leakage,
     fold_labels,
     guess_smiles_column,
+    label_rows,
     leakage,
     obtain,
+    offsets_of,
     read_records,
     read_split_column,
     read_split_file,
@@ -34,10 +36,11 @@ from molattn.data import (
 )
 from molattn.errors import ConformerError, InputError, SmilesError, UsageError, shown
 from molattn.models.base import Molecule, MoleculeModel
-from molattn.models.tasks import REGRESSION, Task
+from molattn.models.tasks import ATOM, REGRESSION, Task
 from molattn.training.config import DataConfig
 from molattn.training.fit import Labelled
-from molattn.training.targets import choose_task, code_targets, lone_classes, task_kind
+from molattn.training.labels import check_atoms, means_of_molecules, settle
+from molattn.training.targets import are_of_atoms, choose_task, code_targets, lone_classes, task_kind
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,15 @@ class Experiment:
         labels: side of every row of the table; empty for a row that is left out.
         rows: (n,) rows of the table that can be used, ascending.
         molecules: those rows as the model reads them.
-        targets: their targets, (n, T), NaN where missing.
+        targets: their targets, (N, T), NaN where missing: a row for each molecule, N = n, or where targets are of
+            atoms one for each of its atoms, molecule by molecule, in the order of the SMILES.
         rejected: the rows that cannot be used, and why.
         warnings: what a user should know.
         task: what the targets are; of several classes they are places among them.
         taken: in one sentence, what the task was guessed to be; empty where it was said.
         weights: how much each of the n rows counts, (n,); None where no column says so.
         groups: what each of the n rows belongs to; None where no column says so.
+        offsets: (n + 1,) where the rows of targets of each molecule begin, and where the last end; None for one each.
     """
 
     data: DataConfig
@@ -77,10 +82,15 @@ class Experiment:
     taken: str = ""
     weights: np.ndarray | None = None
     groups: list[str] | None = None
+    offsets: np.ndarray | None = None
 
     def side(self, name: str) -> np.ndarray:
         """Which of the n molecules are on the side `name`, as indices."""
         return np.flatnonzero(self.labels[self.rows] == name)
+
+    def targets_of(self, molecules: np.ndarray) -> np.ndarray:
+        """Which rows of `targets` belong to some of the n molecules, as indices."""
+        return molecules if self.offsets is None else label_rows(self.offsets, molecules)
 
     @property
     def standardized(self) -> list[tuple[int, str]]:
@@ -97,7 +107,8 @@ class Experiment:
         """The molecules of one side with their targets."""
         chosen = self.side(name)
         weights = None if self.weights is None else self.weights[chosen]
-        return Labelled([self.molecules[i] for i in chosen], self.targets[chosen], weights)
+        offsets = None if self.offsets is None else offsets_of(np.diff(self.offsets)[chosen])
+        return Labelled([self.molecules[i] for i in chosen], self.targets[self.targets_of(chosen)], weights, offsets)
 
 
 def prepare(
@@ -120,9 +131,15 @@ def prepare(
     if data.standardize and data.standardize not in STANDARDIZE:
         raise UsageError(f"unknown standardize {data.standardize!r}: choose one of {', '.join(STANDARDIZE)}")
     data, path, name, units, fetched = _resolved(data)
-    coded = code_targets(read_table(path), data.target_columns, data.task_type)
+    table = read_table(path)
+    of_atoms = are_of_atoms(table, data.target_columns, data.task_type)
+    if of_atoms:
+        check_atoms(model, data.standardize, path)
+    coded = code_targets(table, data.target_columns, data.task_type, of_atoms=of_atoms)
     table = coded.table
-    records = read_records(table, data.smiles_column, data.target_columns, data.weight_column, data.group_column)
+    records = read_records(
+        table, data.smiles_column, data.target_columns, data.weight_column, data.group_column, of_atoms
+    )
     try:
         made = model.read(
             records.smiles,
@@ -136,26 +153,26 @@ def prepare(
     except ConformerError as error:
         line = f", {table.place(int(records.rows[error.row]))}" if error.row is not None else ""
         raise InputError(f"{path}{line}: {error}; --on-3d-failure paths or reject goes on") from error
-    kept = [i for i, outcome in enumerate(made) if not isinstance(outcome, SmilesError)]
-    molecules = [outcome for outcome in made if not isinstance(outcome, SmilesError)]
-    refused = [
-        Rejected(int(row), table.lines[row], smiles, outcome.reason)
-        for row, smiles, outcome in zip(records.rows, records.smiles, made, strict=True)
-        if isinstance(outcome, SmilesError)
-    ]
-    named = [replace(r, reason=coded.reasons.get(r.row, r.reason)) for r in records.rejected]
-    rejected = sorted([*named, *refused], key=lambda r: r.row)
+    sizes = [0 if isinstance(outcome, SmilesError) else outcome.size for outcome in made]
+    settled = settle(records, sizes, lambda i: getattr(made[i], "reason", ""), table, coded, data.target_columns)
+    kept, targets, rejected = settled.kept, settled.targets, settled.rejected
+    molecules = [outcome for i in kept if not isinstance(outcome := made[i], SmilesError)]
     if not molecules:
         first = f"the first, {table.place(rejected[0].row)}: {rejected[0].reason}" if rejected else "it has none"
         raise InputError(f"{path}: no row can be used; {first}")
-    rows, targets = records.rows[kept], records.targets[kept]
-    task, said = choose_task(data.task_type, loss, targets, data.target_columns, coded.classes)
-    data = replace(data, task_type=task.kind)
+    rows = records.rows[kept]
+    task, said = choose_task(data.task_type, loss, targets, data.target_columns, coded.classes, of_atoms)
+    data = replace(data, task_type=task.name)
     smiles = column(table, data.smiles_column)
     labels = np.full(len(smiles), "", dtype=object)
     # One molecule under two spellings is one molecule to a split.
     keys = [canonical_smiles(read_smiles(m.smiles, max_atoms=data.max_atoms)) for m in molecules]
-    sides, taken = _sides(data, table, smiles, rows, keys, targets, seed)
+    worth = targets if settled.offsets is None else means_of_molecules(targets, settled.offsets)
+    try:
+        sides, taken = _sides(data, table, smiles, rows, keys, worth, seed)
+    except InputError as error:
+        # The rows that are missing may be why.
+        raise InputError("; ".join([str(error), *_left_out(rejected, table)])) from error
     labels[rows] = sides
     experiment = Experiment(
         data=data,
@@ -173,6 +190,7 @@ def prepare(
         taken=said,
         weights=None if records.weights is None else records.weights[kept],
         groups=None if records.groups is None else [records.groups[i] for i in kept],
+        offsets=settled.offsets,
     )
     _check_sides(experiment)
     if lone := lone_classes(experiment.labelled("train").targets, data.target_columns, task):
@@ -248,16 +266,20 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...],
         return data, path, path.stem, ("",) * len(targets), ""
     card, said = obtain(data.dataset, data.data_dir)
     smiles = data.smiles_column or card.smiles_column
-    targets = data.target_columns or card.target_columns
+    of_card = card.atom_targets if data.task_type.startswith(ATOM) else card.targets
+    if data.task_type.startswith(ATOM) and not (of_card or data.target_columns):
+        raise UsageError(f"the data set {card.name} has no targets of atoms, as {data.task_type} needs them")
+    targets = data.target_columns or tuple(t.name for t in of_card)
     if not targets:
         no_target = (smiles, data.weight_column, data.group_column, data.split_column)
         targets = tuple(name for name in read_table(card.path).columns if name not in no_target)
-    units = {t.name: t.unit for t in card.targets}
+    units = {t.name: t.unit for t in (*card.targets, *card.atom_targets)}
+    known = {t.name for t in card.targets}
     data = replace(
         data,
         smiles_column=smiles,
         target_columns=targets,
-        task_type=data.task_type or (task_kind(card.task) if set(targets) <= set(units) else ""),
+        task_type=data.task_type or (task_kind(card.task) if set(targets) <= known else ""),
     )
     return data, card.path, card.name, tuple(units.get(t, "") for t in targets), said
 
@@ -282,11 +304,7 @@ def _warnings(
     taken: str,
     table: Table,
 ) -> list[str]:
-    warnings = []
-    if rejected:
-        first = rejected[0]
-        count = "1 row is" if len(rejected) == 1 else f"{len(rejected)} rows are"
-        warnings.append(f"{count} left out, see rejected.csv; the first, {table.place(first.row)}: {first.reason}")
+    warnings = _left_out(rejected, table, ", see rejected.csv")
     for what, kind in _UNCERTAIN:
         uncertain = [(m.smiles, w) for m in molecules if (w := next(filter(kind, m.warnings), None))]
         if uncertain:
@@ -299,12 +317,22 @@ def _warnings(
     return warnings
 
 
+def _left_out(rejected: list[Rejected], table: Table, where: str = "") -> list[str]:
+    """How many rows cannot be used, and the first of them, in a sentence; none where there are none."""
+    if not rejected:
+        return []
+    first = rejected[0]
+    count = "1 row is" if len(rejected) == 1 else f"{len(rejected)} rows are"
+    return [f"{count} left out{where}; the first, {table.place(first.row)}: {first.reason}"]
+
+
 def _check_sides(experiment: Experiment) -> None:
     for side in SIDES:
         chosen = experiment.side(side)
         if not len(chosen):
             raise InputError(f"the split leaves no molecule for {side}: give more rows or other --split-sizes")
-        for target, values in zip(experiment.data.target_columns, experiment.targets[chosen].T, strict=True):
+        labels = experiment.targets[experiment.targets_of(chosen)]
+        for target, values in zip(experiment.data.target_columns, labels.T, strict=True):
             if side == "train" and not np.isfinite(values).any():
                 raise InputError(
                     f"the training molecules have no value in column {target!r}: there is nothing to learn"

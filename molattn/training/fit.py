@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, Dataset
 
+from molattn.data.atom_lists import label_rows
 from molattn.data.batches import Batch, SizeBuckets, batches_by_size
 from molattn.errors import InputError, UsageError
 from molattn.models.base import Molecule, MoleculeModel
@@ -29,7 +30,7 @@ from molattn.training.metrics import mean_over_targets, measure
 
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
 
-# A batch and what its molecules count, (b,); None for all alike.
+# A batch and what its rows of targets count, (b,) or (N,); None for all alike.
 _Step = tuple[Batch, Tensor | None]
 
 
@@ -38,14 +39,28 @@ class Labelled:
     """Molecules as a model reads them, and their targets, (n, T) in units, NaN where a label is missing.
 
     `weights`, (n,), say how much each molecule counts in the loss; None for all alike. No metric reads them.
+    `offsets`, (n + 1,), say where the rows of targets of each molecule begin, and where the last end, where they are of
+    atoms: then targets are (N, T), and each atom counts as its molecule does. None for one row each.
     """
 
     molecules: Sequence[Molecule]
     targets: np.ndarray
     weights: np.ndarray | None = None
+    offsets: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.molecules)
+
+    def targets_of(self, molecules: Sequence[int]) -> np.ndarray:
+        """The targets of some molecules, in that order, (b, T) or (N, T)."""
+        return self.targets[list(molecules) if self.offsets is None else label_rows(self.offsets, molecules)]
+
+    def weights_of(self, molecules: Sequence[int]) -> np.ndarray | None:
+        """How much each row of `targets_of` counts; None for all alike."""
+        if self.weights is None:
+            return None
+        weights = np.asarray(self.weights, np.float64)[list(molecules)]
+        return weights if self.offsets is None else np.repeat(weights, np.diff(self.offsets)[list(molecules)])
 
 
 @dataclass(frozen=True)
@@ -95,6 +110,10 @@ def fit(
 
     loss = mean over known labels of ((y - mean) / std - model)^2, or what `TaskLoss` has for another task
 
+    Labels of atoms count alike, whichever molecule of the batch they are in: with m_i = 1 where atom i has one and 0
+    where it has none, sum_i m_i l(o_i, z_i) / sum_i m_i over all atoms i of the batch; mean and std are those of the
+    labelled atoms of `train`.
+
     AdamW, a linear warm-up and a cosine; the weights that are validated and kept are their running average. The
     same seed gives the same weights; the random state of the caller is left as it was.
 
@@ -142,13 +161,13 @@ def fit(
 
 def batch_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> Batch:
     """The molecules `rows`, in that order, in one batch."""
-    return model.collate([data.molecules[i] for i in rows], data.targets[list(rows)])
+    return model.collate([data.molecules[i] for i in rows], data.targets_of(rows))
 
 
 def _step_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> _Step:
-    """A batch, and the weights of its molecules."""
-    weights = None if data.weights is None else torch.from_numpy(np.asarray(data.weights, np.float64)[list(rows)])
-    return batch_of(model, data, rows), weights
+    """A batch, and the weights of its rows of targets."""
+    weights = data.weights_of(rows)
+    return batch_of(model, data, rows), None if weights is None else torch.from_numpy(weights)
 
 
 def _trainer(config: TrainingConfig, callbacks: list[Callback]) -> pl.Trainer:

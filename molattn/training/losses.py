@@ -46,7 +46,7 @@ class TaskLoss(nn.Module):
     def forward(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The losses, (b, T), zero where the label is missing, and where it is known.
 
-        Shapes: outputs (b, outputs), targets (b, T) in units, NaN where missing.
+        Shapes: outputs (b, outputs), targets (b, T) in units, NaN where missing; b counts molecules, or atoms.
         """
         known = torch.isfinite(targets)
         z = ((targets - self.mean) / self.std).masked_fill(~known, 0.0)

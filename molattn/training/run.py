@@ -53,9 +53,9 @@ class RunResult:
         folder: where it lies.
         metrics: what `metrics.json` holds.
         experiment: what it learned from.
-        predicted: (n, T), the predictions for the molecules of the experiment: `Answers.values`.
+        predicted: (N, T), row by row what `experiment.targets` holds the truth of: `Answers.values`.
         history: epoch by epoch.
-        more: (n, M), what stands beside the predictions: `Answers.more`; None where nobody kept it.
+        more: (N, M), what stands beside the predictions: `Answers.more`; None where nobody kept it.
     """
 
     folder: Path
@@ -110,7 +110,7 @@ def run(
     # Once here, where it costs nothing, so that weights that make no sense leave no folder.
     balance(task, experiment.labelled("train").targets, settings.class_balance, settings.positive_weights)
     config = RunConfig(experiment.data, config.model, config.training)
-    model = _model(config, len(task.owners(len(experiment.data.target_columns))))
+    model = _model(config, len(task.owners(len(experiment.data.target_columns))), task.of_atoms)
     if resume and folder is not None:
         path = run_folder.reopen(folder)
     else:
@@ -162,7 +162,7 @@ def _trained(
     artifact = replace(artifact, standardize=data.standardize)
     save_artifact(path / MODEL, artifact)
     answers = task.answers(outputs_of(model.cpu(), experiment.molecules), scaler)
-    baseline = task.guess(train.targets, len(experiment.molecules))
+    baseline = task.guess(train.targets, len(experiment.targets))
     metrics = {
         **run_folder.summary(experiment, answers, names),
         "baseline": {"what": task.baseline} | run_folder.summary(experiment, baseline, names),
@@ -193,12 +193,12 @@ def _identity(config: RunConfig, experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _model(config: RunConfig, outputs: int) -> MoleculeModel:
+def _model(config: RunConfig, outputs: int, of_atoms: bool) -> MoleculeModel:
     """The untrained model; the same seed gives the same one, and the caller's random state is left as it was."""
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)
         try:
-            return build(config.model, num_targets=outputs)
+            return build(config.model, num_targets=outputs, of_atoms=of_atoms)
         except ValueError as error:
             raise UsageError(f"[model]: {error}") from None
 

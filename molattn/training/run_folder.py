@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from molattn.data import SIDES
+from molattn.data import SIDES, list_text
 from molattn.data.files import remove_leftovers, write_text
 from molattn.data.tables import write_table
 from molattn.errors import UsageError
@@ -94,7 +94,10 @@ def write_standardized(folder: Path, experiment: Experiment) -> None:
 
 
 def write_predictions(folder: Path, experiment: Experiment, answers: Answers) -> None:
-    """`predictions.csv`: truth beside prediction for every molecule of every side, in the order of the table."""
+    """`predictions.csv`: truth beside prediction for every molecule of every side, in the order of the table.
+
+    Where targets are of atoms each cell holds a list in JSON, null where a label is missing.
+    """
     targets, task = experiment.data.target_columns, experiment.task
     columns = ("row", "split", "smiles", *targets, *(f"{t}_pred" for t in targets), *task.columns(targets))
 
@@ -102,15 +105,18 @@ def write_predictions(folder: Path, experiment: Experiment, answers: Answers) ->
         # A missing label is an empty cell.
         return ["" if np.isnan(x) else _exact(task.named(x, t)) for t, x in enumerate(numbers)]
 
+    def said(i: int) -> list[str]:
+        """The cells of molecule i."""
+        parts = [
+            [*cells(experiment.targets[k]), *cells(answers.values[k]), *map(_exact, answers.more[k].tolist())]
+            for k in experiment.targets_of(np.array([i]))
+        ]
+        return list(map(list_text, zip(*parts, strict=True))) if task.of_atoms else parts[0]
+
     def rows() -> Iterable[Sequence[str]]:
         for i, row in enumerate(experiment.rows):
             if side := str(experiment.labels[row]):
-                said = [
-                    *cells(experiment.targets[i]),
-                    *cells(answers.values[i]),
-                    *map(_exact, answers.more[i].tolist()),
-                ]
-                yield (str(row), side, experiment.smiles[row], *said)
+                yield (str(row), side, experiment.smiles[row], *said(i))
 
     write_table(folder / "predictions.csv", columns, rows())
 
@@ -150,7 +156,7 @@ def summary(experiment: Experiment, answers: Answers, names: Sequence[str]) -> d
 
     With several targets, "mean" holds for every side their mean over the targets where they are defined.
     """
-    sides = {side: experiment.side(side) for side in SIDES}
+    sides = {side: experiment.targets_of(experiment.side(side)) for side in SIDES}
     result = {
         side: target_metrics(
             experiment.task,

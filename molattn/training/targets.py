@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from molattn.data.atom_lists import list_items, list_text
 from molattn.data.records import NUMBER
-from molattn.data.tables import Table, column_index
+from molattn.data.tables import Table, column, column_index
 from molattn.errors import InputError, UsageError, shown
-from molattn.models.tasks import TASKS, Binary, Multiclass, Regression, Task
+from molattn.models.tasks import ATOM, TASK_TYPES, TASKS, Binary, Multiclass, Regression, Task
 
 MOST_CLASSES = 100
 """Classes that a target may have when it is said to have classes."""
@@ -18,7 +19,7 @@ MOST_GUESSED = 20
 
 # Ways of writing that there is no value; records.py tells people to leave the cell empty instead.
 _MISSING = frozenset(("nan", "na", "n/a", "n/d", "nd", "null", "none", "-", "?"))
-_ALIASES = {"classification": "binary"}
+_ALIASES = {"classification": "binary", f"{ATOM}classification": f"{ATOM}binary"}
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Coded:
     """A table whose target columns hold numbers.
 
     Attributes:
-        table: with the place of its class in each cell, where there are classes; otherwise as it was.
+        table: with the place of its class in each cell, or in each item of its list, where there are classes;
+            otherwise as it was.
         classes: the names of the classes of each target; empty where there are none.
         reasons: why a row holds no class, by row; the targets of such a row are empty in `table`.
     """
@@ -37,18 +39,61 @@ class Coded:
 
 
 def task_kind(text: str) -> str:
-    """The kind of task that a person wrote; empty stays empty, "classification" is binary.
+    """The task type that a person wrote; empty stays empty, "classification" is binary.
 
     Raises:
         UsageError: there is no such kind.
     """
     kind = _ALIASES.get(text, text)
-    if kind and kind not in TASKS:
-        raise UsageError(f"there is no task type {text!r}: choose one of {', '.join(TASKS)}")
+    if kind and kind not in TASK_TYPES:
+        raise UsageError(f"there is no task type {text!r}: choose one of {', '.join(TASK_TYPES)}")
     return kind
 
 
-def code_targets(table: Table, columns: Sequence[str], kind: str, classes: tuple[tuple[str, ...], ...] = ()) -> Coded:
+def are_of_atoms(table: Table, columns: Sequence[str], kind: str) -> bool:
+    """Whether targets are of atoms: `kind`, the task type, says so, or it is empty and most cells hold lists.
+
+    Raises:
+        UsageError: some columns hold lists and others do not, or `kind` is one of molecules and columns hold lists.
+    """
+    if kind.startswith(ATOM):
+        return True
+    lists = [name for name in columns if _holds_lists(column(table, name))]
+    if not lists:
+        return False
+    if kind:
+        raise UsageError(
+            f"column {shown(lists[0])} holds a list for each molecule, one value for each atom: "
+            f"--task-type {ATOM}{kind} learns that"
+        )
+    if other := next((name for name in columns if name not in lists), ""):
+        raise UsageError(
+            f"column {shown(lists[0])} holds a list with a value for each atom and column {shown(other)} one value for "
+            "each molecule: a model learns the one or the other, so train one for each"
+        )
+    return True
+
+
+def _holds_lists(cells: Sequence[str]) -> bool:
+    known = [text for text in cells if text.strip()]
+    return bool(known) and 2 * sum(map(_is_list, known)) > len(known)
+
+
+def _is_list(text: str) -> bool:
+    """Whether a cell holds a list without doubt: in brackets, or several numbers with blanks between them."""
+    if text.strip().startswith("["):
+        return True
+    items = text.split()
+    return len(items) > 1 and all(map(NUMBER.fullmatch, items))
+
+
+def code_targets(
+    table: Table,
+    columns: Sequence[str],
+    kind: str,
+    classes: tuple[tuple[str, ...], ...] = (),
+    of_atoms: bool = False,
+) -> Coded:
     """The table with classes as their places, where its targets are classes.
 
     They are if `kind` says so, or if it is empty and the columns hold a few repeated words and no number. Classes are
@@ -56,38 +101,61 @@ def code_targets(table: Table, columns: Sequence[str], kind: str, classes: tuple
 
     Args:
         table, columns: the table and its target columns.
-        kind: of the task; empty where nobody said.
+        kind: the task type; empty where nobody said.
         classes: the names, where a model knows them already; found in the table when empty.
+        of_atoms: whether a cell holds a list of classes, one for each atom.
 
     Raises:
         InputError: a column that is to hold classes holds fewer than two, too many, or fractions.
     """
     places = [column_index(table, name) for name in columns]
-    cells = [[_bare(row[place]) for row in table.rows] for place in places]
-    if kind != "multiclass" and (kind or not all(map(_is_words, cells))):
+    cells = [[_labels(row[place], of_atoms) for row in table.rows] for place in places]
+    texts = [[text for labels in of_column for text in labels or ()] for of_column in cells]
+    if kind.removeprefix(ATOM) != "multiclass" and (kind or not all(map(_is_words, texts))):
         return Coded(table)
-    classes = classes or tuple(_classes(name, texts) for name, texts in zip(columns, cells, strict=True))
+    classes = classes or tuple(_classes(name, of_column) for name, of_column in zip(columns, texts, strict=True))
     rows = [list(row) for row in table.rows]
     reasons: dict[int, str] = {}
     for t, (name, place) in enumerate(zip(columns, places, strict=True)):
-        code = {label: str(i) for i, label in enumerate(classes[t])}
-        for row, text in enumerate(cells[t]):
-            if not text:
+        code = {label: str(i) for i, label in enumerate(classes[t])} | {"": ""}
+        for row, labels in enumerate(cells[t]):
+            if labels is None:
                 continue
-            if text in code:
-                rows[row][place] = code[text]
-            elif text.casefold() in _MISSING:
-                reasons[row] = f"column {shown(name)}: {shown(text)}: leave the field empty for a missing value"
+            if unknown := next(((atom, text) for atom, text in enumerate(labels) if text not in code), None):
+                where = f"column {shown(name)}{f', atom {unknown[0]} (from 0)' if of_atoms else ''}"
+                reasons[row] = f"{where}: {_no_class(unknown[1], classes[t], of_atoms)}"
             else:
-                reasons[row] = f"column {shown(name)}: {shown(text)} is none of the classes {_listed(classes[t])}"
+                codes = [code[text] for text in labels]
+                rows[row][place] = list_text(codes) if of_atoms else codes[0]
     for row in reasons:
         for place in places:
             rows[row][place] = ""
     return Coded(replace(table, rows=rows), classes, reasons)
 
 
+def _labels(text: str, of_atoms: bool) -> list[str] | None:
+    """The labels in a cell; none for one that says nothing, or is not the list that it should be."""
+    if not of_atoms:
+        return [_bare(text)]
+    try:
+        return [_bare(item) for item in list_items(text)]
+    except ValueError:
+        return None
+
+
+def _no_class(text: str, classes: Sequence[str], of_atoms: bool) -> str:
+    if text.casefold() in _MISSING:
+        return f"{shown(text)}: {'write null' if of_atoms else 'leave the field empty'} for a missing value"
+    return f"{shown(text)} is none of the classes {_listed(classes)}"
+
+
 def choose_task(
-    kind: str, loss: str, targets: np.ndarray, names: Sequence[str], classes: tuple[tuple[str, ...], ...]
+    kind: str,
+    loss: str,
+    targets: np.ndarray,
+    names: Sequence[str],
+    classes: tuple[tuple[str, ...], ...],
+    of_atoms: bool = False,
 ) -> tuple[Task, str]:
     """The task of a run, and in one sentence what was taken and how to say otherwise; empty where it was said.
 
@@ -95,34 +163,36 @@ def choose_task(
     are numbers, few as they may be.
 
     Args:
-        kind: what a person or a data set's card says; empty where nobody did.
+        kind: the task type that a person or a data set's card says; empty where nobody did.
         loss: the loss asked for, or empty.
         targets: (n, T), NaN where missing.
         names: of the targets.
         classes: names of the classes of each target; empty for numbers.
+        of_atoms: whether the targets are of atoms.
 
     Raises:
         InputError: the targets are not what was said.
         UsageError: the loss is another task's.
     """
-    guessed = kind or _guess(targets, classes)
-    chosen = _made(guessed, loss, classes)
+    guessed = kind.removeprefix(ATOM) or _guess(targets, classes)
+    chosen = _made(guessed, loss, classes, of_atoms)
     chosen.check(targets, names)
     if kind:
         return chosen, ""
     what = names[0] if len(names) == 1 else f"{len(names)} targets"
+    holds = f"{what} {_holds(names)}{' lists of' if of_atoms else ''}"
     other = "--task-type says otherwise"
     if guessed == "multiclass":
-        return chosen, f"task: multiclass, {what} holds words: {_listed(classes[0])}; {other}"
+        return chosen, f"task: {chosen.name}, {holds} words: {_listed(classes[0])}; {other}"
     if guessed == "binary":
-        return chosen, f"task: binary, {what} {_holds(names)} only 0 and 1; {other}"
+        return chosen, f"task: {chosen.name}, {holds} only 0 and 1; {other}"
     known = targets[np.isfinite(targets)]
     few = np.unique(known)
     if 2 <= len(few) <= 10 and not (few % 1).any() and len(known) >= 10 * len(few):
         listed = ", ".join(f"{v:g}" for v in few)
-        held = f"{what} {_holds(names)} the numbers {listed}"
-        return chosen, f"task: regression, {held}; if they are classes, add --task-type multiclass"
-    return chosen, f"task: regression, {what} {_holds(names)} numbers; {other}"
+        instead = f"if they are classes, add --task-type {ATOM if of_atoms else ''}multiclass"
+        return chosen, f"task: {chosen.name}, {holds} the numbers {listed}; {instead}"
+    return chosen, f"task: {chosen.name}, {holds} numbers; {other}"
 
 
 def lone_classes(targets: np.ndarray, names: Sequence[str], task: Task) -> list[str]:
@@ -141,7 +211,7 @@ def _guess(targets: np.ndarray, classes: tuple[tuple[str, ...], ...]) -> str:
     return "binary" if binary else "regression"
 
 
-def _made(kind: str, loss: str, classes: tuple[tuple[str, ...], ...]) -> Task:
+def _made(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], of_atoms: bool) -> Task:
     losses = TASKS[kind].losses
     loss = loss or losses[0]
     if loss not in losses:
@@ -151,11 +221,11 @@ def _made(kind: str, loss: str, classes: tuple[tuple[str, ...], ...]) -> Task:
             raise UsageError(f"there is no loss {loss!r}: choose among {known}")
         raise UsageError(
             f"the loss {loss!r} is of {owner} targets, and these are {kind}: choose {' or '.join(losses)}, or add "
-            f"--task-type {owner}"
+            f"--task-type {ATOM if of_atoms else ''}{owner}"
         )
     if kind == Multiclass.kind:
-        return Multiclass(loss, classes)
-    return Binary(loss) if kind == Binary.kind else Regression(loss)
+        return Multiclass(loss, classes, of_atoms)
+    return Binary(loss, of_atoms) if kind == Binary.kind else Regression(loss, of_atoms)
 
 
 def _bare(text: str) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from molattn.viewer.head_plots import heads_plot
     from molattn.viewer.lines import curves
     from molattn.viewer.picture import Picture
-    from molattn.viewer.pictures import draw_atoms, heat_map
+    from molattn.viewer.pictures import draw_atom_values, draw_atoms, heat_map
     from molattn.viewer.plots import learning_curve, parity_plot, write_plots
     from molattn.viewer.web import page, write_page
     from molattn.viewer.widget import AttentionWidget
@@ -26,6 +26,7 @@ __all__ = [
     "class_plot",
     "confusion_plot",
     "curves",
+    "draw_atom_values",
     "draw_atoms",
     "head_grid",
     "heads_plot",
@@ -46,6 +47,7 @@ _HOME = {
     "class_plot": "class_plots",
     "confusion_plot": "class_plots",
     "curves": "lines",
+    "draw_atom_values": "pictures",
     "draw_atoms": "pictures",
     "head_grid": "grids",
     "heads_plot": "head_plots",

@@ -21,7 +21,9 @@ _BINS = 10  # of equal numbers of molecules, in the calibration
 _MOST_NAMED = 12  # classes up to which the cells of a confusion matrix hold their numbers
 
 
-def class_plot(true: np.ndarray, probability: np.ndarray, sides: Mapping[str, np.ndarray], *, name: str) -> Picture:
+def class_plot(
+    true: np.ndarray, probability: np.ndarray, sides: Mapping[str, np.ndarray], *, name: str, of: str = "molecules"
+) -> Picture:
     """ROC, precision against recall, and calibration of one binary target, side by side.
 
     A side with labels of one class only has no curves; the legend says so. In the calibration each point is a tenth
@@ -32,6 +34,7 @@ def class_plot(true: np.ndarray, probability: np.ndarray, sides: Mapping[str, np
         probability: (n,), of 1.
         sides: indices of the molecules of "train", "val" and "test"; a side may be absent.
         name: of the target.
+        of: what is counted.
     """
     known = np.isfinite(true) & np.isfinite(probability)
     target = short(name, 40)
@@ -60,7 +63,7 @@ def class_plot(true: np.ndarray, probability: np.ndarray, sides: Mapping[str, np
         calibration.plot([0, 1], [0, 1], **_REST, label="share = probability")
         _label(roc, "false positive rate", "true positive rate", f"{target}: ROC, area under it")
         _label(precision, "recall", "precision", "Precision and recall, average precision")
-        _label(calibration, "predicted probability", "share of positives", "Calibration, molecules")
+        _label(calibration, "predicted probability", "share of positives", f"Calibration, {of}")
         roc.legend(frameon=False, fontsize=8, loc="lower right")
         precision.legend(frameon=False, fontsize=8, loc="lower left")
         calibration.legend(frameon=False, fontsize=8, loc="upper left")
@@ -68,7 +71,13 @@ def class_plot(true: np.ndarray, probability: np.ndarray, sides: Mapping[str, np
 
 
 def confusion_plot(
-    true: np.ndarray, predicted: np.ndarray, classes: Sequence[str], *, name: str, side: str = "test"
+    true: np.ndarray,
+    predicted: np.ndarray,
+    classes: Sequence[str],
+    *,
+    name: str,
+    side: str = "test",
+    of: str = "molecules",
 ) -> Picture:
     """How many molecules of each class were taken for each class, darker for a larger share of the true class.
 
@@ -78,6 +87,7 @@ def confusion_plot(
         classes: their names.
         name: of the target.
         side: whose molecules these are, for the title.
+        of: what is counted.
     """
     known = np.isfinite(true)
     k = len(classes)
@@ -104,7 +114,7 @@ def confusion_plot(
                 axes.text(j, i, f"{counts[i, j]:,}", ha="center", va="center", color=color, fontsize=9)
         axes.set_xlabel("predicted")
         axes.set_ylabel("true")
-        axes.set_title(f"{short(name, 30)}: {int(known.sum()):,} {side} molecules", parse_math=False)
+        axes.set_title(f"{short(name, 30)}: {int(known.sum()):,} {side} {of}", parse_math=False)
         return rendered(figure)
 
 

@@ -10,10 +10,11 @@ from rdkit import Chem
 
 from molattn.errors import UsageError, shown
 from molattn.explain import AttentionMap
+from molattn.viewer.discs import DARKEST
 from molattn.viewer.figures import new_figure, rendered, short, styled
 from molattn.viewer.molecule import molecule_of, places_of
 from molattn.viewer.picture import Picture
-from molattn.viewer.pictures import DARKEST, place_of, write_foot
+from molattn.viewer.pictures import foot_height, place_of, write_foot
 
 _DISCS = LinearSegmentedColormap.from_list("discs", ["white", DARKEST])
 _RING = "#d55e00"
@@ -55,11 +56,10 @@ def head_grid(
         values = values.mean(2)
     top = float(values.max()) or 1.0
     side = 1.1 if heads <= 8 else max(0.6, 8.8 / heads)
-    left, right, above, below = 0.65, 1.0, 0.65, 0.35
-    total = (
-        left + heads * (side + _GAP) + right,
-        above + layers * (ratio * side + _GAP) + below,
-    )
+    left, right, above = 0.65, 1.0, 0.65
+    width = left + heads * (side + _GAP) + right
+    below = 0.22 + foot_height(attention.measured, width)
+    total = (width, above + layers * (ratio * side + _GAP) + below)
     with styled():
         figure = new_figure(*total)
         for layer, head in np.ndindex(layers, heads):
@@ -89,7 +89,7 @@ def head_grid(
         figure.text(
             0.5, 1 - 0.08 / total[1], f"{smiles}\n{words}", ha="center", va="top", fontsize=size, parse_math=False
         )
-        write_foot(figure, attention)
+        write_foot(figure, attention.measured)
         return rendered(figure)
 
 
@@ -115,16 +115,16 @@ def _atoms(
 ) -> None:
     """The molecule in the middle of a thumbnail so many inches wide, and of that ratio of height to width."""
     places, (side, ratio) = places_of(mol), shape
-    low, high = places.min(0) - 1.2, places.max(0) + 1.2
+    low, high = places.min(0) - 0.8, places.max(0) + 0.8
     middle, wide = (low + high) / 2, max(high[0] - low[0], (high[1] - low[1]) / ratio, 6.0)
     axes.set_xlim(middle[0] - wide / 2, middle[0] + wide / 2)
     axes.set_ylim(middle[1] - ratio * wide / 2, middle[1] + ratio * wide / 2)
     disc = 72 * side * 2 * _RADIUS / wide  # points across
     bonds = [(places[b.GetBeginAtomIdx()], places[b.GetEndAtomIdx()]) for b in mol.GetBonds()]
-    axes.add_collection(LineCollection(bonds, colors="#999999", linewidths=min(0.6, 0.08 * disc), zorder=1))
+    axes.add_collection(LineCollection(bonds, colors="#666666", linewidths=min(0.9, 0.1 * disc), zorder=1))
     look = {"s": disc**2, "marker": "o"}
     colours = _DISCS(norm(values[: len(places)]))
-    axes.scatter(*places.T, c=colours, edgecolors="#999999", linewidths=min(0.3, 0.05 * disc), zorder=2, **look)
+    axes.scatter(*places.T, c=colours, edgecolors="#666666", linewidths=min(0.3, 0.05 * disc), zorder=2, **look)
     if disc >= _LETTER:
         for (x, y), element in zip(places, mol.GetAtoms(), strict=True):
             if element.GetAtomicNum() != 6:

@@ -10,7 +10,7 @@ from molattn.explain import HeadSummary
 from molattn.explain.head_summary import DISTANCES, OTHERS, Key
 from molattn.viewer.figures import new_figure, rendered, styled
 from molattn.viewer.picture import Picture
-from molattn.viewer.pictures import foot_line
+from molattn.viewer.pictures import foot_height, write_foot
 
 # One hue, dark for near; what has no distance is grey.
 _COLOURS: dict[str, str] = dict(
@@ -33,12 +33,14 @@ def heads_plot(summary: HeadSummary) -> Picture:
     rows = layers * heads
     groups = _columns(summary, "group", _GROUPS)
     pairs = _columns(summary, "elements", _PAIRS)
-    row = 0.17 if rows <= 60 else max(10.0 / rows, 0.05)
+    row = min(max(10.0 / rows, 0.05), 0.17) if rows > 6 else 1.0 / rows  # inches
     # Inches: bars, entropy, two fields of cells and a scale, with their names above them.
     left, bars, dots, cell, gap, scale, above, below = 0.75, 3.2, 0.9, 0.21, 0.3, 0.9, 1.75, 0.85
     fields = [(columns, cell * len(columns)) for columns in (groups, pairs) if columns]
     high = row * rows
-    total = (left + bars + gap + dots + sum(gap + wide for _, wide in fields) + scale, above + high + below)
+    width = left + bars + gap + dots + sum(gap + wide for _, wide in fields) + scale
+    below += foot_height(summary.measured, width) - 0.1
+    total = (width, above + high + below)
     with styled():
         figure = new_figure(*total)
 
@@ -75,17 +77,9 @@ def heads_plot(summary: HeadSummary) -> Picture:
             colorbar = figure.colorbar(drawn, cax=bar)
             colorbar.set_ticks(ticks, labels=[f"{2.0**t:g}" for t in ticks], fontsize=7)
             colorbar.set_label("times uniform attention", fontsize=8)
-        text = f"What each head looks at: {summary.molecules:,} molecules, {summary.atoms:,} atoms"
+        text = f"What each head looks at: molecules {summary.molecules:,}, atoms {summary.atoms:,}"
         figure.text(0.1 / total[0], 1 - 0.1 / total[1], text, ha="left", va="top", fontsize=10)
-        figure.text(
-            0.1 / total[0],
-            0.06 / total[1],
-            foot_line(summary.measured),
-            va="bottom",
-            fontsize=7,
-            color="#595959",
-            parse_math=False,
-        )
+        write_foot(figure, summary.measured)
         return rendered(figure)
 
 

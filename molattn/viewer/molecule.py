@@ -48,9 +48,14 @@ def drawable(smiles: str, symbols: Sequence[str], add_hs: bool, whose: str) -> C
             f"{whose} has {len(symbols)} atoms ({shown(' '.join(symbols))}), "
             f"its SMILES {shown(smiles)} has {len(found)} ({shown(' '.join(found))})"
         )
+    return ready(mol)
+
+
+def ready(mol: Chem.Mol) -> Chem.Mol:
+    """The molecule ready to be drawn, its atoms as they are: see `drawable`."""
     for atom in mol.GetAtoms():
         atom.SetAtomMapNum(0)
-    # Not drawn with hydrogens at stereocentres: they would be atoms that the map does not have.
+    # Not drawn with hydrogens at stereocentres: they would be atoms that have no value.
     mol = rdMolDraw2D.PrepareMolForDrawing(mol, kekulize=True, addChiralHs=False)
     _in_a_row(mol)
     return mol

@@ -1,38 +1,26 @@
-"""Attention as pictures: the matrix, and the molecule with what its atoms look at."""
+"""Attention as pictures: the matrix, and the molecule with what its atoms look at; and a molecule with values."""
 
 import operator
+import textwrap
 from collections.abc import Sequence
 from typing import Any, Literal
-from xml.sax.saxutils import escape
 
 import numpy as np
-from rdkit import Chem
-from rdkit.Chem.Draw import rdMolDraw2D
-from rdkit.Geometry import Point2D
 
-from molattn.errors import UsageError, shown
+from molattn.chem import MAX_ATOMS, read_smiles
+from molattn.errors import InputError, UsageError, shown
 from molattn.explain import AttentionMap
+from molattn.viewer.discs import Scale, draw_discs
 from molattn.viewer.figures import new_figure, rendered, short, styled
-from molattn.viewer.molecule import molecule_of, places_of
+from molattn.viewer.molecule import molecule_of, ready
 from molattn.viewer.picture import Picture
 
 Head = int | Literal["mean", "max"]
 Layer = int | Literal["rollout"]
-Colour = tuple[float, float, float]
-
-DARKEST: Colour = (0.35, 0.62, 0.87)
-"""A disc at the largest weight; black on it has a contrast of 7 to 1."""
-
-_RING: Colour = (0.84, 0.37, 0.0)
-_OUTLINE: Colour = (0.75, 0.8, 0.85)
-_BLACK: Colour = (0.0, 0.0, 0.0)
-_RADIUS = 0.42  # of a disc; a bond is 1.5 long
-_GREY: Colour = (0.35, 0.35, 0.35)
-_LEGEND = 74  # height in pixels
-_USUAL, _SMALLEST, _LARGEST = (480, 376), (260, 176), (1600, 1200)  # width and height of a picture in pixels
-_READABLE = 20  # pixels for the length of 1 in a drawing, so that a bond has 30 and its atoms' numbers can be read
-_LABEL = 14  # letters of a label
+_GREY = (0.35, 0.35, 0.35)
 _VECTOR_CELLS = 40  # atoms up to which the cells of a heat map are drawn one by one
+_LABEL = 14  # letters of a label
+_FOOT = 7.5  # points of the letters at the foot of a figure
 
 
 def heat_map(
@@ -60,8 +48,10 @@ def heat_map(
     longest = max(map(len, labels)) * 0.7 * size  # points
     upright = longest > cell * (ticks[1] if n > 1 else 1)
     # Placed in inches: a layout engine crops the labels of axes that have to stay square.
-    left, bottom = 0.4 + longest / 72, 0.62 + (longest if upright else size) / 72
-    width, height = left + side + 1.2, bottom + side + 0.6
+    left = 0.4 + longest / 72
+    width = left + side + 1.2
+    bottom = 0.5 + foot_height(attention.measured, width) + (longest if upright else size) / 72
+    height = bottom + side + 0.6
     with styled():
         figure = new_figure(width, height)
         axes = figure.add_axes((left / width, bottom / height, side / width, side / height))
@@ -80,7 +70,7 @@ def heat_map(
         axes.set_ylabel(f"{place} that attends (receiver)")
         smiles = short(attention.smiles, int(12 + 8 * side))
         figure.text(0.5, 1 - 0.1 / height, f"{smiles}\n{where}", ha="center", va="top", parse_math=False)
-        write_foot(figure, attention)
+        write_foot(figure, attention.measured)
         figure.colorbar(mesh, cax=bar, label="attention weight")
         return rendered(figure)
 
@@ -123,125 +113,83 @@ def draw_atoms(
         shares = zip(attention.virtual, weights[attention.num_atoms :], strict=True)
         what += "; " + ", ".join(f"{short(name, _LABEL)} {share:.2g}" for name, share in shares)
         weights = weights[: attention.num_atoms]
-    mol = molecule_of(attention)
-    width, height = _fitting(mol) if size is None else size
-    if width < _SMALLEST[0] or height < _SMALLEST[1]:
-        raise UsageError(f"size is at least {_SMALLEST[0]} x {_SMALLEST[1]} pixels, not {width} x {height}")
     top = _top(weights, top)
-    words = (what, where, foot_line(attention.measured))
-    svg = rdMolDraw2D.MolDraw2DSVG(width, height, width, height - _LEGEND)
-    png = rdMolDraw2D.MolDraw2DCairo(2 * width, 2 * height, 2 * width, 2 * (height - _LEGEND))
-    for drawer, zoom in ((svg, 1), (png, 2)):
-        _draw(drawer, mol, weights / top, atom, (*words, f"{top:.2g}"), zoom)
-    smiles = short(attention.smiles, 200)
-    title = f"<title>{escape(f'{smiles}: {what}; {where}; darkest = {top:.2g}')}</title>"
-    head_of_svg, mark, rest = svg.GetDrawingText().partition("<!-- END OF HEADER -->")
-    assert mark  # RDKit writes it
-    # RDKit declares Latin-1; what it writes is ASCII, and files of pictures are UTF-8.
-    return Picture(f"{head_of_svg.replace('iso-8859-1', 'UTF-8')}{title}\n{rest.lstrip()}", png.GetDrawingText())
+    title = f"{short(attention.smiles, 200)}: {what}; {where}; darkest = {top:.2g}"
+    return draw_discs(
+        molecule_of(attention),
+        weights,
+        Scale(0.0, top, "attention weight 0", f"{top:.2g}"),
+        (what, where),
+        title,
+        ringed=atom if atom is not None and atom < attention.num_atoms else None,
+        foot=foot_line(attention.measured),
+        size=size,
+    )
+
+
+def draw_atom_values(
+    smiles: str,
+    values: Sequence[float] | np.ndarray,
+    *,
+    name: str = "value",
+    unit: str = "",
+    add_hs: bool = False,
+    size: tuple[int, int] | None = None,
+) -> Picture:
+    """The molecule, with a disc under every atom for its value: blue above 0, orange below, white at 0.
+
+    The darkest disc is the value furthest from 0 in this picture, which its scale names. An atom without a value, NaN,
+    has no disc. `draw_atom_values(smiles, molattn.load(run).predict(smiles))` draws what a model of atoms answers.
+
+    Args:
+        smiles: of the molecule.
+        values: n numbers, in the order of its atoms.
+        name, unit: of the values.
+        add_hs: whether hydrogens have values too, behind those of the other atoms.
+        size: as for `draw_atoms`.
+
+    Raises:
+        SmilesError: the SMILES cannot be read.
+        InputError: there are more or fewer values than atoms.
+        UsageError: the size is too small.
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    mol = read_smiles(smiles, add_hs=add_hs, max_atoms=max(MAX_ATOMS, numbers.size))
+    if numbers.shape != (mol.GetNumAtoms(),):
+        raise InputError(
+            f"values of shape {numbers.shape} for the {mol.GetNumAtoms()} atoms of {shown(smiles)}: give one for each"
+        )
+    finite = np.abs(numbers[np.isfinite(numbers)])
+    top = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+    low = -top if (numbers < 0).any() else 0.0
+    of_unit = f" {short(unit, 20)}" if unit else ""
+    scale = Scale(low, top, f"{low:.2g}", f"{top:.2g}{of_unit}")
+    words = (f"{short(name, 40)} of each atom", short(smiles, 60))
+    title = f"{short(smiles, 200)}: {words[0]}; darkest = {top:.2g}{of_unit}"
+    return draw_discs(ready(mol), numbers, scale, words, title, size=size)
 
 
 def foot_line(measured: str) -> str:
-    """The line that every picture of attention has at its foot: how far it is an explanation."""
+    """What every picture of attention says at its foot: how far it is an explanation."""
     return f"as an explanation of the prediction: {short(measured, 200)}"
 
 
-def write_foot(figure: Any, attention: AttentionMap) -> None:
-    """That line at the foot of a figure, as large as it fits."""
-    text, (width, height) = foot_line(attention.measured), figure.get_size_inches()
-    size = min(8.0, 72 * (width - 0.2) / (0.55 * len(text)))
-    figure.text(0.5, 0.06 / height, text, ha="center", va="bottom", fontsize=size, color=_GREY, parse_math=False)
+def foot_height(measured: str, width: float) -> float:
+    """Inches that the foot takes of a figure that is so many inches wide."""
+    return 1.25 * _FOOT / 72 * len(textwrap.wrap(foot_line(measured), _letters(width)))
 
 
-def disc_colour(share: float) -> Colour:
-    """White for 0, `DARKEST` for 1, straight between them."""
-    share = min(max(share, 0.0), 1.0)
-    red, green, blue = (1 - share * (1 - channel) for channel in DARKEST)
-    return red, green, blue
+def write_foot(figure: Any, measured: str) -> None:
+    """Write that at the foot of a figure."""
+    width, height = figure.get_size_inches()
+    text = "\n".join(textwrap.wrap(foot_line(measured), _letters(width)))
+    look = {"ha": "center", "va": "bottom", "fontsize": _FOOT, "color": _GREY, "parse_math": False}
+    figure.text(0.5, 0.06 / height, text, **look)
 
 
-def _draw(drawer: Any, mol: Chem.Mol, shares: np.ndarray, atom: int | None, words: Sequence[str], zoom: int) -> None:
-    """Discs and ring below, the molecule above them, the words and the scale at the foot."""
-    width, height = drawer.Width(), drawer.Height() - zoom * _LEGEND
-    centres, radius = _places(mol, width, height, zoom)
-    line = min(2.0 * zoom, radius / 8)  # thinner where a big molecule is drawn small
-    drawer.ClearDrawing()
-    for share, (x, y) in zip(shares, centres, strict=True):
-        _disc(drawer, x, y, radius, disc_colour(float(share)), fill=True)
-        _disc(drawer, x, y, radius, _OUTLINE, fill=False, line=line / 2)
-    if atom is not None and atom < len(centres):
-        _disc(drawer, *centres[atom], radius, _RING, fill=False, line=1.5 * line)
-    _options(drawer, zoom, line)
-    drawer.DrawMolecule(mol)
-    _legend(drawer, words, width, height, zoom)
-    drawer.FinishDrawing()
-
-
-def _fitting(mol: Chem.Mol) -> tuple[int, int]:
-    """The size of a picture in which the numbers at the atoms can be read, if it need not be huge."""
-    wide, high = np.ptp(places_of(mol), axis=0) + 3.0
-    wanted = (int(_READABLE * wide), int(_READABLE * high) + _LEGEND)
-    width, height = (max(u, min(w, m)) for u, w, m in zip(_USUAL, wanted, _LARGEST, strict=True))
-    return width, height
-
-
-def _places(mol: Chem.Mol, width: int, height: int, zoom: int) -> tuple[list[tuple[float, float]], float]:
-    """Where a drawing of that size has its atoms, and the radius of its discs, in pixels."""
-    drawer = rdMolDraw2D.MolDraw2DSVG(width, height)
-    _options(drawer, zoom, 1.0)
-    drawer.DrawMolecule(mol)
-    points = [drawer.GetDrawCoords(i) for i in range(mol.GetNumAtoms())]
-    zero, one = (drawer.GetDrawCoords(Point2D(x, 0.0)) for x in (0.0, _RADIUS))
-    return [(p.x, p.y) for p in points], one.x - zero.x
-
-
-def _options(drawer: Any, zoom: int, line: float) -> None:
-    options = drawer.drawOptions()
-    options.useBWAtomPalette()
-    options.addAtomIndices = True
-    options.annotationFontScale = 0.6
-    options.prepareMolsBeforeDrawing = False
-    options.includeMetadata = False
-    options.clearBackground = False
-    options.fixedBondLength = 45 * zoom
-    options.bondLineWidth = line
-    options.minFontSize, options.maxFontSize = 6 * zoom, 16 * zoom
-    options.padding = 0.12
-
-
-def _disc(drawer: Any, x: float, y: float, radius: float, colour: Colour, fill: bool, line: float = 1.0) -> None:
-    drawer.SetFillPolys(fill)
-    drawer.SetColour(colour)
-    drawer.SetLineWidth(line)
-    drawer.DrawEllipse(Point2D(x - radius, y - radius), Point2D(x + radius, y + radius), True)
-
-
-def _legend(drawer: Any, words: Sequence[str], width: int, height: int, zoom: int) -> None:
-    """The words on two lines, on a third a strip of colours from 0 to the top, and the foot below it."""
-    *above, foot, top = words
-    drawer.SetColour(_BLACK)
-    middle = width / 2
-
-    def write(text: str, y: float, size: float) -> None:
-        fits = 1.85 * width / zoom / max(len(text), 1)  # letters are about half as wide as high
-        drawer.SetFontSize(zoom * min(size, fits))
-        drawer.DrawString(text, Point2D(middle, height + zoom * y), 0, True)
-
-    for line, text in enumerate(above):
-        write(text, 8.0 + 17.0 * line, 13.0)
-    y, steps, step = height + zoom * 45, 24, 4 * zoom
-    left = middle - steps * step / 2 + 30 * zoom
-    drawer.SetFontSize(12.0 * zoom)
-    drawer.DrawString("attention weight 0", Point2D(left - 5 * zoom, y), 2, True)
-    drawer.DrawString(top, Point2D(left + steps * step + 8 * zoom, y), 1, True)
-    drawer.SetColour(_GREY)
-    write(foot, 64.0, 10.0)
-    drawer.SetFillPolys(True)
-    drawer.SetLineWidth(1)
-    for k in range(steps):
-        drawer.SetColour(disc_colour(k / (steps - 1)))
-        x = left + k * step
-        drawer.DrawRect(Point2D(x, y - 5 * zoom), Point2D(x + step, y + 5 * zoom), True)
+def _letters(width: float) -> int:
+    """Letters of the foot that fit into so many inches."""
+    return int((width - 0.2) * 72 / (0.57 * _FOOT))
 
 
 def chosen(attention: AttentionMap, layer: Layer, head: Head) -> tuple[np.ndarray, str]:

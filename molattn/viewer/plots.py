@@ -124,7 +124,7 @@ def write_plots(result: RunResult) -> None:
     experiment = result.experiment
     folder = result.folder / "plots"
     folder.mkdir(exist_ok=True)
-    sides = {side: experiment.side(side) for side in _SIDES}
+    sides = {side: experiment.targets_of(experiment.side(side)) for side in _SIDES}
     targets = experiment.data.target_columns
     rmse = [result.metrics["test"][t].get("rmse") for t in targets]
     pictures = target_plots(
@@ -139,7 +139,7 @@ def evaluation_plots(
     result: Evaluation, task: Task, targets: Sequence[str], units: Sequence[str]
 ) -> dict[str, Picture]:
     """`target_plots` of a model on another table, whose molecules are all of its test."""
-    sides = {"test": np.arange(len(result.rows))}
+    sides = {"test": np.arange(len(result.targets))}
     rmse = [result.metrics[t].get("rmse") for t in targets]
     return target_plots(task, targets, units, result.targets, result.answers.values, sides, rmse)
 
@@ -160,19 +160,19 @@ def target_plots(
     Args:
         task, targets, units: what the targets are, and what they are called.
         true, predicted: (n, T), see `Answers.values`.
-        sides: indices of the molecules of "train", "val" and "test"; a side may be absent.
+        sides: indices of the molecules, or atoms, of "train", "val" and "test"; a side may be absent.
         test_rmse: of each target, for the title of its parity plot.
     """
     what = {"regression": "parity", "binary": "classification", "multiclass": "confusion"}[task.kind]
     stems = [what] if len(targets) == 1 else [f"{what}-{name}" for name in file_names(targets)]
-    pictures = {}
+    pictures, of = {}, "atoms" if task.of_atoms else "molecules"
     for t, (target, stem) in enumerate(zip(targets, stems, strict=True)):
         y, p = true[:, t], predicted[:, t]
         if task.kind == "binary":
-            pictures[stem] = class_plot(y, p, sides, name=target)
+            pictures[stem] = class_plot(y, p, sides, name=target, of=of)
         elif task.classes:
             rows = np.asarray(sides.get("test", ()), dtype=int)
-            pictures[stem] = confusion_plot(y[rows], p[rows], task.classes[t], name=target)
+            pictures[stem] = confusion_plot(y[rows], p[rows], task.classes[t], name=target, of=of)
         else:
             pictures[stem] = parity_plot(y, p, sides, name=target, unit=units[t], test_rmse=test_rmse[t])
     return pictures

@@ -7,9 +7,11 @@ import torch
 from molattn.api import Predictor
 from molattn.chem import molecule_graph
 from molattn.models.artifact import Artifact
-from molattn.models.config import GraphModelConfig
+from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
+from molattn.models.predict import attentions_of, outputs_of
 from molattn.models.scaler import TargetScaler
+from molattn.models.smiles_model import SmilesModel
 from molattn.viewer import draw_atoms
 from molattn.viewer.molecule import molecule_of
 from tests.molecules import SPECIAL
@@ -59,3 +61,25 @@ def test_unusual_molecules_are_drawn_with_a_disc_per_atom(model):
     for smiles in WRITTEN[-12:]:
         attention = predictor.attention(smiles)
         assert len(discs(draw_atoms(attention, 0))) == attention.num_atoms
+
+
+def test_a_model_of_smiles_has_maps_of_tokens():
+    torch.manual_seed(0)
+    smiles_model = SmilesModel(SmilesModelConfig(hidden_dim=16, num_heads=2, num_layers=1)).eval()
+    predictor = Predictor(Artifact(smiles_model, TargetScaler((0.0,), (1.0,)), ("y",), ("",), False, 100))
+    for attention in predictor.attentions(["OCC", "c1ccccc1[N+](=O)[O-]", "C"]):
+        assert attention.places == "tokens"
+        assert "".join(attention.symbols) == attention.smiles
+        np.testing.assert_allclose(attention.weights.sum(-1), 1, rtol=0, atol=1e-6)
+        assert attention.prediction["y"] == pytest.approx(predictor.predict(attention.smiles), abs=1e-6)
+        assert len(attention.to_frame()) == attention.weights.size
+
+
+def test_a_model_of_atoms_has_maps_too():
+    torch.manual_seed(0)
+    atoms_model = GraphModel(GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=1), of_atoms=True).eval()
+    read = [molecule_graph(smiles) for smiles in ("CCO", "C", "[Na+].[Cl-]")]
+    for graph, (outputs, weights) in zip(read, attentions_of(atoms_model, read), strict=True):
+        assert outputs.shape == (graph.num_atoms, 1)
+        np.testing.assert_allclose(outputs, outputs_of(atoms_model, [graph]), atol=1e-6)
+        assert weights.shape == (1, 2, graph.num_atoms, graph.num_atoms)

@@ -15,6 +15,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from safetensors.torch import load_file
 
 import molattn
+from molattn.chem import molecule_graph
 from molattn.errors import InputError, UsageError
 from molattn.training.checkpoint import Checkpoint, Checkpoints, load_checkpoint, save_checkpoint
 from tests.molecules import esol
@@ -71,6 +72,18 @@ def _same(a: Path, b: Path) -> None:
             assert (a / file).read_bytes() == (b / file).read_bytes(), file
     weights = [load_file(run / "model" / "model.safetensors") for run in (a, b)]
     assert all(torch.equal(x, weights[1][name]) for name, x in weights[0].items())
+
+
+def test_a_run_over_atoms_goes_on_to_the_bit(tmp_path: Path) -> None:
+    lists = [(smiles, [round(0.1 * i, 1) for i in range(molecule_graph(smiles).num_atoms)]) for smiles in esol(30)[0]]
+    table = tmp_path / "t.csv"
+    rows = [f'{smiles},"{q}",{1 + k % 3}' for k, (smiles, q) in enumerate(lists)]
+    table.write_text("\n".join(["smiles,q,w", *rows]) + "\n")
+    options = {"target_columns": ("q",), "weight_column": "w", "split": "stratified", "epochs": 3}
+    _train(table, tmp_path / "whole", **options)
+    _interrupt(table, tmp_path / "run", 1, **options)
+    _resume(tmp_path / "run")
+    _same(tmp_path / "run", tmp_path / "whole")
 
 
 @pytest.mark.parametrize("after", [1, 2, 5])

@@ -6,7 +6,7 @@ import pytest
 from molattn.errors import UsageError
 from molattn.explain import AttentionMap
 from molattn.viewer import head_grid
-from molattn.viewer.pictures import DARKEST
+from molattn.viewer.discs import DARKEST
 from tests.viewer.maps import ASPIRIN, MOLECULES, attention_map, with_virtual_node
 from tests.viewer.svg import SVG, assert_sound, cells, root, small_discs, words
 

@@ -1,0 +1,102 @@
+"""Cells that hold a list with one value for each atom, and which rows of labels belong to which molecule."""
+
+import ast
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_MISSING = frozenset(("", "null", "none", "nan"))
+# As JSON has it.
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+_EXAMPLE = "write a list such as [0.1, -0.2, null]"
+
+
+def list_items(text: str) -> list[str]:
+    """The values of a list in a cell, as text; empty where one is missing.
+
+    JSON's `[0.1, -0.2, null]`, what Python and numpy print, `[0.1, None]` and `[0.1 nan]`, and bare numbers with
+    blanks or line ends between them. null, None and NaN are missing; true is 1 and false 0.
+
+    Raises:
+        ValueError: it is no such list; the text says why.
+
+    >>> list_items("[0.1, -2e-3, null]")
+    ['0.1', '-2e-3', '']
+    """
+    bare = text.strip()
+    if bare.startswith("[") != bare.endswith("]"):
+        raise ValueError(f"its brackets do not match: {_EXAMPLE}")
+    inner = bare[1:-1].strip() if bare.startswith("[") else bare
+    if not inner:
+        raise ValueError(f"it is an empty list: leave the field empty, or {_EXAMPLE}")
+    if "[" in inner or "{" in inner:
+        raise ValueError(f"it holds a list within a list: {_EXAMPLE}")
+    if '"' in inner or "'" in inner:
+        return list(map(_plain, _quoted(bare)))
+    items = [item.strip() for item in inner.split(",")] if "," in inner else inner.split()
+    if "" in items:
+        raise ValueError(f"nothing stands between two commas: write null for a missing value, {_EXAMPLE}")
+    return list(map(_plain, items))
+
+
+def list_text(items: Sequence[str]) -> str:
+    """A list as a cell holds it, in JSON: numbers as they are written, words in quotes, null for an empty text.
+
+    >>> list_text(["0.5", "", "sp2"])
+    '[0.5, null, "sp2"]'
+    """
+    return f"[{', '.join(map(_json, items))}]"
+
+
+def offsets_of(counts: Sequence[int] | np.ndarray) -> npt.NDArray[np.int64]:
+    """(n + 1,) where the rows of each of n molecules begin, one molecule after the other, and where the last end.
+
+    >>> offsets_of([2, 1, 3]).tolist()
+    [0, 2, 3, 6]
+    """
+    return np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))])
+
+
+def label_rows(offsets: npt.NDArray[np.int64], molecules: Sequence[int] | np.ndarray) -> npt.NDArray[np.int64]:
+    """Where the labels of some molecules stand among those of all, molecule by molecule.
+
+    Args:
+        offsets: (n + 1,), see `offsets_of`: a molecule has one row of labels, or one for each atom.
+        molecules: which of the n.
+
+    >>> label_rows(offsets_of([2, 1, 3]), [2, 0]).tolist()
+    [3, 4, 5, 0, 1]
+    """
+    chosen = np.asarray(molecules, dtype=np.int64)
+    starts, sizes = offsets[chosen], offsets[chosen + 1] - offsets[chosen]
+    return np.repeat(starts - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
+
+
+def _quoted(text: str) -> list[Any]:
+    """The items of a list with quoted words, as JSON or Python writes it."""
+    for read in (json.loads, ast.literal_eval):
+        try:
+            items = read(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        if isinstance(items, list):
+            return items
+    raise ValueError(f'it is not a list: write ["a", "b", null] or {_EXAMPLE}')
+
+
+def _json(item: str) -> str:
+    if not item:
+        return "null"
+    return item if _NUMBER.fullmatch(item) else json.dumps(item)
+
+
+def _plain(item: Any) -> str:
+    if item is True or item is False:
+        return str(int(item))
+    text = "" if item is None else str(item).strip()
+    lower = text.casefold()
+    return "" if lower in _MISSING else {"true": "1", "false": "0"}.get(lower, text)
