@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from molattn.api import Predictor, load, train
+    from molattn.sklearn import MolAttentionClassifier, MolAttentionRegressor
 
 __version__ = "0.1.0"
-__all__ = ["Predictor", "__version__", "load", "train"]
+__all__ = ["MolAttentionClassifier", "MolAttentionRegressor", "Predictor", "__version__", "load", "train"]
 
 
 def __getattr__(name: str) -> object:
@@ -26,4 +27,8 @@ def __getattr__(name: str) -> object:
         from molattn import api
 
         return getattr(api, name)
+    if name in ("MolAttentionClassifier", "MolAttentionRegressor"):
+        from molattn import sklearn
+
+        return getattr(sklearn, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

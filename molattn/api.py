@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from molattn.chem.molecule import CHUNK as CHUNK_OF_WORKER
 from molattn.chem.molecule import CHUNK_3D as CHUNK_OF_WORKER_3D
 from molattn.chem.workers import stream_outcomes
 from molattn.data.streams import CHUNK
-from molattn.errors import MolattnWarning, SmilesError, UsageError, shown
+from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError, describe_rows, shown
 from molattn.explain import AttentionMap
-from molattn.models.artifact import Artifact, load_artifact
+from molattn.models.artifact import Artifact, load_artifact, save_artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.predict import PAIRS, attentions_of, embed_molecules, outputs_of
 from molattn.models.tasks import Answers, Multiclass, Task
@@ -85,7 +85,7 @@ class Predictor:
         return self._artifact.task
 
     def predict(
-        self, smiles: str | Iterable[object], num_workers: int = 0
+        self, smiles: str | Iterable[object], num_workers: int = 0, on_error: Literal["nan", "raise"] = "nan"
     ) -> np.ndarray | np.float64 | list[np.ndarray]:
         """The predictions, in the order of `smiles`: numbers in units, or probabilities of the positive class.
 
@@ -98,9 +98,17 @@ class Predictor:
 
         A SMILES that cannot be read has NaN, or no atoms, and a `MolattnWarning` says which and why. See `rows` for the
         reasons. Another says which molecules have path lengths in the place of a 3D geometry.
+
+        Raises:
+            InputError: SMILES that cannot be read, by their rows, where `on_error` is "raise".
+            UsageError: another `on_error`.
         """
+        if on_error not in ("nan", "raise"):
+            raise UsageError(f"on_error is 'nan' or 'raise', not {on_error!r}")
         alone = isinstance(smiles, str)
         rows = list(self.rows([smiles] if alone else smiles, num_workers))
+        if on_error == "raise" and (bad := [(i, r.smiles, r.error) for i, r in enumerate(rows) if r.error]):
+            raise InputError(describe_rows(bad, len(rows)))
         if self.task.of_atoms:
             arrays = [self._array(_of_each_atom(row)) for row in rows]
             _warn(rows, "prediction")
@@ -326,6 +334,10 @@ class Predictor:
                 rows_sum_to_one=a.model.rows_sum_to_one,
                 places=a.model.places,
             )
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model as `model.safetensors` and `config.json`, which `load` and the commands read."""
+        save_artifact(folder, self._artifact)
 
     def _read(
         self, smiles: Iterable[object], num_workers: int = 0, progress: Progress | None = None

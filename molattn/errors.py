@@ -10,6 +10,8 @@
 | 5         | `MissingExtra` | an optional package is not installed       |
 """
 
+from collections.abc import Sequence
+
 
 class MolattnError(Exception):
     """An error that molattn explains: one sentence that says what and where, and what to do next."""
@@ -66,6 +68,13 @@ class MissingExtra(MolattnError):
 
 class MolattnWarning(UserWarning):
     """Something a user should know that does not stop the work."""
+
+
+def describe_rows(bad: Sequence[tuple[int, object, str]], total: int, limit: int = 5) -> str:
+    """Which SMILES of `total` cannot be used and why, up to `limit` of them by row, text and reason."""
+    named = "; ".join(f"row {row}, {shown(text)}: {reason}" for row, text, reason in bad[:limit])
+    more = f"; and {len(bad) - limit} more" if len(bad) > limit else ""
+    return f"{len(bad)} of {total} SMILES cannot be used, rows counted from 0: {named}{more}"
 
 
 def shown(text: object, limit: int = 60) -> str:

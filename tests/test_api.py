@@ -9,7 +9,7 @@ import pytest
 import molattn
 from molattn.api import Predictor
 from molattn.chem import Conformers, molecule
-from molattn.errors import ConformerError, MolattnWarning, SmilesError, UsageError
+from molattn.errors import ConformerError, InputError, MolattnWarning, SmilesError, UsageError
 from molattn.models.artifact import load_artifact
 from tests.molecules import esol
 
@@ -53,6 +53,23 @@ def test_bad_rows_are_nan_and_said(folder: Path) -> None:
     assert np.isnan(values).tolist() == [False, True, True, False]
     rows = list(predictor.rows(["CCO", "C1CC", None, "CC"]))
     assert [r.values is None for r in rows] == [bool(r.error) for r in rows] == [False, True, True, False]
+
+
+def test_bad_rows_stop_where_that_is_asked_for(folder: Path) -> None:
+    predictor = molattn.load(folder)
+    with pytest.raises(InputError, match=r"2 of 4 SMILES cannot be used.*row 1, 'C1CC': .*; row 2, None: "):
+        predictor.predict(["CCO", "C1CC", None, "CC"], on_error="raise")
+    with pytest.raises(InputError, match=r"7 of 7 .*row 4, '': it is empty; and 2 more$"):
+        predictor.predict([""] * 7, on_error="raise")
+    assert np.isfinite(predictor.predict(["CCO"], on_error="raise")).all()
+
+
+def test_a_model_that_is_saved_predicts_the_same(folder: Path, tmp_path: Path) -> None:
+    predictor = molattn.load(folder)
+    predictor.save(tmp_path / "copy")
+    np.testing.assert_array_equal(
+        molattn.load(tmp_path / "copy").predict(["CCO", "C"]), predictor.predict(["CCO", "C"])
+    )
 
 
 def test_attention_has_a_weight_for_every_layer_head_and_pair(folder: Path) -> None:

@@ -110,7 +110,7 @@ def run(
     # Once here, where it costs nothing, so that weights that make no sense leave no folder.
     balance(task, experiment.labelled("train").targets, settings.class_balance, settings.positive_weights)
     config = RunConfig(experiment.data, config.model, config.training)
-    model = _model(config, len(task.owners(len(experiment.data.target_columns))), task.of_atoms)
+    model = untrained(config, len(task.owners(len(experiment.data.target_columns))), task.of_atoms)
     if resume and folder is not None:
         path = run_folder.reopen(folder)
     else:
@@ -193,7 +193,7 @@ def _identity(config: RunConfig, experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _model(config: RunConfig, outputs: int, of_atoms: bool) -> MoleculeModel:
+def untrained(config: RunConfig, outputs: int, of_atoms: bool) -> MoleculeModel:
     """The untrained model; the same seed gives the same one, and the caller's random state is left as it was."""
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)

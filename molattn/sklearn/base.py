@@ -1,0 +1,212 @@
+"""What the two estimators share: parameters, training, and what stands in a pickle."""
+
+import numbers
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+# scikit-learn tells the authors of estimators to use the one with the underscore.
+from sklearn.utils.validation import _check_sample_weight as check_sample_weight
+from sklearn.utils.validation import check_is_fitted
+
+from molattn.api import Predictor, PrintReporter, load
+from molattn.errors import MolattnError
+from molattn.models.config import GraphModelConfig
+from molattn.sklearn.columns import smiles_of
+from molattn.training.config import DataConfig, TrainingConfig, resolve
+
+# What stands of a model in a pickle: the files of its folder, by name.
+_Files = dict[str, bytes]
+
+PARAMETERS = """
+    Args:
+        preset: a published model, one of `molattn presets`; None for molattn's own.
+        model: "graph", or "smiles-transformer" for one that reads the tokens of the SMILES.
+        hidden_dim, num_layers, num_heads, dropout, readout: of the model; see `molattn.models.config`.
+        add_hs: whether hydrogens become atoms of the graph.
+        standardize: "parent" or "tautomer", the form that molecules are brought to first; None leaves them as they are.
+        loss: {losses}
+        epochs, batch_size, learning_rate, weight_decay, patience: of the training; see `TrainingConfig`.
+        validation_fraction: share of the molecules given to `fit` that does not train but chooses the epoch.
+        split: how those are chosen: "random", "scaffold", "stratified", ...; the same molecule is never on both sides.
+        random_state: a whole number, by which the same data give the same model; a `RandomState`; or None for another
+            model each time.
+        accelerator: Lightning's, for `fit`: "cpu", "gpu", "auto".
+        num_workers: processes that read molecules.
+        threads: CPU threads of the training.
+        settings: any other setting of `molattn train --set`, as "section.key=value".
+        verbose: whether `fit` tells on standard error how it goes.
+
+    Attributes:
+        predictor_: the `molattn.Predictor`, with `.attention(smiles)`, `.embed(smiles)` and `.save(folder)`.
+        history_: losses and the validation metric, a dictionary for each epoch.
+        best_epoch_: whose weights the model has, from 0.
+        n_outputs_: targets.
+        n_features_in_: 1."""
+
+
+class MolAttention(BaseEstimator):
+    """What the two estimators share: settings, SMILES in, and the model as bytes that hold no pickle themselves."""
+
+    def __init__(
+        self,
+        *,
+        preset: str | None = None,
+        model: str = "graph",
+        hidden_dim: int = GraphModelConfig.hidden_dim,
+        num_layers: int = GraphModelConfig.num_layers,
+        num_heads: int = GraphModelConfig.num_heads,
+        dropout: float = GraphModelConfig.dropout,
+        readout: str | None = None,
+        add_hs: bool = DataConfig.add_hs,
+        standardize: str | None = None,
+        loss: str | None = None,
+        epochs: int = TrainingConfig.epochs,
+        batch_size: int = TrainingConfig.batch_size,
+        learning_rate: float = TrainingConfig.learning_rate,
+        weight_decay: float = TrainingConfig.weight_decay,
+        patience: int = TrainingConfig.patience,
+        validation_fraction: float = 0.1,
+        split: str = DataConfig.split,
+        random_state: Any = TrainingConfig.seed,
+        accelerator: str = TrainingConfig.accelerator,
+        num_workers: int = TrainingConfig.num_workers,
+        threads: int = TrainingConfig.threads,
+        settings: Sequence[str] = (),
+        verbose: bool = False,
+    ):
+        self.preset = preset
+        self.model = model
+        self.hidden_dim = hidden_dim
+        self.num_layers = num_layers
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.readout = readout
+        self.add_hs = add_hs
+        self.standardize = standardize
+        self.loss = loss
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.split = split
+        self.random_state = random_state
+        self.accelerator = accelerator
+        self.num_workers = num_workers
+        self.threads = threads
+        self.settings = settings
+        self.verbose = verbose
+
+    def _fit(
+        self,
+        smiles: list[object],
+        targets: np.ndarray,
+        names: list[str],
+        kind: str,
+        classes: tuple[tuple[str, ...], ...],
+        sample_weight: Any,
+        one_d: bool,
+    ) -> Self:
+        """Fit to targets, (n, T), NaN where missing; `kind` is that of the task, and `one_d` says that y was (n,)."""
+        weights = None
+        if sample_weight is not None:
+            weights = check_sample_weight(sample_weight, smiles, dtype=np.float64, ensure_non_negative=True)
+            if not weights.any():
+                raise ValueError("the sample weights are all zero: there is nothing to learn")
+        if len(smiles) == 1:
+            raise ValueError("n_samples=1: one molecule can train or validate, not both; give two or more")
+        # Training brings in Lightning, which prediction does without.
+        from molattn.training.arrays import train_arrays
+        from molattn.training.targets import choose_task
+
+        with _explained():
+            config = resolve(None, self._options(), self.settings)
+            task, _ = choose_task(kind, config.training.loss, targets, names, classes)
+            trained = train_arrays(config, smiles, targets, task, names, PrintReporter(not self.verbose), weights)
+        self._one_d = one_d
+        self.predictor_ = Predictor(trained.artifact)
+        self.history_ = [asdict(record) for record in trained.history]
+        self.best_epoch_ = trained.best_epoch
+        self.n_features_in_, self.n_outputs_ = 1, targets.shape[1]
+        return self
+
+    def _options(self) -> dict[str, Any]:
+        """The settings by the names that `molattn.train` has for them."""
+        options = self.get_params(deep=False)
+        for own in ("settings", "verbose"):
+            del options[own]
+        options["seed"] = _seed(options.pop("random_state"))
+        share = options.pop("validation_fraction")
+        if not (isinstance(share, float | np.floating) and 0 < share < 1):
+            raise ValueError(f"validation_fraction is above 0 and below 1, not {share!r}")
+        options["split_sizes"] = (1 - float(share), float(share), 0.0)
+        # A grid of numpy's numbers holds numpy's numbers.
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
+
+    def _predicted(self, X: Any) -> np.ndarray:
+        """What the predictor says of each SMILES, (n, T) or (n, T, classes).
+
+        Raises:
+            ValueError: SMILES that cannot be read, by their rows.
+        """
+        check_is_fitted(self)
+        smiles = smiles_of(X)
+        with _explained():
+            answers = np.asarray(self.predictor_.predict(smiles, self.num_workers, on_error="raise"))
+        return answers[:, None] if self.n_outputs_ == 1 else answers
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
+        tags.target_tags.required = tags.target_tags.multi_output = True
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())  # pyright: ignore
+        if "predictor_" in state:
+            state["predictor_"] = _files(state["predictor_"])
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        if "predictor_" in state:
+            state["predictor_"] = _predictor(state["predictor_"])
+        super().__setstate__(state)
+
+
+def _seed(random_state: Any) -> int:
+    if isinstance(random_state, numbers.Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _files(predictor: Predictor) -> _Files:
+    with tempfile.TemporaryDirectory() as folder:
+        predictor.save(folder)
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def _predictor(files: _Files) -> Predictor:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data in files.items():
+            (Path(folder) / name).write_bytes(data)
+        return load(folder)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """What molattn refuses is a ValueError to whoever expects scikit-learn's."""
+    try:
+        yield
+    except MolattnError as error:
+        raise ValueError(str(error)) from error

@@ -1,0 +1,56 @@
+"""Numbers from molecules."""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_consistent_length
+
+from molattn.sklearn.base import PARAMETERS, MolAttention
+from molattn.sklearn.columns import names_of, smiles_of, values_of
+
+
+class MolAttentionRegressor(RegressorMixin, MolAttention):
+    __doc__ = f"""Numbers from molecules: attention over the atoms of each, as `molattn train` does it.
+{PARAMETERS.format(losses='"mse" (None), "mae", "huber" or "mve".')}
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to n SMILES and their values.
+
+        Args:
+            X: n SMILES.
+            y: (n,) or (n, T), NaN where a value is missing. A molecule without any is not learned from.
+            sample_weight: (n,), how much each molecule counts; the validation molecules, too.
+
+        Raises:
+            ValueError: SMILES that cannot be read, by their rows; values or parameters that make no sense.
+        """
+        smiles, values = smiles_of(X), values_of(y)
+        check_consistent_length(smiles, values)
+        targets = values.reshape(len(values), -1)
+        names = names_of(y, targets.shape[1])
+        return self._fit(smiles, targets, names, "regression", (), sample_weight, values.ndim == 1)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The values, in the shape that y had in `fit`: (n,) or (n, T).
+
+        Raises:
+            ValueError: SMILES that cannot be read, by their rows.
+        """
+        predicted = self._predicted(X)
+        return predicted[:, 0] if self._one_d else predicted
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R2; the mean over several targets, missing values left out."""
+        predicted, values = self.predict(X), values_of(y)
+        check_consistent_length(predicted, values)
+        if not np.isnan(values).any():
+            return float(r2_score(values, predicted, sample_weight=sample_weight))
+        scores = []
+        for true, answer in zip(values.reshape(len(values), -1).T, predicted.reshape(len(values), -1).T, strict=True):
+            known = ~np.isnan(true)
+            weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+            scores.append(r2_score(true[known], answer[known], sample_weight=weight))
+        return float(np.mean(scores))

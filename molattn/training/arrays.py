@@ -1,0 +1,119 @@
+"""A model from lists of SMILES and labels: no table and no run folder, two sides of a split instead of three."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from molattn.chem import canonical_smiles, read_smiles
+from molattn.data import split_labels
+from molattn.errors import InputError, SmilesError, describe_rows, shown
+from molattn.models.artifact import Artifact
+from molattn.models.base import Molecule
+from molattn.models.registry import MODELS
+from molattn.models.tasks import Task
+from molattn.training.config import RunConfig
+from molattn.training.experiment import conformers_of
+from molattn.training.fit import EpochRecord, Labelled, fit
+from molattn.training.metrics import metrics_for
+from molattn.training.run import Reporter, check, untrained
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What `train_arrays` brings.
+
+    Attributes:
+        artifact: the model, on the CPU and in evaluation mode, with all that is needed to use it.
+        history: epoch by epoch.
+        best_epoch: whose weights the model has, from 0.
+    """
+
+    artifact: Artifact
+    history: list[EpochRecord]
+    best_epoch: int
+
+
+def train_arrays(
+    config: RunConfig,
+    smiles: Sequence[object],
+    targets: np.ndarray,
+    task: Task,
+    names: Sequence[str],
+    reporter: Reporter,
+    weights: np.ndarray | None = None,
+) -> Trained:
+    """Fit the model that `config` describes to n molecules; nothing is written.
+
+    The split of `config.data` gives some of them to validation, which chooses the epoch; its share of test molecules
+    is 0. Equal molecules are on one side. Molecules without a label, or with a weight of 0, say nothing and are on
+    none.
+
+    Args:
+        config: of its data set and columns nothing is read.
+        smiles: n SMILES.
+        targets: (n, T), NaN where missing; of several classes places among them.
+        task: what the targets are.
+        names: of the targets.
+        reporter: told of the epochs, and warned of what the model cannot see in the molecules.
+        weights: how much each molecule counts in the loss, (n,), 0 or more; None for all alike.
+
+    Raises:
+        UsageError: settings that make no sense.
+        InputError: SMILES that cannot be read, or too few molecules or labels to learn from.
+    """
+    check(config)
+    data, settings = config.data, config.training
+    read = MODELS[config.model.kind].read(
+        smiles,
+        add_hs=data.add_hs,
+        max_atoms=data.max_atoms,
+        num_workers=settings.num_workers,
+        conformers=conformers_of(data),
+        progress=reporter.molecules if data.conformers else None,
+        standardize=data.standardize,
+    )
+    bad = [(i, smiles[i], m.reason) for i, m in enumerate(read) if isinstance(m, SmilesError)]
+    if bad:
+        raise InputError(f"{describe_rows(bad, len(smiles))}; leave them out")
+    molecules = [m for m in read if not isinstance(m, SmilesError)]
+    if unseen := [(i, m.warnings[0]) for i, m in enumerate(molecules) if m.warnings]:
+        row, warning = unseen[0]
+        count = f"{len(unseen)} of {len(molecules)} molecules are not seen as they are"
+        reporter.warning(f"{count}; the first, row {row}, {shown(smiles[row])}: {warning}")
+
+    counts = np.isfinite(targets).any(1)
+    if weights is not None:
+        counts &= weights > 0
+    used = np.flatnonzero(counts)
+    keys = [canonical_smiles(read_smiles(molecules[i].smiles, max_atoms=data.max_atoms)) for i in used]
+    labels = split_labels(data.split, keys, targets[used], data.split_sizes, settings.seed)
+    train, val = (_labelled(molecules, targets, weights, used[labels == side]) for side in ("train", "val"))
+    for name, values in zip(names, train.targets.T, strict=True):
+        if not np.isfinite(values).any():
+            raise InputError(f"the training molecules have no label of {shown(name)}: there is nothing to learn")
+
+    scaler = task.scaler(train.targets)
+    model = untrained(config, len(task.owners(len(names))), task.of_atoms)
+    metric = metrics_for(task.kind, task.metrics, settings.metrics)[0]
+    fitted = fit(
+        model, train, val, scaler, settings, lambda r: reporter.epoch(r, settings.epochs), task=task, metric=metric
+    )
+    artifact = Artifact(
+        model=model.cpu().eval().requires_grad_(False),
+        scaler=scaler,
+        targets=tuple(names),
+        units=("",) * len(names),
+        add_hs=data.add_hs,
+        max_atoms=data.max_atoms,
+        conformers=conformers_of(data),
+        task=task,
+        standardize=data.standardize,
+    )
+    return Trained(artifact, fitted.history, fitted.best_epoch)
+
+
+def _labelled(
+    molecules: Sequence[Molecule], targets: np.ndarray, weights: np.ndarray | None, rows: np.ndarray
+) -> Labelled:
+    return Labelled([molecules[i] for i in rows], targets[rows], None if weights is None else weights[rows])

@@ -1,0 +1,334 @@
+"""`MolAttentionRegressor` and `MolAttentionClassifier`: what scikit-learn's users do with an estimator."""
+
+import inspect
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import get_tags
+
+import molattn
+from molattn import MolAttentionClassifier, MolAttentionRegressor
+from molattn.chem import standardized_smiles
+from molattn.models.presets import PRESETS
+from molattn.training.config import RunConfig
+from tests.molecules import esol
+
+SMILES, VALUES = esol(40)
+KINDS = np.where(np.array(VALUES) > -2.5, "soluble", "insoluble")
+TINY: dict[str, Any] = {"hidden_dim": 16, "num_layers": 1, "num_heads": 2, "epochs": 2, "accelerator": "cpu"}
+
+
+def regressor(**parameters: Any) -> MolAttentionRegressor:
+    return MolAttentionRegressor(**{**TINY, **parameters})
+
+
+def classifier(**parameters: Any) -> MolAttentionClassifier:
+    return MolAttentionClassifier(**{**TINY, **parameters})
+
+
+@pytest.fixture(scope="module")
+def fitted() -> MolAttentionRegressor:
+    return regressor().fit(SMILES, VALUES)
+
+
+@pytest.fixture(scope="module")
+def fitted_classifier() -> MolAttentionClassifier:
+    return classifier().fit(SMILES, KINDS)
+
+
+def test_importing_molattn_brings_in_neither_scikit_learn_nor_torch() -> None:
+    code = "import sys, molattn; print([m for m in ('sklearn', 'torch', 'rdkit') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_every_shape_of_a_column_is_the_same_molecules(fitted: MolAttentionRegressor) -> None:
+    expected = fitted.predict(SMILES)
+    assert expected.shape == (40,) and expected.dtype == np.float64
+    column = np.array(SMILES)
+    table = pd.DataFrame({"smiles": SMILES})
+    for X in (tuple(SMILES), column, column[:, None], table["smiles"], table, pl.Series(SMILES), table.astype(object)):
+        np.testing.assert_array_equal(fitted.predict(X), expected)
+
+
+def test_predictions_are_those_of_its_predictor_and_of_what_it_saves(
+    fitted: MolAttentionRegressor, tmp_path: Path
+) -> None:
+    expected = fitted.predict(SMILES)
+    np.testing.assert_array_equal(fitted.predictor_.predict(SMILES), expected)
+    fitted.predictor_.save(tmp_path / "model")
+    np.testing.assert_array_equal(molattn.load(tmp_path / "model").predict(SMILES), expected)
+    assert fitted.predictor_.attention("CCO").weights.shape == (1, 2, 3, 3)
+
+
+def test_the_same_seed_is_the_same_model_and_another_is_not() -> None:
+    first, again, other = (regressor(random_state=s).fit(SMILES, VALUES).predict(SMILES) for s in (3, 3, 4))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    state = np.random.RandomState(0)
+    generated = [regressor(random_state=state).fit(SMILES, VALUES).predict(SMILES) for _ in range(2)]
+    assert not np.array_equal(*generated)
+
+
+def test_fit_is_silent_leaves_no_file_and_no_random_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    np.random.seed(1)  # noqa: NPY002
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    regressor().fit(SMILES, VALUES).predict(SMILES)
+    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+    regressor(verbose=True).fit(SMILES, VALUES)
+    assert "epoch 2/2" in capfd.readouterr().err
+
+
+def test_it_learns() -> None:
+    smiles = ["C" * n for n in range(1, 25)]
+    model = regressor(epochs=40, learning_rate=1e-2, readout="sum", batch_size=8).fit(smiles, range(24))
+    assert model.score(smiles, range(24)) > 0.9
+    assert len(model.history_) == 40 and model.history_[0]["train_loss"] > model.history_[-1]["train_loss"]
+    kinds = ["alcohol", "amine"] * 12
+    both = [f"{s}{'O' if k == 'alcohol' else 'N'}" for s, k in zip(smiles, kinds, strict=True)]
+    told = classifier(epochs=40, learning_rate=1e-2, batch_size=8).fit(both, kinds)
+    assert told.score(both, kinds) == 1.0
+    assert told.predict(["CCCO", "CCCN"]).tolist() == ["alcohol", "amine"]
+
+
+@pytest.mark.parametrize("make", [regressor, classifier])
+def test_pickle_and_joblib_and_deep_copies_predict_the_same(make: Any, tmp_path: Path) -> None:
+    y = VALUES if make is regressor else KINDS
+    model = make().fit(SMILES, y)
+    joblib.dump(model, tmp_path / "m.joblib")
+    for copy in (pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "m.joblib")):  # noqa: S301
+        np.testing.assert_array_equal(copy.predict(SMILES), model.predict(SMILES))
+        assert copy.get_params() == model.get_params() and copy.history_ == model.history_
+    unfitted = pickle.loads(pickle.dumps(make()))  # noqa: S301
+    with pytest.raises(NotFittedError):
+        unfitted.predict(SMILES)
+
+
+def test_a_pickle_predicts_without_the_training_room(fitted: MolAttentionRegressor, tmp_path: Path) -> None:
+    (tmp_path / "m.pkl").write_bytes(pickle.dumps(fitted))
+    code = (
+        "import pickle, sys; m = pickle.load(open(sys.argv[1], 'rb')); print(m.predict(['CCO']).shape, "
+        "'lightning' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "m.pkl"], capture_output=True, text=True, check=True)
+    assert done.stdout == "(1,) False\n"
+
+
+def test_clones_have_the_parameters_and_no_model(fitted: MolAttentionRegressor) -> None:
+    copy = clone(fitted).set_params(epochs=5)
+    assert copy.get_params() == {**fitted.get_params(), "epochs": 5}
+    with pytest.raises(NotFittedError):
+        copy.predict(SMILES)
+
+
+def test_cross_validation_counts_molecules_that_were_not_fitted() -> None:
+    folds = KFold(3, shuffle=True, random_state=0)
+    scores = cross_val_score(regressor(), SMILES, VALUES, cv=folds)
+    predicted = cross_val_predict(regressor(), SMILES, VALUES, cv=folds)
+    for (train, test), score in zip(folds.split(SMILES), scores, strict=True):
+        model = regressor().fit([SMILES[i] for i in train], [VALUES[i] for i in train])
+        expected = model.predict([SMILES[i] for i in test])
+        np.testing.assert_array_equal(predicted[test], expected)
+        assert score == pytest.approx(r2_score(np.array(VALUES)[test], expected))
+
+
+def test_grid_search_over_a_pipeline() -> None:
+    def strip_salts(smiles: list[str]) -> list[str]:
+        return [standardized_smiles(s, "parent") for s in smiles]
+
+    pipeline = make_pipeline(FunctionTransformer(strip_salts), classifier())
+    grid = {"molattentionclassifier__hidden_dim": np.array([8, 16]), "molattentionclassifier__dropout": [0.0]}
+    search = GridSearchCV(pipeline, grid, cv=2, scoring="roc_auc", error_score="raise").fit(SMILES, KINDS)
+    assert search.best_estimator_[-1].predictor_.model.config.hidden_dim in (8, 16)
+    np.testing.assert_array_equal(search.predict(["CCO.Cl"]), search.predict(["CCO"]))
+
+
+def test_several_targets_with_missing_values() -> None:
+    y = pd.DataFrame({"a": VALUES, "b": np.arange(40.0)})
+    y.loc[::3, "b"] = np.nan
+    y.loc[5] = np.nan
+    model = regressor().fit(SMILES, y)
+    predicted = model.predict(SMILES)
+    assert predicted.shape == (40, 2) and np.isfinite(predicted).all()
+    assert model.predictor_.targets == ("a", "b")
+    known = y["b"].notna()
+    expected = [r2_score(y["a"].drop(5), np.delete(predicted[:, 0], 5)), r2_score(y["b"][known], predicted[known, 1])]
+    assert model.score(SMILES, y) == pytest.approx(np.mean(expected))
+    # A molecule without a label might as well not be there.
+    rest = [i for i in range(40) if i != 5]
+    without = regressor().fit([SMILES[i] for i in rest], y.iloc[rest])
+    np.testing.assert_array_equal(without.predict(SMILES), predicted)
+
+
+def test_a_single_column_of_values_stays_a_column() -> None:
+    y = np.array(VALUES)
+    flat, column = regressor().fit(SMILES, y).predict(SMILES), regressor().fit(SMILES, y[:, None]).predict(SMILES)
+    assert column.shape == (40, 1)
+    np.testing.assert_array_equal(column[:, 0], flat)
+
+
+def test_classes_are_words_numbers_or_truth(fitted_classifier: MolAttentionClassifier) -> None:
+    model = fitted_classifier
+    assert model.classes_.tolist() == ["insoluble", "soluble"]
+    chance = model.predict_proba(SMILES)
+    np.testing.assert_allclose(chance.sum(1), 1)
+    np.testing.assert_array_equal(model.predict(SMILES), model.classes_[chance.argmax(1)])
+    assert model.score(SMILES, KINDS) == accuracy_score(KINDS, model.predict(SMILES))
+    for labels in ((KINDS == "soluble"), (KINDS == "soluble").astype(int) + 7):
+        other = classifier().fit(SMILES, labels)
+        assert other.classes_.dtype == labels.dtype
+        np.testing.assert_array_equal(other.predict_proba(SMILES), chance)
+        assert set(other.predict(SMILES)) <= set(labels)
+
+
+def test_three_classes_some_of_them_unknown() -> None:
+    labels: list[Any] = [["low", "middle", "high"][int(v > -4) + int(v > -2)] for v in VALUES]
+    labels[3], labels[4] = None, np.nan
+    model = classifier().fit(SMILES, labels)
+    assert model.classes_.tolist() == ["high", "low", "middle"]
+    chance = model.predict_proba(SMILES)
+    assert chance.shape == (40, 3)
+    np.testing.assert_allclose(chance.sum(1), 1)
+    known = [i for i in range(40) if i not in (3, 4)]
+    predicted = model.predict(SMILES)
+    assert model.score(SMILES, labels) == accuracy_score([labels[i] for i in known], predicted[known])
+
+
+def test_several_targets_of_classes_with_missing_labels_and_one_of_one_class() -> None:
+    y = np.stack([(np.array(VALUES) > -2.5), np.arange(40) % 2, np.ones(40)], 1).astype(float)
+    y[::4, 1] = np.nan
+    model = classifier().fit(SMILES, y)
+    assert [c.tolist() for c in model.classes_] == [[0, 1], [0, 1], [1]]
+    chances = model.predict_proba(SMILES)
+    assert [p.shape for p in chances] == [(40, 2), (40, 2), (40, 1)]
+    predicted = model.predict(SMILES)
+    assert predicted.shape == (40, 3) and (predicted[:, 2] == 1).all()
+    right = (np.isnan(y) | (y == predicted)).all(1)
+    assert model.score(SMILES, y) == right.mean()
+
+
+def test_words_and_numbers_side_by_side_keep_their_kinds() -> None:
+    y = pd.DataFrame({"kind": KINDS, "odd": np.arange(40, dtype=np.float32) % 3})
+    y.loc[7, "odd"] = np.nan
+    model = classifier().fit(SMILES, y)
+    assert [c.tolist() for c in model.classes_] == [["insoluble", "soluble"], [0, 1, 2]]
+    predicted = model.predict(SMILES)
+    assert {type(v) for v in predicted[:, 0]} == {str} and {type(v) for v in predicted[:, 1]} == {float}
+    assert 0 <= model.score(SMILES, y) <= 1
+    np.testing.assert_allclose(model.predict_proba(SMILES)[1].sum(1), 1)
+
+
+def test_weights_count_and_a_weight_of_zero_is_no_molecule() -> None:
+    weights = np.ones(40)
+    weights[:10] = 0
+    few = regressor().fit(SMILES[10:], VALUES[10:]).predict(SMILES)
+    np.testing.assert_allclose(regressor().fit(SMILES, VALUES, weights).predict(SMILES), few, rtol=1e-5)
+    weights[10:20] = 5
+    assert not np.allclose(regressor().fit(SMILES, VALUES, weights).predict(SMILES), few, rtol=1e-3)
+
+
+def test_a_bad_smiles_is_named_by_its_row(fitted: MolAttentionRegressor) -> None:
+    bad = [*SMILES[:10], "C1CC", *SMILES[10:20], "", None]
+    for act in (lambda: regressor().fit(bad, np.arange(23.0)), lambda: fitted.predict(bad)):
+        with pytest.raises(ValueError, match=r"3 of 23 SMILES cannot be used.*row 10, 'C1CC': .*row 21, '': .*row 22"):
+            act()
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ("CCO", "one text: give a list"),
+        ([], "0 samples"),
+        ([["C", "CC"], ["CC", "C"]], r"shape \(2, 2\)"),
+        ([1.0, 2.0], "row 0, 1.0"),
+    ],
+)
+def test_what_is_no_list_of_smiles_is_refused(fitted: MolAttentionRegressor, X: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        fitted.predict(X)
+    with pytest.raises(ValueError, match=message):
+        regressor().fit(X, [0.0, 1.0][: len(X)])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"epochs": 0}, "epochs is 1 or more"),
+        ({"epochs": "many"}, "a whole number"),
+        ({"preset": "mta"}, "did you mean 'mat'"),
+        ({"loss": "bce"}, "--task-type binary"),
+        ({"validation_fraction": 1.0}, "validation_fraction is above 0"),
+        ({"split": "alphabet"}, "unknown split 'alphabet'"),
+        ({"settings": ["model.num_layer=3"]}, "num_layers"),
+        ({"hidden_dim": 10, "num_heads": 3}, "3 heads do not divide 10"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused_by_fit(parameters: dict[str, Any], message: str) -> None:
+    model = regressor(**parameters)
+    with pytest.raises(ValueError, match=message):
+        model.fit(SMILES, VALUES)
+
+
+def test_labels_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        regressor().fit(SMILES, VALUES[:-1])
+    with pytest.raises(ValueError, match="infinity"):
+        regressor().fit(SMILES, [*VALUES[:-1], np.inf])
+    with pytest.raises(ValueError, match="Unknown label type"):
+        classifier().fit(SMILES, VALUES)
+    with pytest.raises(ValueError, match=r"one class, \['a'\]"):
+        classifier().fit(SMILES, ["a"] * 40)
+    with pytest.raises(ValueError, match="no label of 'y1'"):
+        classifier().fit(SMILES, [[kind, None] for kind in KINDS])
+    with pytest.raises(ValueError, match="n_samples=1"):
+        regressor().fit(["CCO"], [1.0])
+    with pytest.raises(ValueError, match="no label of 'y1'"):
+        regressor(validation_fraction=0.9).fit(SMILES, np.stack([VALUES, [1.0] + [np.nan] * 39], 1))
+
+
+def test_parameters_are_the_options_of_train_and_their_defaults() -> None:
+    sections = RunConfig().to_dict()
+    own = {"settings", "verbose", "validation_fraction", "random_state", "preset", "model"}
+    parameters = inspect.signature(MolAttentionRegressor).parameters
+    assert parameters == inspect.signature(MolAttentionClassifier).parameters
+    for name in set(parameters) - own:
+        (value,) = [settings[name] for settings in sections.values() if name in settings]
+        assert parameters[name].default in (None, value)
+    # A parameter that always has a value would silently take back what a preset says.
+    fixed = {name for name in set(parameters) - own if parameters[name].default is not None}
+    for preset in PRESETS.values():
+        assert not fixed & {name for settings in preset.settings.values() for name in settings}
+
+
+def test_a_preset_and_any_other_setting_reach_the_model() -> None:
+    model = regressor(preset="graphormer", settings=["model.edge_dim=2"], epochs=1).fit(SMILES, VALUES)
+    config = model.predictor_.model.config
+    assert (config.attention, config.readout, config.edge_dim) == ("graphormer", "virtual-node", 2)
+    tokens = classifier(model="smiles-transformer", epochs=1).fit(SMILES, KINDS)
+    assert tokens.predictor_.model.config.kind == "smiles-transformer"
+
+
+def test_tags_say_what_it_takes() -> None:
+    for model in (regressor(), classifier()):
+        tags = get_tags(model)
+        assert tags.input_tags.string and tags.input_tags.one_d_array and not tags.input_tags.two_d_array
+        assert tags.target_tags.multi_output and tags.target_tags.required
