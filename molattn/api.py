@@ -21,6 +21,7 @@ from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError, 
 from molattn.explain import AttentionMap
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
 from molattn.models.base import Molecule, MoleculeModel
+from molattn.models.descriptors import DescriptorRows, Read, stacked
 from molattn.models.predict import PAIRS, attentions_of, embed_molecules, outputs_of
 from molattn.models.tasks import Answers, Multiclass, Task
 from molattn.training.folders import check_has_model, to_resume
@@ -63,6 +64,7 @@ class Predictor:
         targets: what it predicts, T names.
         units: T units, empty where unknown.
         more: what it says beside them, M names: standard deviations, or the probability of every class.
+        descriptors: the k columns of numbers that it reads beside each molecule; empty for none.
         conformers: how molecules get a 3D geometry, as in training; None for a model without 3D. A row stops nothing
             here: where training was to stop at a molecule without a geometry, prediction reports it as an error.
     """
@@ -73,6 +75,7 @@ class Predictor:
         self.conformers = c if c is None or c.on_failure != "stop" else replace(c, on_failure="reject")
         self.targets, self.units = artifact.targets, artifact.units
         self.more = tuple(artifact.task.columns(artifact.targets))
+        self.descriptors = () if artifact.descriptors is None else artifact.descriptors.names
 
     @property
     def model(self) -> MoleculeModel:
@@ -85,13 +88,20 @@ class Predictor:
         return self._artifact.task
 
     def predict(
-        self, smiles: str | Iterable[object], num_workers: int = 0, on_error: Literal["nan", "raise"] = "nan"
+        self,
+        smiles: str | Iterable[object],
+        num_workers: int = 0,
+        on_error: Literal["nan", "raise"] = "nan",
+        descriptors: Any = None,
     ) -> np.ndarray | np.float64 | list[np.ndarray]:
         """The predictions, in the order of `smiles`: numbers in units, or probabilities of the positive class.
 
         Shapes: (n,) for one target, (n, T) for several; one string brings its one answer, without the first axis.
         Targets of several classes bring the probability of every class on one more axis, in the order of
         `task.classes`.
+
+        A model that was trained with descriptors needs those of every SMILES: (n, k) numbers, in the order of
+        `self.descriptors`, or a data frame that has their columns; for one string its k numbers.
 
         Where targets are of atoms, a list of arrays comes, one for each SMILES: (atoms,) for one target, (atoms, T) for
         several, the atoms in the order of the SMILES, followed by the hydrogens that training added.
@@ -106,7 +116,7 @@ class Predictor:
         if on_error not in ("nan", "raise"):
             raise UsageError(f"on_error is 'nan' or 'raise', not {on_error!r}")
         alone = isinstance(smiles, str)
-        rows = list(self.rows([smiles] if alone else smiles, num_workers))
+        rows = list(self.rows([smiles] if alone else smiles, num_workers, None, _beside(descriptors, alone)))
         if on_error == "raise" and (bad := [(i, r.smiles, r.error) for i, r in enumerate(rows) if r.error]):
             raise InputError(describe_rows(bad, len(rows)))
         if self.task.of_atoms:
@@ -131,18 +141,29 @@ class Predictor:
         return self.task.array(Answers(numbers, more))
 
     def rows(
-        self, smiles: Iterable[object], num_workers: int = 0, progress: Callable[[int], None] | None = None
+        self,
+        smiles: Iterable[object],
+        num_workers: int = 0,
+        progress: Callable[[int], None] | None = None,
+        descriptors: Any = None,
     ) -> Generator[RowPrediction, None, None]:
         """One `RowPrediction` for each SMILES, in order, whatever it is; nothing stops at a bad one.
 
-        `progress` is told now and then how many have been read.
-        """
-        return self._stream(smiles, num_workers, progress, self._predicted)
+        Args:
+            smiles, descriptors: as for `predict`; any iterables.
+            num_workers: processes that read molecules.
+            progress: told now and then how many have been read.
 
-    def embed(self, smiles: str | Iterable[object], num_workers: int = 0) -> np.ndarray:
+        Raises:
+            UsageError: descriptors that the model needs are not given, it reads none, or there are too few or many.
+        """
+        return self._stream(smiles, num_workers, progress, self._predicted, descriptors)
+
+    def embed(self, smiles: str | Iterable[object], num_workers: int = 0, descriptors: Any = None) -> np.ndarray:
         """Fingerprints, in the order of `smiles`: what the model's last, linear map reads of each molecule.
 
-        Shapes: (n, d); one string brings its one vector, (d,).
+        Shapes: (n, d); one string brings its one vector, (d,). Descriptors, as for `predict`, are its last numbers,
+        standardised.
 
         A SMILES that cannot be read has NaN, and a `MolattnWarning` says which and why. See `embed_rows`.
 
@@ -151,16 +172,20 @@ class Predictor:
         """
         alone = isinstance(smiles, str)
         missing = (np.nan,) * self.dim
-        rows = list(self.embed_rows([smiles] if alone else smiles, num_workers))
+        rows = list(self.embed_rows([smiles] if alone else smiles, num_workers, None, _beside(descriptors, alone)))
         values = np.array([missing if r.values is None else r.values for r in rows]).reshape(-1, self.dim)
         _warn(rows, "fingerprint")
         return values[0] if alone else values
 
     def embed_rows(
-        self, smiles: Iterable[object], num_workers: int = 0, progress: Callable[[int], None] | None = None
+        self,
+        smiles: Iterable[object],
+        num_workers: int = 0,
+        progress: Callable[[int], None] | None = None,
+        descriptors: Any = None,
     ) -> Generator[RowPrediction, None, None]:
         """As `rows`, with the d numbers of the fingerprint as `values`."""
-        return self._stream(smiles, num_workers, progress, self._embedded)
+        return self._stream(smiles, num_workers, progress, self._embedded, descriptors)
 
     @property
     def dim(self) -> int:
@@ -175,8 +200,9 @@ class Predictor:
             )
         return self._artifact.model.head.in_features
 
-    def _predicted(self, molecules: Sequence[Molecule]) -> list[Said]:
-        answers = self.task.answers(outputs_of(self._artifact.model, molecules), self._artifact.scaler)
+    def _predicted(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[Said]:
+        outputs = outputs_of(self._artifact.model, molecules, descriptors=z)
+        answers = self.task.answers(outputs, self._artifact.scaler)
         said: list[Said] = [
             (tuple(self.task.named(v, t) for t, v in enumerate(numbers)), tuple(more))
             for numbers, more in zip(answers.values.tolist(), answers.more.tolist(), strict=True)
@@ -187,15 +213,17 @@ class Predictor:
         of_each = (list(islice(atoms, n)) for n in self._artifact.model.counts(molecules).tolist())
         return [(_columns(v for v, _ in mine), _columns(m for _, m in mine)) for mine in of_each]
 
-    def _embedded(self, molecules: Sequence[Molecule]) -> list[Said]:
-        return [(tuple(vector), ()) for vector in embed_molecules(self._artifact.model, molecules).tolist()]
+    def _embedded(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[Said]:
+        vectors = embed_molecules(self._artifact.model, molecules, descriptors=z)
+        return [(tuple(vector), ()) for vector in vectors.tolist()]
 
     def _stream(
         self,
         smiles: Iterable[object],
         num_workers: int,
         progress: Callable[[int], None] | None,
-        answer: Callable[[Sequence[Molecule]], list[Said]],
+        answer: Callable[[Sequence[Molecule], np.ndarray | None], list[Said]],
+        descriptors: Any,
     ) -> Generator[RowPrediction, None, None]:
         """A row for each SMILES, `CHUNK` of them answered together: memory is bounded, whatever the input's length."""
         a = self._artifact
@@ -203,17 +231,19 @@ class Predictor:
             add_hs=a.add_hs, max_atoms=a.max_atoms, conformers=self.conformers, standardize=a.standardize
         )
         size = CHUNK_OF_WORKER if self.conformers is None else CHUNK_OF_WORKER_3D
-        waiting: list[tuple[object, Molecule | SmilesError]] = []
+        beside = DescriptorRows(a.descriptors, descriptors)
+        waiting: list[Read] = []
         done = 0
         with closing(stream_outcomes(smiles, make, num_workers, size)) as parts:
             for texts, outcomes in parts:
-                waiting += zip(texts, outcomes, strict=True)
+                waiting += beside.join(texts, outcomes)
                 done += len(texts)
                 if progress is not None:
                     progress(done)
                 while len(waiting) >= CHUNK:
                     yield from _answered(waiting[:CHUNK], answer)
                     del waiting[:CHUNK]
+        beside.check_end()
         yield from _answered(waiting, answer)
 
     def evaluate(
@@ -253,70 +283,90 @@ class Predictor:
             progress=progress,
         )
 
-    def attention(self, smiles: str) -> AttentionMap:
+    def attention(self, smiles: str, descriptors: Any = None) -> AttentionMap:
         """What every atom of a molecule attended to: `.weights` is (layers, heads, n, n), in the SMILES' atom order.
 
         The map's `.smiles` is whose atoms they are: a model that standardises molecules saw the standard form, and a
-        model of SMILES attends to tokens instead, those of the canonical SMILES.
+        model of SMILES attends to tokens instead, those of the canonical SMILES. Descriptors, as for `predict`, change
+        the map's prediction alone.
 
         Raises:
-            SmilesError: the SMILES cannot be read.
+            SmilesError: the SMILES, or its descriptors, cannot be read.
         """
-        (molecule,) = self._read([smiles])
+        a = self._artifact
+        beside = DescriptorRows(a.descriptors, _beside(descriptors, True))
+        ((_, molecule, z),) = beside.join([smiles], self._read([smiles]))
         if isinstance(molecule, SmilesError):
             raise molecule
         for warning in molecule.warnings:
             if warning.startswith(NO_GEOMETRY):
                 warnings.warn(MolattnWarning(f"{shown(smiles)}: {warning}"), stacklevel=2)
-        (attention,) = self._maps([molecule])
+        (attention,) = self._maps([molecule], stacked([z]))
         return attention
 
     def attentions(
-        self, smiles: Iterable[object], num_workers: int = 0, progress: Callable[[int], None] | None = None
+        self,
+        smiles: Iterable[object],
+        num_workers: int = 0,
+        progress: Callable[[int], None] | None = None,
+        descriptors: Any = None,
     ) -> Generator[AttentionMap | SmilesError, None, None]:
         """The map of each SMILES, in order, or the error of one that cannot be read: nothing stops at a bad one.
 
         Any number of SMILES: a few maps are held at a time. A `MolattnWarning` at the end says how many had path
-        lengths in the place of a 3D geometry.
+        lengths in the place of a 3D geometry. Maps of a model with descriptors have no prediction where none are given.
+
+        Args:
+            smiles, descriptors: as for `predict`; any iterables.
+            num_workers: processes that read molecules.
+            progress: told now and then how many have been read.
         """
         a = self._artifact
         make = a.model.reader(
             add_hs=a.add_hs, max_atoms=a.max_atoms, conformers=self.conformers, standardize=a.standardize
         )
         size = CHUNK_OF_WORKER if self.conformers is None else CHUNK_OF_WORKER_3D
-        waiting: list[Molecule | SmilesError] = []
+        beside = DescriptorRows(None if descriptors is None else a.descriptors, descriptors)
+        waiting: list[Read] = []
         pairs = done = flat = 0
         first = ""
         with closing(stream_outcomes(smiles, make, num_workers, size)) as parts:
-            for _, outcomes in parts:
-                done += len(outcomes)
+            for texts, outcomes in parts:
+                done += len(texts)
                 if progress is not None:
                     progress(done)
-                for outcome in outcomes:
-                    waiting.append(outcome)
+                for read in beside.join(texts, outcomes):
+                    waiting.append(read)
+                    text, outcome, _ = read
                     if not isinstance(outcome, SmilesError):
                         pairs += outcome.size**2
                         found = next((w for w in outcome.warnings if w.startswith(NO_GEOMETRY)), "")
                         flat += bool(found)
-                        first = first or (found and f"{shown(outcome.smiles)}: {found}")
+                        first = first or (found and f"{shown(text)}: {found}")
                     if pairs >= PAIRS or len(waiting) == CHUNK:
                         yield from self._mapped(waiting)
                         waiting, pairs = [], 0
+        beside.check_end()
         yield from self._mapped(waiting)
         if flat:
             said = f"{flat} of {done} SMILES have no 3D geometry; the first, {first}"
             warnings.warn(MolattnWarning(said), stacklevel=2)
 
-    def _mapped(self, read: Sequence[Molecule | SmilesError]) -> Iterator[AttentionMap | SmilesError]:
-        maps = self._maps([m for m in read if not isinstance(m, SmilesError)])
-        for outcome in read:
+    def _mapped(self, rows: Sequence[Read]) -> Iterator[AttentionMap | SmilesError]:
+        good = [(m, z) for _, m, z in rows if not isinstance(m, SmilesError)]
+        maps = self._maps([m for m, _ in good], stacked(z for _, z in good))
+        for _, outcome, _ in rows:
             yield outcome if isinstance(outcome, SmilesError) else next(maps)
 
-    def _maps(self, molecules: Sequence[Molecule]) -> Iterator[AttentionMap]:
+    def _maps(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> Iterator[AttentionMap]:
+        """Their maps; without predictions where the model reads descriptors, and z holds none."""
         a = self._artifact
-        for molecule, (outputs, weights) in zip(molecules, attentions_of(a.model, molecules), strict=True):
+        blind = z is None and bool(self.descriptors)
+        if blind:  # attention does not depend on them
+            z = np.zeros((len(molecules), len(self.descriptors)))
+        for molecule, (outputs, weights) in zip(molecules, attentions_of(a.model, molecules, z), strict=True):
             answers = a.task.answers(outputs if a.task.of_atoms else outputs[None], a.scaler)
-            if a.task.of_atoms:
+            if a.task.of_atoms or blind:
                 said, units = {}, {}  # no number is the whole molecule's
             elif isinstance(a.task, Multiclass):
                 said, units = dict(zip(self.more, answers.more[0].tolist(), strict=True)), dict.fromkeys(self.more, "")
@@ -439,7 +489,7 @@ def train(
     from molattn.training.config import resolve
 
     if not isinstance(dataset, str | Path):
-        from molattn.data.readers import keep_frame
+        from molattn.data.frames import keep_frame
 
         dataset = keep_frame(dataset)
     if dataset:
@@ -483,7 +533,7 @@ class PrintReporter:
         warnings.warn(MolattnWarning(text), stacklevel=2)
 
     def molecules(self, done: int, total: int) -> None:
-        """So many of all molecules have their 3D geometry; told every few seconds."""
+        """So many of all molecules have been read; told every few seconds."""
         if not self.quiet and time.monotonic() > self.told + SECONDS:
             self.told = time.monotonic()
             print(f"molecule {done} of {total}", file=sys.stderr)
@@ -497,11 +547,19 @@ class PrintReporter:
             print(f"epoch {record.epoch + 1}/{epochs}: {metric}", file=sys.stderr)
 
 
+def _beside(descriptors: Any, alone: bool) -> Any:
+    """Rows of descriptors, also where those of one molecule are given as they are."""
+    if alone and isinstance(descriptors, int | float | Sequence | np.ndarray) and np.ndim(descriptors) < 2:
+        return [descriptors]
+    return descriptors
+
+
 def _answered(
-    rows: Sequence[tuple[object, Molecule | SmilesError]], answer: Callable[[Sequence[Molecule]], list[Said]]
+    rows: Sequence[Read], answer: Callable[[Sequence[Molecule], np.ndarray | None], list[Said]]
 ) -> Iterator[RowPrediction]:
-    answers = iter(answer([m for _, m in rows if not isinstance(m, SmilesError)]))
-    for text, outcome in rows:
+    molecules = [m for _, m, _ in rows if not isinstance(m, SmilesError)]
+    answers = iter(answer(molecules, stacked(z for _, m, z in rows if not isinstance(m, SmilesError))))
+    for text, outcome, _ in rows:
         if isinstance(outcome, SmilesError):
             yield RowPrediction(text, None, outcome.reason)
         else:

@@ -4,9 +4,17 @@ import os
 import sys
 from pathlib import Path
 
+CACHE_VARIABLE = "MOLATTN_CACHE"
+"""The environment variable with another folder for it."""
+
 
 def cache_folder() -> Path:
-    """The user's cache, as the system has it; it need not be there. XDG_CACHE_HOME moves it on Linux."""
+    """MOLATTN_CACHE, or the user's cache, as the system has it; it need not be there.
+
+    XDG_CACHE_HOME moves the latter on Linux.
+    """
+    if own := os.environ.get(CACHE_VARIABLE):
+        return Path(own).expanduser()
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":

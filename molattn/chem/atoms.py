@@ -13,6 +13,7 @@ import numpy.typing as npt
 from rdkit import Chem
 
 from molattn.chem.features import UNKNOWN, Feature
+from molattn.chem.parts import atoms_of
 from molattn.chem.stereo import StereoLabels, stereo_labels
 
 
@@ -88,6 +89,8 @@ ATOM_FEATURES: tuple[AtomFeature, ...] = (
 )
 """All features of an atom, in the order of the columns of `atom_codes`."""
 
+_READERS = tuple((feature.read, feature.index) for feature in ATOM_FEATURES)
+
 
 def _ring_sizes(mol: Chem.Mol) -> list[frozenset[int]]:
     """The ring sizes of every atom.
@@ -117,16 +120,15 @@ def atom_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
     rings = _ring_sizes(mol)
     codes = np.zeros((mol.GetNumAtoms(), len(ATOM_FEATURES)), dtype=np.uint8)
     warnings = []
-    for i, atom in enumerate(mol.GetAtoms()):
+    for i, atom in enumerate(atoms_of(mol)):
         view = AtomView(atom, rings[i], stereo.atoms.get(i, "none"))
-        row = []
-        for feature in ATOM_FEATURES:
-            label = feature.read(view)
-            code = feature.index.get(label)
-            if code is None:
-                code = feature.index[UNKNOWN]
-                warnings.append(f"atom {i} ({atom.GetSymbol()}): {feature.name} {label} is coded as unknown")
-            row.append(code)
+        row = [index.get(read(view), -1) for read, index in _READERS]
+        if -1 in row:
+            for k, feature in enumerate(ATOM_FEATURES):
+                if row[k] < 0:
+                    row[k] = feature.index[UNKNOWN]
+                    label = feature.read(view)
+                    warnings.append(f"atom {i} ({atom.GetSymbol()}): {feature.name} {label} is coded as unknown")
         codes[i] = row
         if atom.GetIsotope():
             warnings.append(f"atom {i} ({atom.GetSymbol()}): isotope {atom.GetIsotope()} is not coded")

@@ -5,12 +5,14 @@ that the bonds of a molecule are an (n, n) matrix of bytes, and 0 is a pair that
 """
 
 import math
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 from rdkit import Chem
 
 from molattn.chem.features import UNKNOWN, Feature
+from molattn.chem.parts import bonds_of
 from molattn.chem.stereo import StereoLabels, stereo_labels
 
 BOND_FEATURES: tuple[Feature, ...] = (
@@ -97,25 +99,23 @@ def bond_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
     stereo = stereo_labels(mol) if stereo is None else stereo
     n = mol.GetNumAtoms()
     codes = np.zeros((n, n), dtype=np.uint8)
-    np.fill_diagonal(codes, pack_bond([_KIND.index["self"], 0, 0, 0]))
+    np.fill_diagonal(codes, _packed("self"))
     warnings = []
-    rows, columns, unpacked = [], [], []
-    for bond in mol.GetBonds():
+    for bond in bonds_of(mol):
         i, j = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
         kinds = _KINDS.get(bond.GetBondType())
         if kinds is None:
             kinds = (UNKNOWN, UNKNOWN)
             ends = f"bond {i}-{j} ({bond.GetBeginAtom().GetSymbol()}, {bond.GetEndAtom().GetSymbol()})"
             warnings.append(f"{ends}: kind {bond.GetBondType().name} is coded as unknown")
-        rest = (
-            int(bond.IsInRing()),
-            int(bond.GetIsConjugated()),
-            # Labels of axes (atropisomers) are not E or Z.
-            _STEREO.index.get(stereo.bonds.get(bond.GetIdx(), "none"), _STEREO.index[UNKNOWN]),
-        )
-        rows += (i, j)
-        columns += (j, i)
-        unpacked += [(_KIND.index[kind], *rest) for kind in kinds]
-    if rows:
-        codes[rows, columns] = pack_bond(unpacked)
+        rest = bond.IsInRing(), bond.GetIsConjugated(), stereo.bonds.get(bond.GetIdx(), "none")
+        codes[i, j], codes[j, i] = _packed(kinds[0], *rest), _packed(kinds[1], *rest)
     return codes, tuple(warnings)
+
+
+@cache
+def _packed(kind: str, in_ring: bool = False, conjugated: bool = False, stereo: str = "none") -> int:
+    """The byte of one pair."""
+    # Labels of axes (atropisomers) are not E or Z.
+    label = _STEREO.index.get(stereo, _STEREO.index[UNKNOWN])
+    return int(pack_bond([_KIND.index[kind], int(in_ring), int(conjugated), label]))

@@ -13,6 +13,7 @@ from molattn.chem.atoms import ATOM_FEATURES, atom_codes
 from molattn.chem.bonds import bond_codes
 from molattn.chem.conformers import Conformers, distances
 from molattn.chem.parse import MAX_ATOMS, read_smiles
+from molattn.chem.parts import atoms_of
 from molattn.chem.paths import path_lengths
 from molattn.chem.standardize import standardized_smiles
 from molattn.chem.stereo import stereo_labels
@@ -151,7 +152,7 @@ def molecule_graph(
         atom_codes=atoms,
         bond_codes=bonds,
         path_lengths=paths,
-        symbols=tuple(atom.GetSymbol() for atom in mol.GetAtoms()),
+        symbols=tuple(atom.GetSymbol() for atom in atoms_of(mol)),
         warnings=atom_warnings + bond_warnings + stereo.warnings + warnings_3d,
         distances=d,
     )

@@ -48,7 +48,7 @@ def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = Fals
     smiles = _checked(text, max_atoms)
     try:
         with rdBase.BlockLogs():
-            mol = Chem.MolFromSmiles(smiles, _parameters())
+            mol = Chem.MolFromSmiles(smiles, _SANITISED)
     except (RuntimeError, ValueError) as error:
         raise SmilesError(text, "RDKit fails on it") from error
     if mol is None:
@@ -135,6 +135,9 @@ def _parameters(*, sanitize: bool = True) -> Chem.SmilesParserParams:
     parameters.sanitize = sanitize
     parameters.removeHs = sanitize
     return parameters
+
+
+_SANITISED = _parameters()
 
 
 def _why_not(smiles: str) -> str:

@@ -4,9 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from rdkit import Chem, rdBase
-
-from molattn.chem.parse import MAX_ATOMS, canonical_smiles
+from molattn.chem.molblock import smiles_of_molblock
 from molattn.errors import InputError, SmilesError
 
 MAX_RECORD = 2**24
@@ -48,53 +46,60 @@ def records(lines: Iterable[str]) -> Iterator[list[str]]:
         yield record
 
 
-def property_names(lines: Iterable[str]) -> tuple[str, ...]:
-    """The names of all properties in a file, in the order of their first appearance."""
+@dataclass(frozen=True)
+class SdfContents:
+    """What occurs in a file."""
+
+    records: int
+    """How many."""
+    titles: bool
+    """Whether a record has one."""
+    properties: tuple[str, ...]
+    """The names of all properties, in the order of their first appearance."""
+
+
+def contents(lines: Iterable[str]) -> SdfContents:
+    """What occurs in a file, without a look at the structures."""
+    number, titles = 0, False
     names: dict[str, None] = {}
     for record in records(lines):
-        for name in _properties(record):
-            names[name] = None
-    return tuple(names)
+        number += 1
+        titles = titles or bool(_title(record))
+        names |= dict.fromkeys(_properties(record))
+    return SdfContents(number, titles, tuple(names))
 
 
 def read_record(record: list[str]) -> SdfRecord:
     """What a record holds; a structure that cannot be read is an error in its place."""
-    name = record[0].strip() if record else ""
-    end = next((i for i, line in enumerate(record) if line.startswith("M  END")), None)
-    if end is None:
-        smiles: str | SmilesError = SmilesError(name, "the record has no structure: a line 'M  END' is missing")
-    else:
-        smiles = _smiles(name, "\n".join(record[: end + 1]) + "\n")
-    return SdfRecord(smiles, name, _properties(record))
-
-
-def _smiles(name: str, block: str) -> str | SmilesError:
-    if block.count("\n") > 3 * MAX_ATOMS + 1000:
-        return SmilesError(name, f"the structure has too many lines for {MAX_ATOMS:,} atoms, the limit")
+    end = _end(record)
     try:
-        with rdBase.BlockLogs():
-            mol = Chem.MolFromMolBlock(block)
-        if mol is None:
-            return SmilesError(name, "RDKit cannot make a molecule of the structure")
-        return canonical_smiles(mol)
-    except InputError as error:
-        return SmilesError(name, str(error))
-    except (RuntimeError, ValueError):
-        return SmilesError(name, "RDKit fails on the structure")
+        if not end:
+            raise SmilesError(_title(record), "the record has no structure: a line 'M  END' is missing")
+        smiles: str | SmilesError = smiles_of_molblock("\n".join(record[:end]))
+    except SmilesError as error:
+        smiles = error
+    return SdfRecord(smiles, _title(record), _properties(record))
+
+
+def _title(record: list[str]) -> str:
+    return record[0].strip() if record else ""
+
+
+def _end(record: list[str]) -> int:
+    """How many lines the structure has; 0 where it has no end."""
+    return next((i for i, line in enumerate(record, start=1) if line.startswith("M  END")), 0)
 
 
 def _properties(record: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    values: list[str] | None = None
-    name = ""
-    for line in record:
-        tag = _TAG.match(line) if line.startswith(">") and values is None else None
-        if tag:
-            name, values = tag[1].strip(), []
-        elif values is not None and line.strip():
-            values.append(line)
-        elif values is not None:
-            found, values = {**found, name: "\n".join(values)}, None
-    if values is not None:
-        found[name] = "\n".join(values)
-    return {name: value for name, value in found.items() if name}
+    """The data fields behind a structure: a line `> <NAME>`, lines of text, an empty line."""
+    found: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for line in record[_end(record) :]:
+        tag = _TAG.match(line) if current is None else None
+        if tag is not None and tag[1].strip():
+            current = found[tag[1].strip()] = []
+        elif not line.strip():
+            current = None
+        elif current is not None:
+            current.append(line)
+    return {name: "\n".join(text) for name, text in found.items()}

@@ -15,6 +15,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdCIPLabeler
 
 from molattn.chem.features import UNKNOWN
+from molattn.chem.parts import atoms_of, bonds_of
 
 MAX_ITERATIONS = 10_000
 """Comparisons the labeler may make: a protein needs about 600, a hostile cage would take all memory."""
@@ -43,8 +44,8 @@ def stereo_labels(mol: Chem.Mol, *, max_iterations: int = MAX_ITERATIONS) -> Ste
     depend on where it started. Centres that are not tetrahedral (square planar, octahedral ...) have no such
     label: unknown.
     """
-    atoms = [a.GetIdx() for a in mol.GetAtoms() if a.GetChiralTag() != Chem.ChiralType.CHI_UNSPECIFIED]
-    bonds = [b.GetIdx() for b in mol.GetBonds() if b.GetStereo() != Chem.BondStereo.STEREONONE]
+    atoms = [a.GetIdx() for a in atoms_of(mol) if a.GetChiralTag() != Chem.ChiralType.CHI_UNSPECIFIED]
+    bonds = [b.GetIdx() for b in bonds_of(mol) if b.GetStereo() != Chem.BondStereo.STEREONONE]
     if not atoms and not bonds:
         return StereoLabels({}, {}, ())
     labelled = Chem.Mol(mol)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from molattn.data.streams import Chunk, RowStream
     from molattn.data.writers import Column, NewColumn, Output, Writer
 
-    Rows = Callable[[Iterable[object], int, Callable[[int], None]], Generator[RowPrediction, None, None]]
+    Rows = Callable[[Iterable[object], int, Callable[[int], None], object], Generator[RowPrediction, None, None]]
     Piece = tuple[int, Chunk, list[RowPrediction]]
 
 PART = 16
@@ -106,6 +106,7 @@ def run_job(
     added: Callable[["RowStream"], list["NewColumn"]],
     cells: Callable[[Sequence["RowPrediction"]], list["Column"]],
     form: Callable[[Path | None, "RowStream", Sequence["NewColumn"]], "Output"],
+    descriptors: Sequence[str] = (),
 ) -> Tally:
     """Read the table, ask the model of every row and write the result; what became of the rows.
 
@@ -115,22 +116,25 @@ def run_job(
 
     Args:
         job: what is asked.
-        rows: from molecules, a number of workers and whom to tell of progress to the answers, in order.
+        rows: from molecules, a number of workers, whom to tell of progress, and the descriptors beside the molecules or
+            None, to the answers, in order.
         added: the new columns, beside those of the table.
         cells: from answers to the values of the new columns.
         form: from the path, the table and the new columns to the form of the result.
+        descriptors: the columns of numbers that the model reads beside each molecule.
     """
     from molattn.cli.progress import RowsProgress
     from molattn.data import guess_smiles_column
+    from molattn.data.columns import index_of
     from molattn.data.files import atomic
     from molattn.data.streams import CHUNK, count_rows, open_stream
-    from molattn.data.tables import index_of
     from molattn.data.writers import TextOutput, compressed
 
     with ExitStack() as stack:
         stream = stack.enter_context(open_stream(job.table, job.input_format))
-        name = job.smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
+        name = job.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
         index = index_of(stream.columns, name, stream.source)
+        beside = _places(stream, descriptors)
         new = added(stream)
         output = form(job.output, stream, new)
         total = count_rows(job.table, job.input_format) if job.table.is_file() else None
@@ -158,7 +162,7 @@ def run_job(
 
         before = sum(record["tally"]["rows"] for record in finished.values())
         told = stack.enter_context(RowsProgress(None if end is None else end - first, job.quiet, before))
-        answered = stack.enter_context(closing(_answered(wanted(), stream, index, rows, job.num_workers, told)))
+        answered = stack.enter_context(closing(_answered(wanted(), stream, index, beside, rows, job.num_workers, told)))
         if job.output is None:
             assert isinstance(output, TextOutput)
             return _whole(write(output.text_writer(sys.stdout.write), answered), first, end, stream.source)
@@ -213,20 +217,29 @@ def _answered(
     wanted: Iterable[tuple[int, "Chunk"]],
     stream: "RowStream",
     index: int,
+    beside: Sequence[int],
     rows: "Rows",
     num_workers: int,
     told: Callable[[int], None],
 ) -> Generator["Piece", None, None]:
     """Chunks with their answers, in order, each with the number of the part it goes to."""
     pending: deque[tuple[int, Chunk]] = deque()
+    # Taken after the molecules of the same rows, which are read ahead.
+    described: deque[Iterable[Sequence[object]]] = deque()
 
     def molecules() -> Iterator[object]:
         for part, chunk in wanted:
             pending.append((part, chunk))
+            if beside:
+                described.append(zip(*map(chunk.column, beside), strict=True))
             yield from stream.molecules(chunk, index)
 
+    def numbers() -> Iterator[Sequence[object]]:
+        while described:
+            yield from described.popleft()
+
     answers: list[RowPrediction] = []
-    with closing(rows(molecules(), num_workers, told)) as made:
+    with closing(rows(molecules(), num_workers, told, numbers() if beside else None)) as made:
         for answer in made:
             answers.append(answer)
             part, chunk = pending[0]
@@ -234,6 +247,16 @@ def _answered(
                 pending.popleft()
                 yield part, chunk, answers
                 answers = []
+
+
+def _places(stream: "RowStream", names: Sequence[str]) -> list[int]:
+    """Where the columns stand that the model reads beside the molecules."""
+    from molattn.data.columns import index_of, listed
+
+    try:
+        return [index_of(stream.columns, name, stream.source) for name in names]
+    except UsageError as error:
+        raise UsageError(f"{error}; the model reads {listed(names)} beside each molecule") from error
 
 
 def _tally(stream: "RowStream", chunk: "Chunk", answers: Sequence["RowPrediction"]) -> Tally:

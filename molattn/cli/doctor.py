@@ -36,7 +36,7 @@ class Line:
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False) -> None:
-    """Look at this installation: versions, processors, GPU, data sets, and whether files can be written here.
+    """Look at this installation: versions, processors, GPU, data sets, cache, and whether files can be written here.
 
     Leaves with code 0 if all is well and 1 if something fails. It is what a report of a fault should come with.
     """
@@ -49,6 +49,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSO
         ("compiled attention", _compiled),
         ("extras", _extras),
         ("data sets", _data_sets),
+        ("cache", _cache),
         ("current folder", _current_folder),
     ]
     lines = [_line(name, check) for name, check in checks]
@@ -139,6 +140,18 @@ def _data_sets() -> str:
         raise RuntimeError(f"the table of {', '.join(missing)} is missing: reinstall molattn")
     others = len(cards) - len(here)
     return f"{', '.join(here)} at hand, their checksums hold; {others} more are fetched or made when asked for"
+
+
+def _cache() -> str:
+    """Where what can be fetched or made again lies, and how much room it takes."""
+    from molattn.cache import cache_folder
+    from molattn.data.places import molecules_dir
+
+    home, molecules = cache_folder(), molecules_dir()
+    size = sum(path.stat().st_size for path in home.rglob("*") if path.is_file()) if home.is_dir() else 0
+    sets = len([path for path in molecules.glob("[!.]*") if path.is_dir()])
+    count = "1 table" if sets == 1 else f"{sets} tables"
+    return f"{home}: {size / 1e6:,.1f} MB, among them the molecules of {count}; it may be removed"
 
 
 def _current_folder() -> str:

@@ -75,6 +75,7 @@ def embed(
         partial(_new_columns, predictor.dim, alone),
         partial(_cells, predictor.dim, alone),
         _form,
+        predictor.descriptors,
     )
     tell(job, tally)
 

@@ -106,8 +106,8 @@ def _summary(
     """The summary; how many rows could not be read, of how many, and the first of them."""
     from molattn.cli.progress import RowsProgress
     from molattn.data import guess_smiles_column
+    from molattn.data.columns import index_of
     from molattn.data.streams import count_rows, open_stream
-    from molattn.data.tables import index_of
     from molattn.errors import SmilesError
     from molattn.explain import HeadSummary
 

@@ -57,7 +57,8 @@ def predict(
     the prediction is the probability of 1; of several classes a class, with `<target>_prob_<class>` beside it; of a
     target of atoms a list, in the order of the SMILES. Tables may be of any length: memory is bounded, a long output is
     kept in parts until it is whole, and `--resume` goes on after a kill. The outputs of `--shard 1/4` to `4/4`, one
-    below the other, are the output of the whole.
+    below the other, are the output of the whole. A model trained with `--descriptor-columns` reads these columns from
+    the table.
     """
     if (table is None) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")
@@ -97,7 +98,14 @@ def predict(
     from molattn.data.writers import output_of
 
     predictor = api.load(run)
-    tally = run_job(job, predictor.rows, partial(_new_columns, predictor), partial(_cells, predictor), output_of)
+    tally = run_job(
+        job,
+        predictor.rows,
+        partial(_new_columns, predictor),
+        partial(_cells, predictor),
+        output_of,
+        predictor.descriptors,
+    )
     tell(job, tally)
 
 

@@ -124,7 +124,7 @@ class TerminalReporter:
         print(f"warning: {text}", file=sys.stderr)
 
     def molecules(self, done: int, total: int) -> None:
-        """So many of all molecules have their 3D geometry."""
+        """So many of all molecules have been read."""
         if self.reading.disable:
             if not self.quiet and time.monotonic() > self.told + SECONDS:
                 self.told = time.monotonic()

@@ -61,7 +61,12 @@ def train(
         str | None, _option(_DATA, "Column that says how much each row counts.", metavar="NAME", hidden=True)
     ] = None,
     group_column: Annotated[
-        str | None, _option(_DATA, "Column that says what each row belongs to.", metavar="NAME", hidden=True)
+        str | None,
+        _option(_DATA, "Column of groups: the rows of one are on one side of the split.", metavar="NAME", hidden=True),
+    ] = None,
+    descriptor_columns: Annotated[
+        list[str] | None,
+        _option(_DATA, "Column of numbers that joins the readout; may be repeated.", metavar="NAME", hidden=True),
     ] = None,
     add_hs: Annotated[
         bool | None, typer.Option("--add-hs", help="Make hydrogens atoms of the graph.", rich_help_panel=_DATA)
@@ -163,6 +168,7 @@ def train(
         "task_type": task_type,
         "weight_column": weight_column,
         "group_column": group_column,
+        "descriptor_columns": descriptor_columns,
         "add_hs": add_hs,
         "standardize": standardize,
         "split": split,
@@ -217,8 +223,10 @@ def _report(result: "RunResult") -> None:
     print_metrics(metrics["test"], f"{of}test molecules", metrics["units"], metrics["baseline"]["test"], always)
     run, program = shlex.quote(str(result.folder)), _program()
     print(f"The run lies in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
-    print(f"  {program} predict {run} --smiles CCO --smiles c1ccccc1")
-    print(f"  {program} predict {run} in.csv -o out.csv")
+    beside = result.experiment.data.descriptor_columns
+    if not beside:
+        print(f"  {program} predict {run} --smiles CCO --smiles c1ccccc1")
+    print(f"  {program} predict {run} in.csv -o out.csv" + (f"   (with {', '.join(beside)} in it)" if beside else ""))
 
 
 def _report_several(result: "SeveralResult") -> None:
@@ -246,8 +254,9 @@ def _report_several(result: "SeveralResult") -> None:
         table.add_row("standard deviation", *(number(m["std"]) for m in numbers.values()))
         console.print(table)
     first = shlex.quote(str(result.folder / next(iter(result.runs))))
+    example = "in.csv -o out.csv" if result.descriptors else "--smiles CCO"
     print(f"The runs lie in {result.folder}, each in its folder; metrics.json has mean, std and all values. Next:")
-    print(f"  {_program()} predict {first} --smiles CCO")
+    print(f"  {_program()} predict {first} {example}")
 
 
 def _program() -> str:

@@ -113,7 +113,7 @@ def _rows(
 
 def _value(text: str) -> float | str | None:
     """A number if it is one, the name of a class if not, None if there is none."""
-    from molattn.data.records import NUMBER
+    from molattn.data.numbers import NUMBER
 
     bare = text.strip()
     return float(bare) if NUMBER.fullmatch(bare) else bare or None

@@ -15,28 +15,26 @@ from molattn.data.cards import (
     split_files,
     verify,
 )
+from molattn.data.columns import guess_smiles_column
 from molattn.data.folds import fold_labels, fold_numbers
+from molattn.data.given_splits import read_split_column, read_split_file
+from molattn.data.leakage import Leak, describe_leakage, leakage
 from molattn.data.obtain import find, obtain
 from molattn.data.places import DATA_VARIABLE, cache_dir, data_folders
-from molattn.data.records import Records, Rejected, guess_smiles_column, read_records
+from molattn.data.records import Records, Rejected, read_records
 from molattn.data.sides import DEFAULT_SIZES, SIDES
 from molattn.data.splits import (
     SPLITS,
     SPLITS_BY_TARGET,
-    Leak,
     cluster_split,
-    describe_leakage,
     kennard_stone_split,
-    leakage,
     random_split,
-    read_split_column,
-    read_split_file,
     scaffold_balanced_split,
     scaffold_split,
     split_labels,
     stratified_split,
 )
-from molattn.data.tables import Table, column, column_index, read_table, write_table
+from molattn.data.tables import Table, column, column_index, read_columns, read_table, write_table
 
 __all__ = [
     "DATA_VARIABLE",
@@ -73,6 +71,7 @@ __all__ = [
     "obtain",
     "offsets_of",
     "random_split",
+    "read_columns",
     "read_records",
     "read_split_column",
     "read_split_file",

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from molattn.chem import MoleculeGraph, SmilesTokens
+from molattn.data.store import MoleculeStore
+
+B = TypeVar("B", bound=Any)
 
 
 @runtime_checkable
@@ -19,6 +22,13 @@ class Batch(Protocol):
     def targets(self) -> Tensor | None:
         """(b, T), or (N, T) of all atoms, NaN where a label is missing; None in prediction."""
         ...
+
+    @property
+    def descriptors(self) -> Tensor | None:
+        """(b, k) standardised numbers that stand beside each molecule; None where there are none."""
+        ...
+
+    def __len__(self) -> int: ...
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device."""
@@ -36,6 +46,7 @@ class MoleculeBatch:
         mask: (b, n) True where there is an atom.
         targets: (b, T), or (N, T) of all atoms, molecule by molecule, NaN where a label is missing; None in prediction.
         distances: (b, n, n) float32 in angstrom, inf between fragments; None where the molecules have none.
+        descriptors: (b, k) float32, standardised; None where there are none.
     """
 
     atom_codes: Tensor
@@ -44,22 +55,39 @@ class MoleculeBatch:
     mask: Tensor
     targets: Tensor | None = None
     distances: Tensor | None = None
+    descriptors: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.mask)
 
     def to(self, device: torch.device | str) -> "MoleculeBatch":
         """The same batch on another device."""
-        moved = {name: x.to(device) for name, x in vars(self).items() if x is not None}
-        return replace(self, **moved)
+        return _moved(self, device)
 
 
-def collate(molecules: Sequence[MoleculeGraph], targets: np.ndarray | None = None) -> MoleculeBatch:
-    """One batch of `molecules`, in order, padded with zeros to the largest; `targets` is (b, T), (N, T) or None.
+def collate(
+    molecules: Sequence[MoleculeGraph] | MoleculeStore,
+    targets: np.ndarray | None = None,
+    descriptors: np.ndarray | None = None,
+) -> MoleculeBatch:
+    """One batch of `molecules`, in order, padded with zeros to the largest.
+
+    targets: (b, T), (N, T) or None. descriptors: (b, k), standardised, or None.
 
     Raises:
         ValueError: some of the molecules have distances and others have none.
     """
+    if isinstance(molecules, MoleculeStore):
+        padded = molecules.padded()
+        return MoleculeBatch(
+            atom_codes=torch.from_numpy(padded.atom_codes),
+            bond_codes=torch.from_numpy(padded.bond_codes),
+            path_lengths=torch.from_numpy(padded.path_lengths),
+            mask=torch.from_numpy(padded.mask),
+            targets=_tensor(targets, np.float64),
+            descriptors=_tensor(descriptors, np.float32),
+            distances=None if padded.distances is None else torch.from_numpy(padded.distances),
+        )
     b, n = len(molecules), max(m.num_atoms for m in molecules)
     atoms = np.zeros((b, n, molecules[0].atom_codes.shape[1]), dtype=np.uint8)
     bonds = np.zeros((b, n, n), dtype=np.uint8)
@@ -77,8 +105,9 @@ def collate(molecules: Sequence[MoleculeGraph], targets: np.ndarray | None = Non
         bond_codes=torch.from_numpy(bonds),
         path_lengths=torch.from_numpy(paths),
         mask=torch.from_numpy(mask),
-        targets=_labels(targets),
+        targets=_tensor(targets, np.float64),
         distances=distances,
+        descriptors=_tensor(descriptors, np.float32),
     )
 
 
@@ -104,26 +133,42 @@ class TokenBatch:
     Attributes:
         codes: (b, n) bytes, 0 where there is no token.
         targets: (b, T), NaN where a label is missing; None in prediction.
+        descriptors: (b, k) float32, standardised; None where there are none.
     """
 
     codes: Tensor
     targets: Tensor | None = None
+    descriptors: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.codes)
 
     def to(self, device: torch.device | str) -> "TokenBatch":
         """The same batch on another device."""
-        return TokenBatch(self.codes.to(device), None if self.targets is None else self.targets.to(device))
+        return _moved(self, device)
 
 
-def collate_tokens(molecules: Sequence[SmilesTokens], targets: np.ndarray | None = None) -> TokenBatch:
-    """One batch of token rows, in order, padded with zeros to the longest; `targets` is (b, T) or None."""
+def collate_tokens(
+    molecules: Sequence[SmilesTokens] | MoleculeStore,
+    targets: np.ndarray | None = None,
+    descriptors: np.ndarray | None = None,
+) -> TokenBatch:
+    """One batch of token rows, in order, padded with zeros to the longest; the rest is as for `collate`."""
+    if isinstance(molecules, MoleculeStore):
+        codes = torch.from_numpy(molecules.padded())
+        return TokenBatch(codes, _tensor(targets, np.float64), _tensor(descriptors, np.float32))
     codes = np.zeros((len(molecules), max(m.size for m in molecules)), dtype=np.uint8)
     for i, m in enumerate(molecules):
         codes[i, : m.size] = m.codes
-    return TokenBatch(torch.from_numpy(codes), _labels(targets))
+    return TokenBatch(torch.from_numpy(codes), _tensor(targets, np.float64), _tensor(descriptors, np.float32))
 
 
-def _labels(targets: np.ndarray | None) -> Tensor | None:
-    return None if targets is None else torch.from_numpy(np.asarray(targets, dtype=np.float64))
+def _tensor(numbers: np.ndarray | None, dtype: type[np.floating]) -> Tensor | None:
+    return None if numbers is None else torch.from_numpy(np.asarray(numbers, dtype=dtype))
+
+
+def _moved(batch: B, device: torch.device | str) -> B:
+    return replace(batch, **{name: x.to(device) for name, x in vars(batch).items() if x is not None})
 
 
 class SizeBuckets:
@@ -139,7 +184,7 @@ class SizeBuckets:
         pool: batches sorted together; 1 leaves the batches to chance alone.
     """
 
-    def __init__(self, sizes: Sequence[int], batch_size: int, seed: int, pool: int = 8):
+    def __init__(self, sizes: Sequence[int] | np.ndarray, batch_size: int, seed: int, pool: int = 8):
         self.sizes, self.batch_size, self.seed, self.pool = np.asarray(sizes), batch_size, seed, pool
         self.epoch = 0
 
@@ -161,7 +206,7 @@ class SizeBuckets:
             yield batches[i].tolist()
 
 
-def batches_by_size(sizes: Sequence[int], batch_size: int) -> list[np.ndarray]:
+def batches_by_size(sizes: Sequence[int] | np.ndarray, batch_size: int) -> list[np.ndarray]:
     """Which molecules to predict together: indices sorted by size, cut into batches."""
     order = np.argsort(np.asarray(sizes), kind="stable")
     return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]

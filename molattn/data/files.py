@@ -36,26 +36,6 @@ def suffix_of(path: Path) -> str:
     return endings[-1] if endings else ""
 
 
-def read_bytes(path: Path) -> bytes:
-    """The bytes of a file; those inside, where its name ends with `.gz`.
-
-    Raises InputError for a file that is not there, cannot be read, or whose compressed bytes are damaged or too many.
-    """
-    try:
-        if path.suffix.lower() != ".gz":
-            return path.read_bytes()
-        with gzip.open(path) as file:
-            return _bounded(file, path)
-    except FileNotFoundError as error:
-        raise InputError(f"there is no file {path}") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path} is a folder; give a file in it") from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{path} is damaged, it cannot be unpacked ({error}): fetch it again") from error
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-
-
 def read_member(path: Path, member: str) -> bytes:
     """The bytes of one file in an archive (.zip, .tar, .tar.gz), by its exact name.
 

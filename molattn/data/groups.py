@@ -7,6 +7,8 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 ANY_SIZE = sys.maxsize
 """Atoms of a key: it has passed the limit of its table already."""
@@ -20,6 +22,39 @@ def rows_of(keys: Sequence[str]) -> dict[str, list[int]]:
     for row, key in enumerate(keys):
         groups[key].append(row)
     return dict(groups)
+
+
+def tied(*names: Sequence[str]) -> list[str]:
+    """What each row belongs to when rows that share a name, in any of the lists, belong together, and so on.
+
+    Each of the sets of rows that this makes is called by the least of its names in the first list, so that the order
+    of the rows does not matter; where nothing more is shared, the first list comes back.
+
+    names: lists of n strings.
+    """
+    n = len(names[0])
+    places = [np.unique(np.array(listed, dtype=object), return_inverse=True)[1] for listed in names]
+    starts = np.cumsum([n, *(int(p.max(initial=-1)) + 1 for p in places)])
+    # A graph of the rows and the names, with an edge from each row to each of its names.
+    rows = np.tile(np.arange(n), len(names))
+    theirs = np.concatenate([p + start for p, start in zip(places, starts[:-1], strict=True)]) if n else rows
+    edges = coo_array((np.ones(len(rows)), (rows, theirs)), shape=(starts[-1], starts[-1]))
+    part = connected_components(edges, directed=False)[1][:n]
+    least: dict[int, str] = {}
+    for number, name in zip(part.tolist(), names[0], strict=True):
+        least[number] = min(name, least.get(number, name))
+    return [least[number] for number in part.tolist()]
+
+
+def with_groups(parts: dict[str, list[int]], groups: Sequence[str] | None) -> dict[str, list[int]]:
+    """Parts of the n rows, made larger so that rows of one group are in one part.
+
+    parts: rows by name, each row in one. groups: n names, or None for none.
+    """
+    if groups is None:
+        return parts
+    name_of = {row: name for name, rows in parts.items() for row in rows}
+    return rows_of(tied([name_of[row] for row in range(len(groups))], groups))
 
 
 def by_scaffold(keys: Sequence[str], scaffold_of: Callable[[str], str] | None = None) -> dict[str, list[int]]:

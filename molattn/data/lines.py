@@ -1,10 +1,12 @@
 """Lines of text, one after another in bounded memory: from a file, a gzip of it, or standard input."""
 
 import gzip
+import io
 import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -47,56 +49,92 @@ def opened(path: str | Path) -> Iterator[Any]:
         yield file
 
 
-def blocks(file: Any, source: str) -> Iterator[bytes]:
+def blocks(file: Any, source: str, most: int | None = None) -> Iterator[bytes]:
     """The bytes as they come, at most a mebibyte at once.
 
-    Raises InputError where the file cannot be read on, as in a damaged gzip.
+    Raises InputError where the file cannot be read on, as in a damaged gzip, and once there are over `most` bytes in
+    a gzip.
     """
+    done = 0
     while True:
         try:
             # Not read(), which waits for a whole block of a pipe.
             block = file.read1(_BLOCK)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise InputError(f"{source} is damaged, it is no whole gzip file ({error}): copy it again") from error
+            raise InputError(f"{source} is damaged, it cannot be unpacked ({error}): copy it again") from error
         except OSError as error:
             raise InputError(f"{source} cannot be read: {error.strerror or error}") from error
         if not block:
             return
+        done += len(block)
+        if most is not None and done > most and isinstance(file, gzip.GzipFile):
+            raise InputError(f"{source} unpacks to more than {most:,} bytes: it is not read")
         yield block
 
 
-def text_lines(file: Any, source: str) -> Iterator[str]:
+def text_lines(file: Any, source: str, *, latin: bool = False, most: int | None = None) -> Iterator[str]:
     """The lines with their ends, which are LF, CRLF or CR, without a byte-order mark.
+
+    Args:
+        file: of bytes.
+        source: what errors begin with.
+        latin: whether a line that is not UTF-8 is read as Latin-1 instead of being refused.
+        most: as for `blocks`.
 
     Raises InputError, with the line, for text that is not UTF-8 and for a line over `LONGEST_LINE`.
     """
-    for number, line in enumerate(_byte_lines(file, source), start=1):
-        if number == 1:
-            if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+    # One text at a time, so that what stands between two lines of it costs next to nothing.
+    return chain.from_iterable(_texts(file, source, latin, most))
+
+
+def _texts(file: Any, source: str, latin: bool, most: int | None) -> Iterator[Iterator[str]]:
+    number = 1
+    for first, data in enumerate(_whole_lines(file, source, most)):
+        if not first:
+            if data.startswith((b"\xff\xfe", b"\xfe\xff")):
                 raise InputError(f"{source}, line 1: the text is UTF-16; save it as UTF-8")
-            line = line.removeprefix(b"\xef\xbb\xbf")
+            data = data.removeprefix(b"\xef\xbb\xbf")
+        try:
+            yield io.StringIO(data.decode(), newline="")
+        except UnicodeDecodeError:
+            yield _line_by_line(data, source, number, latin)
+        number += _count(data)
+
+
+def _line_by_line(data: bytes, source: str, number: int, latin: bool) -> Iterator[str]:
+    """The lines of `data`, of which one is not UTF-8; its first is line `number`."""
+    for line_number, line in enumerate(data.splitlines(keepends=True), start=number):
         try:
             yield line.decode()
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"{source}, line {number}, byte {error.start + 1} of it: 0x{line[error.start]:02x} is not UTF-8 text; "
-                "save the file as UTF-8"
-            ) from error
+            if not latin:
+                raise InputError(
+                    f"{source}, line {line_number}, byte {error.start + 1} of it: 0x{line[error.start]:02x} is not "
+                    "UTF-8 text; save the file as UTF-8"
+                ) from error
+            yield line.decode("latin-1")
 
 
-def _byte_lines(file: Any, source: str) -> Iterator[bytes]:
+def _whole_lines(file: Any, source: str, most: int | None) -> Iterator[bytes]:
+    """The bytes, cut where lines end."""
     pieces: list[bytes] = []
-    size = number = 0
-    for block in blocks(file, source):
+    size, number = 0, 1
+    for block in blocks(file, source, most):
+        # A CR at the very end is no end yet: an LF may follow.
+        end = max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1)) + 1
+        if end or (pieces and pieces[-1].endswith(b"\r")):
+            whole, block = b"".join(pieces) + block[:end], block[end:]
+            number += _count(whole)
+            yield whole
+            pieces, size = [], 0
         pieces.append(block)
         size += len(block)
-        if b"\n" in block or b"\r" in block:
-            lines = b"".join(pieces).splitlines(keepends=True)
-            # The last one may go on: without an end, or with a CR that an LF may follow.
-            last = b"" if lines[-1].endswith(b"\n") else lines.pop()
-            number += len(lines)
-            yield from lines
-            pieces, size = [last], len(last)
         if size > LONGEST_LINE:
-            raise InputError(f"{source}, line {number + 1}: a line of over {LONGEST_LINE:,} bytes: is this a table?")
-    yield from b"".join(pieces).splitlines(keepends=True)
+            raise InputError(f"{source}, line {number}: a line of over {LONGEST_LINE:,} bytes: is this a table?")
+    if rest := b"".join(pieces):
+        yield rest
+
+
+def _count(data: bytes) -> int:
+    """How many lines end in `data`, which does not end within a CRLF."""
+    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")

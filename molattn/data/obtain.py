@@ -11,9 +11,9 @@ from filelock import FileLock
 
 from molattn.data.cards import DatasetCard, Download, Pin, load_card, pin_path, read_pin, verify
 from molattn.data.download import NotReached, Progress, download
-from molattn.data.files import read_bytes, read_member, write_text
+from molattn.data.files import read_member, write_text
 from molattn.data.places import DATA_VARIABLE, cache_dir, data_folders
-from molattn.data.tables import Table, column_index, parse_table, text_of, write_table
+from molattn.data.tables import Table, column_index, read_table, read_table_bytes, write_table
 from molattn.errors import InputError, UsageError
 
 DOWNLOADS = "downloads"
@@ -121,8 +121,9 @@ def _public_file(
 
 def _read(raw: Path, home: Download) -> Table:
     """The public file as a table."""
-    data = read_member(raw, home.member) if home.member else read_bytes(raw)
-    return parse_table(text_of(raw, data), Path(home.member or raw), number_repeats=True)
+    if home.member:
+        return read_table_bytes(read_member(raw, home.member), home.member, number_repeats=True)
+    return read_table(raw, number_repeats=True)
 
 
 def _own_columns(card: DatasetCard, home: Download, table: Table) -> tuple[Sequence[str], list[list[str]]]:

@@ -20,5 +20,10 @@ def data_folders(data_dir: str | Path = "") -> list[Path]:
 
 
 def cache_dir() -> Path:
-    """The folder for what is downloaded or made: see `cache_folder`."""
+    """The folder for tables that are downloaded or made: see `cache_folder`."""
     return cache_folder() / "datasets"
+
+
+def molecules_dir() -> Path:
+    """The folder for molecules that were read: see `cache_folder`."""
+    return cache_folder() / "molecules"

@@ -39,13 +39,13 @@ def generator(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def check_enough(molecules: int, sizes: Sequence[float]) -> None:
-    """InputError when there are fewer molecules than sides with a size."""
+def check_enough(number: int, sizes: Sequence[float], what: str = "molecule") -> None:
+    """InputError when there are fewer molecules, or whatever they are dealt out by, than sides with a size."""
     wanted = sum(size > 0 for size in sizes)
-    if molecules < wanted:
+    if number < wanted:
         raise InputError(
-            f"{count(molecules, 'molecule')} cannot fill the {wanted} sides of a split: "
-            "give more molecules, or a split of fewer sides, with a size of 0"
+            f"{count(number, what)} cannot fill the {wanted} sides of a split: "
+            f"give more {what}s, or a split of fewer sides, with a size of 0"
         )
 
 
@@ -91,6 +91,30 @@ def deal(groups: Iterable[Sequence[int]], n: int, sizes: Sequence[float]) -> Lab
         elif train + val + len(rows) <= val_room:
             labels[rows] = "val"
             val += len(rows)
+    return labels
+
+
+def deal_evenly(groups: Sequence[Sequence[int]], n: int, sizes: Sequence[float], what: str = "molecule") -> Labels:
+    """Whole groups of rows dealt out in their order, n rows in all, each to the side that is furthest below its share.
+
+    The last ones go to sides that are still empty and should not be.
+
+    Raises InputError for fewer groups, which are called `what`, than sides with a size.
+    """
+    check_enough(len(groups), sizes, what)
+    labels = np.full(n, "", dtype="<U5")
+    shares, given, dealt = np.array(sizes), np.zeros(3), 0
+    for number, rows in enumerate(groups):
+        dealt += len(rows)
+        # A side of size 0 is never behind: it would be the furthest when the others have more than theirs.
+        open_to = shares > 0
+        empty = open_to & (given == 0)
+        if len(groups) - number <= empty.sum():
+            open_to = empty
+        behind = np.where(open_to, shares * dealt - given, -np.inf)
+        side = int(np.round(behind, 9).argmax())
+        labels[rows] = SIDES[side]
+        given[side] += len(rows)
     return labels
 
 

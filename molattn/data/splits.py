@@ -4,46 +4,51 @@ Splits see keys, one per row: the canonical SMILES, so that rows of one molecule
 Adding a split is writing its function and naming it in the table at the foot.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from molattn.data.groups import ANY_SIZE, by_cluster, by_scaffold, rows_of, strata
+from molattn.data.groups import ANY_SIZE, by_cluster, by_scaffold, rows_of, strata, tied, with_groups
 from molattn.data.sides import (
     DEFAULT_SIZES,
-    SIDES,
     Labels,
     check_enough,
     checked_sizes,
     count,
     cut,
     deal,
+    deal_evenly,
     empty_sides,
     generator,
 )
-from molattn.data.tables import Table, column, read_table
-from molattn.errors import InputError, UsageError, shown
-
-_SPELLINGS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test", "": ""}
+from molattn.errors import InputError, UsageError
 
 
-def random_split(keys: Sequence[str], sizes: Sequence[float] = DEFAULT_SIZES, seed: int = 0) -> Labels:
+def random_split(
+    keys: Sequence[str],
+    sizes: Sequence[float] = DEFAULT_SIZES,
+    seed: int = 0,
+    groups: Sequence[str] | None = None,
+) -> Labels:
     """Molecules at random, whole molecules at a time; the order of the rows does not matter.
 
     The distinct keys are sorted, permuted with `seed` and dealt out in that order: train takes as many as
     keep it within its share of the rows, then val, and test takes the rest. A side with a size above 0 gets
-    at least one molecule.
+    at least one molecule. Groups are permuted likewise, and dealt out one by one to the side that is furthest below
+    its share.
 
-    keys: n strings. sizes: the shares of train, val and test. Returns (n,) labels.
+    keys: n strings. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,) labels.
     Raises UsageError for sizes or a seed that make no sense, InputError when there are fewer molecules than
     sides.
     """
     sizes = checked_sizes(sizes)
-    order = generator(seed).permutation(np.array(sorted(set(keys)), dtype=object))
-    return cut(keys, list(order), sizes)
+    parts = with_groups(rows_of(keys), groups)
+    order = generator(seed).permutation(np.array(sorted(parts), dtype=object))
+    if groups is None:
+        return cut(keys, list(order), sizes)
+    # Groups can be large: one that does not fit where it comes must not go whole to val.
+    return deal_evenly([parts[name] for name in order], len(keys), sizes, "group")
 
 
 def scaffold_split(
@@ -51,6 +56,7 @@ def scaffold_split(
     sizes: Sequence[float] = DEFAULT_SIZES,
     seed: int = 0,  # noqa: ARG001 (every split takes one; this one leaves nothing to chance)
     scaffold_of: Callable[[str], str] | None = None,
+    groups: Sequence[str] | None = None,
 ) -> Labels:
     """Whole Bemis-Murcko scaffolds, the largest to training, as in MoleculeNet.
 
@@ -59,14 +65,14 @@ def scaffold_split(
     have room, else to test. Molecules without rings share the empty scaffold.
 
     keys: n canonical SMILES. sizes: the shares of train, val and test. scaffold_of: SMILES to scaffold, by
-    default `molattn.chem.murcko_scaffold`. Returns (n,) labels.
+    default `molattn.chem.murcko_scaffold`. groups: as for `split_labels`. Returns (n,) labels.
     Raises UsageError for sizes that make no sense, InputError when a side stays empty.
     Reference: Wu et al. (2018), Chem. Sci. 9, 513, doi:10.1039/c7sc02664a.
     """
     sizes = checked_sizes(sizes)
-    groups = by_scaffold(keys, scaffold_of)
-    order = sorted(groups, key=lambda name: (-len(groups[name]), name))
-    return _filled("scaffold", "scaffold", deal([groups[name] for name in order], len(keys), sizes), groups, sizes)
+    parts = with_groups(by_scaffold(keys, scaffold_of), groups)
+    order = sorted(parts, key=lambda name: (-len(parts[name]), name))
+    return _filled("scaffold", deal([parts[name] for name in order], len(keys), sizes), parts, sizes, groups)
 
 
 def scaffold_balanced_split(
@@ -74,6 +80,7 @@ def scaffold_balanced_split(
     sizes: Sequence[float] = DEFAULT_SIZES,
     seed: int = 0,
     scaffold_of: Callable[[str], str] | None = None,
+    groups: Sequence[str] | None = None,
 ) -> Labels:
     """Whole Bemis-Murcko scaffolds, the large ones to training and the others by chance, as in chemprop.
 
@@ -81,44 +88,52 @@ def scaffold_balanced_split(
     with `seed`, and groups are dealt out as by `scaffold_split`. The order of the rows does not matter.
 
     keys: n canonical SMILES. sizes: the shares of train, val and test. scaffold_of: SMILES to scaffold, by
-    default `molattn.chem.murcko_scaffold`. Returns (n,) labels.
+    default `molattn.chem.murcko_scaffold`. groups: as for `split_labels`. Returns (n,) labels.
     Raises UsageError for sizes or a seed that make no sense, InputError when a side stays empty.
     Reference: Yang et al. (2019), J. Chem. Inf. Model. 59, 3370, doi:10.1021/acs.jcim.9b00237.
     """
     sizes = checked_sizes(sizes)
-    groups = by_scaffold(keys, scaffold_of)
-    labels = deal(_large_first(groups, sizes, seed), len(keys), sizes)
-    return _filled("scaffold-balanced", "scaffold", labels, groups, sizes)
+    parts = with_groups(by_scaffold(keys, scaffold_of), groups)
+    labels = deal(_large_first(parts, sizes, seed), len(keys), sizes)
+    return _filled("scaffold-balanced", labels, parts, sizes, groups)
 
 
-def cluster_split(keys: Sequence[str], sizes: Sequence[float] = DEFAULT_SIZES, seed: int = 0) -> Labels:
+def cluster_split(
+    keys: Sequence[str],
+    sizes: Sequence[float] = DEFAULT_SIZES,
+    seed: int = 0,
+    groups: Sequence[str] | None = None,
+) -> Labels:
     """Whole Butina clusters of molecules with like Morgan fingerprints, the large ones to training.
 
     The clusters are those of `molattn.chem.butina_clusters`, dealt out as the scaffolds of
     `scaffold_balanced_split` are. The order of the rows does not matter.
 
-    keys: n canonical SMILES. sizes: the shares of train, val and test. Returns (n,) labels.
+    keys: n canonical SMILES. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,)
+    labels.
     Raises UsageError for sizes or a seed that make no sense, InputError when a side stays empty.
     """
     sizes = checked_sizes(sizes)
-    groups = by_cluster(keys)
-    labels = deal(_large_first(groups, sizes, seed), len(keys), sizes)
-    return _filled("cluster", "cluster", labels, groups, sizes)
+    parts = with_groups(by_cluster(keys), groups)
+    labels = deal(_large_first(parts, sizes, seed), len(keys), sizes)
+    return _filled("cluster", labels, parts, sizes, groups)
 
 
 def kennard_stone_split(
     keys: Sequence[str],
     sizes: Sequence[float] = DEFAULT_SIZES,
     seed: int = 0,  # noqa: ARG001 (every split takes one; this one leaves nothing to chance)
+    groups: Sequence[str] | None = None,
 ) -> Labels:
     """Molecules that cover the space of Morgan fingerprints to training, those in between to val and test.
 
     The two molecules that are least alike come first, then always the one whose nearest neighbour among the
     chosen is least alike to it (Tanimoto); equals go by their SMILES. They are dealt out in that order, train
-    first. The order of the rows does not matter.
+    first; a group comes with the first of its molecules. The order of the rows does not matter.
 
-    keys: n canonical SMILES. sizes: the shares of train, val and test. Returns (n,) labels.
-    Raises UsageError for sizes that make no sense, InputError when there are fewer molecules than sides.
+    keys: n canonical SMILES. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,)
+    labels.
+    Raises UsageError for sizes that make no sense, InputError when there are fewer molecules, or groups, than sides.
     Reference: Kennard and Stone (1969), Technometrics 11, 137, doi:10.1080/00401706.1969.10490666.
     """
     sizes = checked_sizes(sizes)
@@ -138,39 +153,39 @@ def kennard_stone_split(
         chosen.append(farthest)
         left[farthest] = False
         nearest = np.maximum(nearest, fingerprints.alike(farthest))
-    return cut(keys, [molecules[i] for i in chosen], sizes)
+    if groups is None:
+        return cut(keys, [molecules[i] for i in chosen], sizes)
+    parts = tied(keys, groups)
+    part_of = dict(zip(keys, parts, strict=True))
+    order = list(dict.fromkeys(part_of[molecules[i]] for i in chosen))
+    check_enough(len(order), sizes, "group")
+    return cut(parts, order, sizes)
 
 
 def stratified_split(
-    keys: Sequence[str], targets: np.ndarray, sizes: Sequence[float] = DEFAULT_SIZES, seed: int = 0
+    keys: Sequence[str],
+    targets: np.ndarray,
+    sizes: Sequence[float] = DEFAULT_SIZES,
+    seed: int = 0,
+    groups: Sequence[str] | None = None,
 ) -> Labels:
     """Every side with its share of low and high values, or of each class.
 
     Molecules are put into strata, shuffled with `seed` within each, and dealt out one by one to the side that is
     furthest below its share. Strata are the classes where every target is 0 or 1, else the tenths of the values; a
-    molecule of several rows has their mean, and molecules without a value make a stratum of their own. Of several
-    targets the first decides. The order of the rows does not matter.
+    molecule of several rows, or a group, has their mean, and those without a value make a stratum of their own. Of
+    several targets the first decides. The order of the rows does not matter.
 
-    keys: n strings. targets: (n,) or (n, T), NaN where missing. sizes: the shares of train, val and test.
-    Returns (n,) labels.
-    Raises UsageError for sizes or a seed that make no sense, InputError when a side stays empty.
+    keys: n strings. targets: (n,) or (n, T), NaN where missing. sizes: the shares of train, val and test. groups: as
+    for `split_labels`. Returns (n,) labels.
+    Raises UsageError for sizes or a seed that make no sense, InputError for fewer molecules, or groups, than sides.
     """
     sizes = checked_sizes(sizes)
     chance = generator(seed)
-    check_enough(len(set(keys)), sizes)
-    groups = rows_of(keys)
-    labels = np.full(len(keys), "", dtype="<U5")
-    shares, given, dealt = np.array(sizes), np.zeros(3), 0
-    for stratum in strata(keys, targets):
-        for key in chance.permutation(np.array(stratum, dtype=object)):
-            rows = groups[key]
-            dealt += len(rows)
-            # A side of size 0 is never behind: it would be the furthest when the others have more than theirs.
-            behind = np.where(shares > 0, shares * dealt - given, -np.inf)
-            side = int(np.round(behind, 9).argmax())
-            labels[rows] = SIDES[side]
-            given[side] += len(rows)
-    return _filled("stratified", "molecule", labels, groups, sizes)
+    parts = keys if groups is None else tied(keys, groups)
+    rows = rows_of(parts)
+    dealt = [rows[name] for part in strata(parts, targets) for name in chance.permutation(np.array(part, dtype=object))]
+    return deal_evenly(dealt, len(keys), sizes, "molecule" if groups is None else "group")
 
 
 def _large_first(groups: dict[str, list[int]], sizes: Sequence[float], seed: int) -> list[list[int]]:
@@ -183,128 +198,84 @@ def _large_first(groups: dict[str, list[int]], sizes: Sequence[float], seed: int
     return [groups[name] for name in sorted(shuffled, key=lambda name: len(groups[name]) <= room)]
 
 
-def _filled(split: str, kind: str, labels: Labels, groups: dict[str, list[int]], sizes: Sequence[float]) -> Labels:
+def _filled(
+    split: str,
+    labels: Labels,
+    parts: dict[str, list[int]],
+    sizes: Sequence[float],
+    groups: Sequence[str] | None,
+) -> Labels:
     """The labels, once no side is empty that should have rows."""
     empty = empty_sides(labels, sizes)
     if empty:
-        largest = max(map(len, groups.values()), default=0)
+        largest = max(map(len, parts.values()), default=0)
+        kind = split.removesuffix("-balanced")
+        kind = kind if groups is None else f"set of {kind}s and groups that share rows"
         raise InputError(
             f"the {split} split leaves {' and '.join(empty)} empty: {count(len(labels), 'row')} with "
-            f"{count(len(groups), kind)}, the largest of {count(largest, 'row')}; "
+            f"{count(len(parts), kind)}, the largest of {count(largest, 'row')}; "
             "take the random split, other sizes or a split file"
         )
     return labels
 
 
-def read_split_file(path: str | Path, smiles: Sequence[str]) -> Labels:
-    """The labels in a split file, taken as they are.
-
-    A table with the columns `smiles` and `split`, one row per row of the data, in the same order and with the
-    same SMILES text. `split` is train, val (or valid, validation) or test; an empty one leaves the row out.
-
-    smiles: the n SMILES of the data, as written there. Returns (n,) labels.
-    Raises InputError, with row and line, for another label or a row that differs from the data, and when a
-    side is empty; UsageError when a column is missing.
-    """
-    table = read_table(path)
-    found = column(table, "smiles")
-    counts = f"the split file has {count(len(found), 'row')}, the data {len(smiles)}"
-    for row, (here, there) in enumerate(zip(found, smiles, strict=False)):
-        if here != there:
-            more = f"; {counts}" if len(found) != len(smiles) else ""
-            raise InputError(
-                f"{path}, {table.place(row)}: row {row} (from 0) is {shown(here)}, that of the data is "
-                f"{shown(there)}{more}; a split file has the rows of the data in their order"
-            )
-    if len(found) != len(smiles):
-        row = min(len(found), len(smiles))
-        raise InputError(f"{path}: {counts}; they are the same before row {row} (from 0)")
-
-    return read_split_column(table, "split")
-
-
-def read_split_column(table: Table, name: str) -> Labels:
-    """The labels in a column of a table, taken as they are: train, val (or valid, validation), test, or nothing.
-
-    Raises InputError, with the line, for another label and when a side is empty; UsageError when there is no such
-    column.
-    """
-    labels = np.full(len(table.rows), "", dtype="<U5")
-    for row, text in enumerate(column(table, name)):
-        label = _SPELLINGS.get(text.strip().lower())
-        if label is None:
-            raise InputError(
-                f"{table.source}, {table.place(row)}: column {shown(name)} says {shown(text)}; "
-                "it may say train, val, test, or nothing to leave the row out"
-            )
-        labels[row] = label
-    empty = [side for side in SIDES if side not in labels]
-    if empty:
-        raise InputError(f"{table.source}: no row is {' or '.join(empty)}; each of train, val and test needs one")
-    return labels
-
-
-class Leak(NamedTuple):
-    """A molecule on more than one side of a split."""
-
-    key: str
-    sides: tuple[str, ...]
-    """Its sides, in the order train, val, test."""
-    rows: tuple[int, ...]
-    """Its rows, from 0, but for those left out."""
-
-
-def leakage(keys: Sequence[str], labels: Sequence[str] | Labels) -> list[Leak]:
-    """The molecules on more than one side, by their first row; rows with the label `""` do not count.
-
-    keys: n canonical SMILES. labels: n labels.
-    """
-    rows_of: dict[str, list[int]] = defaultdict(list)
-    for row, (key, label) in enumerate(zip(keys, labels, strict=True)):
-        if label:
-            rows_of[key].append(row)
-    leaks = []
-    for key, rows in rows_of.items():
-        there = {str(labels[row]) for row in rows}
-        if len(there) > 1:
-            leaks.append(Leak(key, tuple(side for side in SIDES if side in there), tuple(rows)))
-    return leaks
-
-
-def describe_leakage(leaks: Sequence[Leak]) -> str:
-    """What `leakage` found, as one sentence with counts and up to three examples."""
-    if not leaks:
-        return "no molecule stands on more than one side of the split"
-    examples = "; ".join(
-        f"{shown(leak.key)} in {' and '.join(leak.sides)}, rows {', '.join(map(str, leak.rows))}" for leak in leaks[:3]
-    )
-    more = "; ..." if len(leaks) > 3 else ""
-    stand = "molecule stands" if len(leaks) == 1 else "molecules stand"
-    rows = count(sum(len(leak.rows) for leak in leaks), "row")
-    return f"{len(leaks)} {stand} on more than one side of the split, {rows} in all ({examples}{more})"
-
-
-def split_labels(name: str, keys: Sequence[str], targets: np.ndarray, sizes: Sequence[float], seed: int) -> Labels:
+def split_labels(
+    name: str,
+    keys: Sequence[str],
+    targets: np.ndarray,
+    sizes: Sequence[float],
+    seed: int,
+    groups: Sequence[str] | None = None,
+) -> Labels:
     """The labels by the split `name`, one of `SPLITS` or `SPLITS_BY_TARGET`.
 
     keys: n canonical SMILES. targets: (n,) or (n, T), NaN where missing. sizes: the shares of train, val and test.
-    Returns (n,) labels.
+    groups: n names of what each row belongs to besides its molecule; rows of one group are on one side, as are those
+    of groups that share a molecule. Returns (n,) labels.
     Raises UsageError for an unknown split, and what that split raises.
     """
     if name in SPLITS_BY_TARGET:
-        return SPLITS_BY_TARGET[name](keys, targets, sizes, seed)
+        return SPLITS_BY_TARGET[name](keys, targets, sizes, seed, groups)
     if name not in SPLITS:
         raise UsageError(f"unknown split {name!r}: choose one of {', '.join((*SPLITS, *SPLITS_BY_TARGET))}")
-    return SPLITS[name](keys, sizes, seed)
+    return SPLITS[name](keys, sizes, seed, groups=groups)
 
 
-SPLITS: dict[str, Callable[[Sequence[str], Sequence[float], int], Labels]] = {
+@runtime_checkable
+class Split(Protocol):
+    """A way of dealing out molecules that looks at nothing else."""
+
+    def __call__(
+        self, keys: Sequence[str], sizes: Sequence[float], seed: int, /, *, groups: Sequence[str] | None
+    ) -> Labels:
+        """(n,) labels: see `split_labels`."""
+        ...
+
+
+@runtime_checkable
+class SplitByTarget(Protocol):
+    """A way of dealing out molecules that looks at their targets."""
+
+    def __call__(
+        self,
+        keys: Sequence[str],
+        targets: np.ndarray,
+        sizes: Sequence[float],
+        seed: int,
+        groups: Sequence[str] | None,
+        /,
+    ) -> Labels:
+        """(n,) labels: see `split_labels`."""
+        ...
+
+
+SPLITS: dict[str, Split] = {
     "random": random_split,
     "scaffold": scaffold_split,
     "scaffold-balanced": scaffold_balanced_split,
     "cluster": cluster_split,
     "kennard-stone": kennard_stone_split,
 }
-SPLITS_BY_TARGET: dict[str, Callable[[Sequence[str], np.ndarray, Sequence[float], int], Labels]] = {
+SPLITS_BY_TARGET: dict[str, SplitByTarget] = {
     "stratified": stratified_split,
 }

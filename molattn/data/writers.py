@@ -11,8 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from molattn.data.atom_lists import list_text
+from molattn.data.csv_text import csv_line
 from molattn.data.streams import Chunk, RowStream, format_of
-from molattn.data.tables import line_of
 from molattn.errors import UsageError
 
 _GROUP = 16  # chunks in a row group of Parquet
@@ -91,7 +91,7 @@ class TextOutput:
 
     def __init__(self, columns: Sequence[str], added: Sequence[NewColumn], delimiter: str = ","):
         self.delimiter = delimiter
-        self.header = line_of([*columns, *(a.name for a in added)], delimiter)
+        self.header = csv_line([*columns, *(a.name for a in added)], delimiter)
 
     def writer(self, file: Any) -> Writer:
         """A writer of a whole table into an open, binary file."""
@@ -120,7 +120,7 @@ class _TextWriter:
     def write(self, chunk: Chunk, added: Sequence[Column]) -> None:
         texts = [[v if isinstance(v, str) else _text(v) for v in column] for column in added]
         rows = zip(chunk.rows(), zip(*texts, strict=True), strict=True)
-        self.put("".join(line_of([*row, *new], self.delimiter) for row, new in rows))
+        self.put("".join(csv_line([*row, *new], self.delimiter) for row, new in rows))
 
     def close(self) -> None:
         pass

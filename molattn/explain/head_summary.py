@@ -3,13 +3,16 @@
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from molattn.chem import DISCONNECTED, MAX_ATOMS, functional_groups
 from molattn.errors import InputError, MolattnWarning, SmilesError
 from molattn.explain.attention_map import NOT_MEASURED, AttentionMap, shares_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 DISTANCES = ("self", "bonded", "2 bonds", "3 bonds", "farther", "other fragment", "virtual node")
 """How far a sender is from the receiver; an atom's shares of these sum to 1."""
@@ -17,21 +20,13 @@ DISTANCES = ("self", "bonded", "2 bonds", "3 bonds", "farther", "other fragment"
 OTHERS, OWN = "other atoms", "its own atoms"
 """Who attends to a functional group."""
 
-SCHEMA = pa.schema(
-    [
-        ("layer", pa.int32()),
-        ("head", pa.int32()),
-        ("by", pa.string()),
-        ("receiver", pa.string()),
-        ("sender", pa.string()),
-        ("share", pa.float64()),
-        ("uniform", pa.float64()),
-        ("ratio", pa.float64()),
-        ("nats", pa.float64()),
-        ("atoms", pa.int64()),
-    ]
-)
-"""The columns of `HeadSummary.to_frame`."""
+COLUMNS = {
+    **dict.fromkeys(("layer", "head"), "int32"),
+    **dict.fromkeys(("by", "receiver", "sender"), "string"),
+    **dict.fromkeys(("share", "uniform", "ratio", "nats"), "float64"),
+    "atoms": "int64",
+}
+"""The columns of `HeadSummary.to_frame`, and Arrow's names of their types."""
 
 Key = tuple[str, str, str]
 """By what, who attends, what is attended to."""
@@ -140,7 +135,7 @@ class HeadSummary:
         """The mean entropy of an atom's attention, (layers, heads)."""
         return self._nats / self.atoms
 
-    def to_frame(self) -> pa.Table:
+    def to_frame(self) -> "pa.Table":
         """A tidy table: layer, head, by, receiver, sender, share, uniform, ratio, nats, atoms.
 
         `by` is "distance" (the seven of `DISTANCES`, summing to 1), "elements" (summing to 1 over the senders of a
@@ -148,7 +143,10 @@ class HeadSummary:
         the share of log n, and nats the mean of the entropy itself). `atoms` is how many receivers were counted; ratio
         is null where uniform attention gives nothing.
         """
-        columns: dict[str, list] = {name: [] for name in SCHEMA.names}
+        # Prediction, which brings in this module, does without it.
+        import pyarrow as pa
+
+        columns: dict[str, list] = {name: [] for name in COLUMNS}
         layers, heads = self.shape or (0, 0)
         for layer, head in np.ndindex(layers, heads):
             for key in (key for by in ("distance", "elements", "group", "entropy") for key in self.keys(by)):
@@ -156,9 +154,9 @@ class HeadSummary:
                 ratio = share / uniform if uniform else None
                 nats = float(self.nats()[layer, head]) if key[0] == "entropy" else None
                 row = (layer, head, *key, share, uniform, ratio, nats, self.receivers(key))
-                for name, value in zip(SCHEMA.names, row, strict=True):
+                for name, value in zip(COLUMNS, row, strict=True):
                     columns[name].append(value)
-        return pa.table(columns, schema=SCHEMA)
+        return pa.table({n: pa.array(v, pa.type_for_alias(COLUMNS[n])) for n, v in columns.items()})
 
 
 def summarize_heads(maps: Iterable[AttentionMap | SmilesError]) -> HeadSummary:

@@ -17,12 +17,12 @@ from molattn.errors import InputError, MolattnError
 from molattn.models.base import MoleculeModel
 from molattn.models.config import CONFIGS
 from molattn.models.registry import build
-from molattn.models.scaler import TargetScaler
+from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import REGRESSION, Regression, Task, task_from
 
 # 2 has conformers, without which a model of 3D must not be used; 3 has outputs that are not the numbers themselves; 4
-# has standardize, without which molecules would be read otherwise than in training; 5 has outputs of atoms; all else is
-# written as 1.
+# has standardize, without which molecules would be read otherwise than in training; 5 has outputs of atoms, or
+# descriptors, which the head reads; all else is written as 1.
 SCHEMA = 5
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
@@ -41,6 +41,7 @@ class Artifact:
         task: what its outputs mean.
         standardize: the standard form that they are brought to first, a key of `molattn.chem.STANDARDIZE`; empty for
             none.
+        descriptors: what stands beside each molecule, and how it is scaled; None for nothing.
     """
 
     model: MoleculeModel
@@ -52,6 +53,7 @@ class Artifact:
     conformers: Conformers | None = None
     task: Task = REGRESSION
     standardize: str = ""
+    descriptors: DescriptorScaler | None = None
 
 
 def save_artifact(folder: str | Path, artifact: Artifact) -> None:
@@ -77,15 +79,23 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
         ],
         "task": artifact.task.to_dict(),
         "molecules": molecules,
+        **({} if artifact.descriptors is None else {"descriptors": _descriptors(artifact.descriptors)}),
         "vocabulary": artifact.model.vocabulary(),
         "sha256": {WEIGHTS: hashlib.sha256(weights).hexdigest()},
     }
     write_bytes(folder / CONFIG, (json.dumps(config, indent=1) + "\n").encode())
 
 
+def _descriptors(scaler: DescriptorScaler) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "mean": mean, "std": std}
+        for name, mean, std in zip(scaler.names, scaler.mean, scaler.std, strict=True)
+    ]
+
+
 def _schema(artifact: Artifact) -> int:
     """The oldest form that says all there is to say, so that an older molattn reads what it can."""
-    if artifact.task.of_atoms:
+    if artifact.task.of_atoms or artifact.descriptors is not None:
         return 5
     if artifact.standardize:
         return 4
@@ -124,13 +134,14 @@ def load_artifact(folder: str | Path) -> Artifact:
 
 
 def _built(config: dict[str, Any], folder: Path) -> Artifact:
-    targets, kind = config["targets"], config["model"]["kind"]
+    targets, kind, beside = config["targets"], config["model"]["kind"], config.get("descriptors", [])
     if kind not in CONFIGS:
         raise InputError(f"{folder} is a model of the kind {kind!r}; this molattn has {', '.join(CONFIGS)}")
     settings: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in config["model"].items()}
     try:
         task = task_from(config.get("task", {"kind": "regression", "loss": "mse"}))
-        model = build(CONFIGS[kind](**settings), num_targets=len(task.owners(len(targets))), of_atoms=task.of_atoms)
+        outputs = len(task.owners(len(targets)))
+        model = build(CONFIGS[kind](**settings), outputs, task.of_atoms, len(beside))
     except ValueError as error:
         raise InputError(f"{folder} asks for what is not here: {error}") from error
     if config["vocabulary"] != model.vocabulary():
@@ -153,4 +164,7 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
         conformers=None if conformers is None else Conformers(**conformers),
         task=task,
         standardize=standardize,
+        descriptors=DescriptorScaler(*(tuple(d[key] for d in beside) for key in ("name", "mean", "std")))
+        if beside
+        else None,
     )

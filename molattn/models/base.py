@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from molattn.chem import Conformers, Progress
 from molattn.data.batches import Batch
+from molattn.data.packing import Packing
+from molattn.data.store import sizes_of
 from molattn.errors import SmilesError
 from molattn.models.config import ModelConfig
 
@@ -53,7 +55,8 @@ class MoleculeModel(nn.Module, ABC):
 
     Attributes:
         config: what it is made of.
-        head: the last, linear map, from the readout, or from an atom, to the T numbers.
+        head: the last, linear map, from the readout with the descriptors behind it, or from an atom, to the T numbers.
+        num_descriptors: k, the numbers that stand beside each molecule and join its readout.
         answers_atoms: whether models of this kind can answer for atoms.
         of_atoms: whether this one does.
         virtual_labels: what the rows and columns of the attention are called that stand behind those of the places.
@@ -63,6 +66,7 @@ class MoleculeModel(nn.Module, ABC):
 
     config: ModelConfig
     head: nn.Linear
+    num_descriptors: int
     answers_atoms: ClassVar[bool] = False
     of_atoms: bool = False
     virtual_labels: tuple[str, ...] = ()
@@ -70,11 +74,13 @@ class MoleculeModel(nn.Module, ABC):
     places: Literal["atoms", "tokens"] = "atoms"
 
     @abstractmethod
-    def __init__(self, config: Any, num_targets: int = 1, of_atoms: bool = False):
+    def __init__(self, config: Any, num_targets: int = 1, of_atoms: bool = False, num_descriptors: int = 0):
         super().__init__()
         if of_atoms and not self.answers_atoms:
             raise ValueError(f"the model {config.kind!r} answers for molecules, not atoms: choose the model 'graph'")
-        self.of_atoms = of_atoms
+        if of_atoms and num_descriptors:
+            raise ValueError("descriptors stand beside molecules, and the targets are of atoms: leave descriptors out")
+        self.of_atoms, self.num_descriptors = of_atoms, num_descriptors
 
     @staticmethod
     @abstractmethod
@@ -115,8 +121,15 @@ class MoleculeModel(nn.Module, ABC):
 
     @staticmethod
     @abstractmethod
-    def collate(molecules: Sequence[Any], targets: np.ndarray | None = None) -> Batch:
-        """One batch of molecules, in order, with their targets, (b, T) or, of atoms, (N, T), or none."""
+    def packing(*, conformers: bool = False) -> Packing:
+        """How the molecules that it reads lie in a store; `conformers` says whether they have distances."""
+
+    @staticmethod
+    @abstractmethod
+    def collate(
+        molecules: Sequence[Any], targets: np.ndarray | None = None, descriptors: np.ndarray | None = None
+    ) -> Batch:
+        """One batch of molecules, in order: targets (b, T), or (N, T) of atoms; standardised descriptors (b, k)."""
 
     @staticmethod
     @abstractmethod
@@ -136,15 +149,34 @@ class MoleculeModel(nn.Module, ABC):
 
     @abstractmethod
     def fingerprint(self, batch: Any) -> Tensor:
-        """What the head reads, (b, d): each molecule as a vector."""
+        """What the head reads, (b, d + k): each molecule as a vector, its descriptors last."""
+
+    def join(self, molecules: Tensor, batch: Batch) -> Tensor:
+        """[r_b, z_b], (b, d + k): the readout of each molecule, (b, d), with its standardised descriptors behind it.
+
+        Raises:
+            ValueError: the batch has other descriptors than the model reads.
+        """
+        z = batch.descriptors
+        found = 0 if z is None else z.shape[1]
+        if found != self.num_descriptors:
+            raise ValueError(f"the model reads {self.num_descriptors} descriptors beside each molecule, not {found}")
+        return molecules if z is None else torch.cat([molecules, z.to(molecules.dtype)], dim=-1)
 
     def counts(self, molecules: Sequence[Molecule]) -> np.ndarray:
         """(n,) how many rows of what the model puts out are about each molecule: one, or one for each atom."""
-        return np.array([m.size if self.of_atoms else 1 for m in molecules], dtype=np.int64)
+        return sizes_of(molecules) if self.of_atoms else np.ones(len(molecules), dtype=np.int64)
 
     def answer(self, molecules: Tensor) -> Tensor:
-        """The head, (b, d) -> (b, T), in the precision of `molecules`, which `wide` widens."""
+        """The head, (b, d + k) -> (b, T), in the precision of `molecules`, which `wide` widens."""
         return F.linear(molecules, self.head.weight.to(molecules.dtype), self.head.bias.to(molecules.dtype))
+
+    def descriptor_terms(self, batch: Batch) -> Tensor:
+        """What each descriptor adds to the answer, (b, k, T): head(r, z) = W_r r + sum_k W_k z_k + bias."""
+        d = self.head.in_features - self.num_descriptors
+        if batch.descriptors is None:
+            return self.head.weight.new_zeros(len(batch), 0, self.head.out_features)
+        return wide(batch.descriptors).unsqueeze(-1) * wide(self.head.weight[:, d:]).T
 
 
 def wide(x: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from molattn.chem import ATOM_FEATURES, BOND_FEATURES, Conformers, MoleculeGraph, Progress, featurize, molecule_graph
 from molattn.data.batches import MoleculeBatch, collate
+from molattn.data.packing import GraphPacking
 from molattn.errors import SmilesError
 from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumOfCodes, VirtualNode
 from molattn.graph.encodings import adjacency
@@ -24,12 +25,13 @@ class GraphModel(MoleculeModel):
 
     v_i  = sum of a learned row per atom code + node encodings;   e_ij = edge encodings;   u = a learned vector
     v, u = block_L( ... block_1(v, e, u))
-    y    = W readout(norm(v), u) + b,   or of every atom   y_i = W norm(v_i) + b
+    y    = W [readout(norm(v), u), z] + b,   or of every atom   y_i = W norm(v_i) + b
 
     Args:
         config: what it is made of.
         num_targets: T.
         of_atoms: whether it answers for atoms. There is no readout then, and no answer for a virtual node.
+        num_descriptors: k, of the standardised descriptors z.
 
     Raises:
         ValueError: a name that is not in its table, or settings that do not go together.
@@ -37,8 +39,10 @@ class GraphModel(MoleculeModel):
 
     answers_atoms = True
 
-    def __init__(self, config: GraphModelConfig, num_targets: int = 1, of_atoms: bool = False):
-        super().__init__(config, num_targets, of_atoms)
+    def __init__(
+        self, config: GraphModelConfig, num_targets: int = 1, of_atoms: bool = False, num_descriptors: int = 0
+    ):
+        super().__init__(config, num_targets, of_atoms, num_descriptors)
         _check(config)
         self.config = config
         d = config.hidden_dim
@@ -60,7 +64,7 @@ class GraphModel(MoleculeModel):
         )
         self.norm = nn.LayerNorm(d)
         read_dim = config.global_dim if config.readout == "global" and not of_atoms else d
-        self.head = nn.Linear(read_dim, num_targets)
+        self.head = nn.Linear(read_dim + num_descriptors, num_targets)
         # Made last: what the plain model starts from does not depend on them.
         self.nodes = nn.ModuleList(node_encodings(config))
         # MAT's dummy node is adjacent to itself only, and nobody is near it.
@@ -106,6 +110,11 @@ class GraphModel(MoleculeModel):
         )
 
     @staticmethod
+    def packing(*, conformers: bool = False) -> GraphPacking:
+        """Graphs in flat columns."""
+        return GraphPacking(distances=conformers)
+
+    @staticmethod
     def vocabulary() -> dict[str, dict[str, list[str]]]:
         """The labels of every atom and bond feature."""
         return {
@@ -118,7 +127,7 @@ class GraphModel(MoleculeModel):
         graph = self.embed(batch)
         for block in self.blocks:
             graph = block(graph)
-        return self.read_out(graph)
+        return self.read_out(graph, batch)
 
     def attention(self, batch: MoleculeBatch) -> tuple[Tensor, Tensor]:
         """What `forward` returns, and the weights of every layer and head, (b, layers, heads, n, n).
@@ -132,10 +141,10 @@ class GraphModel(MoleculeModel):
         stacked = torch.stack(weights, dim=1)
         if self.virtual_node is not None:
             stacked = stacked.roll((-1, -1), (-2, -1))
-        return self.read_out(graph), stacked
+        return self.read_out(graph, batch), stacked
 
     def fingerprint(self, batch: MoleculeBatch) -> Tensor:
-        """The readout of each molecule, (b, d), which the head is applied to.
+        """The readout of each molecule and its descriptors, (b, d + k), which the head is applied to.
 
         Raises:
             ValueError: a model of atoms, which has no readout.
@@ -143,10 +152,12 @@ class GraphModel(MoleculeModel):
         graph = self.embed(batch)
         for block in self.blocks:
             graph = block(graph)
-        return self.represent(graph)
+        return self.join(self.represent(graph), batch)
 
     def contributions(self, batch: MoleculeBatch) -> Tensor:
-        """What each atom adds to the answer, (b, n, T): sum_i c_i + head bias = `forward`, for readouts that are sums.
+        """What each atom adds to the answer, (b, n, T), for readouts that are sums.
+
+        sum_i c_i + sum_k of `descriptor_terms` + head bias = `forward`
 
         The readouts "sum", "mean" and "additive" are; a virtual node's term stands behind the atoms'. Zeros in the
         padding.
@@ -166,7 +177,7 @@ class GraphModel(MoleculeModel):
             x = self.readout.terms(x)
         elif self.readout_name != "sum":
             raise ValueError(f"the readout {self.readout_name!r} is not a sum over atoms: there are no terms")
-        terms = (x @ self.head.weight.to(x.dtype).T).masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)
+        terms = (x @ self.head.weight[:, : x.shape[-1]].to(x.dtype).T).masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)
         return terms if self.virtual_node is None else terms.roll(-1, 1)
 
     def embed(self, batch: MoleculeBatch) -> DenseGraph:
@@ -187,13 +198,13 @@ class GraphModel(MoleculeModel):
         )
         return graph if self.virtual_node is None else self.virtual_node(graph)
 
-    def read_out(self, graph: DenseGraph) -> Tensor:
-        """(b, T), or (N, T) of atoms, from what the last block left."""
+    def read_out(self, graph: DenseGraph, batch: MoleculeBatch) -> Tensor:
+        """(b, T), or (N, T) of atoms, from what the last block left, and the descriptors of the batch."""
         if self.of_atoms:
             # Behind a virtual node, which stands first and is no atom.
             first = 0 if self.virtual_node is None else 1
             return self.answer(wide(self.norm(graph.v[:, first:][graph.node_mask[:, first:]])))
-        return self.answer(self.represent(graph))
+        return self.answer(self.join(self.represent(graph), batch))
 
     def represent(self, graph: DenseGraph) -> Tensor:
         """(b, d), the readout of what the last block left."""

@@ -1,13 +1,15 @@
 """Predictions and attention weights for molecules that were read already."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from molattn.data.atom_lists import label_rows, offsets_of
-from molattn.data.batches import batches_by_size
+from molattn.data.batches import Batch, batches_by_size
+from molattn.data.store import chosen, sizes_of
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
@@ -30,61 +32,96 @@ def predict_molecules(
     return task.answers(outputs_of(model, molecules, batch_size), scaler).values
 
 
-def outputs_of(model: MoleculeModel, molecules: Sequence[Molecule], batch_size: int = 128) -> np.ndarray:
+def outputs_of(
+    model: MoleculeModel,
+    molecules: Sequence[Molecule],
+    batch_size: int = 128,
+    descriptors: np.ndarray | None = None,
+) -> np.ndarray:
     """What the model puts out for `molecules`, (n, outputs) float64, in their order; `Task.answers` reads it.
 
     Of a model of atoms (N, outputs): a row for each atom, molecule by molecule, as `model.counts` counts them.
+
+    descriptors: (n, k), standardised; None for a model without.
     """
+    return _in_batches(model, model, model.head.out_features, molecules, batch_size, descriptors)
+
+
+def embed_molecules(
+    model: MoleculeModel,
+    molecules: Sequence[Molecule],
+    batch_size: int = 128,
+    descriptors: np.ndarray | None = None,
+) -> np.ndarray:
+    """The fingerprints of `molecules`, (n, d + k) float64: what the head reads of each.
+
+    descriptors: (n, k), standardised; None for a model without.
+    """
+    return _in_batches(model, model.fingerprint, model.head.in_features, molecules, batch_size, descriptors)
+
+
+def _in_batches(
+    model: MoleculeModel,
+    asked: Callable[[Batch], Tensor],
+    width: int,
+    molecules: Sequence[Molecule],
+    batch_size: int,
+    descriptors: np.ndarray | None,
+) -> np.ndarray:
+    """What is asked of each molecule, or of each of its atoms, a row of `width` numbers each, float64."""
     device = next(model.parameters()).device
     offsets = offsets_of(model.counts(molecules))
-    outputs = np.empty((offsets[-1], model.head.out_features))
+    answers = np.empty((offsets[-1], width))
     with torch.inference_mode():
-        for rows in batches_by_size([m.size for m in molecules], batch_size):
-            outputs[label_rows(offsets, rows)] = (
-                model(model.collate([molecules[i] for i in rows]).to(device)).cpu().numpy()
-            )
-    return outputs
+        for rows in batches_by_size(sizes_of(molecules), batch_size):
+            beside = None if descriptors is None else descriptors[rows]
+            batch = model.collate(chosen(molecules, rows), None, beside).to(device)
+            answers[label_rows(offsets, rows)] = asked(batch).cpu().numpy()
+    return answers
 
 
-def embed_molecules(model: MoleculeModel, molecules: Sequence[Molecule], batch_size: int = 128) -> np.ndarray:
-    """The fingerprints of `molecules`, (n, d) float64: what the head reads of each."""
-    device = next(model.parameters()).device
-    embedded = np.empty((len(molecules), model.head.in_features))
-    with torch.inference_mode():
-        for rows in batches_by_size([m.size for m in molecules], batch_size):
-            vectors = model.fingerprint(model.collate([molecules[i] for i in rows]).to(device))
-            embedded[rows] = vectors.cpu().numpy()
-    return embedded
-
-
-def attention_of(model: MoleculeModel, molecule: Molecule) -> tuple[np.ndarray, np.ndarray]:
+def attention_of(
+    model: MoleculeModel, molecule: Molecule, descriptors: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """The outputs of one molecule, (T,), standardised, and its weights, (layers, heads, n, n), place by place.
 
     Outputs of atoms are (n, T).
+
+    descriptors: (1, k), standardised; None for a model without.
     """
-    return next(attentions_of(model, [molecule]))
+    return next(attentions_of(model, [molecule], descriptors))
 
 
-def attentions_of(model: MoleculeModel, molecules: Iterable[Molecule]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """`attention_of` each of any number of molecules, in order, `PAIRS` at a time."""
-    waiting: list[Molecule] = []
-    for molecule in molecules:
-        largest = max(m.size for m in [*waiting, molecule])
-        if waiting and (len(waiting) + 1) * largest**2 > PAIRS:
-            yield from _attentions(model, waiting)
-            waiting = []
-        waiting.append(molecule)
-    if waiting:
-        yield from _attentions(model, waiting)
+def attentions_of(
+    model: MoleculeModel, molecules: Sequence[Molecule], descriptors: np.ndarray | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """`attention_of` each of some molecules, in order, `PAIRS` at a time.
+
+    descriptors: (n, k), standardised; None for a model without.
+    """
+    start = largest = 0
+    for end, molecule in enumerate(molecules):
+        largest = max(largest, molecule.size)
+        if end > start and (end + 1 - start) * largest**2 > PAIRS:
+            yield from _attentions(model, molecules[start:end], _some(descriptors, start, end))
+            start, largest = end, molecule.size
+    if start < len(molecules):
+        yield from _attentions(model, molecules[start:], _some(descriptors, start, len(molecules)))
 
 
-def _attentions(model: MoleculeModel, molecules: Sequence[Molecule]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _some(descriptors: np.ndarray | None, start: int, end: int) -> np.ndarray | None:
+    return None if descriptors is None else descriptors[start:end]
+
+
+def _attentions(
+    model: MoleculeModel, molecules: Sequence[Molecule], descriptors: np.ndarray | None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     device, n = next(model.parameters()).device, max(m.size for m in molecules)
     with torch.inference_mode():
-        outputs, weights = model.attention(model.collate(molecules).to(device))
-    virtual, outputs = range(n, weights.shape[-1]), outputs.cpu().numpy()
-    offsets = offsets_of(model.counts(molecules))
-    rows = [outputs[i:j] for i, j in pairwise(offsets)] if model.of_atoms else outputs
+        answered, weights = model.attention(model.collate(molecules, None, descriptors).to(device))
+    outputs, virtual = answered.cpu().numpy(), range(n, weights.shape[-1])
+    ends = pairwise(offsets_of(model.counts(molecules)))
+    rows = [outputs[i:j] for i, j in ends] if model.of_atoms else outputs
     for molecule, y, w in zip(molecules, rows, weights.cpu().numpy(), strict=True):
         # Virtual nodes stand behind the padding.
         real = np.array([*range(molecule.size), *virtual])

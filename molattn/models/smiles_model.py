@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from molattn.chem import TOKENS, Conformers, Progress, SmilesTokens, smiles_tokens, tokenize_all
 from molattn.data.batches import TokenBatch, collate_tokens
+from molattn.data.packing import TokenPacking
 from molattn.errors import SmilesError, UsageError
 from molattn.models.base import MoleculeModel, wide
 from molattn.models.config import SmilesModelConfig
@@ -18,7 +19,7 @@ class SmilesModel(MoleculeModel):
     """Properties of molecules from attention over all pairs of tokens of their canonical SMILES.
 
     x_p = sqrt(d) E[token_p] + P_p
-    y   = W mean_p encoder(x)_p
+    y   = W [mean_p encoder(x)_p, z] + b
 
     It is to the graph model what a sentence is to a drawing: bonds and rings have to be found in brackets and digits.
     Canonical SMILES make the answer the same for every spelling of a molecule.
@@ -27,13 +28,16 @@ class SmilesModel(MoleculeModel):
         config: what it is made of.
         num_targets: T.
         of_atoms: must be False: its places are tokens.
+        num_descriptors: k, of the standardised descriptors z.
 
     Raises:
         ValueError: heads that do not divide the channels; targets of atoms.
     """
 
-    def __init__(self, config: SmilesModelConfig, num_targets: int = 1, of_atoms: bool = False):
-        super().__init__(config, num_targets, of_atoms)
+    def __init__(
+        self, config: SmilesModelConfig, num_targets: int = 1, of_atoms: bool = False, num_descriptors: int = 0
+    ):
+        super().__init__(config, num_targets, of_atoms, num_descriptors)
         self.config = config
         d = config.hidden_dim
         self.embed = PositionalEmbedding(len(TOKENS), d, dropout=config.dropout)
@@ -46,7 +50,7 @@ class SmilesModel(MoleculeModel):
             norm_first=True,
             dropout=config.dropout,
         )
-        self.head = nn.Linear(d, num_targets)
+        self.head = nn.Linear(d + num_descriptors, num_targets)
 
     collate = staticmethod(collate_tokens)
     places = "tokens"
@@ -90,29 +94,29 @@ class SmilesModel(MoleculeModel):
         return partial(smiles_tokens, add_hs=add_hs, max_atoms=max_atoms, standardize=standardize)
 
     @staticmethod
+    def packing(*, conformers: bool = False) -> TokenPacking:  # noqa: ARG004 (tokens have none)
+        """Tokens in a flat column."""
+        return TokenPacking()
+
+    @staticmethod
     def vocabulary() -> dict[str, list[str]]:
         """Every token."""
         return {"tokens": list(TOKENS)}
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """(b, T), in the units that the model was trained in."""
-        tokens = batch.codes.int()
-        return self.read_out(self.encoder(self.embed(tokens), padding_mask(tokens)), tokens)
+        return self.answer(self.fingerprint(batch))
 
     def attention(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
         """What `forward` returns, and the weights of every layer and head, (b, layers, heads, n, n)."""
         tokens = batch.codes.int()
         x, weights = self.encoder(self.embed(tokens), padding_mask(tokens), return_weights=True)
-        return self.read_out(x, tokens), torch.stack(weights, dim=1)
+        return self.answer(self.join(self.represent(x, tokens), batch)), torch.stack(weights, dim=1)
 
     def fingerprint(self, batch: TokenBatch) -> Tensor:
-        """The mean over the tokens of each molecule, (b, d), which the head is applied to."""
+        """The mean over the tokens of each molecule and its descriptors, (b, d + k), which the head is applied to."""
         tokens = batch.codes.int()
-        return self.represent(self.encoder(self.embed(tokens), padding_mask(tokens)), tokens)
-
-    def read_out(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """(b, T) from the mean over the tokens."""
-        return self.answer(self.represent(x, tokens))
+        return self.join(self.represent(self.encoder(self.embed(tokens), padding_mask(tokens)), tokens), batch)
 
     def represent(self, x: Tensor, tokens: Tensor) -> Tensor:
         """(b, d), the mean over the tokens."""

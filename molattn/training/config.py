@@ -25,7 +25,9 @@ class DataConfig:
         smiles_column: the table's column of SMILES; found by its name when empty.
         target_columns: the table's columns to learn.
         weight_column: the table's column that says how much each row counts, 0 or more; empty for none.
-        group_column: the table's column that says what each row belongs to; empty for none.
+        group_column: the table's column that says what each row belongs to, such as an assay or a series; rows of one
+            group are on one side of the split. Empty for none.
+        descriptor_columns: the table's columns of numbers that join the readout of each molecule, standardised.
         add_hs: whether hydrogens become atoms of the graph.
         max_atoms: larger molecules are refused.
         standardize: the form that molecules are brought to first: "parent" (groups normalised, the largest fragment,
@@ -52,6 +54,7 @@ class DataConfig:
     target_columns: tuple[str, ...] = ()
     weight_column: str = ""
     group_column: str = ""
+    descriptor_columns: tuple[str, ...] = ()
     add_hs: bool = False
     max_atoms: int = 1000
     standardize: str = ""

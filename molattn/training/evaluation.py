@@ -72,11 +72,13 @@ def evaluate(
     task, targets = artifact.task, artifact.targets
     names = metrics_for(task.kind, task.metrics, metrics)
     table = read_table(path)
-    column = smiles_column or guess_smiles_column(table.columns)
+    column = smiles_column or guess_smiles_column(table.columns, table.smiles_column)
     if task.of_atoms:
         check_atoms(type(artifact.model), artifact.standardize, path)
     coded = code_targets(table, targets, task.name, task.classes, task.of_atoms)
-    records = read_records(coded.table, column, targets, of_atoms=task.of_atoms)
+    beside = artifact.descriptors
+    names_beside = () if beside is None else beside.names
+    records = read_records(coded.table, column, targets, of_atoms=task.of_atoms, descriptor_columns=names_beside)
     made = artifact.model.read(
         records.smiles,
         add_hs=artifact.add_hs,
@@ -84,16 +86,23 @@ def evaluate(
         num_workers=num_workers,
         conformers=conformers,
         progress=progress,
+        standardize=artifact.standardize,
     )
-    sizes = [0 if isinstance(outcome, SmilesError) else outcome.size for outcome in made]
-    settled = settle(records, sizes, lambda i: getattr(made[i], "reason", ""), table, coded, targets)
+    described, far = None, {}
+    if beside is not None and records.descriptors is not None:
+        described = beside.scale(records.descriptors)
+        numbers = records.descriptors.tolist()
+        far = {int(i): beside.too_far(numbers[i]) for i in np.flatnonzero(~np.isfinite(described).all(1))}
+    sizes = [0 if i in far or isinstance(outcome, SmilesError) else outcome.size for i, outcome in enumerate(made)]
+    settled = settle(records, sizes, lambda i: getattr(made[i], "reason", far.get(i, "")), table, coded, targets)
     kept, true, rejected = settled.kept, settled.targets, settled.rejected
     molecules = [outcome for i in kept if not isinstance(outcome := made[i], SmilesError)]
     if not molecules:
-        first = f"; the first, line {rejected[0].line}: {rejected[0].reason}" if rejected else ""
+        first = f"; the first, {rejected[0].place}: {rejected[0].reason}" if rejected else ""
         raise InputError(f"{path}: no row can be measured{first}")
     task.check(true, targets)
-    answers = task.answers(outputs_of(artifact.model, molecules), artifact.scaler)
+    outputs = outputs_of(artifact.model, molecules, descriptors=None if described is None else described[kept])
+    answers = task.answers(outputs, artifact.scaler)
     measured = target_metrics(task, targets, true, answers, names)
     return Evaluation(
         rows=records.rows[kept],

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +13,8 @@ from molattn.chem import (
     STANDARDIZE,
     Conformers,
     Progress,
-    canonical_smiles,
-    read_smiles,
 )
+from molattn.chem.molecule import CHUNK, CHUNK_3D
 from molattn.data import (
     SIDES,
     Rejected,
@@ -28,14 +27,19 @@ from molattn.data import (
     leakage,
     obtain,
     offsets_of,
+    read_columns,
     read_records,
     read_split_column,
     read_split_file,
     read_table,
     split_labels,
 )
-from molattn.errors import ConformerError, InputError, SmilesError, UsageError, shown
-from molattn.models.base import Molecule, MoleculeModel
+from molattn.data.columns import listed
+from molattn.data.store import MoleculeStore
+from molattn.data.store_cache import Reading, stored_molecules
+from molattn.errors import ConformerError, InputError, UsageError, shown
+from molattn.models.base import MoleculeModel
+from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import ATOM, REGRESSION, Task
 from molattn.training.config import DataConfig
 from molattn.training.fit import Labelled
@@ -64,6 +68,9 @@ class Experiment:
         taken: in one sentence, what the task was guessed to be; empty where it was said.
         weights: how much each of the n rows counts, (n,); None where no column says so.
         groups: what each of the n rows belongs to; None where no column says so.
+        stored_in: the folder where the molecules were found, read before; None where they were read now.
+        descriptors: (n, k) what stands beside each molecule, standardised; None where no column is asked for.
+        descriptor_scaler: how it was, from the training molecules alone.
         offsets: (n + 1,) where the rows of targets of each molecule begin, and where the last end; None for one each.
     """
 
@@ -74,7 +81,7 @@ class Experiment:
     smiles: list[str]
     labels: np.ndarray
     rows: np.ndarray
-    molecules: list[Molecule]
+    molecules: MoleculeStore
     targets: np.ndarray
     rejected: list[Rejected]
     warnings: list[str]
@@ -82,6 +89,9 @@ class Experiment:
     taken: str = ""
     weights: np.ndarray | None = None
     groups: list[str] | None = None
+    stored_in: Path | None = None
+    descriptors: np.ndarray | None = None
+    descriptor_scaler: DescriptorScaler | None = None
     offsets: np.ndarray | None = None
 
     def side(self, name: str) -> np.ndarray:
@@ -97,18 +107,17 @@ class Experiment:
         """The rows whose molecule is read in another form than the table has it in, and that form's SMILES."""
         if not self.data.standardize:
             return []
-        return [
-            (int(row), m.smiles)
-            for row, m in zip(self.rows, self.molecules, strict=True)
-            if m.smiles != self.smiles[row]
-        ]
+        forms = zip(self.rows.tolist(), self.molecules.smiles, strict=True)
+        return [(row, form) for row, form in forms if form != self.smiles[row]]
 
     def labelled(self, name: str) -> Labelled:
         """The molecules of one side with their targets."""
         chosen = self.side(name)
         weights = None if self.weights is None else self.weights[chosen]
         offsets = None if self.offsets is None else offsets_of(np.diff(self.offsets)[chosen])
-        return Labelled([self.molecules[i] for i in chosen], self.targets[self.targets_of(chosen)], weights, offsets)
+        descriptors = None if self.descriptors is None else self.descriptors[chosen]
+        targets = self.targets[self.targets_of(chosen)]
+        return Labelled(self.molecules[chosen], targets, weights, offsets, descriptors)
 
 
 def prepare(
@@ -138,41 +147,39 @@ def prepare(
     coded = code_targets(table, data.target_columns, data.task_type, of_atoms=of_atoms)
     table = coded.table
     records = read_records(
-        table, data.smiles_column, data.target_columns, data.weight_column, data.group_column, of_atoms
+        table,
+        data.smiles_column,
+        data.target_columns,
+        data.weight_column,
+        data.group_column,
+        of_atoms,
+        data.descriptor_columns,
     )
     try:
-        made = model.read(
-            records.smiles,
-            add_hs=data.add_hs,
-            max_atoms=data.max_atoms,
-            num_workers=num_workers,
-            conformers=conformers_of(data),
-            progress=progress,
-            standardize=data.standardize,
-        )
+        made, stored_in, not_kept = stored_molecules(records.smiles, _reading(data, model), num_workers, progress)
     except ConformerError as error:
         line = f", {table.place(int(records.rows[error.row]))}" if error.row is not None else ""
         raise InputError(f"{path}{line}: {error}; --on-3d-failure paths or reject goes on") from error
-    sizes = [0 if isinstance(outcome, SmilesError) else outcome.size for outcome in made]
-    settled = settle(records, sizes, lambda i: getattr(made[i], "reason", ""), table, coded, data.target_columns)
+    settled = settle(records, made.sizes, lambda i: made[i].reason, table, coded, data.target_columns)
     kept, targets, rejected = settled.kept, settled.targets, settled.rejected
-    molecules = [outcome for i in kept if not isinstance(outcome := made[i], SmilesError)]
-    if not molecules:
-        first = f"the first, {table.place(rejected[0].row)}: {rejected[0].reason}" if rejected else "it has none"
+    molecules = made[kept]
+    if not len(molecules):
+        first = f"the first, {rejected[0].place}: {rejected[0].reason}" if rejected else "it has none"
         raise InputError(f"{path}: no row can be used; {first}")
     rows = records.rows[kept]
     task, said = choose_task(data.task_type, loss, targets, data.target_columns, coded.classes, of_atoms)
     data = replace(data, task_type=task.name)
     smiles = column(table, data.smiles_column)
-    labels = np.full(len(smiles), "", dtype=object)
+    labels = np.full(len(smiles), "", dtype="<U5")
     # One molecule under two spellings is one molecule to a split.
-    keys = [canonical_smiles(read_smiles(m.smiles, max_atoms=data.max_atoms)) for m in molecules]
+    keys = molecules.keys
+    groups = None if records.groups is None else [records.groups[i].strip() for i in kept]
     worth = targets if settled.offsets is None else means_of_molecules(targets, settled.offsets)
     try:
-        sides, taken = _sides(data, table, smiles, rows, keys, worth, seed)
+        sides, taken = _sides(data, table, smiles, rows, keys, worth, seed, groups)
     except InputError as error:
         # The rows that are missing may be why.
-        raise InputError("; ".join([str(error), *_left_out(rejected, table)])) from error
+        raise InputError("; ".join([str(error), *_left_out(rejected)])) from error
     labels[rows] = sides
     experiment = Experiment(
         data=data,
@@ -185,14 +192,21 @@ def prepare(
         molecules=molecules,
         targets=targets,
         rejected=rejected,
-        warnings=[*filter(None, [fetched]), *_warnings(molecules, keys, labels[rows], rejected, taken, table)],
+        warnings=[
+            *filter(None, [fetched, not_kept]),
+            *_warnings(molecules, rejected),
+            *_leaks(rows, keys, groups, labels, taken),
+        ],
         task=task,
         taken=said,
         weights=None if records.weights is None else records.weights[kept],
-        groups=None if records.groups is None else [records.groups[i] for i in kept],
+        groups=groups,
+        stored_in=stored_in,
         offsets=settled.offsets,
     )
     _check_sides(experiment)
+    if records.descriptors is not None:
+        experiment = _described(experiment, records.descriptors[kept], table)
     if lone := lone_classes(experiment.labelled("train").targets, data.target_columns, task):
         count = f"{shown(lone[0])} has" if len(lone) == 1 else f"{len(lone)} targets, the first {shown(lone[0])}, have"
         experiment.warnings.append(f"{count} training labels of one class only: there is nothing to tell apart")
@@ -206,6 +220,45 @@ def prepare(
     return experiment
 
 
+def _reading(data: DataConfig, model: type[MoleculeModel]) -> Reading:
+    """How the molecules of a run are read, and what to know them by when they were."""
+    conformers = conformers_of(data)
+    how = {"add_hs": data.add_hs, "max_atoms": data.max_atoms, "standardize": data.standardize}
+    return Reading(
+        make=model.reader(**how, conformers=conformers),
+        packing=model.packing(conformers=conformers is not None),
+        settings={
+            **how,
+            "conformers": None if conformers is None else asdict(conformers),
+            "vocabulary": model.vocabulary(),
+        },
+        stop=data.on_3d_failure == "stop",
+        chunk=CHUNK if conformers is None else CHUNK_3D,
+    )
+
+
+def _described(experiment: Experiment, descriptors: np.ndarray, table: Table) -> Experiment:
+    """The experiment with `descriptors`, (n, k) as in the table, beside its molecules.
+
+    Raises:
+        InputError: a number that is too far from those of the training molecules.
+    """
+    train = descriptors[experiment.side("train")]
+    scaler = DescriptorScaler.fit(experiment.data.descriptor_columns, train)
+    z = scaler.scale(descriptors)
+    if not np.isfinite(z).all():
+        i = int(np.flatnonzero(~np.isfinite(z).all(1))[0])
+        place = table.place(int(experiment.rows[i]))
+        raise InputError(
+            f"{table.source}, {place}: {scaler.too_far(descriptors[i].tolist())}; correct it, or take out the row"
+        )
+    warnings = [*experiment.warnings]
+    if constant := scaler.constant:
+        have = "has" if len(constant) == 1 else "have"
+        warnings.append(f"{listed(constant)} {have} one value in training: the model does not look at it")
+    return replace(experiment, descriptors=z, descriptor_scaler=scaler, warnings=warnings)
+
+
 def _sides(
     data: DataConfig,
     table: Table,
@@ -214,6 +267,7 @@ def _sides(
     keys: list[str],
     targets: np.ndarray,
     seed: int,
+    groups: list[str] | None,
 ) -> tuple[np.ndarray, str]:
     """The sides of the usable rows, and what is taken as it is where no split of ours decides."""
     given = [name for name, value in (("split_column", data.split_column), ("splits_file", data.splits_file)) if value]
@@ -226,8 +280,8 @@ def _sides(
     if data.split_column:
         return read_split_column(table, data.split_column)[rows], f"column {data.split_column!r} is taken as it is"
     if data.num_folds > 1:
-        return fold_labels(data.split, keys, targets, data.split_sizes, seed, data.num_folds, data.fold), ""
-    return split_labels(data.split, keys, targets, data.split_sizes, seed), ""
+        return fold_labels(data.split, keys, targets, data.split_sizes, seed, data.num_folds, data.fold, groups), ""
+    return split_labels(data.split, keys, targets, data.split_sizes, seed, groups), ""
 
 
 def checksum(data: DataConfig) -> str:
@@ -255,9 +309,9 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...],
         raise UsageError("say what to learn from: --dataset esol, or the path of a table such as my.csv")
     if is_path(data.dataset):
         path = Path(data.dataset)
-        columns = read_table(path).columns
-        smiles = data.smiles_column or guess_smiles_column(columns)
-        no_target = (smiles.strip(), data.weight_column, data.group_column, data.split_column)
+        columns, known = read_columns(path)
+        smiles = data.smiles_column or guess_smiles_column(columns, known)
+        no_target = _no_targets(data, smiles)
         others = [c for c in columns if c.strip() not in no_target]
         targets = data.target_columns or (tuple(others) if len(others) == 1 else ())
         if not targets:
@@ -271,8 +325,8 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...],
         raise UsageError(f"the data set {card.name} has no targets of atoms, as {data.task_type} needs them")
     targets = data.target_columns or tuple(t.name for t in of_card)
     if not targets:
-        no_target = (smiles, data.weight_column, data.group_column, data.split_column)
-        targets = tuple(name for name in read_table(card.path).columns if name not in no_target)
+        no_target = _no_targets(data, smiles)
+        targets = tuple(name for name in read_columns(card.path)[0] if name not in no_target)
     units = {t.name: t.unit for t in (*card.targets, *card.atom_targets)}
     known = {t.name for t in card.targets}
     data = replace(
@@ -282,6 +336,12 @@ def _resolved(data: DataConfig) -> tuple[DataConfig, Path, str, tuple[str, ...],
         task_type=data.task_type or (task_kind(card.task) if set(targets) <= known else ""),
     )
     return data, card.path, card.name, tuple(units.get(t, "") for t in targets), said
+
+
+def _no_targets(data: DataConfig, smiles: str) -> set[str]:
+    """The names of the columns that are something else."""
+    others = (smiles, data.weight_column, data.group_column, data.split_column, *data.descriptor_columns)
+    return {name.strip() for name in others}
 
 
 def _of_3d(warning: str) -> bool:
@@ -296,34 +356,37 @@ _UNCERTAIN: tuple[tuple[str, Callable[[str], bool]], ...] = (
 )
 
 
-def _warnings(
-    molecules: list[Molecule],
-    keys: list[str],
-    labels: np.ndarray,
-    rejected: list[Rejected],
-    taken: str,
-    table: Table,
-) -> list[str]:
-    warnings = _left_out(rejected, table, ", see rejected.csv")
+def _warnings(molecules: MoleculeStore, rejected: list[Rejected]) -> list[str]:
+    warnings = _left_out(rejected, ", see rejected.csv")
+    warned = list(molecules.warnings)
     for what, kind in _UNCERTAIN:
-        uncertain = [(m.smiles, w) for m in molecules if (w := next(filter(kind, m.warnings), None))]
+        uncertain = [(i, w) for i, found in warned if (w := next(filter(kind, found), None))]
         if uncertain:
             count = "1 molecule has" if len(uncertain) == 1 else f"{len(uncertain)} molecules have"
-            smiles, warning = uncertain[0]
-            warnings.append(f"{count} {what}; the first, {smiles}: {warning}")
-    leaks = leakage(keys, labels.tolist())
-    if leaks:
-        warnings.append(f"{describe_leakage(leaks)}; {taken}")
+            first, warning = uncertain[0]
+            warnings.append(f"{count} {what}; the first, {molecules[[first]].smiles[0]}: {warning}")
     return warnings
 
 
-def _left_out(rejected: list[Rejected], table: Table, where: str = "") -> list[str]:
+def _leaks(rows: np.ndarray, keys: list[str], groups: list[str] | None, labels: np.ndarray, taken: str) -> list[str]:
+    """What stands on two sides, in the rows of the table: molecules, and groups where a column names them."""
+    found = []
+    for what, names in (("molecule", keys), ("group", groups)):
+        if names is not None:
+            of_rows = np.full(len(labels), "", dtype=object)
+            of_rows[rows] = names
+            if leaks := leakage(of_rows.tolist(), labels.tolist()):
+                found.append(f"{describe_leakage(leaks, what)}; {taken}")
+    return found
+
+
+def _left_out(rejected: list[Rejected], where: str = "") -> list[str]:
     """How many rows cannot be used, and the first of them, in a sentence; none where there are none."""
     if not rejected:
         return []
     first = rejected[0]
     count = "1 row is" if len(rejected) == 1 else f"{len(rejected)} rows are"
-    return [f"{count} left out{where}; the first, {table.place(first.row)}: {first.reason}"]
+    return [f"{count} left out{where}; the first, {first.place}: {first.reason}"]
 
 
 def _check_sides(experiment: Experiment) -> None:

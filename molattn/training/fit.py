@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from molattn.data.atom_lists import label_rows
 from molattn.data.batches import Batch, SizeBuckets, batches_by_size
+from molattn.data.store import chosen, sizes_of
 from molattn.errors import InputError, UsageError
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
@@ -41,12 +42,14 @@ class Labelled:
     `weights`, (n,), say how much each molecule counts in the loss; None for all alike. No metric reads them.
     `offsets`, (n + 1,), say where the rows of targets of each molecule begin, and where the last end, where they are of
     atoms: then targets are (N, T), and each atom counts as its molecule does. None for one row each.
+    `descriptors`, (n, k), stand beside each molecule, standardised; None where there are none.
     """
 
     molecules: Sequence[Molecule]
     targets: np.ndarray
     weights: np.ndarray | None = None
     offsets: np.ndarray | None = None
+    descriptors: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.molecules)
@@ -129,8 +132,8 @@ def fit(
     """
     module = _Training(model, train, scaler, config, task, metric or task.metrics[0])
     watch = _KeepBest(config.patience, on_epoch)
-    sampler = SizeBuckets([m.size for m in train.molecules], config.batch_size, config.seed)
-    rows_of_val = batches_by_size([m.size for m in val.molecules], 4 * config.batch_size)
+    sampler = SizeBuckets(sizes_of(train.molecules), config.batch_size, config.seed)
+    rows_of_val = batches_by_size(sizes_of(val.molecules), 4 * config.batch_size)
     loader = DataLoader(_Rows(train), batch_sampler=sampler, collate_fn=partial(_step_of, model, train))
     val_loader = DataLoader(
         _Rows(val), batch_sampler=[r.tolist() for r in rows_of_val], collate_fn=partial(_step_of, model, val)
@@ -161,7 +164,8 @@ def fit(
 
 def batch_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> Batch:
     """The molecules `rows`, in that order, in one batch."""
-    return model.collate([data.molecules[i] for i in rows], data.targets_of(rows))
+    descriptors = None if data.descriptors is None else data.descriptors[list(rows)]
+    return model.collate(chosen(data.molecules, rows), data.targets_of(rows), descriptors)
 
 
 def _step_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> _Step:

@@ -67,7 +67,7 @@ def settle(
     rejected = [replace(r, reason=coded.reasons.get(r.row, r.reason)) for r in records.rejected]
     for i, reason in reasons.items():
         row = int(records.rows[i])
-        rejected.append(Rejected(row, table.lines[row], records.smiles[i], reason))
+        rejected.append(Rejected(row, table.lines[row], records.smiles[i], reason, table.unit))
     rejected.sort(key=lambda r: r.row)
     if records.lists is None:
         return Settled(kept, records.targets[kept], rejected)

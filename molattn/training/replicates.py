@@ -27,11 +27,13 @@ class SeveralResult:
         folder: where they lie, each in a folder of its own.
         metrics: what `metrics.json` there holds: those of a single run, with {"mean", "std", "values"} for a number.
         runs: the metrics of each run, by the name of its folder.
+        descriptors: the columns that the models read beside each molecule.
     """
 
     folder: Path
     metrics: dict[str, Any]
     runs: dict[str, dict[str, Any]]
+    descriptors: tuple[str, ...] = ()
 
 
 def members(config: RunConfig) -> dict[str, RunConfig]:
@@ -100,7 +102,7 @@ def run_several(
     metrics = {name: json.loads((path / name / METRICS).read_text(encoding="utf-8")) for name in runs}
     over_all = {"runs": list(metrics), **summarised(list(metrics.values()))}
     run_folder.write_json(path / METRICS, over_all)
-    return SeveralResult(path, over_all, metrics)
+    return SeveralResult(path, over_all, metrics, config.data.descriptor_columns)
 
 
 def summarised(values: list[Any]) -> Any:

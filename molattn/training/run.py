@@ -39,7 +39,7 @@ class Reporter(Protocol):
         """Something a user should know."""
 
     def molecules(self, done: int, total: int) -> None:
-        """So many of all molecules have their 3D geometry."""
+        """So many of all molecules have been read."""
 
     def epoch(self, record: EpochRecord, epochs: int) -> None:
         """One of at most `epochs` epochs is over."""
@@ -96,11 +96,13 @@ def run(
         MODELS[config.model.kind],
         config.training.seed,
         config.training.num_workers,
-        reporter.molecules if config.data.conformers else None,
+        reporter.molecules,
         config.training.loss,
     )
     if not config.data.conformers and config.data.on_3d_failure != DataConfig.on_3d_failure:
         reporter.warning("on_3d_failure changes nothing: this run has no 3D, which --set data.conformers=true turns on")
+    if experiment.stored_in is not None:
+        reporter.stage(f"they were read before, and are in {experiment.stored_in}")
     if experiment.taken:
         reporter.stage(experiment.taken)
     for warning in experiment.warnings:
@@ -159,9 +161,10 @@ def _trained(
     artifact = Artifact(
         model, scaler, data.target_columns, experiment.units, data.add_hs, data.max_atoms, conformers_of(data), task
     )
-    artifact = replace(artifact, standardize=data.standardize)
+    artifact = replace(artifact, standardize=data.standardize, descriptors=experiment.descriptor_scaler)
     save_artifact(path / MODEL, artifact)
-    answers = task.answers(outputs_of(model.cpu(), experiment.molecules), scaler)
+    outputs = outputs_of(model.cpu(), experiment.molecules, descriptors=experiment.descriptors)
+    answers = task.answers(outputs, scaler)
     baseline = task.guess(train.targets, len(experiment.targets))
     metrics = {
         **run_folder.summary(experiment, answers, names),
@@ -198,7 +201,7 @@ def untrained(config: RunConfig, outputs: int, of_atoms: bool) -> MoleculeModel:
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)
         try:
-            return build(config.model, num_targets=outputs, of_atoms=of_atoms)
+            return build(config.model, outputs, of_atoms, len(config.data.descriptor_columns))
         except ValueError as error:
             raise UsageError(f"[model]: {error}") from None
 

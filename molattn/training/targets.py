@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from molattn.data.atom_lists import list_items, list_text
-from molattn.data.records import NUMBER
+from molattn.data.numbers import NUMBER
 from molattn.data.tables import Table, column, column_index
 from molattn.errors import InputError, UsageError, shown
 from molattn.models.tasks import ATOM, TASK_TYPES, TASKS, Binary, Multiclass, Regression, Task

@@ -44,6 +44,10 @@ def test_changes_are_written_down_and_remembered(molattn: Molattn, salts: Path, 
     assert molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "out.csv").code == 0
     first, second = read_table(tmp_path / "out.csv").rows
     assert (first[0], first[1]) == (SALT, second[1])
+    (tmp_path / "labels.csv").write_text(f"smiles,y\n{SALT},1\n{ACID},1\nC1CC,1\n")
+    evaluation = predictor.evaluate(tmp_path / "labels.csv")
+    assert evaluation.answers.values[0] == evaluation.answers.values[1]
+    assert evaluation.rejected[0].place == "line 4"
     config["molecules"]["standardize"] = "other"
     (run / "model" / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match="the standard form 'other'; upgrade molattn"):

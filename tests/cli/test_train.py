@@ -236,8 +236,13 @@ def test_long_readings_say_how_far_they_are(
     molattn: Molattn, table_3d: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("molattn.cli.progress.SECONDS", -1.0)
+    monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path / "cache"))
     answer = molattn("train", table_3d, *QUICK, *IN_3D, "-o", tmp_path / "run")
     assert "molecule 31 of 31" in answer.err.splitlines()
+    again = molattn("train", table_3d, *QUICK, *IN_3D, "-o", tmp_path / "again")
+    assert "molecule 31 of 31" not in again.err
+    assert f"they were read before, and are in {tmp_path / 'cache' / 'molecules'}" in again.err
+    assert (tmp_path / "run" / "metrics.json").read_bytes() == (tmp_path / "again" / "metrics.json").read_bytes()
 
 
 def test_a_terminal_has_a_bar_while_molecules_are_embedded(

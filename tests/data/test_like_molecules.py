@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.model_selection import GroupKFold
 
 from molattn.chem import Fingerprints, butina_clusters, murcko_scaffold, nci_molecules
 from molattn.data import SIDES, fold_labels, fold_numbers, leakage, split_labels
-from molattn.data.groups import by_cluster
+from molattn.data.groups import by_cluster, tied
 from molattn.errors import InputError, UsageError
 from tests.molecules import esol
 
@@ -109,6 +110,105 @@ def test_missing_targets_are_a_stratum_of_their_own():
     labels = split_labels("stratified", SMILES, np.column_stack([values, values]), (0.8, 0.1, 0.1), 0)
     without = Counter(labels[np.isnan(values)])
     assert [without[side] for side in SIDES] == pytest.approx([24, 3, 3], abs=1)
+
+
+GROUPED = st.lists(st.tuples(st.integers(0, 39), st.integers(0, 14)), min_size=20, max_size=60)
+
+
+def one_side_each(names, labels):
+    sides = {}
+    return all(sides.setdefault(name, label) == label for name, label in zip(names, labels, strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(rows=GROUPED, sizes=SIZES, seed=st.integers(0, 2), data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_a_group_is_on_one_side_of_every_split(name, rows, sizes, seed, data):
+    def labels_of(rows):
+        keys, values = [SMILES[r] for r, _ in rows], np.array([VALUES[r] for r, _ in rows])
+        try:
+            return split_labels(name, keys, values, sizes, seed, [f"group {g}" for _, g in rows])
+        except InputError:
+            return None
+
+    labels = labels_of(rows)
+    order = data.draw(st.permutations(range(len(rows))))
+    shuffled = labels_of([rows[k] for k in order])
+    if labels is None or shuffled is None:
+        assert labels is shuffled
+        return
+    assert set(labels) == {side for side, size in zip(SIDES, sizes, strict=True) if size > 0}
+    assert one_side_each([g for _, g in rows], labels)
+    assert one_side_each([SMILES[r] for r, _ in rows], labels)
+    assert np.array_equal(labels[list(order)], shuffled)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_groups_of_one_row_each_part_nothing_else(name):
+    rows = range(120)
+    values = np.array(VALUES)
+    labels = split_labels(name, SMILES, values, (0.8, 0.1, 0.1), 1, [str(r) for r in rows])
+    assert [int((labels == side).sum()) for side in SIDES] == pytest.approx([96, 12, 12], abs=1)
+    if name != "random":  # which deals out groups, of any size, in another way than molecules
+        assert np.array_equal(labels, split_labels(name, SMILES, values, (0.8, 0.1, 0.1), 1))
+
+
+@given(st.lists(st.integers(1, 30), min_size=3, max_size=12), st.integers(0, 5))
+@settings(max_examples=150, deadline=None)
+def test_random_groups_fill_every_side_about_as_its_share(sizes, seed):
+    groups = [f"g{i}" for i, size in enumerate(sizes) for _ in range(size)]
+    keys = [f"molecule {i}" for i in range(len(groups))]
+    labels = split_labels("random", keys, np.zeros(len(keys)), (0.6, 0.2, 0.2), seed, groups)
+    assert one_side_each(groups, labels) and set(labels) == set(SIDES)
+    for side, size in zip(SIDES, (0.6, 0.2, 0.2), strict=True):
+        # A group that is larger than a share cannot be cut, and three sides need three groups.
+        assert abs((labels == side).sum() - size * len(groups)) <= 2 * max(sizes)
+
+
+@pytest.mark.parametrize("name", ["random", "scaffold", "scaffold-balanced", "cluster", "stratified"])
+@given(rows=GROUPED, num_folds=st.integers(2, 4), seed=st.integers(0, 2))
+@settings(max_examples=15, deadline=None)
+def test_a_group_is_tested_in_one_fold(name, rows, num_folds, seed):
+    keys, values = [SMILES[r] for r, _ in rows], np.array([VALUES[r] for r, _ in rows])
+    groups = [f"group {g}" for _, g in rows]
+    try:
+        folds = fold_numbers(name, keys, values, num_folds, seed, groups)
+    except InputError:
+        return
+    assert set(folds) == set(range(num_folds))
+    assert one_side_each(groups, folds) and one_side_each(keys, folds)
+    for fold in range(num_folds):
+        try:
+            labels = fold_labels(name, keys, values, (0.8, 0.1, 0.1), seed, num_folds, fold, groups)
+        except InputError:
+            continue
+        assert np.array_equal(labels == "test", folds == fold)
+        assert one_side_each(groups, labels) and one_side_each(keys, labels)
+
+
+def test_rows_are_tied_through_molecules_and_groups():
+    # b ties group 1 to group 2; d and e stay alone.
+    assert tied(["a", "b", "b", "c", "d", "e"], ["1", "1", "2", "2", "3", "4"]) == [*"aaaade"]
+    assert tied(["b", "a"]) == ["b", "a"] and tied([], []) == []
+
+
+def test_folds_by_group_are_those_of_scikit_learn():
+    groups = np.repeat([f"g{i}" for i in range(12)], np.arange(1, 13))
+    keys = [f"molecule {i}" for i in range(len(groups))]
+    folds = fold_numbers("random", keys, np.zeros(len(keys)), 4, 0, list(groups))
+    theirs = GroupKFold(4).split(keys, groups=groups)
+    assert sorted(Counter(folds.tolist()).values()) == sorted(len(test) for _, test in theirs)
+
+
+def test_too_few_groups_are_said():
+    keys, groups = ["C", "CC", "CCC", "CCO"], ["a", "a", "b", "b"]
+    for name in ("random", "kennard-stone", "stratified"):
+        with pytest.raises(InputError, match="2 groups cannot fill the 3 sides of a split: give more groups"):
+            split_labels(name, keys, np.zeros(4), (0.5, 0.25, 0.25), 0, groups)
+    with pytest.raises(InputError, match="4 rows with 1 set of scaffolds and groups that share rows"):
+        split_labels("scaffold", keys, np.zeros(4), (0.5, 0.25, 0.25), 0, groups)
+    with pytest.raises(InputError, match="the random split has 2 groups of molecules, too few for 3 folds"):
+        fold_numbers("random", keys, np.zeros(4), 3, 0, groups)
 
 
 def test_butina_by_hand():

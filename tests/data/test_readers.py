@@ -22,7 +22,7 @@ COLUMNS = {
     "n": [1, None, 3],
     "yes": [True, False, None],
 }
-ROWS = [["CC", "1.5", "1", "1"], ["", "", "", "0"], ["C#N", "-2e-07", "3", ""]]
+ROWS = [["CC", "1.5", "1", "1"], ["", "", "", "0"], ["C#N", "-2e-7", "3", ""]]
 
 
 def arrow() -> pa.Table:
@@ -84,7 +84,7 @@ def test_what_is_no_frame_or_no_parquet_is_refused(tmp_path):
     with pytest.raises(InputError, match="columns 1 and 2 are both named 'y'"):
         read_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["y", "y"]))
     (tmp_path / "t.parquet").write_bytes(b"smiles,y\n")
-    with pytest.raises(InputError, match=r"t\.parquet is not Parquet"):
+    with pytest.raises(InputError, match=r"t\.parquet cannot be read as Parquet"):
         read_table(tmp_path / "t.parquet")
     with pytest.raises(UsageError, match=r"tables are written as text: .* \.csv or \.tsv"):
         write_table(tmp_path / "out.parquet", ["a"], [["1"]])
@@ -135,13 +135,13 @@ def test_sdf(tmp_path):
     )
     (tmp_path / "t.sdf").write_text(text)
     table = read_table(tmp_path / "t.sdf")
-    assert table.columns == ("smiles", "y", "note", "name")
+    assert table.columns == ("smiles", "name", "y", "note")
     assert [row[0] for row in table.rows] == ["C[C@H](N)C(=O)O", "", "", "Oc1ccccc1", "[2H]C"]
-    assert [row[1] for row in table.rows] == ["1.5", "2", "", "-3", ""]
-    assert table.rows[0][2:] == ["two\nlines", "alanine"]
-    assert table.lines[0] == 1 and text.splitlines()[table.lines[1] - 1] == "five"
+    assert [row[2] for row in table.rows] == ["1.5", "2", "", "-3", ""]
+    assert table.rows[0][1:] == ["alanine", "1.5", "two\nlines"]
+    assert table.lines == [1, 2, 3, 4, 5] and table.place(1) == "record 2"
     assert table.unreadable[1].startswith("RDKit cannot make a molecule")
-    assert table.unreadable[2] == "the record has no line 'M  END'"
+    assert table.unreadable[2] == "the record has no structure: a line 'M  END' is missing"
     records = read_records(table, None, ["y"])
     assert records.rows.tolist() == [0, 3]
     assert [r.reason for r in records.rejected[:2]] == [table.unreadable[1], table.unreadable[2]]

@@ -1,5 +1,6 @@
 """Tables read a chunk at a time: the same rows as at once, in every format."""
 
+import csv
 import gzip
 import io
 import sys
@@ -8,9 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from rdkit import Chem
 
-from molattn.data import lines, read_table, streams, write_table
+from molattn.data import csv_text, lines, read_columns, read_records, read_table, write_table
+from molattn.data.csv_text import csv_chunks
+from molattn.data.lines import text_lines
 from molattn.data.streams import CHUNK, count_rows, format_of, open_stream
 from molattn.errors import InputError, SmilesError, UsageError
 
@@ -61,6 +66,41 @@ def test_where_blocks_end_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     assert read(path) == whole == (("smiles", "é"), [["C", "1\r2"], ["CC", "\u20ac"], ["C\n\nC", "x"]], [2, 5, 7])
 
 
+TEXT = st.lists(
+    st.sampled_from(["a", "b1", " ", ",", ";", '"', '""', "\r", "\n", "\r\n", "\ufeff", "é", "\u2028", "\x0b"])
+)
+
+
+@given(TEXT, st.integers(1, 5), st.sampled_from([",", ";", "\t"]))
+@example(["a", "\r", "\n", "b1", "\r"], 1, ",")
+@settings(max_examples=300, deadline=None)
+def test_rows_and_their_lines_are_those_of_the_csv_module(pieces: list[str], block: int, delimiter: str) -> None:
+    text = f"x{delimiter}y{delimiter}z\n" + "".join(pieces)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    wanted: list[tuple[int, list[str]]] = []
+    try:
+        while True:
+            line = reader.line_num + 1
+            cells = next(reader)
+            if cells:
+                wanted.append((line, cells))
+    except StopIteration:
+        refused = any(len(cells) != 3 for _, cells in wanted)
+    except csv.Error:
+        refused = True
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "_BLOCK", block)
+        found = text_lines(io.BytesIO(text.encode()), "t.csv")
+        try:
+            columns, chunks = csv_chunks(found, "t.csv")
+            rows = [row for chunk in chunks for row in zip(chunk.places, chunk.rows(), strict=True)]
+        except InputError:
+            assert refused
+            return
+    assert not refused
+    assert [(1, list(columns)), *rows] == wanted
+
+
 def test_a_malformed_row_stops_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("smiles,y\n" + "C,1\n" * 5000 + "CC\n" + "C,1\n" * 5)
@@ -71,7 +111,7 @@ def test_a_malformed_row_stops_with_its_line(tmp_path: Path) -> None:
 def test_an_open_quote_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t.csv"
     path.write_text('smiles,y\nC,1\n"CC,1\n' + "C,1\n" * 100_000)
-    monkeypatch.setattr(streams, "LARGEST_CELL", 0)  # that of csv, 131,072, stands
+    monkeypatch.setattr(csv_text, "LARGEST_CELL", 0)  # that of csv, 131,072, stands
     with pytest.raises(InputError, match="line 3: the quotes do not match"):
         count_rows(path)
     monkeypatch.setattr(lines, "LONGEST_LINE", 1000)
@@ -105,8 +145,8 @@ def test_an_sdf_is_a_row_for_each_record(tmp_path: Path) -> None:
     path.write_text(text)
     with open_stream(path) as stream:
         (chunk,) = stream.chunks
-        assert stream.columns == ("smiles_of_structure", "name", "logS", "smiles")
-        assert stream.smiles_column == "smiles_of_structure" and stream.place == "record"
+        assert stream.columns == ("structure_smiles", "name", "logS", "smiles")
+        assert stream.smiles_column == "structure_smiles" and stream.place == "record"
         assert chunk.rows() == [["CCO", "one", "1.1", ""], ["", "no", "", ""], ["C", "three", "2\n3", "mine"]]
         first, second, third = stream.molecules(chunk, 0)
         assert (first, third) == ("CCO", "C")
@@ -120,6 +160,71 @@ def test_an_sdf_with_a_wedge_keeps_its_stereocentre(tmp_path: Path) -> None:
     path.write_text(mol_block("C[C@H](N)C(=O)O", "alanine"))
     (row,) = read(path)[1]
     assert row[0] == Chem.CanonSmiles("C[C@H](N)C(=O)O")
+
+
+def test_letters_of_old_programs_do_not_cost_an_sdf(tmp_path: Path) -> None:
+    path = tmp_path / "t.sdf"
+    text = mol_block("CCO", "alcool éthylique", note="20 °C") + mol_block("C", "plain")
+    path.write_bytes(text.encode("latin-1"))
+    wanted = [["CCO", "alcool éthylique", "20 °C"], ["C", "plain", ""]]
+    assert read(path)[1] == read_table(path).rows == wanted
+    path.write_bytes(text.encode())
+    assert read(path)[1] == wanted
+    path.write_bytes(text.encode("utf-16"))
+    with pytest.raises(InputError, match="line 1: the text is UTF-16"):
+        count_rows(path)
+
+
+def test_the_structure_is_the_molecule_whatever_the_properties_are_called(tmp_path: Path) -> None:
+    path = tmp_path / "t.sdf"
+    path.write_text(mol_block("OCC", "title", SMILES="mine", Name="other"))
+    table = read_table(path)
+    assert table.columns == ("structure_smiles", "structure_name", "SMILES", "Name")
+    assert table.rows == [["CCO", "title", "mine", "other"]]
+    assert read_columns(path) == (table.columns, "structure_smiles")
+    assert read_records(table, None, []).smiles == ["CCO"]
+    # A property that stands in two spellings of one name is two columns of one name.
+    path.write_text(mol_block("C", "", y="1") + mol_block("C", "", **{"y ": "2"}))
+    assert read_table(path).rows == [["C", "1"], ["C", "2"]]
+
+
+@pytest.mark.parametrize("name", ["t.smi", "t.sdf"])
+def test_a_file_without_molecules_is_said(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("\n\n")
+    for reader in (read, read_table, read_columns):
+        with pytest.raises(InputError, match=r"the file is empty|the file has no records"):
+            reader(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.smi", "t.sdf", "t.parquet", "t.parquet.gz"])
+def test_a_stream_a_table_and_a_frame_have_the_same_text(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    numbers = pa.array([0.1, float("nan"), None], pa.float32())
+    many = pa.array([[1], None, [2, None]])
+    frame = pa.table({"smiles": ["C", None, "CC"], "x": numbers, "yes": [True, False, None], "many": many})
+    if "parquet" in name:
+        pq.write_table(frame, tmp_path / "t.parquet")
+        if name.endswith(".gz"):
+            path.write_bytes(gzip.compress((tmp_path / "t.parquet").read_bytes()))
+        assert read_table(frame).rows == read_table(path).rows
+        assert read_table(path).rows == [["C", "0.1", "1", "[1]"], ["", "", "0", ""], ["CC", "", "", "[2, null]"]]
+    elif name == "t.sdf":
+        path.write_text(mol_block("CCO", "x", y="2") + mol_block("C", "z"))
+    else:
+        path.write_text("smiles\ty\nC\t1\n\nCC\t2\n")
+    table = read_table(path)
+    assert read(path) == (table.columns, table.rows, table.lines)
+    assert read_columns(path)[0] == table.columns
+    with open_stream(path) as stream:
+        assert (stream.place, stream.smiles_column) == (table.unit, table.smiles_column)
+
+
+def test_the_header_is_read_without_the_rows(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("smiles,y\n" + "C,1\n" * 10 + "C\n")
+    assert read_columns(path) == (("smiles", "y"), None)
+    with pytest.raises(InputError, match="line 12"):
+        read_table(path)
 
 
 def test_parquet_keeps_its_types_and_cuts_at_the_same_rows(tmp_path: Path) -> None:

@@ -71,6 +71,37 @@ def test_a_column_says_who_is_on_which_side(tmp_path: Path) -> None:
         _prepare(replace(data, split_column="sets", target_columns=("y",)), seed=0)
 
 
+@pytest.mark.parametrize(
+    ("split", "num_folds"), [("random", 1), ("random", 3), ("stratified", 1), ("stratified", 3), ("kennard-stone", 1)]
+)
+def test_a_group_is_on_one_side(tmp_path: Path, split: str, num_folds: int) -> None:
+    # Spaces around a name are not part of it; a row in the middle cannot be used.
+    lines = [f"{smiles},{y}, batch {i % 7}{' ' * (i % 2)}" for i, (smiles, y) in enumerate(GOOD)]
+    lines[4:4] = ["C1CC,1,batch 0"]
+    (tmp_path / "t.csv").write_text("\n".join(["smiles,y,batch", *lines]) + "\n")
+    data = DataConfig(str(tmp_path / "t.csv"), group_column="batch", split=split, num_folds=num_folds, fold=0)
+    experiment = _prepare(data, seed=0)
+    assert experiment.groups == [f"batch {i % 7}" for i in range(len(GOOD))]
+    sides: dict[str, str] = {}
+    for group, side in zip(experiment.groups, experiment.labels[experiment.rows], strict=True):
+        assert sides.setdefault(group, side) == side
+    assert set(sides.values()) == {"train", "val", "test"}
+    assert len(experiment.warnings) == 1 and "1 row is left out" in experiment.warnings[0]
+
+
+def test_a_group_on_two_sides_of_a_given_split_is_reported_in_rows_of_the_table(tmp_path: Path) -> None:
+    sides = [("train", "val", "test")[i % 3] for i in range(len(GOOD))]
+    lines = [f"{s},{y},{side},g{i // 2}" for i, ((s, y), side) in enumerate(zip(GOOD, sides, strict=True))]
+    lines[:1] = ["C1CC,1,train,g0", f"{GOOD[2][0]},1,val,g0"]
+    (tmp_path / "t.csv").write_text("\n".join(["smiles,y,set,g", *lines]) + "\n")
+    data = DataConfig(str(tmp_path / "t.csv"), split_column="set", group_column="g", target_columns=("y",))
+    _, molecules, groups = _prepare(data, seed=0).warnings
+    assert molecules.startswith("1 molecule stands on more than one side of the split, 2 rows in all")
+    assert "in val and test, rows 1, 3" in molecules and "column 'set' is taken as it is" in molecules
+    assert groups.startswith(f"{len(GOOD) // 2 - 1} groups stand on more than one side of the split")
+    assert "'g1' in train and test, rows 3, 4" in groups and groups.endswith("column 'set' is taken as it is")
+
+
 def test_bad_rows_are_named_and_the_others_stay_what_they_were(tmp_path: Path) -> None:
     rows = list(GOOD)
     rows[3:3] = [("C1CC", "1.0"), ("", "2.0")]
@@ -135,9 +166,27 @@ def test_hydrogens_become_atoms_on_request(tmp_path: Path) -> None:
     assert all("H" in g.symbols for g in with_hs.molecules if "C" in g.symbols and len(g.symbols) > 8)
 
 
-def test_workers_change_nothing(tmp_path: Path) -> None:
+def test_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = _table(tmp_path / "t.csv", GOOD)
-    assert _prepare(config, seed=0, num_workers=2).molecules == _prepare(config, seed=0).molecules
+    one = _prepare(config, seed=0)
+    monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path / "another"))
+    two = _prepare(config, seed=0, num_workers=2)
+    assert list(one.molecules) == list(two.molecules)
+    assert one.molecules.keys == two.molecules.keys
+    assert two.stored_in is None
+
+
+def test_molecules_are_read_once_whatever_is_learned_of_them(tmp_path: Path) -> None:
+    rows = [("C1CC", "1.0"), ("[2H]C", "1.0"), *GOOD]
+    first = _prepare(_table(tmp_path / "t.csv", rows), seed=0)
+    other = [(s, str(-i)) for i, (s, _) in enumerate(rows)]
+    again = _prepare(_table(tmp_path / "u.csv", other), seed=1)
+    assert first.stored_in is None
+    assert again.stored_in is not None
+    assert list(again.molecules) == list(first.molecules)
+    assert [(r.row, r.line, r.reason) for r in again.rejected] == [(r.row, r.line, r.reason) for r in first.rejected]
+    assert again.warnings == first.warnings
+    assert again.targets[1] == -2
 
 
 IMPOSSIBLE = [("C1CC2CC1=C2", "1.0"), ("C1#CC1", "2.0")]

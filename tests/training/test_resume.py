@@ -144,7 +144,7 @@ def test_a_training_that_was_over_is_evaluated(table: Path, tmp_path: Path) -> N
     for what in ("save_artifact", "outputs_of"):
         with pytest.MonkeyPatch.context() as patch:
 
-            def stop(*_: object) -> None:
+            def stop(*_: object, **__: object) -> None:
                 raise RuntimeError("out of memory")
 
             patch.setattr(f"molattn.training.run.{what}", stop)

@@ -1,0 +1,70 @@
+"""A table as it is read: a stream of rows, some at a time."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from molattn.errors import SmilesError
+
+CHUNK = 1024
+"""Rows that travel together. Rows are cut at multiples of it, wherever reading starts: what a model answers can depend
+on the company of a molecule in its batch, in the last digit."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows that follow each other."""
+
+    start: int
+    """The number of the first, from 0."""
+    places: Sequence[int]
+    """n numbers, of the line that each row starts on or of the record that it is: see `RowStream.place`."""
+    cells: list[list[str]] | None = None
+    """n rows of text cells; None where the source has types."""
+    frame: Any = None
+    """The n rows as a `pyarrow.Table`, where the source has types."""
+    refused: Mapping[int, SmilesError] = field(default_factory=dict)
+    """Why there is no molecule in a row of an SDF, by its number in the chunk."""
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def rows(self) -> list[list[str]]:
+        """The rows as text; a missing value is empty."""
+        if self.cells is not None:
+            return self.cells
+        from molattn.data.frames import text_rows  # here, because it brings pyarrow
+
+        return text_rows(self.frame)
+
+    def column(self, index: int) -> list[object]:
+        """The n values of a column, as they stand in the source."""
+        if self.cells is not None:
+            return [row[index] for row in self.cells]
+        return self.frame.column(index).to_pylist()
+
+
+@dataclass(frozen=True)
+class RowStream:
+    """A table that is read a chunk at a time, once."""
+
+    source: str
+    """What errors call it."""
+    columns: tuple[str, ...]
+    """The names of its columns."""
+    chunks: Iterator[Chunk]
+    """Its rows, `CHUNK` in each but the last."""
+    place: str = "line"
+    """What the places of its rows are: "line" or "record", from 1, or "row", from 0 as everywhere else."""
+    smiles_column: str | None = None
+    """The column of molecules, where the format says which."""
+    schema: Any = None
+    """The types of the columns, a `pyarrow.Schema`, where the source has types."""
+
+    def molecules(self, chunk: Chunk, index: int) -> list[object]:
+        """The molecules of a chunk: the values of a column, or why the record holds none."""
+        values = chunk.column(index)
+        if self.columns[index] == self.smiles_column:
+            for row, error in chunk.refused.items():
+                values[row] = error
+        return values

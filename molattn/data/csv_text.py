@@ -1,0 +1,124 @@
+"""CSV and TSV as text: what separates the cells, rows read strictly, and rows written so that they are read back."""
+
+import csv
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from molattn.data.chunks import CHUNK, Chunk
+from molattn.data.columns import checked_names, numbered
+from molattn.errors import InputError, shown
+
+LARGEST_CELL = 2**24
+"""Characters in a cell: what an unclosed quote may swallow before it is called one."""
+
+DELIMITERS = ",;\t"
+"""What is looked for in a header, the first first."""
+
+QUOTING = 'a field that holds the delimiter must stand in double quotes, as in "2,4-D"'
+
+
+def csv_chunks(
+    lines: Iterable[str], source: str, delimiter: str = "", number_repeats: bool = False
+) -> tuple[tuple[str, ...], Iterator[Chunk]]:
+    """The header of a CSV, and its rows as they come; a wholly empty line is no row.
+
+    Args:
+        lines: with their ends.
+        source: what errors begin with.
+        delimiter: between cells; found in the header when empty.
+        number_repeats: whether a name that stands twice in the header gets a number instead of being refused.
+
+    Raises InputError, with the line, for names in the header that are missing or stand twice, and, when it comes to
+    it, for a row that is too short or too long and quotes that do not match.
+    """
+    head, lines = _head(lines)
+    # The limit is one for the whole process: it is never lowered.
+    csv.field_size_limit(max(csv.field_size_limit(), LARGEST_CELL))
+    # strict: without it an unclosed quote swallows the rest of the file as one cell.
+    reader = csv.reader(itertools.chain(head, lines), delimiter=delimiter or _delimiter("".join(head)), strict=True)
+    rows = _rows(reader, source)
+    line, names = next(rows, (1, []))
+    if not names:
+        raise InputError(f"{source}: the file is empty; the first line must name the columns")
+    columns = checked_names(f"{source}, line {line}", numbered(names) if number_repeats else names)
+    return columns, _chunks(rows, source, columns)
+
+
+def csv_line(cells: Sequence[str], delimiter: str = ",") -> str:
+    """One line of a table, each cell quoted where it must be.
+
+    Written here because csv.writer leaves a carriage return inside a cell unquoted when lines end with LF.
+    """
+    if len(cells) == 1 and not cells[0]:
+        return '""\n'  # an empty line would be no row
+    return delimiter.join(_quoted(cell) for cell in cells) + "\n"
+
+
+def _head(lines: Iterable[str]) -> tuple[list[str], Iterator[str]]:
+    """The lines up to the end of the header, whose cells may span several, and those behind it."""
+    lines = iter(lines)
+    head: list[str] = []
+    for line in lines:
+        head.append(line)
+        text = "".join(head)
+        if text.strip("\r\n") and (text.count('"') % 2 == 0 or len(text) > LARGEST_CELL):
+            break
+    return head, lines
+
+
+def _delimiter(head: str) -> str:
+    """What separates the cells, from the header; one of a single column has a comma."""
+    # The header ends at the first line end outside quotes, and a delimiter inside quotes separates nothing.
+    header = re.match(r'[\r\n]*((?:"[^"]*"|[^"\r\n])*)', head)
+    bare = re.sub(r'"[^"]*"', "", header[1]) if header else ""
+    return next((mark for mark in DELIMITERS if mark in bare), DELIMITERS[0])
+
+
+def _rows(reader: Any, source: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows that are not empty, each with the line it starts on."""
+    line = 1
+    try:
+        for cells in reader:
+            if cells:
+                yield line, cells
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(f"{source}, line {line}: the quotes do not match ({error}): {QUOTING}") from error
+
+
+def _chunks(rows: Iterator[tuple[int, list[str]]], source: str, columns: tuple[str, ...]) -> Iterator[Chunk]:
+    width = len(columns)
+    for start in itertools.count(0, CHUNK):
+        places: list[int] = []
+        cells: list[list[str]] = []
+        for line, row in itertools.islice(rows, CHUNK):
+            if len(row) != width:
+                raise InputError(_wrong_width(f"{source}, line {line}", row, columns))
+            places.append(line)
+            cells.append(row)
+        if cells:
+            yield Chunk(start, places, cells)
+        if len(cells) < CHUNK:
+            return
+
+
+def _wrong_width(where: str, cells: list[str], columns: tuple[str, ...]) -> str:
+    """Why a row that is too short or too long cannot be read."""
+    found = f"{where}: {len(cells)} fields where the header has {len(columns)}"
+    if len(cells) < len(columns):
+        missing = shown(columns[len(cells)])
+        return f"{found}: nothing for column {missing}; is a delimiter missing or a quote unclosed?"
+    return f"{found}: {shown(cells[len(columns)])} follows column {shown(columns[-1])}; {QUOTING}"
+
+
+# Every delimiter is quoted, so that a header in one never looks like a header in another.
+_SPECIAL = re.compile(r'[",;\t\r\n]')
+
+
+def _quoted(cell: str) -> str:
+    # A byte-order mark at the very start would be taken for the file's own.
+    if cell.startswith("\ufeff") or _SPECIAL.search(cell):
+        return '"' + cell.replace('"', '""') + '"'
+    return cell

@@ -1,0 +1,192 @@
+"""FlatColumns of rows of unlike lengths in flat files: written once, mapped into memory, read a few rows at a time."""
+
+import hashlib
+import mmap
+import os
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+OFFSETS = np.dtype("<i8")
+
+RELEASE = 4096
+"""Rows that are read between two times that the pages of the files are let go of. They stay in the system's cache; a
+process that reads all rows of a large file does not hold all of it."""
+
+_FLUSH = 1024
+
+
+class Damaged(Exception):
+    """A file is not as it was written."""
+
+
+@dataclass(frozen=True)
+class FlatFile:
+    """What a file was when it was written."""
+
+    size: int
+    """Bytes."""
+
+    sha256: str
+
+
+class FlatWriter:
+    """Writes columns, row by row, into a folder: all elements in `NAME.bin`, where rows begin in `NAME.offsets.bin`.
+
+    Args:
+        folder: that is there and empty.
+        dtypes: of the elements of every column.
+
+    Attributes:
+        files: what each file is, by its name, once the block has ended well and everything is on the disk.
+    """
+
+    def __init__(self, folder: Path, dtypes: Mapping[str, np.dtype[Any]]):
+        self.dtypes = dict(dtypes)
+        self._files = {name: _Hashed(folder / f"{name}.bin") for name in dtypes}
+        self._offsets = {name: _Hashed(folder / f"{name}.offsets.bin") for name in dtypes}
+        self._parts: dict[str, list[bytes]] = {name: [] for name in dtypes}
+        self._ends = dict.fromkeys(dtypes, 0)
+        self.files: dict[str, FlatFile] = {}
+        self._waiting = 0
+        for file in self._offsets.values():
+            file.write(array("q", [0]).tobytes())
+
+    def write(self, row: Mapping[str, bytes]) -> None:
+        """One more row; a column that is not in it is empty there."""
+        for name, parts in self._parts.items():
+            parts.append(row.get(name, b""))
+        self._waiting += 1
+        if self._waiting >= _FLUSH:
+            self._flush()
+
+    def __enter__(self) -> "FlatWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        written = [*self._files.values(), *self._offsets.values()]
+        if kind is None:
+            self._flush()
+            self.files = {file.path.name: file.close() for file in written}
+        for file in written:
+            file.file.close()
+
+    def _flush(self) -> None:
+        for name, parts in self._parts.items():
+            self._files[name].write(b"".join(parts))
+            width = self.dtypes[name].itemsize
+            ends = list(accumulate((len(part) // width for part in parts), initial=self._ends[name]))
+            self._ends[name] = ends[-1]
+            self._offsets[name].write(np.array(ends[1:], OFFSETS).tobytes())
+            parts.clear()
+        self._waiting = 0
+
+
+class _Hashed:
+    """A file that is written once, and what it becomes."""
+
+    def __init__(self, path: Path):
+        self.path, self.hash, self.size = path, hashlib.sha256(), 0
+        self.file: IO[bytes] = open(path, "xb")  # noqa: SIM115 (closed by close)
+
+    def write(self, data: bytes) -> None:
+        self.file.write(data)
+        self.hash.update(data)
+        self.size += len(data)
+
+    def close(self) -> FlatFile:
+        with self.file:
+            self.file.flush()
+            os.fsync(self.file.fileno())
+        return FlatFile(self.size, self.hash.hexdigest())
+
+
+class FlatColumns:
+    """FlatColumns that lie in a folder, mapped into memory; all have the same number of rows.
+
+    Args:
+        folder: that a `FlatWriter` has filled.
+        dtypes: of the elements of every column.
+        files: what the writer said of its files; each is read through once and compared.
+
+    Errors: Damaged, where a file is missing or not what was written.
+    """
+
+    def __init__(self, folder: Path, dtypes: Mapping[str, np.dtype[Any]], files: Mapping[str, FlatFile]):
+        self._maps: list[mmap.mmap] = []
+        self._read = 0
+        self._flat = {name: self._open(folder / f"{name}.bin", dtype, files) for name, dtype in dtypes.items()}
+        self._offsets = {name: self._open(folder / f"{name}.offsets.bin", OFFSETS, files) for name in dtypes}
+        lengths = {len(offsets) for offsets in self._offsets.values()}
+        if len(lengths) != 1 or 0 in lengths:
+            raise Damaged("the columns are of unlike lengths")
+        self.num_rows = lengths.pop() - 1
+
+    def _open(self, path: Path, dtype: np.dtype[Any], files: Mapping[str, FlatFile]) -> npt.NDArray[Any]:
+        """The elements of one file, which is the one that was written."""
+        known = files.get(path.name)
+        try:
+            with open(path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if known is None or size != known.size:
+                    raise Damaged(f"{path.name} has {size:,} bytes, and {known.size if known else 0:,} were written")
+                if hashlib.file_digest(file, "sha256").hexdigest() != known.sha256:
+                    raise Damaged(f"{path.name} has another checksum")
+                if not size:
+                    return np.empty(0, dtype)  # nothing can be mapped of an empty file
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise Damaged(f"{path.name} cannot be read: {error.strerror}") from error
+        self._maps.append(mapped)
+        return np.frombuffer(mapped, dtype)
+
+    def lengths(self, name: str, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """How many elements each of `rows` has, (n,)."""
+        offsets = self._offsets[name]
+        return offsets[rows + 1] - offsets[rows]
+
+    def row(self, name: str, row: int) -> npt.NDArray[Any]:
+        """The elements of one row: a view that must not be written to."""
+        offsets = self._offsets[name]
+        self._count(1)
+        return self._flat[name][offsets[row] : offsets[row + 1]]
+
+    def take(self, name: str, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """The elements of `rows`, one row after the other."""
+        flat, offsets = self._flat[name], self._offsets[name]
+        self._count(len(rows))
+        if not len(rows):
+            return np.empty(0, flat.dtype)
+        # Slices are copied as blocks, which single elements by their places are not.
+        ends = zip(offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True)
+        return np.concatenate([flat[start:end] for start, end in ends])
+
+    def texts(self, name: str, rows: npt.NDArray[np.int64]) -> list[str]:
+        """The text of each of `rows`, of a column of UTF-8."""
+        flat, offsets = self._flat[name].data, self._offsets[name]
+        self._count(len(rows))
+        ends = zip(offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True)
+        return [str(flat[start:end], "utf-8", "surrogatepass") for start, end in ends]
+
+    def _count(self, rows: int) -> None:
+        self._read += rows
+        if self._read >= RELEASE and hasattr(mmap, "MADV_DONTNEED"):
+            self._read = 0
+            for mapped in self._maps:
+                mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def as_row(columns: Mapping[str, str | npt.NDArray[Any]]) -> dict[str, bytes]:
+    """Arrays and texts as a row that a `FlatWriter` takes."""
+    return {name: _as_bytes(value) for name, value in columns.items()}
+
+
+def _as_bytes(value: str | npt.NDArray[Any]) -> bytes:
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value.tobytes()

@@ -1,0 +1,94 @@
+"""SMI and SDF: files of molecules, a row for each."""
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from molattn.data.chunks import CHUNK, Chunk, RowStream
+from molattn.data.columns import checked_names
+from molattn.data.csv_text import csv_chunks
+from molattn.errors import InputError, SmilesError
+
+Row = tuple[int, list[str], SmilesError | None]
+"""Its place, its cells, and why the file holds no molecule there, if so."""
+
+
+def smi_stream(lines: Iterable[str], source: str) -> RowStream:
+    """One molecule a line: a SMILES, and after a blank or a tab what it is called, as `smiles` and `name`.
+
+    A first line that begins with the word SMILES is a header; tabs in it name further columns.
+
+    Raises InputError for a file without a line.
+    """
+    lines = iter(lines)
+    head: list[str] = []
+    for line in lines:
+        head.append(line)
+        if line.strip():
+            break
+    else:
+        raise InputError(f"{source}: the file is empty")
+    lines = itertools.chain(head, lines)
+    if re.match(r"smiles\s*\t", head[-1].strip(), re.IGNORECASE):
+        columns, chunks = csv_chunks(lines, source, "\t")
+        return RowStream(source, columns, chunks)
+    return RowStream(source, ("smiles", "name"), _chunks(_smi_rows(lines)), smiles_column="smiles")
+
+
+def _smi_rows(lines: Iterable[str]) -> Iterator[Row]:
+    first = True
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        words = re.split(r"[ \t]+", line.strip(" \t\r\n"), maxsplit=1)
+        # `m` and `e` are no atoms: this can be no molecule.
+        if not (first and words[0].casefold() == "smiles"):
+            yield number, [words[0], words[1] if len(words) > 1 else ""], None
+        first = False
+
+
+def sdf_stream(lines: Callable[[], Iterable[str]], source: str) -> RowStream:
+    """A row for each record: the SMILES of its structure, its title and all properties that occur in the file.
+
+    The columns are `smiles`, `name` where a record has a title, and those of the properties; where a property is
+    called so, `structure_smiles` and `structure_name`. A record that RDKit cannot read has an empty SMILES and its
+    reason in `Chunk.refused`. The lines of a value are joined by LF.
+
+    Args:
+        lines: read the file from its start; it is read twice, for the names of the properties first.
+        source: what errors begin with.
+
+    Raises InputError for a file without a record.
+    """
+    from molattn.chem.sdf import contents, read_record, records  # here, because it brings RDKit
+
+    found = contents(lines())
+    if not found.records:
+        raise InputError(f"{source}: the file has no records")
+    smiles, name = _free("smiles", found.properties), _free("name", found.properties)
+    columns = checked_names(source, [smiles, *([name] if found.titles else []), *found.properties])
+
+    def rows() -> Iterator[Row]:
+        for number, record in enumerate(records(lines()), start=1):
+            made = read_record(record)
+            text, refused = ("", made.smiles) if isinstance(made.smiles, SmilesError) else (made.smiles, None)
+            title = [made.name] if found.titles else []
+            yield number, [text, *title, *(made.properties.get(n, "") for n in found.properties)], refused
+
+    return RowStream(source, columns, _chunks(rows()), "record", smiles)
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    folded = {other.strip().casefold() for other in taken}
+    while name in folded:
+        name = f"structure_{name}"
+    return name
+
+
+def _chunks(rows: Iterator[Row]) -> Iterator[Chunk]:
+    for start in itertools.count(0, CHUNK):
+        some = list(itertools.islice(rows, CHUNK))
+        if not some:
+            return
+        refused = {i: error for i, (_, _, error) in enumerate(some) if error is not None}
+        yield Chunk(start, [place for place, _, _ in some], [cells for _, cells, _ in some], refused=refused)
