@@ -22,7 +22,7 @@ from molattn.explain import AttentionMap
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.descriptors import DescriptorRows, Read, stacked
-from molattn.models.predict import attention_of, embed_molecules, outputs_of
+from molattn.models.predict import PAIRS, attentions_of, embed_molecules, outputs_of
 from molattn.models.tasks import Answers, Multiclass, Task
 from molattn.training.folders import check_has_model, to_resume
 
@@ -286,8 +286,9 @@ class Predictor:
     def attention(self, smiles: str, descriptors: Any = None) -> AttentionMap:
         """What every atom of a molecule attended to: `.weights` is (layers, heads, n, n), in the SMILES' atom order.
 
-        A model of SMILES attends to tokens instead, those of the canonical SMILES, which is the map's `.smiles`.
-        Descriptors, as for `predict`, change the map's prediction alone.
+        The map's `.smiles` is whose atoms they are: a model that standardises molecules saw the standard form, and a
+        model of SMILES attends to tokens instead, those of the canonical SMILES. Descriptors, as for `predict`, change
+        the map's prediction alone.
 
         Raises:
             SmilesError: the SMILES, or its descriptors, cannot be read.
@@ -300,25 +301,89 @@ class Predictor:
         for warning in molecule.warnings:
             if warning.startswith(NO_GEOMETRY):
                 warnings.warn(MolattnWarning(f"{shown(smiles)}: {warning}"), stacklevel=2)
-        outputs, weights = attention_of(a.model, molecule, stacked([z]))
-        answers = a.task.answers(outputs if a.task.of_atoms else outputs[None], a.scaler)
-        if a.task.of_atoms:
-            said, units = {}, {}  # no number is the whole molecule's
-        elif isinstance(a.task, Multiclass):
-            said, units = dict(zip(self.more, answers.more[0].tolist(), strict=True)), dict.fromkeys(self.more, "")
-        else:
-            said = dict(zip(a.targets, answers.values[0].tolist(), strict=True))
-            units = dict(zip(a.targets, a.units, strict=True))
-        return AttentionMap(
-            smiles=molecule.written,
-            symbols=molecule.labels,
-            weights=weights,
-            prediction=said,
-            units=units,
-            add_hs=a.add_hs,
-            virtual=a.model.virtual_labels,
-            rows_sum_to_one=a.model.rows_sum_to_one,
+        (attention,) = self._maps([molecule], stacked([z]))
+        return attention
+
+    def attentions(
+        self,
+        smiles: Iterable[object],
+        num_workers: int = 0,
+        progress: Callable[[int], None] | None = None,
+        descriptors: Any = None,
+    ) -> Generator[AttentionMap | SmilesError, None, None]:
+        """The map of each SMILES, in order, or the error of one that cannot be read: nothing stops at a bad one.
+
+        Any number of SMILES: a few maps are held at a time. A `MolattnWarning` at the end says how many had path
+        lengths in the place of a 3D geometry. Maps of a model with descriptors have no prediction where none are given.
+
+        Args:
+            smiles, descriptors: as for `predict`; any iterables.
+            num_workers: processes that read molecules.
+            progress: told now and then how many have been read.
+        """
+        a = self._artifact
+        make = a.model.reader(
+            add_hs=a.add_hs, max_atoms=a.max_atoms, conformers=self.conformers, standardize=a.standardize
         )
+        size = CHUNK_OF_WORKER if self.conformers is None else CHUNK_OF_WORKER_3D
+        beside = DescriptorRows(None if descriptors is None else a.descriptors, descriptors)
+        waiting: list[Read] = []
+        pairs = done = flat = 0
+        first = ""
+        with closing(stream_outcomes(smiles, make, num_workers, size)) as parts:
+            for texts, outcomes in parts:
+                done += len(texts)
+                if progress is not None:
+                    progress(done)
+                for read in beside.join(texts, outcomes):
+                    waiting.append(read)
+                    text, outcome, _ = read
+                    if not isinstance(outcome, SmilesError):
+                        pairs += outcome.size**2
+                        found = next((w for w in outcome.warnings if w.startswith(NO_GEOMETRY)), "")
+                        flat += bool(found)
+                        first = first or (found and f"{shown(text)}: {found}")
+                    if pairs >= PAIRS or len(waiting) == CHUNK:
+                        yield from self._mapped(waiting)
+                        waiting, pairs = [], 0
+        beside.check_end()
+        yield from self._mapped(waiting)
+        if flat:
+            said = f"{flat} of {done} SMILES have no 3D geometry; the first, {first}"
+            warnings.warn(MolattnWarning(said), stacklevel=2)
+
+    def _mapped(self, rows: Sequence[Read]) -> Iterator[AttentionMap | SmilesError]:
+        good = [(m, z) for _, m, z in rows if not isinstance(m, SmilesError)]
+        maps = self._maps([m for m, _ in good], stacked(z for _, z in good))
+        for _, outcome, _ in rows:
+            yield outcome if isinstance(outcome, SmilesError) else next(maps)
+
+    def _maps(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> Iterator[AttentionMap]:
+        """Their maps; without predictions where the model reads descriptors, and z holds none."""
+        a = self._artifact
+        blind = z is None and bool(self.descriptors)
+        if blind:  # attention does not depend on them
+            z = np.zeros((len(molecules), len(self.descriptors)))
+        for molecule, (outputs, weights) in zip(molecules, attentions_of(a.model, molecules, z), strict=True):
+            answers = a.task.answers(outputs if a.task.of_atoms else outputs[None], a.scaler)
+            if a.task.of_atoms or blind:
+                said, units = {}, {}  # no number is the whole molecule's
+            elif isinstance(a.task, Multiclass):
+                said, units = dict(zip(self.more, answers.more[0].tolist(), strict=True)), dict.fromkeys(self.more, "")
+            else:
+                said = dict(zip(a.targets, answers.values[0].tolist(), strict=True))
+                units = dict(zip(a.targets, a.units, strict=True))
+            yield AttentionMap(
+                smiles=molecule.written,
+                symbols=molecule.labels,
+                weights=weights,
+                prediction=said,
+                units=units,
+                add_hs=a.add_hs,
+                virtual=a.model.virtual_labels,
+                rows_sum_to_one=a.model.rows_sum_to_one,
+                places=a.model.places,
+            )
 
     def save(self, folder: str | Path) -> None:
         """Write the model as `model.safetensors` and `config.json`, which `load` and the commands read."""

@@ -28,6 +28,7 @@ from molattn.chem.contributions import (
 from molattn.chem.edits import molecules_like
 from molattn.chem.features import Feature
 from molattn.chem.fingerprints import Fingerprints
+from molattn.chem.functional_groups import FUNCTIONAL_GROUPS, functional_groups
 from molattn.chem.molblock import smiles_of_molblock
 from molattn.chem.molecule import MoleculeGraph, Progress, featurize, molecule_graph
 from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smiles, read_smiles
@@ -47,6 +48,7 @@ __all__ = [
     "BOND_SIZE",
     "CONTRIBUTIONS",
     "DISCONNECTED",
+    "FUNCTIONAL_GROUPS",
     "MAX_ATOMS",
     "MAX_LENGTH",
     "MAX_PATH",
@@ -73,6 +75,7 @@ __all__ = [
     "contributions_table",
     "featurize",
     "from_pyg",
+    "functional_groups",
     "molecule_graph",
     "molecules_like",
     "murcko_scaffold",

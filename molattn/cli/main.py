@@ -14,6 +14,7 @@ from molattn.cli.datasets import datasets
 from molattn.cli.doctor import doctor
 from molattn.cli.embed import embed
 from molattn.cli.evaluate import evaluate
+from molattn.cli.heads import heads
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.train import train
@@ -35,6 +36,7 @@ app.command(
 app.command(no_args_is_help=True)(predict)
 app.command(no_args_is_help=True)(embed)
 app.command(no_args_is_help=True)(evaluate)
+app.command(no_args_is_help=True)(heads)
 app.command()(presets)
 app.command()(doctor)
 app.add_typer(datasets, name="datasets")

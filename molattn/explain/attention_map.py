@@ -1,9 +1,16 @@
 """What every atom, or every token, of a molecule attended to, layer by layer and head by head."""
 
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+
+from molattn.chem import MAX_ATOMS, MoleculeGraph, molecule_graph
+from molattn.errors import InputError, UsageError, shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NOT_MEASURED = "not measured"
 """What a map says of how far it explains, where nobody has looked."""
@@ -26,6 +33,7 @@ class AttentionMap:
         virtual: what the rows and columns behind those of the atoms are: nodes that no atom is.
         rows_sum_to_one: False for a model whose weights do not, such as MAT with the kernel exp(-d).
         measured: how far this model's attention explains what it answers, in a line; every picture says it.
+        places: what attends to what: "atoms", or the "tokens" of a SMILES.
     """
 
     smiles: str
@@ -37,6 +45,7 @@ class AttentionMap:
     virtual: tuple[str, ...] = ()
     rows_sum_to_one: bool = True
     measured: str = NOT_MEASURED
+    places: Literal["atoms", "tokens"] = "atoms"
 
     @property
     def num_layers(self) -> int:
@@ -50,13 +59,17 @@ class AttentionMap:
 
     @property
     def num_atoms(self) -> int:
-        """n, without virtual nodes."""
+        """n, without virtual nodes; tokens where the model reads tokens."""
         return len(self.symbols)
 
     @property
     def labels(self) -> list[str]:
-        """What to call each row: an atom's symbol and its place in the SMILES, from 0, as RDKit counts."""
-        return [*(f"{symbol}{i}" for i, symbol in enumerate(self.symbols)), *self.virtual]
+        """What to call each row: an atom's symbol and its place in the SMILES, from 0, as RDKit counts: C0, C1, O2.
+
+        Tokens have their place in front of them, since they may be digits: 0:C, 1:1.
+        """
+        form = "{1}{0}" if self.places == "atoms" else "{0}:{1}"
+        return [*(form.format(i, symbol) for i, symbol in enumerate(self.symbols)), *self.virtual]
 
     def matrix(self, layer: int = -1, head: int | Literal["mean", "max"] = "mean") -> np.ndarray:
         """The (n, n) weights of one head of a layer, or their mean or maximum over its heads, virtual nodes included.
@@ -80,7 +93,99 @@ class AttentionMap:
         """How much attention each node receives, (n,): the mean over the nodes that attend, summing to 1 as rows do."""
         return self.matrix(layer, head).mean(0)
 
+    def rollout(self) -> np.ndarray:
+        """Attention followed through all layers, (n, n): [i, j] is how much of node j has come to node i in the end.
+
+        R = A_L ... A_2 A_1,    A_l = 1/2 mean_h W_l,h + 1/2 I
+
+        The identity is the residual connection, which passes a node on as it is. Rows sum to 1. Virtual nodes are nodes
+        like the others: what goes by way of one from atom to atom is counted. Weights whose rows do not sum to 1 are
+        divided by their sums first, as the source does after adding I, so that A_l has shares in it.
+
+        Source: Abnar & Zuidema 2020, Quantifying Attention Flow in Transformers, arXiv:2005.00928.
+        """
+        identity = np.eye(self.weights.shape[-1])
+        rolled = identity
+        for heads in self.weights.astype(np.float64):
+            rolled = (0.5 * shares_of(heads.mean(0)) + 0.5 * identity) @ rolled
+        return rolled
+
+    def entropy(self, relative: bool = False) -> np.ndarray:
+        """How widely each node spreads its attention, (layers, heads, n), in nats.
+
+        H_i = -sum_j w_ij log w_ij,    from 0 (all on one node) to log n (the same on all n)
+
+        n counts virtual nodes too. Weights whose rows do not sum to 1 are divided by their sums first.
+
+        Args:
+            relative: the share of log n instead, from 0 to 1; NaN for a molecule of one atom, which has no choice.
+        """
+        w = shares_of(self.weights.astype(np.float64))
+        nats = -np.where(w > 0, w * np.log(np.where(w > 0, w, 1.0)), 0.0).sum(-1) + 0.0
+        if not relative:
+            return nats
+        n = self.weights.shape[-1]
+        return nats / np.log(n) if n > 1 else np.full_like(nats, np.nan)
+
+    def graph(self) -> MoleculeGraph:
+        """The molecule whose atoms these are, with its bonds and path lengths, as the model read it; without 3D.
+
+        Raises:
+            UsageError: the map is one of tokens.
+            InputError: the atoms of the map are not those of its SMILES.
+        """
+        if self.places != "atoms":
+            raise UsageError("this map is of the tokens of a SMILES, from a model that sees no atoms and bonds")
+        graph = molecule_graph(self.smiles, add_hs=self.add_hs, max_atoms=max(MAX_ATOMS, self.num_atoms))
+        if graph.symbols != self.symbols:
+            raise InputError(
+                f"the attention map has {self.num_atoms} atoms ({shown(' '.join(self.symbols))}), "
+                f"its SMILES {shown(self.smiles)} has {graph.num_atoms} ({shown(' '.join(graph.symbols))})"
+            )
+        return graph
+
+    def to_frame(self) -> "pa.Table":
+        """Every weight as a row of a tidy table, a `pyarrow.Table`; `.to_pandas()` makes a pandas frame of it.
+
+        Columns: layer, head, receiver, sender (places from 0, virtual nodes behind the atoms), receiver_label,
+        sender_label ("C0", "virtual node"), receiver_element, sender_element, bond ("single", "aromatic", ..., "self",
+        or "none" between atoms that no bond joins), path_length in bonds, weight. Null: elements, bond and path length
+        of tokens and virtual nodes; path length between fragments.
+
+        Raises:
+            InputError: the atoms of the map are not those of its SMILES.
+        """
+        from molattn.explain.frame import frame_of
+
+        return frame_of(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the map to a .safetensors file, whole or not at all.
+
+        Raises:
+            UsageError: another suffix, or a folder that does not exist.
+        """
+        from molattn.explain.attention_file import save
+
+        save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> "AttentionMap":
+        """The map that `save` wrote, equal to it in every field.
+
+        Raises:
+            InputError: the file is not there, damaged, something else, or written by a newer molattn.
+        """
+        from molattn.explain.attention_file import load
+
+        return load(Path(path))
+
     def __repr__(self) -> str:
-        return (
-            f"AttentionMap({self.smiles!r}, {self.num_layers} layers, {self.num_heads} heads, {self.num_atoms} atoms)"
-        )
+        counts = f"{self.num_layers} layers, {self.num_heads} heads, {self.num_atoms} {self.places}"
+        return f"AttentionMap({self.smiles!r}, {counts})"
+
+
+def shares_of(weights: np.ndarray) -> np.ndarray:
+    """Rows divided by their sums; rows of zeros stay."""
+    sums = weights.sum(-1, keepdims=True)
+    return weights / np.where(sums > 0, sums, 1.0)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -61,6 +61,7 @@ class MoleculeModel(nn.Module, ABC):
         of_atoms: whether this one does.
         virtual_labels: what the rows and columns of the attention are called that stand behind those of the places.
         rows_sum_to_one: whether the weights of a place do.
+        places: what the places of a molecule are.
     """
 
     config: ModelConfig
@@ -70,6 +71,7 @@ class MoleculeModel(nn.Module, ABC):
     of_atoms: bool = False
     virtual_labels: tuple[str, ...] = ()
     rows_sum_to_one: bool = True
+    places: Literal["atoms", "tokens"] = "atoms"
 
     @abstractmethod
     def __init__(self, config: Any, num_targets: int = 1, of_atoms: bool = False, num_descriptors: int = 0):

@@ -1,6 +1,7 @@
 """Predictions and attention weights for molecules that were read already."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -12,6 +13,9 @@ from molattn.data.store import chosen, sizes_of
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
+
+PAIRS = 2**17
+"""Pairs of places, padding included, whose attention is computed together: 16 MB with 4 layers of 8 heads."""
 
 
 def predict_molecules(
@@ -85,7 +89,40 @@ def attention_of(
 
     descriptors: (1, k), standardised; None for a model without.
     """
-    device = next(model.parameters()).device
+    return next(attentions_of(model, [molecule], descriptors))
+
+
+def attentions_of(
+    model: MoleculeModel, molecules: Sequence[Molecule], descriptors: np.ndarray | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """`attention_of` each of some molecules, in order, `PAIRS` at a time.
+
+    descriptors: (n, k), standardised; None for a model without.
+    """
+    start = largest = 0
+    for end, molecule in enumerate(molecules):
+        largest = max(largest, molecule.size)
+        if end > start and (end + 1 - start) * largest**2 > PAIRS:
+            yield from _attentions(model, molecules[start:end], _some(descriptors, start, end))
+            start, largest = end, molecule.size
+    if start < len(molecules):
+        yield from _attentions(model, molecules[start:], _some(descriptors, start, len(molecules)))
+
+
+def _some(descriptors: np.ndarray | None, start: int, end: int) -> np.ndarray | None:
+    return None if descriptors is None else descriptors[start:end]
+
+
+def _attentions(
+    model: MoleculeModel, molecules: Sequence[Molecule], descriptors: np.ndarray | None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    device, n = next(model.parameters()).device, max(m.size for m in molecules)
     with torch.inference_mode():
-        outputs, weights = model.attention(model.collate([molecule], None, descriptors).to(device))
-    return (outputs if model.of_atoms else outputs[0]).cpu().numpy(), weights[0].cpu().numpy()
+        answered, weights = model.attention(model.collate(molecules, None, descriptors).to(device))
+    outputs, virtual = answered.cpu().numpy(), range(n, weights.shape[-1])
+    ends = pairwise(offsets_of(model.counts(molecules)))
+    rows = [outputs[i:j] for i, j in ends] if model.of_atoms else outputs
+    for molecule, y, w in zip(molecules, rows, weights.cpu().numpy(), strict=True):
+        # Virtual nodes stand behind the padding.
+        real = np.array([*range(molecule.size), *virtual])
+        yield y, w[:, :, real[:, None], real]

@@ -53,6 +53,7 @@ class SmilesModel(MoleculeModel):
         self.head = nn.Linear(d + num_descriptors, num_targets)
 
     collate = staticmethod(collate_tokens)
+    places = "tokens"
 
     @staticmethod
     def read(

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from molattn.viewer.alignments import alignment
     from molattn.viewer.cells import matrices, matrix
     from molattn.viewer.class_plots import class_plot, confusion_plot
+    from molattn.viewer.grids import head_grid
+    from molattn.viewer.head_plots import heads_plot
     from molattn.viewer.lines import curves
     from molattn.viewer.picture import Picture
     from molattn.viewer.pictures import draw_atom_values, draw_atoms, heat_map
@@ -23,6 +25,8 @@ __all__ = [
     "curves",
     "draw_atom_values",
     "draw_atoms",
+    "head_grid",
+    "heads_plot",
     "heat_map",
     "learning_curve",
     "matrices",
@@ -39,6 +43,8 @@ _HOME = {
     "curves": "lines",
     "draw_atom_values": "pictures",
     "draw_atoms": "pictures",
+    "head_grid": "grids",
+    "heads_plot": "head_plots",
     "heat_map": "pictures",
     "learning_curve": "plots",
     "matrices": "cells",

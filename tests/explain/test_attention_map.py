@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.stats import entropy
 
 from molattn.explain import AttentionMap
 
@@ -56,3 +59,55 @@ def test_a_head_that_is_another_word_is_refused(attention):
 
 def test_its_form_is_short(attention):
     assert repr(attention) == "AttentionMap('CCO', 2 layers, 4 heads, 3 atoms)"
+
+
+def test_its_labels_of_tokens_have_the_place_in_front(attention):
+    tokens = replace(attention, symbols=("C", "1", "("), places="tokens")
+    assert tokens.labels == ["0:C", "1:1", "2:("]
+    assert repr(tokens).endswith("3 tokens)")
+
+
+def test_rollout_is_the_product_over_layers_last_layer_first():
+    first = np.array([[0.0, 1.0], [1.0, 0.0]])
+    second = np.array([[1.0, 0.0], [1.0, 0.0]])
+    attention = AttentionMap("CO", ("C", "O"), np.array([[first], [second]]), {}, {})
+    half_first, half_second = 0.5 * first + 0.5 * np.eye(2), 0.5 * second + 0.5 * np.eye(2)
+    np.testing.assert_allclose(attention.rollout(), half_second @ half_first)
+    assert not np.allclose(attention.rollout(), half_first @ half_second)
+
+
+def test_the_rows_of_rollout_sum_to_1_and_nothing_moves_where_all_attend_to_themselves(attention):
+    np.testing.assert_allclose(attention.rollout().sum(1), 1)
+    np.testing.assert_allclose(replace(attention, weights=3 * attention.weights).rollout(), attention.rollout())
+    still = replace(attention, weights=np.broadcast_to(np.eye(3), (2, 4, 3, 3)))
+    np.testing.assert_array_equal(still.rollout(), np.eye(3))
+
+
+def test_rollout_goes_by_way_of_a_virtual_node():
+    # O looks at the virtual node, which looked at C before.
+    first, second = np.eye(3), np.eye(3)
+    first[2], second[1] = [1, 0, 0], [0, 0, 1]
+    attention = AttentionMap("CO", ("C", "O"), np.array([[first], [second]]), {}, {}, virtual=("virtual node",))
+    assert attention.rollout()[1].tolist() == [0.25, 0.5, 0.25]
+
+
+def test_entropy_is_0_on_one_node_and_log_n_on_all_alike(attention):
+    weights = np.broadcast_to(np.array([[1, 0, 0], [1 / 3, 1 / 3, 1 / 3], [0.5, 0.5, 0]]), (1, 1, 3, 3))
+    sure = replace(attention, weights=weights)
+    np.testing.assert_allclose(sure.entropy(), [[[0, np.log(3), np.log(2)]]], atol=1e-15)
+    np.testing.assert_allclose(sure.entropy(relative=True), [[[0, 1, np.log(2) / np.log(3)]]], atol=1e-15)
+    assert (attention.entropy() > 0).all()
+    assert (attention.entropy(relative=True) <= 1).all()
+    np.testing.assert_allclose(entropy(attention.weights, axis=-1), attention.entropy())
+
+
+def test_the_entropy_of_one_atom_is_0_and_its_share_undefined():
+    alone = AttentionMap("C", ("C",), np.ones((1, 2, 1, 1)), {}, {})
+    assert alone.entropy().tolist() == [[[0.0], [0.0]]]
+    assert np.isnan(alone.entropy(relative=True)).all()
+
+
+def test_rows_of_zeros_bring_no_nan(attention):
+    empty = replace(attention, weights=np.zeros((2, 4, 3, 3)), rows_sum_to_one=False)
+    assert (empty.entropy() == 0).all()
+    np.testing.assert_allclose(empty.rollout(), 0.25 * np.eye(3))

@@ -141,6 +141,22 @@ def test_descriptors_come_as_rows_frames_and_those_of_one(predictor: Predictor) 
         predictor.predict(smiles, descriptors=pd.DataFrame({"mw": [1.0, 2, 3]}))
 
 
+def test_maps_of_many_need_no_descriptors_which_change_their_predictions_alone(predictor: Predictor) -> None:
+    rows = [[1.0, 50, 5], [1, 2, 3], [0.1, 1, 7]]
+    smiles = ["CCO", "C1CC", "CC(=O)O.[Na+]"]
+    given_maps = list(predictor.attentions(smiles, descriptors=rows))
+    without = list(predictor.attentions(smiles))
+    for made_with, made_without, text, row in zip(given_maps, without, smiles, rows, strict=True):
+        if text == "C1CC":
+            assert isinstance(made_with, SmilesError) and isinstance(made_without, SmilesError)
+        else:
+            assert made_with.prediction["y"] == pytest.approx(predictor.predict(text, descriptors=row), abs=1e-6)
+            assert made_without.prediction == {}
+            np.testing.assert_array_equal(made_with.weights, made_without.weights)
+    with pytest.raises(UsageError, match="fewer rows of descriptors"):
+        list(predictor.attentions(smiles, descriptors=rows[:2]))
+
+
 def test_each_row_that_cannot_be_used_says_why_and_costs_no_other(predictor: Predictor) -> None:
     cells = [
         [1, 50, 5],

@@ -6,17 +6,20 @@ import numpy as np
 import pytest
 import torch
 
+from molattn.api import Predictor
 from molattn.chem import Conformers, conformer, molecule_graph
 from molattn.data.batches import collate
-from molattn.errors import UsageError
+from molattn.errors import SmilesError, UsageError
 from molattn.graph import GraphNetBlock
 from molattn.graph.encodings import Encoding
+from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
 from molattn.models.encodings import EDGE_ENCODINGS, NODE_ENCODINGS
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import attention_of
 from molattn.models.presets import PRESETS
 from molattn.models.registry import build
+from molattn.models.scaler import TargetScaler
 from molattn.testing import check_model
 from molattn.training.config import resolve
 
@@ -181,3 +184,30 @@ def test_presets_that_cannot_be_had_are_refused(options, settings, message):
 def test_every_preset_is_a_member_of_the_family():
     for preset in PRESETS:
         assert all(isinstance(block, GraphNetBlock) for block in small(preset).blocks)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_asking_for_attention_changes_no_prediction_and_the_batch_no_attention(preset):
+    model = small(preset)
+    artifact = Artifact(
+        model,
+        TargetScaler((1.0,), (2.0,)),
+        ("y",),
+        ("",),
+        False,
+        100,
+        Conformers() if model.config.needs_3d else None,
+    )
+    predictor = Predictor(artifact)
+    smiles = [ASPIRIN, "C", "not one", "CC(=O)[O-].[NH4+]", FLEXIBLE]
+    maps = list(predictor.attentions(smiles))
+    assert isinstance(maps.pop(2), SmilesError)
+    del smiles[2]
+    assert [m.smiles for m in maps] == smiles
+    for made, predicted in zip(maps, predictor.predict(smiles), strict=True):
+        assert made.prediction["y"] == pytest.approx(predicted, abs=1e-6 * max(1, abs(predicted)))
+        alone = predictor.attention(made.smiles)
+        np.testing.assert_allclose(made.weights, alone.weights, rtol=0, atol=1e-6)
+        if made.rows_sum_to_one:
+            np.testing.assert_allclose(made.weights.sum(-1), 1, rtol=0, atol=1e-6)
+    assert maps[0].symbols == tuple("CCOOCCCCCCCOO") and maps[0].weights.shape[-1] == 13 + len(model.virtual_labels)

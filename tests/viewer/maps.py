@@ -1,5 +1,7 @@
 """Made-up attention maps of real molecules."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from molattn.chem import read_smiles
@@ -20,3 +22,11 @@ def attention_map(smiles, layers=3, heads=4, add_hs=False, seed=0):
     weights = np.exp(np.random.default_rng(seed).normal(size=(layers, heads, n, n)))
     weights /= weights.sum(-1, keepdims=True)
     return AttentionMap(smiles, symbols, weights.astype(np.float32), {"logS": -1.0}, {"logS": "mol/L"}, add_hs)
+
+
+def with_virtual_node(attention):
+    """The same map with a virtual node that gives and takes a quarter of all attention."""
+    weights = np.pad(0.75 * attention.weights, ((0, 0), (0, 0), (0, 1), (0, 1)))
+    weights[..., -1] = 0.25
+    weights[..., -1, :] = 1 / weights.shape[-1]
+    return replace(attention, weights=weights, virtual=("virtual node",))

@@ -37,10 +37,22 @@ def rings(picture):
     return found
 
 
-def cells(picture):
-    """The colours of the cells of a heat map, row by row."""
-    mesh = next(e for e in root(picture).iter(f"{SVG}g") if e.get("id", "").startswith("QuadMesh"))
-    return [rgb(style(e)["fill"]) for e in mesh.iter(f"{SVG}path")]
+def cells(picture, which=0):
+    """The colours of the cells of a heat map, or of a thumbnail of several, row by row."""
+    meshes = [e for e in root(picture).iter(f"{SVG}g") if e.get("id", "").startswith("QuadMesh")]
+    return [rgb(style(e)["fill"]) for e in meshes[which].iter(f"{SVG}path")]
+
+
+def small_discs(picture):
+    """The colours of the discs of every thumbnail; rings are left out."""
+    groups = [e for e in root(picture).iter(f"{SVG}g") if e.get("id", "").startswith("PathCollection")]
+    fills = [[style(e).get("fill", "#000000") for e in group.iter(f"{SVG}use")] for group in groups]
+    return [[rgb(fill) for fill in thumbnail] for thumbnail in fills if thumbnail and "none" not in thumbnail]
+
+
+def words(picture):
+    """All texts of a picture by matplotlib, which keeps them as comments beside their outlines."""
+    return re.findall(r"<!-- (.*?) -->", picture.svg, re.DOTALL)
 
 
 def rgb(colour):

@@ -5,10 +5,10 @@ import pytest
 
 from molattn.errors import InputError, SmilesError, UsageError
 from molattn.explain import AttentionMap
-from molattn.viewer import draw_atom_values, draw_atoms, heat_map
-from molattn.viewer.pictures import BELOW, DARKEST, disc_colour
-from tests.viewer.maps import ASPIRIN, CAFFEINE, METHANE, MOLECULES, SALT, attention_map
-from tests.viewer.svg import SVG, assert_sound, cells, discs, png_size, rings, root
+from molattn.viewer import draw_atom_values, draw_atoms, head_grid, heat_map
+from molattn.viewer.discs import BELOW, DARKEST, disc_colour
+from tests.viewer.maps import ASPIRIN, CAFFEINE, METHANE, MOLECULES, SALT, attention_map, with_virtual_node
+from tests.viewer.svg import SVG, assert_sound, cells, discs, png_size, rings, root, words
 
 
 def lightness(colour):
@@ -92,7 +92,7 @@ def test_the_ring_is_around_the_receiver():
     assert draw_atoms(attention, -1) == picture
 
 
-@pytest.mark.parametrize("size", [(480, 360), (260, 160), (900, 700)])
+@pytest.mark.parametrize("size", [(480, 360), (260, 188), (900, 700)])
 @pytest.mark.parametrize("smiles", ["CCCC", "C" * 40, "CC(C)(C)C(C)(C)C"])
 def test_discs_lie_under_the_atoms(smiles, size):
     picture = draw_atoms(attention_map(smiles), size=size)
@@ -105,7 +105,7 @@ def test_discs_lie_under_the_atoms(smiles, size):
         for atom, end in zip(atoms, (first, last), strict=True):
             np.testing.assert_allclose(centres[int(atom.removeprefix("atom-"))], end, atol=0.5)
     width, height = size
-    assert all(0 < x < width and 0 < y < height - 58 for x, y in centres)
+    assert all(0 < x < width and 0 < y < height - 86 for x, y in centres)
     assert png_size(picture.png) == (2 * width, 2 * height)
 
 
@@ -183,7 +183,7 @@ def test_an_atom_that_is_not_there_names_the_range(smiles, atom, words):
 
 
 def test_a_picture_too_small_to_read_is_refused():
-    with pytest.raises(UsageError, match="260 x 160"):
+    with pytest.raises(UsageError, match="260 x 188"):
         draw_atoms(attention_map(METHANE), size=(100, 400))
 
 
@@ -191,6 +191,90 @@ def test_a_map_of_another_molecule_is_refused():
     attention = dataclasses.replace(attention_map("CCO"), smiles="CCN")
     with pytest.raises(InputError, match="C C O"):
         draw_atoms(attention)
+
+
+def test_every_picture_says_how_far_attention_explains():
+    attention = attention_map(ASPIRIN)
+    told = dataclasses.replace(attention, measured="Kendall 0.07 with the true contributions (nci-logp)")
+    for picture, line in [
+        (heat_map(attention), "not measured"),
+        (heat_map(told), "Kendall 0.07"),
+        (head_grid(told), "Kendall 0.07"),
+    ]:
+        assert any(text.startswith(f"as an explanation of the prediction: {line}") for text in words(picture))
+    # RDKit draws letters as outlines: the pictures differ where the lines do.
+    assert draw_atoms(told, 0) != draw_atoms(attention, 0)
+
+
+def test_a_virtual_node_is_said_in_words_and_can_be_the_receiver():
+    attention = with_virtual_node(attention_map(ASPIRIN))
+    picture = draw_atoms(attention, 3)
+    assert_sound(picture)
+    assert len(discs(picture)) == 13
+    assert "what O3 (ringed) attends to; virtual node 0.25;" in root(picture).find(f"{SVG}title").text
+    picture = draw_atoms(attention, 13)
+    assert rings(picture) == []
+    assert "what virtual node attends to" in root(picture).find(f"{SVG}title").text
+    assert "virtual node" in words(heat_map(attention))
+
+
+def test_rollout_is_drawn_in_place_of_a_layer():
+    attention = attention_map(ASPIRIN)
+    rolled = attention.rollout()
+    colours = [colour for _, colour in discs(draw_atoms(attention, 3, "rollout"))]
+    light = [lightness(colours[i]) for i in np.argsort(rolled[3])]
+    assert light == sorted(light, reverse=True)
+    light = [lightness(c) for c in np.array(cells(heat_map(attention, "rollout")))[np.argsort(rolled.ravel())]]
+    assert light == sorted(light, reverse=True)
+
+
+def test_a_common_top_makes_pictures_comparable():
+    attention = attention_map(SALT, layers=1, heads=1)
+    attention.weights[...] = 0.5
+    ((_, half), _) = discs(draw_atoms(attention, 0, top=1.0))
+    np.testing.assert_allclose(half, 255 * np.array(disc_colour(0.5)), atol=2)
+    with pytest.raises(UsageError, match="above 0"):
+        draw_atoms(attention, 0, top=0.0)
+
+
+def test_maps_of_tokens_have_a_heat_map_and_are_not_drawn_on_atoms():
+    attention = dataclasses.replace(attention_map("CO"), places="tokens")
+    assert {"0:C", "1:O", "token attended to (sender)"} <= set(words(heat_map(attention)))
+    with pytest.raises(UsageError, match="heat_map"):
+        draw_atoms(attention)
+
+
+def test_a_large_molecule_gets_a_larger_picture_and_map_numbers_are_not_drawn():
+    assert png_size(draw_atoms(attention_map(ASPIRIN)).png) == (960, 776)
+    width, height = png_size(draw_atoms(attention_map(MOLECULES["60 atoms"])).png)
+    assert 960 < width <= 3200 and 776 <= height <= 2400
+    plain = draw_atoms(attention_map("CO"))
+    numbered = draw_atoms(dataclasses.replace(attention_map("CO"), smiles="[CH3:7][OH:8]"))
+    assert numbered.png == plain.png
+
+
+def test_fragments_lie_apart():
+    centres = np.array([centre for centre, _ in discs(draw_atoms(attention_map("O.CC(=O)[O-].[NH4+].Cl.Cl")))])
+    apart = np.linalg.norm(centres[:, None] - centres, axis=-1) + 1e9 * np.eye(len(centres))
+    assert apart.min() > 25  # discs are some 20 pixels across
+
+
+def test_a_map_whose_rows_do_not_sum_to_1_says_so():
+    attention = dataclasses.replace(attention_map(ASPIRIN), rows_sum_to_one=False)
+    assert "rows do not sum to 1" in root(draw_atoms(attention, 0)).find(f"{SVG}title").text
+    for draw in (heat_map, head_grid):
+        assert any("rows do not sum to 1" in text for text in words(draw(attention)))
+        assert not any("rows do not sum to 1" in text for text in words(draw(attention_map(ASPIRIN))))
+
+
+def test_a_long_line_at_the_foot_is_wrapped_and_whole():
+    measured = (
+        "Kendall tau 0.05 with the true contributions of atoms on 500 held-out molecules (random: 0.00); best 0.61"
+    )
+    attention = dataclasses.replace(attention_map("CO", layers=1, heads=1), measured=measured)
+    for draw in (heat_map, head_grid):
+        assert measured in " ".join(text.replace("\n", " ") for text in words(draw(attention)))
+    assert_sound(draw_atoms(attention))
 
 
 def test_values_of_atoms_are_blue_above_zero_and_orange_below():

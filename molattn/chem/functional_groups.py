@@ -1,0 +1,59 @@
+"""Functional groups: which atoms of a molecule belong to which, by SMARTS."""
+
+from functools import cache
+
+from rdkit import Chem
+
+from molattn.chem.parse import MAX_ATOMS, read_smiles
+
+FUNCTIONAL_GROUPS: dict[str, str] = {
+    "alcohol": "[OX2H;$(O[CX4])]",
+    "phenol": "[OX2H;$(Oc)]",
+    "ether": "[OX2H0;$(O([#6;!$(C=[O,S,N])])[#6;!$(C=[O,S,N])])]",
+    "aldehyde": "[$([CX3H1][#6]),$([CX3H2])]=[OX1]",
+    "ketone": "[$([CX3]([#6])[#6])]=[OX1]",
+    "carboxylic acid": "[CX3](=[OX1])[$([OX2H]),$([OX1-])]",
+    "ester": "[$([CX3][#6]),$([CX3H1])](=[OX1])[OX2H0;$(O([#6])[#6;!$(C=O)])]",
+    "amide": "[$([CX3][#6]),$([CX3H1])](=[OX1])[NX3]",
+    "urea or carbamate": "[NX3][CX3](=[OX1])[$([NX3]),$([OX2H0])]",
+    "aliphatic amine": "[$([NX3]),$([NX4+]);!$(N=*);!$(N~[!#6;!#1]);!$(NC=[O,S,N]);!$(Nc);!$(NC#N)]",
+    "aromatic amine": "[NX3;$(Nc);!$(N=*);!$(N~[!#6;!#1]);!$(NC=[O,S,N])]",
+    "nitrile": "[CX2]#[NX1]",
+    "nitro": "[$([NX3+](=O)[O-]),$([NX3](=O)=O)](~[OX1])~[OX1]",
+    "halogen": "[F,Cl,Br,I;$(*[#6])]",
+    "thiol or sulfide": "[SX2;$(S[#6])]",
+    "sulfonyl": "[SX4](=[OX1])=[OX1]",
+    "phosphoryl": "[PX4]=[OX1]",
+    "alkene": "[CX3]=[CX3]",
+    "alkyne": "[CX2]#[CX2]",
+    "aromatic carbon": "c",
+    "aromatic heteroatom": "[n,o,s]",
+}
+"""SMARTS by name; the atoms of a group are all that its pattern matches, and an atom may be of several."""
+
+
+def functional_groups(smiles: object, *, add_hs: bool = False, max_atoms: int = MAX_ATOMS) -> dict[str, list[int]]:
+    """The atoms of every group that a molecule has, in order of `FUNCTIONAL_GROUPS`; groups that it lacks are left out.
+
+    >>> functional_groups("CC(=O)Nc1ccc(O)cc1")
+    {'phenol': [8], 'amide': [1, 2, 3], 'aromatic carbon': [4, 5, 6, 7, 9, 10]}
+
+    Args:
+        smiles, add_hs, max_atoms: as for `read_smiles`.
+
+    Errors: SmilesError, for whatever is not a molecule within the limits.
+    """
+    mol = read_smiles(smiles, add_hs=add_hs, max_atoms=max_atoms)
+    parameters = Chem.SubstructMatchParameters()
+    parameters.maxMatches = max(1000, 10 * mol.GetNumAtoms())
+    found = {}
+    for name in FUNCTIONAL_GROUPS:
+        atoms = {i for match in mol.GetSubstructMatches(_pattern(name), parameters) for i in match}
+        if atoms:
+            found[name] = sorted(atoms)
+    return found
+
+
+@cache
+def _pattern(name: str) -> Chem.Mol:
+    return Chem.MolFromSmarts(FUNCTIONAL_GROUPS[name])

@@ -1,0 +1,200 @@
+"""`molattn heads`: what each head of a model looks at, over the molecules of a table."""
+
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from molattn.errors import InputError, RowsFailed, UsageError
+
+if TYPE_CHECKING:
+    from molattn.api import Predictor
+    from molattn.explain import HeadSummary
+
+_SHORT = {
+    "bonded": "1",
+    "2 bonds": "2",
+    "3 bonds": "3",
+    "farther": ">3",
+    "other fragment": "other",
+    "virtual node": "virtual",
+}
+TABLES, PICTURES = (".csv", ".tsv", ".parquet"), (".svg", ".png")
+
+
+def heads(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="A table of molecules: .csv, .tsv, .smi, .sdf, .parquet; - reads it from standard input.",
+            show_default=False,
+        ),
+    ],
+    outputs: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="A table (.csv, .tsv, .parquet) or a figure (.svg, .png); may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    max_rows: Annotated[
+        int | None, typer.Option(min=1, help="Read the first rows alone, so many.", show_default=False)
+    ] = None,
+    smiles_column: Annotated[
+        str | None, typer.Option(help="Column of SMILES; found by its name if not given.", show_default=False)
+    ] = None,
+    input_format: Annotated[
+        str | None,
+        typer.Option(help="csv, tsv, smi, sdf or parquet. [default: by the name; csv for -]", show_default=False),
+    ] = None,
+    num_workers: Annotated[int, typer.Option("--num-workers", "-n", min=0, help="Processes that read molecules.")] = 0,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row cannot be read.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output files.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")] = False,
+) -> None:
+    """Summarise what every head looks at: near or far atoms, which elements and functional groups.
+
+    `molattn heads runs/esol in.csv -o heads.csv -o heads.svg` gives, for each layer and head, the share of attention
+    that atoms give to themselves, to bonded atoms and to others by distance, to each element, and to 21 functional
+    groups; each beside what uniform attention would give, and their ratio; and the entropy. Memory is bounded. It is
+    what the model looks at, not proof of why it answers as it does.
+    """
+    outputs = list(outputs or ())
+    for path in outputs:
+        if path.suffix.lower() not in (*TABLES, *PICTURES):
+            raise UsageError(f"{path}: name it {', '.join(TABLES)} for a table, {' or '.join(PICTURES)} for a figure")
+        if path.exists() and not force:
+            raise UsageError(f"{path} exists: give another --output, or --force to replace it")
+        if not path.absolute().parent.is_dir():
+            raise InputError(f"there is no folder {path.absolute().parent}: create it first")
+    from molattn import api
+
+    predictor = api.load(run)
+    if predictor.model.places != "atoms":
+        raise UsageError(f"{run} attends to the {predictor.model.places} of a SMILES: it sees no atoms and bonds")
+    summary, failed, rows, first = _summary(predictor, table, input_format, smiles_column, num_workers, max_rows, quiet)
+    if failed:
+        message = f"{failed} of {rows} rows are left out; the first, {first}"
+        if strict:
+            raise RowsFailed(message)
+        print(f"warning: {message}", file=sys.stderr)
+    if not summary.molecules:
+        raise InputError(f"{table} has no molecule to summarise")
+    for path in outputs:
+        _write(summary, path)
+        if not quiet:
+            print(f"{path} is written", file=sys.stderr)
+    if not quiet:
+        _print(summary)
+
+
+def _summary(
+    predictor: "Predictor",
+    table: Path,
+    input_format: str | None,
+    smiles_column: str | None,
+    num_workers: int,
+    limit: int | None,
+    quiet: bool,
+) -> tuple["HeadSummary", int, int, str]:
+    """The summary; how many rows could not be read, of how many, and the first of them."""
+    from molattn.cli.progress import RowsProgress
+    from molattn.data import guess_smiles_column
+    from molattn.data.columns import index_of
+    from molattn.data.streams import count_rows, open_stream
+    from molattn.errors import SmilesError
+    from molattn.explain import HeadSummary
+
+    summary, failed, rows, first = HeadSummary(), 0, 0, ""
+    total = count_rows(table, input_format) if table.is_file() else None
+    if limit is not None:
+        total = limit if total is None else min(limit, total)
+    places: list[int] = []
+    with open_stream(table, input_format) as stream, RowsProgress(total, quiet) as told:
+        index = index_of(
+            stream.columns, smiles_column or stream.smiles_column or guess_smiles_column(stream.columns), stream.source
+        )
+
+        def molecules() -> Iterator[object]:
+            for chunk in stream.chunks:
+                places.extend(chunk.places)
+                yield from stream.molecules(chunk, index)
+
+        for made in predictor.attentions(islice(molecules(), limit), num_workers, told):
+            rows += 1
+            place = places.pop(0)
+            if isinstance(made, SmilesError):
+                failed += 1
+                first = first or f"{stream.place} {place}: {made}"
+            else:
+                summary.add(made)
+    return summary, failed, rows, first
+
+
+def _write(summary: "HeadSummary", path: Path) -> None:
+    if path.suffix.lower() in PICTURES:
+        from molattn.viewer import heads_plot
+
+        heads_plot(summary).save(path)
+        return
+    import pyarrow.csv as pc
+    import pyarrow.parquet as pq
+
+    from molattn.data.files import atomic
+
+    frame = summary.to_frame()
+    with atomic(path) as file:
+        if path.suffix.lower() == ".parquet":
+            pq.write_table(frame, file)
+        else:
+            delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+            pc.write_csv(frame, file, pc.WriteOptions(delimiter=delimiter, quoting_style="needed"))
+
+
+def _print(summary: "HeadSummary") -> None:
+    """Each head's shares by distance, its entropy, and what it prefers, in 80 columns."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    distances = [key for key in summary.keys("distance") if summary.uniform(key)]
+    spread = summary.keys("entropy")
+    title = f"{summary.molecules:,} molecules, {summary.atoms:,} atoms: % of attention by bonds between the atoms"
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    for name in ("head", *(_SHORT.get(key[2], key[2]) for key in distances), "entropy", "looks most at"):
+        table.add_column(name, justify="left" if name == "looks most at" else "right", no_wrap=True)
+    table.add_row("uniform", *(_percent(summary.uniform(key)) for key in distances), *["100"][: len(spread)])
+    layers, heads = summary.shape or (0, 0)
+    for layer in range(layers):
+        table.add_section()
+        for head in range(heads):
+            shares = [_percent(float(summary.share(key)[layer, head])) for key in (*distances, *spread)]
+            table.add_row(f"{layer}.{head}", *shares, *[""][len(spread) :], _preference(summary, layer, head))
+    Console().print(table)
+    print(
+        "head: layer.head; entropy: in % of log n; looks most at: the functional group whose share, from all other\n"
+        "atoms, is the most times that of uniform attention. The tables of -o have all groups, elements and numbers."
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}"
+
+
+def _preference(summary: "HeadSummary", layer: int, head: int) -> str:
+    """The functional group with the highest ratio above 1, among those that a hundred atoms could have looked at."""
+    from molattn.explain.head_summary import OTHERS
+
+    ratios = {
+        key[2]: float(summary.share(key)[layer, head] / summary.uniform(key))
+        for key in summary.keys("group")
+        if key[1] == OTHERS and summary.receivers(key) >= 100 and summary.uniform(key)
+    }
+    best = max(ratios, key=lambda name: ratios[name], default="")
+    return f"{best} {ratios[best]:.1f}x" if best and ratios[best] > 1 else ""

@@ -1,0 +1,136 @@
+"""What heads look at: shares that sum to 1, and ratios that are 1 where nobody has a preference."""
+
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from molattn.api import Predictor
+from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError
+from molattn.explain import AttentionMap, summarize_heads
+from molattn.models.artifact import Artifact
+from molattn.models.config import GraphModelConfig
+from molattn.models.graph_model import GraphModel
+from molattn.models.scaler import TargetScaler
+from tests.molecules import SPECIAL, esol
+from tests.viewer.maps import ASPIRIN, attention_map, with_virtual_node
+
+SMILES = [*SPECIAL, ASPIRIN, *esol(30)[0]]
+
+
+def uniform(attention):
+    return replace(attention, weights=np.full_like(attention.weights, 1 / attention.weights.shape[-1]))
+
+
+@pytest.mark.parametrize("more", [lambda a: a, with_virtual_node], ids=["atoms", "virtual node"])
+def test_shares_of_a_head_sum_to_1(more):
+    summary = summarize_heads(more(attention_map(s, 2, 3, seed=i)) for i, s in enumerate(SMILES))
+    assert summary.molecules == len(SMILES)
+    frame = summary.to_frame().to_pandas()
+    by_head = frame[frame.by == "distance"].groupby(["layer", "head"])
+    assert len(by_head) == 6
+    np.testing.assert_allclose(by_head.share.sum(), 1, rtol=1e-12)
+    np.testing.assert_allclose(by_head.uniform.sum(), 1, rtol=1e-12)
+    by_receiver = frame[frame.by == "elements"].groupby(["layer", "head", "receiver"])
+    np.testing.assert_allclose(by_receiver.share.sum(), 1, rtol=1e-12)
+    np.testing.assert_allclose(by_receiver.uniform.sum(), 1, rtol=1e-12)
+
+
+@pytest.mark.parametrize("more", [lambda a: a, with_virtual_node], ids=["atoms", "virtual node"])
+def test_uniform_attention_has_ratios_of_1_and_all_the_entropy_there_is(more):
+    frame = summarize_heads(uniform(more(attention_map(s, 1, 2))) for s in SMILES).to_frame().to_pandas()
+    assert set(frame.by) == {"distance", "elements", "group", "entropy"}
+    known = frame[frame.uniform > 0]
+    np.testing.assert_allclose(known.ratio, 1, rtol=1e-6)
+    assert frame[frame.uniform == 0].ratio.isna().all()
+
+
+def test_rows_that_do_not_sum_to_1_are_shares_all_the_same():
+    maps = [attention_map(s, 1, 2) for s in SMILES]
+    scaled = [replace(m, weights=1.7 * m.weights, rows_sum_to_one=False) for m in maps]
+    one, other = (summarize_heads(m).to_frame().to_pandas() for m in (maps, scaled))
+    np.testing.assert_allclose(one.share, other.share, rtol=1e-6)
+
+
+def test_a_model_whose_queries_and_biases_are_zero_has_ratios_of_1():
+    torch.manual_seed(0)
+    model = GraphModel(GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=2)).eval()
+    predictor = Predictor(Artifact(model, TargetScaler((0.0,), (1.0,)), ("y",), ("",), False, 1000))
+    before = summarize_heads(predictor.attentions(SMILES)).to_frame().to_pandas()
+    with torch.no_grad():
+        for block in model.blocks:
+            for parameter in block.phi_e.parameters():
+                parameter.zero_()
+    after = summarize_heads(predictor.attentions(SMILES)).to_frame().to_pandas()
+    assert (before.ratio - 1).abs().max() > 0.1
+    np.testing.assert_allclose(after[after.uniform > 0].ratio, 1, rtol=1e-6)
+
+
+def test_a_head_that_looks_at_one_thing_alone_is_named():
+    """Head 0 looks at itself, head 1 at bonded atoms, head 2 at oxygen."""
+    maps = []
+    for smiles in (ASPIRIN, "CCO", "CC(=O)C"):
+        attention = attention_map(smiles, 1, 3)
+        paths, n = attention.graph().path_lengths, attention.num_atoms
+        oxygen = np.broadcast_to(np.array(attention.symbols) == "O", (n, n))
+        heads = np.stack([np.eye(n), paths == 1, oxygen]).astype(float)
+        maps.append(replace(attention, weights=(heads / heads.sum(-1, keepdims=True))[None]))
+    summary = summarize_heads(maps)
+    np.testing.assert_allclose(summary.share(("distance", "any atom", "self"))[0, :2], [1, 0])
+    np.testing.assert_allclose(summary.share(("distance", "any atom", "bonded"))[0, :2], [0, 1])
+    np.testing.assert_allclose(summary.share(("elements", "C", "O"))[0, 2], 1)
+    np.testing.assert_allclose(summary.share(("elements", "O", "C"))[0, 2], 0)
+    # Of ethanol's two other atoms, head 1 of one looks at both its neighbours, and of the other at none of the alcohol.
+    assert summary.share(("group", "other atoms", "alcohol"))[0].tolist() == [0, 0.25, 1]
+    assert summary.nats()[0, 0] == 0
+
+
+def test_the_numbers_are_those_of_a_loop_over_pairs():
+    """The plainest way there is, over the frames of two molecules."""
+    maps = [attention_map("CC(=O)O.[Na+]", 1, 1), attention_map("C", 1, 1), attention_map("NCCCCF", 1, 1)]
+    summary, atoms = summarize_heads(maps), sum(m.num_atoms for m in maps)
+    names = {0: "self", 1: "bonded", 2: "2 bonds", 3: "3 bonds", None: "other fragment"}
+    distance, elements, receivers = defaultdict(float), defaultdict(float), defaultdict(set)
+    for k, attention in enumerate(maps):
+        for row in attention.to_frame().to_pylist():
+            distance[names.get(row["path_length"], "farther")] += row["weight"] / atoms
+            elements[row["receiver_element"], row["sender_element"]] += row["weight"]
+            receivers[row["receiver_element"]].add((k, row["receiver"]))
+    for key in summary.keys("distance"):
+        np.testing.assert_allclose(summary.share(key)[0, 0], distance[key[2]], atol=1e-12)
+    for (receiver, sender), given in elements.items():
+        key = ("elements", receiver, sender)
+        assert summary.receivers(key) == len(receivers[receiver])
+        np.testing.assert_allclose(summary.share(key)[0, 0], given / len(receivers[receiver]))
+
+
+def test_atoms_of_other_fragments_and_the_virtual_node_have_shares_of_their_own():
+    summary = summarize_heads([uniform(with_virtual_node(attention_map("[Na+].[Cl-]", 1, 1)))])
+    shares = {key[2]: float(summary.share(key)[0, 0]) for key in summary.keys("distance")}
+    assert shares.pop("virtual node") == pytest.approx(1 / 3)
+    assert shares == pytest.approx({name: (name in ("self", "other fragment")) / 3 for name in shares})
+
+
+def test_one_atom_alone_has_no_entropy_to_speak_of():
+    frame = summarize_heads([attention_map("C", 1, 1)]).to_frame().to_pandas()
+    assert "entropy" not in set(frame.by)
+    assert frame[frame.sender == "self"].share.tolist() == [1.0]
+
+
+def test_what_cannot_be_summarised_is_refused():
+    with pytest.raises(InputError, match="no molecule"):
+        summarize_heads([])
+    with pytest.raises(UsageError, match="tokens"):
+        summarize_heads([AttentionMap("C", ("C",), np.ones((1, 1, 1, 1)), {}, {}, places="tokens")])
+    with pytest.raises(InputError, match="layers and heads"):
+        summarize_heads([attention_map("C", 1, 1), attention_map("C", 1, 2)])
+
+
+def test_molecules_that_cannot_be_read_are_left_out_and_said():
+    maps = [attention_map("CCO", 1, 1), SmilesError("C1CC", "a ring is open"), attention_map("C", 1, 1)]
+    with pytest.warns(MolattnWarning, match="1 of 3 SMILES are left out; the first, row 1, 'C1CC': a ring is open"):
+        assert summarize_heads(maps).molecules == 2
+    with pytest.raises(InputError, match="no molecule to summarise: the first, row 0, 'C1CC'"):
+        summarize_heads(maps[1:2])

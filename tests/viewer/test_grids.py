@@ -1,0 +1,71 @@
+"""Thumbnails of all heads: as many as there are, on the scale that was asked for."""
+
+import numpy as np
+import pytest
+
+from molattn.errors import UsageError
+from molattn.explain import AttentionMap
+from molattn.viewer import head_grid
+from molattn.viewer.discs import DARKEST
+from tests.viewer.maps import ASPIRIN, MOLECULES, attention_map, with_virtual_node
+from tests.viewer.svg import SVG, assert_sound, cells, root, small_discs, words
+
+TOKENS = AttentionMap("C1CC1", tuple("C1CC1"), attention_map("CCCCC", 1, 2).weights, {}, {}, places="tokens")
+
+
+@pytest.mark.parametrize("smiles", MOLECULES.values(), ids=MOLECULES)
+@pytest.mark.parametrize(("show", "atom"), [("matrix", None), ("atoms", None), ("atoms", 0)])
+def test_a_grid_is_sound_and_has_a_thumbnail_for_every_head(smiles, show, atom):
+    attention = with_virtual_node(attention_map(smiles, layers=2, heads=3))
+    picture = head_grid(attention, show, atom)
+    assert_sound(picture)
+    assert head_grid(attention, show, atom) == picture
+    for label in ("head 0", "head 2", "layer 0", "layer 1"):
+        assert words(picture).count(label) == 1
+    if show == "atoms":
+        assert [len(thumbnail) for thumbnail in small_discs(picture)] == [attention.num_atoms] * 6
+
+
+def test_many_cells_are_images():
+    picture = head_grid(attention_map("C" * 100, layers=2, heads=8))
+    assert_sound(picture)
+    assert len(list(root(picture).iter(f"{SVG}image"))) == 16 + 1  # the scale is one too
+    assert len(picture.svg) < 1_000_000
+
+
+def test_twelve_heads_fit():
+    assert_sound(head_grid(attention_map("CCO", layers=3, heads=12), "atoms"))
+
+
+def test_the_scale_is_common_or_that_of_each_head():
+    attention = attention_map("CCO", layers=1, heads=2)
+    attention.weights[0, 0] = 0.1
+    darkest = 255 * np.array(DARKEST)
+    common, each = (small_discs(head_grid(attention, "atoms", 0, scale)) for scale in ("common", "each"))
+    for thumbnail, dark in [(common[0], False), (common[1], True), (each[0], True), (each[1], True)]:
+        assert (np.abs(np.array(thumbnail) - darkest).max(1).min() <= 2) == dark
+    assert "attention weight" in words(head_grid(attention))
+    assert "share of the head's largest" in words(head_grid(attention, scale="each"))
+
+
+def test_tokens_have_matrices_and_no_atoms():
+    picture = head_grid(TOKENS)
+    assert len(cells(picture, 1)) == 25
+    assert any("tokens in order" in text for text in words(picture))
+    with pytest.raises(UsageError, match="tokens of a SMILES"):
+        head_grid(TOKENS, "atoms")
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"show": "bonds"}, "bonds"),
+        ({"scale": "log"}, "log"),
+        ({"atom": 1}, "show='atoms'"),
+        ({"show": "atoms", "atom": 13}, "atom is from 0 to 12, not 13"),
+    ],
+)
+def test_what_is_not_there_is_refused(choice, message):
+    # Under pytest the annotations are checked too, and their checker may speak first.
+    with pytest.raises(Exception, match=message):
+        head_grid(attention_map(ASPIRIN), **choice)

@@ -1,0 +1,45 @@
+"""The figure of what heads look at: a row for every head, a bar for every share."""
+
+import numpy as np
+import pytest
+
+from molattn.explain import summarize_heads
+from molattn.viewer import heads_plot
+from tests.molecules import SPECIAL, esol
+from tests.viewer.maps import attention_map, with_virtual_node
+from tests.viewer.svg import SVG, assert_sound, root, words
+
+
+@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (2, 3), (4, 12)])
+def test_the_figure_is_sound_and_names_its_columns(layers, heads):
+    maps = [with_virtual_node(attention_map(s, layers, heads, seed=i)) for i, s in enumerate([*SPECIAL, *esol(20)[0]])]
+    summary = summarize_heads(maps)
+    picture = heads_plot(summary)
+    assert_sound(picture)
+    assert heads_plot(summary) == picture
+    said = words(picture)
+    assert {"self", "bonded", "virtual node", "uniform", "C to O", "aromatic carbon", "times uniform attention"} <= set(
+        said
+    )
+    assert any(text.startswith(f"What each head looks at: molecules {len(maps)}, atoms ") for text in said)
+    assert "as an explanation of the prediction: not measured" in said
+
+
+def test_the_bars_of_a_head_are_as_long_as_its_shares():
+    summary = summarize_heads([attention_map(s, 1, 2, seed=i) for i, s in enumerate(esol(20)[0])])
+    patches = [
+        path.get("d").split()
+        for group in root(heads_plot(summary)).iter(f"{SVG}g")
+        if group.get("id", "").startswith("patch_")
+        for path in group.iter(f"{SVG}path")
+        if "#08306b" in path.get("style", "")
+    ]
+    # The darkest bars are "self": those of the two heads, and that of uniform attention, drawn first to last.
+    widths = [float(p[4]) - float(p[1]) for p in patches][:3]
+    key = ("distance", "any atom", "self")
+    expected = np.array([*summary.share(key).ravel(), summary.uniform(key)])
+    np.testing.assert_allclose(np.array(widths) / widths[2], expected / expected[2], rtol=1e-4)
+
+
+def test_one_molecule_of_one_atom_has_a_figure():
+    assert_sound(heads_plot(summarize_heads([attention_map("C", 1, 2)])))
