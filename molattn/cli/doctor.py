@@ -22,7 +22,7 @@ PACKAGES = {
     "torch-geometric": "torch_geometric",
     "pyarrow": "pyarrow.parquet",
 }
-EXTRAS = ("keras", "notebook")
+EXTRAS = ("keras", "notebook", "widget")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from molattn.cli.heads import heads
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.train import train
+from molattn.cli.view import view
 from molattn.errors import MolattnError, MolattnWarning
 
 app = typer.Typer(
@@ -37,6 +38,7 @@ app.command(no_args_is_help=True)(predict)
 app.command(no_args_is_help=True)(embed)
 app.command(no_args_is_help=True)(evaluate)
 app.command(no_args_is_help=True)(heads)
+app.command(no_args_is_help=True)(view)
 app.command()(presets)
 app.command()(doctor)
 app.add_typer(datasets, name="datasets")

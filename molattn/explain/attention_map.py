@@ -1,5 +1,7 @@
 """What every atom, or every token, of a molecule attended to, layer by layer and head by head."""
 
+import base64
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,8 +14,13 @@ from molattn.errors import InputError, UsageError, shown
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from molattn.explain.attribution import Attribution
+
 NOT_MEASURED = "not measured"
 """What a map says of how far it explains, where nobody has looked."""
+
+EMBEDDED = 6_000_000
+"""Weights, a byte and a third each, up to which a notebook gets the page: 6 layers of 8 heads over 350 atoms."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +186,38 @@ class AttentionMap:
         from molattn.explain.attention_file import load
 
         return load(Path(path))
+
+    def html(
+        self, attributions: "Sequence[Attribution]" = (), truth: "Mapping[str, float | str | None] | None" = None
+    ) -> str:
+        """The map as a page to look at: an HTML document that needs no network and no other file.
+
+        Args:
+            attributions: of the same molecule; they get a tab of their own.
+            truth: the measured values by target name, to be shown beside the predictions.
+
+        Raises:
+            InputError: the atoms of the map, or of an attribution, are not those of its SMILES.
+        """
+        from molattn.viewer.web import page
+
+        return page([self], attributions, [truth])
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:  # noqa: ARG002
+        """What a notebook shows: the page in a frame of its own; where that cannot be, a picture; or else a line.
+
+        A page of more than `EMBEDDED` weights would swell the notebook's file: there it is picture and line alone.
+        """
+        from molattn.viewer import draw_atoms, heat_map
+        from molattn.viewer.web import framed
+
+        picture = draw_atoms(self) if self.places == "atoms" else heat_map(self)
+        page = {"text/html": framed(self.html())} if self.weights.size <= EMBEDDED else {}
+        return {
+            **page,
+            "image/png": base64.b64encode(picture.png).decode("ascii"),
+            "text/plain": repr(self),
+        }
 
     def __repr__(self) -> str:
         counts = f"{self.num_layers} layers, {self.num_heads} heads, {self.num_atoms} {self.places}"

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from molattn.viewer.picture import Picture
     from molattn.viewer.pictures import draw_atom_values, draw_atoms, heat_map
     from molattn.viewer.plots import learning_curve, parity_plot, write_plots
+    from molattn.viewer.web import page, write_page
+    from molattn.viewer.widget import AttentionWidget
 
 __all__ = [
+    "AttentionWidget",
     "Picture",
     "alignment",
     "class_plot",
@@ -31,11 +34,14 @@ __all__ = [
     "learning_curve",
     "matrices",
     "matrix",
+    "page",
     "parity_plot",
+    "write_page",
     "write_plots",
 ]
 
 _HOME = {
+    "AttentionWidget": "widget",
     "Picture": "picture",
     "alignment": "alignments",
     "class_plot": "class_plots",
@@ -49,7 +55,9 @@ _HOME = {
     "learning_curve": "plots",
     "matrices": "cells",
     "matrix": "cells",
+    "page": "web",
     "parity_plot": "plots",
+    "write_page": "web",
     "write_plots": "plots",
 }
 

@@ -5,6 +5,7 @@ import sys
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -179,6 +180,8 @@ def test_the_data_travel_in_the_wheel_and_through_the_sdist(tmp_path):
         done = subprocess.run(build, **clean)
         assert done.returncode == 0, done.stdout + done.stderr
         (wheel,) = (tmp_path / dist).glob("*.whl")
+        # What the page is made of is no Python either.
+        assert {"molattn/viewer/web/page.js", "molattn/viewer/web/page.css"} <= set(ZipFile(wheel).namelist())
         site = tmp_path / f"site-{dist}"
         install = ["-m", "pip", "install", "-q", "--no-deps", "--target", str(site), str(wheel)]
         done = subprocess.run([sys.executable, *install], **clean)

@@ -1,0 +1,119 @@
+"""`molattn view`: what the atoms of molecules attend to, as a page to look at and to send on."""
+
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
+
+if TYPE_CHECKING:
+    from molattn.api import Predictor
+    from molattn.explain import AttentionMap
+    from molattn.viewer.web.payload import Truth
+
+
+def view(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    table: Annotated[
+        Path | None,
+        typer.Argument(help="A table of molecules, with true values in the columns of the targets, if it has them."),
+    ] = None,
+    smiles: Annotated[
+        list[str] | None, typer.Option("--smiles", "-s", help="A SMILES; may be repeated.", show_default=False)
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page, an .html file.")] = Path("page.html"),
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="The most rows of a table to show, from its first.")
+    ] = 20,
+    smiles_column: Annotated[
+        str | None, typer.Option(help="Column of SMILES; found by its name if not given.", show_default=False)
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 at a SMILES that cannot be read.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output file.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")] = False,
+) -> None:
+    """Make a page that shows what atoms attend to: one file, to open in a browser, to keep or to send.
+
+    `molattn view runs/esol --smiles CCO -o page.html`, or `molattn view runs/esol in.csv -o page.html` for the first
+    molecules of a table. The page needs no network and sends nothing.
+    """
+    if (table is None) == (not smiles):
+        raise typer.BadParameter("give either a table or --smiles")
+    if smiles and smiles_column:
+        raise typer.BadParameter("--smiles-column goes with a table, not with --smiles")
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{output.name}: the page is an .html file; name it so")
+    if output.exists() and not (force and output.is_file()):
+        raise UsageError(f"{output} exists: give another --output, or --force to replace it")
+    if not output.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {output.absolute().parent}: create it first")
+    from molattn import api
+    from molattn.viewer.web import write_page
+
+    predictor = api.load(run)
+    if table is None:
+        texts: list[object] = list(smiles or ())
+        places, truth, more = [f"--smiles {text}" for text in texts], [None] * len(texts), ""
+    else:
+        texts, places, truth, more = _rows(predictor, table, smiles_column, limit)
+    maps: list[AttentionMap] = []
+    true: list[Truth | None] = []
+    failed: list[str] = []
+    for place, known, made in zip(places, truth, predictor.attentions(texts), strict=True):
+        if isinstance(made, SmilesError):
+            failed.append(f"{place}: {made.reason}")
+        else:
+            maps.append(made)
+            true.append(known)
+    if failed:
+        message = f"{len(failed)} of {len(texts)} molecules cannot be shown; the first, {failed[0]}"
+        if strict:
+            raise RowsFailed(message)
+        if not maps:
+            raise InputError(message)
+        print(f"warning: {message}", file=sys.stderr)
+    write_page(output, maps, truth=true)
+    if not quiet:
+        count = "1 molecule" if len(maps) == 1 else f"{len(maps)} molecules"
+        print(f"{output} shows {count}{more}: open it in a browser", file=sys.stderr)
+
+
+def _rows(
+    predictor: "Predictor", table: Path, smiles_column: str | None, limit: int
+) -> tuple[list[object], list[str], list["Truth | None"], str]:
+    """The first molecules of a table, where they stand, what is known of them; and words if there are more rows."""
+    from molattn.data.records import guess_smiles_column
+    from molattn.data.streams import open_stream
+    from molattn.data.tables import index_of
+
+    with open_stream(table) as stream:
+        column = smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
+        index = index_of(stream.columns, column, stream.source)
+        plain = [name.strip() for name in stream.columns]
+        targets = {t: plain.index(t) for t in predictor.targets if t in plain}
+        texts: list[object] = []
+        places: list[str] = []
+        truth: list[Truth | None] = []
+        for chunk in stream.chunks:
+            found = zip(stream.molecules(chunk, index), chunk.places, chunk.rows(), strict=True)
+            for text, place, cells in islice(found, limit + 1 - len(texts)):
+                texts.append(text)
+                places.append(f"{stream.place} {place}")
+                truth.append({t: _value(cells[k]) for t, k in targets.items()})
+            if len(texts) > limit:
+                break
+    if not texts:
+        raise InputError(f"{table} has no rows")
+    more = f", the first of {table}; --limit shows more" if len(texts) > limit else ""
+    return texts[:limit], places[:limit], truth[:limit], more
+
+
+def _value(text: str) -> float | str | None:
+    """A number if it is one, the name of a class if not, None if there is none."""
+    from molattn.data.numbers import NUMBER
+
+    bare = text.strip()
+    return float(bare) if NUMBER.fullmatch(bare) else bare or None

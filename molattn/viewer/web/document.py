@@ -1,0 +1,144 @@
+"""The page as one HTML document that needs nothing else: data, style and code in it, and leave for nothing more."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from molattn.data.files import write_bytes
+from molattn.errors import UsageError, shown
+from molattn.explain import AttentionMap, Attribution
+from molattn.viewer.web.payload import Truth, payload
+
+FRAME_HEIGHT = 980
+"""Of the page in a notebook, in pixels; it scrolls inside."""
+
+_START = "\nstart(document);\n"
+# Only these two texts may run or paint; nothing may be fetched, sent or framed.
+_POLICY = (
+    "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data: blob:; "
+    "base-uri 'none'; form-action 'none'"
+)
+_DOCUMENT = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="molattn">
+<link rel="icon" href="data:,">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main class="molattn"></main>
+<noscript>This page draws itself with JavaScript, which is switched off here.</noscript>
+<script type="application/json" class="molattn-data">{data}</script>
+<script type="module">{script}</script>
+</body>
+</html>
+"""
+
+
+def page(
+    maps: Sequence[AttentionMap],
+    attributions: Sequence[Attribution] = (),
+    truth: Sequence[Truth | None] = (),
+) -> str:
+    """The interactive page of one or several molecules: an HTML document that needs no network and no other file.
+
+    It works from a file, and in a frame without rights. Names in it are text and nothing else, whatever they hold; its
+    policy lets no script run but its own.
+
+    Args:
+        maps: what to show, in the order in which they are chosen among; none, if there are attributions.
+        attributions: what atoms contributed, for a second tab; each belongs to the map of the same SMILES.
+        truth: for each map, the measured values by target name, or None.
+
+    Raises:
+        UsageError: there is nothing to show, or not as many true values as maps.
+        InputError: atoms that are not those of the SMILES, weights that are below 0 or no finite numbers, or an
+            attribution of none of the maps.
+    """
+    content = payload(list(maps), list(attributions), list(truth))
+    names = [m["name"] for m in content["molecules"]]
+    title = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    script, style = source("page.js") + _START, source("page.css")
+    return _DOCUMENT.format(
+        policy=_POLICY.format(script=_hash(script), style=_hash(style)),
+        title=_plain(f"{shown_name(title)} - molattn"),
+        style=style,
+        data=_json(content),
+        script=script,
+    )
+
+
+def write_page(
+    path: str | Path,
+    maps: Sequence[AttentionMap],
+    attributions: Sequence[Attribution] = (),
+    truth: Sequence[Truth | None] = (),
+) -> None:
+    """Write `page(maps, attributions, truth)` to a file, whole or not at all.
+
+    Raises:
+        UsageError: the file is not called .html or .htm, or its folder does not exist; and as `page`.
+        InputError: as `page`.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"a page is saved as .html, not as {shown(path.name)}")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"{shown(str(path.parent))} is not a folder: make it, or save the page elsewhere")
+    write_bytes(path, page(maps, attributions, truth).encode("utf-8"))
+
+
+def framed(document: str, height: int = FRAME_HEIGHT) -> str:
+    """A document as a frame for a notebook: it may run its script and save files, and reach nothing around it."""
+    inside = document.replace("&", "&amp;").replace("'", "&#39;")
+    return (
+        '<iframe class="molattn-page" title="Attention of a molecule" sandbox="allow-scripts allow-downloads" '
+        f'width="100%" height="{int(height)}" frameborder="0" style="border:0;width:100%;background:#fff" '
+        f"srcdoc='{inside}'></iframe>"
+    )
+
+
+@cache
+def source(name: str) -> str:
+    """The text of `page.js` or `page.css`, which lie beside this file, without what only their readers need.
+
+    That is indents, lines of comments, and blanks around some signs: every page carries its own copy.
+    """
+    text = files("molattn.viewer.web").joinpath(name).read_text(encoding="utf-8")
+    text = re.sub(r"(?m)^\s*(//.*|/\*.*\*/)?$\n|^ +", "", text)
+    if name.endswith(".css"):
+        return re.sub(r"\s*([{};,])\s*", r"\1", text).replace(": ", ":")
+    # A line may end behind any of these, and nothing is said by where it does.
+    text = re.sub(r",\n([)\]}])", r"\1", re.sub(r"([({\[;])\n", r"\1", text))
+    return re.sub(r"([,?:>])\n", r"\1", re.sub(r" (=>|={1,3}) ", r"\1", text))
+
+
+def shown_name(name: str) -> str:
+    """A name for a window's title."""
+    return name if len(name) <= 60 else name[:59] + "\u2026"
+
+
+def _json(content: dict[str, Any]) -> str:
+    """JSON that cannot end the script element it stands in: ASCII, and none of the signs of markup."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _plain(text: str) -> str:
+    """Text for markup, in ASCII: half a surrogate pair could not be written to a file."""
+    return html.escape(text).encode("ascii", "xmlcharrefreplace").decode("ascii")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

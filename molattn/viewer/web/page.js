@@ -1,0 +1,907 @@
+// What every atom attends to, to be looked at. Python (payload.py) says what `data` is; nothing is fetched.
+// Names become text nodes and attribute values only, never markup.
+
+// ---- elements -------------------------------------------------------------------------------------------------------
+
+function h(name, attributes = {}, ...children) {
+  const svg = name.startsWith("svg:");
+  const element = svg
+    ? document.createElementNS("http://www.w3.org/2000/svg", name.slice(4))
+    : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (value != null && value !== false) element.setAttribute(key, value === true ? "" : value);
+  }
+  element.append(...children);
+  return element;
+}
+
+const pair = (k, n) => [(k / n) | 0, k % n];
+const set = (element, attributes) => Object.entries(attributes).forEach(([k, v]) => element.setAttribute(k, v));
+const say = (element, text) => element.textContent === text || (element.textContent = text);
+const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+// ---- numbers and colours --------------------------------------------------------------------------------------------
+
+const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
+const inked = (v) => (Math.abs(v) >= 1e4 || (v && Math.abs(v) < 1e-3) ? v.toPrecision(3) : v.toFixed(3));
+const signed = (v) => (v > 0 ? "+" : "") + v.toFixed(2);
+const cut = (text, length) => (text.length > length ? text.slice(0, length - 1) + "\u2026" : text);
+// White at 0, blue at 1, orange at -1, and for contributions the other way round: told apart with any colour vision,
+// and black on either has a contrast of 7.
+const BLUE = [89, 158, 222],
+  ORANGE = [236, 151, 72];
+const tint = (t) => (t < 0 ? ORANGE : BLUE).map((c) => Math.round(255 - Math.abs(t) * (255 - c)));
+const picture = (n, tone) => {
+  const image = new ImageData(n, n);
+  for (let k = 0; k < n * n; k++) image.data.set([...tint(tone(k) ?? 0), 255], 4 * k);
+  return image;
+};
+const css = (t) => (t === null ? "#fff" : `rgb(${tint(t)})`);
+
+// ---- data: a weight is a byte times the scale of its row ------------------------------------------------------------
+
+function decode({ layers, heads, weights, scales }, n) {
+  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const whole = bytes(weights),
+    steps = new Float32Array(bytes(scales).buffer);
+  // The largest weight there is, with those to itself and without.
+  const top = { true: 0, false: 0 };
+  let made, result;
+  for (let k = 0; k < whole.length; k++) {
+    const [row, j] = pair(k, n),
+      w = whole[k] * steps[row];
+    top.true = Math.max(top.true, w);
+    if (row % n !== j) top.false = Math.max(top.false, w);
+  }
+  function matrix(layer, head) {
+    const key = `${layer} ${head}`;
+    if (key === made) return result;
+    made = key;
+    result = new Float64Array(n * n);
+    const alone = typeof head === "number";
+    for (let a = alone ? head : 0; a < (alone ? head + 1 : heads); a++) {
+      const row = (layer * heads + a) * n;
+      for (let k = 0; k < n * n; k++) {
+        const w = whole[row * n + k] * steps[row + ((k / n) | 0)];
+        result[k] = head === "max" ? Math.max(result[k], w) : result[k] + (alone ? w : w / heads);
+      }
+    }
+    return result;
+  }
+  return { layers, heads, top, matrix };
+}
+
+// ---- the drawing: discs below, bonds above them, whatever can be pointed at on top ----------------------------------
+
+function sketch(m, touch) {
+  const d = m.drawing,
+    n = d.at.length,
+    width = Math.max(d.width, 460),
+    height = Math.max(d.height, 200);
+  const left = d.left - (width - d.width) / 2,
+    top = d.top - (height - d.height) / 2,
+    foot = top + height;
+  const box = ([x, y, half], more, grow = 0) =>
+    h("svg:rect", {
+      x: x - half - grow,
+      y: y - d.radius - grow,
+      width: 2 * (half + grow),
+      height: 2 * (d.radius + grow),
+      rx: d.radius + grow,
+      ...more,
+    });
+  const path = (p, more) => h("svg:path", { d: p || "", fill: "none", stroke: "#000", "stroke-width": 1.6, ...more });
+  const word = (x, y, text, more) => h("svg:text", { x, y, "font-size": 10, fill: "#1b1f24", ...more }, text);
+  const discs = d.at.map((p) => box(p, { stroke: "#c3ccd6", "stroke-width": 0.7 }));
+  const ring = (stroke, dash) =>
+    box([0, 0, 0], { fill: "none", stroke, "stroke-width": 2.5, "stroke-dasharray": dash }, 1);
+  const rings = [ring("#b84a00"), ring("#14507f", "4 3")];
+  const numbers = d.numbers.map(([x, y], i) => {
+    const aside = x - d.at[i][0],
+      anchor = Math.abs(aside) < 6 ? "middle" : aside < 0 ? "end" : "start";
+    return word(x, y + 3, String(i), { "font-size": 9, fill: "#4b5560", "text-anchor": anchor });
+  });
+  const bonded = (i) => d.bonds.flatMap(([a, b]) => (a === i ? [b] : b === i ? [a] : []));
+  const hits = d.at.map((p, i) => {
+    const label = [m.labels[i], ...bonded(i).map((j) => m.labels[j])].join(" beside ");
+    return box(p, { class: "hit", fill: "transparent", role: "button", tabindex: i ? -1 : 0, "aria-label": label }, 2);
+  });
+  // The key below: the larger, the smaller the whole will be shown.
+  const f = Math.max(width / 600, 1),
+    middle = left + width / 2,
+    under = (y) => foot + f * y;
+  const scale = Array.from({ length: 24 }, (_, k) =>
+    h("svg:rect", { x: middle + f * (5 * k - 60), y: under(8), width: 5.2 * f, height: 9 * f }),
+  );
+  const [low, high, legend] = [
+    [-66, 16, "end"],
+    [66, 16, "start"],
+    [0, 31],
+  ].map(([x, y, anchor]) => word(middle + f * x, under(y), "", { "font-size": 11 * f, "text-anchor": anchor }));
+  const svg = h(
+    "svg:svg",
+    {
+      viewBox: [left, top, width, height + 40 * f].join(" "),
+      "font-family": "system-ui, sans-serif",
+      "text-anchor": "middle",
+      "stroke-linejoin": "round",
+      role: "group",
+      "aria-label": `The ${m.places}s of ${cut(m.name, 200)}; arrow keys walk, Enter pins, Escape clears`,
+      onpointerover: (e) => touch.hover(place(e)),
+      onpointerleave: () => touch.hover(null),
+      onfocusin: (e) => touch.hover(place(e)),
+      onfocusout: () => touch.hover(null),
+      onclick: (e) => touch.pin(place(e)),
+      onkeydown: press,
+    },
+    ...discs,
+    ...rings,
+    path(d.lines),
+    path(d.thin, { "stroke-width": 1 }),
+    path(d.dashed, { "stroke-dasharray": "2 2" }),
+    path(d.solid, { fill: "#000", "stroke-width": 0 }),
+    ...d.at.flatMap(([x, y], i) =>
+      m.places === "token" || i >= m.atoms ? [word(x, y + 4.5, cut(m.texts[i], 24), { "font-size": 13 })] : [],
+    ),
+    ...numbers,
+    ...scale,
+    low,
+    high,
+    legend,
+    ...hits,
+  );
+  svg.style.minWidth = `${Math.min(0.55 * width, 900)}px`;
+  // To a bonded atom if one lies that way, else to the nearest that does.
+  function walk(from, [dx, dy]) {
+    const [x, y] = d.at[from];
+    let best = from,
+      least = Infinity;
+    for (const near of [bonded(from), d.at.keys()]) {
+      for (const j of near) {
+        const [u, v] = [d.at[j][0] - x, d.at[j][1] - y],
+          far = Math.hypot(u, v);
+        const aim = (u * dx + v * dy) / far,
+          cost = far * (2.2 - aim) ** 3;
+        if (j !== from && aim > 0.3 && cost < least) [best, least] = [j, cost];
+      }
+      if (best !== from) break;
+    }
+    return best;
+  }
+  const place = (event) => ((i) => (i < 0 ? null : i))(hits.indexOf(event.target));
+  const go = (i) => hits.forEach((hit, k) => set(hit, { tabindex: k === i ? 0 : -1 })) || hits[i].focus();
+  function press(e) {
+    const i = place(e);
+    if (i === null) return;
+    const next = ARROWS[e.key]
+      ? walk(i, ARROWS[e.key])
+      : { Home: 0, End: n - 1, PageUp: Math.max(i - 1, 0), PageDown: Math.min(i + 1, n - 1) }[e.key];
+    if (next !== undefined) go(next);
+    else if (e.key === "Enter" || e.key === " ") touch.pin(i);
+    else return;
+    e.preventDefault();
+  }
+  const around = (ring, i) => {
+    const [x, y, half] = d.at[i ?? 0],
+      r = d.radius + 2;
+    set(ring, {
+      visibility: i === null ? "hidden" : "",
+      x: x - half - 2,
+      y: y - r,
+      width: 2 * half + 4,
+      height: 2 * r,
+      rx: r,
+    });
+  };
+  return {
+    svg,
+    paint(tones, subject, partner, pinned) {
+      tones.forEach((t, i) => set(discs[i], { fill: css(t) }));
+      around(rings[0], subject);
+      around(rings[1], partner);
+      hits.forEach((hit, i) => set(hit, { "aria-pressed": i === pinned }));
+    },
+    label: (texts) => texts.forEach((text, i) => numbers[i] && say(numbers[i], text)),
+    key(least, most, words, diverging) {
+      scale.forEach((step, k) => set(step, { fill: css(diverging ? (diverging * (2 * k - 23)) / 23 : k / 23) }));
+      [
+        [low, least],
+        [high, most],
+        [legend, words],
+      ].forEach((pair) => say(...pair));
+    },
+    // The same by itself, with what it shows written below.
+    file(lines) {
+      const copy = svg.cloneNode(true),
+        size = height + f * (48 + 16 * lines.length);
+      copy.querySelectorAll(".hit, [visibility=hidden]").forEach((unseen) => unseen.remove());
+      copy.removeAttribute("style");
+      set(copy, { viewBox: [left, top, width, size].join(" "), width, height: size });
+      copy.prepend(
+        h("svg:title", {}, lines.join("; ")),
+        h("svg:rect", { x: left, y: top, width, height: size, fill: "#fff" }),
+      );
+      lines.forEach((line, k) =>
+        copy.append(
+          word(middle, under(52 + 16 * k), cut(line, Math.floor(width / f / 5.5)), { "font-size": 10.5 * f }),
+        ),
+      );
+      return { text: new XMLSerializer().serializeToString(copy), width, height: size };
+    },
+  };
+}
+
+// ---- downloads ------------------------------------------------------------------------------------------------------
+
+function save(blob, download) {
+  const href = URL.createObjectURL(blob);
+  h("a", { href, download }).click();
+  setTimeout(() => URL.revokeObjectURL(href), 10000);
+}
+
+async function png({ text, width, height }) {
+  const image = new Image(),
+    canvas = h("canvas", { width: 2 * width, height: 2 * height });
+  image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(text);
+  await image.decode();
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  return new Promise((done) => canvas.toBlob(done));
+}
+
+// A spreadsheet would take a name that begins so for a formula, and compute it.
+const inert = (text) => (/^[=+@-]../.test(text) && isNaN(text) ? `'${text}` : String(text));
+const quoted = (text) => (/[",\n\r]/.test(text) ? `"${inert(text).replaceAll('"', '""')}"` : inert(text));
+const csv = (rows) => new Blob([rows.map((row) => row.map(quoted).join(",") + "\r\n").join("")], { type: "text/csv" });
+
+// ---- the page -------------------------------------------------------------------------------------------------------
+
+export function show(root, data, start = {}, changed = () => {}) {
+  const s = {
+    molecule: 0,
+    tab: 0,
+    method: 0,
+    layer: null,
+    head: "mean",
+    from: false,
+    scale: "row",
+    threshold: 0,
+    self: true,
+    pinned: null,
+    hover: null,
+    ...start,
+  };
+  let m, n, map, parts, told;
+  root.classList.add("molattn");
+  root.addEventListener("keydown", (e) => e.key === "Escape" && pin(null));
+  const resized = new ResizeObserver(() => parts?.heat?.draw());
+
+  function pin(i) {
+    s.pinned = i === s.pinned ? null : i;
+    s.hover = null;
+    update();
+  }
+  // While an atom is pinned, pointing at another asks for the weight between the two.
+  function hover(i) {
+    const next =
+      i === null
+        ? null
+        : s.pinned === null || i === s.pinned
+          ? { subject: i, partner: null }
+          : { subject: s.pinned, partner: i };
+    if (JSON.stringify(next) === JSON.stringify(s.hover)) return;
+    s.hover = next;
+    update();
+  }
+  const touch = { hover, pin };
+  const change = (values) => update(Object.assign(s, values));
+
+  // -- controls
+
+  const radios = (words, name, options) =>
+    h(
+      "fieldset",
+      {},
+      h("legend", {}, words),
+      ...options.map(([value, text]) =>
+        h(
+          "label",
+          {},
+          h("input", {
+            type: "radio",
+            name: `${name} ${id}`,
+            checked: s[name] === value,
+            onchange: () => change({ [name]: value }),
+          }),
+          h("span", {}, text),
+        ),
+      ),
+    );
+  const id = Math.random().toString(36).slice(2);
+  const downloads = () =>
+    h(
+      "p",
+      { class: "save" },
+      ...["SVG", "PNG", "CSV"].map((kind) =>
+        h("button", { type: "button", onclick: () => download(kind) }, `Save ${kind}`),
+      ),
+    );
+
+  async function download(kind) {
+    const file = `molattn-${m.name.replace(/\W+/g, "_").slice(0, 40)}.${kind.toLowerCase()}`;
+    if (kind === "CSV") return save(csv(parts.rows()), file);
+    const picture = parts.drawing.file([m.name, ...parts.lines()]);
+    save(kind === "SVG" ? new Blob([picture.text], { type: "image/svg+xml" }) : await png(picture), file);
+  }
+
+  // -- attention
+
+  const named = (head) =>
+    map.heads === 1 ? "its only head" : typeof head === "number" ? `head ${head}` : `${head} of the heads`;
+  const where = () => `layer ${s.layer}${s.layer === map.layers - 1 ? " (the last)" : ""}, ${named(s.head)}`;
+  const hidden = (i, j) => !s.self && i === j;
+
+  // What the subject gives to each place or gets from it; without a subject, what each place receives on average.
+  function vector(subject) {
+    const w = map.matrix(s.layer, s.head),
+      result = new Float64Array(n);
+    for (let j = 0; j < n; j++) {
+      if (subject !== null) result[j] = s.from ? w[j * n + subject] : w[subject * n + j];
+      else for (let i = 0; i < n; i++) if (!hidden(i, j)) result[j] += w[i * n + j] / n;
+    }
+    return result;
+  }
+  // From a weight to -1..1 for its colour, null for none; `top` is the weight that is darkest.
+  function tone(weight, top) {
+    const uniform = s.scale === "uniform";
+    if (weight < s.threshold * (uniform ? 8 / n : top)) return null;
+    return uniform ? clamp(Math.log2(weight * n) / 3, -1, 1) : top ? Math.min(weight / top, 1) : 0;
+  }
+  const largest = (values, but) => values.reduce((best, v, i) => (hidden(i, but) ? best : Math.max(best, v)), 0);
+
+  function heatMap() {
+    const canvas = h("canvas", {
+      tabindex: 0,
+      role: "application",
+      "aria-roledescription": "heat map",
+      onpointermove: (e) => point(...(inside(e) ? at(e) : [null])),
+      onpointerleave: () => point(null),
+      onblur: () => point(null),
+      onclick: (e) => inside(e) && pin(at(e)[s.from ? 1 : 0]),
+      onkeydown: (e) => {
+        const [i, j] = cell(),
+          step = ARROWS[e.key],
+          within = (k) => clamp(k, 0, n - 1);
+        if (step) point(...(i === null || j === null ? [i ?? 0, j ?? 0] : [within(i + step[1]), within(j + step[0])]));
+        else if (e.key === "Enter" && i !== null) pin(s.from ? j : i);
+        else return;
+        e.preventDefault();
+      },
+    });
+    const cells = new OffscreenCanvas(n, n),
+      pen = canvas.getContext("2d"),
+      inner = cells.getContext("2d");
+    const long = Math.max(...m.labels.map((l) => cut(l, 8).length));
+    let edge = 0,
+      side = 0,
+      painted;
+    const point = (i, j) => {
+      s.hover = i === null ? null : s.from ? { subject: j, partner: i } : { subject: i, partner: j };
+      update();
+    };
+    const at = (e) => [e.offsetY, e.offsetX].map((x) => Math.floor((x - edge) / side));
+    const inside = (e) => at(e).every((k) => k >= 0 && k < n);
+    function paint(w) {
+      const tops = new Float64Array(n).fill(s.scale === "map" ? map.top[s.self] : 0);
+      for (let k = 0; s.scale === "row" && k < n * n; k++) {
+        const [i, j] = pair(k, n),
+          line = s.from ? j : i;
+        if (!hidden(i, j)) tops[line] = Math.max(tops[line], w[k]);
+      }
+      const shade = (i, j) => (hidden(i, j) ? null : tone(w[i * n + j], tops[s.from ? j : i]));
+      inner.putImageData(
+        picture(n, (k) => shade(...pair(k, n))),
+        0,
+        0,
+      );
+    }
+    function draw() {
+      const size = canvas.clientWidth,
+        zoom = window.devicePixelRatio || 1,
+        w = map.matrix(s.layer, s.head);
+      if (!size) return;
+      const font = clamp(size / n / 1.3, 8, 12);
+      edge = Math.ceil(long * font * 0.62 + 6);
+      side = (size - edge - 1) / n;
+      if (canvas.width !== Math.round(size * zoom)) canvas.width = canvas.height = Math.round(size * zoom);
+      // Pointing changes no colour here, so that large molecules follow the pointer too.
+      const look = [s.layer, s.head, s.scale, s.threshold, s.self, s.from].join();
+      if (look !== painted) paint(w);
+      painted = look;
+      pen.setTransform(zoom, 0, 0, zoom, 0, 0);
+      pen.clearRect(0, 0, size, size);
+      pen.imageSmoothingEnabled = false;
+      pen.drawImage(cells, edge, edge, side * n, side * n);
+      pen.lineWidth = 1;
+      pen.strokeStyle = side > 9 ? "#fff" : "transparent";
+      for (let k = 1; k < n; k++) {
+        pen.strokeRect(edge, edge + k * side, side * n, 0);
+        pen.strokeRect(edge + k * side, edge, 0, side * n);
+      }
+      pen.strokeStyle = "#c3ccd6";
+      pen.strokeRect(edge - 0.5, edge - 0.5, side * n + 1, side * n + 1);
+      const [row, column] = cell();
+      const every = Math.ceil((font * 1.1) / side);
+      pen.textBaseline = "middle";
+      for (let k = 0; k < n; k++) {
+        for (const [marked, upright] of [
+          [row, false],
+          [column, true],
+        ]) {
+          if (k !== marked && (k % every || (marked !== null && Math.abs(k - marked) < every))) continue;
+          pen.save();
+          if (upright) {
+            pen.translate(edge + (k + 0.5) * side, edge - 4);
+            pen.rotate(-Math.PI / 2);
+          } else pen.translate(edge - 4, edge + (k + 0.5) * side);
+          pen.font = `${k === marked ? "bold " : ""}${font}px system-ui, sans-serif`;
+          pen.fillStyle = k === marked ? "#b84a00" : "#3c444d";
+          pen.textAlign = upright ? "left" : "right";
+          pen.fillText(cut(m.labels[k], 8), 0, 0);
+          pen.restore();
+        }
+      }
+      pen.lineWidth = 2;
+      pen.strokeStyle = "#b84a00";
+      const span = (k) => (k === null ? [edge, side * n] : [edge + k * side, side]),
+        [x, wide] = span(column),
+        [y, high] = span(row);
+      if (row !== null || column !== null) pen.strokeRect(x, y, wide, high);
+    }
+    return { canvas, draw };
+  }
+
+  function headGrid() {
+    const choices = [...Array(map.heads).keys(), ...(map.heads > 1 ? ["mean", "max"] : [])];
+    const buttons = new Map();
+    const head = (text) => h("span", { class: "name" }, text);
+    const grid = h(
+      "div",
+      { class: "heads", role: "radiogroup", "aria-label": "Layer and head" },
+      ...["layer", ...choices].map(head),
+    );
+    grid.style.gridTemplateColumns = `max-content repeat(${choices.length}, minmax(0, 46px))`;
+    for (let layer = 0; layer < map.layers; layer++) {
+      grid.append(head(layer));
+      choices.forEach((choice, column) => {
+        const w = map.matrix(layer, choice),
+          top = largest(w, -1) || 1,
+          few = Math.min(n, 64);
+        const canvas = h("canvas", { width: few, height: few });
+        const sample = (k) => pair(k, few).reduce((i, j) => Math.floor((i * n) / few) * n + Math.floor((j * n) / few));
+        canvas.getContext("2d").putImageData(
+          picture(few, (k) => w[sample(k)] / top),
+          0,
+          0,
+        );
+        const move = (e) => {
+          const step = ARROWS[e.key];
+          if (!step) return;
+          e.preventDefault();
+          const go = {
+            layer: clamp(layer + step[1], 0, map.layers - 1),
+            head: choices[clamp(column + step[0], 0, choices.length - 1)],
+          };
+          change(go);
+          buttons.get(`${go.layer} ${go.head}`).focus();
+        };
+        const button = h(
+          "button",
+          {
+            type: "button",
+            role: "radio",
+            title: `layer ${layer}, ${named(choice)}`,
+            onclick: () => change({ layer, head: choice }),
+            onkeydown: move,
+          },
+          canvas,
+        );
+        buttons.set(`${layer} ${choice}`, button);
+        grid.append(button);
+      });
+    }
+    const choose = () =>
+      buttons.forEach((button, key) => {
+        const chosen = key === `${s.layer} ${map.heads > 1 ? s.head : 0}`;
+        set(button, { "aria-checked": chosen, tabindex: chosen ? 0 : -1 });
+      });
+    return { grid, choose };
+  }
+
+  const table = (heads, rows) =>
+    h(
+      "table",
+      {},
+      h("thead", {}, h("tr", {}, ...heads.map((t) => h("th", { scope: "col" }, t)))),
+      h("tbody", {}, ...rows),
+    );
+
+  function attentionPanel() {
+    map = m.map ??= decode(m.attention, n);
+    s.layer = clamp(s.layer ?? map.layers - 1, 0, map.layers - 1);
+    if (typeof s.head === "number") s.head = clamp(s.head, 0, map.heads - 1);
+    const drawing = sketch(m, touch),
+      heat = heatMap(),
+      heads = headGrid();
+    const status = h("p", { role: "status" }),
+      numbers = h("div"),
+      title = h("h2");
+    const all = h(
+      "details",
+      { ontoggle: weights },
+      h("summary", {}, "All these weights as a table"),
+      h("div", { tabindex: 0 }),
+    );
+    const below = h("output"),
+      range = h("input", {
+        type: "range",
+        min: 0,
+        max: 1,
+        step: 0.01,
+        value: s.threshold,
+        oninput: () => change({ threshold: Number(range.value) }),
+      });
+    const own = h("input", { type: "checkbox", checked: s.self, onchange: () => change({ self: own.checked }) });
+    let listed;
+    function weights() {
+      const key = [s.layer, s.head].join(),
+        w = map.matrix(s.layer, s.head);
+      if (!all.open || key === listed) return;
+      listed = key;
+      const rows = m.labels.map((label, i) =>
+        h("tr", {}, h("th", { scope: "row" }, label), ...m.labels.map((_, j) => h("td", {}, w[i * n + j].toFixed(4)))),
+      );
+      all.lastChild.replaceChildren(table(["attends \\ to", ...m.labels], rows));
+    }
+    const view = h(
+      "section",
+      {},
+      h(
+        "div",
+        { class: "bar" },
+        radios("Show", "from", [
+          [false, `what ${m.places === "atom" ? "an atom" : "a token"} attends to`],
+          [true, "what attends to it"],
+        ]),
+        radios("Scale", "scale", [
+          ["row", `per ${m.places}`],
+          ["map", "absolute"],
+          ["uniform", "\u00d7 uniform"],
+        ]),
+        h("label", {}, "Hide below ", range, below),
+        h("label", {}, own, `the ${m.places} itself`),
+      ),
+      title,
+      status,
+      h(
+        "div",
+        { class: "views" },
+        h("figure", { class: "drawing" }, drawing.svg),
+        h(
+          "figure",
+          {},
+          heat.canvas,
+          h("figcaption", {}, `Row: the ${m.places} that attends; column: the ${m.places} attended to.`),
+        ),
+        numbers,
+        h("figure", {}, heads.grid, h("figcaption", {}, "A column for each head, each on its own scale.")),
+      ),
+      all,
+      h(
+        "footer",
+        {},
+        h("p", {}, h("b", {}, "How far is this an explanation? "), m.attention.measured),
+        m.attention.sums ? "" : h("p", {}, "This model's weights do not sum to 1 along a row."),
+        downloads(),
+      ),
+    );
+    resized.observe(heat.canvas);
+
+    function draw() {
+      const { subject, partner } = focus(),
+        values = vector(subject),
+        other = subject === null ? -1 : subject;
+      const top = s.scale === "map" ? map.top[s.self] : largest(values, other),
+        name = subject === null ? "" : m.labels[subject];
+      drawing.paint(
+        Array.from(values, (v, i) => (hidden(i, other) ? null : tone(v, top))),
+        subject,
+        partner,
+        s.pinned,
+      );
+      if (s.scale === "uniform") drawing.key("1/8", "8", `times the uniform weight, 1/${n}`, 1);
+      else drawing.key("0", inked(top), "attention weight" + (s.scale === "map" ? ", one scale for all heads" : ""));
+      say(
+        below,
+        s.scale === "uniform" ? `${(8 * s.threshold).toFixed(2)} \u00d7 uniform` : (s.threshold * top).toFixed(3),
+      );
+      say(title, where().replace("l", "L"));
+      const order = [...values.keys()]
+        .filter((i) => !hidden(i, other))
+        .sort((a, b) => values[b] - values[a] || a - b)
+        .slice(0, 10);
+      const three = order
+        .slice(0, 3)
+        .map((i) => `${m.labels[i]} ${values[i].toFixed(3)}`)
+        .join(", ");
+      if (partner !== null) {
+        const [i, j] = cell();
+        say(status, `${m.labels[i]} attends to ${m.labels[j]}: ${map.matrix(s.layer, s.head)[i * n + j].toFixed(4)}`);
+      } else if (subject === null)
+        say(status, `Attention received, mean over all: ${three}. Point at one to see its own.`);
+      else say(status, s.from ? `What attends most to ${name}: ${three}.` : `${name} attends most to ${three}.`);
+      const head = [
+        m.places,
+        subject === null ? "received" : s.from ? `to ${name}` : `from ${name}`,
+        "\u00d7 uniform",
+        "",
+      ];
+      numbers.replaceChildren(
+        table(
+          head,
+          order.map((i) => {
+            const bar = h("div");
+            bar.style.width = `${(100 * values[i]) / (top || 1)}%`;
+            const cells = [values[i].toFixed(4), (values[i] * n).toFixed(2), bar].map((content) =>
+              h("td", {}, content),
+            );
+            return h(
+              "tr",
+              { class: i === partner || i === subject ? "on" : "" },
+              h("th", { scope: "row" }, m.labels[i]),
+              ...cells,
+            );
+          }),
+        ),
+      );
+      heat.draw();
+      set(heat.canvas, {
+        "aria-label": `Weights, rows attend to columns, ${where()}. Arrow keys walk; a table is below.`,
+      });
+      heads.choose();
+      weights();
+    }
+    const lines = () => [status.textContent, where(), `faithfulness: ${m.attention.measured}`];
+    const rows = () => [
+      ["layer", "head", "receiver", "sender", "receiver_symbol", "sender_symbol", "weight"],
+      ...Array.from(map.matrix(s.layer, s.head), (w, k) => {
+        const [i, j] = pair(k, n);
+        return [s.layer, s.head, i, j, m.texts[i], m.texts[j], Number(w.toPrecision(7))];
+      }),
+    ];
+    return { view, draw, heat, drawing, lines, rows };
+  }
+
+  // -- attributions
+
+  function attributionPanel() {
+    map = null;
+    const a = m.attributions[(s.method = clamp(s.method, 0, m.attributions.length - 1))];
+    const drawing = sketch(m, touch),
+      status = h("p", { role: "status" }),
+      unit = a.unit ? ` ${a.unit}` : "";
+    const choose = h(
+      "select",
+      {
+        onchange: () => {
+          s.method = choose.selectedIndex;
+          build();
+        },
+      },
+      ...m.attributions.map((b, k) => h("option", { selected: k === s.method }, `${b.method}, of ${b.target}`)),
+    );
+    const order = [...a.values.keys()].sort((i, j) => Math.abs(a.values[j]) - Math.abs(a.values[i]));
+    const line = (name, value, more) =>
+      h("tr", more, h("th", { scope: "row" }, name), h("td", {}, value === null ? "unknown" : value.toFixed(4)));
+    const terms = new Map(
+      order.map((i) => [
+        i,
+        line(m.labels[i], a.values[i], { onpointerenter: () => hover(i), onpointerleave: () => hover(null) }),
+      ]),
+    );
+    const sum = a.values.reduce((x, y) => x + y, 0),
+      top = Math.max(...a.values.map(Math.abs)) || 1;
+    const outside = a.others.reduce((x, [, v]) => x + (v ?? 0), 0),
+      total = (a.constant ?? 0) + sum + outside;
+    const constant = a.constant === null ? [] : [["constant", "", a.constant]];
+    const totals = [
+      ...constant.map(([name, , v]) => line(name, v)),
+      line(`all ${m.places}s`, sum),
+      ...a.others.map(([name, v]) => line(name, v)),
+      ...(a.adds_up ? [line("sum", total)] : []),
+      line("prediction", a.prediction, { class: "on" }),
+    ];
+    const words = a.adds_up
+      ? "The terms add up to the prediction."
+      : "The values do not add up to the prediction: compare them with each other.";
+    drawing.label(a.values.map(signed));
+    drawing.key(inked(-top), inked(top), `contribution${a.adds_up && unit ? `,${unit}` : ""}`, -1);
+    const view = h(
+      "section",
+      {},
+      h("div", { class: "bar" }, h("label", {}, "Method ", choose)),
+      h("h2", {}, `What each ${m.places} contributes to ${a.target}: ${a.method}`),
+      status,
+      h(
+        "div",
+        { class: "views" },
+        h(
+          "figure",
+          { class: "drawing" },
+          drawing.svg,
+          h("figcaption", {}, "Orange raises the prediction, blue lowers it."),
+        ),
+        h(
+          "div",
+          {},
+          table(["term", a.adds_up && a.unit ? a.unit : "value"], totals),
+          h(
+            "div",
+            { class: "terms", tabindex: 0, role: "region", "aria-label": `Terms of all ${m.places}s` },
+            table([m.places, "contribution"], [...terms.values()]),
+          ),
+        ),
+      ),
+      h("footer", {}, h("p", {}, words), h("p", {}, h("b", {}, "How faithful is it? "), a.measured), downloads()),
+    );
+    function draw() {
+      const { subject, partner } = focus(),
+        i = partner ?? subject;
+      drawing.paint(
+        m.drawing.at.map((_, k) => (k < a.values.length ? -a.values[k] / top : null)),
+        subject,
+        partner,
+        s.pinned,
+      );
+      terms.forEach((row, k) => row.classList.toggle("on", k === i));
+      say(
+        status,
+        i === null
+          ? `Largest: ${order
+              .slice(0, 3)
+              .map((k) => `${m.labels[k]} ${signed(a.values[k])}`)
+              .join(", ")}.`
+          : i < a.values.length
+            ? `${m.labels[i]} contributes ${a.values[i].toFixed(4)}${a.adds_up ? unit : ""}.`
+            : "",
+      );
+    }
+    const lines = () => [`contributions to ${a.target}, ${a.method}`, `faithfulness: ${a.measured}`];
+    const rows = () => [
+      ["term", "place", "value"],
+      ...a.values.map((v, i) => [m.labels[i], i, v]),
+      ...constant,
+      ...a.others.map(([name, v]) => [name, "", v ?? ""]),
+      ["prediction", "", a.prediction ?? ""],
+    ];
+    return { view, draw, drawing, lines, rows };
+  }
+
+  // -- all of it
+
+  // The receiver and the sender that are looked at; either may be none.
+  const cell = () => {
+    const { subject, partner } = focus();
+    return s.from ? [partner, subject] : [subject, partner];
+  };
+  const focus = () => s.hover ?? { subject: s.pinned, partner: null };
+
+  function answer({ target, predicted, true: measured, unit }) {
+    const part = (word, v) => (v === null ? [] : [` ${word} `, h("b", {}, v.at ? v : inked(v))]);
+    return h(
+      "p",
+      {},
+      h("span", {}, target),
+      ...part("predicted", predicted),
+      ...part("true", measured),
+      unit ? ` ${unit}` : "",
+    );
+  }
+
+  function build() {
+    resized.disconnect();
+    m = data.molecules[s.molecule];
+    n = m.labels.length;
+    if (s.pinned >= n) s.pinned = null;
+    s.hover = null;
+    const panels = [
+      ["Attention", m.attention, attentionPanel],
+      ["Attributions", m.attributions.length, attributionPanel],
+    ].filter((p) => p[1]);
+    s.tab = Math.min(s.tab, panels.length - 1);
+    const turn = (tab, focused) => {
+      s.tab = tab;
+      build();
+      if (focused) root.querySelector('[aria-selected="true"]').focus();
+    };
+    const tabs = panels.map(([name], k) =>
+      h(
+        "button",
+        {
+          type: "button",
+          role: "tab",
+          "aria-selected": String(k === s.tab),
+          tabindex: k === s.tab ? 0 : -1,
+          onclick: () => turn(k),
+          onkeydown: (e) => ARROWS[e.key]?.[0] && turn(1 - k, true),
+        },
+        name,
+      ),
+    );
+    const pick = h(
+      "select",
+      {
+        onchange: () => {
+          s.molecule = pick.selectedIndex;
+          s.pinned = null;
+          build();
+          root.querySelector("select").focus();
+        },
+      },
+      ...data.molecules.map((o, k) => h("option", { selected: k === s.molecule }, `${k + 1}. ${cut(o.name, 70)}`)),
+    );
+    parts = panels[s.tab][2]();
+    root.replaceChildren(
+      h(
+        "header",
+        {},
+        data.molecules.length > 1 ? h("label", { class: "pick" }, "Molecule", pick) : "",
+        h("h1", {}, m.name),
+        h("div", { class: "answers" }, ...m.answers.map(answer)),
+      ),
+      tabs.length > 1 ? h("div", { role: "tablist" }, ...tabs) : "",
+      parts.view,
+    );
+    parts.view.classList.toggle("big", m.drawing.width > 700);
+    set(parts.view, { role: "tabpanel", "aria-label": panels[s.tab][0] });
+    update();
+  }
+
+  function update() {
+    parts.draw();
+    const now = [s.pinned, s.layer, s.head].join();
+    if (now === told) return;
+    told = now;
+    changed({ pinned: s.pinned, layer: s.layer, head: s.head });
+  }
+
+  build();
+  return {
+    set: (values) => {
+      if (Object.entries(values).some(([k, v]) => s[k] !== v)) change(values);
+    },
+  };
+}
+
+// ---- where it runs: a document of its own, or anywidget -------------------------------------------------------------
+
+export function start(document) {
+  for (const data of document.querySelectorAll("script.molattn-data")) {
+    const root = data.parentElement.querySelector(".molattn");
+    root.view = show(root, JSON.parse(data.textContent));
+  }
+}
+
+export default {
+  render({ model, el }) {
+    const names = ["pinned", "layer", "head"],
+      read = () => Object.fromEntries(names.map((k) => [k, model.get(k)]));
+    const view = show(el, model.get("content"), read(), (now) => {
+      names.forEach((k) => model.set(k, now[k]));
+      model.save_changes();
+    });
+    const listen = () => view.set(read());
+    names.forEach((k) => model.on(`change:${k}`, listen));
+    return () => names.forEach((k) => model.off(`change:${k}`, listen));
+  },
+};

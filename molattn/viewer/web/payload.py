@@ -1,0 +1,165 @@
+"""What the page shows, as JSON: weights as bytes, molecules as strokes, names as plain text.
+
+A weight is a byte times the scale of its row:
+
+    w_ij ~ b_ij s_i,    b_ij = round(w_ij / s_i) in 0..255,    s_i = max_j w_ij / 255
+
+so that what the page shows is within s_i / 2 of the weight: 0.2% of the largest of the row. `weights` holds the bytes
+of (layers, heads, n, n), `scales` the float32 (little endian) of (layers, heads, n), both as base64. The mean and the
+maximum over the heads are taken from these by the page, and are within half of the largest step among the heads.
+"""
+
+import base64
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from molattn.errors import InputError, UsageError, shown
+from molattn.explain import AttentionMap, Attribution
+from molattn.viewer.molecule import drawable
+from molattn.viewer.web.drawing import draw_molecule, draw_tokens
+
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+
+Truth = Mapping[str, float | str | None]
+"""Measured values by target name; of a target of classes, the name of the class."""
+
+
+def payload(
+    maps: Sequence[AttentionMap], attributions: Sequence[Attribution] = (), truth: Sequence[Truth | None] = ()
+) -> dict[str, Any]:
+    """Everything that the page shows, ready for JSON; see `page` for the arguments.
+
+    Raises:
+        UsageError: nothing to show; as many true values as maps are not there.
+        InputError: atoms that are not those of the SMILES, weights or values that are no numbers, or an attribution
+            of none of the maps.
+    """
+    if not maps and not attributions:
+        raise UsageError("a page needs at least one attention map or attribution")
+    if truth and len(truth) != len(maps):
+        raise UsageError(f"{len(truth)} true values do not fit {len(maps)} attention maps")
+    molecules = [_of_map(m, t) for m, t in zip(maps, truth or [None] * len(maps), strict=True)]
+    first = {}
+    for k, m in enumerate(maps):
+        first.setdefault((m.smiles, m.symbols, m.add_hs), k)
+    for a in attributions:
+        key = (a.smiles, a.symbols, a.add_hs)
+        if key not in first:
+            if maps:
+                raise InputError(f"the attribution of {shown(a.smiles)} belongs to none of the attention maps")
+            first[key] = len(molecules)
+            molecules.append(_of_attribution(a))
+        molecules[first[key]]["attributions"].append(_attribution(a))
+    return {"molecules": molecules}
+
+
+def encode(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes and float32 scales of weights (..., n, n): `bytes * scales[..., None]` is within half a scale of them.
+
+    Raises:
+        InputError: weights that are below 0 or no finite numbers, whose colour would say nothing.
+    """
+    w = np.asarray(weights, dtype=np.float64)
+    if not (np.isfinite(w).all() and (w >= 0).all()):
+        raise InputError("attention weights are finite numbers of 0 or more; the map has others, and is not shown")
+    scales = (w.max(-1) / 255).astype("<f4")
+    steps = np.where(scales > 0, scales, 1).astype(np.float64)
+    return np.clip(np.rint(w / steps[..., None]), 0, 255).astype(np.uint8), scales
+
+
+def _of_map(attention: AttentionMap, truth: Truth | None) -> dict[str, Any]:
+    layers, heads, n, columns = attention.weights.shape
+    if n != columns or n != len(attention.labels):
+        raise InputError(
+            f"the weights of {shown(attention.smiles)} are {n} x {columns}, and it has {len(attention.labels)} places"
+        )
+    weights, scales = encode(attention.weights)
+    names: list[str] = list(dict.fromkeys([*attention.prediction, *(truth or {})]))
+    return {
+        **_molecule_of(attention, attention.labels, attention.places, attention.virtual, "the attention map"),
+        "attention": {
+            "layers": layers,
+            "heads": heads,
+            "weights": _base64(weights),
+            "scales": _base64(scales),
+            "sums": attention.rows_sum_to_one,
+            "measured": _text(attention.measured),
+        },
+        "answers": [
+            {
+                "target": _text(name),
+                "predicted": _number(attention.prediction.get(name)),
+                "true": _known((truth or {}).get(name)),
+                "unit": _text(attention.units.get(name, "")),
+            }
+            for name in names
+        ],
+    }
+
+
+def _of_attribution(a: Attribution) -> dict[str, Any]:
+    # Tokens, written one after the other, are the SMILES; atoms hardly ever are, and if so the two are the same.
+    places = "tokens" if "".join(a.symbols) == a.smiles else "atoms"
+    labels = [f"{symbol}{i}" for i, symbol in enumerate(a.symbols)]
+    answer = {"target": _text(a.target), "predicted": _number(a.prediction), "true": None, "unit": _text(a.unit)}
+    return {**_molecule_of(a, labels, places, (), "the attribution"), "attention": None, "answers": [answer]}
+
+
+def _molecule_of(
+    of: AttentionMap | Attribution, labels: Sequence[str], places: str, virtual: Sequence[str], whose: str
+) -> dict[str, Any]:
+    """What it is called, and where it has its atoms, or its tokens."""
+    texts = [_text(text) for text in (*of.symbols, *virtual)]
+    n = len(of.symbols)
+    if places == "tokens":
+        drawing = draw_tokens(texts[:n], texts[n:])
+    else:
+        drawing = draw_molecule(drawable(of.smiles, of.symbols, of.add_hs, whose), texts[n:])
+    return {
+        "name": _text(of.smiles),
+        "places": places.removesuffix("s"),
+        "labels": [_text(label) for label in labels],
+        "texts": texts,
+        "atoms": n,
+        "drawing": drawing,
+        "attributions": [],
+    }
+
+
+def _attribution(a: Attribution) -> dict[str, Any]:
+    values = np.asarray(a.values, dtype=np.float64)
+    if values.shape != (len(a.symbols),) or not np.isfinite(values).all():
+        raise InputError(f"the attribution of {shown(a.smiles)} by {a.method} is not one finite number for each atom")
+    return {
+        "method": _text(a.method),
+        "target": _text(a.target),
+        "unit": _text(a.unit),
+        "values": [float(f"{v:.7g}") for v in values],
+        "prediction": _number(a.prediction),
+        "constant": _number(a.constant),
+        "others": [[_text(name), _number(value)] for name, value in a.others.items()],
+        "adds_up": a.adds_up,
+        "measured": _text(a.measured),
+    }
+
+
+def _text(text: str) -> str:
+    """Text that shows as what it is: without controls, halves of characters and marks that turn the direction."""
+    return _UNSEEN.sub("\ufffd", str(text))
+
+
+def _number(value: Any) -> float | None:
+    """A number for JSON, which knows neither NaN nor infinity."""
+    return None if value is None or not math.isfinite(value) else float(f"{float(value):.9g}")
+
+
+def _known(value: float | str | None) -> float | str | None:
+    return _text(value) if isinstance(value, str) else _number(value)
+
+
+def _base64(array: np.ndarray) -> str:
+    return base64.b64encode(array.tobytes()).decode("ascii")

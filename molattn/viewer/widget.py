@@ -1,0 +1,64 @@
+"""The page as a Jupyter widget, whose pinned atom Python can read."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from molattn.errors import MissingExtra, UsageError
+from molattn.explain import AttentionMap, Attribution
+from molattn.viewer.web.payload import Truth, payload
+
+try:
+    import anywidget
+    import traitlets
+except ImportError as error:
+    raise MissingExtra("anywidget", "widget", "a widget in a notebook") from error
+
+_HERE = Path(__file__).parent / "web"
+
+
+class AttentionWidget(anywidget.AnyWidget):
+    """A map to look at in a notebook; what is chosen there can be read and set in Python.
+
+    Attributes:
+        pinned: the atom (or token, or virtual node) that was clicked, from 0; None for none.
+        layer: from 0; the last at first.
+        head: from 0, or "mean" or "max" over the heads.
+
+    Raises:
+        UsageError: there is no such atom, layer or head.
+        InputError: the atoms of the map are not those of its SMILES.
+        MissingExtra: anywidget is not installed.
+    """
+
+    _esm = _HERE / "page.js"
+    _css = _HERE / "page.css"
+    content = traitlets.Dict().tag(sync=True)
+    pinned = traitlets.Int(None, allow_none=True).tag(sync=True)
+    layer = traitlets.Int(0).tag(sync=True)
+    head = traitlets.Union([traitlets.Int(), traitlets.Unicode()], default_value="mean").tag(sync=True)
+
+    def __init__(
+        self,
+        attention: AttentionMap,
+        attributions: Sequence[Attribution] = (),
+        truth: Truth | None = None,
+        **choice: Any,
+    ):
+        self._attention = attention
+        choice.setdefault("layer", attention.num_layers - 1)
+        super().__init__(content=payload([attention], list(attributions), [truth]), **choice)
+
+    @traitlets.validate("pinned", "layer", "head")
+    def _known(self, proposal: Any) -> Any:
+        name, value = proposal["trait"].name, proposal["value"]
+        a = self._attention
+        count = {"pinned": len(a.labels), "layer": a.num_layers, "head": a.num_heads}[name]
+        if name == "pinned" and value is None:
+            return value
+        if name == "head" and value in ("mean", "max"):
+            return value
+        if isinstance(value, str) or not 0 <= value < count:
+            also = ", 'mean' or 'max'" if name == "head" else ", or None" if name == "pinned" else ""
+            raise UsageError(f"{name} is from 0 to {count - 1}{also}, not {value!r}")
+        return value

@@ -1,0 +1,69 @@
+"""`molattn view`, as a chemist types it."""
+
+import json
+import re
+
+import pytest
+
+
+def shown(path):
+    """What the page at `path` is given to show, molecule by molecule."""
+    (data,) = re.findall(r'<script type="application/json" class="molattn-data">(.*?)</script>', path.read_text(), re.S)
+    return json.loads(data)["molecules"]
+
+
+def test_smiles_become_a_page(molattn, run, tmp_path):
+    path = tmp_path / "page.html"
+    answer = molattn("view", run, "--smiles", "CCO", "--smiles", "c1ccccc1", "-o", path)
+    assert (answer.code, answer.out) == (0, "")
+    assert answer.err == f"{path} shows 2 molecules: open it in a browser\n"
+    molecules = shown(path)
+    assert [m["name"] for m in molecules] == ["CCO", "c1ccccc1"]
+    predicted = molattn("predict", run, "--smiles", "CCO", "--json")
+    (row,) = json.loads(predicted.out)
+    (told,) = molecules[0]["answers"]
+    assert told == {"target": "y", "predicted": pytest.approx(row["y"], abs=1e-6), "true": None, "unit": ""}
+    attention = molecules[0]["attention"]
+    assert attention["layers"] == 2 and attention["measured"]
+
+
+def test_a_table_brings_its_true_values_and_says_where_it_stops(molattn, run, table, tmp_path):
+    path = tmp_path / "page.html"
+    answer = molattn("view", run, table, "-o", path, "--limit", 9)
+    assert answer.code == 0
+    assert "warning: 1 of 9 molecules cannot be shown; the first, line 9: " in answer.err
+    assert f"{path} shows 8 molecules, the first of {table}; --limit shows more: open" in answer.err
+    lines = table.read_text().splitlines()[1:10]
+    expected = [line.split(",") for line in lines if not line.startswith("C1CC,")]
+    truth = [m["answers"][0]["true"] for m in shown(path)]
+    assert [m["name"] for m in shown(path)] == [smiles for smiles, _ in expected]
+    assert truth == [float(y) if y != "unknown" else "unknown" for _, y in expected]
+    again = molattn("view", run, table, "-o", path, "--limit", 100, "--force", "--quiet")
+    assert again.code == 0 and "--limit" not in again.err
+    assert len(shown(path)) == 41
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["-o", "page.html"], 2, "either a table or --smiles"),
+        (["--smiles", "CCO", "-o", "page.txt"], 2, "page.txt: the page is an .html file"),
+        (["--smiles", "CCO", "-o", "no/page.html"], 3, "there is no folder"),
+        (["--smiles", "C1CC", "-o", "page.html"], 3, "1 of 1 molecules cannot be shown; the first, --smiles C1CC"),
+        (["--smiles", "CCO", "--smiles", "C1CC", "--strict"], 4, "1 of 2 molecules cannot be shown"),
+        (["there.csv", "-o", "page.html"], 3, "there.csv"),
+        (["taken.csv", "--smiles-column", "smile"], 2, "did you mean 'smiles'?"),
+        (["empty.csv"], 3, "empty.csv has no rows"),
+        (["--smiles", "CCO", "-o", "taken.html"], 2, "taken.html exists"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_writes_nothing(molattn, run, tmp_path, monkeypatch, arguments, code, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken.html").write_text("mine")
+    (tmp_path / "taken.csv").write_text("smiles,y\nCCO,1\n")
+    (tmp_path / "empty.csv").write_text("smiles,y\n")
+    before = sorted(tmp_path.iterdir())
+    answer = molattn("view", run, *arguments)
+    assert answer.code == code
+    assert words in " ".join(answer.err.replace("\u2502", " ").split())
+    assert sorted(tmp_path.iterdir()) == before and (tmp_path / "taken.html").read_text() == "mine"

@@ -1,0 +1,65 @@
+"""A browser for what a page does: Chromium without a window, through Playwright."""
+
+import os
+import shutil
+
+import pytest
+
+CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+
+
+def absent(why):
+    """Skip, or fail where the browser is required: a test that never runs holds nothing."""
+    if os.environ.get("MOLATTN_REQUIRE_BROWSER"):
+        pytest.fail(f"{why}, and MOLATTN_REQUIRE_BROWSER is set")
+    pytest.skip(why)
+
+
+# Not for the session: while Playwright's loop runs in this thread, no other test can run one of asyncio's.
+@pytest.fixture(scope="module")
+def browser():
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        absent("playwright is not installed")
+    path = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if path is None:
+        absent(f"none of {', '.join(CHROMIUM)} is installed")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path)
+        yield chromium
+        chromium.close()
+
+
+class Watched:
+    """A tab of the browser that keeps what a calm page never does: ask for anything, or complain."""
+
+    def __init__(self, browser, **context):
+        self.context = browser.new_context(viewport={"width": 1200, "height": 1000}, **context)
+        self.tab = self.context.new_page()
+        self.requests, self.complaints = [], []
+        self.tab.on("request", lambda request: self.requests.append(request.url))
+        self.tab.on("console", lambda message: self.complaints.append(message.text))
+        self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.tab.on("dialog", lambda dialog: (self.complaints.append(dialog.message), dialog.dismiss()))
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Open an HTML document from a file; afterwards nothing was asked for but the file, and nothing complained."""
+    tabs = []
+
+    def open_(document, **context):
+        path = tmp_path / f"{len(tabs)}.html"
+        path.write_text(document, encoding="utf-8")
+        watched = Watched(browser, **context)
+        tabs.append((watched, path.as_uri()))
+        watched.tab.goto(path.as_uri())
+        return watched.tab
+
+    yield open_
+    for watched, uri in tabs:
+        watched.context.close()
+        # A picture that a page makes of its own drawing, and what it saves, are no requests to anywhere.
+        asked = [url for url in watched.requests if not url.startswith(("data:", "blob:"))]
+        assert (asked, watched.complaints) == ([uri], [])

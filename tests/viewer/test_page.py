@@ -1,0 +1,255 @@
+"""The page before a browser sees it: what is in it, how large, and that names stay names."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from molattn.errors import InputError, UsageError
+from molattn.explain import AttentionMap, Attribution
+from molattn.viewer import page, write_page
+from molattn.viewer.web.document import framed, source
+from molattn.viewer.web.drawing import RADIUS
+from molattn.viewer.web.payload import encode, payload
+from tests.viewer.maps import ASPIRIN, CAFFEINE, MOLECULES, attention_map, with_virtual_node
+
+IMATINIB = "CN1CCN(Cc2ccc(cc2)C(=O)Nc2ccc(C)c(Nc3nccc(n3)-c3cccnc3)c2)CC1"
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    "<!--<script>",
+    "]]></style><img src=x onerror=alert(1)>",
+    "\"onmouseover='alert(1)'",
+    "javascript:alert(1)",
+    "a\u2028b\u2029c",
+    "\x00\x1b\ud800\ufffe",
+    "{title}{data}%s\\u003c",
+    "\u202egnp.exe",
+    "<svg onload=alert(1)>",
+    "<iframe srcdoc='<script>alert(1)</script>'>",
+    "</title><base href=//evil.example>",
+    "</textarea><meta http-equiv=refresh content=0>",
+    "&lt;script&gt;alert(1)&lt;/script&gt;",
+    "&#60;script&#62;",
+    "`${alert(1)}`",
+    "\\u003cscript\\u003e",
+    "*/alert(1)/*",
+    "url(javascript:alert(1))",
+    '=HYPERLINK("//evil.example","x")',
+    "__proto__",
+]
+
+
+class Elements(HTMLParser):
+    """The start tags of a document, and the text in them."""
+
+    def __init__(self, document):
+        super().__init__()
+        self.found, self.open = [], False
+        self.feed(document)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append([tag, dict(attrs), ""])
+        self.open = True
+
+    def handle_endtag(self, tag):  # noqa: ARG002
+        self.open = False
+
+    def handle_data(self, data):
+        if self.open:
+            self.found[-1][2] += data
+
+    def all(self, tag):
+        return [(attributes, text) for name, attributes, text in self.found if name == tag]
+
+
+def content(document):
+    """What the page is given to show."""
+    ((_, text),) = [(a, t) for a, t in Elements(document).all("script") if a["type"] == "application/json"]
+    return json.loads(text)
+
+
+def decoded(attention, n):
+    """The weights as the page has them, (layers, heads, n, n)."""
+    shape = (attention["layers"], attention["heads"], n, n)
+    codes = np.frombuffer(base64.b64decode(attention["weights"]), np.uint8).reshape(shape)
+    return codes * np.frombuffer(base64.b64decode(attention["scales"]), "<f4").reshape(shape[:-1])[..., None]
+
+
+@given(arrays(np.float64, (2, 3, 5, 5), elements=st.floats(0, 1e6)))
+@settings(deadline=None)
+def test_weights_are_within_half_a_step_of_their_encoding(weights):
+    codes, scales = encode(weights)
+    steps = scales.astype(np.float64)[..., None]
+    assert (np.abs(codes * steps - weights) <= steps * 0.50001 + 1e-40).all()
+    np.testing.assert_allclose(scales, weights.max(-1) / 255, rtol=1e-6, atol=1e-40)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -0.1])
+def test_weights_that_are_no_weights_are_refused(bad):
+    attention = attention_map("CCO")
+    attention.weights[0, 0, 0, 0] = bad
+    with pytest.raises(InputError, match="finite numbers of 0 or more"):
+        page([attention])
+
+
+@pytest.mark.parametrize("smiles", MOLECULES.values(), ids=MOLECULES)
+def test_the_page_holds_every_weight_in_the_order_of_the_map(smiles):
+    attention = with_virtual_node(attention_map(smiles))
+    (molecule,) = content(page([attention]))["molecules"]
+    n = attention.num_atoms + 1
+    assert molecule["labels"] == attention.labels
+    steps = attention.weights.max(-1, keepdims=True) / 255
+    assert (np.abs(decoded(molecule["attention"], n) - attention.weights) <= 0.501 * steps).all()
+    assert len(molecule["drawing"]["at"]) == n
+    assert page([attention]) == page([attention])
+
+
+@pytest.mark.parametrize("smiles", MOLECULES.values(), ids=MOLECULES)
+def test_places_are_apart_and_inside_and_bonds_begin_and_end_at_atoms(smiles):
+    drawing = payload([with_virtual_node(attention_map(smiles))])["molecules"][0]["drawing"]
+    at = np.array(drawing["at"])[:, :2]
+    apart = np.linalg.norm(at[:, None] - at[None], axis=-1)[~np.eye(len(at), dtype=bool)]
+    assert (apart > RADIUS).all()
+    low = np.array([drawing["left"], drawing["top"]])
+    high = low + np.array([drawing["width"], drawing["height"]])
+    assert (at - RADIUS >= low).all() and (at + RADIUS <= high).all()
+    ends = np.array([[float(x) for x in p.split()] for p in re.findall(r"[ML]([-\d. ]+)", drawing["lines"])])
+    for i, j in drawing["bonds"]:
+        for atom in (i, j):
+            assert np.linalg.norm(ends - at[atom], axis=-1).min() < 16, "a bond may stop short of a letter, not more"
+
+
+def test_code_and_style_are_at_most_30_kb_and_a_drug_with_48_heads_150_kb():
+    assert len((source("page.js") + source("page.css")).encode()) <= 30_000
+    attention = attention_map(IMATINIB, layers=6, heads=8)
+    assert attention.num_atoms == 37
+    assert len(page([attention]).encode()) <= 150_000
+
+
+def test_only_the_page_s_own_script_and_style_may_run():
+    document = page([attention_map(ASPIRIN)])
+    elements = Elements(document)
+    ((policy, _),) = [e for e in elements.all("meta") if e[0].get("http-equiv") == "Content-Security-Policy"]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy["content"].split(";"))
+    assert rules["default-src"] == "'none'" and rules["base-uri"] == "'none'" and rules["form-action"] == "'none'"
+
+    def digest(text):
+        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+    scripts = [(a, t) for a, t in elements.all("script") if a["type"] == "module"]
+    assert [digest(text) for _, text in scripts] == [rules["script-src"]]
+    assert [digest(text) for _, text in elements.all("style")] == [rules["style-src"]]
+    assert all("src" not in a for a, _ in elements.all("script"))
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", document)
+
+
+def test_the_code_never_makes_markup_or_code_of_text():
+    code = source("page.js")
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function|javascript:", code)
+    assert "</script" not in code and "<!--" not in code
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_names_stay_in_the_data(text):
+    m = attention_map(ASPIRIN)
+    hostile = replace(with_virtual_node(m), prediction={text: 1.0}, units={text: text}, virtual=(text,), measured=text)
+    other = Attribution(ASPIRIN, m.symbols, np.ones(13), text, text, 1.0, text, 0.5, {text: 2.0}, measured=text)
+    a = replace(other, symbols=m.symbols)
+    document = page([hostile], [a], [{text: text}])
+    elements = Elements(document)
+    assert [name for name, _, _ in elements.found] == [name for name, _, _ in Elements(page([m])).found]
+    shown = content(document)["molecules"][0]
+    unseen = re.search("[\x00-\x1f\u202e\u2028\ud800\ufffe]", text)
+    name = shown["answers"][0]["target"]
+    assert name == text or (unseen and "\ufffd" in name)
+    assert not re.search("[\x00-\x1f\u2028-\u202e\ud800-\udfff]", name)
+    document.encode("utf-8")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_tokens_and_smiles_stay_in_the_data(text):
+    m = AttentionMap(text, (text, "C"), np.full((1, 1, 2, 2), 0.5), {"y": 1.0}, {}, places="tokens")
+    document = page([m])
+    assert [n for n, _, _ in Elements(document).found] == [n for n, _, _ in Elements(page([attention_map("C")])).found]
+    frame = Elements(framed(document)).all("iframe")
+    assert len(frame) == 1 and frame[0][0]["srcdoc"] == document
+    assert frame[0][0]["sandbox"] == "allow-scripts allow-downloads"
+
+
+def test_predictions_and_true_values_are_told_with_their_units():
+    m = replace(attention_map(CAFFEINE), prediction={"logS": -1.25, "p": float("nan")}, units={"logS": "mol/L"})
+    answers = content(page([m], truth=[{"logS": -0.876, "class": "active"}]))["molecules"][0]["answers"]
+    assert answers == [
+        {"target": "logS", "predicted": -1.25, "true": -0.876, "unit": "mol/L"},
+        {"target": "p", "predicted": None, "true": None, "unit": ""},
+        {"target": "class", "predicted": None, "true": "active", "unit": ""},
+    ]
+
+
+def attribution(smiles, **more):
+    m = attention_map(smiles)
+    return Attribution(smiles, m.symbols, np.linspace(-1, 1, m.num_atoms), "additive", "logS", -1.0, **more)
+
+
+def test_attributions_join_the_molecule_that_they_are_of():
+    shown = payload([attention_map(CAFFEINE), attention_map(ASPIRIN)], [attribution(ASPIRIN, others={"x": 2.0})])
+    assert [len(m["attributions"]) for m in shown["molecules"]] == [0, 1]
+    assert shown["molecules"][1]["attributions"][0]["others"] == [["x", 2.0]]
+    alone = payload([], [attribution(ASPIRIN), attribution(CAFFEINE), attribution(ASPIRIN)])["molecules"]
+    assert [(m["name"], m["attention"], len(m["attributions"])) for m in alone] == [
+        (ASPIRIN, None, 2),
+        (CAFFEINE, None, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: page([]), UsageError, "at least one"),
+        (lambda: page([attention_map("C")], truth=[{}, {}]), UsageError, "2 true values"),
+        (lambda: page([attention_map("CCO")], [attribution("CCN")]), InputError, "'CCN' belongs to none"),
+        (lambda: page([], [replace(attribution("CCO"), values=np.ones(2))]), InputError, "one finite number for each"),
+        (lambda: page([], [replace(attribution("CCO"), values=np.full(3, np.nan))]), InputError, "one finite number"),
+        (lambda: page([replace(attention_map("CCO"), smiles="CCN")]), InputError, "C C O"),
+        (lambda: page([replace(attention_map("CCO"), virtual=("v",))]), InputError, "3 x 3, and it has 4 places"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_with_a_reason(make, error, words):
+    with pytest.raises(error, match=words):
+        make()
+
+
+def test_a_page_is_written_whole_to_an_html_file(tmp_path):
+    path = tmp_path / "page.html"
+    write_page(path, [attention_map(ASPIRIN)])
+    assert path.read_text() == page([attention_map(ASPIRIN)])
+    with pytest.raises(UsageError, match=r"saved as \.html"):
+        write_page(tmp_path / "page.txt", [attention_map(ASPIRIN)])
+    with pytest.raises(UsageError, match="is not a folder"):
+        write_page(tmp_path / "no" / "page.html", [attention_map(ASPIRIN)])
+
+
+def test_a_map_shows_itself_in_a_notebook_as_page_picture_and_line():
+    for attention in (attention_map(ASPIRIN), replace(attention_map("CCO"), places="tokens")):
+        bundle = attention._repr_mimebundle_()
+        (frame,) = Elements(bundle["text/html"]).all("iframe")
+        assert frame[0]["srcdoc"] == attention.html()
+        assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
+        assert bundle["text/plain"] == repr(attention)
+
+
+def test_a_map_too_large_for_a_notebook_shows_its_picture_and_line(monkeypatch):
+    monkeypatch.setattr("molattn.explain.attention_map.EMBEDDED", 12 * 9 - 1)
+    attention = attention_map("CCO")
+    assert attention.weights.size == 12 * 9
+    assert set(attention._repr_mimebundle_()) == {"image/png", "text/plain"}
+    assert attention.html()

@@ -1,0 +1,542 @@
+"""The page as people use it: pointed at, clicked, walked through with the keyboard, saved and embedded."""
+
+import base64
+import csv
+import io
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from molattn.explain import AttentionMap, Attribution
+from molattn.viewer import AttentionWidget, page
+from molattn.viewer.web.document import framed
+from molattn.viewer.web.payload import payload
+from tests.viewer.conftest import Watched
+from tests.viewer.maps import ASPIRIN, CAFFEINE, SALT, attention_map, with_virtual_node
+from tests.viewer.test_page import HOSTILE
+
+HEAT = "canvas[role=application]"
+
+
+def status(tab):
+    return tab.locator("[role=status]").inner_text()
+
+
+def rows(tab):
+    """The table of the largest weights: (label, weight) in its order."""
+    found = tab.locator("section tbody").first.locator("tr").all()
+    return [(r.locator("th").inner_text(), float(r.locator("td").first.inner_text())) for r in found]
+
+
+def atom(tab, i):
+    return tab.locator(".hit").nth(i)
+
+
+def fills(tab):
+    """How blue each disc is, from 0 (white) to 1."""
+    found = tab.evaluate("[...document.querySelectorAll('svg > rect')].map((e) => e.getAttribute('fill'))")
+    colours = [re.fullmatch(r"rgb\((\d+),(\d+),(\d+)\)", f) for f in found]
+    count = tab.locator(".hit").count()
+    return [(255 - int(c[1])) / (255 - 89) if c else 0.0 for c in colours[:count]]
+
+
+def heat_point(tab, attention, i, j):
+    """The pixel of the middle of cell (i, j), found as the page lays it out: equal cells that end at the far side."""
+    size = tab.locator(HEAT).bounding_box()["width"]
+    n, longest = len(attention.labels), max(len(label[:8]) for label in attention.labels)
+    font = min(max(size / n / 1.3, 8), 12)
+    edge = np.ceil(longest * font * 0.62 + 6)
+    side = (size - edge - 1) / n
+    return {"x": float(edge + (j + 0.5) * side), "y": float(edge + (i + 0.5) * side)}
+
+
+def near(attention, layer):
+    """Half a step of the encoding of these weights, and of the four decimals that are shown."""
+    return attention.weights[layer].max() / 510 + 0.000051
+
+
+def asymmetric():
+    """CCO, where C0 attends to O2, C1 to C0, and O2 mostly to itself; all are whole steps of their encoding."""
+    weights = np.array([[0.2, 0.29, 0.51], [0.51, 0.32, 0.17], [0.02, 0.13, 0.85]], dtype=np.float32)
+    return AttentionMap("CCO", ("C", "C", "O"), weights[None, None], {"logS": 1.0}, {"logS": "mol/L"})
+
+
+def test_an_asymmetric_map_is_the_right_way_round_everywhere(opened):
+    attention = asymmetric()
+    tab = opened(page([attention]))
+    atom(tab, 0).hover()
+    assert status(tab) == "C0 attends most to O2 0.510, C1 0.290, C0 0.200."
+    assert [label for label, _ in rows(tab)] == ["O2", "C1", "C0"]
+    assert np.argsort(fills(tab)).tolist() == [0, 1, 2]
+    tab.locator(HEAT).hover(position=heat_point(tab, attention, 0, 2))
+    assert status(tab) == "C0 attends to O2: 0.5100"
+    tab.locator(HEAT).hover(position=heat_point(tab, attention, 1, 0))
+    assert status(tab) == "C1 attends to C0: 0.5100"
+    tab.get_by_text("what attends to it").click()
+    atom(tab, 0).hover()
+    assert status(tab) == "What attends most to C0: C1 0.510, C0 0.200, O2 0.020."
+    tab.locator(HEAT).hover(position=heat_point(tab, attention, 1, 0))
+    assert status(tab) == "C1 attends to C0: 0.5100"
+
+
+def test_the_cells_of_the_heat_map_are_rows_of_receivers(opened):
+    attention = asymmetric()
+    tab = opened(page([attention]))
+    tab.get_by_text("absolute").click()
+
+    def blue(i, j):
+        point = heat_point(tab, attention, i, j)
+        pixel = tab.evaluate(
+            f"""([x, y]) => {{
+              const pen = new OffscreenCanvas(1, 1).getContext("2d", {{ willReadFrequently: true }});
+              pen.drawImage(document.querySelector("{HEAT}"), -x, -y);
+              return [...pen.getImageData(0, 0, 1, 1).data];
+            }}""",
+            [round(point["x"]) + 4, round(point["y"]) + 4],
+        )
+        return (255 - pixel[0]) / (255 - 89)
+
+    shown = [[blue(i, j) for j in range(3)] for i in range(3)]
+    np.testing.assert_allclose(shown, attention.weights[0, 0] / 0.85, atol=0.01)
+
+
+@pytest.mark.parametrize("smiles", [CAFFEINE, SALT])
+def test_numbers_are_numpy_s_within_half_a_step_for_every_layer_and_head(opened, smiles):
+    attention = with_virtual_node(attention_map(smiles, layers=2, heads=3))
+    tab = opened(page([attention]))
+    for layer in range(2):
+        for head in (0, 1, 2, "mean", "max"):
+            kind = f"head {head}" if isinstance(head, int) else f"{head} of the heads"
+            tab.get_by_role("radio", name=f"layer {layer}, {kind}").click()
+            for i in (0, len(attention.labels) - 1):
+                atom(tab, i).hover()
+                expected = attention.matrix(layer, head)[i]
+                found = rows(tab)
+                assert len(found) == min(10, len(expected))
+                for label, weight in found:
+                    assert abs(weight - expected[attention.labels.index(label)]) <= near(attention, layer)
+                assert [w for _, w in found] == sorted((w for _, w in found), reverse=True)
+
+
+def test_without_a_choice_the_attention_received_is_shown(opened):
+    attention = attention_map(ASPIRIN)
+    tab = opened(page([attention]))
+    assert status(tab).startswith("Attention received")
+    received = attention.received()
+    for label, weight in rows(tab):
+        assert abs(weight - received[attention.labels.index(label)]) <= near(attention, -1)
+    assert int(np.argmax(fills(tab))) == int(received.argmax())
+
+
+def test_an_atom_is_pinned_by_a_click_and_let_go_with_escape(opened):
+    attention = attention_map(ASPIRIN)
+    tab = opened(page([attention]))
+    atom(tab, 3).click()
+    tab.mouse.move(5, 5)
+    assert status(tab).startswith("O3 attends most to")
+    assert atom(tab, 3).get_attribute("aria-pressed") == "true"
+    atom(tab, 7).hover()
+    assert status(tab) == f"O3 attends to C7: {float(status(tab)[-6:]):.4f}"
+    assert abs(float(status(tab)[-6:]) - attention.matrix()[3, 7]) <= near(attention, -1)
+    tab.keyboard.press("Escape")
+    assert atom(tab, 3).get_attribute("aria-pressed") == "false"
+    assert status(tab).startswith("Attention received")
+
+
+def test_the_keyboard_walks_along_bonds_pins_and_clears(opened):
+    tab = opened(page([attention_map("CCO")]))
+    focused = "document.activeElement.getAttribute('aria-label')"
+    atom(tab, 0).focus()
+    assert status(tab).startswith("C0 attends most to")
+    x = [atom(tab, i).bounding_box()["x"] for i in range(3)]
+    forth, back = ("ArrowRight", "ArrowLeft") if x[0] < x[2] else ("ArrowLeft", "ArrowRight")
+    tab.keyboard.press(forth)
+    assert tab.evaluate(focused) == "C1 beside C0 beside O2"
+    tab.keyboard.press(forth)
+    assert status(tab).startswith("O2 attends most to")
+    tab.keyboard.press("Enter")
+    assert atom(tab, 2).get_attribute("aria-pressed") == "true"
+    tab.keyboard.press(back)
+    assert status(tab).startswith("O2 attends to C1")
+    tab.keyboard.press("Escape")
+    assert status(tab).startswith("Attention received")
+    tab.keyboard.press("End")
+    assert tab.evaluate(focused).startswith("O2")
+    tab.keyboard.press("PageUp")
+    assert tab.evaluate(focused).startswith("C1")
+
+
+def test_the_keyboard_reaches_every_atom_and_every_control(opened):
+    attention = attention_map("C[C@H](N)C(=O)O.[Na+].[Cl-]")
+    tab = opened(page([attention, attention_map("CCO")]))
+    seen = []
+    for _ in range(30):
+        tab.keyboard.press("Tab")
+        seen.append(tab.evaluate("document.activeElement.tagName + ' ' + (document.activeElement.textContent || '')"))
+    assert [s for s in seen if s.startswith("rect")] and [s for s in seen if s.startswith("CANVAS")]
+    assert {"SELECT", "INPUT", "BUTTON", "SUMMARY"} <= {s.split()[0] for s in seen}
+    assert {"BUTTON Save SVG", "BUTTON Save PNG", "BUTTON Save CSV"} <= set(seen)
+    atom(tab, 0).focus()
+    reached = {0}
+    for _ in range(attention.num_atoms - 1):
+        tab.keyboard.press("PageDown")
+        reached.add(tab.evaluate("[...document.querySelectorAll('.hit')].indexOf(document.activeElement)"))
+    assert reached == set(range(attention.num_atoms))
+
+
+def test_the_keyboard_walks_through_the_heat_map_and_the_heads(opened):
+    attention = attention_map(ASPIRIN)
+    tab = opened(page([attention]))
+    tab.locator(HEAT).focus()
+    tab.keyboard.press("ArrowRight")
+    assert status(tab).startswith("C0 attends to C0:")
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("ArrowDown")
+    tab.keyboard.press("ArrowDown")
+    assert status(tab).startswith("O2 attends to C1:")
+    assert abs(float(status(tab)[-6:]) - attention.matrix()[2, 1]) <= near(attention, -1)
+    tab.locator("[role=radio][aria-checked=true]").focus()
+    tab.keyboard.press("ArrowUp")
+    tab.keyboard.press("ArrowLeft")
+    assert tab.locator("h2").inner_text() == "Layer 1, head 3"
+    assert tab.evaluate("document.activeElement.title") == "layer 1, head 3"
+
+
+def test_scales_threshold_and_self(opened):
+    attention = asymmetric()
+    tab = opened(page([attention]))
+    atom(tab, 1).click()
+    np.testing.assert_allclose(fills(tab), np.array([0.51, 0.32, 0.17]) / 0.51, atol=0.01)
+    tab.get_by_text("absolute").click()
+    np.testing.assert_allclose(fills(tab), np.array([0.51, 0.32, 0.17]) / 0.85, atol=0.01)
+    tab.locator("input[type=range]").fill("0.5")
+    np.testing.assert_allclose(fills(tab), [0.6, 0, 0], atol=0.01)
+    assert tab.locator("output").inner_text() == "0.425"
+    tab.locator("input[type=range]").fill("0")
+    tab.locator("input[type=checkbox]").uncheck()
+    # 0.85 is what O2 gives to itself: without, 0.51 is the largest there is.
+    np.testing.assert_allclose(fills(tab), [1, 0, 1 / 3], atol=0.01)
+    assert [label for label, _ in rows(tab)] == ["C0", "O2"]
+    tab.get_by_text("\u00d7 uniform", exact=True).first.click()
+    tab.locator("input[type=checkbox]").check()
+    assert fills(tab)[0] == pytest.approx(np.log2(0.51 * 3) / 3, abs=0.01)
+    assert "times the uniform weight, 1/3" in tab.locator("svg").text_content()
+
+
+def test_what_is_saved_is_what_is_shown(opened):
+    attention = attention_map(ASPIRIN)
+    tab = opened(page([attention]))
+    atom(tab, 3).click()
+
+    def saved(kind):
+        with tab.expect_download() as download:
+            tab.get_by_role("button", name=f"Save {kind}").click()
+        assert download.value.suggested_filename == f"molattn-CC_O_Oc1ccccc1C_O_O.{kind.lower()}"
+        return download.value.path().read_bytes()
+
+    table = list(csv.DictReader(io.StringIO(saved("CSV").decode())))
+    assert len(table) == 13 * 13
+    weights = np.zeros((13, 13))
+    for row in table:
+        i, j = int(row["receiver"]), int(row["sender"])
+        weights[i, j] = float(row["weight"])
+        assert (row["layer"], row["head"]) == ("2", "mean")
+        assert (row["receiver_symbol"], row["sender_symbol"]) == (attention.symbols[i], attention.symbols[j])
+    steps = attention.weights[-1].max(-1).mean(0)[:, None] / 510
+    assert (np.abs(weights - attention.matrix()) <= steps * 1.001).all()
+    svg = ET.fromstring(saved("SVG"))
+    words = " ".join(svg.itertext())
+    assert "O3 attends most to" in words and "not measured" in words and ASPIRIN in words
+    discs = [e for e in svg.iter("{http://www.w3.org/2000/svg}rect") if e.get("rx") == "13"]
+    assert len(discs) == 13 and not [e for e in svg.iter() if e.get("class") == "hit"]
+    png = saved("PNG")
+    assert png.startswith(b"\x89PNG") and len(png) > 5000
+
+
+def test_all_weights_are_in_a_table_for_those_who_see_no_heat_map(opened):
+    attention = attention_map(ASPIRIN)
+    tab = opened(page([attention]))
+    tab.get_by_text("All these weights as a table").click()
+    cells = tab.locator("details tbody td").all_inner_texts()
+    shown = np.array(cells, dtype=float).reshape(13, 13)
+    assert (np.abs(shown - attention.matrix()) <= near(attention, -1)).all()
+    assert tab.locator("details tbody th").all_inner_texts() == attention.labels
+
+
+def test_molecules_are_chosen_among_and_predictions_told(opened):
+    maps = [attention_map(CAFFEINE), attention_map("C"), attention_map(SALT)]
+    tab = opened(page(maps, truth=[{"logS": -0.876}, None, None]))
+    assert tab.locator("h1").inner_text() == CAFFEINE
+    assert tab.locator(".answers").inner_text() == "logS predicted -1.000 true -0.876 mol/L"
+    tab.locator("select").select_option(index=1)
+    assert tab.locator("h1").inner_text() == "C"
+    assert rows(tab) == [("C0", 1.0)]
+    assert tab.locator(".answers").inner_text() == "logS predicted -1.000 mol/L"
+    tab.locator("select").select_option(index=2)
+    assert tab.locator(".hit").count() == 2
+
+
+def test_virtual_nodes_sums_and_faithfulness_are_said(opened):
+    attention = replace(with_virtual_node(attention_map("CCO")), rows_sum_to_one=False, measured="Kendall 0.12 of 0.5")
+    tab = opened(page([attention]))
+    atom(tab, 3).hover()
+    assert status(tab).startswith("virtual node attends most to")
+    words = tab.locator("footer").inner_text()
+    assert "do not sum to 1" in words and "Kendall 0.12 of 0.5" in words
+    assert "do not sum" not in opened(page([attention_map("CCO")])).locator("footer").inner_text()
+
+
+def test_tokens_are_shown_as_a_row_and_walked_along(opened):
+    attention = attention_map(ASPIRIN)
+    tokens = replace(attention, smiles="C1CCCCCC1CCCC", symbols=tuple("C1CCCCCC1CCCC"), places="tokens")
+    tab = opened(page([tokens]))
+    atom(tab, 1).focus()
+    assert status(tab).startswith("1:1 attends most to")
+    tab.keyboard.press("ArrowRight")
+    assert status(tab).startswith("2:C attends most to")
+    assert "token" in tab.locator("thead").first.inner_text()
+
+
+def attribution(adds_up=True, **more):
+    m = attention_map(ASPIRIN)
+    values = np.linspace(-0.5, 1.0, 13)
+    return Attribution(
+        ASPIRIN, m.symbols, values, "additive", "logS", float(values.sum() - 2 + 0.25), "mol/L", -2.0, {"logP": 0.25},
+        adds_up, **more,
+    )  # fmt: skip
+
+
+def test_attributions_have_their_terms_their_sum_and_a_method_to_choose(opened):
+    other = replace(attribution(adds_up=False), method="occlusion", measured="AUROC 0.9")
+    tab = opened(page([attention_map(ASPIRIN)], [attribution(), other]))
+    tab.get_by_role("tab", name="Attention").focus()
+    tab.keyboard.press("ArrowRight")
+    assert tab.evaluate("document.activeElement.textContent") == "Attributions"
+    assert rows(tab) == [
+        ("constant", -2.0), ("all atoms", 3.25), ("logP", 0.25), ("sum", 1.5), ("prediction", 1.5),
+    ]  # fmt: skip
+    terms = tab.locator(".terms tbody tr")
+    assert terms.count() == 13 and terms.first.inner_text().split() == ["O12", "1.0000"]
+    atom(tab, 12).hover()
+    assert status(tab) == "O12 contributes 1.0000 mol/L."
+    assert "on" in terms.first.get_attribute("class")
+    colours = tab.evaluate("[...document.querySelectorAll('svg > rect')].map((e) => e.getAttribute('fill'))")
+    assert colours[12] == "rgb(236,151,72)" and colours[0] == "rgb(172,207,239)", "orange raises, blue lowers"
+    tab.locator("select").select_option(index=1)
+    assert "do not add up" in tab.locator("footer").inner_text() and "AUROC 0.9" in tab.locator("footer").inner_text()
+    assert "sum" not in [label for label, _ in rows(tab)]
+    with tab.expect_download() as download:
+        tab.get_by_role("button", name="Save CSV").click()
+    table = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
+    assert [row["term"] for row in table][-3:] == ["constant", "logP", "prediction"]
+
+
+def test_attributions_without_a_map_have_a_page(opened):
+    tab = opened(page([], [attribution()]))
+    assert tab.get_by_role("tab").count() == 0
+    assert tab.locator("h2").inner_text() == "What each atom contributes to logS: additive"
+
+
+def test_two_pages_in_one_document_do_not_disturb_each_other(opened):
+    document = "<!doctype html><meta charset=utf-8>" + framed(page([attention_map(ASPIRIN)]))
+    tab = opened(document + framed(page([attention_map(CAFFEINE)], [])))
+    first, second = (tab.frame_locator("iframe").nth(k) for k in (0, 1))
+    first.locator(".hit").nth(3).click()
+    second.get_by_text("what attends to it").click()
+    second.locator(".hit").nth(0).click()
+    assert first.locator("[role=status]").inner_text().startswith("O3 attends most to")
+    assert second.locator("[role=status]").inner_text().startswith("What attends most to C0")
+    with tab.expect_download() as download:
+        first.get_by_role("button", name="Save PNG").click()
+    assert download.value.path().read_bytes().startswith(b"\x89PNG")
+
+
+def test_hostile_names_do_nothing_and_are_shown(opened):
+    m, one, maps, attributions, truth = attention_map(ASPIRIN), np.ones(13), [], [], []
+    for k, text in enumerate(HOSTILE):
+        # Another molecule each, to have its attribution beside it.
+        atoms = replace(attention_map("C" * (k + 1)), prediction={text: 1.0}, units={text: text}, measured=text)
+        maps.append(replace(with_virtual_node(atoms), virtual=(text,)))
+        maps.append(AttentionMap(text, (text, "C"), np.full((1, 1, 2, 2), 0.5), {text: 1.0}, {}, places="tokens"))
+        of = (atoms.smiles, atoms.symbols, np.ones(k + 1), text, text, 1.0, text, 0.5, {text: 2.0})
+        attributions.append(Attribution(*of, measured=text))
+        truth += [{text: text}, None]
+    names = "[...new Set([...document.querySelectorAll('main *')].map((e) => e.localName))]"
+    plain = opened(page([m, m], [Attribution(ASPIRIN, m.symbols, one, "cam", "y", 1.0, others={"x": 1.0})]))
+    known = set(plain.evaluate(names))
+    plain.get_by_role("tab", name="Attributions").click()
+    known |= set(plain.evaluate(names))
+    tab = opened(page(maps, attributions, truth))
+    shown = [entry["name"] for entry in payload(maps)["molecules"]]
+    for k in range(len(HOSTILE)):
+        name = shown[2 * k + 1]
+        tab.locator("select").first.select_option(index=2 * k)
+        tab.get_by_role("tab", name="Attributions").click()
+        assert name in tab.locator("h2").text_content()
+        assert name in tab.locator("footer").text_content()
+        assert set(tab.evaluate(names)) <= known
+        tab.get_by_role("tab", name="Attention").click()
+        tab.locator(".hit").last.focus()
+        assert status(tab).startswith(" ".join(name.split())[:3])
+        assert set(tab.evaluate(names)) <= known
+        tab.locator("select").first.select_option(index=2 * k + 1)
+        assert tab.locator("h1").text_content() == name
+        assert set(tab.evaluate(names)) <= known
+        with tab.expect_download() as download:
+            tab.get_by_role("button", name="Save SVG").click()
+        ET.fromstring(download.value.path().read_bytes())
+    assert tab.evaluate("document.scripts.length") == 2
+    assert tab.evaluate("({}).molecules") is None
+
+
+def test_a_saved_table_holds_no_formula(opened):
+    m = attention_map("CCO")
+    others = {"=1+1": 1.0, "@SUM(A1)": 2.0, "-2+3": 3.0, "-": 4.0, "plain": 5.0}
+    tab = opened(page([], [Attribution("CCO", m.symbols, -np.ones(3), "cam", "y", -1.0, others=others)]))
+    with tab.expect_download() as download:
+        tab.get_by_role("button", name="Save CSV").click()
+    table = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
+    assert [row["term"] for row in table[3:8]] == ["'=1+1", "'@SUM(A1)", "'-2+3", "-", "plain"]
+    assert [row["value"] for row in table[:3]] == ["-1"] * 3
+
+
+def test_a_page_asked_to_run_more_refuses(browser, tmp_path):
+    """The policy, and not only our care, stops what is not the page's own."""
+    document = page([attention_map("CCO")])
+    injected = document.replace(
+        "<noscript>", "<img src=x onerror='window.bad=1'><script>window.bad=1</script><noscript>"
+    )
+    path = tmp_path / "page.html"
+    path.write_text(injected)
+    watched = Watched(browser)
+    watched.tab.goto(path.as_uri())
+    watched.tab.wait_for_selector("svg")
+    assert watched.tab.evaluate("window.bad") is None
+    assert sum("Content Security Policy" in said for said in watched.complaints) >= 2
+    watched.context.close()
+
+
+def test_a_hundred_atoms_are_drawn_again_within_50_ms(opened):
+    tab = opened(page([attention_map("C" * 100, layers=2, heads=2)]))
+    atom(tab, 50).hover()
+    times = tab.evaluate(
+        """() => [...document.querySelectorAll(".hit")].slice(0, 31).map((hit) => {
+          const pen = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+          const begin = performance.now();
+          hit.dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
+          document.body.getBoundingClientRect();
+          pen.drawImage(document.querySelector("canvas"), 0, 0);
+          pen.getImageData(0, 0, 1, 1); // not before all is drawn
+          return performance.now() - begin;
+        })"""
+    )
+    assert status(tab).startswith("C30 attends most to")
+    assert np.median(times) < 50
+
+
+def test_words_have_the_contrast_of_wcag_aa_and_controls_have_names(opened):
+    tab = opened(page([attention_map(ASPIRIN), attention_map("C")], [attribution()]))
+    worst = tab.evaluate(
+        """() => {
+          const parts = (c) => c.match(/[\\d.]+/g).map(Number);
+          const light = (c) => parts(c).slice(0, 3).map((v) => v / 255)
+            .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+            .reduce((sum, v, k) => sum + v * [0.2126, 0.7152, 0.0722][k], 0);
+          const behind = (e) => {
+            for (; e; e = e.parentElement) {
+              const c = getComputedStyle(e).backgroundColor;
+              if ((parts(c)[3] ?? 1) > 0.5) return c;
+            }
+            return "rgb(255, 255, 255)";
+          };
+          const words = [...document.querySelectorAll("main *")].filter((e) =>
+            [...e.childNodes].some((c) => c.nodeType === 3 && c.textContent.trim()));
+          return Math.min(...words.map((e) => {
+            const style = getComputedStyle(e), ink = e.namespaceURI.endsWith("svg") ? style.fill : style.color;
+            const [a, b] = [light(ink), light(behind(e))].sort((x, y) => y - x);
+            return (a + 0.05) / (b + 0.05);
+          }));
+        }"""
+    )
+    assert worst >= 4.5
+    snapshot = tab.locator("main").aria_snapshot()
+    for words in (
+        'combobox "Molecule"', 'tab "Attention" [selected]', 'radio "what an atom attends to" [checked]',
+        'slider "Hide below', 'checkbox "the atom itself" [checked]', 'radiogroup "Layer and head"',
+        'radio "layer 2, mean of the heads" [checked]', 'button "O3 beside C1 beside C4"', "- status:",
+    ):  # fmt: skip
+        assert words in snapshot, words
+
+
+@pytest.mark.parametrize("width", [320, 700, 1200])
+def test_nothing_reaches_beyond_the_window(opened, width):
+    tab = opened(page([attention_map(ASPIRIN, heads=8), attention_map("C" * 90)], [attribution()]))
+    tab.set_viewport_size({"width": width, "height": 800})
+    for _ in range(2):
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        tab.get_by_role("tab", name="Attributions").click()
+    tab.locator("select").first.select_option(index=1)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_who_wants_no_motion_gets_none(opened):
+    moving = "getComputedStyle(document.querySelector('svg rect')).transitionDuration"
+    assert opened(page([attention_map("CCO")]), reduced_motion="reduce").evaluate(moving) == "0s"
+    assert opened(page([attention_map("CCO")]), reduced_motion="no-preference").evaluate(moving) == "0.12s"
+
+
+WIDGET = """async ([source, contents]) => {
+  const module = await import("data:text/javascript;base64," + source);
+  window.models = contents.map((content, k) => {
+    const values = { content, pinned: null, layer: 1, head: "mean" }, heard = {};
+    const model = {
+      get: (name) => values[name],
+      set: (name, value) => { values[name] = value; },
+      save_changes: () => { model.saved = { ...values, content: null }; },
+      on: (name, act) => { heard[name] = act; },
+      off: (name) => { delete heard[name]; },
+      tell: (name, value) => { values[name] = value; heard[`change:${name}`]?.(); },
+      heard,
+    };
+    const el = document.body.appendChild(document.createElement("div"));
+    model.clean = module.default.render({ model, el });
+    return model;
+  });
+}"""
+
+
+def test_the_widget_tells_what_is_pinned_and_takes_what_is_set(opened):
+    tab = opened("<!doctype html><title>a notebook</title>")
+    contents = [payload([attention_map(ASPIRIN)]), payload([attention_map(CAFFEINE)])]
+    tab.evaluate(WIDGET, [base64.b64encode(str(AttentionWidget._esm).encode()).decode(), contents])
+    first, second = (tab.locator(".molattn").nth(k) for k in (0, 1))
+    first.locator(".hit").nth(3).click()
+    saved = "window.models[{}].saved"
+    assert tab.evaluate(saved.format(0)) == {"content": None, "pinned": 3, "layer": 1, "head": "mean"}
+    assert tab.evaluate(saved.format(1))["pinned"] is None
+    first.get_by_role("radio", name="layer 0, head 2").click()
+    assert tab.evaluate(saved.format(0)) == {"content": None, "pinned": 3, "layer": 0, "head": 2}
+    tab.evaluate("window.models[0].tell('pinned', 5)")
+    tab.evaluate("window.models[0].tell('head', 'max')")
+    tab.mouse.move(0, 0)
+    assert first.locator("[role=status]").inner_text().startswith("C5 attends most to")
+    assert first.locator("h2").inner_text() == "Layer 0, max of the heads"
+    assert second.locator("[role=status]").inner_text().startswith("Attention received")
+    tab.evaluate("window.models[0].clean()")
+    assert tab.evaluate("Object.keys(window.models[0].heard).length") == 0
+
+
+def test_molecules_of_other_models_may_stand_on_one_page(opened):
+    few, many = attention_map("CCO", layers=1, heads=1), attention_map(ASPIRIN, layers=3, heads=4)
+    tab = opened(page([many, few]))
+    tab.get_by_role("radio", name="layer 2, head 3").click()
+    tab.locator("select").select_option(index=1)
+    assert tab.locator("h2").inner_text() == "Layer 0 (the last), its only head"
+    assert tab.locator("[role=radio][aria-checked=true]").count() == 1
+    tab.locator("select").select_option(index=0)
+    assert tab.locator("[role=radio][aria-checked=true]").count() == 1
+    atom(tab, 3).hover()
+    assert status(tab).startswith("O3 attends most to")
