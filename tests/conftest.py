@@ -12,7 +12,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ["KERAS_BACKEND"] = "torch"
 os.environ["KERAS_HOME"] = str(Path(tempfile.gettempdir()) / "molattn-tests-keras")
 # Nothing of a test stays in the user's cache, and what another run left there is not found.
-os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="molattn-tests-cache-")
+if "PYTEST_XDIST_WORKER" not in os.environ:  # the workers share the folder of the process that starts them
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="molattn-tests-cache-")
+    os.environ.pop("MOLATTN_CACHE", None)
+    atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 os.environ["MOLATTN_CACHE"] = ""
 
 import pytest

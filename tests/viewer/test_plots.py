@@ -3,6 +3,9 @@ import math
 import numpy as np
 import pytest
 
+from molattn.chem import molecule_graph
+from molattn.data.packing import GraphPacking
+from molattn.data.store_cache import Reading, stored_molecules
 from molattn.training.config import DataConfig
 from molattn.training.experiment import Experiment
 from molattn.training.fit import EpochRecord
@@ -11,6 +14,7 @@ from molattn.viewer import learning_curve, parity_plot, write_plots
 from molattn.viewer.plots import file_names
 from tests.viewer.svg import SVG, assert_sound, root
 
+READING = Reading(molecule_graph, GraphPacking(), {})
 HOSTILE = "<script>&$x^$--></svg>\x00"
 
 
@@ -36,7 +40,7 @@ def result(folder, targets, n=60):
         smiles=["C"] * n,
         labels=labels,
         rows=np.arange(n),
-        molecules=[],
+        molecules=stored_molecules(["C"] * n, READING).molecules,
         targets=np.stack([true for true, _, _ in columns], 1),
         rejected=[],
         warnings=[],
