@@ -3,12 +3,12 @@
 import sys
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -18,7 +18,10 @@ from molattn.chem.molecule import CHUNK_3D as CHUNK_OF_WORKER_3D
 from molattn.chem.workers import stream_outcomes
 from molattn.data.streams import CHUNK
 from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError, describe_rows, shown
-from molattn.explain import AttentionMap
+from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
+from molattn.explain.attribute import attribute
+from molattn.explain.measured import Sentences, read_sentences
+from molattn.explain.methods import choose_method
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.descriptors import DescriptorRows, Read, stacked
@@ -69,8 +72,9 @@ class Predictor:
             here: where training was to stop at a molecule without a geometry, prediction reports it as an error.
     """
 
-    def __init__(self, artifact: Artifact):
+    def __init__(self, artifact: Artifact, measured: Sentences | None = None):
         self._artifact = artifact
+        self._measured: Mapping[str, Mapping[str, str]] = measured or {}
         c = artifact.conformers
         self.conformers = c if c is None or c.on_failure != "stop" else replace(c, on_failure="reject")
         self.targets, self.units = artifact.targets, artifact.units
@@ -293,14 +297,7 @@ class Predictor:
         Raises:
             SmilesError: the SMILES, or its descriptors, cannot be read.
         """
-        a = self._artifact
-        beside = DescriptorRows(a.descriptors, _beside(descriptors, True))
-        ((_, molecule, z),) = beside.join([smiles], self._read([smiles]))
-        if isinstance(molecule, SmilesError):
-            raise molecule
-        for warning in molecule.warnings:
-            if warning.startswith(NO_GEOMETRY):
-                warnings.warn(MolattnWarning(f"{shown(smiles)}: {warning}"), stacklevel=2)
+        molecule, z = self._one(smiles, descriptors)
         (attention,) = self._maps([molecule], stacked([z]))
         return attention
 
@@ -361,6 +358,7 @@ class Predictor:
     def _maps(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> Iterator[AttentionMap]:
         """Their maps; without predictions where the model reads descriptors, and z holds none."""
         a = self._artifact
+        measured = next((m["attention"] for m in self._measured.values() if "attention" in m), NOT_MEASURED)
         blind = z is None and bool(self.descriptors)
         if blind:  # attention does not depend on them
             z = np.zeros((len(molecules), len(self.descriptors)))
@@ -383,7 +381,87 @@ class Predictor:
                 virtual=a.model.virtual_labels,
                 rows_sum_to_one=a.model.rows_sum_to_one,
                 places=a.model.places,
+                measured=measured,
             )
+
+    @overload
+    def attributions(  # pyright: ignore[reportOverlappingOverload]
+        self, smiles: str, method: str | None = None, target: str | None = None, descriptors: Any = None
+    ) -> Attribution: ...
+    @overload
+    def attributions(
+        self, smiles: Iterable[object], method: str | None = None, target: str | None = None, descriptors: Any = None
+    ) -> list[Attribution]: ...
+    def attributions(
+        self,
+        smiles: str | Iterable[object],
+        method: str | None = None,
+        target: str | None = None,
+        descriptors: Any = None,
+    ) -> Attribution | list[Attribution]:
+        """How much each atom contributed to what the model answers: one `Attribution`, or a list for several SMILES.
+
+        Args:
+            smiles: one, or many.
+            method: "additive", "occlusion", "integrated-gradients", "cam", "grad-attention", "rollout" or
+                "attention"; None for the most faithful that the model offers, in that order.
+            target: its name, which a model of several targets needs; of a target of several classes also that of a
+                class, as the columns of a prediction have it. Of binary targets the log-odds are explained.
+            descriptors: as for `predict`; what they add stands apart from the atoms where the method adds up.
+
+        Raises:
+            SmilesError: a SMILES, or its descriptors, cannot be read.
+            UsageError: there is no such method or target, or the method does not work for this model.
+        """
+        a = self._artifact
+        name = choose_method(a.model, method)
+
+        def explain(molecule: Molecule, z: np.ndarray | None) -> Attribution:
+            found = attribute(a, molecule, name, target, descriptors=stacked([z]))
+            of_target = self._measured.get(found.target) or self._measured.get(target or a.targets[0], {})
+            return replace(found, measured=of_target.get(name, NOT_MEASURED))
+
+        if isinstance(smiles, str):
+            return explain(*self._one(smiles, descriptors))
+        return [explain(molecule, z) for molecule, z in self._each(list(smiles), descriptors)]
+
+    def faithfulness(self, run: str | Path, **options: Any):
+        """How faithful the methods of `attributions` are for this model: what `molattn faithfulness` does.
+
+        Args:
+            run: the folder of the run that the model is from; it gets a file faithfulness.json.
+            options: table, smiles_column, target, methods, max_molecules, seed and progress, as for
+                `molattn.explain.trial.trial`.
+
+        Returns:
+            A `Trial`; `.found.methods["additive"].kendall` and so on.
+
+        Raises:
+            UsageError: there is no such method, target or column, or there are no molecules to measure on.
+            InputError: a table that cannot be used.
+        """
+        # The measures bring in scipy and scikit-learn, which prediction does without.
+        from molattn.explain.trial import trial
+
+        return trial(self._artifact, self._read, run, **options)
+
+    def _one(self, smiles: str, descriptors: Any) -> tuple[Molecule, np.ndarray | None]:
+        (found,) = self._each([smiles], _beside(descriptors, True))
+        return found
+
+    def _each(self, smiles: list[object], descriptors: Any) -> list[tuple[Molecule, np.ndarray | None]]:
+        """Molecules with their descriptors; SmilesError for what is none, a warning where a geometry is wanting."""
+        found = []
+        beside = DescriptorRows(self._artifact.descriptors, descriptors)
+        for text, molecule, z in beside.join(smiles, self._read(smiles)):
+            if isinstance(molecule, SmilesError):
+                raise molecule
+            for warning in molecule.warnings:
+                if warning.startswith(NO_GEOMETRY):
+                    warnings.warn(MolattnWarning(f"{shown(text)}: {warning}"), stacklevel=4)
+            found.append((molecule, z))
+        beside.check_end()
+        return found
 
     def save(self, folder: str | Path) -> None:
         """Write the model as `model.safetensors` and `config.json`, which `load` and the commands read."""
@@ -450,7 +528,8 @@ def load(run: str | Path) -> Predictor:
         InputError: there is no model, it is damaged, or the run is not finished.
     """
     check_has_model(Path(run))
-    return Predictor(load_artifact(model_folder(run)))
+    folder = model_folder(run)
+    return Predictor(load_artifact(folder), read_sentences(Path(run), folder))
 
 
 def train(

@@ -323,6 +323,9 @@ def test_a_preset_and_any_other_setting_reach_the_model() -> None:
     model = regressor(preset="graphormer", settings=["model.edge_dim=2"], epochs=1).fit(SMILES, VALUES)
     config = model.predictor_.model.config
     assert (config.attention, config.readout, config.edge_dim) == ("graphormer", "virtual-node", 2)
+    # Not by `regressor`, which says itself how many layers there are.
+    model = MolAttentionRegressor(preset="additive", hidden_dim=16, epochs=1, accelerator="cpu").fit(SMILES, VALUES)
+    assert model.predictor_.model.config.num_layers == 2
     tokens = classifier(model="smiles-transformer", epochs=1).fit(SMILES, KINDS)
     assert tokens.predictor_.model.config.kind == "smiles-transformer"
 

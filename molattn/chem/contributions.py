@@ -42,12 +42,14 @@ CONTRIBUTIONS: dict[str, Callable[[Chem.Mol], np.ndarray]] = {
 """By the name of the property."""
 
 
-def atom_contributions(smiles: str, what: str, max_atoms: int = MAX_ATOMS) -> np.ndarray:
+def atom_contributions(smiles: str, what: str, max_atoms: int = MAX_ATOMS, add_hs: bool = False) -> np.ndarray:
     """The terms of a property, (n,), in the order of the SMILES' atoms: `what` is a key of `CONTRIBUTIONS`.
+
+    With `add_hs` hydrogens are atoms too and follow the others, as in a graph with them.
 
     Errors: SmilesError for what is not a molecule; KeyError for an unknown property.
     """
-    return CONTRIBUTIONS[what](read_smiles(smiles, max_atoms=max_atoms))
+    return CONTRIBUTIONS[what](read_smiles(smiles, add_hs=add_hs, max_atoms=max_atoms))
 
 
 def contributions_table(what: str) -> tuple[tuple[str, ...], list[list[str]]]:

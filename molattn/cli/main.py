@@ -10,10 +10,13 @@ from typing import Annotated
 import typer
 
 from molattn import __version__
+from molattn.cli.attention import attention
 from molattn.cli.datasets import datasets
 from molattn.cli.doctor import doctor
 from molattn.cli.embed import embed
 from molattn.cli.evaluate import evaluate
+from molattn.cli.explain import explain
+from molattn.cli.faithfulness import faithfulness
 from molattn.cli.heads import heads
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
@@ -37,6 +40,9 @@ app.command(
 app.command(no_args_is_help=True)(predict)
 app.command(no_args_is_help=True)(embed)
 app.command(no_args_is_help=True)(evaluate)
+app.command(no_args_is_help=True)(explain)
+app.command(no_args_is_help=True)(attention)
+app.command(no_args_is_help=True)(faithfulness)
 app.command(no_args_is_help=True)(heads)
 app.command(no_args_is_help=True)(view)
 app.command()(presets)

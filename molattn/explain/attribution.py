@@ -2,10 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from molattn.explain.attention_map import NOT_MEASURED
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from molattn.viewer import Picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,7 +23,7 @@ class Attribution:
     Attributes:
         smiles: whose atoms these are.
         symbols: n element symbols.
-        values: (n,) what each atom contributed; in the target's unit where `adds_up`.
+        values: (n,) what each atom contributed; in the target's unit where `in_units`.
         method: how they were found, such as "additive" or "integrated-gradients".
         target: which target's prediction they explain.
         unit: of the target; empty where unknown.
@@ -27,6 +33,7 @@ class Attribution:
         adds_up: whether the method promises the sum above.
         add_hs: whether hydrogens are atoms here; they follow those of the SMILES.
         measured: how faithful the method was found to be for this model, in a line.
+        in_units: whether the values are amounts of the target; False for shares and weights, which have no unit.
     """
 
     smiles: str
@@ -41,3 +48,54 @@ class Attribution:
     adds_up: bool = False
     add_hs: bool = False
     measured: str = NOT_MEASURED
+    in_units: bool = True
+
+    @property
+    def num_atoms(self) -> int:
+        """n."""
+        return len(self.symbols)
+
+    @property
+    def labels(self) -> list[str]:
+        """What to call each atom: its symbol and its place in the SMILES, from 0, as RDKit counts."""
+        return [f"{symbol}{i}" for i, symbol in enumerate(self.symbols)]
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """What `prediction` is made of, where `adds_up`: the constant, the atoms together, and the others by name."""
+        if not self.adds_up:
+            return {}
+        return {"constant": self.constant or 0.0, f"{self.num_atoms} atoms": float(self.values.sum()), **self.others}
+
+    @property
+    def equation(self) -> str:
+        """The prediction in words and numbers, as the sum that it is where `adds_up`."""
+        unit = f" {self.unit}" if self.unit else ""
+        said = f"{self.target} {self.prediction:.3f}{unit}"
+        if not self.adds_up:
+            return f"{said}; these values are not a sum of it"
+        first, *rest = self.parts.items()
+        terms = [f"{first[1]:.3f} ({first[0]})", *(f"{'-+'[x >= 0]} {abs(x):.3f} ({name})" for name, x in rest)]
+        return f"{said} = {' '.join(terms)}"
+
+    def draw(self, size: tuple[int, int] | None = None) -> "Picture":
+        """The molecule with a disc under every atom, orange for what raises the prediction and blue for what lowers it.
+
+        See `molattn.viewer.draw_contributions`.
+        """
+        from molattn.viewer import draw_contributions
+
+        return draw_contributions(self, size)
+
+    def to_frame(self) -> "pa.Table":
+        """A row for every atom, a `pyarrow.Table`: atom (its place from 0), element, value."""
+        import pyarrow as pa
+
+        return pa.table({"atom": range(self.num_atoms), "element": self.symbols, "value": self.values})
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        """What Jupyter shows: the picture."""
+        return {**self.draw()._repr_mimebundle_(include, exclude), "text/plain": repr(self)}
+
+    def __repr__(self) -> str:
+        return f"Attribution({self.smiles!r}, {self.method}: {self.equation})"

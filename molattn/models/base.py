@@ -163,6 +163,13 @@ class MoleculeModel(nn.Module, ABC):
             raise ValueError(f"the model reads {self.num_descriptors} descriptors beside each molecule, not {found}")
         return molecules if z is None else torch.cat([molecules, z.to(molecules.dtype)], dim=-1)
 
+    def start_from(self, nothing: np.ndarray) -> None:  # noqa: ARG002
+        """Before training: `nothing`, (T,) standardised, is what the targets are where there is no molecule at all.
+
+        A model whose answer is a sum over places begins with it; to others it says nothing.
+        """
+        return
+
     def counts(self, molecules: Sequence[Molecule]) -> np.ndarray:
         """(n,) how many rows of what the model puts out are about each molecule: one, or one for each atom."""
         return sizes_of(molecules) if self.of_atoms else np.ones(len(molecules), dtype=np.int64)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -124,7 +125,10 @@ class GraphModel(MoleculeModel):
 
     def forward(self, batch: MoleculeBatch) -> Tensor:
         """(b, T), in the units that the model was trained in; (N, T) of atoms, molecule by molecule."""
-        graph = self.embed(batch)
+        return self.finish(self.embed(batch), batch)
+
+    def finish(self, graph: DenseGraph, batch: MoleculeBatch) -> Tensor:
+        """As `forward`, from what `embed` made, or from it with other nodes: the blocks, the readout, the head."""
         for block in self.blocks:
             graph = block(graph)
         return self.read_out(graph, batch)
@@ -179,6 +183,15 @@ class GraphModel(MoleculeModel):
             raise ValueError(f"the readout {self.readout_name!r} is not a sum over atoms: there are no terms")
         terms = (x @ self.head.weight[:, : x.shape[-1]].to(x.dtype).T).masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)
         return terms if self.virtual_node is None else terms.roll(-1, 1)
+
+    def start_from(self, nothing: np.ndarray) -> None:
+        """With the readouts "sum" and "additive" the head's bias, the answer for no atoms, begins at `nothing`.
+
+        Otherwise the terms of the atoms have to make up for the mean of the targets, which no single atom knows.
+        """
+        if self.readout_name in ("sum", "additive") and not self.of_atoms:
+            with torch.no_grad():
+                self.head.bias[: len(nothing)] = torch.from_numpy(nothing).to(self.head.bias)
 
     def embed(self, batch: MoleculeBatch) -> DenseGraph:
         """The batch as graphs: complete with self-loops, or of bonds and self-loops, with a virtual node or without."""

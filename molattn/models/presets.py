@@ -35,6 +35,12 @@ PRESETS: dict[str, Preset] = {
         "",
         {"model": {}},
     ),
+    "additive": Preset(
+        "a sum of one term for each atom, after two layers over bonds: its answers explain themselves",
+        "molattn's own",
+        "",
+        {"model": {"num_layers": 2, "neighbours": "bonded", "readout": "additive"}},
+    ),
     "tensor-dot": Preset(
         "the book's plain tensor-dot attention; bonds and path lengths in keys and values",
         "White 2022, Deep Learning for Molecules and Materials, chapters 13 and 14",

@@ -29,7 +29,8 @@ PARAMETERS = """
     Args:
         preset: a published model, one of `molattn presets`; None for molattn's own.
         model: "graph", or "smiles-transformer" for one that reads the tokens of the SMILES.
-        hidden_dim, num_layers, num_heads, dropout, readout: of the model; see `molattn.models.config`.
+        hidden_dim, num_layers, num_heads, dropout, readout: of the model; see `molattn.models.config`. None
+            leaves it to the preset.
         add_hs: whether hydrogens become atoms of the graph.
         standardize: "parent" or "tautomer", the form that molecules are brought to first; None leaves them as they are.
         loss: {losses}
@@ -61,7 +62,7 @@ class MolAttention(BaseEstimator):
         preset: str | None = None,
         model: str = "graph",
         hidden_dim: int = GraphModelConfig.hidden_dim,
-        num_layers: int = GraphModelConfig.num_layers,
+        num_layers: int | None = None,
         num_heads: int = GraphModelConfig.num_heads,
         dropout: float = GraphModelConfig.dropout,
         readout: str | None = None,

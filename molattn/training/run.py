@@ -17,7 +17,7 @@ from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.base import MoleculeModel
 from molattn.models.predict import outputs_of
 from molattn.models.registry import MODELS, build
-from molattn.models.tasks import Answers
+from molattn.models.tasks import Answers, Regression
 from molattn.training import run_folder
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, RunConfig
@@ -147,6 +147,8 @@ def _trained(
     task = experiment.task
     train, val = experiment.labelled("train"), experiment.labelled("val")
     scaler = task.scaler(train.targets)
+    if isinstance(task, Regression):
+        model.start_from(scaler.scale(np.zeros((1, len(scaler.mean))))[0])
     last = checkpoints.last
     reporter.stage("training" if last is None else f"training goes on after epoch {last.state['epoch'] + 1}")
     start = time.perf_counter()

@@ -41,11 +41,13 @@ class Scale:
     high: float
     at_low: str
     at_high: str
+    above: Colour = DARKEST
+    below: Colour = BELOW
 
     def colour(self, value: float) -> Colour:
-        """`DARKEST` at `high`, `BELOW` as far below 0."""
+        """`above` at `high`, `below` as far below 0."""
         share = value / self.high
-        return disc_colour(share) if share >= 0 else disc_colour(-share, BELOW)
+        return disc_colour(share, self.above) if share >= 0 else disc_colour(-share, self.below)
 
 
 def disc_colour(share: float, darkest: Colour = DARKEST) -> Colour:
@@ -63,6 +65,7 @@ def draw_discs(
     title: str,
     *,
     ringed: int | None = None,
+    notes: Sequence[str] = (),
     foot: str = "",
     size: tuple[int, int] | None = None,
 ) -> Picture:
@@ -75,6 +78,7 @@ def draw_discs(
         words: two lines below the molecule.
         title: of the SVG, which screen readers read.
         ringed: an atom that a ring marks.
+        notes: n texts that stand at the atoms in the place of their numbers.
         foot: a line below the scale, small; cut where it is longer than two.
         size: width and height of the SVG in pixels, by default what the molecule needs.
 
@@ -84,10 +88,14 @@ def draw_discs(
     width, height = fitting(mol) if size is None else size
     if width < _SMALLEST[0] or height < _SMALLEST[1]:
         raise UsageError(f"size is at least {_SMALLEST[0]} x {_SMALLEST[1]} pixels, not {width} x {height}")
+    if notes:
+        mol = Chem.Mol(mol)
+        for atom, note in zip(mol.GetAtoms(), notes, strict=True):
+            atom.SetProp("atomNote", note)
     svg = rdMolDraw2D.MolDraw2DSVG(width, height, width, height - _LEGEND)
     png = rdMolDraw2D.MolDraw2DCairo(2 * width, 2 * height, 2 * width, 2 * (height - _LEGEND))
     for drawer, zoom in ((svg, 1), (png, 2)):
-        _draw(drawer, mol, values, scale, ringed, zoom)
+        _draw(drawer, mol, values, scale, ringed, zoom, not notes)
         _legend(drawer, (*words, *textwrap.wrap(foot, width // 5)[:2]), scale, zoom)
         drawer.FinishDrawing()
     head, mark, rest = svg.GetDrawingText().partition("<!-- END OF HEADER -->")
@@ -140,9 +148,11 @@ def draw_disc(drawer: Any, x: float, y: float, radius: float, colour: Colour, fi
     drawer.DrawEllipse(Point2D(x - radius, y - radius), Point2D(x + radius, y + radius), True)
 
 
-def _draw(drawer: Any, mol: Chem.Mol, values: np.ndarray, scale: Scale, ringed: int | None, zoom: int) -> None:
+def _draw(
+    drawer: Any, mol: Chem.Mol, values: np.ndarray, scale: Scale, ringed: int | None, zoom: int, indices: bool
+) -> None:
     """Discs and ring below, the molecule above them."""
-    centres, radius = atom_places(mol, drawer.Width(), drawer.Height() - zoom * _LEGEND, zoom)
+    centres, radius = atom_places(mol, drawer.Width(), drawer.Height() - zoom * _LEGEND, zoom, indices)
     line = min(2.0 * zoom, radius / 8)  # thinner where a big molecule is drawn small
     drawer.ClearDrawing()
     for value, (x, y) in zip(values.tolist(), centres, strict=True):
@@ -151,7 +161,7 @@ def _draw(drawer: Any, mol: Chem.Mol, values: np.ndarray, scale: Scale, ringed: 
             draw_disc(drawer, x, y, radius, _OUTLINE, fill=False, line=line / 2)
     if ringed is not None:
         draw_disc(drawer, *centres[ringed], radius, _RING, fill=False, line=1.5 * line)
-    drawing_options(drawer, zoom, line)
+    drawing_options(drawer, zoom, line, indices)
     drawer.DrawMolecule(mol)
 
 

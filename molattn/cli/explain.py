@@ -1,0 +1,150 @@
+"""`molattn explain`: how much each atom contributed to what a trained model answers."""
+
+import csv
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
+
+if TYPE_CHECKING:
+    from molattn.api import Predictor
+    from molattn.explain import Attribution
+
+# As in molattn.explain.methods, which is not imported for a screen of help.
+_METHODS = ("additive", "occlusion", "integrated-gradients", "cam", "grad-attention", "rollout", "attention")
+_PICTURES, _FORMATS = (".svg", ".png"), (".svg", ".png", ".csv", ".html")
+
+
+def explain(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    smiles: Annotated[list[str], typer.Option("--smiles", "-s", help="A SMILES; may be repeated.", show_default=False)],
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--method", help=f"{', '.join(_METHODS)}. [default: the first that the model offers]", show_default=False
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", help="What to explain, where the model has several targets.", show_default=False),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Where it goes: .svg, .png, .csv or .html. [default: print it]", show_default=False
+        ),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 at a SMILES that cannot be read.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output file.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")] = False,
+) -> None:
+    """Say how much each atom contributed to a prediction.
+
+    `molattn explain runs/esol --smiles CCO -o ethanol.svg` draws it. Of several SMILES a picture is written for each,
+    with its number from 0 in the name; .csv and .html take all into one file. The methods are listed the most faithful
+    first; `molattn faithfulness RUN` measures them for a model, and every picture says what was found.
+    """
+    paths = _paths(output, len(smiles), force)
+    from molattn import api
+
+    predictor = api.load(run)
+    found = _attributions(predictor, smiles, method, target, strict)
+    if output is None:
+        _print([a for a in found if a is not None])
+        return
+    suffix = output.suffix.lower()
+    if suffix in _PICTURES:
+        for path, attribution in zip(paths, found, strict=True):
+            if attribution is not None:
+                attribution.draw().save(path)
+        written = [str(p) for p, a in zip(paths, found, strict=True) if a is not None]
+    elif suffix == ".csv":
+        from molattn.data.files import write_text
+
+        write_text(output, _table(found))
+        written = [str(output)]
+    else:
+        _page(predictor, [a for a in found if a is not None], output)
+        written = [str(output)]
+    if not quiet:
+        first = next(a for a in found if a is not None)
+        print(f"{first.method}; faithfulness: {first.measured}; written to {', '.join(written)}", file=sys.stderr)
+
+
+def _paths(output: Path | None, count: int, force: bool) -> list[Path]:
+    """The files to be written: one, or of pictures one for each SMILES."""
+    if output is None:
+        return []
+    if output.suffix.lower() not in _FORMATS:
+        raise UsageError(f"{output.name}: attributions are written as {', '.join(_FORMATS)}; name the file so")
+    numbered = output.suffix.lower() in _PICTURES and count > 1
+    paths = [output.with_stem(f"{output.stem}-{i}") for i in range(count)] if numbered else [output]
+    if not output.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {output.absolute().parent}: create it first")
+    for path in paths:
+        if path.exists() and not (force and path.is_file()):
+            raise UsageError(f"{path} exists: give another --output, or --force to replace it")
+    return paths
+
+
+def _attributions(
+    predictor: "Predictor", smiles: Sequence[str], method: str | None, target: str | None, strict: bool
+) -> list["Attribution | None"]:
+    """One for each SMILES, in order; None, and a warning, for one that cannot be read."""
+    found: list[Attribution | None] = []
+    for i, text in enumerate(smiles):
+        try:
+            found.append(predictor.attributions(text, method, target))
+        except SmilesError as error:
+            message = f"--smiles number {i}, {error}"
+            if strict:
+                raise RowsFailed(f"{message}; --strict stops at the first SMILES that cannot be read") from error
+            if len(smiles) == 1:
+                raise
+            print(f"warning: {message}", file=sys.stderr)
+            found.append(None)
+    if not any(a is not None for a in found):
+        raise InputError(f"none of the {len(smiles)} SMILES can be read")
+    return found
+
+
+def _print(found: Sequence["Attribution"]) -> None:
+    for number, a in enumerate(found):
+        print(f"{'' if number == 0 else chr(10)}{a.smiles}")
+        print(a.equation)
+        print(f"{a.method}{f', in {a.unit}' if a.unit and a.in_units else ''}; faithfulness: {a.measured}")
+        width = max(map(len, a.labels))
+        for label, value in zip(a.labels, a.values, strict=True):
+            print(f"  {label.ljust(width)}  {value:+.3f}")
+
+
+def _table(found: Sequence["Attribution | None"]) -> str:
+    """One line for every atom, and for the constant, what is no atom's, and the prediction."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("row", "smiles", "target", "method", "part", "atom", "element", "value", "unit"))
+    for row, a in enumerate(found):
+        if a is None:
+            continue
+        head = (row, a.smiles, a.target, a.method)
+        unit = a.unit if a.in_units else ""
+        for i, (symbol, value) in enumerate(zip(a.symbols, a.values.tolist(), strict=True)):
+            writer.writerow((*head, "atom", i, symbol, repr(value), unit))
+        rest = {"constant": a.constant, **a.others, "prediction": a.prediction}
+        for part, value in rest.items():
+            if value is not None:
+                writer.writerow((*head, part, "", "", repr(float(value)), a.unit))
+    return text.getvalue()
+
+
+def _page(predictor: "Predictor", found: Sequence["Attribution"], output: Path) -> None:
+    """Attention in the first tab, attributions in the second; a molecule that was given twice is there once."""
+    from molattn.viewer.web import write_page
+
+    each = list({a.smiles: a for a in found}.values())
+    write_page(output, [predictor.attention(a.smiles) for a in each], each)

@@ -1,0 +1,97 @@
+"""`molattn faithfulness`: how far the attributions of a trained model explain what it answers."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from molattn.explain.trial import Trial
+
+
+def faithfulness(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    table: Annotated[
+        Path | None,
+        typer.Option(help="Measure on the molecules of this table. [default: the test molecules]", show_default=False),
+    ] = None,
+    smiles_column: Annotated[
+        str | None, typer.Option(help="Its column of SMILES; found by its name if not given.", show_default=False)
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", help="What to explain, where the model has several targets.", show_default=False),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="One method; may be repeated. [default: all]", show_default=False),
+    ] = None,
+    max_molecules: Annotated[int, typer.Option(min=1, help="At most so many molecules, taken by chance.")] = 500,
+    seed: Annotated[int, typer.Option(min=0, help="Of that choice and of the random orders.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was measured as JSON.")] = False,
+) -> None:
+    """Measure how faithful each method of `molattn explain` is for a model, on molecules held out from its training.
+
+    Deletion: how much the answer changes as the atoms ranked first are left out, beside a random order. On `nci-logp`
+    and `nci-tpsa`, where the true share of every atom is known, also Kendall's tau, Pearson's r and the AUROC of the
+    atoms that count, beside random numbers and an untrained model. The result is kept as `faithfulness.json` in the
+    run, and every picture of its attention and attributions repeats the line about its method.
+    """
+    from molattn import api
+    from molattn.cli.progress import RowsProgress
+
+    predictor = api.load(run)
+    with RowsProgress(None, quiet) as told:
+        done = predictor.faithfulness(
+            run,
+            table=table,
+            smiles_column=smiles_column or "",
+            target=target,
+            methods=tuple(method or ()),
+            max_molecules=max_molecules,
+            seed=seed,
+            progress=lambda done, _: told(done),
+        )
+    if done.rejected:
+        count = f"{len(done.rejected)} molecules cannot be read and are left out"
+        print(f"warning: {count}; the first, {done.rejected[0]}", file=sys.stderr)
+    if as_json:
+        json.dump(done.record, sys.stdout, indent=1)
+        print()
+        return
+    if not quiet:
+        _print(done, run)
+
+
+def _print(done: "Trial", run: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    found, record = done.found, done.record
+    chosen = f"{found.molecules} of {done.of}" if found.molecules < done.of else str(found.molecules)
+    side = f"{record['side']} " if record["side"] else ""
+    print(f"{found.target}, {chosen} {side}molecules of {record['data']}:")
+    table = Table()
+    table.add_column("method", no_wrap=True)
+    if done.truth:
+        for name in ("tau", "r", "AUROC", "untrained"):
+            table.add_column(name, justify="right")
+    table.add_column("deletion", justify="right")
+    for name, m in found.methods.items():
+        cells = [name]
+        if done.truth:
+            cells += [_number(m.kendall), _number(m.pearson), _number(m.auroc), _number(found.untrained[name].kendall)]
+        table.add_row(*cells, _number(m.deletion))
+    Console().print(table)
+    if done.truth:
+        print("tau (Kendall's), r (Pearson's), AUROC: with the true shares of atoms, means of molecules; 1 is perfect.")
+        print("untrained: the tau of the same model before training.")
+    print("deletion: the answer's change as the top atoms are left out, over that of random orders: 1 is chance.")
+    print(f"Kept in {run / 'faithfulness.json'}; molattn explain and every picture of attention say it.")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

@@ -1,0 +1,306 @@
+"""What each method says of models whose answer is known, and what must hold of all of them."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+import molattn
+from molattn.api import Predictor
+from molattn.chem import Conformers, molecule_graph
+from molattn.errors import UsageError
+from molattn.explain.additive import additive, cam
+from molattn.explain.attribute import attribute
+from molattn.explain.from_attention import received, rolled_out
+from molattn.explain.gradients import TOLERANCE, grad_attention, integrated_gradients
+from molattn.explain.methods import METHODS, choose_method, offered, random_shares
+from molattn.explain.occlusion import in_order, occlusion, without
+from molattn.models.artifact import Artifact
+from molattn.models.config import GraphModelConfig, SmilesModelConfig
+from molattn.models.predict import attention_of, outputs_of
+from molattn.models.presets import PRESETS
+from molattn.models.registry import build
+from molattn.models.scaler import DescriptorScaler, TargetScaler
+from molattn.models.tasks import Binary, Multiclass
+from molattn.training.config import resolve
+from tests.molecules import esol
+
+ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
+SUMS = ("additive", "sum", "mean")
+
+
+def model_of(num_targets=1, **settings):
+    """A small model with the weights of its start, larger than they are, so that answers differ."""
+    torch.manual_seed(1)
+    config = GraphModelConfig(**{"hidden_dim": 16, "num_heads": 4, "num_layers": 2, "edge_dim": 4, **settings})
+    model = build(config, num_targets).eval().requires_grad_(False)
+    for p in model.parameters():
+        p.mul_(1.5)
+    return model
+
+
+def artifact_of(model, targets=("y",), task=None):
+    n = len(targets)
+    scaler = TargetScaler((3.0,) * n, (2.0,) * n) if task is None else TargetScaler.none(n)
+    settings = {} if task is None else {"task": task}
+    return Artifact(model, scaler, tuple(targets), ("cm",) * n, False, 1000, **settings)
+
+
+def answer(model, smiles, output=0):
+    return float(outputs_of(model, [molecule_graph(smiles)])[0, output])
+
+
+@pytest.mark.parametrize("virtual_node", [False, True])
+@pytest.mark.parametrize("readout", SUMS)
+@pytest.mark.parametrize("smiles", [ASPIRIN, "C", "[Na+].[Cl-]"])
+def test_additive_terms_constant_and_others_are_the_prediction(readout, virtual_node, smiles):
+    model = model_of(2, readout=readout, virtual_node=virtual_node)
+    for target, output in (("a", 0), ("b", 1)):
+        found = attribute(artifact_of(model, ("a", "b")), molecule_graph(smiles), "additive", target)
+        assert found.adds_up and found.in_units and found.unit == "cm"
+        assert set(found.others) == ({"virtual node"} if virtual_node else set())
+        total = found.constant + found.values.sum() + sum(found.others.values())
+        assert total == pytest.approx(found.prediction, rel=1e-5)
+        assert found.prediction == pytest.approx(3 + 2 * answer(model, smiles, output), rel=1e-12)
+        assert sum(found.parts.values()) == pytest.approx(found.prediction, rel=1e-5)
+
+
+def test_occlusion_of_a_model_that_adds_up_lone_atoms_is_its_terms():
+    model = model_of(num_layers=0, readout="sum")
+    molecule = molecule_graph(ASPIRIN)
+    terms = additive(model, molecule, 0)
+    np.testing.assert_allclose(occlusion(model, molecule, 0).values, terms.values, rtol=1e-9)
+    # And what is left without any atom is the constant.
+    (nothing,) = without(model, molecule, np.zeros((1, 13), dtype=bool))
+    assert nothing[0] == pytest.approx(terms.constant)
+
+
+def test_atoms_that_are_left_out_are_those_first_in_the_order():
+    model = model_of(num_layers=0, readout="sum")
+    molecule = molecule_graph("CCON")
+    terms, constant = additive(model, molecule, 0).values, float(model.head.bias[0])
+    found = in_order(model, molecule, [np.array([2, 0, 1, 3]), np.array([3, 2, 1, 0])], [0, 1, 2])[..., 0]
+    expected = [
+        [terms[kept].sum() for kept in row]
+        for row in ([[0, 1, 2, 3], [0, 1, 3], [1, 3]], [[0, 1, 2, 3], [0, 1, 2], [0, 1]])
+    ]
+    np.testing.assert_allclose(found - constant, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("settings", [{}, {"readout": "additive"}, {"readout": "max"}, {"virtual_node": True}])
+def test_integrated_gradients_add_up_to_the_answer_less_that_for_mean_atoms(settings):
+    model = model_of(**settings)
+    for smiles in (ASPIRIN, "CCO", "C[N+](C)(C)CC(=O)[O-]", "C"):
+        molecule = molecule_graph(smiles)
+        found = integrated_gradients(model, molecule, 0)
+        y = answer(model, smiles)
+        assert found.adds_up
+        assert abs(found.constant + found.values.sum() - y) <= TOLERANCE * max(1, abs(y))
+    graph = model.embed(model.collate([molecule_graph(ASPIRIN)]))
+    first = len(model.virtual_labels)
+    v = graph.v.clone()
+    v[:, first:] = v[:, first:].mean(1, keepdim=True)
+    constant = integrated_gradients(model, molecule_graph(ASPIRIN), 0).constant
+    assert constant == pytest.approx(
+        float(model.finish(graph.replace(v=v), model.collate([molecule_graph(ASPIRIN)]))[0, 0]), rel=1e-5
+    )
+
+
+def test_integrated_gradients_of_a_linear_model_are_its_terms_less_their_mean():
+    model = model_of(num_layers=0, readout="sum")
+    model.norm = torch.nn.Identity()
+    molecule = molecule_graph(ASPIRIN)
+    terms = additive(model, molecule, 0).values
+    found = integrated_gradients(model, molecule, 0)
+    np.testing.assert_allclose(found.values, terms - terms.mean(), atol=1e-5)
+
+
+def test_class_activation_maps_are_additive_terms_but_for_the_factor_of_a_mean():
+    molecule = molecule_graph(ASPIRIN)
+    for readout, factor in (("mean", 13), ("sum", 1), ("additive", 1)):
+        model = model_of(readout=readout)
+        np.testing.assert_allclose(
+            cam(model, molecule, 0).values, factor * additive(model, molecule, 0).values, rtol=1e-9
+        )
+    # The map of a maximum is that of a sum with the same weights.
+    as_max, as_sum = model_of(readout="max", virtual_node=True), model_of(readout="sum", virtual_node=True)
+    np.testing.assert_allclose(cam(as_max, molecule, 0).values, cam(as_sum, molecule, 0).values, rtol=1e-9)
+
+
+def test_attention_and_rollout_are_those_of_the_map():
+    model, molecule = model_of(virtual_node=True), molecule_graph(ASPIRIN)
+    _, weights = attention_of(model, molecule)
+    assert weights.shape[-1] == 14
+    np.testing.assert_allclose(received(model, molecule, 0).values, weights[-1].mean((0, 1))[:13], rtol=1e-6)
+    identity = np.eye(14)
+    first, second = (0.5 * w.mean(0) + 0.5 * identity for w in weights.astype(np.float64))
+    np.testing.assert_allclose(rolled_out(model, molecule, 0).values, (second @ first).mean(0)[:13], rtol=1e-5)
+
+
+def test_weighed_attention_is_never_negative_and_follows_the_slope_of_the_head():
+    molecule = molecule_graph(ASPIRIN)
+    model = model_of(num_layers=1)
+    once = grad_attention(model, molecule, 0).values
+    assert (once >= 0).all() and once.max() > 0
+    model.head.weight.mul_(3)
+    np.testing.assert_allclose(grad_attention(model, molecule, 0).values, 3 * once, rtol=1e-5)
+    # What lowers the answer does not count; turned round, it is what raises it.
+    model.head.weight.mul_(-1)
+    other = grad_attention(model, molecule, 0).values
+    assert np.corrcoef(other, once)[0, 1] < 0.99
+    model.head.weight.zero_()
+    np.testing.assert_array_equal(grad_attention(model, molecule, 0).values, 0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("readout", ["additive", "mean"])
+def test_the_order_of_the_atoms_moves_the_values_with_them(method, readout):
+    model, molecule = model_of(readout=readout), molecule_graph(ASPIRIN)
+    order = np.random.default_rng(0).permutation(13)
+    values = METHODS[method].find(model, molecule, 0).values
+    moved = METHODS[method].find(model, molecule.permute(order.tolist()), 0).values
+    np.testing.assert_allclose(moved, values[order], atol=1e-5 * np.abs(values).max())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_atoms_that_are_alike_get_the_same(method):
+    model = model_of(readout="additive")
+    values = METHODS[method].find(model, molecule_graph("c1ccccc1"), 0).values
+    np.testing.assert_allclose(values, values[0], atol=1e-5)
+    toluene = METHODS[method].find(model, molecule_graph("Cc1ccccc1"), 0).values
+    np.testing.assert_allclose(toluene[[2, 3]], toluene[[6, 5]], atol=1e-5 * np.abs(toluene).max())
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_all_that_a_preset_offers_works_on_one_atom_and_on_more(preset):
+    config = resolve(None, {"preset": preset}, ["model.hidden_dim=16", "model.num_layers=2"]).model
+    torch.manual_seed(0)
+    model = build(config, 1).eval().requires_grad_(False)
+    names = offered(model)
+    assert {"occlusion", "integrated-gradients", "grad-attention", "rollout", "attention"} <= set(names)
+    conformers = Conformers() if config.needs_3d else None
+    for smiles in ("C", "[Na+].[Cl-]", "CCO"):
+        molecule = molecule_graph(smiles, conformers=conformers)
+        for name in names:
+            values = METHODS[name].find(model, molecule, 0).values
+            assert values.shape == (molecule.num_atoms,)
+            assert np.isfinite(values).all()
+
+
+def test_the_default_is_the_first_that_the_model_offers():
+    for readout in SUMS:
+        assert choose_method(model_of(readout=readout)) == "additive"
+    assert choose_method(model_of(readout="max")) == "occlusion"
+    assert choose_method(model_of(readout="global", global_dim=8)) == "occlusion"
+
+
+@pytest.mark.parametrize("readout", ["max", "attention", "global", "virtual-node"])
+def test_what_a_model_does_not_offer_is_refused_with_the_reason(readout):
+    model = model_of(
+        readout=readout, global_dim=8 if readout == "global" else 0, virtual_node=readout == "virtual-node"
+    )
+    with pytest.raises(UsageError, match=f"method additive: the readout '{readout}' is not a sum over atoms"):
+        choose_method(model, "additive")
+    if readout in ("global", "virtual-node"):
+        with pytest.raises(UsageError, match=f"method cam: the readout '{readout}' does not pool"):
+            choose_method(model, "cam")
+    else:
+        assert choose_method(model, "cam") == "cam"
+
+
+def test_unknown_methods_and_models_of_tokens_are_refused():
+    with pytest.raises(UsageError, match="unknown method 'magic': choose one of additive, occlusion"):
+        choose_method(model_of(), "magic")
+    with pytest.raises(UsageError, match="'smiles-transformer' reads tokens, not atoms"):
+        choose_method(build(SmilesModelConfig(hidden_dim=16, num_heads=2, num_layers=1), 1))
+
+
+def test_attention_has_no_unit_and_says_that_it_does_not_add_up():
+    found = attribute(artifact_of(model_of()), molecule_graph("CCO"), "attention")
+    assert (found.in_units, found.constant, found.adds_up, found.parts) == (False, None, False, {})
+    assert found.values.sum() == pytest.approx(1)
+    assert "not a sum" in found.equation
+
+
+def test_of_several_targets_one_is_named():
+    artifact = artifact_of(model_of(2), ("a", "b"))
+    with pytest.raises(UsageError, match="say which target to explain with --target: a, b"):
+        attribute(artifact, molecule_graph("CCO"))
+    with pytest.raises(UsageError, match="there is no target 'c': choose one of a, b"):
+        attribute(artifact, molecule_graph("CCO"), target="c")
+    assert attribute(artifact, molecule_graph("CCO"), target="b").target == "b"
+
+
+def test_of_a_binary_target_the_log_odds_are_explained():
+    model = model_of()
+    found = attribute(artifact_of(model, task=Binary()), molecule_graph("CCO"))
+    assert found.unit == "log-odds"
+    assert found.prediction == pytest.approx(answer(model, "CCO"))
+
+
+def test_of_several_classes_the_score_of_the_answer_or_of_the_one_named_is_explained():
+    model = model_of(3)
+    task = Multiclass(classes=(("low", "mid", "high"),))
+    artifact = artifact_of(model, ("y",), task)
+    outputs = outputs_of(model, [molecule_graph("CCO")])[0]
+    best = ("low", "mid", "high")[int(outputs.argmax())]
+    for target in (None, "y"):
+        found = attribute(artifact, molecule_graph("CCO"), "additive", target)
+        assert (found.target, found.unit) == (f"y_prob_{best}", "score")
+        assert found.prediction == pytest.approx(outputs.max())
+    assert attribute(artifact, molecule_graph("CCO"), target="y_prob_mid").prediction == pytest.approx(outputs[1])
+
+
+def test_chance_is_the_same_for_the_same_seed_and_other_for_each_molecule():
+    model, molecule = model_of(), molecule_graph("CCO")
+    one, two = random_shares(3), random_shares(3)
+    first = one(model, molecule, 0).values
+    np.testing.assert_array_equal(first, two(model, molecule, 0).values)
+    assert (first != one(model, molecule, 0).values).all()
+
+
+@pytest.mark.parametrize("readout", ["additive", "sum", "mean"])
+def test_a_model_that_is_a_sum_begins_at_nothing_for_no_atoms(readout):
+    model = model_of(3, readout=readout)
+    before = model.head.bias.clone()
+    model.start_from(np.array([-1.5, 0.25]))
+    after = [-1.5, 0.25, before[2]] if readout != "mean" else before
+    np.testing.assert_allclose(model.head.bias, after, rtol=1e-6)
+
+
+def test_training_begins_there_in_units_of_the_target(tmp_path):
+    rows = [f"{s},{y + 30}" for s, y in zip(*esol(20), strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["smiles,y", *rows]) + "\n")
+    options = {"epochs": 1, "learning_rate": 1e-9, "accelerator": "cpu", "quiet": True, "preset": "additive"}
+    molattn.train(tmp_path / "t.csv", output_dir=tmp_path / "run", settings=["model.hidden_dim=16"], **options)
+    found = molattn.load(tmp_path / "run").attributions("CCO")
+    assert found.method == "additive"
+    assert abs(found.constant) < 1e-3
+
+
+def test_descriptors_stand_apart_from_the_atoms_and_the_sum_is_the_prediction():
+    torch.manual_seed(0)
+    config = GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1, readout="sum")
+    model = build(config, 1, num_descriptors=2).eval().requires_grad_(False)
+    scaler = DescriptorScaler(("pH", "T"), (7.0, 298.0), (1.0, 10.0))
+    artifact = dataclasses.replace(artifact_of(model), descriptors=scaler)
+    predictor = Predictor(artifact)
+    found = predictor.attributions("CCO", descriptors=[5.0, 310.0])
+    assert set(found.others) == {"pH", "T"}
+    assert found.others["pH"] == pytest.approx(2 * float(model.head.weight[0, 16]) * -2.0)
+    assert sum(found.parts.values()) == pytest.approx(found.prediction, rel=1e-5)
+    assert found.prediction == pytest.approx(float(predictor.predict("CCO", descriptors=[5.0, 310.0])))
+    for name in offered(model):
+        values = predictor.attributions("CCO", name, descriptors=[5.0, 310.0]).values
+        assert values.shape == (3,) and np.isfinite(values).all()
+    with pytest.raises(UsageError, match="reads pH and T|reads 'pH'|descriptors"):
+        predictor.attributions("CCO")
+
+
+def test_a_model_of_atoms_has_no_attributions():
+    torch.manual_seed(0)
+    model = build(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, of_atoms=True)
+    with pytest.raises(UsageError, match="answers for each atom by itself"):
+        choose_method(model)
+    assert offered(model) == []

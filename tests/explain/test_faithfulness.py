@@ -1,0 +1,163 @@
+"""The measures of faithfulness on values whose worth is known, and their record in a run folder."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from molattn.api import Predictor
+from molattn.chem import atom_contributions, molecule_graph
+from molattn.errors import MolattnWarning, UsageError
+from molattn.explain.additive import additive
+from molattn.explain.faithfulness import FRACTIONS, RANDOM, agreement, measure
+from molattn.explain.measured import FILE, read_sentences, write_measured
+from molattn.explain.methods import random_shares
+from molattn.models.artifact import save_artifact
+from tests.explain.test_attributions import artifact_of, model_of
+from tests.molecules import esol
+
+# What works without a layer of attention.
+PLAIN = ("additive", "occlusion", "integrated-gradients", "cam")
+SMILES = [s for s in esol(60)[0] if molecule_graph(s).num_atoms > 5][:20]
+
+
+@pytest.fixture(scope="module")
+def molecules():
+    return [molecule_graph(s) for s in SMILES]
+
+
+@pytest.fixture(scope="module")
+def adds_up():
+    """A model that adds up lone atoms: its own terms are the truth."""
+    return artifact_of(model_of(num_layers=0, readout="sum"))
+
+
+@pytest.fixture(scope="module")
+def found(adds_up, molecules):
+    return measure(adds_up, molecules, truth=lambda m: 2 * additive(adds_up.model, m, 0).values, methods=PLAIN)
+
+
+def test_agreement_is_1_with_the_truth_however_scaled_and_minus_1_turned_round():
+    truth = np.array([0.5, -2.0, 0.1, 0.1, 1.5])
+    for values in (truth, 1e6 * truth, 1e-9 * truth):
+        assert agreement(values, truth) == pytest.approx((1, 1, 1))
+    kendall, pearson, auroc = agreement(-truth, truth)
+    assert (kendall, pearson, auroc) == pytest.approx((-1, -1, 1))
+
+
+def test_agreement_by_hand():
+    # Pairs: three agree, one does not, two are ties of the truth: (3 - 1) / sqrt(6 * 4) = 0.408; sizes above the mean
+    # of 1 are those of the first atom alone, which the second outranks: AUROC 2/3.
+    kendall, _, auroc = agreement(np.array([3.0, 4.0, 1.0, 2.0]), np.array([2.0, 1.0, 0.5, 0.5]))
+    assert kendall == pytest.approx((4 - 1) / np.sqrt(6 * 5))
+    assert auroc == pytest.approx(2 / 3)
+
+
+def test_values_that_are_all_the_same_agree_with_nothing():
+    assert agreement(np.ones(4), np.array([1.0, 2.0, 3.0, 4.0])) == (0.0, 0.0, 0.5)
+    assert agreement(np.zeros(2), np.array([1.0, -1.0])) == (0.0, 0.0, 0.5)
+
+
+def test_rounding_does_not_tell_equal_atoms_apart():
+    values = np.array([1.0, 1.0 + 1e-8, 2.0])
+    assert agreement(values, np.array([0.3, 0.3 + 1e-9, 0.9]))[0] == pytest.approx(1)
+
+
+def test_chance_has_no_tau():
+    find, rng = random_shares(0), np.random.default_rng(1)
+    molecules = [molecule_graph("C" * n) for n in range(4, 30)] * 4
+    model = model_of()
+    taus = [agreement(find(model, m, 0).values, rng.normal(size=m.num_atoms))[0] for m in molecules]
+    assert abs(np.mean(taus)) < 0.06
+    assert np.std(taus) > 0.1
+
+
+def test_methods_that_are_exact_for_the_model_are_found_to_be(found, molecules):
+    assert found.molecules == found.with_truth == len(molecules)
+    for name in ("additive", "occlusion"):
+        m = found.methods[name]
+        assert (m.kendall, m.pearson, m.auroc) == pytest.approx((1, 1, 1), abs=1e-6)
+        assert m.deletion > 1.1
+    assert abs(found.methods[RANDOM].kendall) < 0.2
+    assert found.methods[RANDOM].deletion == pytest.approx(1)
+
+
+def test_an_untrained_model_is_another_one(found):
+    assert found.untrained["additive"].kendall < 0.9
+    assert found.untrained["additive"].curve is None
+
+
+def test_a_deletion_curve_is_the_change_of_the_answer_in_units(adds_up):
+    molecule = molecule_graph("CCCCCCCCCO")
+    m = measure(adds_up, [molecule], methods=["additive"]).methods["additive"]
+    terms = 2 * additive(adds_up.model, molecule, 0).values  # the scaler's standard deviation
+    order = np.argsort(-np.abs(terms), kind="stable")
+    expected = [abs(terms[order[: max(1, round(10 * share))]].sum()) for share in FRACTIONS]
+    np.testing.assert_allclose(m.curve, expected, rtol=1e-6)
+    assert m.kendall is None
+
+
+def test_measuring_is_the_same_twice_and_leaves_the_random_state(adds_up, molecules):
+    state = torch.get_rng_state()
+    told = []
+    truth, methods = lambda m: atom_contributions(m.smiles, "log_p"), ("additive", "occlusion")
+    first = measure(adds_up, molecules[:4], truth=truth, methods=methods, progress=lambda *x: told.append(x))
+    assert told[-1] == (8, 8) and len(told) == 8
+    assert first == measure(adds_up, molecules[:4], truth=truth, methods=methods)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_molecules_whose_atoms_are_all_alike_have_no_order_to_find(adds_up):
+    found = measure(adds_up, [molecule_graph("c1ccccc1")], truth=lambda m: np.ones(m.num_atoms), methods=PLAIN)
+    assert (found.molecules, found.with_truth, found.methods["additive"].kendall) == (1, 0, None)
+    with pytest.raises(UsageError, match="no molecules"):
+        measure(adds_up, [])
+
+
+@pytest.fixture
+def folder(adds_up, found, tmp_path):
+    save_artifact(tmp_path / "model", adds_up)
+    write_measured(tmp_path, tmp_path / "model", found, "nci-logp", "test", "log_p")
+    return tmp_path
+
+
+def test_what_was_measured_is_kept_and_said(folder, adds_up):
+    sentences = read_sentences(folder, folder / "model")
+    assert set(sentences) == {"y"}
+    said = sentences["y"]["additive"]
+    assert said.startswith("Kendall tau 1.00 with the true terms of y (random order ")
+    assert said.endswith("; 1 is perfect), 20 test molecules of nci-logp")
+    predictor = Predictor(adds_up, sentences)
+    assert predictor.attributions("CCO").measured == said
+    assert predictor.attributions("CCO", "occlusion").measured == sentences["y"]["occlusion"]
+    assert Predictor(adds_up).attributions("CCO").measured == "not measured"
+
+
+def test_a_model_of_attention_says_what_was_measured_of_attention(molecules, tmp_path):
+    artifact = artifact_of(model_of())
+    save_artifact(tmp_path / "model", artifact)
+    write_measured(tmp_path, tmp_path / "model", measure(artifact, molecules[:3]), "in.csv", "", "")
+    sentences = read_sentences(tmp_path, tmp_path / "model")
+    said = Predictor(artifact, sentences).attention("CCO").measured
+    assert said.startswith("removing its top atoms changes y ")
+    assert said.endswith(" times as much as random ones, 3 molecules of in.csv")
+    assert Predictor(artifact).attention("CCO").measured == "not measured"
+
+
+def test_a_second_target_is_added_and_another_model_knows_nothing(folder, found, tmp_path_factory):
+    from dataclasses import replace
+
+    write_measured(folder, folder / "model", replace(found, target="z"), "nci-logp", "test", "log_p")
+    assert set(read_sentences(folder, folder / "model")) == {"y", "z"}
+    other = tmp_path_factory.mktemp("other")
+    save_artifact(other, artifact_of(model_of(num_layers=1)))
+    assert read_sentences(folder, other) == {}
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"schema": 1}', '{"schema": 1, "model_sha256": 3, "targets": 4}'])
+def test_a_damaged_record_is_said_and_stops_nothing(folder, content):
+    sha256 = json.loads((folder / FILE).read_text())["model_sha256"]
+    (folder / FILE).write_text(content.replace("3", json.dumps(sha256)))
+    with pytest.warns(MolattnWarning, match="damaged"):
+        assert read_sentences(folder, folder / "model") == {}

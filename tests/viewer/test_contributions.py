@@ -1,0 +1,99 @@
+"""Attributions as pictures."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from molattn.chem import read_smiles
+from molattn.errors import InputError, UsageError
+from molattn.explain import Attribution
+from molattn.viewer import draw_contributions
+from molattn.viewer.contributions import LOWERS, RAISES, number_texts
+from tests.viewer.maps import ASPIRIN, METHANE, MOLECULES
+from tests.viewer.svg import assert_sound, discs, root
+
+
+def attribution(smiles, values=None, **fields):
+    symbols = tuple(a.GetSymbol() for a in read_smiles(smiles, add_hs=fields.get("add_hs", False)).GetAtoms())
+    values = np.random.default_rng(0).normal(size=len(symbols)) if values is None else np.asarray(values)
+    total = float(values.sum()) + 0.5
+    made = {"unit": "log10(mol/L)", "constant": 0.5, "adds_up": True, **fields}
+    return Attribution(smiles, symbols, values, "additive", "logS", total, **made)
+
+
+@pytest.mark.parametrize("smiles", MOLECULES.values(), ids=MOLECULES)
+def test_a_drawing_is_sound_and_the_same_twice_with_a_disc_per_atom(smiles):
+    a = attribution(smiles)
+    picture = a.draw()
+    assert_sound(picture)
+    assert draw_contributions(a) == picture
+    assert len(discs(picture)) == a.num_atoms
+
+
+def test_gains_are_orange_losses_blue_and_the_largest_is_the_deepest():
+    values = np.linspace(-1, 2, 13)
+    colours = np.array([c for _, c in discs(attribution(ASPIRIN, values).draw())], dtype=float)
+    red, _, blue = colours.T
+    assert (red[values > 0.1] > blue[values > 0.1]).all()
+    assert (blue[values < -0.1] > red[values < -0.1]).all()
+    np.testing.assert_allclose(colours[-1], 255 * np.array(RAISES), atol=2)
+    np.testing.assert_allclose(colours[4], 255, atol=2)
+    # Half as large on the other side is half as deep.
+    np.testing.assert_allclose(colours[0], 255 * (1 + np.array(LOWERS)) / 2, atol=2)
+
+
+@pytest.mark.parametrize("colour", [RAISES, LOWERS])
+def test_black_is_readable_on_the_deepest_disc(colour):
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour]
+    assert (np.dot([0.2126, 0.7152, 0.0722], linear) + 0.05) / 0.05 > 7
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        ([0.0, 0.0], ["0.0", "0.0"]),
+        ([1234.5, -0.4], ["+1234", "0"]),
+        ([0.0123, -0.004], ["+0.012", "-0.004"]),
+        ([12.34, -5.0], ["+12.3", "-5.0"]),
+    ],
+)
+def test_numbers_have_the_decimals_that_the_largest_needs(values, texts):
+    values = np.array(values)
+    if not values.any():
+        texts = ["0.00", "0.00"]
+    assert number_texts(values) == texts
+
+
+def test_the_sum_the_unit_and_what_was_measured_are_said():
+    title = next(
+        e.text
+        for e in root(attribution("CCO", [1.0, 2.0, -0.25], others={"virtual node": 0.0}).draw()).iter()
+        if e.tag.endswith("title")
+    )
+    assert "logS 3.250 log10(mol/L) = 0.500 (constant) + 2.750 (3 atoms) + 0.000 (virtual node)" in title
+    assert "additive, value of each atom, in log10(mol/L)" in title
+    assert "faithfulness: not measured" in title
+    other = dataclasses.replace(attribution(METHANE), adds_up=False, constant=None, unit="")
+    assert "not a sum" in repr(other)
+
+
+def test_values_of_one_sign_have_a_scale_from_0():
+    a, b = (attribution("CCO", v).draw().svg for v in ([1.0, 2.0, 0.0], [1.0, 2.0, -0.1]))
+    assert a != b
+
+
+def test_it_shows_itself_and_is_a_frame():
+    a = attribution("CCO", [1.0, 2.0, -0.25])
+    shown = a._repr_mimebundle_()
+    assert set(shown) == {"image/svg+xml", "image/png", "text/plain"}
+    assert shown["text/plain"].startswith("Attribution('CCO', additive: logS 3.250")
+    assert a.to_frame().to_pydict() == {"atom": [0, 1, 2], "element": ["C", "C", "O"], "value": [1.0, 2.0, -0.25]}
+    assert a.labels == ["C0", "C1", "O2"]
+
+
+def test_what_cannot_be_drawn_is_refused():
+    with pytest.raises(UsageError, match="at least 260 x"):
+        attribution("CCO").draw((100, 100))
+    with pytest.raises(InputError, match="3 atoms"):
+        dataclasses.replace(attribution("CCO"), smiles="CCN").draw()
