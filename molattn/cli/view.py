@@ -11,7 +11,7 @@ from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
 if TYPE_CHECKING:
     from molattn.api import Predictor
-    from molattn.explain import AttentionMap
+    from molattn.explain import AttentionMap, Attribution
     from molattn.viewer.web.payload import Truth
 
 
@@ -75,10 +75,19 @@ def view(
         if not maps:
             raise InputError(message)
         print(f"warning: {message}", file=sys.stderr)
-    write_page(output, maps, truth=true)
+    write_page(output, maps, _attributions(predictor, maps), true)
     if not quiet:
         count = "1 molecule" if len(maps) == 1 else f"{len(maps)} molecules"
         print(f"{output} shows {count}{more}: open it in a browser", file=sys.stderr)
+
+
+def _attributions(predictor: "Predictor", maps: list["AttentionMap"]) -> list["Attribution"]:
+    """What the atoms contributed to each target; nothing of a model that no method works for, such as one of tokens."""
+    try:
+        smiles = [each.smiles for each in maps]
+        return [found for target in predictor.targets for found in predictor.attributions(smiles, target=target)]
+    except UsageError:
+        return []
 
 
 def _rows(

@@ -5,14 +5,10 @@ import math
 import numpy as np
 
 from molattn.explain import Attribution
-from molattn.viewer.discs import DARKEST, Colour, Scale, draw_discs
+from molattn.viewer.discs import ORANGE, Scale, draw_discs
 from molattn.viewer.figures import short
 from molattn.viewer.molecule import drawable
 from molattn.viewer.picture import Picture
-
-RAISES: Colour = (0.96, 0.64, 0.25)
-LOWERS: Colour = DARKEST
-"""Orange and blue are told apart by all; black on either has a contrast of 7 to 1 or more."""
 
 
 def draw_contributions(attribution: Attribution, size: tuple[int, int] | None = None) -> Picture:
@@ -40,7 +36,7 @@ def draw_contributions(attribution: Attribution, size: tuple[int, int] | None = 
     return draw_discs(
         drawable(attribution.smiles, attribution.symbols, attribution.add_hs, "the attribution"),
         values,
-        Scale(-top if signed else 0.0, top, *ends, above=RAISES, below=LOWERS),
+        Scale(-top if signed else 0.0, top, *ends, above=ORANGE),
         words,
         "; ".join((short(attribution.smiles, 200), *words, foot)),
         notes=number_texts(values),

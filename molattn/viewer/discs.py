@@ -18,10 +18,10 @@ from molattn.viewer.picture import Picture
 Colour = tuple[float, float, float]
 
 DARKEST: Colour = (0.35, 0.62, 0.87)
-"""A disc at the largest value; black on it has a contrast of 7 to 1."""
+"""Blue: a disc at the largest weight, or at the value furthest below 0. Black on it has a contrast of 7 to 1."""
 
-BELOW: Colour = (0.96, 0.65, 0.35)
-"""A disc at the lowest value below 0; black on it has more contrast still."""
+ORANGE: Colour = (0.96, 0.64, 0.25)
+"""A disc at the largest value, where some may be below 0; told apart from blue by every kind of colour vision."""
 
 _RING: Colour = (0.84, 0.37, 0.0)
 _OUTLINE: Colour = (0.75, 0.8, 0.85)
@@ -42,7 +42,7 @@ class Scale:
     at_low: str
     at_high: str
     above: Colour = DARKEST
-    below: Colour = BELOW
+    below: Colour = DARKEST
 
     def colour(self, value: float) -> Colour:
         """`above` at `high`, `below` as far below 0."""

@@ -10,7 +10,7 @@ import numpy as np
 from molattn.chem import MAX_ATOMS, read_smiles
 from molattn.errors import InputError, UsageError, shown
 from molattn.explain import AttentionMap
-from molattn.viewer.discs import Scale, draw_discs
+from molattn.viewer.discs import ORANGE, Scale, draw_discs
 from molattn.viewer.figures import new_figure, rendered, short, styled
 from molattn.viewer.molecule import molecule_of, ready
 from molattn.viewer.picture import Picture
@@ -136,7 +136,7 @@ def draw_atom_values(
     add_hs: bool = False,
     size: tuple[int, int] | None = None,
 ) -> Picture:
-    """The molecule, with a disc under every atom for its value: blue above 0, orange below, white at 0.
+    """The molecule, with a disc under every atom for its value: orange above 0, blue below, white at 0.
 
     The darkest disc is the value furthest from 0 in this picture, which its scale names. An atom without a value, NaN,
     has no disc. `draw_atom_values(smiles, molattn.load(run).predict(smiles))` draws what a model of atoms answers.
@@ -163,7 +163,7 @@ def draw_atom_values(
     top = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
     low = -top if (numbers < 0).any() else 0.0
     of_unit = f" {short(unit, 20)}" if unit else ""
-    scale = Scale(low, top, f"{low:.2g}", f"{top:.2g}{of_unit}")
+    scale = Scale(low, top, f"{low:.2g}", f"{top:.2g}{of_unit}", above=ORANGE)
     words = (f"{short(name, 40)} of each atom", short(smiles, 60))
     title = f"{short(smiles, 200)}: {words[0]}; darkest = {top:.2g}{of_unit}"
     return draw_discs(ready(mol), numbers, scale, words, title, size=size)

@@ -25,6 +25,9 @@ def test_smiles_become_a_page(molattn, run, tmp_path):
     assert told == {"target": "y", "predicted": pytest.approx(row["y"], abs=1e-6), "true": None, "unit": ""}
     attention = molecules[0]["attention"]
     assert attention["layers"] == 2 and attention["measured"]
+    for molecule in molecules:
+        (contributed,) = molecule["attributions"]
+        assert contributed["target"] == "y" and len(contributed["values"]) == molecule["atoms"]
 
 
 def test_a_table_brings_its_true_values_and_says_where_it_stops(molattn, run, table, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from molattn.errors import InputError, SmilesError, UsageError
 from molattn.explain import AttentionMap
 from molattn.viewer import draw_atom_values, draw_atoms, head_grid, heat_map
-from molattn.viewer.discs import BELOW, DARKEST, disc_colour
+from molattn.viewer.discs import DARKEST, ORANGE, disc_colour
 from tests.viewer.maps import ASPIRIN, CAFFEINE, METHANE, MOLECULES, SALT, attention_map, with_virtual_node
 from tests.viewer.svg import SVG, assert_sound, cells, discs, png_size, rings, root, words
 
@@ -277,19 +277,19 @@ def test_a_long_line_at_the_foot_is_wrapped_and_whole():
     assert_sound(draw_atoms(attention))
 
 
-def test_values_of_atoms_are_blue_above_zero_and_orange_below():
+def test_values_of_atoms_are_orange_above_zero_and_blue_below():
     values = np.linspace(-2.0, 1.0, 13)
     picture = draw_atom_values(ASPIRIN, values, name="q", unit="e")
     assert_sound(picture)
     assert draw_atom_values(ASPIRIN, values, name="q", unit="e") == picture
     colours = np.array([colour for _, colour in discs(picture)])
     assert len(colours) == 13
-    np.testing.assert_allclose(colours[0], 255 * np.array(BELOW), atol=2)
+    np.testing.assert_allclose(colours[0], 255 * np.array(DARKEST), atol=2)
     # Of equal size on both sides of zero, told apart by hue: red and blue change places.
-    expected = [disc_colour(abs(v) / 2, DARKEST if v >= 0 else BELOW) for v in values]
+    expected = [disc_colour(abs(v) / 2, ORANGE if v >= 0 else DARKEST) for v in values]
     np.testing.assert_allclose(colours, 255 * np.array(expected), atol=2)
-    assert (colours[:8, 0] > colours[:8, 2]).all()
-    assert (colours[10:, 0] < colours[10:, 2]).all()
+    assert (colours[:8, 0] < colours[:8, 2]).all()
+    assert (colours[10:, 0] > colours[10:, 2]).all()
     assert "q of each atom; darkest = 2 e" in picture.svg
 
 
