@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from molattn.cli.options import Force, InputFormat, MoleculeTable, NumWorkers, Quiet, Run, SmilesColumn
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
 if TYPE_CHECKING:
@@ -23,34 +24,23 @@ _WEIGHTS = 500_000
 
 
 def attention(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
-    table: Annotated[
-        Path,
-        typer.Argument(
-            help="A table of molecules: .csv, .tsv, .smi, .sdf, .parquet; - reads it from standard input.",
-            show_default=False,
-        ),
-    ],
+    run: Run,
+    table: MoleculeTable,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where the weights go: .parquet or .csv.", show_default=False)
     ],
-    smiles_column: Annotated[
-        str | None, typer.Option(help="Column of SMILES; found by its name if not given.", show_default=False)
-    ] = None,
-    input_format: Annotated[
-        str | None,
-        typer.Option(help="csv, tsv, smi, sdf or parquet. [default: by the name; csv for -]", show_default=False),
-    ] = None,
+    smiles_column: SmilesColumn = None,
+    input_format: InputFormat = None,
     layer: Annotated[
         int | None, typer.Option(help="One layer alone; negative numbers count from the last.", show_default=False)
     ] = None,
     head: Annotated[
         str | None, typer.Option(help="One head alone, or the mean or max of all.", show_default=False)
     ] = None,
-    num_workers: Annotated[int, typer.Option("--num-workers", "-n", min=0, help="Processes that read molecules.")] = 0,
+    num_workers: NumWorkers = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 at a row that cannot be read.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the output file.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")] = False,
+    force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write who attends to whom in every molecule of a table, one weight a row.
 

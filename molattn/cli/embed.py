@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from molattn.cli.at_length import Job, new_names, run_job, tell
+from molattn.cli.options import Force, InputFormat, MoleculeTable, NumWorkers, Quiet, Resume, Run, SmilesColumn
 
 if TYPE_CHECKING:
     from molattn.api import RowPrediction
@@ -16,33 +17,22 @@ if TYPE_CHECKING:
 
 
 def embed(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
-    table: Annotated[
-        Path,
-        typer.Argument(
-            help="A table of molecules: .csv, .tsv, .smi, .sdf, .parquet; - reads it from standard input.",
-            show_default=False,
-        ),
-    ],
+    run: Run,
+    table: MoleculeTable,
     output: Annotated[
         Path,
         typer.Option("--output", "-o", help="Where the vectors go: .parquet, .csv, .tsv or .npy.", show_default=False),
     ],
-    smiles_column: Annotated[
-        str | None, typer.Option(help="Column of SMILES; found by its name if not given.", show_default=False)
-    ] = None,
-    input_format: Annotated[
-        str | None,
-        typer.Option(help="csv, tsv, smi, sdf or parquet. [default: by the name; csv for -]", show_default=False),
-    ] = None,
-    num_workers: Annotated[int, typer.Option("--num-workers", "-n", min=0, help="Processes that read molecules.")] = 0,
+    smiles_column: SmilesColumn = None,
+    input_format: InputFormat = None,
+    num_workers: NumWorkers = 0,
     shard: Annotated[
         str | None, typer.Option(help="i/n: embed the i-th of n parts of the rows alone.", show_default=False)
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an output that was not finished.")] = False,
+    resume: Resume = False,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no vector.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the output file.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")] = False,
+    force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Embed every row of a table: the vector before the model's last, linear map, as a fingerprint.
 

@@ -7,25 +7,24 @@ from typing import Annotated
 
 import typer
 
+from molattn.cli.options import NumWorkers, Quiet, Run, SmilesColumn
 from molattn.errors import RowsFailed, UsageError
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    run: Run,
     table: Annotated[Path, typer.Argument(help="A table with SMILES and labels.", show_default=False)],
     output_dir: Annotated[
         Path | None,
         typer.Option("--output-dir", "-o", help="A new folder for metrics.json and plots.", show_default=False),
     ] = None,
-    smiles_column: Annotated[
-        str | None, typer.Option(help="Column of SMILES; found by its name if not given.", show_default=False)
-    ] = None,
+    smiles_column: SmilesColumn = None,
     metrics: Annotated[
         list[str] | None, typer.Option("--metric", help="What to report; may be repeated.", show_default=False)
     ] = None,
-    num_workers: Annotated[int, typer.Option("--num-workers", "-n", min=0, help="Processes that read molecules.")] = 0,
+    num_workers: NumWorkers = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row cannot be measured.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")] = False,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
     """Measure a model on a table whose columns have the names of its targets.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from molattn.cli.options import Force, Quiet, Run, Target
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _PICTURES, _FORMATS = (".svg", ".png"), (".svg", ".png", ".csv", ".html")
 
 
 def explain(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    run: Run,
     smiles: Annotated[list[str], typer.Option("--smiles", "-s", help="A SMILES; may be repeated.", show_default=False)],
     method: Annotated[
         str | None,
@@ -29,10 +30,7 @@ def explain(
             "--method", help=f"{', '.join(_METHODS)}. [default: the first that the model offers]", show_default=False
         ),
     ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option("--target", help="What to explain, where the model has several targets.", show_default=False),
-    ] = None,
+    target: Target = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -40,8 +38,8 @@ def explain(
         ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 at a SMILES that cannot be read.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the output file.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")] = False,
+    force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Say how much each atom contributed to a prediction.
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from molattn.cli.options import Quiet, Run, Target
+
 if TYPE_CHECKING:
     from molattn.explain.trial import Trial
 
 
 def faithfulness(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    run: Run,
     table: Annotated[
         Path | None,
         typer.Option(help="Measure on the molecules of this table. [default: the test molecules]", show_default=False),
@@ -20,17 +22,14 @@ def faithfulness(
     smiles_column: Annotated[
         str | None, typer.Option(help="Its column of SMILES; found by its name if not given.", show_default=False)
     ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option("--target", help="What to explain, where the model has several targets.", show_default=False),
-    ] = None,
+    target: Target = None,
     method: Annotated[
         list[str] | None,
         typer.Option("--method", help="One method; may be repeated. [default: all]", show_default=False),
     ] = None,
     max_molecules: Annotated[int, typer.Option(min=1, help="At most so many molecules, taken by chance.")] = 500,
     seed: Annotated[int, typer.Option(min=0, help="Of that choice and of the random orders.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")] = False,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was measured as JSON.")] = False,
 ) -> None:
     """Measure how faithful each method of `molattn explain` is for a model, on molecules held out from its training.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from molattn.cli.options import InputFormat, MoleculeTable, NumWorkers, Quiet, Run, SmilesColumn
 from molattn.errors import InputError, RowsFailed, UsageError
 
 if TYPE_CHECKING:
@@ -26,14 +27,8 @@ TABLES, PICTURES = (".csv", ".tsv", ".parquet"), (".svg", ".png")
 
 
 def heads(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
-    table: Annotated[
-        Path,
-        typer.Argument(
-            help="A table of molecules: .csv, .tsv, .smi, .sdf, .parquet; - reads it from standard input.",
-            show_default=False,
-        ),
-    ],
+    run: Run,
+    table: MoleculeTable,
     outputs: Annotated[
         list[Path] | None,
         typer.Option(
@@ -46,17 +41,12 @@ def heads(
     max_rows: Annotated[
         int | None, typer.Option(min=1, help="Read the first rows alone, so many.", show_default=False)
     ] = None,
-    smiles_column: Annotated[
-        str | None, typer.Option(help="Column of SMILES; found by its name if not given.", show_default=False)
-    ] = None,
-    input_format: Annotated[
-        str | None,
-        typer.Option(help="csv, tsv, smi, sdf or parquet. [default: by the name; csv for -]", show_default=False),
-    ] = None,
-    num_workers: Annotated[int, typer.Option("--num-workers", "-n", min=0, help="Processes that read molecules.")] = 0,
+    smiles_column: SmilesColumn = None,
+    input_format: InputFormat = None,
+    num_workers: NumWorkers = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row cannot be read.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the output files.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Summarise what every head looks at: near or far atoms, which elements and functional groups.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from molattn.cli.at_length import Job, new_names, run_job, tell
+from molattn.cli.options import Force, InputFormat, NumWorkers, Quiet, Resume, Run, Smiles, SmilesColumn
 from molattn.errors import RowsFailed
 
 if TYPE_CHECKING:
@@ -19,35 +20,28 @@ if TYPE_CHECKING:
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    run: Run,
     table: Annotated[
         Path | None,
         typer.Argument(help="A table of molecules: .csv, .tsv, .smi, .sdf, .parquet; - reads it from standard input."),
     ] = None,
-    smiles: Annotated[
-        list[str] | None, typer.Option("--smiles", "-s", help="A SMILES; may be repeated.", show_default=False)
-    ] = None,
+    smiles: Smiles = None,
     output: Annotated[
         Path | None,
         typer.Option(
             "--output", "-o", help="Where the table goes: .csv, .tsv, .parquet. [default: print it]", show_default=False
         ),
     ] = None,
-    smiles_column: Annotated[
-        str | None, typer.Option(help="Column of SMILES; found by its name if not given.", show_default=False)
-    ] = None,
-    input_format: Annotated[
-        str | None,
-        typer.Option(help="csv, tsv, smi, sdf or parquet. [default: by the name; csv for -]", show_default=False),
-    ] = None,
-    num_workers: Annotated[int, typer.Option("--num-workers", "-n", min=0, help="Processes that read molecules.")] = 0,
+    smiles_column: SmilesColumn = None,
+    input_format: InputFormat = None,
+    num_workers: NumWorkers = 0,
     shard: Annotated[
         str | None, typer.Option(help="i/n: predict the i-th of n parts of the rows alone.", show_default=False)
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an output that was not finished.")] = False,
+    resume: Resume = False,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no prediction.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the output file.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")] = False,
+    force: Force = False,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON, with --smiles.")] = False,
 ) -> None:
     """Predict molecules given by SMILES, or every row of a table.

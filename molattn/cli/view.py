@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from molattn.cli.options import Force, Quiet, Run, Smiles, SmilesColumn
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
 if TYPE_CHECKING:
@@ -16,24 +17,20 @@ if TYPE_CHECKING:
 
 
 def view(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    run: Run,
     table: Annotated[
         Path | None,
         typer.Argument(help="A table of molecules, with true values in the columns of the targets, if it has them."),
     ] = None,
-    smiles: Annotated[
-        list[str] | None, typer.Option("--smiles", "-s", help="A SMILES; may be repeated.", show_default=False)
-    ] = None,
+    smiles: Smiles = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page, an .html file.")] = Path("page.html"),
     limit: Annotated[
         int, typer.Option("--limit", min=1, help="The most rows of a table to show, from its first.")
     ] = 20,
-    smiles_column: Annotated[
-        str | None, typer.Option(help="Column of SMILES; found by its name if not given.", show_default=False)
-    ] = None,
+    smiles_column: SmilesColumn = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 at a SMILES that cannot be read.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the output file.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")] = False,
+    force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Make a page that shows what atoms attend to: one file, to open in a browser, to keep or to send.
 

@@ -1,0 +1,33 @@
+"""Options that several commands have in common, each written once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Run = Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)]
+MoleculeTable = Annotated[
+    Path,
+    typer.Argument(
+        help="A table of molecules: .csv, .tsv, .smi, .sdf, .parquet; - reads it from standard input.",
+        show_default=False,
+    ),
+]
+Smiles = Annotated[
+    list[str] | None, typer.Option("--smiles", "-s", help="A SMILES; may be repeated.", show_default=False)
+]
+SmilesColumn = Annotated[
+    str | None, typer.Option(help="Column of SMILES; found by its name if not given.", show_default=False)
+]
+InputFormat = Annotated[
+    str | None,
+    typer.Option(help="csv, tsv, smi, sdf or parquet. [default: by the name; csv for -]", show_default=False),
+]
+NumWorkers = Annotated[int, typer.Option("--num-workers", "-n", min=0, help="Processes that read molecules.")]
+Target = Annotated[
+    str | None,
+    typer.Option("--target", help="What to explain, where the model has several targets.", show_default=False),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with an output that was not finished.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the output file.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")]
