@@ -104,7 +104,8 @@ def main() -> int:
         middle = max(1, options.rows // (16 * 1024) // 2)
         first_seconds, first_peak, killed = predict(run, table, resumed, options.workers, middle)
         second_seconds, second_peak, resumed_code = predict(run, table, resumed, options.workers)
-        same = sha256(resumed) == (options.reference or sha256(whole))
+        result = sha256(resumed)
+        same = result == (options.reference or sha256(whole))
         in_order = all_in_order(resumed, options.rows)
         peaks = max(peak, first_peak, second_peak)
         print("| rows | workers | rows a second | seconds | killed after | then | peak memory | bytes | rows |")
@@ -117,7 +118,7 @@ def main() -> int:
         )
         print(
             f"\n{table.stat().st_size / 1e6:.0f} MB of input; a machine with {os.cpu_count()} CPU cores "
-            f"({platform.machine()}), one thread, torch {version('torch')}, rdkit {version('rdkit')}."
+            f"({platform.machine()}), one thread, torch {version('torch')}, rdkit {version('rdkit')}; sha256 {result}."
         )
         good = same and in_order and (code, killed, resumed_code) == (0, -9, 0) and peaks < options.limit * 1024
         print("good" if good else f"NOT GOOD: exit codes {code}, {killed}, {resumed_code}; {peaks:.0f} MiB")
