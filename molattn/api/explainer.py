@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, overload
 
@@ -69,32 +70,23 @@ class Explainer:
             num_workers: processes that read molecules.
             progress: told now and then how many have been read.
         """
-        a = self._artifact
-        make = a.model.reader(
-            add_hs=a.add_hs, max_atoms=a.max_atoms, conformers=self.conformers, standardize=a.standardize
-        )
-        size = CHUNK_OF_WORKER if self.conformers is None else CHUNK_OF_WORKER_3D
-        beside = DescriptorRows(None if descriptors is None else a.descriptors, descriptors)
         waiting: list[Read] = []
         pairs = done = flat = 0
         first = ""
-        with closing(stream_outcomes(smiles, make, num_workers, size)) as parts:
-            for texts, outcomes in parts:
-                done += len(texts)
-                if progress is not None:
-                    progress(done)
-                for read in beside.join(texts, outcomes):
-                    waiting.append(read)
-                    text, outcome, _ = read
-                    if not isinstance(outcome, SmilesError):
-                        pairs += outcome.size**2
-                        found = next((w for w in outcome.warnings if w.startswith(NO_GEOMETRY)), "")
-                        flat += bool(found)
-                        first = first or (found and f"{shown(text)}: {found}")
-                    if pairs >= PAIRS or len(waiting) == CHUNK:
-                        yield from self._mapped(waiting)
-                        waiting, pairs = [], 0
-        beside.check_end()
+        scaler = None if descriptors is None else self._artifact.descriptors
+        with closing(self._reads(smiles, num_workers, progress, DescriptorRows(scaler, descriptors))) as parts:
+            for read in chain.from_iterable(parts):
+                done += 1
+                waiting.append(read)
+                text, outcome, _ = read
+                if not isinstance(outcome, SmilesError):
+                    pairs += outcome.size**2
+                    found = next((w for w in outcome.warnings if w.startswith(NO_GEOMETRY)), "")
+                    flat += bool(found)
+                    first = first or (found and f"{shown(text)}: {found}")
+                if pairs >= PAIRS or len(waiting) == CHUNK:
+                    yield from self._mapped(waiting)
+                    waiting, pairs = [], 0
         yield from self._mapped(waiting)
         if flat:
             said = f"{flat} of {done} SMILES have no 3D geometry; the first, {first}"
@@ -213,6 +205,28 @@ class Explainer:
             found.append((molecule, z))
         beside.check_end()
         return found
+
+    def _reads(
+        self,
+        smiles: Iterable[object],
+        num_workers: int,
+        progress: Callable[[int], None] | None,
+        beside: DescriptorRows,
+    ) -> Generator[list[Read], None, None]:
+        """The molecules as the model was trained to read them, with their descriptors, in order and some at a time."""
+        a = self._artifact
+        make = a.model.reader(
+            add_hs=a.add_hs, max_atoms=a.max_atoms, conformers=self.conformers, standardize=a.standardize
+        )
+        size = CHUNK_OF_WORKER if self.conformers is None else CHUNK_OF_WORKER_3D
+        done = 0
+        with closing(stream_outcomes(smiles, make, num_workers, size)) as parts:
+            for texts, outcomes in parts:
+                done += len(texts)
+                if progress is not None:
+                    progress(done)
+                yield list(beside.join(texts, outcomes))
+        beside.check_end()
 
     def _read(
         self, smiles: Iterable[object], num_workers: int = 0, progress: Progress | None = None

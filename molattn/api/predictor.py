@@ -11,9 +11,6 @@ import numpy as np
 from molattn.api.explainer import Explainer, descriptor_rows
 from molattn.api.rows import RowPrediction, Said, answered, columns, of_each_atom, warn
 from molattn.chem import Progress
-from molattn.chem.molecule import CHUNK as CHUNK_OF_WORKER
-from molattn.chem.molecule import CHUNK_3D as CHUNK_OF_WORKER_3D
-from molattn.chem.workers import stream_outcomes
 from molattn.data.streams import CHUNK
 from molattn.errors import InputError, UsageError, describe_rows
 from molattn.models.artifact import save_artifact
@@ -186,24 +183,14 @@ class Predictor(Explainer):
         descriptors: Any,
     ) -> Generator[RowPrediction, None, None]:
         """A row for each SMILES, `CHUNK` of them answered together: memory is bounded, whatever the input's length."""
-        a = self._artifact
-        make = a.model.reader(
-            add_hs=a.add_hs, max_atoms=a.max_atoms, conformers=self.conformers, standardize=a.standardize
-        )
-        size = CHUNK_OF_WORKER if self.conformers is None else CHUNK_OF_WORKER_3D
-        beside = DescriptorRows(a.descriptors, descriptors)
         waiting: list[Read] = []
-        done = 0
-        with closing(stream_outcomes(smiles, make, num_workers, size)) as parts:
-            for texts, outcomes in parts:
-                waiting += beside.join(texts, outcomes)
-                done += len(texts)
-                if progress is not None:
-                    progress(done)
+        beside = DescriptorRows(self._artifact.descriptors, descriptors)
+        with closing(self._reads(smiles, num_workers, progress, beside)) as parts:
+            for reads in parts:
+                waiting += reads
                 while len(waiting) >= CHUNK:
                     yield from answered(waiting[:CHUNK], answer)
                     del waiting[:CHUNK]
-        beside.check_end()
         yield from answered(waiting, answer)
 
     def evaluate(
