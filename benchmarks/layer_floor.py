@@ -91,7 +91,9 @@ def measure(sizes: list[int], channels: int, graphs: int, rounds: int) -> dict[s
                 layer(batch.rows, batch.bucketed, codes)
 
     for _ in range(3):
-        training(), forward(), torch.mm(square, square)
+        training()
+        forward()
+        torch.mm(square, square)
     rates, times = [], {"training": [], "forward": []}
     for _ in range(rounds):
         rates.append(4 * 2 * 1024**3 / cpu(lambda: [torch.mm(square, square) for _ in range(4)]))

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from report import in_words, machine, markdown, save, shown, spread
 
-from molattn.data.batches import MoleculeBatch
+from molattn.data.batches import MoleculeBatch, collate
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.viewer.figures import new_figure, rendered, styled
@@ -50,7 +50,7 @@ class Point:
     def batch(self) -> MoleculeBatch:
         """Chains of carbon."""
         graphs = GraphModel.read(["C" * self.atoms] * self.molecules, add_hs=False, max_atoms=1000)
-        return GraphModel.collate(graphs)  # pyright: ignore[reportArgumentType]
+        return collate(graphs)  # pyright: ignore[reportArgumentType]
 
 
 AXES: dict[str, tuple[Point, tuple[int, ...]]] = {

@@ -28,7 +28,8 @@ class TensorDotConv(nn.Module):
 
     e'_k is `AttentionEdgeUpdate`'s, summed without forming one wherever edges have fewer features than heads have
     channels; `literal` forms each of them. `forward_dense` gives the same numbers for padded batches, without an edge
-    list: the fast way where every pair of nodes is an edge. With `share_edge_weight`, which makes W_ve and W_ke one, it is `TransformerConv`, equation by equation;
+    list: the fast way where every pair of nodes is an edge. With `share_edge_weight`, which makes W_ve and W_ke one, it
+    is `TransformerConv`, equation by equation;
     `from_pyg` and `to_pyg` trade weights with it.
 
     Weights and biases start as those of `torch.nn.Linear`, uniform within 1 / sqrt(inputs), as `TransformerConv`'s.
