@@ -143,8 +143,8 @@ def prepare(
     table = read_table(path)
     of_atoms = are_of_atoms(table, data.target_columns, data.task_type)
     if of_atoms:
-        check_atoms(model, data.standardize, path)
-    coded = code_targets(table, data.target_columns, data.task_type, of_atoms=of_atoms)
+        check_atoms(model, data.standardize)
+    coded = code_targets(table, data.target_columns, data.task_type, of_atoms=of_atoms, add_hs=data.add_hs)
     table = coded.table
     records = read_records(
         table,
@@ -194,6 +194,7 @@ def prepare(
         rejected=rejected,
         warnings=[
             *filter(None, [fetched, not_kept]),
+            *coded.warnings,
             *_warnings(molecules, rejected),
             *_leaks(rows, keys, groups, labels, taken),
         ],
