@@ -13,9 +13,9 @@ from molattn.models.base import Molecule
 from molattn.models.registry import MODELS
 from molattn.models.tasks import Task
 from molattn.training.config import RunConfig
-from molattn.training.experiment import conformers_of
 from molattn.training.fit import EpochRecord, Labelled, fit
 from molattn.training.metrics import metrics_for
+from molattn.training.prepare import conformers_of
 from molattn.training.run import Reporter, check, untrained
 
 
