@@ -54,8 +54,8 @@ def prepare(
     table = read_table(path)
     of_atoms = are_of_atoms(table, data.target_columns, data.task_type)
     if of_atoms:
-        check_atoms(model, data.standardize, path)
-    coded = code_targets(table, data.target_columns, data.task_type, of_atoms=of_atoms)
+        check_atoms(model, data.standardize)
+    coded = code_targets(table, data.target_columns, data.task_type, of_atoms=of_atoms, add_hs=data.add_hs)
     table = coded.table
     records = read_records(
         table,
@@ -105,6 +105,7 @@ def prepare(
         rejected=rejected,
         warnings=[
             *filter(None, [source.said, not_kept]),
+            *coded.warnings,
             *remarks.left_out(rejected, ", see rejected.csv"),
             *remarks.uncertain(molecules),
             *remarks.leaks(rows, keys, groups, labels, taken),
