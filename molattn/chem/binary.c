@@ -133,7 +133,7 @@ enum { BONDED = 1, IN_RING = 2 };
 /* Marks the atoms of all rings, and their bonds among the pairs that are BONDED. */
 static void read_rings(Bytes *b, size_t n, uint8_t *facts, uint8_t *pairs) {
   uint8_t how = byte(b); /* they were found; whichever, they are those that RDKit holds */
-  if (how < 0x42 || how > 0x44) b->wrong = 1;
+  if (how != 0x14 && (how < 0x42 || how > 0x44)) b->wrong = 1;
   for (uint32_t rings = word(b); rings && !b->wrong; rings--) {
     uint32_t size = place(b);
     if (size < 3) b->wrong = 1;
