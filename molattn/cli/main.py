@@ -25,6 +25,12 @@ from molattn.cli.train import train
 from molattn.cli.view import view
 from molattn.errors import MolattnError, MolattnWarning
 
+_FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk is full, for this user",
+    errno.EFBIG: "a file grew larger than it may here",
+}
+
 app = typer.Typer(
     name="molattn",
     no_args_is_help=True,
@@ -91,8 +97,9 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            _fail("error: the disk is full: make room and run it again; what was there before is whole", 3, debug)
+        if isinstance(error, OSError) and error.errno in _FULL:
+            full = f"error: {_FULL[error.errno]}: make room and run it again; what was there before is whole"
+            _fail(full, 3, debug)
         text = f"internal error: {type(error).__name__}: {error}\nThis is a fault of molattn; --debug shows where."
         _fail(text, 1, debug)
 

@@ -11,6 +11,7 @@ import typer
 
 from molattn.cli.at_length import Job, new_names, run_job, tell
 from molattn.cli.options import Force, InputFormat, NumWorkers, Quiet, Resume, Run, Smiles, SmilesColumn
+from molattn.cli.start import predictor_of
 from molattn.errors import RowsFailed
 
 if TYPE_CHECKING:
@@ -63,9 +64,7 @@ def predict(
     if table is not None and as_json:
         raise typer.BadParameter("--json goes with --smiles; a table brings a table")
     if smiles:
-        from molattn import api
-
-        failed = _print_smiles(api.load(run), smiles, as_json)
+        failed = _print_smiles(predictor_of(run), smiles, as_json)
         if failed:
             first = f"--smiles {failed[0].smiles}: {failed[0].error}"
             count = f"{len(failed)} of {len(smiles)} rows have no prediction; the first, {first}"
@@ -88,10 +87,9 @@ def predict(
         quiet=quiet,
     )
     job.check()
-    from molattn import api
     from molattn.data.writers import output_of
 
-    predictor = api.load(run)
+    predictor = predictor_of(run)
     tally = run_job(
         job,
         predictor.rows,

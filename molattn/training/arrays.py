@@ -14,9 +14,9 @@ from molattn.models.registry import MODELS
 from molattn.models.tasks import Task
 from molattn.training.auxiliary import with_auxiliary
 from molattn.training.config import RunConfig
-from molattn.training.experiment import conformers_of
 from molattn.training.fit import EpochRecord, Labelled, fit
 from molattn.training.metrics import metrics_for
+from molattn.training.prepare import conformers_of
 from molattn.training.run import Reporter, check, untrained
 from molattn.training.starting import settle_start
 

@@ -27,9 +27,9 @@ from molattn.training.checkpoint import Checkpoints
 from molattn.training.companions import MaskedAtoms
 from molattn.training.computed import Computed, compute, standardised
 from molattn.training.config import RunConfig
-from molattn.training.experiment import _reading as reading
 from molattn.training.fit import EpochRecord, Fitted, Labelled, fit
 from molattn.training.folders import CHECKPOINT
+from molattn.training.prepare import reading
 from molattn.training.run import Reporter, check, untrained
 from molattn.training.run_folder import write_history
 from molattn.training.unlabelled import NCI, Unlabelled, gather

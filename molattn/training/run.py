@@ -22,11 +22,12 @@ from molattn.training import run_folder
 from molattn.training.auxiliary import with_auxiliary
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, RunConfig
-from molattn.training.experiment import Experiment, conformers_of, prepare
+from molattn.training.experiment import Experiment
 from molattn.training.fit import EpochRecord, fit
 from molattn.training.folders import CHECKPOINT, METRICS, MODEL, check_resumable, continues
 from molattn.training.losses import balance
 from molattn.training.metrics import metrics_for
+from molattn.training.prepare import conformers_of, prepare
 from molattn.training.starting import settle_start, start_from
 
 
