@@ -164,7 +164,7 @@ def _config(folder: Path, weights: str) -> dict[str, Any]:
 
 
 def _fits(config: ModelConfig, weights: dict[str, Tensor]) -> bool:
-    """Whether a model of that configuration may be as small as its weights: others would be built, and fill the memory."""
+    """Whether a model of that configuration may be as small as its weights; any other would fill the memory first."""
     most = 64 * max(1000, sum(x.numel() for x in weights.values()))
     sizes = [value for value in dataclasses.asdict(config).values() if isinstance(value, int)]
     products = [a * b for a, b in combinations(sizes, 2)] + [config.feed_forward * config.hidden_dim**2]
