@@ -67,7 +67,7 @@ def prepare(
         data.descriptor_columns,
     )
     try:
-        made, stored_in, not_kept = stored_molecules(records.smiles, _reading(data, model), num_workers, progress)
+        made, stored_in, not_kept = stored_molecules(records.smiles, reading(data, model), num_workers, progress)
     except ConformerError as error:
         line = f", {table.place(int(records.rows[error.row]))}" if error.row is not None else ""
         raise InputError(f"{path}{line}: {error}; --on-3d-failure paths or reject goes on") from error
@@ -131,7 +131,7 @@ def conformers_of(data: DataConfig) -> Conformers | None:
     return Conformers(data.conformer_seed, data.conformer_timeout, data.on_3d_failure)
 
 
-def _reading(data: DataConfig, model: type[MoleculeModel]) -> Reading:
+def reading(data: DataConfig, model: type[MoleculeModel]) -> Reading:
     """How the molecules of a run are read, and what to know them by when they were."""
     conformers = conformers_of(data)
     how = {"add_hs": data.add_hs, "max_atoms": data.max_atoms, "standardize": data.standardize}
