@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import lzma
 import os
 import re
 import secrets
@@ -62,8 +63,10 @@ def read_member(path: Path, member: str) -> bytes:
         raise InputError(f"{path} has no {shown(member)} in it") from error
     except FileNotFoundError as error:
         raise InputError(f"there is no file {path}") from error
-    except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
         raise InputError(f"{path} is damaged, it cannot be unpacked ({error}): fetch it again") from error
+    except (RuntimeError, NotImplementedError) as error:  # a password, or a compression that Python does not have
+        raise InputError(f"{path}: {shown(member)} in it cannot be unpacked ({error})") from error
 
 
 def _bounded(file: Readable, path: Path) -> bytes:
