@@ -47,6 +47,7 @@ class Job:
     strict: bool = False
     force: bool = False
     quiet: bool = False
+    escape_formulas: bool = False
     what: str = "prediction"
     """What a row gets."""
 
@@ -123,7 +124,7 @@ def run_job(
         form: from the path, the table and the new columns to the form of the result.
         descriptors: the columns of numbers that the model reads beside each molecule.
     """
-    from molattn.cli.progress import RowsProgress
+    from molattn.cli.rows_progress import RowsProgress
     from molattn.data import guess_smiles_column
     from molattn.data.columns import index_of
     from molattn.data.files import atomic
@@ -323,5 +324,6 @@ def _parts(
         "the number of rows": end - first,
         "the number of rows in a part": PART * CHUNK,
         "the kind of file": output.suffix,
+        **({"the escaping of formulas": True} if job.escape_formulas else {}),
     }
     return Parts(job.output, output, made_of)

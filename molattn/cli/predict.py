@@ -11,6 +11,7 @@ import typer
 
 from molattn.cli.at_length import Job, new_names, run_job, tell
 from molattn.cli.options import Force, InputFormat, NumWorkers, Quiet, Resume, Run, Smiles, SmilesColumn
+from molattn.cli.start import predictor_of
 from molattn.errors import RowsFailed
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ def predict(
     resume: Resume = False,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no prediction.")] = False,
     force: Force = False,
+    escape_formulas: Annotated[
+        bool, typer.Option("--escape-formulas", help="Put ' before cells that a spreadsheet takes for a formula.")
+    ] = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON, with --smiles.")] = False,
 ) -> None:
@@ -63,9 +67,7 @@ def predict(
     if table is not None and as_json:
         raise typer.BadParameter("--json goes with --smiles; a table brings a table")
     if smiles:
-        from molattn import api
-
-        failed = _print_smiles(api.load(run), smiles, as_json)
+        failed = _print_smiles(predictor_of(run), smiles, as_json)
         if failed:
             first = f"--smiles {failed[0].smiles}: {failed[0].error}"
             count = f"{len(failed)} of {len(smiles)} rows have no prediction; the first, {first}"
@@ -86,18 +88,18 @@ def predict(
         strict=strict,
         force=force,
         quiet=quiet,
+        escape_formulas=escape_formulas,
     )
     job.check()
-    from molattn import api
     from molattn.data.writers import output_of
 
-    predictor = api.load(run)
+    predictor = predictor_of(run)
     tally = run_job(
         job,
         predictor.rows,
         partial(_new_columns, predictor),
         partial(_cells, predictor),
-        output_of,
+        partial(output_of, escape_formulas=escape_formulas),
         predictor.descriptors,
     )
     tell(job, tally)
