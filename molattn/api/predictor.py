@@ -16,7 +16,7 @@ from molattn.errors import InputError, UsageError, describe_rows
 from molattn.models.artifact import save_artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.descriptors import DescriptorRows, Read
-from molattn.models.predict import embed_molecules, outputs_of
+from molattn.models.predict import embed_molecules, outputs_of, too_large
 from molattn.models.tasks import Answers, Task
 
 
@@ -157,29 +157,37 @@ class Predictor(Explainer):
             )
         return self._artifact.model.head.in_features
 
-    def _predicted(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[Said]:
-        outputs = outputs_of(self._artifact.model, molecules, descriptors=z)
+    def _predicted(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[Said | str]:
+        refused: set[int] = set()
+        outputs = outputs_of(self._artifact.model, molecules, descriptors=z, refused=refused)
         answers = self.task.answers(outputs, self._artifact.scaler)
-        said: list[Said] = [
+        said: list[Said | str] = [
             (tuple(self.task.named(v, t) for t, v in enumerate(numbers)), tuple(more))
             for numbers, more in zip(answers.values.tolist(), answers.more.tolist(), strict=True)
         ]
-        if not self.task.of_atoms:
-            return said
-        atoms = iter(said)
-        of_each = (list(islice(atoms, n)) for n in self._artifact.model.counts(molecules).tolist())
-        return [(columns(v for v, _ in mine), columns(m for _, m in mine)) for mine in of_each]
+        if self.task.of_atoms:
+            atoms = iter(said)
+            of_each = (list(islice(atoms, n)) for n in self._artifact.model.counts(molecules).tolist())
+            said = [(columns(v for v, _ in mine), columns(m for _, m in mine)) for mine in of_each]
+        return self._without(refused, molecules, said)
 
-    def _embedded(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[Said]:
-        vectors = embed_molecules(self._artifact.model, molecules, descriptors=z)
-        return [(tuple(vector), ()) for vector in vectors.tolist()]
+    def _embedded(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[Said | str]:
+        refused: set[int] = set()
+        vectors = embed_molecules(self._artifact.model, molecules, descriptors=z, refused=refused)
+        return self._without(refused, molecules, [(tuple(vector), ()) for vector in vectors.tolist()])
+
+    def _without(self, refused: set[int], molecules: Sequence[Molecule], said: list[Said | str]) -> list[Said | str]:
+        """What was said, and why nothing was of those that are too large for the memory."""
+        for i in refused:
+            said[i] = too_large(self._artifact.model, molecules[i].size)
+        return said
 
     def _stream(
         self,
         smiles: Iterable[object],
         num_workers: int,
         progress: Callable[[int], None] | None,
-        answer: Callable[[Sequence[Molecule], np.ndarray | None], list[Said]],
+        answer: Callable[[Sequence[Molecule], np.ndarray | None], list[Said | str]],
         descriptors: Any,
     ) -> Generator[RowPrediction, None, None]:
         """A row for each SMILES, `CHUNK` of them answered together: memory is bounded, whatever the input's length."""

@@ -42,6 +42,9 @@ def predict(
     resume: Resume = False,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no prediction.")] = False,
     force: Force = False,
+    escape_formulas: Annotated[
+        bool, typer.Option("--escape-formulas", help="Put ' before cells that a spreadsheet takes for a formula.")
+    ] = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON, with --smiles.")] = False,
 ) -> None:
@@ -85,6 +88,7 @@ def predict(
         strict=strict,
         force=force,
         quiet=quiet,
+        escape_formulas=escape_formulas,
     )
     job.check()
     from molattn.data.writers import output_of
@@ -95,7 +99,7 @@ def predict(
         predictor.rows,
         partial(_new_columns, predictor),
         partial(_cells, predictor),
-        output_of,
+        partial(output_of, escape_formulas=escape_formulas),
         predictor.descriptors,
     )
     tell(job, tally)

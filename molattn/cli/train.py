@@ -116,6 +116,10 @@ def train(
     preset: Annotated[
         str | None, _option(_FIT, "A published model, see `molattn presets`: " + ", ".join(PRESETS) + ".")
     ] = None,
+    base: Annotated[
+        str | None,
+        _option(_FIT, "Where weights start: a base model's name or folder, none, or auto.", default="auto"),
+    ] = None,
     loss: Annotated[
         str | None,
         _option(_FIT, "mse, mae, huber, mve, bce or cross-entropy.", "--loss-function", "--loss", "-l", hidden=True),
@@ -180,6 +184,7 @@ def train(
         "on_3d_failure": on_3d_failure,
         "model": model,
         "preset": preset,
+        "base": base,
         "loss": loss,
         "metrics": metrics,
         "class_balance": class_balance,

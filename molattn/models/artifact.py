@@ -1,18 +1,25 @@
-"""A model on disk: `model.safetensors` and `config.json`, never a pickle."""
+"""A model on disk: `model.safetensors` and `config.json`, never a pickle.
+
+Each is of no use without the other, so where a model takes the place of another, its configuration lies beside the old
+one, as `config.next.json`, until its weights are there. Whoever is killed on the way leaves a model that loads: the old
+one or the new.
+"""
 
 import dataclasses
 import hashlib
-import json
+import os
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
+from torch import Tensor
 
 from molattn.chem import STANDARDIZE, Conformers
 from molattn.data.files import write_bytes
+from molattn.data.seal import SEAL, sealed, unsealed
 from molattn.errors import InputError, MolattnError
 from molattn.models.base import MoleculeModel
 from molattn.models.config import CONFIGS
@@ -24,7 +31,7 @@ from molattn.models.tasks import REGRESSION, Regression, Task, task_from
 # has standardize, without which molecules would be read otherwise than in training; 5 has outputs of atoms, or
 # descriptors, which the head reads; all else is written as 1.
 SCHEMA = 5
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
+WEIGHTS, CONFIG, NEXT = "model.safetensors", "config.json", "config.next.json"
 
 
 @dataclass(frozen=True)
@@ -57,11 +64,10 @@ class Artifact:
 
 
 def save_artifact(folder: str | Path, artifact: Artifact) -> None:
-    """Write the model into `folder`, the configuration last: with it there, the model is whole."""
+    """Write the model into `folder`; one that is there is replaced at once, or stays, whatever happens on the way."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     weights = save({name: x.detach().cpu().contiguous() for name, x in artifact.model.state_dict().items()})
-    write_bytes(folder / WEIGHTS, weights)
     molecules: dict[str, Any] = {"add_hs": artifact.add_hs, "max_atoms": artifact.max_atoms}
     if artifact.conformers is not None:
         molecules["conformers"] = dataclasses.asdict(artifact.conformers)
@@ -81,9 +87,24 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
         "molecules": molecules,
         **({} if artifact.descriptors is None else {"descriptors": _descriptors(artifact.descriptors)}),
         "vocabulary": artifact.model.vocabulary(),
-        "sha256": {WEIGHTS: hashlib.sha256(weights).hexdigest()},
+        SEAL: {WEIGHTS: hashlib.sha256(weights).hexdigest()},
     }
-    write_bytes(folder / CONFIG, (json.dumps(config, indent=1) + "\n").encode())
+    _settle(folder)
+    try:
+        write_bytes(folder / NEXT, sealed(config, CONFIG))
+        write_bytes(folder / WEIGHTS, weights)
+    finally:
+        _settle(folder)
+
+
+def _settle(folder: Path) -> None:
+    """The next configuration takes its place if its weights are there, and is removed if they are not."""
+    if (folder / NEXT).is_file():
+        weights = (folder / WEIGHTS).read_bytes() if (folder / WEIGHTS).is_file() else b""
+        if hashlib.sha256(weights).hexdigest().encode() in (folder / NEXT).read_bytes():
+            os.replace(folder / NEXT, folder / CONFIG)
+        else:
+            (folder / NEXT).unlink()
 
 
 def _descriptors(scaler: DescriptorScaler) -> list[dict[str, Any]]:
@@ -115,17 +136,9 @@ def load_artifact(folder: str | Path) -> Artifact:
         if not (folder / name).is_file():
             raise InputError(f"{folder} holds no model: {name} is missing; give the folder of a finished run")
     try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        schema = config["schema"]
-        if isinstance(schema, int) and schema > SCHEMA:
-            raise InputError(f"{folder} was written by molattn {config['molattn']}: upgrade molattn to read it")
         data = (folder / WEIGHTS).read_bytes()
-        if hashlib.sha256(data).hexdigest() != config["sha256"][WEIGHTS]:
-            raise InputError(
-                f"{folder / WEIGHTS} is damaged: its checksum differs from the one in {CONFIG}; copy it again"
-            )
-        return _built(config, folder)
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
+        return _built(_config(folder, hashlib.sha256(data).hexdigest()), load(data), folder)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OSError, SafetensorError) as error:
         if isinstance(error, MolattnError):
             raise
         raise InputError(
@@ -133,7 +146,23 @@ def load_artifact(folder: str | Path) -> Artifact:
         ) from error
 
 
-def _built(config: dict[str, Any], folder: Path) -> Artifact:
+def _config(folder: Path, weights: str) -> dict[str, Any]:
+    """The configuration that goes with the weights of that checksum."""
+    path = folder / CONFIG
+    if (folder / NEXT).is_file() and weights.encode() in (folder / NEXT).read_bytes():
+        path = folder / NEXT
+    config, whole = unsealed(path.read_bytes(), CONFIG)
+    schema = config["schema"]
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise InputError(f"{folder} was written by molattn {config['molattn']}: upgrade molattn to read it")
+    if not whole or not config[SEAL].keys() <= {WEIGHTS, CONFIG}:
+        raise InputError(f"{path} is damaged or was changed: its checksum differs from the one in it; copy it again")
+    if weights != config[SEAL][WEIGHTS]:
+        raise InputError(f"{folder / WEIGHTS} is damaged: its checksum differs from the one in {CONFIG}; copy it again")
+    return config
+
+
+def _built(config: dict[str, Any], weights: dict[str, Tensor], folder: Path) -> Artifact:
     targets, kind, beside = config["targets"], config["model"]["kind"], config.get("descriptors", [])
     if kind not in CONFIGS:
         raise InputError(f"{folder} is a model of the kind {kind!r}; this molattn has {', '.join(CONFIGS)}")
@@ -149,7 +178,7 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
             f"{folder} was trained with other codes for molecules than this molattn has; use molattn "
             f"{config['molattn']} or train again"
         )
-    model.load_state_dict(load_file(folder / WEIGHTS))
+    model.load_state_dict(weights)
     conformers = config["molecules"].get("conformers")
     standardize = config["molecules"].get("standardize", "")
     if standardize and standardize not in STANDARDIZE:

@@ -34,7 +34,9 @@ PARAMETERS = """
         add_hs: whether hydrogens become atoms of the graph.
         standardize: "parent" or "tautomer", the form that molecules are brought to first; None leaves them as they are.
         loss: {losses}
-        epochs, batch_size, learning_rate, weight_decay, patience: of the training; see `TrainingConfig`.
+        base: the base model to start from, by name or folder; "none" for none, None for molattn's own where it fits.
+        epochs, learning_rate: of the training; None leaves them to what it starts from.
+        batch_size, weight_decay, patience: of the training; see `TrainingConfig`.
         validation_fraction: share of the molecules given to `fit` that does not train but chooses the epoch.
         split: how those are chosen: "random", "scaffold", "stratified", ...; the same molecule is never on both sides.
         random_state: a whole number, by which the same data give the same model; a `RandomState`; or None for another
@@ -69,9 +71,10 @@ class MolAttention(BaseEstimator):
         add_hs: bool = DataConfig.add_hs,
         standardize: str | None = None,
         loss: str | None = None,
-        epochs: int = TrainingConfig.epochs,
+        base: str | None = None,
+        epochs: int | None = None,
         batch_size: int = TrainingConfig.batch_size,
-        learning_rate: float = TrainingConfig.learning_rate,
+        learning_rate: float | None = None,
         weight_decay: float = TrainingConfig.weight_decay,
         patience: int = TrainingConfig.patience,
         validation_fraction: float = 0.1,
@@ -93,6 +96,7 @@ class MolAttention(BaseEstimator):
         self.add_hs = add_hs
         self.standardize = standardize
         self.loss = loss
+        self.base = base
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate

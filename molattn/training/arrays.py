@@ -12,11 +12,13 @@ from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.models.registry import MODELS
 from molattn.models.tasks import Task
+from molattn.training.auxiliary import with_auxiliary
 from molattn.training.config import RunConfig
 from molattn.training.fit import EpochRecord, Labelled, fit
 from molattn.training.metrics import metrics_for
 from molattn.training.prepare import conformers_of
 from molattn.training.run import Reporter, check, untrained
+from molattn.training.starting import settle_start
 
 
 @dataclass(frozen=True)
@@ -94,11 +96,16 @@ def train_arrays(
             raise InputError(f"the training molecules have no label of {shown(name)}: there is nothing to learn")
 
     scaler = task.scaler(train.targets)
+    config, _ = settle_start(config, task.of_atoms)
+    settings = config.training
     model = untrained(config, len(task.owners(len(names))), task.of_atoms)
     metric = metrics_for(task.kind, task.metrics, settings.metrics)[0]
-    fitted = fit(
-        model, train, val, scaler, settings, lambda r: reporter.epoch(r, settings.epochs), task=task, metric=metric
-    )
+    train, companion = with_auxiliary(model, train, settings, reporter.warning)
+
+    def told(record: EpochRecord) -> None:
+        reporter.epoch(record, settings.epochs)
+
+    fitted = fit(model, train, val, scaler, settings, told, task=task, metric=metric, companion=companion)
     artifact = Artifact(
         model=model.cpu().eval().requires_grad_(False),
         scaler=scaler,

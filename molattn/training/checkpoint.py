@@ -46,7 +46,7 @@ class Checkpoint:
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write it; whatever happens on the way, the one before stays whole until this one is."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     data = save({name: x.detach().cpu().contiguous() for name, x in checkpoint.tensors.items()})
     name = f"epoch-{checkpoint.state['epoch']}.safetensors"
     content = {"schema": SCHEMA, "file": name, "sha256": hashlib.sha256(data).hexdigest(), **checkpoint.state}

@@ -24,6 +24,7 @@ from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Answers, Task
 from molattn.training.checkpoint import Checkpoints, SaveEpochs, callers_random_states, interruptible
+from molattn.training.companions import Companion
 from molattn.training.config import TrainingConfig
 from molattn.training.losses import TaskLoss, balance, mean_loss
 from molattn.training.metrics import mean_over_targets, measure
@@ -31,8 +32,8 @@ from molattn.training.weights import RunningAverage, SideBySide
 
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
 
-# A batch and what its rows of targets count, (b,) or (N,); None for all alike.
-_Step = tuple[Batch, Tensor | None]
+# A batch; what its rows of targets count, (b,) or (N,), None for all alike; what a companion learns, (b, A) or None.
+_Step = tuple[Batch, Tensor | None, Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Labelled:
     `offsets`, (n + 1,), say where the rows of targets of each molecule begin, and where the last end, where they are of
     atoms: then targets are (N, T), and each atom counts as its molecule does. None for one row each.
     `descriptors`, (n, k), stand beside each molecule, standardised; None where there are none.
+    `beside`, (n, A), is what a companion of the model learns of each molecule, standardised, NaN where missing.
     """
 
     molecules: Sequence[Molecule]
@@ -50,6 +52,7 @@ class Labelled:
     weights: np.ndarray | None = None
     offsets: np.ndarray | None = None
     descriptors: np.ndarray | None = None
+    beside: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.molecules)
@@ -108,6 +111,7 @@ def fit(
     checkpoints: Checkpoints | None = None,
     task: Task = REGRESSION,
     metric: str = "",
+    companion: Companion | None = None,
 ) -> Fitted:
     """Fit `model` in place to `train`; it is left with the weights of the epoch with the least loss on `val`.
 
@@ -126,11 +130,12 @@ def fit(
         checkpoints: where the training is saved, and goes on if it was begun; None for neither.
         task: what the targets are.
         metric: what is measured on `val` after every epoch; the task's first by default.
+        companion: what the model learns beside its targets, from `train` alone; None for nothing.
 
     Raises:
         InputError: no epoch had a finite validation loss.
     """
-    module = _Training(model, train, scaler, config, task, metric or task.metrics[0])
+    module = _Training(model, train, scaler, config, task, metric or task.metrics[0], companion)
     watch = _KeepBest(config.patience, on_epoch)
     sampler = SizeBuckets(sizes_of(train.molecules), config.batch_size, config.seed)
     rows_of_val = batches_by_size(sizes_of(val.molecules), 4 * config.batch_size)
@@ -176,9 +181,10 @@ def batch_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> Batch
 
 
 def _step_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> _Step:
-    """A batch, and the weights of its rows of targets."""
+    """A batch, the weights of its rows of targets, and what stands beside its molecules."""
     weights = data.weights_of(rows)
-    return batch_of(model, data, rows), None if weights is None else torch.from_numpy(weights)
+    beside = None if data.beside is None else torch.from_numpy(data.beside[list(rows)].astype(np.float32))
+    return batch_of(model, data, rows), None if weights is None else torch.from_numpy(weights), beside
 
 
 def _trainer(config: TrainingConfig, callbacks: list[Callback]) -> pl.Trainer:
@@ -225,8 +231,10 @@ class _Training(pl.LightningModule):
         config: TrainingConfig,
         task: Task = REGRESSION,
         metric: str = "rmse",
+        companion: Companion | None = None,
     ):
         super().__init__()
+        self.companion = companion
         self.model, self.config, self.task, self.scaler, self.metric = model, config, task, scaler, metric
         self.average = RunningAverage(model, config.ema)
         self.side_by_side: SideBySide | None = None
@@ -237,21 +245,27 @@ class _Training(pl.LightningModule):
         self.validated: list[tuple[np.ndarray, np.ndarray]] = []
 
     def training_step(self, step: _Step, _: int) -> Tensor:
-        batch, rows = step
+        batch, rows, beside = step
         assert batch.targets is not None
-        losses, known = self.loss(self.model(batch), batch.targets)
+        if self.companion is None:
+            outputs, more = self.model(batch), None
+        else:
+            outputs, more = self.companion(self.model, batch, beside)
+        losses, known = self.loss(outputs, batch.targets)
         self.train_losses.add(losses, known, rows)
-        return mean_loss(losses, known, rows)
+        loss = mean_loss(losses, known, rows)
+        return loss if more is None else loss + more
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
         self.average.update()
 
     def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: torch.optim.Optimizer) -> None:  # noqa: ARG002
+        optimizer.zero_grad()
         assert self.side_by_side is not None
         self.side_by_side.zero_grad()
 
     def validation_step(self, step: _Step, _: int) -> None:
-        batch, rows = step
+        batch, rows, _ = step
         assert batch.targets is not None
         outputs = self.average.module(batch)
         losses, known = self.loss(outputs, batch.targets)
@@ -274,7 +288,7 @@ class _Training(pl.LightningModule):
         self.side_by_side = SideBySide(self.model)
         self.average.follow(self.model, self.side_by_side.flat)
         optimizer = torch.optim.AdamW(
-            self.side_by_side.flat,
+            [*self.side_by_side.flat, *([] if self.companion is None else self.companion.parameters())],
             lr=self.config.learning_rate,
             weight_decay=self.config.weight_decay,
             # In one call; where there is none, torch's own choice.

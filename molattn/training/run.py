@@ -19,6 +19,7 @@ from molattn.models.predict import outputs_of
 from molattn.models.registry import MODELS, build
 from molattn.models.tasks import Answers, Regression
 from molattn.training import run_folder
+from molattn.training.auxiliary import with_auxiliary
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, RunConfig
 from molattn.training.experiment import Experiment
@@ -27,6 +28,7 @@ from molattn.training.folders import CHECKPOINT, METRICS, MODEL, check_resumable
 from molattn.training.losses import balance
 from molattn.training.metrics import metrics_for
 from molattn.training.prepare import conformers_of, prepare
+from molattn.training.starting import settle_start, start_from
 
 
 @runtime_checkable
@@ -86,6 +88,7 @@ def run(
         InputError: the data cannot be used.
     """
     check(config)
+    settle_start(config)  # once here, before anything is read, for what cannot be
     if resume and folder is not None:
         check_resumable(Path(folder))
     if config.data.conformers:
@@ -112,7 +115,9 @@ def run(
     names = metrics_for(task.kind, task.metrics, settings.metrics)
     # Once here, where it costs nothing, so that weights that make no sense leave no folder.
     balance(task, experiment.labelled("train").targets, settings.class_balance, settings.positive_weights)
-    config = RunConfig(experiment.data, config.model, config.training)
+    config, said = settle_start(replace(config, data=experiment.data), task.of_atoms)
+    if said:
+        reporter.stage(said)
     model = untrained(config, len(task.owners(len(experiment.data.target_columns))), task.of_atoms)
     if resume and folder is not None:
         path = run_folder.reopen(folder)
@@ -157,7 +162,8 @@ def _trained(
     def told(record: EpochRecord) -> None:
         reporter.epoch(record, config.training.epochs)
 
-    fitted = fit(model, train, val, scaler, config.training, told, checkpoints, task, names[0])
+    train, companion = with_auxiliary(model, train, config.training, reporter.warning)
+    fitted = fit(model, train, val, scaler, config.training, told, checkpoints, task, names[0], companion)
     seconds = checkpoints.seconds + time.perf_counter() - start
     reporter.stage(f"evaluating epoch {fitted.best_epoch + 1}, the best of {len(fitted.history)} on validation")
     data = experiment.data
@@ -200,13 +206,18 @@ def _identity(config: RunConfig, experiment: Experiment) -> dict[str, Any]:
 
 
 def untrained(config: RunConfig, outputs: int, of_atoms: bool) -> MoleculeModel:
-    """The untrained model; the same seed gives the same one, and the caller's random state is left as it was."""
+    """The model before training, with the weights of its base if it has one.
+
+    The same seed gives the same one, and the caller's random state is left as it was.
+    """
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)
         try:
-            return build(config.model, outputs, of_atoms, len(config.data.descriptor_columns))
+            model = build(config.model, outputs, of_atoms, len(config.data.descriptor_columns))
         except ValueError as error:
             raise UsageError(f"[model]: {error}") from None
+    start_from(model, config.training.base)
+    return model
 
 
 _SIZES = ("hidden_dim", "num_layers", "num_heads", "edge_dim", "feed_forward", "max_path")
@@ -220,6 +231,7 @@ def check(config: RunConfig) -> None:
         (config.training.learning_rate <= 0, "learning_rate is above 0"),
         (config.training.patience < 1, "patience is 1 or more"),
         (not 0 <= config.training.ema < 1, "ema is at least 0 and below 1"),
+        (not config.training.auxiliary >= 0, "auxiliary is 0 or more"),
         (config.training.checkpoint_every < 1, "checkpoint_every is 1 or more"),
         (config.training.num_workers < 0, "num_workers is 0 or more"),
         (config.training.threads < 1, "threads is 1 or more"),

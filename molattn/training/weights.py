@@ -26,26 +26,28 @@ class SideBySide:
 
     def __init__(self, model: nn.Module):
         self.weights = [w for w in model.parameters() if w.requires_grad]
+        self._all: list[Tensor] = []
         self._gradients: list[tuple[nn.Parameter, Tensor]] = []
         self.flat = [self._join(dtype) for dtype in dict.fromkeys(w.dtype for w in self.weights)]
 
     def _join(self, dtype: torch.dtype) -> nn.Parameter:
         weights = [w for w in self.weights if w.dtype == dtype]
         flat = nn.Parameter(torch.cat([w.detach().flatten() for w in weights]))
-        flat.grad = torch.zeros_like(flat)
+        gradient = torch.zeros_like(flat)
+        self._all.append(gradient)
+        self._gradients.append((flat, gradient))
         start = 0
         for w in weights:
             end = start + w.numel()
             w.data = flat.data[start:end].view_as(w)
-            self._gradients.append((w, flat.grad[start:end].view_as(w)))
+            self._gradients.append((w, gradient[start:end].view_as(w)))
             start = end
         return flat
 
     def zero_grad(self) -> None:
         """All gradients are zero, and those of the weights are parts of those of `flat`."""
-        for flat in self.flat:
-            assert flat.grad is not None
-            flat.grad.zero_()
+        for gradient in self._all:
+            gradient.zero_()
         for w, gradient in self._gradients:
             if w.grad is not gradient:  # somebody has set it to None
                 w.grad = gradient
