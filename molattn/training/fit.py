@@ -265,7 +265,7 @@ class _Training(pl.LightningModule):
         self.side_by_side.zero_grad()
 
     def validation_step(self, step: _Step, _: int) -> None:
-        batch, rows, _ = step
+        batch, rows = step[:2]
         assert batch.targets is not None
         outputs = self.average.module(batch)
         losses, known = self.loss(outputs, batch.targets)
