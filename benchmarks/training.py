@@ -75,7 +75,7 @@ class Training:
     def _error(self, predictions: Path, column: str) -> float:
         """Test RMSE of a file of predictions with SMILES, in the table's order."""
         with open(self.table, newline="", encoding="utf-8") as file:
-            true = [row for row in csv.DictReader(file)]
+            true = list(csv.DictReader(file))
         with open(predictions, newline="", encoding="utf-8") as file:
             answers = list(csv.DictReader(file))
         chosen = true if len(answers) == len(true) else [row for row in true if row["split"] == "test"]
