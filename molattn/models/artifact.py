@@ -10,6 +10,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from molattn.data.files import write_bytes
 from molattn.data.seal import SEAL, sealed, unsealed
 from molattn.errors import InputError, MolattnError
 from molattn.models.base import MoleculeModel
-from molattn.models.config import CONFIGS
+from molattn.models.config import CONFIGS, ModelConfig
 from molattn.models.registry import build
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import REGRESSION, Regression, Task, task_from
@@ -162,6 +163,14 @@ def _config(folder: Path, weights: str) -> dict[str, Any]:
     return config
 
 
+def _fits(config: ModelConfig, weights: dict[str, Tensor]) -> bool:
+    """Whether a model of that configuration may be as small as its weights; any other would fill the memory first."""
+    most = 64 * max(1000, sum(x.numel() for x in weights.values()))
+    sizes = [value for value in dataclasses.asdict(config).values() if isinstance(value, int)]
+    products = [a * b for a, b in combinations(sizes, 2)] + [config.feed_forward * config.hidden_dim**2]
+    return max(products) <= most and config.num_layers <= len(weights)
+
+
 def _built(config: dict[str, Any], weights: dict[str, Tensor], folder: Path) -> Artifact:
     targets, kind, beside = config["targets"], config["model"]["kind"], config.get("descriptors", [])
     if kind not in CONFIGS:
@@ -169,8 +178,10 @@ def _built(config: dict[str, Any], weights: dict[str, Tensor], folder: Path) -> 
     settings: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in config["model"].items()}
     try:
         task = task_from(config.get("task", {"kind": "regression", "loss": "mse"}))
-        outputs = len(task.owners(len(targets)))
-        model = build(CONFIGS[kind](**settings), outputs, task.of_atoms, len(beside))
+        asked = CONFIGS[kind](**settings), len(task.owners(len(targets))), task.of_atoms, len(beside)
+        if not _fits(asked[0], weights):
+            raise InputError(f"{folder} is damaged: its weights are not those of the model in {CONFIG}; copy it again")
+        model = build(*asked)
     except ValueError as error:
         raise InputError(f"{folder} asks for what is not here: {error}") from error
     if config["vocabulary"] != model.vocabulary():

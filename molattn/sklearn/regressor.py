@@ -8,7 +8,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_consistent_length
 
 from molattn.sklearn.base import PARAMETERS, MolAttention
-from molattn.sklearn.columns import names_of, smiles_of, values_of
+from molattn.sklearn.columns import names_of, values_of
 
 
 class MolAttentionRegressor(RegressorMixin, MolAttention):
@@ -20,18 +20,18 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
         """Fit to n SMILES and their values.
 
         Args:
-            X: n SMILES.
+            X: n SMILES; or a table with a column of them, see `smiles_column` and `descriptor_columns`.
             y: (n,) or (n, T), NaN where a value is missing. A molecule without any is not learned from.
             sample_weight: (n,), how much each molecule counts; the validation molecules, too.
 
         Raises:
             ValueError: SMILES that cannot be read, by their rows; values or parameters that make no sense.
         """
-        smiles, values = smiles_of(X), values_of(y)
-        check_consistent_length(smiles, values)
+        molecules, values = self._molecules(X), values_of(y)
+        check_consistent_length(molecules.smiles, values)
         targets = values.reshape(len(values), -1)
         names = names_of(y, targets.shape[1])
-        return self._fit(smiles, targets, names, "regression", (), sample_weight, values.ndim == 1)
+        return self._fit(molecules, targets, names, "regression", (), sample_weight, values.ndim == 1)
 
     def predict(self, X: Any) -> np.ndarray:
         """The values, in the shape that y had in `fit`: (n,) or (n, T).

@@ -7,10 +7,12 @@ import numpy as np
 
 from molattn.chem import canonical_smiles, read_smiles
 from molattn.data import split_labels
+from molattn.data.columns import listed
 from molattn.errors import InputError, SmilesError, describe_rows, shown
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.models.registry import MODELS
+from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import Task
 from molattn.training.auxiliary import with_auxiliary
 from molattn.training.config import RunConfig
@@ -44,6 +46,7 @@ def train_arrays(
     names: Sequence[str],
     reporter: Reporter,
     weights: np.ndarray | None = None,
+    descriptors: np.ndarray | None = None,
 ) -> Trained:
     """Fit the model that `config` describes to n molecules; nothing is written.
 
@@ -59,10 +62,13 @@ def train_arrays(
         names: of the targets.
         reporter: told of the epochs, and warned of what the model cannot see in the molecules.
         weights: how much each molecule counts in the loss, (n,), 0 or more; None for all alike.
+        descriptors: (n, k) numbers that stand beside each molecule, of the columns that `config` names; None where it
+            names none.
 
     Raises:
         UsageError: settings that make no sense.
-        InputError: SMILES that cannot be read, or too few molecules or labels to learn from.
+        InputError: SMILES that cannot be read, descriptors too far from those of training, or too few molecules or
+            labels to learn from.
     """
     check(config)
     data, settings = config.data, config.training
@@ -90,7 +96,11 @@ def train_arrays(
     used = np.flatnonzero(counts)
     keys = [canonical_smiles(read_smiles(molecules[i].smiles, max_atoms=data.max_atoms)) for i in used]
     labels = split_labels(data.split, keys, targets[used], data.split_sizes, settings.seed)
-    train, val = (_labelled(molecules, targets, weights, used[labels == side]) for side in ("train", "val"))
+    beside, z = None, None
+    if descriptors is not None:
+        beside = DescriptorScaler.fit(data.descriptor_columns, descriptors[used[labels == "train"]])
+        z = _scaled(beside, descriptors, used, reporter)
+    train, val = (_labelled(molecules, targets, weights, z, used[labels == side]) for side in ("train", "val"))
     for name, values in zip(names, train.targets.T, strict=True):
         if not np.isfinite(values).any():
             raise InputError(f"the training molecules have no label of {shown(name)}: there is nothing to learn")
@@ -116,11 +126,28 @@ def train_arrays(
         conformers=conformers_of(data),
         task=task,
         standardize=data.standardize,
+        descriptors=beside,
     )
     return Trained(artifact, fitted.history, fitted.best_epoch)
 
 
+def _scaled(scaler: DescriptorScaler, descriptors: np.ndarray, used: np.ndarray, reporter: Reporter) -> np.ndarray:
+    """(n, k) standardised; said is what the model cannot learn from."""
+    z = scaler.scale(descriptors)
+    if far := [int(i) for i in used if not np.isfinite(z[i]).all()]:
+        raise InputError(f"row {far[0]} (from 0): {scaler.too_far(descriptors[far[0]].tolist())}")
+    if constant := scaler.constant:
+        have = "has" if len(constant) == 1 else "have"
+        reporter.warning(f"{listed(constant)} {have} one value in training: the model does not look at it")
+    return z
+
+
 def _labelled(
-    molecules: Sequence[Molecule], targets: np.ndarray, weights: np.ndarray | None, rows: np.ndarray
+    molecules: Sequence[Molecule],
+    targets: np.ndarray,
+    weights: np.ndarray | None,
+    descriptors: np.ndarray | None,
+    rows: np.ndarray,
 ) -> Labelled:
-    return Labelled([molecules[i] for i in rows], targets[rows], None if weights is None else weights[rows])
+    chosen = [None if x is None else x[rows] for x in (weights, descriptors)]
+    return Labelled([molecules[i] for i in rows], targets[rows], weights=chosen[0], descriptors=chosen[1])

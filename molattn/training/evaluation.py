@@ -33,6 +33,7 @@ class Evaluation:
         mean: of the metrics over the targets; empty for one target.
         rejected: the rows that were not measured, and why.
         offsets: (n + 1,) where the rows of `targets` of each molecule begin, and where the last end; None for one each.
+        warnings: what a user should know of how the table was read.
     """
 
     rows: np.ndarray
@@ -43,6 +44,7 @@ class Evaluation:
     mean: dict[str, Any]
     rejected: list[Rejected]
     offsets: np.ndarray | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def evaluate(
@@ -113,4 +115,5 @@ def evaluate(
         mean=mean_over_targets(measured, names) if len(targets) > 1 else {},
         rejected=rejected,
         offsets=settled.offsets,
+        warnings=(*coded.warnings, *records.warnings),
     )
