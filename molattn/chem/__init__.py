@@ -27,7 +27,7 @@ from molattn.chem.contributions import (
 )
 from molattn.chem.edits import molecules_like
 from molattn.chem.features import Feature
-from molattn.chem.fingerprints import Fingerprints
+from molattn.chem.fingerprints import Fingerprints, morgan_bits
 from molattn.chem.functional_groups import FUNCTIONAL_GROUPS, functional_groups
 from molattn.chem.molblock import smiles_of_molblock
 from molattn.chem.molecule import MoleculeGraph, Progress, featurize, molecule_graph
@@ -78,6 +78,7 @@ __all__ = [
     "functional_groups",
     "molecule_graph",
     "molecules_like",
+    "morgan_bits",
     "murcko_scaffold",
     "nci_molecules",
     "pack_bond",

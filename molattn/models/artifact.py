@@ -3,28 +3,39 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors import SafetensorError
+from safetensors.numpy import load_file as load_arrays
+from safetensors.numpy import save as save_arrays
 from safetensors.torch import load_file, save
 
 from molattn.chem import STANDARDIZE, Conformers
 from molattn.data.files import write_bytes
-from molattn.errors import InputError, MolattnError
-from molattn.models.base import MoleculeModel
+from molattn.errors import InputError, MolattnError, UsageError
+from molattn.models.answers import Answers
+from molattn.models.base import Molecule, MoleculeModel
+from molattn.models.calibration import Calibration, calibrated
 from molattn.models.config import CONFIGS
+from molattn.models.domain import Domain
 from molattn.models.registry import build
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import REGRESSION, Regression, Task, task_from
+from molattn.models.uncertainty import NONE, answers_of, method_of
 
 # 2 has conformers, without which a model of 3D must not be used; 3 has outputs that are not the numbers themselves; 4
 # has standardize, without which molecules would be read otherwise than in training; 5 has outputs of atoms, or
-# descriptors, which the head reads; all else is written as 1.
-SCHEMA = 5
+# descriptors, which the head reads; 6 has several models, or a loss whose outputs older versions do not know; all else
+# is written as 1. What stands beside the predictions (calibration, domain) changes none: older versions leave it out.
+SCHEMA = 6
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
+MEMBER, CALIBRATION, DOMAIN = "member-{}.safetensors", "calibration.safetensors", "domain.safetensors"
+_LOSSES_OF_6 = ("evidential", "quantile", "dirichlet")
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,11 @@ class Artifact:
         standardize: the standard form that they are brought to first, a key of `molattn.chem.STANDARDIZE`; empty for
             none.
         descriptors: what stands beside each molecule, and how it is scaled; None for nothing.
+        members: the other models of an ensemble, of which `model` is the first.
+        uncertainty: how standard deviations are made, a name in `molattn.models.uncertainty.METHODS`.
+        samples: passes of the uncertainty method "dropout".
+        calibration: what makes intervals and sets; None for a model without.
+        domain: training molecules to compare with; None for a model without.
     """
 
     model: MoleculeModel
@@ -54,14 +70,67 @@ class Artifact:
     task: Task = REGRESSION
     standardize: str = ""
     descriptors: DescriptorScaler | None = None
+    members: tuple[MoleculeModel, ...] = ()
+    uncertainty: str = ""
+    samples: int = 10
+    calibration: Calibration | None = None
+    domain: Domain | None = None
+
+    def __post_init__(self):
+        if not self.uncertainty:
+            object.__setattr__(self, "uncertainty", method_of("", self.task, len(self.models), 0.0))
+
+    @property
+    def models(self) -> tuple[MoleculeModel, ...]:
+        """All models of the ensemble, or the one."""
+        return (self.model, *self.members)
+
+    def columns(self, uncertainty: str = "") -> list[str]:
+        """What the columns of `Answers.more` are called, by its own uncertainty method or another."""
+        own = self.task.own_columns(self.targets)
+        spread = (uncertainty or self.uncertainty) != NONE
+        return [*own, *(f"{t}_std" for t in self.targets if spread)]
+
+    def answers(
+        self, molecules: Sequence[Molecule], descriptors: np.ndarray | None = None, uncertainty: str = ""
+    ) -> Answers:
+        """What it says of `molecules`, before any calibration; see `molattn.models.uncertainty.answers_of`."""
+        method = uncertainty or self.uncertainty
+        return answers_of(self.models, self.task, self.scaler, molecules, method, self.samples, descriptors)
+
+    @property
+    def calibration_method(self) -> str:
+        """The one that is used where nobody asks for another."""
+        return NONE if self.calibration is None else self.calibration.method
+
+    def calibrated(self, answers: Answers, method: str = "") -> Answers:
+        """`answers` after calibration; see `molattn.models.calibration.calibrated`."""
+        if self.calibration is None:
+            return answers
+        return calibrated(answers, self.task, self.calibration, method or self.calibration.method)
 
 
 def save_artifact(folder: str | Path, artifact: Artifact) -> None:
     """Write the model into `folder`, the configuration last: with it there, the model is whole."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    weights = save({name: x.detach().cpu().contiguous() for name, x in artifact.model.state_dict().items()})
-    write_bytes(folder / WEIGHTS, weights)
+    files = {WEIGHTS: _weights(artifact.model)}
+    files |= {MEMBER.format(i): _weights(member) for i, member in enumerate(artifact.members, start=1)}
+    beside: dict[str, Any] = {}
+    if artifact.members:
+        beside["members"] = len(artifact.members)
+    if artifact.uncertainty != method_of("", artifact.task, len(artifact.models), 0.0):
+        beside["uncertainty"] = {"method": artifact.uncertainty, "samples": artifact.samples}
+    if artifact.calibration is not None:
+        c = artifact.calibration
+        files[CALIBRATION] = save_arrays({f"{t}.{k}": v for t, s in enumerate(c.scores) for k, v in s.items()})
+        beside["calibration"] = {"method": c.method, "uncertainty": c.uncertainty}
+    if artifact.domain is not None:
+        d = artifact.domain
+        files[DOMAIN] = save_arrays({"embeddings": d.embeddings, "bits": d.bits})
+        beside["domain"] = {"farthest": d.farthest, "least": d.least}
+    for name, data in files.items():
+        write_bytes(folder / name, data)
     molecules: dict[str, Any] = {"add_hs": artifact.add_hs, "max_atoms": artifact.max_atoms}
     if artifact.conformers is not None:
         molecules["conformers"] = dataclasses.asdict(artifact.conformers)
@@ -80,10 +149,15 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
         "task": artifact.task.to_dict(),
         "molecules": molecules,
         **({} if artifact.descriptors is None else {"descriptors": _descriptors(artifact.descriptors)}),
+        **beside,
         "vocabulary": artifact.model.vocabulary(),
-        "sha256": {WEIGHTS: hashlib.sha256(weights).hexdigest()},
+        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
     }
     write_bytes(folder / CONFIG, (json.dumps(config, indent=1) + "\n").encode())
+
+
+def _weights(model: MoleculeModel) -> bytes:
+    return save({name: x.detach().cpu().contiguous() for name, x in model.state_dict().items()})
 
 
 def _descriptors(scaler: DescriptorScaler) -> list[dict[str, Any]]:
@@ -95,6 +169,8 @@ def _descriptors(scaler: DescriptorScaler) -> list[dict[str, Any]]:
 
 def _schema(artifact: Artifact) -> int:
     """The oldest form that says all there is to say, so that an older molattn reads what it can."""
+    if artifact.members or artifact.task.loss in _LOSSES_OF_6:
+        return 6
     if artifact.task.of_atoms or artifact.descriptors is not None:
         return 5
     if artifact.standardize:
@@ -119,11 +195,13 @@ def load_artifact(folder: str | Path) -> Artifact:
         schema = config["schema"]
         if isinstance(schema, int) and schema > SCHEMA:
             raise InputError(f"{folder} was written by molattn {config['molattn']}: upgrade molattn to read it")
-        data = (folder / WEIGHTS).read_bytes()
-        if hashlib.sha256(data).hexdigest() != config["sha256"][WEIGHTS]:
-            raise InputError(
-                f"{folder / WEIGHTS} is damaged: its checksum differs from the one in {CONFIG}; copy it again"
-            )
+        for name, checksum in {WEIGHTS: "", **config["sha256"]}.items():
+            if Path(name).name != name or not (folder / name).is_file():
+                raise InputError(f"{folder} holds no whole model: {name} is missing; copy it again")
+            if hashlib.sha256((folder / name).read_bytes()).hexdigest() != checksum:
+                raise InputError(
+                    f"{folder / name} is damaged: its checksum differs from the one in {CONFIG}; copy it again"
+                )
         return _built(config, folder)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
         if isinstance(error, MolattnError):
@@ -141,21 +219,28 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
     try:
         task = task_from(config.get("task", {"kind": "regression", "loss": "mse"}))
         outputs = len(task.owners(len(targets)))
-        model = build(CONFIGS[kind](**settings), outputs, task.of_atoms, len(beside))
+        count = 1 + config.get("members", 0)
+        models = [build(CONFIGS[kind](**settings), outputs, task.of_atoms, len(beside)) for _ in range(count)]
+        method = config.get("uncertainty", {"method": "", "samples": 10})
+        uncertainty = method_of(method["method"], task, count, settings.get("dropout", 0.0))
+    except UsageError as error:
+        raise InputError(f"{folder} asks for what is not here: {error}") from error
     except ValueError as error:
         raise InputError(f"{folder} asks for what is not here: {error}") from error
-    if config["vocabulary"] != model.vocabulary():
+    if config["vocabulary"] != models[0].vocabulary():
         raise InputError(
             f"{folder} was trained with other codes for molecules than this molattn has; use molattn "
             f"{config['molattn']} or train again"
         )
-    model.load_state_dict(load_file(folder / WEIGHTS))
+    for i, model in enumerate(models):
+        model.load_state_dict(load_file(folder / (MEMBER.format(i) if i else WEIGHTS)))
+        model.eval().requires_grad_(False)
     conformers = config["molecules"].get("conformers")
     standardize = config["molecules"].get("standardize", "")
     if standardize and standardize not in STANDARDIZE:
         raise InputError(f"{folder} asks for what is not here: the standard form {standardize!r}; upgrade molattn")
     return Artifact(
-        model=model.eval().requires_grad_(False),
+        model=models[0],
         scaler=TargetScaler(tuple(t["mean"] for t in targets), tuple(t["std"] for t in targets)),
         targets=tuple(t["name"] for t in targets),
         units=tuple(t["unit"] for t in targets),
@@ -167,4 +252,26 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
         descriptors=DescriptorScaler(*(tuple(d[key] for d in beside) for key in ("name", "mean", "std")))
         if beside
         else None,
+        members=tuple(models[1:]),
+        uncertainty=uncertainty,
+        samples=method["samples"],
+        calibration=_calibration(config, folder, len(targets)),
+        domain=_domain(config, folder),
     )
+
+
+def _calibration(config: dict[str, Any], folder: Path, num_targets: int) -> Calibration | None:
+    if (said := config.get("calibration")) is None:
+        return None
+    scores: list[dict[str, np.ndarray]] = [{} for _ in range(num_targets)]
+    for name, values in load_arrays(folder / CALIBRATION).items():
+        t, _, key = name.partition(".")
+        scores[int(t)][key] = values
+    return Calibration(said["method"], said["uncertainty"], tuple(scores))
+
+
+def _domain(config: dict[str, Any], folder: Path) -> Domain | None:
+    if (said := config.get("domain")) is None:
+        return None
+    arrays = load_arrays(folder / DOMAIN)
+    return Domain(arrays["embeddings"], arrays["bits"], said["farthest"], said["least"])

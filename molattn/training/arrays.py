@@ -1,22 +1,27 @@
 """A model from lists of SMILES and labels: no table and no run folder, two sides of a split instead of three."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from molattn.chem import canonical_smiles, read_smiles
-from molattn.data import split_labels
+from molattn.data import CALIBRATION, set_aside, split_labels
 from molattn.errors import InputError, SmilesError, describe_rows, shown
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
+from molattn.models.calibration import NONE
 from molattn.models.registry import MODELS
 from molattn.models.tasks import Task
+from molattn.models.uncertainty import method_of
+from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.config import RunConfig
+from molattn.training.domain import domain_of
 from molattn.training.experiment import conformers_of
-from molattn.training.fit import EpochRecord, Labelled, fit
+from molattn.training.fit import EpochRecord, Labelled
+from molattn.training.members import fit_members
 from molattn.training.metrics import metrics_for
-from molattn.training.run import Reporter, check, untrained
+from molattn.training.run import Reporter, check
 
 
 @dataclass(frozen=True)
@@ -25,8 +30,8 @@ class Trained:
 
     Attributes:
         artifact: the model, on the CPU and in evaluation mode, with all that is needed to use it.
-        history: epoch by epoch.
-        best_epoch: whose weights the model has, from 0.
+        history: epoch by epoch; of an ensemble that of its first member.
+        best_epoch: whose weights the model has, from 0; likewise.
     """
 
     artifact: Artifact
@@ -45,9 +50,9 @@ def train_arrays(
 ) -> Trained:
     """Fit the model that `config` describes to n molecules; nothing is written.
 
-    The split of `config.data` gives some of them to validation, which chooses the epoch; its share of test molecules
-    is 0. Equal molecules are on one side. Molecules without a label, or with a weight of 0, say nothing and are on
-    none.
+    The split of `config.data` gives some of them to validation, which chooses the epoch, and some to calibration if
+    that is asked for; its share of test molecules is 0. Equal molecules are on one side. Molecules without a label, or
+    with a weight of 0, say nothing and are on none.
 
     Args:
         config: of its data set and columns nothing is read.
@@ -88,19 +93,24 @@ def train_arrays(
     used = np.flatnonzero(counts)
     keys = [canonical_smiles(read_smiles(molecules[i].smiles, max_atoms=data.max_atoms)) for i in used]
     labels = split_labels(data.split, keys, targets[used], data.split_sizes, settings.seed)
-    train, val = (_labelled(molecules, targets, weights, used[labels == side]) for side in ("train", "val"))
+    if data.calibration_size:
+        check_calibration(task, settings.calibration_method)
+        labels = set_aside(labels, data.split, keys, targets[used], data.calibration_size, settings.seed)
+    method = method_of(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
+    train, val, cal = (
+        _labelled(molecules, targets, weights, used[labels == side]) for side in ("train", "val", CALIBRATION)
+    )
     for name, values in zip(names, train.targets.T, strict=True):
         if not np.isfinite(values).any():
             raise InputError(f"the training molecules have no label of {shown(name)}: there is nothing to learn")
 
     scaler = task.scaler(train.targets)
-    model = untrained(config, len(task.owners(len(names))), task.of_atoms)
     metric = metrics_for(task.kind, task.metrics, settings.metrics)[0]
-    fitted = fit(
-        model, train, val, scaler, settings, lambda r: reporter.epoch(r, settings.epochs), task=task, metric=metric
-    )
+    fitted = fit_members(config, task, scaler, train, val, metric, lambda r: reporter.epoch(r, settings.epochs))
+    for model in fitted.models:
+        model.requires_grad_(False)
     artifact = Artifact(
-        model=model.cpu().eval().requires_grad_(False),
+        model=fitted.models[0],
         scaler=scaler,
         targets=tuple(names),
         units=("",) * len(names),
@@ -109,8 +119,20 @@ def train_arrays(
         conformers=conformers_of(data),
         task=task,
         standardize=data.standardize,
+        members=fitted.models[1:],
+        uncertainty=method,
+        samples=settings.dropout_sampling_size,
     )
-    return Trained(artifact, fitted.history, fitted.best_epoch)
+    if len(cal) and settings.calibration_method != NONE:
+        said = artifact.answers(cal.molecules)
+        of_val = artifact.answers(val.molecules)
+        found = calibrate(said, cal.targets, task, method, settings.calibration_method, artifact.targets, of_val)
+        artifact = replace(artifact, calibration=found)
+    if settings.domain_size:
+        of_train = [key for key, side in zip(keys, labels, strict=True) if side == "train"]
+        domain = domain_of(artifact.model, train.molecules, of_train, settings.domain_size, settings.seed)
+        artifact = replace(artifact, domain=domain)
+    return Trained(artifact, fitted.fits[0].history, fitted.fits[0].best_epoch)
 
 
 def _labelled(

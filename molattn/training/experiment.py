@@ -16,6 +16,7 @@ from molattn.chem import (
 )
 from molattn.chem.molecule import CHUNK, CHUNK_3D
 from molattn.data import (
+    CALIBRATION,
     SIDES,
     Rejected,
     Table,
@@ -32,6 +33,7 @@ from molattn.data import (
     read_split_column,
     read_split_file,
     read_table,
+    set_aside,
     split_labels,
 )
 from molattn.data.columns import listed
@@ -40,7 +42,7 @@ from molattn.data.store_cache import Reading, stored_molecules
 from molattn.errors import ConformerError, InputError, UsageError, shown
 from molattn.models.base import MoleculeModel
 from molattn.models.scaler import DescriptorScaler
-from molattn.models.tasks import ATOM, REGRESSION, Task
+from molattn.models.tasks import ATOM, REGRESSION, Regression, Task
 from molattn.training.config import DataConfig
 from molattn.training.fit import Labelled
 from molattn.training.labels import check_atoms, means_of_molecules, settle
@@ -98,6 +100,11 @@ class Experiment:
         """Which of the n molecules are on the side `name`, as indices."""
         return np.flatnonzero(self.labels[self.rows] == name)
 
+    @property
+    def has_calibration(self) -> bool:
+        """Whether molecules are set aside for calibration."""
+        return bool(len(self.side(CALIBRATION)))
+
     def targets_of(self, molecules: np.ndarray) -> np.ndarray:
         """Which rows of `targets` belong to some of the n molecules, as indices."""
         return molecules if self.offsets is None else label_rows(self.offsets, molecules)
@@ -127,10 +134,11 @@ def prepare(
     num_workers: int = 0,
     progress: Progress | None = None,
     loss: str = "",
+    alpha: float = Regression.alpha,
 ) -> Experiment:
     """Read the table, make of its molecules what `model` reads, and split them.
 
-    `loss` is the one asked for, if any: the task is made with it.
+    `loss` is the one asked for, if any, and `alpha` its setting: the task is made with them.
 
     Raises:
         UsageError: a data set, column, split, task, loss or file that does not exist.
@@ -167,7 +175,7 @@ def prepare(
         first = f"the first, {rejected[0].place}: {rejected[0].reason}" if rejected else "it has none"
         raise InputError(f"{path}: no row can be used; {first}")
     rows = records.rows[kept]
-    task, said = choose_task(data.task_type, loss, targets, data.target_columns, coded.classes, of_atoms)
+    task, said = choose_task(data.task_type, loss, targets, data.target_columns, coded.classes, of_atoms, alpha)
     data = replace(data, task_type=task.name)
     smiles = column(table, data.smiles_column)
     labels = np.full(len(smiles), "", dtype="<U5")
@@ -177,6 +185,14 @@ def prepare(
     worth = targets if settled.offsets is None else means_of_molecules(targets, settled.offsets)
     try:
         sides, taken = _sides(data, table, smiles, rows, keys, worth, seed, groups)
+        if data.calibration_size:
+            if CALIBRATION in sides:
+                raise UsageError(
+                    f"{taken}, and has calibration molecules: leave out --calibration-size, which would take others"
+                )
+            sides = set_aside(
+                sides, "random" if taken else data.split, keys, worth, data.calibration_size, seed, groups
+            )
     except InputError as error:
         # The rows that are missing may be why.
         raise InputError("; ".join([str(error), *_left_out(rejected)])) from error
