@@ -34,6 +34,10 @@ PARAMETERS = """
         add_hs: whether hydrogens become atoms of the graph.
         standardize: "parent" or "tautomer", the form that molecules are brought to first; None leaves them as they are.
         loss: {losses}
+        ensemble_size: models, of which the mean answers; they differ in their seeds.
+        uncertainty_method: how standard deviations are made, such as "dropout"; None for what ensemble or loss bring.
+        calibration_size: share of the molecules given to `fit` that is set aside, from those that train, for intervals.
+        calibration_method: what is made of them, such as "zscaling"; None for conformal intervals, or sets of classes.
         epochs, batch_size, learning_rate, weight_decay, patience: of the training; see `TrainingConfig`.
         validation_fraction: share of the molecules given to `fit` that does not train but chooses the epoch.
         split: how those are chosen: "random", "scaffold", "stratified", ...; the same molecule is never on both sides.
@@ -69,6 +73,10 @@ class MolAttention(BaseEstimator):
         add_hs: bool = DataConfig.add_hs,
         standardize: str | None = None,
         loss: str | None = None,
+        ensemble_size: int = TrainingConfig.ensemble_size,
+        uncertainty_method: str | None = None,
+        calibration_size: float = DataConfig.calibration_size,
+        calibration_method: str | None = None,
         epochs: int = TrainingConfig.epochs,
         batch_size: int = TrainingConfig.batch_size,
         learning_rate: float = TrainingConfig.learning_rate,
@@ -93,6 +101,10 @@ class MolAttention(BaseEstimator):
         self.add_hs = add_hs
         self.standardize = standardize
         self.loss = loss
+        self.ensemble_size = ensemble_size
+        self.uncertainty_method = uncertainty_method
+        self.calibration_size = calibration_size
+        self.calibration_method = calibration_method
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -129,7 +141,7 @@ class MolAttention(BaseEstimator):
         from molattn.training.arrays import train_arrays
         from molattn.training.targets import choose_task
 
-        with _explained():
+        with explained():
             config = resolve(None, self._options(), self.settings)
             task, _ = choose_task(kind, config.training.loss, targets, names, classes)
             trained = train_arrays(config, smiles, targets, task, names, PrintReporter(not self.verbose), weights)
@@ -161,9 +173,14 @@ class MolAttention(BaseEstimator):
         """
         check_is_fitted(self)
         smiles = smiles_of(X)
-        with _explained():
+        with explained():
             answers = np.asarray(self.predictor_.predict(smiles, self.num_workers, on_error="raise"))
         return answers[:, None] if self.n_outputs_ == 1 else answers
+
+    def _shaped(self, answers: np.ndarray) -> np.ndarray:
+        """Numbers of each molecule, as its predictor gives them, in the shape that y had in `fit`: (n,) or (n, T)."""
+        answers = answers[:, None] if self.n_outputs_ == 1 else answers
+        return answers[:, 0] if self._one_d else answers
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -205,7 +222,7 @@ def _predictor(files: _Files) -> Predictor:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def explained() -> Iterator[None]:
     """What molattn refuses is a ValueError to whoever expects scikit-learn's."""
     try:
         yield
