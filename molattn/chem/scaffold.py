@@ -1,7 +1,6 @@
 """Bemis-Murcko scaffolds, by which data sets are split."""
 
 from rdkit import Chem, rdBase
-from rdkit.Chem.Scaffolds import MurckoScaffold
 
 from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles
 
@@ -19,6 +18,8 @@ def murcko_scaffold(molecule: Chem.Mol | str, *, max_atoms: int = MAX_ATOMS) -> 
 
     Source: Bemis and Murcko, J. Med. Chem. 1996, 39, 2887 (https://doi.org/10.1021/jm9602928).
     """
+    from rdkit.Chem.Scaffolds import MurckoScaffold  # here, because it brings most of RDKit
+
     mol = molecule if isinstance(molecule, Chem.Mol) else read_smiles(molecule, max_atoms=max_atoms)
     flat = Chem.Mol(mol)
     Chem.RemoveStereochemistry(flat)

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from rdkit import Chem, rdBase
-from rdkit.Chem.MolStandardize import rdMolStandardize
 
 from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles
 from molattn.errors import SmilesError
@@ -17,6 +16,8 @@ def parent(mol: Chem.Mol) -> Chem.Mol:
 
     Source: RDKit's MolStandardize.
     """
+    from rdkit.Chem.MolStandardize import rdMolStandardize  # here, because few models ask for it
+
     mol = rdMolStandardize.MetalDisconnector().Disconnect(mol)
     mol = rdMolStandardize.Normalizer().normalize(mol)
     mol = rdMolStandardize.LargestFragmentChooser().choose(mol)
@@ -25,6 +26,8 @@ def parent(mol: Chem.Mol) -> Chem.Mol:
 
 def tautomer(mol: Chem.Mol) -> Chem.Mol:
     """`parent`, as RDKit's canonical tautomer: slower, and not always the form that a chemist would draw."""
+    from rdkit.Chem.MolStandardize import rdMolStandardize
+
     return rdMolStandardize.TautomerEnumerator().Canonicalize(parent(mol))
 
 

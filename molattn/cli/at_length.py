@@ -125,7 +125,7 @@ def run_job(
         form: from the path, the table and the new columns to the form of the result.
         descriptors: the columns of numbers that the model reads beside each molecule.
     """
-    from molattn.cli.progress import RowsProgress
+    from molattn.cli.rows_progress import RowsProgress
     from molattn.data import guess_smiles_column
     from molattn.data.columns import index_of
     from molattn.data.files import atomic

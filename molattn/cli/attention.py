@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from molattn.cli.options import Force, InputFormat, MoleculeTable, NumWorkers, Quiet, Run, SmilesColumn
+from molattn.cli.start import predictor_of
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
 if TYPE_CHECKING:
@@ -55,14 +56,13 @@ def attention(
         raise InputError(f"there is no folder {output.absolute().parent}: create it first")
     if output.exists() and not (force and output.is_file()):
         raise UsageError(f"{output} exists: give another --output, or --force to replace it")
-    from molattn import api
-    from molattn.cli.progress import RowsProgress
+    from molattn.cli.rows_progress import RowsProgress
     from molattn.data import guess_smiles_column
     from molattn.data.files import atomic
     from molattn.data.streams import count_rows, open_stream
     from molattn.data.tables import index_of
 
-    predictor = api.load(run)
+    predictor = predictor_of(run)
     failed: list[str] = []
     done = weights = 0
     with ExitStack() as stack:

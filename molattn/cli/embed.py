@@ -9,6 +9,7 @@ import typer
 
 from molattn.cli.at_length import Job, new_names, run_job, tell
 from molattn.cli.options import Force, InputFormat, MoleculeTable, NumWorkers, Quiet, Resume, Run, SmilesColumn
+from molattn.cli.start import predictor_of
 
 if TYPE_CHECKING:
     from molattn.api import RowPrediction
@@ -55,9 +56,8 @@ def embed(
         what="fingerprint",
     )
     job.check()
-    from molattn import api
 
-    predictor = api.load(run)
+    predictor = predictor_of(run)
     alone = output.suffix.lower() == ".npy"
     tally = run_job(
         job,

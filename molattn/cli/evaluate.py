@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import NumWorkers, Quiet, Run, SmilesColumn
+from molattn.cli.start import predictor_of
 from molattn.errors import RowsFailed, UsageError
 
 
@@ -34,11 +35,10 @@ def evaluate(
     """
     if output_dir is not None and output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         raise UsageError(f"{output_dir} exists: give another --output-dir")
-    from molattn import api
     from molattn.cli.metrics import print_metrics, print_uncertainty
     from molattn.cli.progress import TerminalReporter
 
-    predictor = api.load(run)
+    predictor = predictor_of(run)
     with TerminalReporter(quiet) as reporter:
         told = None if predictor.conformers is None else reporter.molecules
         result = predictor.evaluate(

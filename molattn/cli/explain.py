@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from molattn.cli.options import Force, Quiet, Run, Target
+from molattn.cli.start import predictor_of
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
 if TYPE_CHECKING:
@@ -48,9 +49,8 @@ def explain(
     first; `molattn faithfulness RUN` measures them for a model, and every picture says what was found.
     """
     paths = _paths(output, len(smiles), force)
-    from molattn import api
 
-    predictor = api.load(run)
+    predictor = predictor_of(run)
     found = _attributions(predictor, smiles, method, target, strict)
     if output is None:
         _print([a for a in found if a is not None])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from molattn.cli.options import Quiet, Run, Target
+from molattn.cli.start import predictor_of
 
 if TYPE_CHECKING:
     from molattn.explain.trial import Trial
@@ -39,10 +40,9 @@ def faithfulness(
     atoms that count, beside random numbers and an untrained model. The result is kept as `faithfulness.json` in the
     run, and every picture of its attention and attributions repeats the line about its method.
     """
-    from molattn import api
-    from molattn.cli.progress import RowsProgress
+    from molattn.cli.rows_progress import RowsProgress
 
-    predictor = api.load(run)
+    predictor = predictor_of(run)
     with RowsProgress(None, quiet) as told:
         done = predictor.faithfulness(
             run,

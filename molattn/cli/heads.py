@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from molattn.cli.options import InputFormat, MoleculeTable, NumWorkers, Quiet, Run, SmilesColumn
+from molattn.cli.start import predictor_of
 from molattn.errors import InputError, RowsFailed, UsageError
 
 if TYPE_CHECKING:
@@ -63,9 +64,8 @@ def heads(
             raise UsageError(f"{path} exists: give another --output, or --force to replace it")
         if not path.absolute().parent.is_dir():
             raise InputError(f"there is no folder {path.absolute().parent}: create it first")
-    from molattn import api
 
-    predictor = api.load(run)
+    predictor = predictor_of(run)
     if predictor.model.places != "atoms":
         raise UsageError(f"{run} attends to the {predictor.model.places} of a SMILES: it sees no atoms and bonds")
     summary, failed, rows, first = _summary(predictor, table, input_format, smiles_column, num_workers, max_rows, quiet)
@@ -94,7 +94,7 @@ def _summary(
     quiet: bool,
 ) -> tuple["HeadSummary", int, int, str]:
     """The summary; how many rows could not be read, of how many, and the first of them."""
-    from molattn.cli.progress import RowsProgress
+    from molattn.cli.rows_progress import RowsProgress
     from molattn.data import guess_smiles_column
     from molattn.data.columns import index_of
     from molattn.data.streams import count_rows, open_stream

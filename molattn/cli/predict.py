@@ -11,6 +11,7 @@ import typer
 
 from molattn.cli.at_length import Job, new_names, run_job, tell
 from molattn.cli.options import Force, InputFormat, NumWorkers, Quiet, Resume, Run, Smiles, SmilesColumn
+from molattn.cli.start import predictor_of
 from molattn.errors import RowsFailed
 
 if TYPE_CHECKING:
@@ -86,10 +87,8 @@ def predict(
     if table is not None and as_json:
         raise typer.BadParameter("--json goes with --smiles; a table brings a table")
     if smiles:
-        from molattn import api
-
         beside = _beside(interval, uncertainty_method, calibration_method, applicability)
-        failed = _print_smiles(api.load(run), smiles, as_json, beside)
+        failed = _print_smiles(predictor_of(run), smiles, as_json, beside)
         if failed:
             first = f"--smiles {failed[0].smiles}: {failed[0].error}"
             count = f"{len(failed)} of {len(smiles)} rows have no prediction; the first, {first}"
@@ -113,10 +112,9 @@ def predict(
         beside=str([interval, uncertainty_method, calibration_method, applicability]),
     )
     job.check()
-    from molattn import api
     from molattn.data.writers import output_of
 
-    predictor = api.load(run)
+    predictor = predictor_of(run)
     beside = _beside(interval, uncertainty_method, calibration_method, applicability)
     columns = predictor.columns_beside(beside)
     tally = run_job(

@@ -223,8 +223,8 @@ def train(
     from molattn import api
     from molattn.cli.datasets import fetched
     from molattn.cli.progress import TerminalReporter
-    from molattn.training.experiment import is_path
     from molattn.training.replicates import SeveralResult
+    from molattn.training.source import is_path
 
     if resolved.data.dataset and not is_path(resolved.data.dataset):
         fetched(resolved.data.dataset, resolved.data.data_dir, quiet)

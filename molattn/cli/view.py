@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from molattn.cli.options import Force, Quiet, Run, Smiles, SmilesColumn
+from molattn.cli.start import predictor_of
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
 if TYPE_CHECKING:
@@ -47,10 +48,9 @@ def view(
         raise UsageError(f"{output} exists: give another --output, or --force to replace it")
     if not output.absolute().parent.is_dir():
         raise InputError(f"there is no folder {output.absolute().parent}: create it first")
-    from molattn import api
     from molattn.viewer.web import write_page
 
-    predictor = api.load(run)
+    predictor = predictor_of(run)
     if table is None:
         texts: list[object] = list(smiles or ())
         places, truth, more = [f"--smiles {text}" for text in texts], [None] * len(texts), ""

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from filelock import FileLock
-
 from molattn.data.cards import DatasetCard, Download, Pin, load_card, pin_path, read_pin, verify
 from molattn.data.download import NotReached, Progress, download
 from molattn.data.files import read_member, write_text
@@ -55,6 +53,8 @@ def obtain(name: str, data_dir: str | Path = "", progress: Progress | None = Non
         return found, ""
     if card.download is None and not card.made:
         raise InputError(f"{card.path} is missing: reinstall molattn")
+    from filelock import FileLock  # here and not above, for the sake of those who obtain nothing
+
     folder = Path(data_dir).expanduser() if data_dir else cache_dir()
     try:
         folder.mkdir(parents=True, exist_ok=True)

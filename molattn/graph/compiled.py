@@ -1,34 +1,15 @@
-"""`edge_attention.c`, built by the machine's own C compiler at its first use, where there is one.
+"""`edge_attention.c`, opened where it can be built: see `molattn.compiled`.
 
-The shared library is kept in the user's cache under a name that says what it was made of: the source, the compiler
-and the processor. Without a compiler everything goes on in torch's operations: the same numbers to rounding, slower.
-`MOLATTN_COMPILE=0` says never to build or use it.
+Without it everything goes on in torch's operations: the same numbers to rounding, slower.
 """
 
 import ctypes
-import hashlib
-import os
-import platform
-import shutil
-import subprocess
-import tempfile
 from functools import cache
 from pathlib import Path
 
-import torch
-from filelock import FileLock
-
-from molattn.cache import cache_folder
+from molattn import compiled
 
 SOURCE = Path(__file__).with_name("edge_attention.c")
-VARIABLE = "MOLATTN_COMPILE"
-"""The environment variable that forbids compiling where it is "0"."""
-
-# No -ffast-math: linked into a library it would change how the whole process rounds small numbers.
-FLAGS = ("-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-shared")
-NATIVE = ("-march=native", "-mprefer-vector-width=512")
-"""For this processor; left out where the compiler does not know them."""
-_SECONDS = 120
 
 
 class Graphs(ctypes.Structure):
@@ -62,76 +43,13 @@ class Task(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL | None:
     """The built library, at the first call of a process; None where there is none to be had: see `why_not`."""
-    return _found()[0]
+    loaded = compiled.library(SOURCE)
+    for name in ("molattn_forward", "molattn_backward") if loaded is not None else ():
+        getattr(loaded, name).argtypes = (ctypes.POINTER(Task), ctypes.c_int)
+        getattr(loaded, name).restype = ctypes.c_int
+    return loaded
 
 
 def why_not() -> str:
     """Why `library` is None, in words; empty where it is not."""
-    return _found()[1]
-
-
-def build(folder: Path, compiler: str) -> Path:
-    """The library in `folder`, built if it is not there yet; several processes build it once.
-
-    Raises OSError or subprocess.SubprocessError where it cannot be built.
-    """
-    made_of = "\n".join((SOURCE.read_text("utf-8"), *FLAGS, *NATIVE, *_this_compiler(compiler), _processor()))
-    path = folder / f"edge_attention-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.so"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    about = folder.stat()
-    if about.st_uid != os.getuid() or about.st_mode & 0o022:
-        # What is loaded from there runs here.
-        raise OSError(f"others may write to {folder}: take that right from them (chmod go-w)")
-    if not path.exists():
-        with FileLock(path.with_suffix(".lock"), timeout=2 * _SECONDS):
-            if not path.exists():
-                _build(path, compiler)
-    return path
-
-
-def _build(path: Path, compiler: str) -> None:
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        built = Path(folder) / path.name
-        for native in (NATIVE, NATIVE[:1], ()):
-            command = [compiler, *FLAGS, *native, "-o", str(built), str(SOURCE), "-lpthread"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
-            if not done.returncode:
-                os.replace(built, path)
-                return
-    raise OSError(f"{compiler} fails: {(done.stderr.strip().splitlines() or ['it does not say why'])[0]}")
-
-
-@cache
-def _found() -> tuple[ctypes.CDLL | None, str]:
-    if os.environ.get(VARIABLE, "").strip() == "0":
-        return None, f"{VARIABLE} is 0"
-    if os.name != "posix":
-        return None, f"not tried on {platform.system()}"
-    compiler = shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        return None, "there is no C compiler: install gcc or clang"
-    try:
-        loaded = ctypes.CDLL(str(build(cache_folder() / "compiled", compiler)))
-    except (OSError, subprocess.SubprocessError, TimeoutError) as error:
-        return None, str(error)
-    for name in ("molattn_forward", "molattn_backward"):
-        getattr(loaded, name).argtypes = (ctypes.POINTER(Task), ctypes.c_int)
-        getattr(loaded, name).restype = ctypes.c_int
-    return loaded, ""
-
-
-def _this_compiler(compiler: str) -> tuple[str, ...]:
-    """Which it is, without starting it: that would take longer than all the rest."""
-    path = os.path.realpath(shutil.which(compiler) or compiler)
-    about = os.stat(path)
-    return path, str(about.st_size), str(about.st_mtime_ns)
-
-
-def _processor() -> str:
-    """What the library is made for: one that moved to another processor is built anew."""
-    try:
-        with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
-            flags = next((line for line in file if line.startswith(("flags", "Features"))), "")
-    except OSError:
-        flags = ""
-    return " ".join((platform.system(), platform.machine(), torch.backends.cpu.get_cpu_capability(), flags))
+    return compiled.why_not(SOURCE)

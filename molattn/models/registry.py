@@ -1,11 +1,35 @@
 """The models by their kind."""
 
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+
 from molattn.models.base import MoleculeModel
 from molattn.models.config import ModelConfig
-from molattn.models.graph_model import GraphModel
-from molattn.models.smiles_model import SmilesModel
 
-MODELS: dict[str, type[MoleculeModel]] = {"graph": GraphModel, "smiles-transformer": SmilesModel}
+
+class _Models(Mapping[str, type[MoleculeModel]]):
+    """Classes of models, each imported when it is asked for: who predicts with one needs no other."""
+
+    def __init__(self, places: Mapping[str, tuple[str, str]]):
+        self._places = places
+
+    def __getitem__(self, kind: str) -> type[MoleculeModel]:
+        module, name = self._places[kind]
+        return getattr(import_module(module), name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+MODELS = _Models(
+    {
+        "graph": ("molattn.models.graph_model", "GraphModel"),
+        "smiles-transformer": ("molattn.models.smiles_model", "SmilesModel"),
+    }
+)
 
 
 def build(config: ModelConfig, num_targets: int, of_atoms: bool = False, num_descriptors: int = 0) -> MoleculeModel:

@@ -14,9 +14,9 @@ from molattn.errors import InputError, UsageError
 from molattn.training import run_folder
 from molattn.training.checkpoint import differences
 from molattn.training.config import RunConfig, read_config
-from molattn.training.experiment import checksum
 from molattn.training.folders import CONFIG, METRICS, continues, is_unfinished
 from molattn.training.run import Reporter, RunResult, check, run
+from molattn.training.source import find_source
 
 
 @dataclass(frozen=True)
@@ -153,5 +153,5 @@ def _check_table(path: Path, runs: dict[str, RunConfig]) -> None:
     for name, member in runs.items():
         if (path / name / METRICS).is_file():
             env = json.loads((path / name / "env.json").read_text(encoding="utf-8"))
-            if env["data_sha256"] != checksum(member.data):
+            if env["data_sha256"] != find_source(member.data).sha256:
                 raise InputError(f"the table has changed since {path / name}: put it back, or --force starts over")

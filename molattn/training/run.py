@@ -25,12 +25,13 @@ from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, RunConfig
 from molattn.training.domain import domain_of
-from molattn.training.experiment import Experiment, conformers_of, prepare
+from molattn.training.experiment import Experiment
 from molattn.training.fit import EpochRecord
 from molattn.training.folders import CHECKPOINT, METRICS, MODEL, check_resumable, continues
 from molattn.training.losses import balance
 from molattn.training.members import fit_members, untrained
 from molattn.training.metrics import metrics_for
+from molattn.training.prepare import conformers_of, prepare
 from molattn.training.spread_metrics import LEVEL, spread_metrics
 
 

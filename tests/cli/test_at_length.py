@@ -20,7 +20,7 @@ import pytest
 
 import molattn as library
 from molattn.cli import at_length
-from molattn.cli.progress import RowsProgress
+from molattn.cli.rows_progress import RowsProgress
 from molattn.data.parts import Parts, parts_folder
 from molattn.data.streams import CHUNK
 from tests.cli.conftest import Molattn

@@ -15,7 +15,7 @@ from molattn.data.streams import CHUNK
 from molattn.errors import InputError, UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.training.config import DataConfig
-from molattn.training.experiment import prepare
+from molattn.training.prepare import prepare
 from tests.cli.conftest import QUICK, Molattn
 from tests.molecules import esol
 

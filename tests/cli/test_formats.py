@@ -14,7 +14,7 @@ import molattn as package
 from molattn.data import read_table
 from molattn.models.graph_model import GraphModel
 from molattn.training.config import DataConfig
-from molattn.training.experiment import prepare
+from molattn.training.prepare import prepare
 from tests.cli.conftest import QUICK, Molattn
 from tests.molecules import esol
 

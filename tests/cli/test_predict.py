@@ -145,7 +145,7 @@ def test_what_makes_no_sense_is_refused(
 
 
 @pytest.mark.parametrize("what", [["--smiles", "CCO"], ["in.csv", "-o", "out.csv"]])
-def test_prediction_loads_neither_lightning_nor_pyg_nor_matplotlib(run: Path, tmp_path: Path, what: list[str]) -> None:
+def test_prediction_loads_nothing_that_it_does_not_use(run: Path, tmp_path: Path, what: list[str]) -> None:
     (tmp_path / "in.csv").write_text("smiles\nCCO\n")
     code = f"""
 import sys
@@ -155,8 +155,32 @@ try:
     main()
 except SystemExit as stop:
     assert stop.code == 0
-heavy = {{"lightning", "torch_geometric", "torchmetrics", "matplotlib", "scipy.optimize", "pyarrow"}} & set(sys.modules)
-assert not heavy, heavy
+print(*sys.modules, file=sys.stderr)
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path, env=environment)
+
+    def loaded(code: str) -> set[str]:
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path, env=environment)
+        return set(done.stderr.splitlines()[-1].split())
+
+    modules = loaded(code)
+    heavy = {"lightning", "torch_geometric", "torchmetrics", "matplotlib", "sklearn", "scipy", "pandas", "captum"}
+    assert not (heavy | {"pyarrow", "rich", "molattn.sequence", "rdkit.Chem.AllChem"}) & modules
+    of_torch = loaded("import sys, torch; print(*sys.modules, file=sys.stderr)")
+    assert {m for m in modules - of_torch if m.startswith("torch.")} == set()
+
+
+def test_what_a_command_loads_is_no_garbage_to_look_for(run: Path) -> None:
+    code = f"""
+import gc, sys
+from pathlib import Path
+from molattn.cli.start import predictor_of
+predictor_of(Path({str(run)!r}))
+first = gc.get_freeze_count()
+assert gc.isenabled() and first > 100_000, first
+predictor_of(Path({str(run)!r}))
+assert gc.isenabled() and abs(gc.get_freeze_count() - first) < 1_000
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)

@@ -3,14 +3,12 @@
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 from molattn.graph import EdgeTerms, edge_attention, plain_edge_attention
-from molattn.graph import compiled as compiled_module
-from molattn.graph.compiled import build, library, why_not
+from molattn.graph.compiled import library, why_not
 from molattn.graph.compiled_attention import CompiledEdgeAttention, can_be_compiled
 from tests.assertions import assert_identical
 from tests.graph.graphs import F64, random_graphs
@@ -167,28 +165,6 @@ def said_by(code, **environment):
     return done.stdout.strip()
 
 
-WHY = "from molattn.graph.compiled import library, why_not; print(library() is None, why_not())"
-
-
-@pytest.mark.parametrize(
-    ("environment", "why"),
-    [
-        ({"MOLATTN_COMPILE": "0"}, "True MOLATTN_COMPILE is 0"),
-        ({"PATH": ""}, "True there is no C compiler"),
-    ],
-)
-def test_without_it_the_reason_is_said(environment, why):
-    assert said_by(WHY, **environment).startswith(why)
-
-
-def test_a_compiler_that_fails_is_named(tmp_path):
-    broken = tmp_path / "broken-cc"
-    broken.write_text("#!/bin/sh\necho 'no such thing' >&2\nexit 1\n")
-    broken.chmod(0o755)
-    said = said_by(WHY, CC=str(broken), XDG_CACHE_HOME=str(tmp_path / "cache"))
-    assert said == f"True {broken} fails: no such thing"
-
-
 def test_attention_goes_on_without_it():
     code = (
         "import torch; from molattn.graph import EdgeTerms, edge_attention;"
@@ -197,21 +173,3 @@ def test_attention_goes_on_without_it():
         "print([f'{x:.4f}' for x in edge_attention(EdgeTerms(p, e, *w)).flatten().tolist()])"
     )
     assert said_by(code, MOLATTN_COMPILE="0") == said_by(code)
-
-
-def test_a_cache_that_others_may_write_to_is_not_loaded_from(tmp_path):
-    folder = tmp_path / "molattn" / "compiled"
-    folder.mkdir(parents=True)
-    folder.chmod(0o777)
-    assert said_by(WHY, XDG_CACHE_HOME=str(tmp_path)).startswith(f"True others may write to {folder}")
-
-
-@pytest.mark.slow
-def test_four_at_once_build_it_once(tmp_path, monkeypatch):
-    built = []
-    true = compiled_module._build
-    monkeypatch.setattr(compiled_module, "_build", lambda *a: (built.append(1), true(*a))[1])
-    with ThreadPoolExecutor(4) as pool:
-        paths = set(pool.map(lambda _: build(tmp_path / "compiled", "cc"), range(4)))
-    assert len(built) == len(paths) == 1
-    assert [path.suffix for path in (tmp_path / "compiled").iterdir() if path.suffix != ".lock"] == [".so"]

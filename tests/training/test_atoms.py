@@ -17,9 +17,10 @@ from molattn.models.scaler import TargetScaler
 from molattn.models.smiles_model import SmilesModel
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from molattn.training.config import DataConfig, TrainingConfig
-from molattn.training.experiment import Experiment, prepare
+from molattn.training.experiment import Experiment
 from molattn.training.fit import Labelled, _step_of, _Training, batch_of, fit
 from molattn.training.labels import means_of_molecules, settle
+from molattn.training.prepare import prepare
 from molattn.training.targets import Coded, are_of_atoms, choose_task, code_targets
 from tests.molecules import esol
 

@@ -12,7 +12,7 @@ from molattn.data import SPLITS, SPLITS_BY_TARGET, load_card, split_files
 from molattn.errors import InputError, UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.training.config import DataConfig
-from molattn.training.experiment import prepare
+from molattn.training.prepare import prepare
 from tests.molecules import esol
 
 SMILES, VALUES = esol(30)

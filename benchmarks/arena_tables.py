@@ -1,0 +1,109 @@
+"""The tables of `accuracy.py`, made from its file of results and from nothing else."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from report import markdown
+from scipy import stats
+
+OURS = "molattn"
+ORDER = ("random", "scaffold", "scaffold-balanced")
+
+INTRODUCTION = """# How accurate, beside others
+
+Made by `python benchmarks/accuracy.py` from `benchmarks/results/accuracy.csv`, which has a row for every run; that
+command's help has the protocol. RMSE in the unit of the target, smaller is better; AUROC, larger is better. Mean and
+standard deviation over splits and seeds; in brackets, how many runs.
+
+The second table of each set takes the difference to molattn on the same split and seed, run by run, over the random
+splits: its mean and the 95% confidence interval of the t distribution, with the variance of Nadeau and Bengio (2003,
+Machine Learning 52, 239), (1/n + test/train) s^2, since the splits share their training molecules. An interval
+without 0 is a difference.
+"""
+
+
+class Run(Protocol):
+    """What is read of a result."""
+
+    dataset: str
+    split: str
+    model: str
+    seed: int
+    metric: str
+    train: int
+    test: int
+    test_error: float
+
+
+def kind_of(split: str) -> str:
+    """`random3` is one of the random splits."""
+    return split.rstrip("0123456789")
+
+
+def difference(ours: Sequence[Run], theirs: Sequence[Run]) -> tuple[float, float, int] | None:
+    """Mean of ours minus theirs over the runs that both have, half its confidence interval, and how many runs.
+
+    The corrected variance of resampled splits: (1/n + test/train) s^2. None for fewer than two runs.
+    """
+    mine = {(run.split, run.seed): run for run in ours}
+    pairs = [(mine[run.split, run.seed], run) for run in theirs if (run.split, run.seed) in mine]
+    if len(pairs) < 2:
+        return None
+    differences = np.array([a.test_error - b.test_error for a, b in pairs])
+    n, share = len(pairs), statistics.mean(a.test / a.train for a, _ in pairs)
+    half = stats.t.ppf(0.975, n - 1) * np.sqrt((1 / n + share) * differences.var(ddof=1))
+    return float(differences.mean()), float(half), n
+
+
+def page(results: Sequence[Run]) -> str:
+    """All tables, as Markdown."""
+    sets = defaultdict(list)
+    for run in results:
+        sets[run.dataset].append(run)
+    return "\n".join([INTRODUCTION, *(_section(name, runs) for name, runs in sets.items())])
+
+
+def _section(name: str, runs: Sequence[Run]) -> str:
+    metric = runs[0].metric
+    sign = 1 if metric == "rmse" else -1
+    kinds = [kind for kind in ORDER if any(kind_of(run.split) == kind for run in runs)]
+    by_model = defaultdict(list)
+    for run in runs:
+        by_model[run.model].append(run)
+
+    def of_kind(model: str, kind: str) -> list[Run]:
+        return [run for run in by_model[model] if kind_of(run.split) == kind]
+
+    def rank(model: str) -> float:
+        errors = [run.test_error for run in of_kind(model, kinds[0])]
+        return sign * statistics.mean(errors) if errors else float("inf")
+
+    models = sorted(by_model, key=rank)
+    rows = [[model, *(_cell([run.test_error for run in of_kind(model, kind)]) for kind in kinds)] for model in models]
+    parts = [f"## {name}\n", markdown([f"test {metric}", *kinds], rows)]
+    compared = []
+    for model in models:
+        if model != OURS and (found := difference(of_kind(OURS, "random"), of_kind(model, "random"))):
+            mean, half, n = found
+            better = (
+                "molattn"
+                if sign * (mean + sign * half) < 0
+                else model
+                if sign * (mean - sign * half) > 0
+                else "neither"
+            )
+            compared.append([model, f"{mean:+.3f}", f"{mean - half:+.3f} to {mean + half:+.3f}", n, better])
+    if compared:
+        parts += ["", markdown(["molattn minus", "mean difference", "95% interval", "splits", "better"], compared)]
+    return "\n".join([*parts, ""])
+
+
+def _cell(values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    if len(values) == 1:
+        return f"{values[0]:.3f} (1)"
+    return f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f} ({len(values)})"

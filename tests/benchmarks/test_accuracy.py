@@ -1,0 +1,123 @@
+"""The arena: what it hands out, what it keeps, and the statistics of its tables; no peer is needed for that."""
+
+import csv
+import sys
+from pathlib import Path
+
+import accuracy
+import numpy as np
+import pytest
+from arena_tables import difference, page
+from scipy import stats
+
+from molattn.data import datasets_dir
+
+
+@pytest.fixture(scope="module")
+def esol() -> accuracy.Dataset:
+    return accuracy.Dataset.load("esol")
+
+
+def _result(split: str = "random0", model: str = "molattn", error: float = 0.5, **more) -> accuracy.Result:
+    values = {
+        "dataset": "esol",
+        "split": split,
+        "model": model,
+        "seed": 0,
+        "metric": "rmse",
+        "train": 800,
+        "test": 100,
+        "val_error": 0.4,
+        "test_error": error,
+        "seconds": 1.0,
+        "split_sha256": "0",
+        "machine": "a, b",
+    }
+    return accuracy.Result(**{**values, **more})
+
+
+def test_every_split_has_whole_molecules_on_one_side_but_the_files_that_were_cut_by_row(esol):
+    assert len(esol.y) == 1128
+    for split in accuracy.SPLITS:
+        sides = esol.sides(split)
+        assert set(sides) == {"train", "val", "test"}
+        assert (sides == "train").mean() == pytest.approx(0.8, abs=0.01)
+        repeated = {k for k in esol.keys if len({s for s, key in zip(sides, esol.keys, strict=True) if key == k}) > 1}
+        assert not repeated or split in ("random0", "random1", "random2")
+
+
+def test_a_split_file_of_the_project_is_taken_as_it_is(esol):
+    with open(datasets_dir() / "splits" / "esol-random1.csv", newline="") as file:
+        assert [row["split"] for row in csv.DictReader(file)] == esol.sides("random1").tolist()
+
+
+def test_results_are_kept_as_they_were(tmp_path):
+    path = tmp_path / "results" / "accuracy.csv"
+    kept = [_result(), _result("scaffold", error=0.25), _result(model="forest", metric="auroc")]
+    for result in kept:
+        accuracy.add_result(path, result)
+    assert accuracy.read_results(path) == kept
+    assert accuracy.read_results(tmp_path / "none.csv") == []
+
+
+def test_runs_are_done_once_and_measured_by_one_function(tmp_path, monkeypatch, esol):
+    asked = []
+
+    def constant(given: accuracy.Round) -> np.ndarray:
+        with open(given.table, newline="") as file:
+            rows = list(csv.DictReader(file))
+        asked.append((Path(given.table).name, given.seed, len(rows)))
+        return np.full(len(rows), 1.0)
+
+    monkeypatch.setitem(accuracy.CONTENDERS, "forest", constant)
+    where = ["--results", str(tmp_path / "r.csv"), "--page", str(tmp_path / "page.md")]
+    command = ["accuracy.py", "--models", "forest", "--splits", "random0", "scaffold", *where]
+    for _ in range(2):
+        monkeypatch.setattr(sys, "argv", command)
+        accuracy.main()
+    assert asked == [("table.csv", 0, 1128)] * 2  # a split each, once
+    results = accuracy.read_results(tmp_path / "r.csv")
+    test = esol.sides("scaffold") == "test"
+    expected = np.sqrt(np.mean((esol.y[test] - 1.0) ** 2))
+    assert [r.split for r in results] == ["random0", "scaffold"]
+    assert results[1].test_error == pytest.approx(expected, abs=1e-5)
+    assert f"{expected:.3f} (1)" in (tmp_path / "page.md").read_text()
+
+
+def test_answers_that_are_not_finite_are_no_result(tmp_path, monkeypatch):
+    monkeypatch.setitem(accuracy.CONTENDERS, "forest", lambda _: np.full(1128, np.nan))
+    where = ["--results", str(tmp_path / "r.csv"), "--page", str(tmp_path / "page.md")]
+    monkeypatch.setattr(sys, "argv", ["accuracy.py", "--models", "forest", "--splits", "random0", *where])
+    with pytest.raises(RuntimeError, match="not finite"):
+        accuracy.main()
+    assert not (tmp_path / "r.csv").exists()
+
+
+def test_the_interval_of_a_difference_is_the_corrected_one_of_resampled_splits():
+    rng = np.random.default_rng(0)
+    ours, theirs = rng.normal(0.6, 0.05, 10), rng.normal(0.65, 0.05, 10)
+    mine = [_result(f"random{i}", error=float(e)) for i, e in enumerate(ours)]
+    others = [_result(f"random{i}", "forest", float(e)) for i, e in enumerate(theirs)]
+    found = difference(mine, others[::-1])
+    assert found is not None
+    mean, half, n = found
+    paired = stats.ttest_rel(ours, theirs).confidence_interval(0.95)
+    assert n == 10
+    assert mean == pytest.approx((ours - theirs).mean())
+    # The plain interval of pairs has 1/n where this has 1/n + test/train.
+    assert half == pytest.approx((paired.high - paired.low) / 2 * np.sqrt((1 / 10 + 1 / 8) / (1 / 10)))
+    assert difference(mine[:1], others) is None
+
+
+def test_the_table_names_who_is_better_and_turns_round_for_auroc():
+    runs = [
+        _result(f"random{i}", model, error + i / 1000)
+        for i in range(5)
+        for model, error in (("molattn", 0.5), ("forest", 0.9), ("chemprop", 0.3))
+    ]
+    lines = page(runs).splitlines()
+    assert any(line.startswith("| forest | -0.400") and line.endswith("| molattn |") for line in lines)
+    assert any(line.startswith("| chemprop | +0.200") and line.endswith("| chemprop |") for line in lines)
+    of_classes = [accuracy.Result(**{**vars(run), "metric": "auroc"}) for run in runs]
+    lines = page(of_classes).splitlines()
+    assert any(line.startswith("| forest | -0.400") and line.endswith("| forest |") for line in lines)
