@@ -140,7 +140,7 @@ class Asked:
         calibration = None if self.calibration == NONE else a.calibration
         if isinstance(task, Regression):
             lower, upper = interval(raw, task, level, calibration, self.calibration)
-            return np.stack([lower, upper], 2).reshape(len(lower), -1).tolist()
+            return np.stack([lower, upper], 2).reshape(len(lower), 2 * len(a.targets)).tolist()
         answers = raw if calibration is None else a.calibrated(raw, self.calibration)
         chosen = sets(answers, task, level, calibration, self.calibration)
         labels = [task.labels(t) for t in range(len(a.targets))]

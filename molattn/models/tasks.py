@@ -162,12 +162,8 @@ class Regression(Task):
 
     def answers(self, outputs: np.ndarray, scaler: TargetScaler) -> Answers:
         unit = np.array(scaler.std)
-        first, *others = np.split(outputs.astype(np.float64), len(outputs[0]) // len(unit) if len(outputs) else 1, 1)
+        first, *others = np.split(outputs.astype(np.float64), outputs.shape[1] // len(unit), 1)
         values = scaler.unscale(first)
-        if not len(outputs):
-            shape = (0, len(unit))
-            own = np.empty((0, len(self.own_columns(("",) * len(unit)))))
-            return Answers(np.empty(shape), own, np.empty(shape) if self.has_spread else None)
         if self.loss == "mve":
             return Answers(values, nothing(values), unit * normal(*others))
         if self.loss == "evidential":
