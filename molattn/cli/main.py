@@ -21,6 +21,7 @@ from molattn.cli.heads import heads
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.train import train
+from molattn.cli.tune import tune
 from molattn.cli.view import view
 from molattn.errors import MolattnError, MolattnWarning
 
@@ -45,6 +46,7 @@ app.command(no_args_is_help=True)(attention)
 app.command(no_args_is_help=True)(faithfulness)
 app.command(no_args_is_help=True)(heads)
 app.command(no_args_is_help=True)(view)
+app.command(no_args_is_help=True)(tune)
 app.command()(presets)
 app.command()(doctor)
 app.add_typer(datasets, name="datasets")
