@@ -118,17 +118,20 @@ class Asked:
         own = np.full((1, len(a.task.own_columns(a.targets))), 0.5)
         self.ends(Answers(one, own, spread), level)
 
-    def said(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[Said]:
-        """The values of each molecule, or of each of its atoms, and what stands beside them."""
+    def said(self, molecules: Sequence[Molecule], z: np.ndarray | None, refused: set[int]) -> list[Said]:
+        """The values of each molecule, or of each of its atoms, and what stands beside them.
+
+        `refused` gets the places of those that are too large for the memory, of which nothing is said.
+        """
         a, task = self.artifact, self.artifact.task
-        raw = a.answers(molecules, z, self.uncertainty)
+        raw = a.answers(molecules, z, self.uncertainty, refused)
         answers = raw if self.calibration == NONE else a.calibrated(raw, self.calibration)
         beside: list[list[Any]] = answers.more.tolist()
         if self.beside.interval is not None:
             beside = [old + new for old, new in zip(beside, self.ends(raw, self.beside.interval), strict=True)]
         if self.beside.applicability and a.domain is not None and len(molecules):
             bits = morgan_bits([m.smiles for m in molecules], max_atoms=ANY_SIZE)
-            found = a.domain.measure(embed_molecules(a.model, molecules, descriptors=z), bits)
+            found = a.domain.measure(embed_molecules(a.model, molecules, descriptors=z, refused=refused), bits)
             rows = zip(found[0].tolist(), found[1].tolist(), found[2], strict=True)
             beside = [old + list(row) for old, row in zip(beside, rows, strict=True)]
         values = (tuple(task.named(v, t) for t, v in enumerate(row)) for row in answers.values.tolist())

@@ -20,7 +20,7 @@ from molattn.models.answers import Answers
 from molattn.models.artifact import save_artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.descriptors import DescriptorRows, Read
-from molattn.models.predict import embed_molecules
+from molattn.models.predict import embed_molecules, too_large
 from molattn.models.tasks import Task
 from molattn.models.uncertainty import NONE
 
@@ -282,24 +282,32 @@ class Predictor(Explainer):
             )
         return self._artifact.model.head.in_features
 
-    def _predicted(self, asked: Asked, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[Said]:
-        said = asked.said(molecules, z)
-        if not self.task.of_atoms:
-            return said
-        atoms = iter(said)
-        of_each = (list(islice(atoms, n)) for n in self._artifact.model.counts(molecules).tolist())
-        return [(columns(v for v, _ in mine), columns(m for _, m in mine)) for mine in of_each]
+    def _predicted(self, asked: Asked, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[Said | str]:
+        refused: set[int] = set()
+        said: list[Said | str] = [*asked.said(molecules, z, refused)]
+        if self.task.of_atoms:
+            atoms: Any = iter(said)
+            of_each = (list(islice(atoms, n)) for n in self._artifact.model.counts(molecules).tolist())
+            said = [(columns(v for v, _ in mine), columns(m for _, m in mine)) for mine in of_each]
+        return self._without(refused, molecules, said)
 
-    def _embedded(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[Said]:
-        vectors = embed_molecules(self._artifact.model, molecules, descriptors=z)
-        return [(tuple(vector), ()) for vector in vectors.tolist()]
+    def _embedded(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[Said | str]:
+        refused: set[int] = set()
+        vectors = embed_molecules(self._artifact.model, molecules, descriptors=z, refused=refused)
+        return self._without(refused, molecules, [(tuple(vector), ()) for vector in vectors.tolist()])
+
+    def _without(self, refused: set[int], molecules: Sequence[Molecule], said: list[Said | str]) -> list[Said | str]:
+        """What was said, and why nothing was of those that are too large for the memory."""
+        for i in refused:
+            said[i] = too_large(self._artifact.model, molecules[i].size)
+        return said
 
     def _stream(
         self,
         smiles: Iterable[object],
         num_workers: int,
         progress: Callable[[int], None] | None,
-        answer: Callable[[Sequence[Molecule], np.ndarray | None], list[Said]],
+        answer: Callable[[Sequence[Molecule], np.ndarray | None], list[Said | str]],
         descriptors: Any,
     ) -> Generator[RowPrediction, None, None]:
         """A row for each SMILES, `CHUNK` of them answered together: memory is bounded, whatever the input's length."""

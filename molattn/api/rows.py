@@ -70,15 +70,20 @@ def geometry_warning(row: RowPrediction) -> str:
 
 
 def answered(
-    rows: Sequence[Read], answer: Callable[[Sequence[Molecule], np.ndarray | None], list[Said]]
+    rows: Sequence[Read], answer: Callable[[Sequence[Molecule], np.ndarray | None], list[Said | str]]
 ) -> Iterator[RowPrediction]:
+    """A row for each SMILES: what is said of its molecule, or why nothing is, in the molecule's place."""
     molecules = [m for _, m, _ in rows if not isinstance(m, SmilesError)]
     answers = iter(answer(molecules, stacked(z for _, m, z in rows if not isinstance(m, SmilesError))))
     for text, outcome, _ in rows:
         if isinstance(outcome, SmilesError):
             yield RowPrediction(text, None, outcome.reason)
+            continue
+        said = next(answers)
+        if isinstance(said, str):
+            yield RowPrediction(text, None, said)
         else:
-            values, more = next(answers)
+            values, more = said
             yield RowPrediction(text, values, "", outcome.warnings, more)
 
 

@@ -25,15 +25,18 @@ from molattn.chem.contributions import (
     contributions_table,
     rdkit_version,
 )
+from molattn.chem.descriptors import DESCRIPTORS, FEW_DESCRIPTORS, descriptors
 from molattn.chem.edits import molecules_like
 from molattn.chem.features import Feature
 from molattn.chem.fingerprints import Fingerprints, morgan_bits
 from molattn.chem.functional_groups import FUNCTIONAL_GROUPS, functional_groups
+from molattn.chem.grow import grow
 from molattn.chem.molblock import smiles_of_molblock
 from molattn.chem.molecule import MoleculeGraph, Progress, featurize, molecule_graph
 from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smiles, read_smiles
 from molattn.chem.paths import DISCONNECTED, MAX_PATH, path_lengths
 from molattn.chem.scaffold import murcko_scaffold
+from molattn.chem.skeletons import inchi_key, skeletons
 from molattn.chem.spellings import nci_molecules, random_smiles, stable_smiles
 from molattn.chem.standardize import STANDARDIZE, standardized_smiles
 from molattn.chem.tokens import TOKENS, SmilesTokens, smiles_tokens, tokenize, tokenize_all
@@ -47,7 +50,9 @@ __all__ = [
     "BOND_LENGTH",
     "BOND_SIZE",
     "CONTRIBUTIONS",
+    "DESCRIPTORS",
     "DISCONNECTED",
+    "FEW_DESCRIPTORS",
     "FUNCTIONAL_GROUPS",
     "MAX_ATOMS",
     "MAX_LENGTH",
@@ -73,9 +78,12 @@ __all__ = [
     "canonical_smiles",
     "conformer",
     "contributions_table",
+    "descriptors",
     "featurize",
     "from_pyg",
     "functional_groups",
+    "grow",
+    "inchi_key",
     "molecule_graph",
     "molecules_like",
     "morgan_bits",
@@ -86,6 +94,7 @@ __all__ = [
     "random_smiles",
     "rdkit_version",
     "read_smiles",
+    "skeletons",
     "smiles_of_molblock",
     "smiles_tokens",
     "stable_smiles",

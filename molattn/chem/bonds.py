@@ -52,6 +52,8 @@ _KINDS = {
     Chem.BondType.AROMATIC: ("aromatic", "aromatic"),
     Chem.BondType.DATIVE: ("dative to", "dative from"),
 }
+KINDS = frozenset(_KINDS)
+"""The kinds of bonds that the table covers."""
 
 
 def pack_bond(codes: npt.ArrayLike) -> npt.NDArray[np.uint8]:
@@ -82,6 +84,9 @@ def unpack_bond(packed: npt.ArrayLike) -> npt.NDArray[np.uint8]:
     return _UNPACKED[packed]
 
 
+SELF = int(pack_bond([_KIND.index["self"], 0, 0, 0]))
+"""An atom with itself."""
+
 _UNPACKED = np.stack(np.unravel_index(np.arange(BOND_SIZE), _RADIX), axis=-1).astype(np.uint8)
 
 
@@ -99,23 +104,30 @@ def bond_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
     stereo = stereo_labels(mol) if stereo is None else stereo
     n = mol.GetNumAtoms()
     codes = np.zeros((n, n), dtype=np.uint8)
-    np.fill_diagonal(codes, _packed("self"))
+    np.fill_diagonal(codes, SELF)
     warnings = []
     for bond in bonds_of(mol):
-        i, j = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        kinds = _KINDS.get(bond.GetBondType())
-        if kinds is None:
-            kinds = (UNKNOWN, UNKNOWN)
+        i, j, kind = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx(), bond.GetBondType()
+        if kind not in KINDS:
             ends = f"bond {i}-{j} ({bond.GetBeginAtom().GetSymbol()}, {bond.GetEndAtom().GetSymbol()})"
-            warnings.append(f"{ends}: kind {bond.GetBondType().name} is coded as unknown")
-        rest = bond.IsInRing(), bond.GetIsConjugated(), stereo.bonds.get(bond.GetIdx(), "none")
-        codes[i, j], codes[j, i] = _packed(kinds[0], *rest), _packed(kinds[1], *rest)
+            warnings.append(f"{ends}: kind {kind.name} is coded as unknown")
+        label = stereo.bonds.get(bond.GetIdx(), "none")
+        codes[i, j], codes[j, i] = pair_codes(kind, bond.IsInRing(), bond.GetIsConjugated(), label)
     return codes, tuple(warnings)
 
 
 @cache
-def _packed(kind: str, in_ring: bool = False, conjugated: bool = False, stereo: str = "none") -> int:
-    """The byte of one pair."""
+def pair_codes(kind: Chem.BondType, in_ring: bool, conjugated: bool, stereo: str = "none") -> tuple[int, int]:
+    """A bond in one byte, as the atom that it begins at calls it and as the one that it ends at does."""
+    to, back = _KINDS.get(kind, (UNKNOWN, UNKNOWN))
     # Labels of axes (atropisomers) are not E or Z.
     label = _STEREO.index.get(stereo, _STEREO.index[UNKNOWN])
-    return int(pack_bond([_KIND.index[kind], int(in_ring), int(conjugated), label]))
+    rest = [int(in_ring), int(conjugated), label]
+    return int(pack_bond([_KIND.index[to], *rest])), int(pack_bond([_KIND.index[back], *rest]))
+
+
+def with_stereo(packed: npt.NDArray[np.uint8], stereo: str) -> npt.NDArray[np.uint8]:
+    """The bytes of pairs without a label of stereochemistry, with one."""
+    codes = unpack_bond(packed)
+    codes[..., -1] = _STEREO.index.get(stereo, _STEREO.index[UNKNOWN])
+    return pack_bond(codes)

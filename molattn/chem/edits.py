@@ -45,7 +45,7 @@ def molecules_like(
                 break
             mol: Chem.Mol | None = mols[draw.integers(len(mols))]
             for _ in range(draw.integers(1, 4)):
-                mol = _edited(mol, mols[draw.integers(len(mols))], draw)
+                mol = edited(mol, mols[draw.integers(len(mols))], draw)
                 if mol is None:
                     break
             new = None if mol is None else stable_smiles(Chem.MolToSmiles(mol), max_length)
@@ -55,10 +55,14 @@ def molecules_like(
     return made
 
 
-def _edited(mol: Chem.Mol, other: Chem.Mol, draw: Draw) -> Chem.Mol | None:
-    """After one random edit, or None where it makes no molecule."""
+def edited(mol: Chem.Mol, other: Chem.Mol, draw: Draw) -> Chem.Mol | None:
+    """A molecule after one random edit, one of `EDITS`, to which `other` may lend itself; None where it makes none."""
     edit = EDITS[draw.integers(len(EDITS))]
-    new = edit(Chem.RWMol(mol), other, draw)
+    return sound(edit(Chem.RWMol(mol), other, draw))
+
+
+def sound(new: Chem.Mol | None) -> Chem.Mol | None:
+    """What was put together, sanitised; None where it is no molecule, or one with a radical."""
     if new is None or not new.GetNumAtoms():
         return None
     try:

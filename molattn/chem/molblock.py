@@ -1,13 +1,29 @@
 """Structures in mol blocks, as SDF files hold them."""
 
 import re
+from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 from rdkit import Chem, rdBase
 
 from molattn.chem.parse import MAX_ATOMS, canonical_smiles
 from molattn.errors import SmilesError
 
 _V3000_COUNTS = re.compile(r"^M  V30 COUNTS +(\d+)", re.MULTILINE)
+_PLACE = "_place_in_the_block"
+
+
+@dataclass(frozen=True)
+class BlockAtoms:
+    """Which atoms of a mol block the atoms of its SMILES are, all counted from 0."""
+
+    size: int
+    """Atoms of the block, its explicit hydrogens included."""
+    order: npt.NDArray[np.int32]
+    """(n,) for each atom of the SMILES."""
+    hydrogens: npt.NDArray[np.int32]
+    """(m,) for each hydrogen that `add_hs` adds behind those; -1 for one that the block leaves implicit."""
 
 
 def smiles_of_molblock(block: str, max_atoms: int = MAX_ATOMS) -> str:
@@ -21,8 +37,36 @@ def smiles_of_molblock(block: str, max_atoms: int = MAX_ATOMS) -> str:
 
     Errors: SmilesError, named by the block's title, for whatever is not a molecule within the limits.
     """
-    lines = block.split("\n")
-    title = lines[0].strip()
+    _check_counts(block, max_atoms)
+    return canonical_smiles(_parsed(block, remove_hs=True), max_atoms=max_atoms)
+
+
+def read_molblock(block: str, max_atoms: int = MAX_ATOMS) -> tuple[str, BlockAtoms]:
+    """What `smiles_of_molblock` says, and where the atoms of that SMILES stand in the block.
+
+    It takes twice the time.
+    """
+    _check_counts(block, max_atoms)
+    whole = _parsed(block, remove_hs=False)
+    for atom in whole.GetAtoms():
+        atom.SetIntProp(_PLACE, atom.GetIdx())
+    mol = Chem.RemoveHs(whole, updateExplicitCount=True)  # as the parser does it
+    smiles = canonical_smiles(mol, max_atoms=max_atoms)
+    kept = [atom.GetIntProp(_PLACE) for atom in mol.GetAtoms()]
+    written = [int(i) for i in re.findall(r"\d+", mol.GetProp("_smilesAtomOutputOrder"))]
+    gone = set(range(whole.GetNumAtoms())).difference(kept)
+    hydrogens: list[int] = []
+    for i in written:
+        own = sorted(a.GetIdx() for a in whole.GetAtomWithIdx(kept[i]).GetNeighbors() if a.GetIdx() in gone)
+        hydrogens += own + [-1] * (mol.GetAtomWithIdx(i).GetTotalNumHs() - len(own))
+    order = np.array([kept[i] for i in written], dtype=np.int32)
+    return smiles, BlockAtoms(whole.GetNumAtoms(), order, np.array(hydrogens, dtype=np.int32))
+
+
+def _check_counts(block: str, max_atoms: int) -> None:
+    """Look at the number of atoms before anything is made of them."""
+    title = _title(block)
+    lines = block.split("\n", 4)
     counts = lines[3] if len(lines) > 3 else ""
     found = _V3000_COUNTS.search(block) if "V3000" in counts else None
     atoms = found[1] if found is not None else counts[:3].strip()
@@ -30,13 +74,21 @@ def smiles_of_molblock(block: str, max_atoms: int = MAX_ATOMS) -> str:
         raise SmilesError(title, "its line of counts (line 4) does not say how many atoms it has")
     if int(atoms) > max_atoms:
         raise SmilesError(title, f"it has {int(atoms):,} atoms, over the limit of {max_atoms:,}")
+
+
+def _parsed(block: str, remove_hs: bool) -> Chem.Mol:
+    title = _title(block)
     try:
         with rdBase.BlockLogs():
-            mol = Chem.MolFromMolBlock(block, sanitize=True, removeHs=True, strictParsing=True)
+            mol = Chem.MolFromMolBlock(block, sanitize=True, removeHs=remove_hs, strictParsing=True)
     except (RuntimeError, ValueError) as error:
         raise SmilesError(title, "RDKit fails on it") from error
     if mol is None:
         raise SmilesError(title, "RDKit cannot make a molecule of its structure (a valence or an atom line is wrong)")
     if mol.GetNumAtoms() == 0:
         raise SmilesError(title, "it has no atoms")
-    return canonical_smiles(mol, max_atoms=max_atoms)
+    return mol
+
+
+def _title(block: str) -> str:
+    return block.partition("\n")[0].strip()

@@ -4,19 +4,18 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from rdkit import Chem
 
-from molattn.chem.atoms import ATOM_FEATURES, atom_codes
-from molattn.chem.bonds import bond_codes
+from molattn.chem.atoms import ATOM_FEATURES, symbols_of
+from molattn.chem.binary import codes_of
+from molattn.chem.codes import Codes
 from molattn.chem.conformers import Conformers, distances
-from molattn.chem.parse import MAX_ATOMS, read_smiles
-from molattn.chem.parts import atoms_of
-from molattn.chem.paths import path_lengths
+from molattn.chem.parse import MAX_ATOMS, read_smiles, with_all_hydrogens
 from molattn.chem.standardize import standardized_smiles
-from molattn.chem.stereo import stereo_labels
 from molattn.chem.workers import stream_outcomes
 from molattn.errors import ConformerError, SmilesError
 
@@ -74,15 +73,35 @@ class MoleculeGraph:
         if d is not None and (d.shape != (n, n) or d.dtype != np.float32):
             raise ValueError(f"distances must be float32 of shape {(n, n)}, not {d.dtype} of {d.shape}")
 
+    @classmethod
+    def of_codes(cls, smiles: str, codes: Codes) -> "MoleculeGraph":
+        """The graph with these codes, whose shapes go together."""
+        graph = cls.__new__(cls)
+        # Past the checks and the lock of a frozen dataclass, which take as long as it takes to read the codes.
+        known = graph.__dict__
+        known["smiles"], known["distances"] = smiles, None
+        known["atom_codes"], known["bond_codes"], known["path_lengths"], symbols, known["warnings"] = codes
+        if symbols is not None:
+            known["symbols"] = symbols
+        return graph
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """The symbols, when somebody first asks for those that follow from the codes."""
+            if name != "symbols" or "atom_codes" not in self.__dict__:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return self.__dict__.setdefault("symbols", symbols_of(self.atom_codes))
+
     @property
     def num_atoms(self) -> int:
         """n, the number of atoms."""
-        return len(self.symbols)
+        return len(self.atom_codes)
 
     @property
     def size(self) -> int:
         """n: how much attention over it costs is a matter of its square."""
-        return len(self.symbols)
+        return len(self.atom_codes)
 
     @property
     def written(self) -> str:
@@ -126,6 +145,7 @@ def molecule_graph(
     max_atoms: int = MAX_ATOMS,
     conformers: Conformers | None = None,
     standardize: str = "",
+    seen: Callable[[Chem.Mol], None] | None = None,
 ) -> MoleculeGraph:
     """The graph of one SMILES.
 
@@ -135,27 +155,24 @@ def molecule_graph(
         max_atoms: The most atoms there may be.
         conformers: How to make the distances of a geometry; None makes none.
         standardize: A key of `STANDARDIZE`: the graph is that of the standard form, and `smiles` is its SMILES.
+        seen: Called with the molecule as it was read, before hydrogens are added: for those who want more of it and
+            would have to read it again.
 
     Errors: SmilesError, for whatever is not a molecule within the limits; ConformerError, one of them, for a molecule
     without a geometry, unless the policy is "paths".
     """
     if standardize:
         smiles = standardized_smiles(smiles, standardize, max_atoms)
-    mol = read_smiles(smiles, max_atoms=max_atoms, add_hs=add_hs)
-    stereo = stereo_labels(mol)
-    atoms, atom_warnings = atom_codes(mol, stereo)
-    bonds, bond_warnings = bond_codes(mol, stereo)
-    paths = path_lengths(mol)
-    d, warnings_3d = (None, ()) if conformers is None else distances(mol, smiles, paths, conformers)
-    return MoleculeGraph(
-        smiles=str(smiles),
-        atom_codes=atoms,
-        bond_codes=bonds,
-        path_lengths=paths,
-        symbols=tuple(atom.GetSymbol() for atom in atoms_of(mol)),
-        warnings=atom_warnings + bond_warnings + stereo.warnings + warnings_3d,
-        distances=d,
-    )
+    mol = read_smiles(smiles, max_atoms=max_atoms)
+    if seen is not None:
+        seen(mol)
+    if add_hs:
+        mol = with_all_hydrogens(mol, smiles, max_atoms)
+    graph = MoleculeGraph.of_codes(str(smiles), codes_of(mol))
+    if conformers is None:
+        return graph
+    d, warnings_3d = distances(mol, smiles, graph.path_lengths, conformers)
+    return replace(graph, distances=d, warnings=graph.warnings + warnings_3d)
 
 
 def featurize(

@@ -46,11 +46,13 @@ def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = Fals
     in the order of the text.
     """
     smiles = _checked(text, max_atoms)
+    silence = rdBase.BlockLogs()  # until it is deleted; `with` takes as long again
     try:
-        with rdBase.BlockLogs():
-            mol = Chem.MolFromSmiles(smiles, _SANITISED)
+        mol = Chem.MolFromSmiles(smiles, _SANITISED)
     except (RuntimeError, ValueError) as error:
         raise SmilesError(text, "RDKit fails on it") from error
+    finally:
+        del silence
     if mol is None:
         raise SmilesError(text, _why_not(smiles))
     if mol.GetNumAtoms() == 0:
@@ -61,9 +63,17 @@ def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = Fals
         hydrogens = [a.GetIdx() for a in mol.GetAtoms() if a.GetAtomicNum() == 1 and a.GetTotalNumHs()]
         if hydrogens:
             mol = _with_hydrogens(mol, hydrogens)
-    if add_hs:
-        _check_atoms(text, mol.GetNumAtoms() + sum(a.GetTotalNumHs() for a in mol.GetAtoms()), max_atoms)
-        mol = _with_hydrogens(mol)
+            _check_atoms(text, mol.GetNumAtoms(), max_atoms)
+    return with_all_hydrogens(mol, text, max_atoms) if add_hs else mol
+
+
+def with_all_hydrogens(mol: Chem.Mol, text: object, max_atoms: int = MAX_ATOMS) -> Chem.Mol:
+    """The molecule that was read of `text`, with all its hydrogens as atoms, after the others.
+
+    Errors: SmilesError, where these are more than `max_atoms` together.
+    """
+    _check_atoms(text, mol.GetNumAtoms() + sum(a.GetTotalNumHs() for a in mol.GetAtoms()), max_atoms)
+    mol = _with_hydrogens(mol)
     _check_atoms(text, mol.GetNumAtoms(), max_atoms)
     return mol
 
@@ -80,7 +90,11 @@ def canonical_smiles(mol: Chem.Mol, *, max_atoms: int = MAX_ATOMS) -> str:
 
 def _checked(text: object, max_atoms: int) -> str:
     """The SMILES without blanks around it, after all that can be checked without RDKit."""
-    if not isinstance(text, str):
+    if type(text) is str and 0 < len(text) <= min(max_atoms, 2 * MAX_RINGS):
+        # An atom and the end of a ring take a character each: of so few there cannot be too many.
+        if text.isascii() and text.isprintable() and " " not in text:
+            return text
+    elif not isinstance(text, str):
         raise SmilesError(text, _not_text(text))
     if len(text) > MAX_LENGTH:
         # The error keeps what identifies the text, not a megabyte of it.

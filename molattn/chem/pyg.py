@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from molattn.chem.atoms import ATOM_FEATURES
+from molattn.chem.atoms import ATOM_FEATURES, symbols_of
 from molattn.chem.bonds import BOND_FEATURES, pack_bond, unpack_bond
 from molattn.chem.molecule import MoleculeGraph
 from molattn.errors import InputError
@@ -80,13 +80,12 @@ def from_pyg(data: Data) -> MoleculeGraph:
             raise InputError(f"distances must be a float tensor of shape ({n * n},); make the graph with to_pyg")
         distances = np.zeros((n, n), dtype=np.float32)
         distances[receivers, senders] = flat.detach().cpu().numpy()
-    element = ATOM_FEATURES[0].labels
     return MoleculeGraph(
         smiles=getattr(data, "smiles", None) or "",
         atom_codes=x.astype(np.uint8),
         bond_codes=pack_bond(edges[..., :-1]),
         path_lengths=edges[..., -1].copy(),
-        symbols=tuple(element[code] if code else "*" for code in x[:, 0]),
+        symbols=symbols_of(x),
         warnings=tuple(getattr(data, "warnings", None) or ()),
         distances=distances,
     )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from molattn.chem.molblock import smiles_of_molblock
+from molattn.chem.molblock import BlockAtoms, read_molblock, smiles_of_molblock
 from molattn.errors import InputError, SmilesError
 
 MAX_RECORD = 2**24
@@ -23,6 +23,8 @@ class SdfRecord:
     """The first line."""
     properties: dict[str, str]
     """By name; the lines of a value are joined by LF."""
+    atoms: BlockAtoms | None = None
+    """Which atoms of the record those of the SMILES are, where that was asked for and there is one."""
 
 
 def records(lines: Iterable[str]) -> Iterator[list[str]]:
@@ -69,16 +71,21 @@ def contents(lines: Iterable[str]) -> SdfContents:
     return SdfContents(number, titles, tuple(names))
 
 
-def read_record(record: list[str]) -> SdfRecord:
-    """What a record holds; a structure that cannot be read is an error in its place."""
+def read_record(record: list[str], places: bool = False) -> SdfRecord:
+    """What a record holds; a structure that cannot be read is an error in its place.
+
+    `places` asks for the places of its atoms, which takes as long again.
+    """
     end = _end(record)
+    atoms = None
     try:
         if not end:
             raise SmilesError(_title(record), "the record has no structure: a line 'M  END' is missing")
-        smiles: str | SmilesError = smiles_of_molblock("\n".join(record[:end]))
+        block = "\n".join(record[:end])
+        smiles, atoms = read_molblock(block) if places else (smiles_of_molblock(block), None)
     except SmilesError as error:
         smiles = error
-    return SdfRecord(smiles, _title(record), _properties(record))
+    return SdfRecord(smiles, _title(record), _properties(record), atoms)
 
 
 def _title(record: list[str]) -> str:

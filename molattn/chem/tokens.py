@@ -5,7 +5,7 @@ SMILES that RDKit writes is made of the tokens listed here.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from rdkit import Chem
 
 from molattn.chem.molecule import Progress, outcomes
-from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles
+from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles, with_all_hydrogens
 from molattn.chem.standardize import standardized_smiles
 from molattn.errors import SmilesError
 
@@ -97,7 +97,12 @@ def tokenize(smiles: str) -> tuple[str, ...]:
 
 
 def smiles_tokens(
-    smiles: object, *, add_hs: bool = False, max_atoms: int = MAX_ATOMS, standardize: str = ""
+    smiles: object,
+    *,
+    add_hs: bool = False,
+    max_atoms: int = MAX_ATOMS,
+    standardize: str = "",
+    seen: Callable[[Chem.Mol], None] | None = None,
 ) -> SmilesTokens:
     """The tokens of one molecule.
 
@@ -106,12 +111,18 @@ def smiles_tokens(
         add_hs: Whether hydrogens are written as atoms.
         max_atoms: The most atoms there may be.
         standardize: A key of `STANDARDIZE`: the tokens are those of the standard form, and `smiles` is its SMILES.
+        seen: As for `molecule_graph`.
 
     Errors: SmilesError, for whatever is not a molecule within the limits.
     """
     if standardize:
         smiles = standardized_smiles(smiles, standardize, max_atoms)
-    canonical = canonical_smiles(read_smiles(smiles, max_atoms=max_atoms, add_hs=add_hs), max_atoms=max_atoms)
+    mol = read_smiles(smiles, max_atoms=max_atoms)
+    if seen is not None:
+        seen(mol)
+    if add_hs:
+        mol = with_all_hydrogens(mol, smiles, max_atoms)
+    canonical = canonical_smiles(mol, max_atoms=max_atoms)
     labels = tokenize(canonical)
     unknown = [token for token in labels if token not in _CODES]
     if unknown:

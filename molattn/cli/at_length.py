@@ -47,6 +47,7 @@ class Job:
     strict: bool = False
     force: bool = False
     quiet: bool = False
+    escape_formulas: bool = False
     what: str = "prediction"
     """What a row gets."""
     beside: str = ""
@@ -326,5 +327,6 @@ def _parts(
         "the number of rows": end - first,
         "the number of rows in a part": PART * CHUNK,
         "the kind of file": output.suffix,
+        **({"the escaping of formulas": True} if job.escape_formulas else {}),
     }
     return Parts(job.output, output, made_of)

@@ -20,10 +20,17 @@ from molattn.cli.faithfulness import faithfulness
 from molattn.cli.heads import heads
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
+from molattn.cli.pretrain import pretrain
 from molattn.cli.train import train
 from molattn.cli.tune import tune
 from molattn.cli.view import view
 from molattn.errors import MolattnError, MolattnWarning
+
+_FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk is full, for this user",
+    errno.EFBIG: "a file grew larger than it may here",
+}
 
 app = typer.Typer(
     name="molattn",
@@ -47,6 +54,7 @@ app.command(no_args_is_help=True)(faithfulness)
 app.command(no_args_is_help=True)(heads)
 app.command(no_args_is_help=True)(view)
 app.command(no_args_is_help=True)(tune)
+app.command()(pretrain)
 app.command()(presets)
 app.command()(doctor)
 app.add_typer(datasets, name="datasets")
@@ -91,8 +99,9 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            _fail("error: the disk is full: make room and run it again; what was there before is whole", 3, debug)
+        if isinstance(error, OSError) and error.errno in _FULL:
+            full = f"error: {_FULL[error.errno]}: make room and run it again; what was there before is whole"
+            _fail(full, 3, debug)
         text = f"internal error: {type(error).__name__}: {error}\nThis is a fault of molattn; --debug shows where."
         _fail(text, 1, debug)
 

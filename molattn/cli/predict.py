@@ -60,6 +60,9 @@ def predict(
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no prediction.")] = False,
     force: Force = False,
+    escape_formulas: Annotated[
+        bool, typer.Option("--escape-formulas", help="Put ' before cells that a spreadsheet takes for a formula.")
+    ] = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON, with --smiles.")] = False,
 ) -> None:
@@ -110,6 +113,7 @@ def predict(
         force=force,
         quiet=quiet,
         beside=str([interval, uncertainty_method, calibration_method, applicability]),
+        escape_formulas=escape_formulas,
     )
     job.check()
     from molattn.data.writers import output_of
@@ -122,7 +126,7 @@ def predict(
         partial(predictor.rows, beside=beside),
         partial(_new_columns, predictor, columns),
         partial(_cells, predictor, columns),
-        output_of,
+        partial(output_of, escape_formulas=escape_formulas),
         predictor.descriptors,
     )
     tell(job, tally)

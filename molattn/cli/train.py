@@ -120,6 +120,10 @@ def train(
     preset: Annotated[
         str | None, _option(_FIT, "A published model, see `molattn presets`: " + ", ".join(PRESETS) + ".")
     ] = None,
+    base: Annotated[
+        str | None,
+        _option(_FIT, "Where weights start: a base model's name or folder, none, or auto.", default="auto"),
+    ] = None,
     loss: Annotated[
         str | None,
         _option(
@@ -203,6 +207,7 @@ def train(
         "on_3d_failure": on_3d_failure,
         "model": model,
         "preset": preset,
+        "base": base,
         "loss": loss,
         "ensemble_size": ensemble_size,
         "uncertainty_method": uncertainty_method,

@@ -25,6 +25,9 @@ class Chunk:
     """The n rows as a `pyarrow.Table`, where the source has types."""
     refused: Mapping[int, SmilesError] = field(default_factory=dict)
     """Why there is no molecule in a row of an SDF, by its number in the chunk."""
+    atoms: Mapping[int, Any] = field(default_factory=dict)
+    """Which atoms of its record the SMILES of a row has, a `BlockAtoms`, by its number in the chunk; where an SDF was
+    asked for them."""
 
     def __len__(self) -> int:
         return len(self.places)

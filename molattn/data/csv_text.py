@@ -113,6 +113,14 @@ def _wrong_width(where: str, cells: list[str], columns: tuple[str, ...]) -> str:
     return f"{found}: {shown(cells[len(columns)])} follows column {shown(columns[-1])}; {QUOTING}"
 
 
+def without_formula(cell: str) -> str:
+    """The cell with an apostrophe in front where a spreadsheet would take it for a formula; numbers stay numbers."""
+    return f"'{cell}" if cell.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(cell.strip(" ")) else cell
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?|-")
+
 # Every delimiter is quoted, so that a header in one never looks like a header in another.
 _SPECIAL = re.compile(r'[",;\t\r\n]')
 

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import lzma
 import os
 import re
 import secrets
@@ -9,11 +10,16 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Protocol, runtime_checkable
 
 from molattn.errors import InputError, shown
+
+try:
+    import fcntl
+except ImportError:  # Windows, where what a killed process left beside its output stays
+    fcntl = None
 
 MAX_UNPACKED = 4 * 1024**3
 """The most bytes that a compressed file may turn into."""
@@ -57,8 +63,10 @@ def read_member(path: Path, member: str) -> bytes:
         raise InputError(f"{path} has no {shown(member)} in it") from error
     except FileNotFoundError as error:
         raise InputError(f"there is no file {path}") from error
-    except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
         raise InputError(f"{path} is damaged, it cannot be unpacked ({error}): fetch it again") from error
+    except (RuntimeError, NotImplementedError) as error:  # a password, or a compression that Python does not have
+        raise InputError(f"{path}: {shown(member)} in it cannot be unpacked ({error})") from error
 
 
 def _bounded(file: Readable, path: Path) -> bytes:
@@ -76,20 +84,49 @@ def atomic(path: str | Path, mode: str = "wb", **options: str) -> Iterator[IO]:
     """A file to write to that takes the place of `path` when the block ends well, and leaves it alone otherwise.
 
     It is written in the same folder, synced to disk and renamed, so `path` is always the old file or the new one.
-    Where `path` is a link, the file it points to is replaced and the link stays.
+    Where `path` is a link, the file it points to is replaced and the link stays. What processes left that were killed
+    while they wrote to `path` is removed first; who still writes is left alone.
     """
     path = Path(os.path.realpath(path))
-    # Not tempfile: its files are readable by their owner only, and so would the result be.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    _remove_stale(path)
+    temporary, file = _held(path, mode, options)
     try:
-        with open(temporary, mode.replace("w", "x"), **options) as file:  # pyright: ignore[reportCallIssue, reportArgumentType]
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+            # Within the block: the lock ends with it, and an unlocked file is one that nobody wants.
+            os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _held(path: Path, mode: str, options: dict[str, str]) -> tuple[Path, IO]:
+    """A new temporary file beside `path`, locked for as long as it is open."""
+    while True:
+        # Not tempfile: its files are readable by their owner only, and so would the result be.
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+        file = open(temporary, mode.replace("w", "x"), **options)  # pyright: ignore[reportCallIssue, reportArgumentType]  # noqa: SIM115
+        if fcntl is not None:
+            with suppress(OSError):  # a file system without locks, where nobody finds it unlocked either
+                fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:
+            return temporary, file
+        file.close()  # somebody took it for stale before it was locked
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove the temporary files for `path` that nobody writes to."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.tmp")
+    if fcntl is None or not path.parent.is_dir():
+        return
+    with os.scandir(path.parent) as entries:
+        found = [entry.path for entry in entries if name.fullmatch(entry.name)]
+    for left in found:
+        with suppress(OSError), open(left, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(left)
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -3,14 +3,23 @@
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from molattn.data.chunks import CHUNK, Chunk, RowStream
 from molattn.data.columns import checked_names
 from molattn.data.csv_text import csv_chunks
 from molattn.errors import InputError, SmilesError
 
-Row = tuple[int, list[str], SmilesError | None]
-"""Its place, its cells, and why the file holds no molecule there, if so."""
+
+@dataclass(frozen=True)
+class _Row:
+    place: int
+    cells: list[str]
+    refused: SmilesError | None = None
+    """Why the file holds no molecule there, if so."""
+    atoms: Any = None
+    """Which atoms of the record those of its SMILES are, for an SDF."""
 
 
 def smi_stream(lines: Iterable[str], source: str) -> RowStream:
@@ -35,7 +44,7 @@ def smi_stream(lines: Iterable[str], source: str) -> RowStream:
     return RowStream(source, ("smiles", "name"), _chunks(_smi_rows(lines)), smiles_column="smiles")
 
 
-def _smi_rows(lines: Iterable[str]) -> Iterator[Row]:
+def _smi_rows(lines: Iterable[str]) -> Iterator[_Row]:
     first = True
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -43,11 +52,11 @@ def _smi_rows(lines: Iterable[str]) -> Iterator[Row]:
         words = re.split(r"[ \t]+", line.strip(" \t\r\n"), maxsplit=1)
         # `m` and `e` are no atoms: this can be no molecule.
         if not (first and words[0].casefold() == "smiles"):
-            yield number, [words[0], words[1] if len(words) > 1 else ""], None
+            yield _Row(number, [words[0], words[1] if len(words) > 1 else ""])
         first = False
 
 
-def sdf_stream(lines: Callable[[], Iterable[str]], source: str) -> RowStream:
+def sdf_stream(lines: Callable[[], Iterable[str]], source: str, places: bool = False) -> RowStream:
     """A row for each record: the SMILES of its structure, its title and all properties that occur in the file.
 
     The columns are `smiles`, `name` where a record has a title, and those of the properties; where a property is
@@ -57,6 +66,7 @@ def sdf_stream(lines: Callable[[], Iterable[str]], source: str) -> RowStream:
     Args:
         lines: read the file from its start; it is read twice, for the names of the properties first.
         source: what errors begin with.
+        places: whether `Chunk.atoms` tells where in its record each atom of a SMILES stands.
 
     Raises InputError for a file without a record.
     """
@@ -68,12 +78,13 @@ def sdf_stream(lines: Callable[[], Iterable[str]], source: str) -> RowStream:
     smiles, name = _free("smiles", found.properties), _free("name", found.properties)
     columns = checked_names(source, [smiles, *([name] if found.titles else []), *found.properties])
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[_Row]:
         for number, record in enumerate(records(lines()), start=1):
-            made = read_record(record)
+            made = read_record(record, places)
             text, refused = ("", made.smiles) if isinstance(made.smiles, SmilesError) else (made.smiles, None)
             title = [made.name] if found.titles else []
-            yield number, [text, *title, *(made.properties.get(n, "") for n in found.properties)], refused
+            cells = [text, *title, *(made.properties.get(n, "") for n in found.properties)]
+            yield _Row(number, cells, refused, made.atoms)
 
     return RowStream(source, columns, _chunks(rows()), "record", smiles)
 
@@ -85,10 +96,11 @@ def _free(name: str, taken: Sequence[str]) -> str:
     return name
 
 
-def _chunks(rows: Iterator[Row]) -> Iterator[Chunk]:
+def _chunks(rows: Iterator[_Row]) -> Iterator[Chunk]:
     for start in itertools.count(0, CHUNK):
         some = list(itertools.islice(rows, CHUNK))
         if not some:
             return
-        refused = {i: error for i, (_, _, error) in enumerate(some) if error is not None}
-        yield Chunk(start, [place for place, _, _ in some], [cells for _, cells, _ in some], refused=refused)
+        refused = {i: row.refused for i, row in enumerate(some) if row.refused is not None}
+        atoms = {i: row.atoms for i, row in enumerate(some) if row.atoms is not None}
+        yield Chunk(start, [row.place for row in some], [row.cells for row in some], refused=refused, atoms=atoms)

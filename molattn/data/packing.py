@@ -8,13 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from molattn.chem import ATOM_FEATURES, BOND_FEATURES, TOKENS, MoleculeGraph, SmilesTokens, pack_bond
-from molattn.chem.features import UNKNOWN
+from molattn.chem.atoms import symbols_of
 from molattn.data.flat import FlatColumns
 
 _UINT8, _UINT16, _FLOAT32 = np.dtype("u1"), np.dtype("<u2"), np.dtype("<f4")
 _SELF = pack_bond([BOND_FEATURES[0].index["self"], 0, 0, 0])
-# The one symbol that is no element is that of the dummy atom.
-_SYMBOLS = tuple("*" if label == UNKNOWN else label for label in ATOM_FEATURES[0].labels)
 
 
 @runtime_checkable
@@ -87,7 +85,7 @@ class GraphPacking:
         }
         if molecule.distances is not None:
             columns["distances"] = molecule.distances[below]
-        odd = molecule.symbols != _symbols(molecule.atom_codes)
+        odd = molecule.symbols != symbols_of(molecule.atom_codes)
         return columns, {"symbols": list(molecule.symbols)} if odd else {}
 
     def unpack(self, columns: FlatColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> MoleculeGraph:
@@ -98,7 +96,7 @@ class GraphPacking:
             atom_codes=padded.atom_codes[0],
             bond_codes=padded.bond_codes[0],
             path_lengths=padded.path_lengths[0],
-            symbols=tuple(notes["symbols"]) if "symbols" in notes else _symbols(padded.atom_codes[0]),
+            symbols=tuple(notes["symbols"]) if "symbols" in notes else symbols_of(padded.atom_codes[0]),
             warnings=tuple(notes.get("warnings", ())),
             distances=None if padded.distances is None else padded.distances[0],
         )
@@ -135,10 +133,6 @@ def _symmetric(below: npt.NDArray[np.bool_], values: npt.NDArray[Any]) -> npt.ND
     matrix = np.zeros(below.shape, values.dtype)
     matrix[below] = values
     return matrix + matrix.transpose(0, 2, 1)
-
-
-def _symbols(atom_codes: npt.NDArray[np.uint8]) -> tuple[str, ...]:
-    return tuple(_SYMBOLS[code] for code in atom_codes[:, 0].tolist())
 
 
 @dataclass(frozen=True)

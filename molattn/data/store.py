@@ -8,7 +8,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from molattn.chem import canonical_smiles, read_smiles
+from molattn.chem import canonical_smiles
 from molattn.data.flat import FlatColumns, as_row
 from molattn.data.groups import ANY_SIZE
 from molattn.data.packing import Packing
@@ -88,14 +88,18 @@ class MoleculeStore(Sequence[Any]):
         return json.loads(data.tobytes()) if len(data) else {}
 
 
-def packed(smiles: object, make: Callable[[object], Any], packing: Packing) -> dict[str, bytes]:
-    """The row of a store for what `make` makes of one SMILES; what `make` raises passes through."""
-    molecule = make(smiles)
+def packed(smiles: object, make: Callable[..., Any], packing: Packing) -> dict[str, bytes]:
+    """The row of a store for what `make` makes of one SMILES; what `make` raises passes through.
+
+    make: from one SMILES to its molecule; it takes `seen`, as `molecule_graph` does.
+    """
+    read: list[Any] = []
+    molecule = make(smiles, seen=read.append)
     columns, notes = packing.pack(molecule)
     if molecule.warnings:
         notes["warnings"] = list(molecule.warnings)
     # It has passed the limit of its table already.
-    columns["key"] = canonical_smiles(read_smiles(molecule.smiles, max_atoms=ANY_SIZE), max_atoms=ANY_SIZE)
+    columns["key"] = canonical_smiles(read[0], max_atoms=ANY_SIZE)
     return as_row({**columns, "smiles": molecule.smiles, "notes": json.dumps(notes) if notes else ""})
 
 
@@ -105,7 +109,7 @@ def refused(error: SmilesError) -> dict[str, bytes]:
     return as_row({"smiles": str(error.smiles), "notes": json.dumps(notes)})
 
 
-def packer(make: Callable[[object], Any], packing: Packing) -> Callable[[object], dict[str, bytes]]:
+def packer(make: Callable[..., Any], packing: Packing) -> Callable[[object], dict[str, bytes]]:
     """`packed` for one SMILES after another; pickle can carry it if it can carry `make`."""
     return partial(packed, make=make, packing=packing)
 

@@ -38,14 +38,15 @@ class Reading:
     """How SMILES become molecules.
 
     Attributes:
-        make: from one SMILES to its molecule, or a SmilesError; pickle can carry it to other processes.
+        make: from one SMILES to its molecule, or a SmilesError, with `seen` as for `molecule_graph`; pickle can carry
+            it to other processes.
         packing: how the molecules lie in a store.
         settings: all that `make` depends on, in plain values.
         stop: whether a molecule without a 3D geometry ends the reading.
         chunk: rows that go to a worker at once.
     """
 
-    make: Callable[[object], Any]
+    make: Callable[..., Any]
     packing: Packing
     settings: Mapping[str, Any]
     stop: bool = False
@@ -147,7 +148,7 @@ def _code() -> str:
     """A checksum of the code that reads molecules: one version of molattn may be worked on."""
     digest = hashlib.sha256()
     for folder in chem.__path__:
-        for path in sorted(Path(folder).glob("*.py")):
+        for path in sorted([*Path(folder).glob("*.py"), *Path(folder).glob("*.c")]):
             digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -44,7 +44,12 @@ def delimiter_of(path: str | Path) -> str:
 
 @contextmanager
 def open_stream(
-    path: str | Path, format: str | None = None, *, number_repeats: bool = False, most: int | None = None
+    path: str | Path,
+    format: str | None = None,
+    *,
+    number_repeats: bool = False,
+    most: int | None = None,
+    places: bool = False,
 ) -> Iterator[RowStream]:
     """The rows of a file, or of standard input for "-".
 
@@ -61,6 +66,7 @@ def open_stream(
         number_repeats: Whether a name that stands twice in the header of a CSV gets a number, `y` and `y.1`, instead
             of being refused.
         most: Bytes that a gzip may turn into; None for any number.
+        places: Whether the rows of an SDF say where in their record the atoms of their SMILES stand.
 
     Raises InputError, when it gets to the place, for whatever is not such a table; UsageError for another format.
     """
@@ -82,7 +88,7 @@ def open_stream(
             return text_lines(stack.enter_context(opened(path)), source, latin=format == "sdf", most=most)
 
         if format == "sdf":
-            yield sdf_stream(lines, source)
+            yield sdf_stream(lines, source, places)
         elif format == "smi":
             yield smi_stream(lines(), source)
         else:

@@ -48,6 +48,8 @@ class Table:
     """Why a row (from 0) has no SMILES, where the source holds its molecule in another form that cannot be read."""
     smiles_column: str | None = None
     """The column of molecules, where the format says which."""
+    atoms: dict[int, Any] = field(default_factory=dict)
+    """Which atoms of its record the SMILES of a row (from 0) has, a `BlockAtoms`, in a table that is an SDF."""
 
     def place(self, row: int) -> str:
         """Where a row (from 0) stands in its source, in words: `line 5`."""
@@ -90,7 +92,7 @@ def read_columns(source: Any) -> tuple[tuple[str, ...], str | None]:
 
 def _opened(source: Any, number_repeats: bool = False) -> AbstractContextManager[RowStream]:
     if isinstance(source, str | Path):
-        return open_stream(source, number_repeats=number_repeats, most=files.MAX_UNPACKED)
+        return open_stream(source, number_repeats=number_repeats, most=files.MAX_UNPACKED, places=True)
     from molattn.data.frames import frame_stream  # here, because it brings pyarrow
 
     return nullcontext(frame_stream(source))
@@ -100,12 +102,14 @@ def _gathered(stream: RowStream) -> Table:
     rows: list[list[str]] = []
     places: list[int] = []
     unreadable: dict[int, str] = {}
+    atoms: dict[int, Any] = {}
     with _no_cycles():
         for chunk in stream.chunks:
             unreadable |= {chunk.start + row: error.reason for row, error in chunk.refused.items()}
+            atoms |= {chunk.start + row: of_row for row, of_row in chunk.atoms.items()}
             rows += chunk.rows()
             places += chunk.places
-    return Table(stream.columns, rows, stream.source, places, stream.place, unreadable, stream.smiles_column)
+    return Table(stream.columns, rows, stream.source, places, stream.place, unreadable, stream.smiles_column, atoms)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from molattn.data.atom_lists import list_text
-from molattn.data.csv_text import csv_line
+from molattn.data.csv_text import csv_line, without_formula
 from molattn.data.streams import Chunk, RowStream, format_of
 from molattn.errors import UsageError
 
@@ -59,8 +59,14 @@ class Output(Protocol):
         ...
 
 
-def output_of(path: Path | None, stream: RowStream, added: Sequence[NewColumn]) -> Output:
+def output_of(
+    path: Path | None, stream: RowStream, added: Sequence[NewColumn], escape_formulas: bool = False
+) -> Output:
     """The form of table that the name of a file asks for; CSV for None.
+
+    Args:
+        path, stream, added: the file, and what stands in it.
+        escape_formulas: whether an apostrophe goes before each cell of a text that a spreadsheet takes for a formula.
 
     Raises UsageError for a name that asks for what is not written.
     """
@@ -69,8 +75,10 @@ def output_of(path: Path | None, stream: RowStream, added: Sequence[NewColumn]) 
     if form in ("smi", "sdf") or name.lower().endswith((".npy.gz", ".parquet.gz", ".pq.gz")):
         raise UsageError(f"{name}: molattn writes .csv and .tsv, with .gz or without, and .parquet; name it so")
     if form == "parquet":
+        if escape_formulas:
+            raise UsageError(f"{name}: Parquet holds no formulas: --escape-formulas goes with .csv and .tsv")
         return ParquetOutput(stream, added)
-    return TextOutput(stream.columns, added, "\t" if form == "tsv" else ",")
+    return TextOutput(stream.columns, added, "\t" if form == "tsv" else ",", escape_formulas)
 
 
 @contextmanager
@@ -85,13 +93,23 @@ def compressed(path: Path, file: Any) -> Iterator[Any]:
 
 
 class TextOutput:
-    """CSV, or TSV: UTF-8, lines end with LF."""
+    """CSV, or TSV: UTF-8, lines end with LF; on request with no cell that a spreadsheet takes for a formula."""
 
     suffix = ".csv"
 
-    def __init__(self, columns: Sequence[str], added: Sequence[NewColumn], delimiter: str = ","):
-        self.delimiter = delimiter
-        self.header = csv_line([*columns, *(a.name for a in added)], delimiter)
+    def __init__(
+        self,
+        columns: Sequence[str],
+        added: Sequence[NewColumn],
+        delimiter: str = ",",
+        escape_formulas: bool = False,
+    ):
+        self.delimiter, self.escape_formulas = delimiter, escape_formulas
+        self.header = self.line([*columns, *(a.name for a in added)])
+
+    def line(self, cells: Sequence[str]) -> str:
+        """One row of the table."""
+        return csv_line([*map(without_formula, cells)] if self.escape_formulas else cells, self.delimiter)
 
     def writer(self, file: Any) -> Writer:
         """A writer of a whole table into an open, binary file."""
@@ -114,13 +132,13 @@ class TextOutput:
 
 class _TextWriter:
     def __init__(self, output: TextOutput, write: Callable[[str], object]):
-        self.delimiter, self.put = output.delimiter, write
+        self.line, self.put = output.line, write
         write(output.header)
 
     def write(self, chunk: Chunk, added: Sequence[Column]) -> None:
         texts = [[v if isinstance(v, str) else _text(v) for v in column] for column in added]
         rows = zip(chunk.rows(), zip(*texts, strict=True), strict=True)
-        self.put("".join(csv_line([*row, *new], self.delimiter) for row, new in rows))
+        self.put("".join(self.line([*row, *new]) for row, new in rows))
 
     def close(self) -> None:
         pass

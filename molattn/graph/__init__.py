@@ -30,6 +30,7 @@ from molattn.graph.aggregate import (
 )
 from molattn.graph.block import EdgeUpdate, GraphNetBlock
 from molattn.graph.buckets import BucketedGraphs, bucketed_edge_attention, cut_by_size
+from molattn.graph.coded import code_attention, plain_code_attention
 from molattn.graph.codes import SumOfCodes
 from molattn.graph.conv import TensorDotConv
 from molattn.graph.dense import EdgeTerms, edge_attention, plain_edge_attention
@@ -103,12 +104,14 @@ __all__ = [
     "TensorDotConv",
     "VirtualNode",
     "bucketed_edge_attention",
+    "code_attention",
     "cut_by_size",
     "edge_attention",
     "max_edges",
     "max_nodes",
     "mean_edges",
     "mean_nodes",
+    "plain_code_attention",
     "plain_edge_attention",
     "sum_edges",
     "sum_nodes",

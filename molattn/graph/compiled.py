@@ -21,9 +21,9 @@ class Graphs(ctypes.Structure):
         ("n", ctypes.c_int64),
         ("sizes", ctypes.c_void_p),
         ("e", ctypes.c_void_p),
+        ("codes", ctypes.c_void_p),
         ("allowed", ctypes.c_void_p),
         ("kept", ctypes.c_void_p),
-        ("weights", ctypes.c_void_p),
         ("d_e", ctypes.c_void_p),
     )
 
@@ -32,11 +32,11 @@ class Task(ctypes.Structure):
     """`Task` of the C source."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("h", "d", "f", "parts", "count")),
+        *((name, ctypes.c_int64) for name in ("h", "d", "f", "parts", "count", "num_codes")),
         ("scale", ctypes.c_float),
-        *((name, ctypes.c_void_p) for name in ("packed", "w_ke", "w_ve", "w_be")),
+        *((name, ctypes.c_void_p) for name in ("packed", "w_ke", "w_ve", "w_be", "table")),
         ("graphs", ctypes.POINTER(Graphs)),
-        *((name, ctypes.c_void_p) for name in ("output", "dy", "d_packed", "d_w_ke", "d_w_ve", "d_w_be")),
+        *((name, ctypes.c_void_p) for name in ("output", "dy", "d_packed", "d_w_ke", "d_w_ve", "d_w_be", "d_table")),
     )
 
 

@@ -24,13 +24,11 @@ class CompiledEdgeAttention(torch.autograd.Function):
         packed, w_ke, w_ve = packed.contiguous(), w_ke.contiguous(), w_ve.contiguous()
         w_be = None if w_be is None else w_be.contiguous()
         e, kept = [x.contiguous() for x in e], [None if x is None else x.contiguous() for x in kept]
-        h, wanted = packed.shape[2], any(ctx.needs_input_grad)
-        weights = [packed.new_empty(place.b, h, place.n, place.n) if wanted else None for place in places]
         output = torch.empty_like(packed[:, 0])
-        task = _task(packed, w_ke, w_ve, w_be, _graphs(places, e, kept, weights))
+        task = _task(packed, _graphs(places, kept, e), w_ke, w_ve, w_be)
         task.output = output.data_ptr()
         _call("molattn_forward", task)
-        ctx.save_for_backward(packed, w_ke, w_ve, w_be, *e, *kept, *weights)
+        ctx.save_for_backward(packed, w_ke, w_ve, w_be, *e, *kept)
         ctx.places = places
         return output
 
@@ -40,10 +38,10 @@ class CompiledEdgeAttention(torch.autograd.Function):
             raise RuntimeError("the gradient of edge_attention has none of its own: use plain_edge_attention for that")
         packed, w_ke, w_ve, w_be, *saved = ctx.saved_tensors
         count = len(ctx.places)
-        e, kept, weights = saved[:count], saved[count : 2 * count], saved[2 * count :]
+        e, kept = saved[:count], saved[count:]
         dy = dy.contiguous()
         d_e = [torch.empty_like(x) if wanted else None for x, wanted in zip(e, ctx.needs_input_grad[6:], strict=True)]
-        task = _task(packed, w_ke, w_ve, w_be, _graphs(ctx.places, e, kept, weights, d_e))
+        task = _task(packed, _graphs(ctx.places, kept, e, d_e=d_e), w_ke, w_ve, w_be)
         d_packed, d_w_ke, d_w_ve = torch.empty_like(packed), torch.empty_like(w_ke), torch.empty_like(w_ve)
         d_w_be = torch.empty_like(w_be) if ctx.needs_input_grad[3] else None
         task.dy, task.d_packed, task.d_w_ke, task.d_w_ve, task.d_w_be = map(
@@ -53,27 +51,66 @@ class CompiledEdgeAttention(torch.autograd.Function):
         return d_packed, d_w_ke, d_w_ve, d_w_be, None, None, *d_e
 
 
+class CompiledCodeAttention(torch.autograd.Function):
+    """`code_attention` of the graphs of several places, each with its own codes."""
+
+    @staticmethod
+    def forward(ctx, packed, table, places, kept, *codes):  # pyright: ignore[reportIncompatibleMethodOverride]
+        packed, table = packed.contiguous(), table.contiguous()
+        codes, kept = [x.contiguous() for x in codes], [None if x is None else x.contiguous() for x in kept]
+        output = torch.empty_like(packed[:, 0])
+        task = _task(packed, _graphs(places, kept, codes=codes), table=table)
+        task.output = output.data_ptr()
+        _call("molattn_forward", task)
+        ctx.save_for_backward(packed, table, *codes, *kept)
+        ctx.places = places
+        return output
+
+    @staticmethod
+    def backward(ctx, dy):  # pyright: ignore[reportIncompatibleMethodOverride]
+        if torch.is_grad_enabled():
+            raise RuntimeError("the gradient of code_attention has none of its own: use plain_code_attention for that")
+        packed, table, *saved = ctx.saved_tensors
+        count = len(ctx.places)
+        codes, kept = saved[:count], saved[count:]
+        dy = dy.contiguous()
+        task = _task(packed, _graphs(ctx.places, kept, codes=codes), table=table)
+        d_packed, d_table = torch.empty_like(packed), torch.empty_like(table)
+        task.dy, task.d_packed, task.d_table = map(_address, (dy, d_packed, d_table))
+        _call("molattn_backward", task)
+        return d_packed, d_table, None, None, *(None for _ in codes)
+
+
 def _graphs(
     places: Sequence[Place],
-    e: Sequence[Tensor],
     kept: Sequence[Tensor | None],
-    weights: Sequence[Tensor | None],
+    e: Sequence[Tensor] | None = None,
+    codes: Sequence[Tensor] | None = None,
     d_e: Sequence[Tensor | None] | None = None,
 ) -> ctypes.Array[Graphs]:
     """What the library reads of every place; the tensors must outlive the call."""
     graphs = (Graphs * len(places))()
-    d_e = d_e or [None] * len(places)
-    for to, place, *tensors in zip(graphs, places, e, kept, weights, d_e, strict=True):
+    nothing = [None] * len(places)
+    for to, place, *tensors in zip(graphs, places, kept, e or nothing, codes or nothing, d_e or nothing, strict=True):
         to.start, to.count, to.n = place.start, place.b, place.n
         to.sizes, to.allowed = _address(place.sizes), _address(place.pairs)
-        to.e, to.kept, to.weights, to.d_e = map(_address, tensors)
+        to.kept, to.e, to.codes, to.d_e = map(_address, tensors)
     return graphs
 
 
-def _task(packed: Tensor, w_ke: Tensor, w_ve: Tensor, w_be: Tensor | None, graphs: ctypes.Array[Graphs]) -> Task:
+def _task(
+    packed: Tensor,
+    graphs: ctypes.Array[Graphs],
+    w_ke: Tensor | None = None,
+    w_ve: Tensor | None = None,
+    w_be: Tensor | None = None,
+    table: Tensor | None = None,
+) -> Task:
     _, parts, h, d = packed.shape
-    task = Task(h=h, d=d, f=w_ke.shape[-1], parts=parts, count=len(graphs), scale=d**-0.5)
-    task.packed, task.w_ke, task.w_ve, task.w_be = map(_address, (packed, w_ke, w_ve, w_be))
+    task = Task(h=h, d=d, parts=parts, count=len(graphs), scale=d**-0.5)
+    task.f = 0 if w_ke is None else w_ke.shape[-1]
+    task.num_codes = 0 if table is None else table.shape[-1]
+    task.packed, task.w_ke, task.w_ve, task.w_be, task.table = map(_address, (packed, w_ke, w_ve, w_be, table))
     task.graphs = graphs
     return task
 

@@ -1,25 +1,35 @@
-/* Attention over dense graphs with edge features, forward and backward, a graph at a time in a core's own cache.
+/* Attention over dense graphs, forward and backward, a graph at a time in a core's own cache.
  *
- * The equations are those of molattn/graph/dense.py, with its letters: h heads of d channels, n nodes, f channels of
- * the edges, receiver i, sender j. What a graph needs fits into the first or second level of the cache, nothing is
- * padded but the ends of vectors, and a batch of mixed sizes costs what its graphs cost.
+ * The equations are those of molattn/graph/dense.py and coded.py, with their letters: h heads of d channels, n nodes, f
+ * channels of the edges, receiver i, sender j. The receivers of a graph come in blocks of as many as a vector has
+ * lanes, L, one in each lane: what a receiver has of its own (query, edges, weights) is turned so that receivers stand
+ * last; what all of them share (keys, values, matrices) is read number by number, where it lies. So no sum crosses the
+ * lanes, no vector has room for channels that are not there, and keys and values are passed over once for a block.
+ * Nothing is padded but the last block of a graph: a batch of mixed sizes costs what its graphs cost.
  *
- * Vectors are GCC's and Clang's own (16 floats), which they cut into what the processor has. Lanes are senders j
- * (keys and edges transposed) where a sum runs over channels, and channels where it runs over senders: no sum crosses
- * the lanes but the two of a softmax. Every phase runs over all heads before the next begins, since the heads do not
- * wait for each other. */
+ * Nothing is kept from forward to backward: working the weights out again costs no more than writing them to memory and
+ * reading them back, and a large graph needs no n x n numbers for each head.
+ *
+ * Vectors are GCC's and Clang's own, which they cut into what the processor has. */
 
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LANES 16
-#define EDGE_LANES 8
-typedef float V __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int32_t I __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef float E __attribute__((vector_size(4 * EDGE_LANES), aligned(4), may_alias));
+#ifdef __AVX512F__
+#define L 16
+#define EACH(of, s)                                                                                            \
+  of(0, s), of(1, s), of(2, s), of(3, s), of(4, s), of(5, s), of(6, s), of(7, s), of(8, s), of(9, s), of(10, s), \
+      of(11, s), of(12, s), of(13, s), of(14, s), of(15, s)
+#else
+#define L 8
+#define EACH(of, s) of(0, s), of(1, s), of(2, s), of(3, s), of(4, s), of(5, s), of(6, s), of(7, s)
+#endif
+typedef float V __attribute__((vector_size(4 * L), aligned(4), may_alias));
+typedef int32_t I __attribute__((vector_size(4 * L), aligned(4), may_alias));
 #define INLINE static inline __attribute__((always_inline))
+#define APART static __attribute__((noinline)) /* one copy is as fast as many, and built in a third of the time */
 #define FLOATS(count) ((size_t)(count) * sizeof(float))
 #define LOWEST (-3.402823466e38f)
 
@@ -27,49 +37,113 @@ typedef float E __attribute__((vector_size(4 * EDGE_LANES), aligned(4), may_alia
 typedef struct {
   int64_t start, count, n;  /* the first row of theirs; how many graphs; nodes with padding */
   const int64_t *sizes;     /* (count,) nodes without padding; NULL where there is none */
-  const float *e;           /* (count, n, n, f) */
+  const float *e;           /* (count, n, n, f), or NULL where f is 0 */
+  const uint8_t *codes;     /* (count, n, n), which of the table's numbers a logit gets; NULL where there is no table */
   const uint8_t *allowed;   /* (count, n, n), or NULL where every node attends to every other */
   const float *kept;        /* (count, h, n, n), what weights are multiplied by, or NULL */
-  float *weights;           /* (count, h, n, n), or NULL where nobody wants them */
   float *d_e;               /* (count, n, n, f), or NULL */
 } Graphs;
 
 /* molattn.graph.compiled.Task */
 typedef struct {
   int64_t h, d, f, parts, count; /* parts of a row of packed: q, k, v and perhaps what is added; count of buckets */
+  int64_t num_codes;
   float scale;
   const float *packed;           /* (rows, parts, h, d) */
   const float *w_ke, *w_ve;      /* (h, d, f) */
   const float *w_be;             /* (h, f), or NULL */
+  const float *table;            /* (h, num_codes), or NULL */
   const Graphs *graphs;
   float *output;                 /* (rows, h, d) */
   const float *dy;               /* (rows, h, d) */
   float *d_packed;               /* (rows, parts, h, d) */
   float *d_w_ke, *d_w_ve;        /* (h, d, f) */
   float *d_w_be;                 /* (h, f), or NULL */
+  float *d_table;                /* (h, num_codes), or NULL */
 } Task;
+
+/* What a thread works in. D is d with room for whole vectors, P that of num_codes for pairs of them. */
+typedef struct {
+  float *d_w_ke, *d_w_ve;      /* (h, f, D): sums over the graphs of the thread */
+  float *d_w_be, *d_table;     /* (h, f, L), (h, num_codes, L): the same, of the receivers in each lane */
+  float *w_keT, *w_veT, *table;/* (h, f, d), (h, f, d), (h, P) */
+  float *q, *asked;            /* (h, d, L), (h, f, L) */
+  float *e, *w, *share;        /* (n, f, L), (h, n, L), (h, L) */
+  float *kept, *allowed, *codes; /* (n, L) each, the last two of integers */
+  float *o, *sums;             /* (h, d, L), (h, f, L) */
+  float *q_rows, *dy_rows;     /* (L, h d and a vector more) */
+  float *dy, *d_sums, *d_w;    /* (h, d, L), (h, f, L), (h, n, L) */
+  float *d_q, *d_asked;        /* (h, d, L), (h, f, L) */
+  float *d_k, *d_v;            /* (h, n, D) */
+} Space;
+
+/* Receivers i, i + 1, ... of a graph of n nodes; its first row. */
+typedef struct {
+  const Graphs *in;
+  int64_t g, n, row, i, receivers;
+} Block;
 
 INLINE int64_t up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 INLINE V load(const float *p) { return *(const V *)p; }
 INLINE void store(float *p, V x) { *(V *)p = x; }
-INLINE E load_e(const float *p) { return *(const E *)p; }
-INLINE void store_e(float *p, E x) { *(E *)p = x; }
 INLINE V pick(I where, V a, V b) { return (V)(((I)a & where) | ((I)b & ~where)); }
-INLINE V larger(V a, V b) { return pick(a > b, a, b); }
 
 #ifdef __clang__
-#define SWAPPED(x, ...) __builtin_shufflevector(x, x, __VA_ARGS__)
+#define SHUFFLED(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-#define SWAPPED(x, ...) __builtin_shuffle(x, (I){__VA_ARGS__})
+#define SHUFFLED(a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})
 #endif
-#define FOLD(x, op)                                                            \
-  x = op(x, SWAPPED(x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)); \
-  x = op(x, SWAPPED(x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11)); \
-  x = op(x, SWAPPED(x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13)); \
-  x = op(x, SWAPPED(x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14))
-INLINE V plus(V a, V b) { return a + b; }
-INLINE float sum(V x) { FOLD(x, plus); return x[0]; }
-INLINE float largest(V x) { FOLD(x, larger); return x[0]; }
+#define FIRST(l, s) ((l) & (s) ? L + (l) - (s) : (l))
+#define SECOND(l, s) ((l) & (s) ? L + (l) : (l) + (s))
+#define SWAP_BLOCKS(x, s)                                                            \
+  for (int i_ = 0; i_ < L; i_++)                                                     \
+    if (!(i_ & (s))) {                                                               \
+      const V a_ = x[i_], b_ = x[i_ + (s)];                                          \
+      x[i_] = SHUFFLED(a_, b_, EACH(FIRST, s)), x[i_ + (s)] = SHUFFLED(a_, b_, EACH(SECOND, s)); \
+    }
+
+/* An L x L matrix becomes its transpose. */
+INLINE void transpose(V x[L]) {
+#if L == 16
+  SWAP_BLOCKS(x, 8)
+#endif
+  SWAP_BLOCKS(x, 4)
+  SWAP_BLOCKS(x, 2)
+  SWAP_BLOCKS(x, 1)
+}
+
+/* Rows of `count` numbers each to (count, L): zeros where there are fewer than L rows. */
+APART void turn(float *to, const float *from, int64_t stride, int64_t rows, int64_t count) {
+  if (count < L) {
+    memset(to, 0, FLOATS(count * L));
+    for (int64_t r = 0; r < rows; r++)
+      for (int64_t c = 0; c < count; c++) to[c * L + r] = from[r * stride + c];
+    return;
+  }
+  for (int64_t c = 0; c < count; c += L) {
+    const int64_t at = c + L <= count ? c : count - L; /* the last columns twice rather than one by one */
+    V x[L];
+    for (int64_t r = 0; r < L; r++) x[r] = r < rows ? load(from + r * stride + at) : (V){};
+    transpose(x);
+    for (int64_t r = 0; r < L; r++) store(to + (at + r) * L, x[r]);
+  }
+}
+
+/* And back. */
+APART void turn_back(float *to, int64_t stride, const float *from, int64_t rows, int64_t count) {
+  if (count < L) {
+    for (int64_t r = 0; r < rows; r++)
+      for (int64_t c = 0; c < count; c++) to[r * stride + c] = from[c * L + r];
+    return;
+  }
+  for (int64_t c = 0; c < count; c += L) {
+    const int64_t at = c + L <= count ? c : count - L;
+    V x[L];
+    for (int64_t r = 0; r < L; r++) x[r] = load(from + (at + r) * L);
+    transpose(x);
+    for (int64_t r = 0; r < rows; r++) store(to + r * stride + at, x[r]);
+  }
+}
 
 /* e^x of x <= 0, to one unit in the last place: 2^k e^r, |r| <= ln(2) / 2, by a polynomial. NaN stays NaN. */
 INLINE V exponential(V x) {
@@ -86,322 +160,393 @@ INLINE V exponential(V x) {
   return (p * r * r + r + 1.0f) * (V)((k + 127) << 23);
 }
 
-/* (n, f) to (f, m): channels by senders. */
-INLINE void transpose_edges(float *to, const float *from, int64_t n, int64_t m, int64_t f) {
-  for (int64_t j = 0; j < n; j++)
-    for (int64_t c = 0; c < f; c++) to[c * m + j] = from[j * f + c];
-}
+/* A loop by `width` steps at a time, known to the compiler, and the rest one by one. */
+#define BY(width, n, body)                                                       \
+  do {                                                                           \
+    const int n_ = (int)(n);                                                     \
+    int at_ = 0;                                                                 \
+    for (; at_ + (width) <= n_; at_ += (width)) { enum { W = (width) }; body }   \
+    for (; at_ < n_; at_++) { enum { W = 1 }; body }                             \
+  } while (0)
 
-/* Rows of f numbers with room for whole vectors behind: as they are where they have it. */
-INLINE const float *padded_rows(float *to, const float *from, int64_t rows, int64_t f, int64_t F) {
-  if (f == F) return from;
-  for (int64_t j = 0; j < rows; j++) {
-    for (int64_t c = 0; c < f; c++) to[j * F + c] = from[j * f + c];
-    for (int64_t c = f; c < F; c++) to[j * F + c] = 0;
-  }
-  return to;
-}
-
-/* (d, f) of every head, padded: (h, d, F), and transposed, (h, f, D). */
-static void lay_out(float *wide, float *turned, const float *w, int64_t h, int64_t d, int64_t f, int64_t D, int64_t F) {
-  memset(wide, 0, FLOATS(h * d * F));
-  memset(turned, 0, FLOATS(h * f * D));
-  for (int64_t k = 0; k < h; k++)
-    for (int64_t c = 0; c < d; c++)
-      for (int64_t x = 0; x < f; x++)
-        wide[(k * d + c) * F + x] = turned[(k * f + x) * D + c] = w[(k * d + c) * f + x];
-}
-
-/* sum_c q_c W_c. of a head: (F,). */
-INLINE void ask_edges(float *to, const float *q, const float *w, int64_t d, int64_t F) {
-  for (int64_t c = 0; c < F; c += EDGE_LANES) {
-    E s0 = {}, s1 = {};
-    int64_t x = 0;
-    for (; x + 2 <= d; x += 2) {
-      s0 += q[x] * load_e(w + x * F + c);
-      s1 += q[x + 1] * load_e(w + (x + 1) * F + c);
+/* y_j = sum_x a_x b_jx + sum_c u_c e_jc with numbers b_jx, of n senders. */
+APART void products(float *y, int64_t n, const float *a, const float *b, int64_t stride, int64_t d, const float *u,
+                     const float *e, int64_t f) {
+  BY(4, n, {
+    V s[W] = {};
+    for (int64_t x = 0; x < d; x++) {
+      const V ax = load(a + x * L);
+      for (int j = 0; j < W; j++) s[j] += ax * b[(at_ + j) * stride + x];
     }
-    for (; x < d; x++) s0 += q[x] * load_e(w + x * F + c);
-    store_e(to + c, s0 + s1);
-  }
+    for (int64_t c = 0; c < f; c++) {
+      const V uc = load(u + c * L);
+      for (int j = 0; j < W; j++) s[j] += uc * load(e + ((at_ + j) * f + c) * L);
+    }
+    for (int j = 0; j < W; j++) store(y + (at_ + j) * L, s[j]);
+  });
 }
 
-/* q . k_j + a . e_j of all senders: (m,). */
-INLINE void products(float *to, const float *q, const float *kT, const float *a, const float *eT, int64_t m, int64_t d,
-                     int64_t f) {
-  for (int64_t j = 0; j < m; j += LANES) {
-    V s0 = {}, s1 = {};
-    for (int64_t c = 0; c < d; c++) s0 += q[c] * load(kT + c * m + j);
-    for (int64_t c = 0; c < f; c++) s1 += a[c] * load(eT + c * m + j);
-    store(to + j, s0 + s1);
-  }
-}
-
-/* sum_j w_j e_j: (F,). */
-INLINE void sum_edges(float *to, const float *w, const float *e, int64_t n, int64_t F) {
-  for (int64_t c = 0; c < F; c += EDGE_LANES) {
-    E s[4] = {};
-    int64_t j = 0;
-    for (; j + 4 <= n; j += 4)
-      for (int x = 0; x < 4; x++) s[x] += w[j + x] * load_e(e + (j + x) * F + c);
-    for (; j < n; j++) s[0] += w[j] * load_e(e + j * F + c);
-    store_e(to + c, (s[0] + s[1]) + (s[2] + s[3]));
-  }
-}
-
-/* sum_j w_j v_j + sum_x es_x W_x., one vector of channels. */
-INLINE V sum_values(const float *w, const float *v, int64_t n, const float *es, const float *turned, int64_t f,
-                    int64_t D) {
-  V s[4] = {};
-  int64_t j = 0;
-  for (; j + 4 <= n; j += 4)
-    for (int x = 0; x < 4; x++) s[x] += w[j + x] * load(v + (j + x) * D);
-  for (; j < n; j++) s[0] += w[j] * load(v + j * D);
-  for (int64_t x = 0; x < f; x++) s[x & 3] += es[x] * load(turned + x * D);
-  return (s[0] + s[1]) + (s[2] + s[3]);
-}
-
-INLINE void store_some(float *to, V x, int64_t count) {
-  if (count >= LANES) store(to, x);
-  else for (int64_t c = 0; c < count; c++) to[c] = x[c];
-}
-
-/* A part of the rows of a graph with the channels of a head together, (h, n, D), and turned, (h d, m). */
-INLINE void by_head(float *to, const float *rows, int64_t stride, int64_t n, int64_t h, int64_t d, int64_t D) {
-  for (int64_t k = 0; k < h; k++)
+/* y_x += sum_j s_j b_jx with numbers b_jx, of d channels. */
+APART void weigh_numbers(float *y, int64_t d, const float *s, int64_t n, const float *b, int64_t stride) {
+  BY(8, d, {
+    V sum[W];
+    for (int x = 0; x < W; x++) sum[x] = load(y + (at_ + x) * L);
     for (int64_t j = 0; j < n; j++) {
-      float *row = to + (k * n + j) * D;
-      for (int64_t c = 0; c < d; c++) row[c] = rows[j * stride + k * d + c];
-      for (int64_t c = d; c < D; c++) row[c] = 0;
+      const V sj = load(s + j * L);
+      for (int x = 0; x < W; x++) sum[x] += sj * b[j * stride + at_ + x];
     }
+    for (int x = 0; x < W; x++) store(y + (at_ + x) * L, sum[x]);
+  });
 }
 
-INLINE void turned(float *to, const float *rows, int64_t stride, int64_t n, int64_t m, int64_t channels) {
-  memset(to, 0, FLOATS(channels * m));
-  for (int64_t j = 0; j < n; j++)
-    for (int64_t c = 0; c < channels; c++) to[c * m + j] = rows[j * stride + c];
-}
-
-/* The senders that may not be heard get the lowest logit; false where none may. */
-INLINE int lower(float *logits, const uint8_t *allowed, int64_t n) {
-  int any = allowed == NULL;
-  if (allowed)
+/* y_c += sum_j s_j e_jc, of f channels. */
+APART void weigh(float *y, int64_t f, const float *s, int64_t s_stride, int64_t n, const float *e, int64_t stride) {
+  BY(8, f, {
+    V sum[W];
+    for (int c = 0; c < W; c++) sum[c] = load(y + (at_ + c) * L);
     for (int64_t j = 0; j < n; j++) {
-      if (!allowed[j]) logits[j] = LOWEST;
-      any |= allowed[j];
+      const V sj = load(s + j * s_stride);
+      for (int c = 0; c < W; c++) sum[c] += sj * load(e + j * stride + (at_ + c) * L);
     }
-  return any;
+    for (int c = 0; c < W; c++) store(y + (at_ + c) * L, sum[c]);
+  });
+}
+
+/* A vector of the channels of what follows. */
+INLINE void sum_vectors(float *y, int64_t n, const float *s, const float *rows, int64_t stride,
+                        int64_t receivers, int64_t D) {
+  BY(8, n, {
+    V sum[W];
+    for (int j = 0; j < W; j++) sum[j] = load(y + (at_ + j) * D);
+    for (int64_t r = 0; r < receivers; r++) {
+      const V x = load(rows + r * stride);
+      for (int j = 0; j < W; j++) sum[j] += x * s[(at_ + j) * L + r];
+    }
+    for (int j = 0; j < W; j++) store(y + (at_ + j) * D, sum[j]);
+  });
+}
+
+/* y_j += sum_r s_jr x_r over receivers, whose rows x_r are of D channels: (n, D). */
+APART void sum_receivers(float *y, int64_t n, const float *s, const float *rows, int64_t stride, int64_t receivers,
+                         int64_t D) {
+  if (D == L) sum_vectors(y, n, s, rows, stride, receivers, L);
+  else for (int64_t c = 0; c < D; c += L) sum_vectors(y + c, n, s, rows + c, stride, receivers, D);
+}
+
+/* Senders whose edges fit into the first level of the cache. */
+INLINE int64_t in_cache(int64_t f) { return f < 64 ? 8 * (64 / (f < 8 ? 8 : f)) : 8; }
+
+/* Who may be heard by whom, as all bits of a number or none. */
+APART void who_is_heard(const Block *b, float *allowed) {
+  const uint8_t *of = b->in->allowed + (b->g * b->in->n + b->i) * b->in->n;
+  for (int64_t j = 0; j < b->n; j++) {
+    I heard = {};
+    for (int64_t r = 0; r < b->receivers; r++) heard[r] = -(int32_t)(of[r * b->in->n + j] != 0);
+    ((I *)allowed)[j] = heard;
+  }
+}
+
+APART void turn_codes(const Block *b, float *codes) {
+  const uint8_t *of = b->in->codes + (b->g * b->in->n + b->i) * b->in->n;
+  for (int64_t j = 0; j < b->n; j++) {
+    I code = {};
+    for (int64_t r = 0; r < b->receivers; r++) code[r] = of[r * b->in->n + j];
+    ((I *)codes)[j] = code;
+  }
+}
+
+/* a_j += table[code_j], of one head; the table has room for whole pairs of vectors. */
+APART void add_by_code(float *a, int64_t n, const float *codes, const float *table, int64_t num_codes) {
+  for (int64_t j = 0; j < n; j++) {
+    const I code = ((const I *)codes)[j];
+    V x = {};
+#ifdef __clang__
+    (void)num_codes;
+    for (int r = 0; r < L; r++) x[r] = table[code[r]];
+#else
+    for (int64_t c = 0; c < num_codes; c += 2 * L)
+      x = pick(code >= (int32_t)c, __builtin_shuffle(load(table + c), load(table + c + L), code), x);
+#endif
+    store(a + j * L, load(a + j * L) + x);
+  }
+}
+
+/* d_table[code_j] += dL/da_j, lane by lane. */
+APART void sum_by_code(float *d_table, int64_t n, const float *codes, const float *d_a, int64_t receivers) {
+  const I *code = (const I *)codes;
+  for (int64_t j = 0; j < n; j++)
+    for (int64_t r = 0; r < receivers; r++) d_table[code[j][r] * L + r] += d_a[j * L + r];
+}
+
+/* w_j = e^(a_j - max a) and 1 / sum_j w_j, of one head. */
+APART V soften(float *w, int64_t n, const float *allowed) {
+  const V zero = {};
+  V top = zero + LOWEST, total = {};
+  for (int64_t j = 0; j < n; j++) {
+    V x = load(w + j * L);
+    if (allowed) x = pick(*(const I *)(allowed + j * L), x, zero + LOWEST), store(w + j * L, x);
+    top = pick(x > top, x, top);
+  }
+  for (int64_t j = 0; j < n; j++) {
+    V x = exponential(load(w + j * L) - top);
+    if (allowed) x = pick(*(const I *)(allowed + j * L), x, zero);
+    store(w + j * L, x);
+    total += x;
+  }
+  return pick(total == 0, zero, 1.0f / total);
+}
+
+/* The weights of a block without dropout, up to the factor s->share; backward, dL/dw too. */
+static void weights(const Task *t, const Block *b, const Space *s, int backward) {
+  const int64_t h = t->h, d = t->d, f = t->f, n = b->n, stride = t->parts * h * d, step = in_cache(f);
+  const float *packed = t->packed + b->row * stride, *allowed = b->in->allowed ? s->allowed : NULL;
+  const float *e = b->in->e + (b->g * b->in->n + b->i) * b->in->n * f;
+  turn(s->q, packed + b->i * stride, stride, b->receivers, h * d);
+  for (int64_t c = 0; c < h * d; c++) store(s->q + c * L, load(s->q + c * L) * t->scale);
+  for (int64_t c = 0; c < h * f; c++) store(s->asked + c * L, (V){} + (t->w_be ? t->w_be[c] : 0));
+  for (int64_t k = 0; k < h; k++)
+    weigh_numbers(s->asked + k * f * L, f, s->q + k * d * L, d, t->w_ke + k * d * f, f);
+  for (int64_t j = 0; j < n; j += step) {
+    const int64_t count = j + step < n ? step : n - j;
+    float *here = s->e + j * f * L;
+    turn(here, e + j * f, b->in->n * f, b->receivers, count * f);
+    for (int64_t k = 0; k < h; k++)
+      products(s->w + (k * n + j) * L, count, s->q + k * d * L, packed + j * stride + (h + k) * d, stride, d,
+               s->asked + k * f * L, here, f);
+    if (backward)
+      for (int64_t k = 0; k < h; k++)
+        products(s->d_w + (k * n + j) * L, count, s->dy + k * d * L, packed + j * stride + (2 * h + k) * d, stride, d,
+                 s->d_sums + k * f * L, here, f);
+  }
+  if (b->in->codes) {
+    turn_codes(b, s->codes);
+    for (int64_t k = 0; k < h; k++)
+      add_by_code(s->w + k * n * L, n, s->codes, s->table + k * up(t->num_codes, 2 * L), t->num_codes);
+  }
+  if (allowed) who_is_heard(b, s->allowed);
+  for (int64_t k = 0; k < h; k++) store(s->share + k * L, soften(s->w + k * n * L, n, allowed));
+}
+
+APART void turn_kept(const Block *b, const Space *s, int64_t h, int64_t k) {
+  const int64_t n = b->in->n;
+  turn(s->kept, b->in->kept + ((b->g * h + k) * n + b->i) * n, n, b->receivers, b->n);
+}
+
+static void forward_block(const Task *t, const Block *b, const Space *s) {
+  const int64_t h = t->h, d = t->d, f = t->f, n = b->n, stride = t->parts * h * d, step = in_cache(f);
+  const float *packed = t->packed + b->row * stride;
+  weights(t, b, s, 0);
+  if (b->in->kept)
+    for (int64_t k = 0; k < h; k++) {
+      float *w = s->w + k * n * L;
+      turn_kept(b, s, h, k);
+      for (int64_t j = 0; j < n; j++) store(w + j * L, load(w + j * L) * load(s->kept + j * L));
+    }
+  memset(s->o, 0, FLOATS(h * d * L));
+  memset(s->sums, 0, FLOATS(h * f * L));
+  for (int64_t j = 0; j < n; j += step) {
+    const int64_t count = j + step < n ? step : n - j;
+    for (int64_t k = 0; k < h; k++) {
+      const float *w = s->w + (k * n + j) * L;
+      weigh(s->sums + k * f * L, f, w, L, count, s->e + j * f * L, f * L);
+      weigh_numbers(s->o + k * d * L, d, w, count, packed + j * stride + (2 * h + k) * d, stride);
+    }
+  }
+  for (int64_t k = 0; k < h; k++) {
+    float *o = s->o + k * d * L;
+    weigh_numbers(o, d, s->sums + k * f * L, f, s->w_veT + k * f * d, d);
+    for (int64_t c = 0; c < d; c++) store(o + c * L, load(o + c * L) * load(s->share + k * L));
+  }
+  turn_back(t->output + (b->row + b->i) * h * d, h * d, s->o, b->receivers, h * d);
+}
+
+static void backward_block(const Task *t, const Block *b, const Space *s) {
+  const int64_t h = t->h, d = t->d, f = t->f, n = b->n, D = up(d, L), wide = up(h * d, L) + L;
+  const int64_t stride = t->parts * h * d, step = in_cache(f);
+  const float *packed = t->packed + b->row * stride, *dy = t->dy + (b->row + b->i) * h * d;
+  turn(s->dy, dy, h * d, b->receivers, h * d);
+  memset(s->d_sums, 0, FLOATS(h * f * L));
+  for (int64_t k = 0; k < h; k++)
+    weigh_numbers(s->d_sums + k * f * L, f, s->dy + k * d * L, d, t->w_ve + k * d * f, f);
+  weights(t, b, s, 1);
+  /* dL/da_ij = w_ij (dL/dw_ij - sum_j w_ij dL/dw_ij) */
+  for (int64_t k = 0; k < h; k++) {
+    float *w = s->w + k * n * L, *d_w = s->d_w + k * n * L;
+    const V share = load(s->share + k * L);
+    V all = {};
+    if (b->in->kept) turn_kept(b, s, h, k);
+    for (int64_t j = 0; j < n; j++) {
+      if (b->in->kept) store(d_w + j * L, load(d_w + j * L) * load(s->kept + j * L));
+      all += load(w + j * L) * load(d_w + j * L);
+    }
+    all *= share;
+    for (int64_t j = 0; j < n; j++) {
+      const V x = load(w + j * L) * share;
+      store(d_w + j * L, x * (load(d_w + j * L) - all));
+      store(w + j * L, x);
+      if (b->in->kept) store(w + j * L, x * load(s->kept + j * L));
+    }
+  }
+  for (int64_t r = 0; r < b->receivers; r++) {
+    memcpy(s->q_rows + r * wide, packed + (b->i + r) * stride, FLOATS(h * d));
+    memcpy(s->dy_rows + r * wide, dy + r * h * d, FLOATS(h * d));
+  }
+  for (int64_t c = 0; c < L * wide; c += L) store(s->q_rows + c, load(s->q_rows + c) * t->scale);
+  memset(s->d_q, 0, FLOATS(h * d * L));
+  memset(s->d_asked, 0, FLOATS(h * f * L));
+  memset(s->sums, 0, FLOATS(h * f * L));
+  for (int64_t j = 0; j < n; j += step) {
+    const int64_t count = j + step < n ? step : n - j;
+    float *e = s->e + j * f * L;
+    for (int64_t k = 0; k < h; k++) {
+      const float *w = s->w + (k * n + j) * L, *d_w = s->d_w + (k * n + j) * L;
+      weigh(s->d_asked + k * f * L, f, d_w, L, count, e, f * L);
+      weigh(s->sums + k * f * L, f, w, L, count, e, f * L);
+      weigh_numbers(s->d_q + k * d * L, d, d_w, count, packed + j * stride + (h + k) * d, stride);
+      sum_receivers(s->d_k + (k * n + j) * D, count, d_w, s->q_rows + k * d, wide, b->receivers, D);
+      sum_receivers(s->d_v + (k * n + j) * D, count, w, s->dy_rows + k * d, wide, b->receivers, D);
+    }
+    if (b->in->d_e) {
+      memset(e, 0, FLOATS(count * f * L));
+      for (int64_t x = 0; x < count; x++) {
+        weigh(e + x * f * L, f, s->d_w + (j + x) * L, n * L, h, s->asked, f * L);
+        weigh(e + x * f * L, f, s->w + (j + x) * L, n * L, h, s->d_sums, f * L);
+      }
+      float *d_e = b->in->d_e + ((b->g * b->in->n + b->i) * b->in->n + j) * f;
+      turn_back(d_e, b->in->n * f, e, b->receivers, count * f);
+    }
+  }
+  for (int64_t k = 0; k < h; k++) {
+    float *d_q = s->d_q + k * d * L, *d_asked = s->d_asked + k * f * L;
+    weigh_numbers(d_q, d, d_asked, f, s->w_keT + k * f * d, d);
+    for (int64_t c = 0; c < d; c++) store(d_q + c * L, load(d_q + c * L) * t->scale);
+    sum_receivers(s->d_w_ke + k * f * D, f, d_asked, s->q_rows + k * d, wide, b->receivers, D);
+    sum_receivers(s->d_w_ve + k * f * D, f, s->sums + k * f * L, s->dy_rows + k * d, wide, b->receivers, D);
+  }
+  if (t->d_table)
+    for (int64_t k = 0; k < h; k++)
+      sum_by_code(s->d_table + k * t->num_codes * L, n, s->codes, s->d_w + k * n * L, b->receivers);
+  if (t->d_w_be)
+    for (int64_t c = 0; c < h * f; c++) store(s->d_w_be + c * L, load(s->d_w_be + c * L) + load(s->d_asked + c * L));
+  turn_back(t->d_packed + (b->row + b->i) * stride, stride, s->d_q, b->receivers, h * d);
+}
+
+static void forward_graph(const Task *t, Block *b, const Space *s) {
+  const int64_t h = t->h, d = t->d, stride = t->parts * h * d;
+  for (b->i = 0; b->i < b->n; b->i += L) {
+    b->receivers = b->i + L < b->n ? L : b->n - b->i;
+    forward_block(t, b, s);
+  }
+  memset(t->output + (b->row + b->n) * h * d, 0, FLOATS((b->in->n - b->n) * h * d));
+  if (t->parts == 4)
+    for (int64_t i = 0; i < b->in->n; i++)
+      for (int64_t c = 0; c < h * d; c++)
+        t->output[(b->row + i) * h * d + c] += t->packed[(b->row + i) * stride + 3 * h * d + c];
+}
+
+static void backward_graph(const Task *t, Block *b, const Space *s) {
+  const int64_t h = t->h, d = t->d, f = t->f, n = b->n, all = b->in->n, D = up(d, L), stride = t->parts * h * d;
+  float *d_packed = t->d_packed + b->row * stride;
+  memset(s->d_k, 0, FLOATS(h * n * D));
+  memset(s->d_v, 0, FLOATS(h * n * D));
+  for (b->i = 0; b->i < n; b->i += L) {
+    b->receivers = b->i + L < n ? L : n - b->i;
+    backward_block(t, b, s);
+  }
+  for (int64_t j = 0; j < n; j++)
+    for (int64_t k = 0; k < h; k++) {
+      memcpy(d_packed + j * stride + (h + k) * d, s->d_k + (k * n + j) * D, FLOATS(d));
+      memcpy(d_packed + j * stride + (2 * h + k) * d, s->d_v + (k * n + j) * D, FLOATS(d));
+    }
+  for (int64_t i = n; i < all; i++) memset(d_packed + i * stride, 0, FLOATS(3 * h * d));
+  if (b->in->d_e && n < all)
+    for (int64_t i = 0; i < all; i++) {
+      const int64_t from = i < n ? n : 0;
+      memset(b->in->d_e + ((b->g * all + i) * all + from) * f, 0, FLOATS((all - from) * f));
+    }
+  if (t->parts == 4)
+    for (int64_t i = 0; i < all; i++)
+      memcpy(d_packed + i * stride + 3 * h * d, t->dy + (b->row + i) * h * d, FLOATS(h * d));
+}
+
+/* The space of a thread for graphs of up to n nodes, from `at` on, or NULL to count only: how many floats. */
+static int64_t take(Space *s, float *at, const Task *t, int64_t n) {
+  const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L);
+  const int64_t codes = t->table ? t->num_codes : 0, wide = up(h * d, L) + L;
+  const struct {
+    float **to;
+    int64_t count;
+  } parts[] = {
+      {&s->d_w_ke, h * f * D},
+      {&s->d_w_ve, h * f * D},
+      {&s->d_w_be, h * f * L},
+      {&s->d_table, h * codes * L},
+      {&s->table, h * up(codes, 2 * L)},
+      {&s->q_rows, L * wide},
+      {&s->dy_rows, L * wide},
+      {&s->w_keT, h * f * d}, /* those before begin at 0 */
+      {&s->w_veT, h * f * d},
+      {&s->q, h * d * L},
+      {&s->asked, h * f * L},
+      {&s->e, n * f * L},
+      {&s->w, h * n * L},
+      {&s->share, h * L},
+      {&s->kept, n * L},
+      {&s->allowed, n * L},
+      {&s->codes, n * L},
+      {&s->o, h * d * L},
+      {&s->sums, h * f * L},
+      {&s->dy, h * d * L},
+      {&s->d_sums, h * f * L},
+      {&s->d_w, h * n * L},
+      {&s->d_q, h * d * L},
+      {&s->d_asked, h * f * L},
+      {&s->d_k, h * n * D},
+      {&s->d_v, h * n * D},
+  };
+  int64_t total = 0;
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    if (at) *parts[i].to = at + total;
+    total += up(parts[i].count, L);
+  }
+  return total;
 }
 
 typedef struct {
   const Task *task;
   int64_t from, to; /* graphs of all buckets together */
-  float *space;
-  float *d_w_ke, *d_w_ve, *d_w_be; /* (h, f, D), (h, f, D), (h, F): of these graphs alone */
-  int failed;
+  Space space;
 } Part;
 
-INLINE void forward_graph(const Task *t, const Graphs *b, int64_t g, float *space, const float *w_ke, const float *w_ve,
-                          const int64_t d, const int64_t f) {
-  const int64_t h = t->h, F = up(f, EDGE_LANES), D = up(d, LANES), stride = t->parts * h * d;
-  const int64_t n = b->sizes ? b->sizes[g] : b->n, m = up(n, LANES), row = b->start + g * b->n;
-  float *kT = space, *v = kT + h * d * m, *eT = v + h * n * D, *e_rows = eT + f * m, *logits = e_rows + n * F;
-  float *q = logits + h * m, *asked = q + h * d, *sums = asked + h * F, *peak = sums + h * F, *share = peak + h;
-  const float *packed = t->packed + row * stride;
-  turned(kT, packed + h * d, stride, n, m, h * d);
-  by_head(v, packed + 2 * h * d, stride, n, h, d, D);
-  memset(eT, 0, FLOATS(f * m));
-  for (int64_t i = 0; i < n; i++) {
-    const int64_t at = (g * b->n + i) * b->n;
-    const float *e = b->e + at * f, *e_wide = padded_rows(e_rows, e, n, f, F);
-    const uint8_t *allowed = b->allowed ? b->allowed + at : NULL;
-    const float *own = packed + i * stride;
-    transpose_edges(eT, e, n, m, f);
-    for (int64_t c = 0; c < h * d; c++) q[c] = own[c] * t->scale;
-    for (int64_t k = 0; k < h; k++) ask_edges(asked + k * F, q + k * d, w_ke + k * d * F, d, F);
-    if (t->w_be)
-      for (int64_t k = 0; k < h; k++)
-        for (int64_t c = 0; c < f; c++) asked[k * F + c] += t->w_be[k * f + c];
-    for (int64_t k = 0; k < h; k++) products(logits + k * m, q + k * d, kT + k * d * m, asked + k * F, eT, m, d, f);
-    int any = 1;
-    for (int64_t k = 0; k < h; k++) {
-      float *x = logits + k * m;
-      for (int64_t j = n; j < m; j++) x[j] = LOWEST;
-      any = lower(x, allowed, n);
-      V top = load(x);
-      for (int64_t j = LANES; j < m; j += LANES) top = larger(load(x + j), top);
-      peak[k] = largest(top);
-    }
-    for (int64_t k = 0; k < h; k++) {
-      float *x = logits + k * m;
-      for (int64_t j = 0; j < m; j += LANES) store(x + j, exponential(load(x + j) - peak[k]));
-      for (int64_t j = n; j < m; j++) x[j] = 0;
-      if (allowed)
-        for (int64_t j = 0; j < n; j++) x[j] = allowed[j] ? x[j] : 0;
-      V total = {};
-      for (int64_t j = 0; j < m; j += LANES) total += load(x + j);
-      share[k] = any ? 1.0f / sum(total) : 0.0f;
-    }
-    for (int64_t k = 0; k < h; k++) {
-      float *x = logits + k * m;
-      const int64_t here = ((g * h + k) * b->n + i) * b->n;
-      for (int64_t j = 0; j < m; j += LANES) store(x + j, load(x + j) * share[k]);
-      if (b->weights) memcpy(b->weights + here, x, FLOATS(n));
-      if (b->kept)
-        for (int64_t j = 0; j < n; j++) x[j] *= b->kept[here + j];
-    }
-    for (int64_t k = 0; k < h; k++) sum_edges(sums + k * F, logits + k * m, e_wide, n, F);
-    for (int64_t k = 0; k < h; k++)
-      for (int64_t c = 0; c < D; c += LANES) {
-        V o = sum_values(logits + k * m, v + k * n * D + c, n, sums + k * F, w_ve + k * f * D + c, f, D);
-        store_some(t->output + ((row + i) * h + k) * d + c, o, d - c);
-      }
-  }
-  for (int64_t i = n; i < b->n; i++) memset(t->output + (row + i) * h * d, 0, FLOATS(h * d));
-  if (t->parts == 4)
-    for (int64_t i = 0; i < b->n; i++)
-      for (int64_t c = 0; c < h * d; c++) t->output[(row + i) * h * d + c] += packed[i * stride + 3 * h * d + c];
-}
-
-INLINE void backward_graph(const Task *t, const Graphs *b, int64_t g, float *space, const float *w_ke_wide,
-                           const float *w_ke, const float *w_ve_wide, const Part *part, const int64_t d,
-                           const int64_t f) {
-  const int64_t h = t->h, F = up(f, EDGE_LANES), D = up(d, LANES), stride = t->parts * h * d;
-  const int64_t n = b->sizes ? b->sizes[g] : b->n, m = up(n, LANES), row = b->start + g * b->n;
-  float *vT = space, *keys = vT + h * d * m, *d_k = keys + h * n * D, *d_v = d_k + h * n * D, *eT = d_v + h * n * D;
-  float *e_rows = eT + f * m, *d_w = e_rows + n * F, *w = d_w + h * m, *used = w + h * m;
-  float *q = used + h * m, *dy = q + h * D, *asked = dy + h * D, *d_sums = asked + h * F, *d_asked = d_sums + h * F;
-  float *sums = d_asked + h * F, *d_edge = sums + h * F;
-  const float *packed = t->packed + row * stride;
-  float *d_packed = t->d_packed + row * stride;
-  turned(vT, packed + 2 * h * d, stride, n, m, h * d);
-  by_head(keys, packed + h * d, stride, n, h, d, D);
-  memset(d_k, 0, FLOATS(2 * h * n * D));
-  memset(eT, 0, FLOATS(f * m));
-  memset(q, 0, FLOATS(2 * h * D));
-  memset(w, 0, FLOATS(2 * h * m));
-  for (int64_t i = 0; i < n; i++) {
-    const int64_t at = (g * b->n + i) * b->n;
-    const float *e = b->e + at * f, *e_wide = padded_rows(e_rows, e, n, f, F);
-    transpose_edges(eT, e, n, m, f);
-    for (int64_t k = 0; k < h; k++)
-      for (int64_t c = 0; c < d; c++) {
-        q[k * D + c] = packed[i * stride + k * d + c] * t->scale;
-        dy[k * D + c] = t->dy[((row + i) * h + k) * d + c];
-      }
-    for (int64_t k = 0; k < h; k++) ask_edges(d_sums + k * F, dy + k * D, w_ve_wide + k * d * F, d, F);
-    for (int64_t k = 0; k < h; k++) products(d_w + k * m, dy + k * D, vT + k * d * m, d_sums + k * F, eT, m, d, f);
-    for (int64_t k = 0; k < h; k++) {
-      const int64_t here = ((g * h + k) * b->n + i) * b->n;
-      memcpy(w + k * m, b->weights + here, FLOATS(n));
-      memcpy(used + k * m, w + k * m, FLOATS(n));
-      if (b->kept)
-        for (int64_t j = 0; j < n; j++) {
-          used[k * m + j] *= b->kept[here + j];
-          d_w[k * m + j] *= b->kept[here + j];
-        }
-    }
-    /* dL/da_ij = w_ij (dL/dw_ij - sum_j w_ij dL/dw_ij) */
-    for (int64_t k = 0; k < h; k++) {
-      V dot = {};
-      for (int64_t j = 0; j < m; j += LANES) dot += load(w + k * m + j) * load(d_w + k * m + j);
-      const float all = sum(dot);
-      for (int64_t j = 0; j < m; j += LANES)
-        store(d_w + k * m + j, load(w + k * m + j) * (load(d_w + k * m + j) - all));
-    }
-    for (int64_t k = 0; k < h; k++) {
-      sum_edges(d_asked + k * F, d_w + k * m, e_wide, n, F);
-      sum_edges(sums + k * F, used + k * m, e_wide, n, F);
-    }
-    for (int64_t k = 0; k < h; k++)
-      for (int64_t c = 0; c < D; c += LANES) {
-        const V q_here = load(q + k * D + c), dy_here = load(dy + k * D + c);
-        V d_q = sum_values(d_w + k * m, keys + k * n * D + c, n, d_asked + k * F, w_ke + k * f * D + c, f, D);
-        store_some(d_packed + i * stride + k * d + c, d_q * t->scale, d - c);
-        float *to_k = d_k + k * n * D + c, *to_v = d_v + k * n * D + c;
-        for (int64_t j = 0; j < n; j++) {
-          store(to_k + j * D, load(to_k + j * D) + d_w[k * m + j] * q_here);
-          store(to_v + j * D, load(to_v + j * D) + used[k * m + j] * dy_here);
-        }
-        for (int64_t x = 0; x < f; x++) {
-          float *to_ke = part->d_w_ke + (k * f + x) * D + c, *to_ve = part->d_w_ve + (k * f + x) * D + c;
-          store(to_ke, load(to_ke) + d_asked[k * F + x] * q_here);
-          store(to_ve, load(to_ve) + sums[k * F + x] * dy_here);
-        }
-      }
-    if (t->d_w_be)
-      for (int64_t c = 0; c < h * F; c++) part->d_w_be[c] += d_asked[c];
-    if (b->d_e) {
-      for (int64_t k = 0; k < h; k++) ask_edges(asked + k * F, q + k * D, w_ke_wide + k * d * F, d, F);
-      if (t->w_be)
-        for (int64_t k = 0; k < h; k++)
-          for (int64_t c = 0; c < f; c++) asked[k * F + c] += t->w_be[k * f + c];
-      float *d_e = b->d_e + at * f;
-      for (int64_t j = 0; j < n; j++) {
-        for (int64_t c = 0; c < F; c += EDGE_LANES) {
-          E s0 = {}, s1 = {};
-          for (int64_t k = 0; k < h; k++) {
-            s0 += d_w[k * m + j] * load_e(asked + k * F + c);
-            s1 += used[k * m + j] * load_e(d_sums + k * F + c);
-          }
-          store_e(d_edge + c, s0 + s1);
-        }
-        memcpy(d_e + j * f, d_edge, FLOATS(f));
-      }
-      memset(d_e + n * f, 0, FLOATS((b->n - n) * f));
-    }
-  }
-  for (int64_t j = 0; j < n; j++)
-    for (int64_t k = 0; k < h; k++) {
-      memcpy(d_packed + j * stride + (h + k) * d, d_k + (k * n + j) * D, FLOATS(d));
-      memcpy(d_packed + j * stride + (2 * h + k) * d, d_v + (k * n + j) * D, FLOATS(d));
-    }
-  for (int64_t i = n; i < b->n; i++) {
-    memset(d_packed + i * stride, 0, FLOATS(3 * h * d));
-    if (b->d_e) memset(b->d_e + (g * b->n + i) * b->n * f, 0, FLOATS(b->n * f));
-  }
-  if (t->parts == 4)
-    for (int64_t i = 0; i < b->n; i++) memcpy(d_packed + i * stride + 3 * h * d, t->dy + (row + i) * h * d, FLOATS(h * d));
-}
-
-/* Scratch for a graph of n nodes; both directions fit into it. */
-static size_t space_for(int64_t n, int64_t h, int64_t d, int64_t f) {
-  const int64_t F = up(f, EDGE_LANES), D = up(d, LANES), m = up(n, LANES);
-  return FLOATS(h * d * m + 3 * h * n * D + f * m + n * F + 3 * h * m + 2 * h * D + 4 * h * F + F + 2 * h + LANES);
-}
-
-INLINE void run(Part *part, int backward, const int64_t d, const int64_t f) {
+static void run(Part *part, int backward) {
   const Task *t = part->task;
-  const int64_t h = t->h, F = up(f, EDGE_LANES), D = up(d, LANES);
-  float *ke_wide = part->space, *ve_wide = ke_wide + h * d * F, *ke = ve_wide + h * d * F, *ve = ke + h * f * D;
-  float *space = ve + h * f * D;
-  lay_out(ke_wide, ke, t->w_ke, h, d, f, D, F);
-  lay_out(ve_wide, ve, t->w_ve, h, d, f, D, F);
+  const int64_t d = t->d, f = t->f;
+  const Space *s = &part->space;
+  for (int64_t k = 0; k < t->h; k++)
+    for (int64_t c = 0; c < d; c++)
+      for (int64_t x = 0; x < f; x++) {
+        s->w_keT[(k * f + x) * d + c] = t->w_ke[(k * d + c) * f + x];
+        s->w_veT[(k * f + x) * d + c] = t->w_ve[(k * d + c) * f + x];
+      }
+  for (int64_t k = 0; k < t->h && t->table; k++)
+    memcpy(s->table + k * up(t->num_codes, 2 * L), t->table + k * t->num_codes, FLOATS(t->num_codes));
   int64_t first = 0;
   for (const Graphs *b = t->graphs; b < t->graphs + t->count; first += b->count, b++)
     for (int64_t g = 0; g < b->count; g++) {
       if (first + g < part->from || first + g >= part->to) continue;
-      if (backward) backward_graph(t, b, g, space, ke_wide, ke, ve_wide, part, d, f);
-      else forward_graph(t, b, g, space, ke_wide, ve, d, f);
+      Block block = {b, g, b->sizes ? b->sizes[g] : b->n, b->start + g * b->n, 0, 0};
+      if (backward) backward_graph(t, &block, s);
+      else forward_graph(t, &block, s);
     }
 }
 
-/* Sizes that the compiler knows make the inner loops straight lines. */
-#define WITH_SIZES(part, backward)                                                  \
-  do {                                                                              \
-    const int64_t d_ = (part)->task->d, f_ = (part)->task->f;                       \
-    if (d_ == 16 && f_ == 8) run(part, backward, 16, 8);                            \
-    else if (d_ == 16) run(part, backward, 16, f_);                                 \
-    else run(part, backward, d_, f_);                                               \
-  } while (0)
-
-static void *forward_part(void *part) { WITH_SIZES((Part *)part, 0); return NULL; }
-static void *backward_part(void *part) { WITH_SIZES((Part *)part, 1); return NULL; }
+static void *forward_part(void *part) { run(part, 0); return NULL; }
+static void *backward_part(void *part) { run(part, 1); return NULL; }
 
 /* Cut the graphs into runs of about equal work, one for each thread: which graph goes where depends on nothing but the
  * sizes and the number of threads, so that sums come out the same every time. Returns 0, or 1 without memory. */
 static int in_parts(const Task *t, int threads, void *(*of_part)(void *), int backward) {
-  const int64_t h = t->h, d = t->d, f = t->f, F = up(f, EDGE_LANES), D = up(d, LANES);
+  const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L);
   int64_t largest_n = 0, graphs = 0;
   double work = 0, done = 0;
   for (const Graphs *b = t->graphs; b < t->graphs + t->count; b++)
@@ -410,13 +555,13 @@ static int in_parts(const Task *t, int threads, void *(*of_part)(void *), int ba
       if (n > largest_n) largest_n = n;
       work += (double)n * (n + 8);
     }
-  if (threads < 1 || work * h < 16384) threads = 1; /* starting a thread costs as much as a few graphs */
+  if (threads < 1 || work * h < 32768) threads = 1; /* starting a thread costs as much as a few graphs */
   if (threads > graphs) threads = graphs ? (int)graphs : 1;
-  const size_t sums = backward ? FLOATS(2 * h * f * D + h * F) : 0, weights = FLOATS(2 * h * (d * F + f * D));
-  const size_t each = up(sums + weights + space_for(largest_n, h, d, f), 64);
+  Space counted;
+  const size_t each = up(FLOATS(take(&counted, NULL, t, largest_n)), 64);
   Part *parts = calloc(threads, sizeof(Part));
   pthread_t *ids = calloc(threads, sizeof(pthread_t));
-  char *space = malloc(each * threads);
+  char *space = aligned_alloc(64, each * threads + 64);
   if (!parts || !ids || !space) {
     free(parts), free(ids), free(space);
     return 1;
@@ -426,17 +571,17 @@ static int in_parts(const Task *t, int threads, void *(*of_part)(void *), int ba
   for (const Graphs *b = t->graphs; b < t->graphs + t->count; b++)
     for (int64_t g = 0; g < b->count; g++, graph++) {
       const int64_t n = b->sizes ? b->sizes[g] : b->n;
-      while (part + 1 < threads && done >= work * (part + 1) / threads) parts[part++].to = graph, parts[part].from = graph;
+      for (; part + 1 < threads && done >= work * (part + 1) / threads; part++)
+        parts[part].to = parts[part + 1].from = graph;
       done += (double)n * (n + 8);
     }
-  while (part + 1 < threads) parts[part++].to = graphs, parts[part].from = graphs;
+  for (; part + 1 < threads; part++) parts[part].to = parts[part + 1].from = graphs;
   parts[part].to = graphs;
   for (int i = 0; i < threads; i++) {
-    float *at = (float *)(space + each * i);
-    memset(at, 0, sums);
+    Space *s = &parts[i].space;
     parts[i].task = t;
-    parts[i].d_w_ke = at, parts[i].d_w_ve = at + h * f * D, parts[i].d_w_be = at + 2 * h * f * D;
-    parts[i].space = (float *)((char *)at + sums);
+    take(s, (float *)(space + each * i), t, largest_n);
+    memset(s->d_w_ke, 0, FLOATS(s->w_keT - s->d_w_ke));
   }
   int started = 1;
   for (; started < threads; started++)
@@ -450,18 +595,25 @@ static int in_parts(const Task *t, int threads, void *(*of_part)(void *), int ba
         for (int64_t c = 0; c < d; c++) {
           float of_keys = 0, of_values = 0;
           for (int i = 0; i < threads; i++) {
-            of_keys += parts[i].d_w_ke[(k * f + x) * D + c];
-            of_values += parts[i].d_w_ve[(k * f + x) * D + c];
+            of_keys += parts[i].space.d_w_ke[(k * f + x) * D + c];
+            of_values += parts[i].space.d_w_ve[(k * f + x) * D + c];
           }
           t->d_w_ke[(k * d + c) * f + x] = of_keys;
           t->d_w_ve[(k * d + c) * f + x] = of_values;
         }
         if (t->d_w_be) {
           float of_bias = 0;
-          for (int i = 0; i < threads; i++) of_bias += parts[i].d_w_be[k * F + x];
+          for (int i = 0; i < threads; i++)
+            for (int64_t r = 0; r < L; r++) of_bias += parts[i].space.d_w_be[(k * f + x) * L + r];
           t->d_w_be[k * f + x] = of_bias;
         }
       }
+  for (int64_t c = 0; c < h * t->num_codes && backward && t->d_table; c++) {
+    float of_code = 0;
+    for (int i = 0; i < threads; i++)
+      for (int64_t r = 0; r < L; r++) of_code += parts[i].space.d_table[c * L + r];
+    t->d_table[c] = of_code;
+  }
   free(parts), free(ids), free(space);
   return 0;
 }

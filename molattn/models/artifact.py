@@ -1,8 +1,13 @@
-"""A model on disk: `model.safetensors` and `config.json`, never a pickle."""
+"""A model on disk: `model.safetensors` and `config.json`, never a pickle.
+
+Each is of no use without the other, so where a model takes the place of another, its configuration lies beside the old
+one, as `config.next.json`, until its weights are there. Whoever is killed on the way leaves a model that loads: the old
+one or the new.
+"""
 
 import dataclasses
 import hashlib
-import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -10,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors import SafetensorError
-from safetensors.numpy import load_file as load_arrays
-from safetensors.numpy import save as save_arrays
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
+from torch import Tensor
 
 from molattn.chem import STANDARDIZE, Conformers
 from molattn.data.files import write_bytes
+from molattn.data.seal import SEAL, sealed, unsealed
 from molattn.errors import InputError, MolattnError, UsageError
 from molattn.models.answers import Answers
 from molattn.models.base import Molecule, MoleculeModel
@@ -30,11 +36,12 @@ from molattn.models.uncertainty import NONE, answers_of, method_of
 
 # 2 has conformers, without which a model of 3D must not be used; 3 has outputs that are not the numbers themselves; 4
 # has standardize, without which molecules would be read otherwise than in training; 5 has outputs of atoms, or
-# descriptors, which the head reads; 6 has several models, or a loss whose outputs older versions do not know; all else
-# is written as 1. What stands beside the predictions (calibration, domain) changes none: older versions leave it out.
+# descriptors, which the head reads; 6 has more in its weights than one model: those of other members, of calibration or
+# of training molecules, or a loss whose outputs older versions do not know; all else is written as 1.
 SCHEMA = 6
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
-MEMBER, CALIBRATION, DOMAIN = "member-{}.safetensors", "calibration.safetensors", "domain.safetensors"
+WEIGHTS, CONFIG, NEXT = "model.safetensors", "config.json", "config.next.json"
+MEMBERS, CALIBRATION, DOMAIN = "members", "calibration", "domain"
+"""What the names of tensors begin with that are not the first model's; a dot follows."""
 _LOSSES_OF_6 = ("evidential", "quantile", "dirichlet")
 
 
@@ -92,11 +99,15 @@ class Artifact:
         return [*own, *(f"{t}_std" for t in self.targets if spread)]
 
     def answers(
-        self, molecules: Sequence[Molecule], descriptors: np.ndarray | None = None, uncertainty: str = ""
+        self,
+        molecules: Sequence[Molecule],
+        descriptors: np.ndarray | None = None,
+        uncertainty: str = "",
+        refused: set[int] | None = None,
     ) -> Answers:
         """What it says of `molecules`, before any calibration; see `molattn.models.uncertainty.answers_of`."""
         method = uncertainty or self.uncertainty
-        return answers_of(self.models, self.task, self.scaler, molecules, method, self.samples, descriptors)
+        return answers_of(self.models, self.task, self.scaler, molecules, method, self.samples, descriptors, refused)
 
     @property
     def calibration_method(self) -> str:
@@ -111,26 +122,24 @@ class Artifact:
 
 
 def save_artifact(folder: str | Path, artifact: Artifact) -> None:
-    """Write the model into `folder`, the configuration last: with it there, the model is whole."""
+    """Write the model into `folder`; one that is there is replaced at once, or stays, whatever happens on the way."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    files = {WEIGHTS: _weights(artifact.model)}
-    files |= {MEMBER.format(i): _weights(member) for i, member in enumerate(artifact.members, start=1)}
-    beside: dict[str, Any] = {}
-    if artifact.members:
-        beside["members"] = len(artifact.members)
+    tensors, beside = dict(artifact.model.state_dict()), {}
+    for i, member in enumerate(artifact.members, start=1):
+        tensors |= {f"{MEMBERS}.{i}.{name}": x for name, x in member.state_dict().items()}
+        beside[MEMBERS] = i
     if artifact.uncertainty != method_of("", artifact.task, len(artifact.models), 0.0):
         beside["uncertainty"] = {"method": artifact.uncertainty, "samples": artifact.samples}
     if artifact.calibration is not None:
         c = artifact.calibration
-        files[CALIBRATION] = save_arrays({f"{t}.{k}": v for t, s in enumerate(c.scores) for k, v in s.items()})
-        beside["calibration"] = {"method": c.method, "uncertainty": c.uncertainty}
+        tensors |= _tensors(CALIBRATION, {f"{t}.{k}": v for t, s in enumerate(c.scores) for k, v in s.items()})
+        beside[CALIBRATION] = {"method": c.method, "uncertainty": c.uncertainty}
     if artifact.domain is not None:
         d = artifact.domain
-        files[DOMAIN] = save_arrays({"embeddings": d.embeddings, "bits": d.bits})
-        beside["domain"] = {"farthest": d.farthest, "least": d.least}
-    for name, data in files.items():
-        write_bytes(folder / name, data)
+        tensors |= _tensors(DOMAIN, {"embeddings": d.embeddings, "bits": d.bits})
+        beside[DOMAIN] = {"farthest": d.farthest, "least": d.least}
+    weights = save({name: x.detach().cpu().contiguous() for name, x in tensors.items()})
     molecules: dict[str, Any] = {"add_hs": artifact.add_hs, "max_atoms": artifact.max_atoms}
     if artifact.conformers is not None:
         molecules["conformers"] = dataclasses.asdict(artifact.conformers)
@@ -151,13 +160,35 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
         **({} if artifact.descriptors is None else {"descriptors": _descriptors(artifact.descriptors)}),
         **beside,
         "vocabulary": artifact.model.vocabulary(),
-        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+        SEAL: {WEIGHTS: hashlib.sha256(weights).hexdigest()},
     }
-    write_bytes(folder / CONFIG, (json.dumps(config, indent=1) + "\n").encode())
+    _settle(folder)
+    try:
+        write_bytes(folder / NEXT, sealed(config, CONFIG))
+        write_bytes(folder / WEIGHTS, weights)
+    finally:
+        _settle(folder)
 
 
-def _weights(model: MoleculeModel) -> bytes:
-    return save({name: x.detach().cpu().contiguous() for name, x in model.state_dict().items()})
+def _settle(folder: Path) -> None:
+    """The next configuration takes its place if its weights are there, and is removed if they are not."""
+    if (folder / NEXT).is_file():
+        weights = (folder / WEIGHTS).read_bytes() if (folder / WEIGHTS).is_file() else b""
+        if hashlib.sha256(weights).hexdigest().encode() in (folder / NEXT).read_bytes():
+            os.replace(folder / NEXT, folder / CONFIG)
+        else:
+            (folder / NEXT).unlink()
+
+
+def _tensors(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:
+    return {f"{prefix}.{name}": torch.from_numpy(np.ascontiguousarray(values)) for name, values in arrays.items()}
+
+
+def _part(weights: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with `prefix` and a dot, without it; those of the first model for none."""
+    if not prefix:
+        return {k: v for k, v in weights.items() if k.partition(".")[0] not in (MEMBERS, CALIBRATION, DOMAIN)}
+    return {k.removeprefix(f"{prefix}."): v for k, v in weights.items() if k.startswith(f"{prefix}.")}
 
 
 def _descriptors(scaler: DescriptorScaler) -> list[dict[str, Any]]:
@@ -169,7 +200,8 @@ def _descriptors(scaler: DescriptorScaler) -> list[dict[str, Any]]:
 
 def _schema(artifact: Artifact) -> int:
     """The oldest form that says all there is to say, so that an older molattn reads what it can."""
-    if artifact.members or artifact.task.loss in _LOSSES_OF_6:
+    more = artifact.members or artifact.calibration is not None or artifact.domain is not None
+    if more or artifact.task.loss in _LOSSES_OF_6:
         return 6
     if artifact.task.of_atoms or artifact.descriptors is not None:
         return 5
@@ -191,19 +223,9 @@ def load_artifact(folder: str | Path) -> Artifact:
         if not (folder / name).is_file():
             raise InputError(f"{folder} holds no model: {name} is missing; give the folder of a finished run")
     try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        schema = config["schema"]
-        if isinstance(schema, int) and schema > SCHEMA:
-            raise InputError(f"{folder} was written by molattn {config['molattn']}: upgrade molattn to read it")
-        for name, checksum in {WEIGHTS: "", **config["sha256"]}.items():
-            if Path(name).name != name or not (folder / name).is_file():
-                raise InputError(f"{folder} holds no whole model: {name} is missing; copy it again")
-            if hashlib.sha256((folder / name).read_bytes()).hexdigest() != checksum:
-                raise InputError(
-                    f"{folder / name} is damaged: its checksum differs from the one in {CONFIG}; copy it again"
-                )
-        return _built(config, folder)
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
+        data = (folder / WEIGHTS).read_bytes()
+        return _built(_config(folder, hashlib.sha256(data).hexdigest()), load(data), folder)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OSError, SafetensorError) as error:
         if isinstance(error, MolattnError):
             raise
         raise InputError(
@@ -211,7 +233,23 @@ def load_artifact(folder: str | Path) -> Artifact:
         ) from error
 
 
-def _built(config: dict[str, Any], folder: Path) -> Artifact:
+def _config(folder: Path, weights: str) -> dict[str, Any]:
+    """The configuration that goes with the weights of that checksum."""
+    path = folder / CONFIG
+    if (folder / NEXT).is_file() and weights.encode() in (folder / NEXT).read_bytes():
+        path = folder / NEXT
+    config, whole = unsealed(path.read_bytes(), CONFIG)
+    schema = config["schema"]
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise InputError(f"{folder} was written by molattn {config['molattn']}: upgrade molattn to read it")
+    if not whole or not config[SEAL].keys() <= {WEIGHTS, CONFIG}:
+        raise InputError(f"{path} is damaged or was changed: its checksum differs from the one in it; copy it again")
+    if weights != config[SEAL][WEIGHTS]:
+        raise InputError(f"{folder / WEIGHTS} is damaged: its checksum differs from the one in {CONFIG}; copy it again")
+    return config
+
+
+def _built(config: dict[str, Any], weights: dict[str, Tensor], folder: Path) -> Artifact:
     targets, kind, beside = config["targets"], config["model"]["kind"], config.get("descriptors", [])
     if kind not in CONFIGS:
         raise InputError(f"{folder} is a model of the kind {kind!r}; this molattn has {', '.join(CONFIGS)}")
@@ -233,7 +271,7 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
             f"{config['molattn']} or train again"
         )
     for i, model in enumerate(models):
-        model.load_state_dict(load_file(folder / (MEMBER.format(i) if i else WEIGHTS)))
+        model.load_state_dict(_part(weights, f"{MEMBERS}.{i}") if i else _part(weights, ""))
         model.eval().requires_grad_(False)
     conformers = config["molecules"].get("conformers")
     standardize = config["molecules"].get("standardize", "")
@@ -255,23 +293,23 @@ def _built(config: dict[str, Any], folder: Path) -> Artifact:
         members=tuple(models[1:]),
         uncertainty=uncertainty,
         samples=method["samples"],
-        calibration=_calibration(config, folder, len(targets)),
-        domain=_domain(config, folder),
+        calibration=_calibration(config, weights, len(targets)),
+        domain=_domain(config, weights),
     )
 
 
-def _calibration(config: dict[str, Any], folder: Path, num_targets: int) -> Calibration | None:
+def _calibration(config: dict[str, Any], weights: dict[str, Tensor], num_targets: int) -> Calibration | None:
     if (said := config.get("calibration")) is None:
         return None
     scores: list[dict[str, np.ndarray]] = [{} for _ in range(num_targets)]
-    for name, values in load_arrays(folder / CALIBRATION).items():
+    for name, values in _part(weights, CALIBRATION).items():
         t, _, key = name.partition(".")
-        scores[int(t)][key] = values
+        scores[int(t)][key] = values.numpy()
     return Calibration(said["method"], said["uncertainty"], tuple(scores))
 
 
-def _domain(config: dict[str, Any], folder: Path) -> Domain | None:
+def _domain(config: dict[str, Any], weights: dict[str, Tensor]) -> Domain | None:
     if (said := config.get("domain")) is None:
         return None
-    arrays = load_arrays(folder / DOMAIN)
-    return Domain(arrays["embeddings"], arrays["bits"], said["farthest"], said["least"])
+    arrays = _part(weights, DOMAIN)
+    return Domain(arrays["embeddings"].numpy(), arrays["bits"].numpy(), said["farthest"], said["least"])

@@ -10,9 +10,14 @@ from torch import Tensor
 from molattn.data.atom_lists import label_rows, offsets_of
 from molattn.data.batches import Batch, batches_by_size
 from molattn.data.store import chosen, sizes_of
+from molattn.errors import SmilesError
 from molattn.models.base import Molecule, MoleculeModel
+from molattn.models.memory import is_out_of_memory
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
+
+MOLECULES = 512
+"""The most molecules in a batch."""
 
 PAIRS = 2**17
 """Pairs of places, padding included, whose attention is computed together: 16 MB with 4 layers of 8 heads."""
@@ -22,7 +27,7 @@ def predict_molecules(
     model: MoleculeModel,
     scaler: TargetScaler,
     molecules: Sequence[Molecule],
-    batch_size: int = 128,
+    batch_size: int = MOLECULES,
     task: Task = REGRESSION,
 ) -> np.ndarray:
     """The predictions for `molecules`, (n, T) float64, in their order whatever goes into one batch; as `outputs_of`.
@@ -35,29 +40,42 @@ def predict_molecules(
 def outputs_of(
     model: MoleculeModel,
     molecules: Sequence[Molecule],
-    batch_size: int = 128,
+    batch_size: int = MOLECULES,
     descriptors: np.ndarray | None = None,
+    refused: set[int] | None = None,
 ) -> np.ndarray:
     """What the model puts out for `molecules`, (n, outputs) float64, in their order; `Task.answers` reads it.
 
     Of a model of atoms (N, outputs): a row for each atom, molecule by molecule, as `model.counts` counts them.
 
-    descriptors: (n, k), standardised; None for a model without.
+    Args:
+        batch_size: the most molecules in a batch; large ones are fewer, see `batches_by_size`.
+        descriptors: (n, k), standardised; None for a model without.
+        refused: gets the place of each molecule that is too large for the memory, alone in its batch; its numbers are
+            NaN. Without such a set it is an error.
+
+    Raises:
+        SmilesError: a molecule is too large for the memory, and there is no `refused`.
     """
-    return _in_batches(model, model, model.head.out_features, molecules, batch_size, descriptors)
+    return _in_batches(model, model, model.head.out_features, molecules, batch_size, descriptors, refused)
 
 
 def embed_molecules(
     model: MoleculeModel,
     molecules: Sequence[Molecule],
-    batch_size: int = 128,
+    batch_size: int = MOLECULES,
     descriptors: np.ndarray | None = None,
+    refused: set[int] | None = None,
 ) -> np.ndarray:
     """The fingerprints of `molecules`, (n, d + k) float64: what the head reads of each.
 
-    descriptors: (n, k), standardised; None for a model without.
+    Args:
+        batch_size, descriptors, refused: as for `outputs_of`.
+
+    Raises:
+        SmilesError: as `outputs_of`.
     """
-    return _in_batches(model, model.fingerprint, model.head.in_features, molecules, batch_size, descriptors)
+    return _in_batches(model, model.fingerprint, model.head.in_features, molecules, batch_size, descriptors, refused)
 
 
 def _in_batches(
@@ -67,17 +85,43 @@ def _in_batches(
     molecules: Sequence[Molecule],
     batch_size: int,
     descriptors: np.ndarray | None,
+    refused: set[int] | None,
 ) -> np.ndarray:
     """What is asked of each molecule, or of each of its atoms, a row of `width` numbers each, float64."""
     device = next(model.parameters()).device
-    offsets = offsets_of(model.counts(molecules))
-    answers = np.empty((offsets[-1], width))
-    with torch.inference_mode():
-        for rows in batches_by_size(sizes_of(molecules), batch_size):
-            beside = None if descriptors is None else descriptors[rows]
+    offsets, sizes = offsets_of(model.counts(molecules)), sizes_of(molecules)
+    answers = np.full((offsets[-1], width), np.nan)
+
+    def answer(rows: np.ndarray) -> bool:
+        """Whether there was memory enough."""
+        beside = None if descriptors is None else descriptors[rows]
+        try:
             batch = model.collate(chosen(molecules, rows), None, beside).to(device)
             answers[label_rows(offsets, rows)] = asked(batch).cpu().numpy()
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            return False
+        return True
+
+    waiting = batches_by_size(sizes, batch_size)[::-1]
+    with torch.inference_mode():
+        while waiting:
+            rows = waiting.pop()
+            if answer(rows):
+                continue
+            if len(rows) > 1:
+                waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
+            elif refused is None:
+                raise SmilesError(chosen(molecules, rows)[0].smiles, too_large(model, int(sizes[rows[0]])))
+            else:
+                refused.add(int(rows[0]))
     return answers
+
+
+def too_large(model: MoleculeModel, size: int) -> str:
+    """Why there is no answer for a molecule that is too large for the memory."""
+    return f"there is not enough memory for its {size} {model.places}: close other programs, or use a larger machine"
 
 
 def attention_of(

@@ -59,6 +59,7 @@ def answers_of(
     method: str = "",
     samples: int = 10,
     descriptors: np.ndarray | None = None,
+    refused: set[int] | None = None,
 ) -> Answers:
     """What one model or several say of `molecules`, and how far off that may be.
 
@@ -80,10 +81,14 @@ def answers_of(
     Args:
         method: a name in `METHODS`; the one that models and loss bring when empty.
         samples: passes of the method "dropout".
-        descriptors: (n, k), standardised; None for models without.
+        descriptors, refused: as for `outputs_of`.
     """
     chosen = method or method_of("", task, len(models), 0.0)
-    each = [task.answers(outputs_of(m, molecules, descriptors=descriptors), scaler) for m in models]
+
+    def said(model: MoleculeModel) -> Answers:
+        return task.answers(outputs_of(model, molecules, descriptors=descriptors, refused=refused), scaler)
+
+    each = [said(model) for model in models]
     mean = task.mixed(each) if len(each) > 1 else replace(each[0], std=None, ignorance=None)
     if chosen == NONE:
         return mean
@@ -93,11 +98,7 @@ def answers_of(
     if chosen in (ENSEMBLE, DROPOUT):
         parts = each
         if chosen == DROPOUT:
-            parts = [
-                task.answers(outputs_of(m, molecules, descriptors=descriptors), scaler)
-                for i, m in enumerate(models)
-                for m in _passes(m, samples, i)
-            ]
+            parts = [said(m) for i, model in enumerate(models) for m in _passes(model, samples, i)]
         apart = np.var([task.followed(part, mean) for part in parts], axis=0)
     total = variance + apart
     known = [part.ignorance * part.std**2 for part in each if part.ignorance is not None and part.std is not None]

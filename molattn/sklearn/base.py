@@ -38,7 +38,9 @@ PARAMETERS = """
         uncertainty_method: how standard deviations are made, such as "dropout"; None for what ensemble or loss bring.
         calibration_size: share of the molecules given to `fit` that is set aside, from those that train, for intervals.
         calibration_method: what is made of them, such as "zscaling"; None for conformal intervals, or sets of classes.
-        epochs, batch_size, learning_rate, weight_decay, patience: of the training; see `TrainingConfig`.
+        base: the base model to start from, by name or folder; "none" for none, None for molattn's own where it fits.
+        epochs, learning_rate: of the training; None leaves them to what it starts from.
+        batch_size, weight_decay, patience: of the training; see `TrainingConfig`.
         validation_fraction: share of the molecules given to `fit` that does not train but chooses the epoch.
         split: how those are chosen: "random", "scaffold", "stratified", ...; the same molecule is never on both sides.
         random_state: a whole number, by which the same data give the same model; a `RandomState`; or None for another
@@ -77,9 +79,10 @@ class MolAttention(BaseEstimator):
         uncertainty_method: str | None = None,
         calibration_size: float = DataConfig.calibration_size,
         calibration_method: str | None = None,
-        epochs: int = TrainingConfig.epochs,
+        base: str | None = None,
+        epochs: int | None = None,
         batch_size: int = TrainingConfig.batch_size,
-        learning_rate: float = TrainingConfig.learning_rate,
+        learning_rate: float | None = None,
         weight_decay: float = TrainingConfig.weight_decay,
         patience: int = TrainingConfig.patience,
         validation_fraction: float = 0.1,
@@ -105,6 +108,7 @@ class MolAttention(BaseEstimator):
         self.uncertainty_method = uncertainty_method
         self.calibration_size = calibration_size
         self.calibration_method = calibration_method
+        self.base = base
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate

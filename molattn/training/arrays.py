@@ -22,6 +22,7 @@ from molattn.training.members import fit_members
 from molattn.training.metrics import metrics_for
 from molattn.training.prepare import conformers_of
 from molattn.training.run import Reporter, check
+from molattn.training.starting import settle_start
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,14 @@ def train_arrays(
             raise InputError(f"the training molecules have no label of {shown(name)}: there is nothing to learn")
 
     scaler = task.scaler(train.targets)
+    config, _ = settle_start(config, task.of_atoms)
+    settings = config.training
     metric = metrics_for(task.kind, task.metrics, settings.metrics)[0]
-    fitted = fit_members(config, task, scaler, train, val, metric, lambda r: reporter.epoch(r, settings.epochs))
+
+    def told(record: EpochRecord) -> None:
+        reporter.epoch(record, settings.epochs)
+
+    fitted = fit_members(config, task, scaler, train, val, metric, told, warn=reporter.warning)
     for model in fitted.models:
         model.requires_grad_(False)
     artifact = Artifact(

@@ -13,6 +13,7 @@ from typing import Any
 from molattn.errors import UsageError
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
 from molattn.models.presets import PRESETS
+from molattn.training.bases import AUTO, NONE, find_base, sized
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,10 @@ class TrainingConfig:
         grad_clip: largest norm of the gradient.
         patience: epochs without a better validation loss after which training stops.
         seed: of the split, the weights, the batches and the dropout.
+        base: where the weights come from before training: the name of a base model, or the folder of one that `molattn
+            pretrain` wrote; "none" for nowhere, "auto" for molattn's own base where it fits.
+        auxiliary: weight in the loss of a dozen descriptors that RDKit computes of the training molecules, and that the
+            model learns beside its targets; 0 for none.
         checkpoint_every: epochs between two checkpoints, from which an interrupted run can go on.
         num_replicates: runs with this seed and the next ones, one after the other.
         ensemble_size: models of an ensemble, trained on one split with this seed and the next ones; 1 for none.
@@ -124,6 +129,8 @@ class TrainingConfig:
     grad_clip: float = 1.0
     patience: int = 40
     seed: int = 0
+    base: str = AUTO
+    auxiliary: float = 0.0
     checkpoint_every: int = 1
     num_replicates: int = 1
     ensemble_size: int = 1
@@ -145,17 +152,21 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that decides a run, section by section of its `config.toml`."""
+    """Everything that decides a run, section by section of its `config.toml`.
+
+    `said` are the settings that somebody gave a value, as "section.key": what is left may follow from others.
+    """
 
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=GraphModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    said: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Sections of plain values, as they stand in a TOML file."""
         return {
             section: {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
-            for section, values in dataclasses.asdict(self).items()
+            for section, values in ((name, dataclasses.asdict(getattr(self, name))) for name in SECTIONS)
         }
 
     def updated(self, sections: dict[str, Any], source: str) -> "RunConfig":
@@ -164,7 +175,8 @@ class RunConfig:
         Raises:
             UsageError: a section or key that does not exist, or a value of the wrong type.
         """
-        changed = {}
+        changed: dict[str, Any] = {}
+        said: set[str] = set()
         for section, values in sections.items():
             if section not in SECTIONS:
                 raise UsageError(f"{source}: there is no section [{section}]{_closest(section, SECTIONS)}")
@@ -180,7 +192,8 @@ class RunConfig:
                     raise UsageError(f"{source}: [{section}] has no setting {key!r}{_closest(key, hints)}")
                 chosen[key] = _coerced(value, hints[key], f"{source}: {section}.{key}")
             changed[section] = dataclasses.replace(current, **chosen)
-        return dataclasses.replace(self, **changed)
+            said.update(f"{section}.{key}" for key in chosen)
+        return dataclasses.replace(self, **changed, said=self.said | said)
 
 
 def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterable[str] = ()) -> RunConfig:
@@ -210,6 +223,11 @@ def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterab
         resolved = resolved.updated(parse_setting(text), f"--set {text}")
     if preset is not None and resolved.model.kind != "graph":
         raise UsageError(f"the preset {preset} is of the model graph, not of {resolved.model.kind}: leave one out")
+    if resolved.training.base not in (AUTO, NONE):
+        of_model = {name.removeprefix("model.") for name in resolved.said if name.startswith("model.")}
+        resolved = dataclasses.replace(
+            resolved, model=sized(find_base(resolved.training.base), resolved.model, of_model)
+        )
     if resolved.model.needs_3d and not resolved.data.conformers:
         raise UsageError("model.edges reads distances in 3D, which are not made: add --set data.conformers=true")
     return resolved

@@ -77,8 +77,8 @@ def evaluate(
     table = read_table(path)
     column = smiles_column or guess_smiles_column(table.columns, table.smiles_column)
     if task.of_atoms:
-        check_atoms(type(artifact.model), artifact.standardize, path)
-    coded = code_targets(table, targets, task.name, task.classes, task.of_atoms)
+        check_atoms(type(artifact.model), artifact.standardize)
+    coded = code_targets(table, targets, task.name, task.classes, task.of_atoms, artifact.add_hs)
     beside = artifact.descriptors
     names_beside = () if beside is None else beside.names
     records = read_records(coded.table, column, targets, of_atoms=task.of_atoms, descriptor_columns=names_beside)

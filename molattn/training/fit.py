@@ -26,14 +26,15 @@ from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
 from molattn.training.checkpoint import Checkpoints, SaveEpochs, callers_random_states, interruptible
+from molattn.training.companions import Companion
 from molattn.training.config import TrainingConfig
 from molattn.training.losses import TaskLoss, balance, mean_loss
 from molattn.training.metrics import mean_over_targets, measure
 
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
 
-# A batch and what its rows of targets count, (b,) or (N,); None for all alike.
-_Step = tuple[Batch, Tensor | None]
+# A batch; what its rows of targets count, (b,) or (N,), None for all alike; what a companion learns, (b, A) or None.
+_Step = tuple[Batch, Tensor | None, Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Labelled:
     `offsets`, (n + 1,), say where the rows of targets of each molecule begin, and where the last end, where they are of
     atoms: then targets are (N, T), and each atom counts as its molecule does. None for one row each.
     `descriptors`, (n, k), stand beside each molecule, standardised; None where there are none.
+    `beside`, (n, A), is what a companion of the model learns of each molecule, standardised, NaN where missing.
     """
 
     molecules: Sequence[Molecule]
@@ -51,6 +53,7 @@ class Labelled:
     weights: np.ndarray | None = None
     offsets: np.ndarray | None = None
     descriptors: np.ndarray | None = None
+    beside: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.molecules)
@@ -109,6 +112,7 @@ def fit(
     checkpoints: Checkpoints | None = None,
     task: Task = REGRESSION,
     metric: str = "",
+    companion: Companion | None = None,
 ) -> Fitted:
     """Fit `model` in place to `train`; it is left with the weights of the epoch with the least loss on `val`.
 
@@ -127,11 +131,12 @@ def fit(
         checkpoints: where the training is saved, and goes on if it was begun; None for neither.
         task: what the targets are.
         metric: what is measured on `val` after every epoch; the task's first by default.
+        companion: what the model learns beside its targets, from `train` alone; None for nothing.
 
     Raises:
         InputError: no epoch had a finite validation loss.
     """
-    module = _Training(model, train, scaler, config, task, metric or task.metrics[0])
+    module = _Training(model, train, scaler, config, task, metric or task.metrics[0], companion)
     watch = _KeepBest(config.patience, on_epoch)
     sampler = SizeBuckets(sizes_of(train.molecules), config.batch_size, config.seed)
     rows_of_val = batches_by_size(sizes_of(val.molecules), 4 * config.batch_size)
@@ -170,9 +175,10 @@ def batch_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> Batch
 
 
 def _step_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> _Step:
-    """A batch, and the weights of its rows of targets."""
+    """A batch, the weights of its rows of targets, and what stands beside its molecules."""
     weights = data.weights_of(rows)
-    return batch_of(model, data, rows), None if weights is None else torch.from_numpy(weights)
+    beside = None if data.beside is None else torch.from_numpy(data.beside[list(rows)].astype(np.float32))
+    return batch_of(model, data, rows), None if weights is None else torch.from_numpy(weights), beside
 
 
 def _trainer(config: TrainingConfig, callbacks: list[Callback]) -> pl.Trainer:
@@ -219,8 +225,10 @@ class _Training(pl.LightningModule):
         config: TrainingConfig,
         task: Task = REGRESSION,
         metric: str = "rmse",
+        companion: Companion | None = None,
     ):
         super().__init__()
+        self.companion = companion
         self.model, self.config, self.task, self.scaler, self.metric = model, config, task, scaler, metric
         self.average = AveragedModel(model, avg_fn=_running_average(config.ema))
         self.steps = max(1, config.epochs * -(-len(train) // config.batch_size))
@@ -230,17 +238,22 @@ class _Training(pl.LightningModule):
         self.validated: list[tuple[np.ndarray, np.ndarray]] = []
 
     def training_step(self, step: _Step, _: int) -> Tensor:
-        batch, rows = step
+        batch, rows, beside = step
         assert batch.targets is not None
-        losses, known = self.loss(self.model(batch), batch.targets)
+        if self.companion is None:
+            outputs, more = self.model(batch), None
+        else:
+            outputs, more = self.companion(self.model, batch, beside)
+        losses, known = self.loss(outputs, batch.targets)
         self.train_losses.add(losses, known, rows)
-        return mean_loss(losses, known, rows)
+        loss = mean_loss(losses, known, rows)
+        return loss if more is None else loss + more
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
         self.average.update_parameters(self.model)
 
     def validation_step(self, step: _Step, _: int) -> None:
-        batch, rows = step
+        batch, rows, _ = step
         assert batch.targets is not None
         outputs = self.average.module(batch)
         losses, known = self.loss(outputs, batch.targets)
@@ -260,9 +273,8 @@ class _Training(pl.LightningModule):
         return measure(true, self.task.scores(answers, t), (self.metric,))
 
     def configure_optimizers(self) -> Any:
-        optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=self.config.learning_rate, weight_decay=self.config.weight_decay
-        )
+        weights = [*self.model.parameters(), *([] if self.companion is None else self.companion.parameters())]
+        optimizer = torch.optim.AdamW(weights, lr=self.config.learning_rate, weight_decay=self.config.weight_decay)
         warmup = max(1, round(self.config.warmup * self.steps))
 
         def share(step: int) -> float:

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
 from molattn.chem import read_smiles
 from molattn.data.atom_lists import offsets_of
-from molattn.data.files import suffix_of
 from molattn.data.records import Records, Rejected
 from molattn.data.tables import Table
 from molattn.errors import UsageError, shown
@@ -76,19 +74,14 @@ def settle(
     return Settled(kept, targets, rejected, offsets_of(sizes[kept]))
 
 
-def check_atoms(model: type[MoleculeModel], standardize: str, path: str | Path) -> None:
-    """UsageError for what does not go with targets of atoms: a model, a standard form, a format."""
+def check_atoms(model: type[MoleculeModel], standardize: str) -> None:
+    """UsageError for what does not go with targets of atoms: a model, a standard form."""
     if not model.answers_atoms:
         raise UsageError("targets of atoms need a model of atoms, which a model of SMILES is not: use --model graph")
     if standardize:
         raise UsageError(
             "--standardize writes a molecule anew, and lists of targets follow the atoms as they are written: leave it "
             "out, or standardise the table beforehand, lists and all"
-        )
-    if suffix_of(Path(path)) in (".sdf", ".sd"):
-        raise UsageError(
-            f"{path}: the lists of an SDF follow the atoms of its records, and molattn reads those as canonical "
-            "SMILES, in another order: put SMILES and lists in their order into a CSV or Parquet"
         )
 
 

@@ -11,9 +11,11 @@ from molattn.models.base import MoleculeModel
 from molattn.models.registry import build
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Regression, Task
+from molattn.training.auxiliary import with_auxiliary
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import RunConfig
 from molattn.training.fit import EpochRecord, Fitted, Labelled, fit
+from molattn.training.starting import start_from
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ def fit_members(
     on_epoch: Callable[[EpochRecord], None] = lambda _: None,
     on_member: Callable[[int, Checkpoints | None], None] = lambda _, __: None,
     checkpoints: Callable[[int], Checkpoints | None] = lambda _: None,
+    warn: Callable[[str], None] = lambda _: None,
 ) -> Members:
     """Fit `config.training.ensemble_size` models to the same molecules, one after the other.
 
@@ -45,6 +48,7 @@ def fit_members(
         on_epoch: called after every epoch of every member.
         on_member: called as a member begins, from 0, with its checkpoints.
         checkpoints: those of a member; one whose training is over is not trained again.
+        warn: told what a user should know.
     """
     models, fits = [], []
     for i in range(config.training.ensemble_size):
@@ -54,16 +58,22 @@ def fit_members(
             model.start_from(scaler.scale(np.zeros((1, len(scaler.mean))))[0])
         kept = checkpoints(i)
         on_member(i, kept)
-        fits.append(fit(model, train, val, scaler, training, on_epoch, kept, task, metric))
+        with_more, companion = with_auxiliary(model, train, training, warn)
+        fits.append(fit(model, with_more, val, scaler, training, on_epoch, kept, task, metric, companion))
         models.append(model.cpu().eval())
     return Members(tuple(models), tuple(fits))
 
 
 def untrained(config: RunConfig, outputs: int, of_atoms: bool) -> MoleculeModel:
-    """The untrained model; the same seed gives the same one, and the caller's random state is left as it was."""
+    """The model before training, with the weights of its base if it has one.
+
+    The same seed gives the same one, and the caller's random state is left as it was.
+    """
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)
         try:
-            return build(config.model, outputs, of_atoms, len(config.data.descriptor_columns))
+            model = build(config.model, outputs, of_atoms, len(config.data.descriptor_columns))
         except ValueError as error:
             raise UsageError(f"[model]: {error}") from None
+    start_from(model, config.training.base)
+    return model

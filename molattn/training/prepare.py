@@ -58,8 +58,8 @@ def prepare(
     table = read_table(path)
     of_atoms = are_of_atoms(table, data.target_columns, data.task_type)
     if of_atoms:
-        check_atoms(model, data.standardize, path)
-    coded = code_targets(table, data.target_columns, data.task_type, of_atoms=of_atoms)
+        check_atoms(model, data.standardize)
+    coded = code_targets(table, data.target_columns, data.task_type, of_atoms=of_atoms, add_hs=data.add_hs)
     table = coded.table
     records = read_records(
         table,
@@ -71,7 +71,7 @@ def prepare(
         data.descriptor_columns,
     )
     try:
-        made, stored_in, not_kept = stored_molecules(records.smiles, _reading(data, model), num_workers, progress)
+        made, stored_in, not_kept = stored_molecules(records.smiles, reading(data, model), num_workers, progress)
     except ConformerError as error:
         line = f", {table.place(int(records.rows[error.row]))}" if error.row is not None else ""
         raise InputError(f"{path}{line}: {error}; --on-3d-failure paths or reject goes on") from error
@@ -117,6 +117,7 @@ def prepare(
         rejected=rejected,
         warnings=[
             *filter(None, [source.said, not_kept]),
+            *coded.warnings,
             *remarks.left_out(rejected, ", see rejected.csv"),
             *remarks.uncertain(molecules),
             *remarks.leaks(rows, keys, groups, labels, taken),
@@ -142,7 +143,7 @@ def conformers_of(data: DataConfig) -> Conformers | None:
     return Conformers(data.conformer_seed, data.conformer_timeout, data.on_3d_failure)
 
 
-def _reading(data: DataConfig, model: type[MoleculeModel]) -> Reading:
+def reading(data: DataConfig, model: type[MoleculeModel]) -> Reading:
     """How the molecules of a run are read, and what to know them by when they were."""
     conformers = conformers_of(data)
     how = {"add_hs": data.add_hs, "max_atoms": data.max_atoms, "standardize": data.standardize}

@@ -10,8 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
+from molattn.data.files import write_text
 from molattn.errors import InputError, UsageError
 from molattn.training import run_folder
+from molattn.training.bases import FINE_TUNING
 from molattn.training.checkpoint import differences
 from molattn.training.config import RunConfig, read_config
 from molattn.training.folders import CONFIG, METRICS, continues, is_unfinished
@@ -48,10 +52,10 @@ def members(config: RunConfig) -> dict[str, RunConfig]:
     for i in seeds:
         for fold in folds:
             names = [f"replicate_{i}"] * (len(seeds) > 1) + [f"fold_{fold}"] * (len(folds) > 1)
-            found["_".join(names)] = RunConfig(
-                replace(data, fold=fold) if len(folds) > 1 else data,
-                config.model,
-                replace(training, seed=training.seed + i, num_replicates=1),
+            found["_".join(names)] = replace(
+                config,
+                data=replace(data, fold=fold) if len(folds) > 1 else data,
+                training=replace(training, seed=training.seed + i, num_replicates=1),
             )
     return found if len(found) > 1 else {}
 
@@ -81,7 +85,7 @@ def run_several(
     if resume:
         _check_settings(path, config)
     else:
-        run_folder.write_config(path, config)
+        _write_config(path, config)
     runs = members(config)
     try:
         for number, (name, member) in enumerate(runs.items(), start=1):
@@ -128,6 +132,19 @@ def summarised(values: list[Any]) -> Any:
     return values[0] if all(value == values[0] for value in values) else values
 
 
+# Settings that a run decides by its data, where nobody said them.
+_LEFT_OPEN = ("base", *FINE_TUNING)
+
+
+def _write_config(path: Path, config: RunConfig) -> None:
+    """The settings of all runs; what each decides for itself stands in its own."""
+    settings = config.to_dict()
+    for name in _LEFT_OPEN:
+        if f"training.{name}" not in config.said:
+            del settings["training"][name]
+    write_text(path / CONFIG, tomli_w.dumps(settings))
+
+
 def _check_settings(path: Path, config: RunConfig) -> None:
     """UsageError where `config` is not what the runs in `path` were begun with."""
     runs = members(config)
@@ -141,6 +158,9 @@ def _check_settings(path: Path, config: RunConfig) -> None:
             # Found in the table by the run itself.
             if not now["data"][column]:
                 now["data"][column] = before["data"][column]
+        for name in _LEFT_OPEN:
+            if f"training.{name}" not in config.said:
+                now["training"][name] = before["training"][name]
         del before["training"]["num_workers"], now["training"]["num_workers"]
         if changed := differences({"config": before}, {"config": now}):
             raise UsageError(

@@ -33,6 +33,7 @@ from molattn.training.members import fit_members, untrained
 from molattn.training.metrics import metrics_for
 from molattn.training.prepare import conformers_of, prepare
 from molattn.training.spread_metrics import LEVEL, spread_metrics
+from molattn.training.starting import settle_start
 
 
 @runtime_checkable
@@ -100,6 +101,7 @@ def run(
         InputError: the data cannot be used.
     """
     check(config)
+    settle_start(config)  # once here, before anything is read, for what cannot be
     if resume and folder is not None:
         check_resumable(Path(folder))
     if config.data.conformers:
@@ -127,7 +129,9 @@ def run(
     names = metrics_for(task.kind, task.metrics, settings.metrics)
     # Once here, where it costs nothing, so that weights that make no sense leave no folder.
     balance(task, experiment.labelled("train").targets, settings.class_balance, settings.positive_weights)
-    config = RunConfig(experiment.data, config.model, config.training)
+    config, said = settle_start(replace(config, data=experiment.data), task.of_atoms)
+    if said:
+        reporter.stage(said)
     untrained(config, len(task.owners(len(experiment.data.target_columns))), task.of_atoms)
     method_of(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     if experiment.has_calibration:
@@ -188,7 +192,7 @@ def _trained(
     def told(record: EpochRecord) -> None:
         reporter.epoch(record, settings.epochs)
 
-    fitted = fit_members(config, task, scaler, train, val, names[0], told, begun, checkpoints)
+    fitted = fit_members(config, task, scaler, train, val, names[0], told, begun, checkpoints, reporter.warning)
     seconds = before + time.perf_counter() - start
     first = fitted.fits[0]
     if several:
@@ -288,6 +292,7 @@ def check(config: RunConfig) -> None:
         (config.training.learning_rate <= 0, "learning_rate is above 0"),
         (config.training.patience < 1, "patience is 1 or more"),
         (not 0 <= config.training.ema < 1, "ema is at least 0 and below 1"),
+        (not config.training.auxiliary >= 0, "auxiliary is 0 or more"),
         (config.training.checkpoint_every < 1, "checkpoint_every is 1 or more"),
         (config.training.num_workers < 0, "num_workers is 0 or more"),
         (config.training.threads < 1, "threads is 1 or more"),

@@ -110,8 +110,7 @@ def _parsed(where: str, text: str) -> Choice | Between:
         values = tomllib.loads(f"v = {where}")["v"]
     except tomllib.TOMLDecodeError:
         values = None
-    plain = isinstance(values, list) and all(isinstance(v, str | int | float) for v in values)
-    if not plain or len(values) < 2:
+    if not isinstance(values, list) or len(values) < 2 or not all(isinstance(v, str | int | float) for v in values):
         raise UsageError(f"--search {shown(text)}: give a list of two values or more, [32, 64], or a range, 2..6")
     return Choice(tuple(values))
 

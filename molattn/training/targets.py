@@ -8,6 +8,7 @@ import numpy as np
 
 from molattn.data.atom_lists import list_items, list_text
 from molattn.data.numbers import NUMBER
+from molattn.data.record_lists import Reordered, in_smiles_order, is_atom_list
 from molattn.data.tables import Table, column, column_index
 from molattn.errors import InputError, UsageError, shown
 from molattn.models.tasks import ATOM, TASK_TYPES, TASKS, Binary, Multiclass, Regression, Task
@@ -30,12 +31,15 @@ class Coded:
         table: with the place of its class in each cell, or in each item of its list, where there are classes;
             otherwise as it was.
         classes: the names of the classes of each target; empty where there are none.
-        reasons: why a row holds no class, by row; the targets of such a row are empty in `table`.
+        reasons: why a row holds no class, or no list of its atoms, by row; the targets of such a row are empty in
+            `table`.
+        warnings: what a user should know.
     """
 
     table: Table
     classes: tuple[tuple[str, ...], ...] = ()
     reasons: dict[int, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 def task_kind(text: str) -> str:
@@ -58,7 +62,7 @@ def are_of_atoms(table: Table, columns: Sequence[str], kind: str) -> bool:
     """
     if kind.startswith(ATOM):
         return True
-    lists = [name for name in columns if _holds_lists(column(table, name))]
+    lists = [name for name in columns if is_atom_list(table, name) or _holds_lists(column(table, name))]
     if not lists:
         return False
     if kind:
@@ -93,8 +97,9 @@ def code_targets(
     kind: str,
     classes: tuple[tuple[str, ...], ...] = (),
     of_atoms: bool = False,
+    add_hs: bool = False,
 ) -> Coded:
-    """The table with classes as their places, where its targets are classes.
+    """The table with classes as their places, where its targets are classes, and with lists that follow the SMILES.
 
     They are if `kind` says so, or if it is empty and the columns hold a few repeated words and no number. Classes are
     whole numbers in their order, or else words in alphabetical order.
@@ -103,19 +108,25 @@ def code_targets(
         table, columns: the table and its target columns.
         kind: the task type; empty where nobody said.
         classes: the names, where a model knows them already; found in the table when empty.
-        of_atoms: whether a cell holds a list of classes, one for each atom.
+        of_atoms: whether a cell holds a list, with a value for each atom. Those of an SDF are brought into the order of
+            the SMILES.
+        add_hs: whether hydrogens are atoms, behind the others.
 
     Raises:
         InputError: a column that is to hold classes holds fewer than two, too many, or fractions.
     """
+    reasons: dict[int, str] = {}
+    warnings: tuple[str, ...] = ()
+    if of_atoms:
+        ordered = in_smiles_order(table, columns, add_hs)
+        table, reasons, warnings = ordered.table, ordered.reasons, _left_out(ordered)
     places = [column_index(table, name) for name in columns]
     cells = [[_labels(row[place], of_atoms) for row in table.rows] for place in places]
     texts = [[text for labels in of_column for text in labels or ()] for of_column in cells]
     if kind.removeprefix(ATOM) != "multiclass" and (kind or not all(map(_is_words, texts))):
-        return Coded(table)
+        return Coded(table, (), reasons, warnings)
     classes = classes or tuple(_classes(name, of_column) for name, of_column in zip(columns, texts, strict=True))
     rows = [list(row) for row in table.rows]
-    reasons: dict[int, str] = {}
     for t, (name, place) in enumerate(zip(columns, places, strict=True)):
         code = {label: str(i) for i, label in enumerate(classes[t])} | {"": ""}
         for row, labels in enumerate(cells[t]):
@@ -130,7 +141,16 @@ def code_targets(
     for row in reasons:
         for place in places:
             rows[row][place] = ""
-    return Coded(replace(table, rows=rows), classes, reasons)
+    return Coded(replace(table, rows=rows), classes, reasons, warnings)
+
+
+def _left_out(ordered: Reordered) -> tuple[str, ...]:
+    """What is said of values of hydrogens that are not learned; nothing where there are none."""
+    if not ordered.left_out:
+        return ()
+    count, first = len(ordered.left_out), ordered.table.place(ordered.left_out[0])
+    rows = "1 record has" if count == 1 else f"{count} records have"
+    return (f"{rows} values of hydrogens, which are left out; the first, {first}; --add-hs learns them, too",)
 
 
 def _labels(text: str, of_atoms: bool) -> list[str] | None:

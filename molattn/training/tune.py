@@ -14,6 +14,7 @@ import tomli_w
 from molattn.data.files import write_text
 from molattn.errors import InputError, MissingExtra, UsageError
 from molattn.models.registry import MODELS
+from molattn.training.bases import AUTO, NONE
 from molattn.training.config import RunConfig, read_config
 from molattn.training.experiment import Experiment
 from molattn.training.fit import EpochRecord
@@ -72,7 +73,8 @@ def tune(
     """Try settings until `trials` are finished, and write the best ones as `best.toml` for `molattn train --config`.
 
     Every trial trains one model on the training molecules and is worth the validation metric of its best epoch; test
-    and calibration molecules are not looked at. Pruned are trials that are worse, epoch for epoch, than most. All
+    and calibration molecules are not looked at. Trials start from scratch where no base model is named, since a base
+    goes with one size of model. Pruned are trials that are worse, epoch for epoch, than most. All
     trials are kept in `study.jsonl` as they end: what is killed goes on with `resume`, and the trial that it was
     in begins again.
 
@@ -101,7 +103,9 @@ def tune(
         raise UsageError("there is at least 1 trial: give a larger --num-trials")
     if pruner not in PRUNERS:
         raise UsageError(f"there is no pruner {pruner!r}: choose among {', '.join(PRUNERS)}")
-    config = replace(config, training=replace(config.training, num_replicates=1))
+    base = NONE if config.training.base == AUTO else config.training.base
+    config = replace(config, training=replace(config.training, num_replicates=1, base=base))
+    config, said = settle_start(config)
     space = search_space(search, config)
     settings = {**config.to_dict(), "search": list(search), "pruner": pruner}
     _claim(folder, settings, resume)
@@ -125,7 +129,9 @@ def tune(
         teller.warning(warning)
     metric = metrics_for(experiment.task.kind, experiment.task.metrics, training.metrics)[0]
     larger = METRICS[metric].larger_is_better
-    config = RunConfig(experiment.data, config.model, config.training)
+    if said:
+        teller.stage(said)
+    config = replace(config, data=experiment.data)
     study = optuna.create_study(
         storage=JournalStorage(JournalFileBackend(str(folder / STUDY))),
         study_name="molattn",

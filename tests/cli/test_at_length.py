@@ -4,6 +4,7 @@ import csv
 import errno
 import gzip
 import io
+import json
 import os
 import shutil
 import signal
@@ -22,6 +23,7 @@ import molattn as library
 from molattn.cli import at_length
 from molattn.cli.rows_progress import RowsProgress
 from molattn.data.parts import Parts, parts_folder
+from molattn.data.seal import sealed
 from molattn.data.streams import CHUNK
 from tests.cli.conftest import Molattn
 
@@ -145,7 +147,7 @@ def test_parts_of_something_else_are_refused(
     assert changed.code == 3 and "the input's SHA-256 was" in changed.err
     table.write_text(text)
     config = model / "model" / "config.json"
-    config.write_text(config.read_text() + " ")
+    config.write_bytes(sealed({**json.loads(config.read_text()), "molattn": "0.0"}, config.name))
     changed = molattn("predict", model, table, "-o", out, "--resume")
     assert changed.code == 3 and "the model's SHA-256 was" in changed.err
     assert molattn("predict", model, table, "-o", out, "--force").code == 0

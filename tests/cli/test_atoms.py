@@ -215,12 +215,45 @@ def test_hydrogens_are_atoms_where_they_are_asked_for(molattn: Molattn, tmp_path
     assert library.load(tmp_path / "run").predict("CO").shape == (6,)
 
 
-def test_an_sdf_is_refused_since_its_atoms_stand_in_another_order(molattn: Molattn, tmp_path: Path) -> None:
-    block = Chem.MolToMolBlock(Chem.MolFromSmiles("OC"))
-    (tmp_path / "t.sdf").write_text(f"{block}> <q>\n[1, 2]\n\n$$$$\n")
-    answer = molattn("train", tmp_path / "t.sdf", "--target-columns", "q", "-o", tmp_path / "run")
-    assert answer.code == 2
-    assert "the lists of an SDF follow the atoms of its records" in answer.err
+def test_an_sdf_learns_what_a_csv_of_its_smiles_learns(molattn: Molattn, tmp_path: Path) -> None:
+    """RDKit's property lists, over hydrogens too and in any order of the atoms; a list that does not fit is named."""
+    lists, draw = [], np.random.default_rng(0)
+    with Chem.SDWriter(str(tmp_path / "t.sdf")) as writer:
+        for smiles in SMILES:
+            mol = Chem.AddHs(Chem.MolFromSmiles(smiles))
+            mol = Chem.RenumberAtoms(mol, draw.permutation(mol.GetNumAtoms()).tolist())
+            for atom in mol.GetAtoms():
+                atom.SetDoubleProp("q", WORTH.get(atom.GetSymbol(), 0.0) + atom.GetDegree())
+            Chem.CreateAtomDoublePropertyList(mol, "q")
+            writer.write(mol)
+            written = Chem.CanonSmiles(smiles)
+            lists.append([a.GetDoubleProp("q") for a in _same_atoms(mol, written)])
+        short = Chem.MolFromSmiles("CCO")
+        short.SetProp("atom.dprop.q", "1 2")
+        writer.write(short)
+    rows = [f'{Chem.CanonSmiles(s)},"{json.dumps(y)}"' for s, y in zip(SMILES, lists, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["smiles,atom.dprop.q", *rows]) + "\n")
+    answers = {}
+    for kind in ("csv", "sdf"):
+        answers[kind] = molattn("train", tmp_path / f"t.{kind}", *QUICK, "-o", tmp_path / kind)
+        assert answers[kind].code == 0
+    assert (tmp_path / "csv" / "metrics.json").read_bytes() == (tmp_path / "sdf" / "metrics.json").read_bytes()
+    said = answers["sdf"].err
+    assert "task: atom-regression, atom.dprop.q holds lists of numbers" in said
+    assert "38 records have values of hydrogens, which are left out; the first, record 2; --add-hs" in said
+    assert "record 41: column 'atom.dprop.q': 2 values for the 3 atoms of the record" in said
+    measured = molattn("evaluate", tmp_path / "csv", tmp_path / "t.sdf", "--json")
+    assert json.loads(measured.out)["targets"]["atom.dprop.q"]["n"] == sum(map(len, lists))
+    # Predictions stand beside the SMILES whose order they follow, and the list of the record stays as it was.
+    assert molattn("predict", tmp_path / "csv", tmp_path / "t.sdf", "-o", tmp_path / "out.csv").code == 0
+    row = _rows(tmp_path / "out.csv")[0]
+    assert len(json.loads(row["atom.dprop.q_pred"])) == molecule_graph(row["smiles"]).num_atoms
+    assert f"\n{row['atom.dprop.q']}\n" in (tmp_path / "t.sdf").read_text()
+
+
+def _same_atoms(mol: Chem.Mol, smiles: str) -> list[Chem.Atom]:
+    """The atoms of `mol` in the order of another spelling of it."""
+    return [mol.GetAtomWithIdx(i) for i in mol.GetSubstructMatch(Chem.MolFromSmiles(smiles), useChirality=True)]
 
 
 @pytest.mark.slow

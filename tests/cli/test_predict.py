@@ -184,3 +184,18 @@ assert gc.isenabled() and abs(gc.get_freeze_count() - first) < 1_000
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+def test_formulas_are_escaped_on_request(molattn: Molattn, run: Path, tmp_path: Path) -> None:
+    cells = ["=1+1", "+cmd|' /C calc'!A0", "@SUM(A1)", "-2+3", "\t=1", " =1", "-1.5", "+3e-5", "-0,5", "-", "plain", ""]
+    kept = ["-1.5", "+3e-5", "-0,5", "-", "plain", ""]
+    with open(tmp_path / "in.csv", "w", newline="") as file:
+        csv.writer(file).writerows([("smiles", "=name"), *(("CC", cell) for cell in cells), ("=1+1", "x")])
+    plain = _cells(molattn("predict", run, tmp_path / "in.csv").out)
+    assert [row[1] for row in plain] == ["=name", *cells, "x"]
+    escaped = _cells(molattn("predict", run, tmp_path / "in.csv", "--escape-formulas").out)
+    assert [row[1] for row in escaped] == ["'=name", *(c if c in kept else f"'{c}" for c in cells), "x"]
+    assert [row[2:4] for row in escaped] == [row[2:4] for row in plain]
+    assert escaped[-1][0] == "'=1+1"
+    refused = molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "out.parquet", "--escape-formulas")
+    assert refused.code == 2 and "Parquet holds no formulas" in refused.err

@@ -1,6 +1,7 @@
 """A server on this machine that answers with what a test says."""
 
 import ssl
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,15 @@ class _Answer(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Nothing on the screen."""
+
+
+def certificate(folder: Path, name: str = "127.0.0.1") -> Path:
+    """A certificate for that name which nobody signed, with its key, in a PEM file."""
+    made = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name} -keyout key.pem -out cert.pem"
+    subprocess.run(made.split(), cwd=folder, check=True, capture_output=True)
+    pem = folder / "both.pem"
+    pem.write_bytes((folder / "key.pem").read_bytes() + (folder / "cert.pem").read_bytes())
+    return pem
 
 
 @contextmanager

@@ -14,22 +14,23 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from molattn.chem import MoleculeGraph, molecule_graph
 from molattn.data.packing import GraphPacking
 from molattn.data.store_cache import Reading, stored_molecules
 
 
-def logged(smiles: object, log: str, killed_at: int) -> MoleculeGraph:
+def logged(smiles: object, log: str, killed_at: int, seen: Callable[[Any], None] | None = None) -> MoleculeGraph:
     """Read one; LOG grows by a byte."""
     with open(log, "ab") as file:
         file.write(b".")
         if file.tell() == killed_at + 1:
             os.kill(os.getpid(), signal.SIGKILL)
-    return molecule_graph(smiles)
+    return molecule_graph(smiles, seen=seen)
 
 
-def reading(make: Callable[[object], MoleculeGraph], **settings: object) -> Reading:
+def reading(make: Callable[..., MoleculeGraph], **settings: object) -> Reading:
     """Of graphs without distances."""
     return Reading(make=make, packing=GraphPacking(), settings=settings)
 

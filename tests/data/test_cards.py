@@ -152,12 +152,17 @@ def test_reading_data_brings_neither_torch_nor_rdkit():
 INSTALLED = """
 import molattn
 from molattn.data import datasets_dir, load_card, read_table, split_files, verify
+from molattn.data.evaluation import evaluation_molecules
+from molattn.training.bases import DEFAULT, bases_dir
 assert molattn.__file__.startswith({site!r}), molattn.__file__
 assert str(datasets_dir()) == {site!r} + "/molattn/_datasets", datasets_dir()
 card = load_card("esol")
 verify(card)
 assert len(read_table(card.path).rows) == card.rows
 assert {{"random0", "random9", "scaffold"}} <= set(split_files("esol"))
+assert "c1ccccc1" in evaluation_molecules()
+assert str(bases_dir()) == {site!r} + "/molattn/_bases", bases_dir()
+assert molattn.load(bases_dir() / DEFAULT).predict("CCO").shape
 print("installed")
 """
 
@@ -168,7 +173,7 @@ def test_the_data_travel_in_the_wheel_and_through_the_sdist(tmp_path):
     clean = {"cwd": tmp_path, "capture_output": True, "text": True}
     # A copy, since a build leaves traces; only what the build reads.
     source = tmp_path / "source"
-    keep = ("molattn", "datasets")
+    keep = ("molattn", "datasets", "bases")
     for name in keep:
         shutil.copytree(root / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):

@@ -1,14 +1,13 @@
 """What comes over the network: whole and as expected, or not at all."""
 
 import hashlib
-import subprocess
 
 import pytest
 
 from molattn.data import download as module
 from molattn.data.download import NotReached, download
 from molattn.errors import InputError
-from tests.data.server import serve
+from tests.data.server import certificate, serve
 
 CONTENT = b"smiles,y\n" + b"CC,1\n" * 50_000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -84,10 +83,7 @@ def test_a_redirect_away_from_tls_is_not_followed(tmp_path):
 
 
 def test_a_certificate_that_nobody_signed_is_refused(tmp_path):
-    made = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -keyout key.pem -out cert.pem"
-    subprocess.run(made.split(), cwd=tmp_path, check=True, capture_output=True)
-    pem = tmp_path / "both.pem"
-    pem.write_bytes((tmp_path / "key.pem").read_bytes() + (tmp_path / "cert.pem").read_bytes())
+    pem = certificate(tmp_path)
     with serve({"a.csv": CONTENT}, pem) as home, pytest.raises(InputError, match="its certificate is not trusted"):
         download(home.url("a.csv", "https"), tmp_path / "cache" / "a.csv", SHA256)
     assert list((tmp_path / "cache").iterdir()) == []

@@ -25,25 +25,25 @@ def test_numbers(number):
     assert read_records(table_of(["smiles", "y"], ["C", number]), None, ["y"]).targets[0, 0] == float(number)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("N/D", "column 'y': 'N/D' is not a finite number: leave the field empty for a missing value"),
-        ("nan", "column 'y': 'nan' is not a finite number: leave the field empty for a missing value"),
-        ("inf", "column 'y': 'inf' is not a finite number"),
-        ("-Infinity", "column 'y': '-Infinity' is not a finite number"),
-        ("1e999", "column 'y': '1e999' is not a finite number"),
-        ("0,5", "column 'y': '0,5' is not a finite number: write a decimal point, 0.5"),
-        ("1,234.5", "column 'y': '1,234.5' is not a finite number"),
-        ("<-5", "column 'y': '<-5' is not a finite number"),
-        ("1_000", "column 'y': '1_000' is not a finite number"),
-        ("0x1F", "column 'y': '0x1F' is not a finite number"),
-        ("\uff11", r"column 'y': '\uff11' is not a finite number"),
-        ("\u22121.5", r"column 'y': '\u22121.5' is not a finite number: write the minus sign as -"),
-        ("", "no value in column 'y'"),
-        ("  ", "no value in column 'y'"),
-    ],
-)
+UNUSABLE = [
+    ("N/D", "column 'y': 'N/D' is not a finite number: leave the field empty for a missing value"),
+    ("nan", "column 'y': 'nan' is not a finite number: leave the field empty for a missing value"),
+    ("inf", "column 'y': 'inf' is not a finite number"),
+    ("-Infinity", "column 'y': '-Infinity' is not a finite number"),
+    ("1e999", "column 'y': '1e999' is not a finite number"),
+    ("0,5", "column 'y': '0,5' is not a finite number: write a decimal point, 0.5"),
+    ("1,234.5", "column 'y': '1,234.5' is not a finite number"),
+    ("<-5", "column 'y': '<-5' is not a finite number"),
+    ("1_000", "column 'y': '1_000' is not a finite number"),
+    ("0x1F", "column 'y': '0x1F' is not a finite number"),
+    ("\uff11", r"column 'y': '\uff11' is not a finite number"),
+    ("\u22121.5", r"column 'y': '\u22121.5' is not a finite number: write the minus sign as -"),
+    ("", "no value in column 'y'"),
+    ("  ", "no value in column 'y'"),
+]
+
+
+@pytest.mark.parametrize(("text", "reason"), UNUSABLE)
 def test_a_row_that_cannot_be_used_is_named_with_its_reason(text, reason):
     table = table_of(["smiles", "y"], ["C", "1"], ["CC", text], ["CCC", "3"])
     records = read_records(table, "smiles", ["y"])

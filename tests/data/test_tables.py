@@ -19,23 +19,23 @@ COLUMNS = ("smiles", "y")
 ROWS = [["CC", "1"], ["CCO", "-0.5"]]
 
 
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        ("plain.csv", "smiles,y\nCC,1\nCCO,-0.5\n"),
-        ("bom.csv", "\ufeffsmiles,y\nCC,1\nCCO,-0.5\n"),
-        ("bom-quoted.csv", '\ufeff"smiles","y"\n"CC","1"\n"CCO","-0.5"\n'),
-        ("crlf.csv", "smiles,y\r\nCC,1\r\nCCO,-0.5\r\n"),
-        ("cr.csv", "smiles,y\rCC,1\rCCO,-0.5\r"),
-        ("no-final-newline.csv", "smiles,y\nCC,1\nCCO,-0.5"),
-        ("semicolon.csv", "smiles;y\nCC;1\nCCO;-0.5\n"),
-        ("tab.csv", "smiles\ty\nCC\t1\nCCO\t-0.5\n"),
-        ("tab.txt", "smiles\ty\nCC\t1\nCCO\t-0.5\n"),
-        ("tab.tsv", "smiles\ty\nCC\t1\nCCO\t-0.5\n"),
-        ("tab.TAB", "smiles\ty\nCC\t1\nCCO\t-0.5\n"),
-        ("blank-lines.csv", "\n\nsmiles,y\n\nCC,1\n\n\nCCO,-0.5\n\n"),
-    ],
-)
+DIALECTS = [
+    ("plain.csv", "smiles,y\nCC,1\nCCO,-0.5\n"),
+    ("bom.csv", "\ufeffsmiles,y\nCC,1\nCCO,-0.5\n"),
+    ("bom-quoted.csv", '\ufeff"smiles","y"\n"CC","1"\n"CCO","-0.5"\n'),
+    ("crlf.csv", "smiles,y\r\nCC,1\r\nCCO,-0.5\r\n"),
+    ("cr.csv", "smiles,y\rCC,1\rCCO,-0.5\r"),
+    ("no-final-newline.csv", "smiles,y\nCC,1\nCCO,-0.5"),
+    ("semicolon.csv", "smiles;y\nCC;1\nCCO;-0.5\n"),
+    ("tab.csv", "smiles\ty\nCC\t1\nCCO\t-0.5\n"),
+    ("tab.txt", "smiles\ty\nCC\t1\nCCO\t-0.5\n"),
+    ("tab.tsv", "smiles\ty\nCC\t1\nCCO\t-0.5\n"),
+    ("tab.TAB", "smiles\ty\nCC\t1\nCCO\t-0.5\n"),
+    ("blank-lines.csv", "\n\nsmiles,y\n\nCC,1\n\n\nCCO,-0.5\n\n"),
+]
+
+
+@pytest.mark.parametrize(("name", "data"), DIALECTS)
 def test_dialects_read_alike(tmp_path, name, data):
     table = table_of(tmp_path, data, name)
     assert table.columns == COLUMNS
@@ -78,31 +78,31 @@ def test_one_huge_cell_does_not_cost_the_table(tmp_path):
     assert [len(row[0]) for row in table.rows] == [1_000_002, 2]
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ("", r"t\.csv: the file is empty"),
-        ("\ufeff", "the file is empty"),
-        ("\r\n\n", "the file is empty"),
-        ("smiles,y,y\n", "line 1: columns 2 and 3 are both named 'y'; rename one"),
-        ("smiles,y, y\n", "line 1: columns 2 and 3 are both named 'y'"),
-        (",smiles,y\n", "line 1: column 1 of 3 has no name"),
-        ("\nsmiles, \n", "line 2: column 2 of 2 has no name"),
-        ("smiles,y\nCC,1\nCCO\n", "line 3: 1 fields where the header has 2: nothing for column 'y'"),
-        (
-            'smiles,y\n"a\nb",1\n2,4-D,1\n',
-            "line 4: 3 fields where the header has 2: '1' follows .*double quotes",
-        ),
-        ('smiles,y\nC,1\n"CC,1\nCCO,2\n', "line 3: the quotes do not match"),
-        ('smiles,y\n"C"C,1\n', "line 2: the quotes do not match"),
-        ("smiles,y\nC,1\n", None),
-        (b"smiles,y\nC,1\nCC,\xe9\n", r"line 3, byte 4 of it: 0xe9 is not UTF-8 text; save"),
-        (b"\xef\xbb\xbfsmiles,\xb5\n", r"line 1, byte 8 of it: 0xb5 is not UTF-8"),
-        (b"smiles\r\nC\r\xff", r"line 3, byte 1 of it: 0xff"),
-        ("smiles,y\nC,1\n".encode("utf-16"), "line 1: the text is UTF-16; save it as UTF-8"),
-        ("smiles,y\nC,1\n".encode("utf-16-le"), "line 1: NUL in column 1 of the header"),
-    ],
-)
+OFF = [
+    ("", r"t\.csv: the file is empty"),
+    ("\ufeff", "the file is empty"),
+    ("\r\n\n", "the file is empty"),
+    ("smiles,y,y\n", "line 1: columns 2 and 3 are both named 'y'; rename one"),
+    ("smiles,y, y\n", "line 1: columns 2 and 3 are both named 'y'"),
+    (",smiles,y\n", "line 1: column 1 of 3 has no name"),
+    ("\nsmiles, \n", "line 2: column 2 of 2 has no name"),
+    ("smiles,y\nCC,1\nCCO\n", "line 3: 1 fields where the header has 2: nothing for column 'y'"),
+    (
+        'smiles,y\n"a\nb",1\n2,4-D,1\n',
+        "line 4: 3 fields where the header has 2: '1' follows .*double quotes",
+    ),
+    ('smiles,y\nC,1\n"CC,1\nCCO,2\n', "line 3: the quotes do not match"),
+    ('smiles,y\n"C"C,1\n', "line 2: the quotes do not match"),
+    ("smiles,y\nC,1\n", None),
+    (b"smiles,y\nC,1\nCC,\xe9\n", r"line 3, byte 4 of it: 0xe9 is not UTF-8 text; save"),
+    (b"\xef\xbb\xbfsmiles,\xb5\n", r"line 1, byte 8 of it: 0xb5 is not UTF-8"),
+    (b"smiles\r\nC\r\xff", r"line 3, byte 1 of it: 0xff"),
+    ("smiles,y\nC,1\n".encode("utf-16"), "line 1: the text is UTF-16; save it as UTF-8"),
+    ("smiles,y\nC,1\n".encode("utf-16-le"), "line 1: NUL in column 1 of the header"),
+]
+
+
+@pytest.mark.parametrize(("data", "message"), OFF)
 def test_a_table_that_is_off_is_refused_with_its_place(tmp_path, data, message):
     if message is None:
         table_of(tmp_path, data)

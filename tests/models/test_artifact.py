@@ -1,6 +1,7 @@
 """A model on disk: what is written is read back, and what is damaged is refused."""
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 import torch
 
 from molattn.chem import Conformers, molecule_graph
+from molattn.data.seal import sealed
 from molattn.errors import InputError
+from molattn.models import artifact as artifact_module
 from molattn.models.artifact import SCHEMA, Artifact, load_artifact, save_artifact
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
@@ -26,8 +29,9 @@ def folder(artifact: Artifact, tmp_path: Path) -> Path:
 
 
 def _change(folder: Path, **fields: object) -> None:
+    """As another molattn might have written it."""
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, **fields}))
+    (folder / "config.json").write_bytes(sealed({**config, **fields}, "config.json"))
 
 
 def test_what_is_saved_is_loaded_to_the_bit(artifact: Artifact, folder: Path) -> None:
@@ -50,6 +54,44 @@ def test_every_flipped_byte_of_the_weights_is_refused(folder: Path) -> None:
             load_artifact(folder)
         refused += 1
     assert refused >= 40
+
+
+def test_every_bit_of_the_configuration_counts(folder: Path) -> None:
+    path = folder / "config.json"
+    whole = path.read_bytes()
+    for place in range(0, len(whole), len(whole) // 100):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        with pytest.raises(InputError, match="damaged|upgrade"):
+            load_artifact(folder)
+
+
+def test_a_model_in_the_place_of_another_is_the_old_or_the_new_one(
+    artifact: Artifact, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = {name: x + 1 for name, x in artifact.model.state_dict().items()}
+    other = GraphModel(artifact.model.config).eval()  # pyright: ignore[reportArgumentType]
+    other.load_state_dict(weights)
+    new = replace(artifact, model=other, units=("new",))
+    real = artifact_module.write_bytes
+    for writes, unit in ((0, "log10(mol/L)"), (1, "log10(mol/L)"), (2, "new")):
+        save_artifact(folder, artifact)
+        done = 0
+
+        def killed(path: Path, data: bytes, writes: int = writes) -> None:
+            nonlocal done
+            if done == writes:
+                raise SystemExit
+            done += 1
+            real(path, data)
+
+        with monkeypatch.context() as patch, suppress(SystemExit):
+            patch.setattr(artifact_module, "write_bytes", killed)
+            patch.setattr(artifact_module, "_settle", lambda _: None)  # nobody tidies up after a kill
+            save_artifact(folder, new)
+        assert load_artifact(folder).units == (unit,)
+        artifact_module._settle(folder)
+        assert load_artifact(folder).units == (unit,)
+        assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json"}
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
@@ -128,7 +170,7 @@ def test_scaler_leaves_out_missing_labels_and_constant_targets() -> None:
 def test_an_older_artifact_is_a_regression(artifact: Artifact, folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     assert config["schema"] == 1
-    del config["task"]
+    del config["task"], config["sha256"]["config.json"]
     (folder / "config.json").write_text(json.dumps(config))
     assert load_artifact(folder).task == artifact.task == Regression()
 

@@ -2,76 +2,32 @@
 
 import csv
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from lightning.pytorch.utilities.exceptions import SIGTERMException
-from safetensors.torch import load_file
 
 import molattn
 from molattn.chem import molecule_graph
 from molattn.errors import InputError, UsageError
 from molattn.training.checkpoint import Checkpoint, Checkpoints, load_checkpoint, save_checkpoint
 from tests.molecules import esol
-
-SMALL = ["model.num_layers=2", "model.hidden_dim=16"]
-REPOSITORY = Path(__file__).parents[2]
+from tests.training.runs import interrupt, resume, same_runs, small_table, train_small
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("resume") / "t.csv"
-    rows = [f"{s},{y}" for s, y in zip(*esol(60), strict=True)]
-    path.write_text("\n".join(["smiles,y", *rows]) + "\n")
-    return path
-
-
-def _train(table: Path, folder: Path, settings: tuple[str, ...] = (), **options: object):
-    options = {"epochs": 6, "batch_size": 16, "accelerator": "cpu", "quiet": True, **options}
-    return molattn.train(table, output_dir=folder, settings=[*SMALL, *settings], **options)
-
-
-def _resume(folder: Path, **options: object):
-    return molattn.train(resume=folder, quiet=True, **options)
+    return small_table(tmp_path_factory.mktemp("resume") / "t.csv")
 
 
 @pytest.fixture(scope="module")
 def whole(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole") / "run"
-    _train(table, folder)
+    train_small(table, folder)
     return folder
-
-
-def _interrupt(table: Path, folder: Path, after: int, error: BaseException | None = None, **options: object) -> None:
-    """Train, and stop while the epoch after `after` ones is told."""
-
-    def epoch(_: object, record: object, __: int) -> None:
-        if record.epoch == after:  # pyright: ignore[reportAttributeAccessIssue]
-            raise error or KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("molattn.api.PrintReporter.epoch", epoch)
-        with pytest.raises((type(error), SystemExit) if error else KeyboardInterrupt) as raised:
-            _train(table, folder, **options)
-    if isinstance(raised.value, SystemExit):
-        raise raised.value
-
-
-def _same(a: Path, b: Path) -> None:
-    """Every file of two runs is the same but for times; nothing else is left behind."""
-    files = {p.relative_to(a) for p in a.rglob("*") if p.is_file()}
-    assert files == {p.relative_to(b) for p in b.rglob("*") if p.is_file()}
-    for file in files:
-        if file.name != "env.json":
-            assert (a / file).read_bytes() == (b / file).read_bytes(), file
-    weights = [load_file(run / "model" / "model.safetensors") for run in (a, b)]
-    assert all(torch.equal(x, weights[1][name]) for name, x in weights[0].items())
 
 
 def test_a_run_over_atoms_goes_on_to_the_bit(tmp_path: Path) -> None:
@@ -80,30 +36,30 @@ def test_a_run_over_atoms_goes_on_to_the_bit(tmp_path: Path) -> None:
     rows = [f'{smiles},"{q}",{1 + k % 3}' for k, (smiles, q) in enumerate(lists)]
     table.write_text("\n".join(["smiles,q,w", *rows]) + "\n")
     options = {"target_columns": ("q",), "weight_column": "w", "split": "stratified", "epochs": 3}
-    _train(table, tmp_path / "whole", **options)
-    _interrupt(table, tmp_path / "run", 1, **options)
-    _resume(tmp_path / "run")
-    _same(tmp_path / "run", tmp_path / "whole")
+    train_small(table, tmp_path / "whole", **options)
+    interrupt(table, tmp_path / "run", 1, **options)
+    resume(tmp_path / "run")
+    same_runs(tmp_path / "run", tmp_path / "whole")
 
 
 @pytest.mark.parametrize("after", [1, 2, 5])
 def test_a_run_that_is_interrupted_goes_on_to_the_bit(table: Path, whole: Path, tmp_path: Path, after: int) -> None:
     run = tmp_path / "run"
-    _interrupt(table, run, after)
+    interrupt(table, run, after)
     assert {p.name for p in run.iterdir()} == {"config.toml", "splits.csv", "checkpoint"}
     assert {p.name for p in (run / "checkpoint").iterdir()} == {"state.json", f"epoch-{after - 1}.safetensors"}
     torch.manual_seed(9)  # whatever the caller's random states are, they are left alone
     before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
-    result = _resume(run)
+    result = resume(run)
     assert torch.equal(torch.get_rng_state(), before[0])
     assert np.random.get_state()[1].tolist() == before[1]  # noqa: NPY002
     assert len(result.history) == 6
-    _same(run, whole)
+    same_runs(run, whole)
 
 
 def test_a_run_can_be_interrupted_again_and_again(table: Path, whole: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    _interrupt(table, run, 1)
+    interrupt(table, run, 1)
     for after in (3, 4):
         with pytest.MonkeyPatch.context() as patch:
 
@@ -113,34 +69,15 @@ def test_a_run_can_be_interrupted_again_and_again(table: Path, whole: Path, tmp_
 
             patch.setattr("molattn.api.PrintReporter.epoch", epoch)
             with pytest.raises(OSError, match="full"):
-                _resume(run)
-    _resume(run)
-    _same(run, whole)
-
-
-def test_processes_that_are_killed_go_on_to_the_bit(table: Path, tmp_path: Path) -> None:
-    assert _killed(table, tmp_path, epochs=7, kills=3) == [3, 3]
-
-
-@pytest.mark.slow
-def test_twenty_kills(table: Path, tmp_path: Path) -> None:
-    assert _killed(table, tmp_path, epochs=150, kills=20) == [20, 20]
-
-
-def _killed(table: Path, folder: Path, epochs: int, kills: int) -> list[int]:
-    """How many kills and resumptions it took."""
-    command = [sys.executable, str(Path(__file__).with_name("killed.py")), table, folder, epochs, kills, 0]
-    env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, env=env)
-    assert done.returncode == 0, done.stderr
-    _same(folder / "killed", folder / "whole")
-    return [int(number) for number in done.stdout.split()]
+                resume(run)
+    resume(run)
+    same_runs(run, whole)
 
 
 def test_a_training_that_was_over_is_evaluated(table: Path, tmp_path: Path) -> None:
     # A rate that is far too high stops for want of patience.
     options = {"settings": ("training.learning_rate=0.03", "training.ema=0", "training.patience=2"), "epochs": 50}
-    _train(table, tmp_path / "whole", **options)
+    train_small(table, tmp_path / "whole", **options)
     for what in ("save_artifact", "domain_of"):
         with pytest.MonkeyPatch.context() as patch:
 
@@ -149,48 +86,48 @@ def test_a_training_that_was_over_is_evaluated(table: Path, tmp_path: Path) -> N
 
             patch.setattr(f"molattn.training.run.{what}", stop)
             with pytest.raises(RuntimeError, match="out of memory"):
-                _train(table, tmp_path / what, **options)
+                train_small(table, tmp_path / what, **options)
         assert load_checkpoint(tmp_path / what / "checkpoint").state["over"]  # pyright: ignore[reportOptionalMemberAccess]
-        _resume(tmp_path / what)
-        _same(tmp_path / what, tmp_path / "whole")
+        resume(tmp_path / what)
+        same_runs(tmp_path / what, tmp_path / "whole")
 
 
 def test_a_checkpoint_now_and_then(table: Path, tmp_path: Path) -> None:
     options = {"settings": ("training.checkpoint_every=3",)}
-    _train(table, tmp_path / "whole", **options)
-    _interrupt(table, tmp_path / "run", 5, **options)
+    train_small(table, tmp_path / "whole", **options)
+    interrupt(table, tmp_path / "run", 5, **options)
     assert (tmp_path / "run" / "checkpoint" / "epoch-2.safetensors").is_file()
-    _resume(tmp_path / "run")
-    _same(tmp_path / "run", tmp_path / "whole")
+    resume(tmp_path / "run")
+    same_runs(tmp_path / "run", tmp_path / "whole")
 
 
 def test_a_run_that_is_told_to_end_says_so_with_its_code(table: Path, whole: Path, tmp_path: Path) -> None:
     # What Lightning raises after SIGTERM.
     with pytest.raises(SystemExit) as stop:
-        _interrupt(table, tmp_path / "run", 3, SIGTERMException())
+        interrupt(table, tmp_path / "run", 3, SIGTERMException())
     assert stop.value.code == 143
-    _resume(tmp_path / "run")
-    _same(tmp_path / "run", whole)
+    resume(tmp_path / "run")
+    same_runs(tmp_path / "run", whole)
 
 
 def test_a_run_that_was_killed_before_its_first_epoch_starts_again(unfinished: Path, whole: Path) -> None:
     shutil.rmtree(unfinished / "checkpoint")
     (unfinished / ".config.toml.0123abcd.tmp").touch()
     (unfinished / ".mine.tmp").touch()
-    _resume(unfinished)
+    resume(unfinished)
     assert (unfinished / "metrics.json").read_bytes() == (whole / "metrics.json").read_bytes()
     assert {p.name for p in unfinished.iterdir() if p.name.endswith(".tmp")} == {".mine.tmp"}
 
 
 def test_a_run_that_fails_before_its_first_epoch_leaves_no_folder(table: Path, tmp_path: Path) -> None:
-    _interrupt(table, tmp_path / "run", 0)
+    interrupt(table, tmp_path / "run", 0)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_run_without_a_model_to_keep_leaves_no_folder(table: Path, tmp_path: Path) -> None:
     settings = ("training.learning_rate=1e30", "training.grad_clip=0", "training.warmup=0", "training.ema=0")
     with pytest.raises(InputError, match="no finite validation loss"):
-        _train(table, tmp_path / "run", settings=settings, epochs=2)
+        train_small(table, tmp_path / "run", settings=settings, epochs=2)
     assert not (tmp_path / "run").exists()
 
 
@@ -199,44 +136,44 @@ def unfinished(table: Path, tmp_path: Path) -> Path:
     """A run of two epochs out of six, over a table of its own."""
     own = tmp_path / "own.csv"
     own.write_text(table.read_text())
-    _interrupt(own, tmp_path / "run", 2)
+    interrupt(own, tmp_path / "run", 2)
     return tmp_path / "run"
 
 
 def test_an_unfinished_run_is_explained(unfinished: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"holds an unfinished run: --resume .*run continues it, --force starts over"):
-        _train(tmp_path / "own.csv", unfinished)
+        train_small(tmp_path / "own.csv", unfinished)
     with pytest.raises(InputError, match=r"holds an unfinished run: molattn train --resume .*run continues it"):
         molattn.load(unfinished)
-    _train(tmp_path / "own.csv", unfinished, force=True)
+    train_small(tmp_path / "own.csv", unfinished, force=True)
     molattn.load(unfinished)
     with pytest.raises(UsageError, match="is finished: there is nothing to resume"):
-        _resume(unfinished)
+        resume(unfinished)
 
 
 def test_what_is_not_a_run_is_not_resumed(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no run"):
-        _resume(tmp_path / "nowhere")
+        resume(tmp_path / "nowhere")
     with pytest.raises(UsageError, match=r"it has no config\.toml: there is nothing to resume"):
-        _resume(tmp_path)
+        resume(tmp_path)
 
 
 def test_a_resumed_run_brings_its_folder_and_settings(unfinished: Path, tmp_path: Path) -> None:
     for options in ({"config": unfinished / "config.toml"}, {"output_dir": tmp_path / "other"}, {"force": True}):
         with pytest.raises(UsageError, match="give no --config, --output-dir or --force"):
-            _resume(unfinished, **options)
+            resume(unfinished, **options)
 
 
 def test_other_settings_are_refused_and_named(unfinished: Path, whole: Path) -> None:
     with pytest.raises(UsageError, match=r"since training\.epochs was 6 and is 9 now: put back what was"):
-        _resume(unfinished, epochs=9)
+        resume(unfinished, epochs=9)
     config = unfinished / "config.toml"
     text = config.read_text()
     config.write_text(text.replace("hidden_dim = 16", "hidden_dim = 32"))
     with pytest.raises(UsageError, match=r"model\.hidden_dim was 16 and is 32 now"):
-        _resume(unfinished)
+        resume(unfinished)
     config.write_text(text)
-    _resume(unfinished, epochs=6, num_workers=1)
+    resume(unfinished, epochs=6, num_workers=1)
     assert (unfinished / "metrics.json").read_bytes() == (whole / "metrics.json").read_bytes()
 
 
@@ -244,7 +181,7 @@ def test_another_table_is_refused(unfinished: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.csv"
     own.write_text(own.read_text().replace("\n", "\r\n"))
     with pytest.raises(UsageError, match="sha256 of the table was "):
-        _resume(unfinished)
+        resume(unfinished)
 
 
 def test_another_split_is_refused(unfinished: Path, table: Path, tmp_path: Path) -> None:
@@ -252,11 +189,11 @@ def test_another_split_is_refused(unfinished: Path, table: Path, tmp_path: Path)
         rows = list(csv.reader(file))
     splits = tmp_path / "splits.csv"
     splits.write_text("\n".join(map(",".join, rows)) + "\n")
-    _interrupt(table, tmp_path / "other", 1, splits_file=str(splits))
+    interrupt(table, tmp_path / "other", 1, splits_file=str(splits))
     rows[1][1], rows[2][1] = "test", "val"
     splits.write_text("\n".join(map(",".join, rows)) + "\n")
     with pytest.raises(UsageError, match="sha256 of the split was "):
-        _resume(tmp_path / "other")
+        resume(tmp_path / "other")
 
 
 def test_a_damaged_checkpoint_is_an_error_in_one_sentence(unfinished: Path) -> None:
@@ -274,7 +211,7 @@ def test_a_damaged_checkpoint_is_an_error_in_one_sentence(unfinished: Path) -> N
         (folder / name).write_bytes(data)
     (folder / "epoch-1.safetensors").unlink()
     with pytest.raises(InputError, match="cannot be resumed"):
-        _resume(unfinished)
+        resume(unfinished)
     assert folder.is_dir()
 
 
@@ -321,5 +258,5 @@ def test_the_time_of_a_resumed_run_counts_all_of_it(unfinished: Path) -> None:
     last = load_checkpoint(unfinished / "checkpoint")
     assert last is not None
     before = Checkpoints(unfinished / "checkpoint", last.state["identity"]).seconds
-    _resume(unfinished)
+    resume(unfinished)
     assert json.loads((unfinished / "env.json").read_text())["training_seconds"] >= round(before, 2) > 0

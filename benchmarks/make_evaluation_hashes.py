@@ -1,0 +1,38 @@
+"""Write `datasets/evaluation-molecules.txt`: hashes of the molecules that models are judged on.
+
+    MOLATTN_DATA=folder python benchmarks/make_evaluation_hashes.py
+
+The tables are those of the data sets' cards, found or downloaded as `molattn train --dataset NAME` does. A hash
+is the first 12 hexadecimal digits of the sha256 of the first block of an InChIKey: of a molecule, and of each of its
+fragments. Pretraining leaves out what has one of them.
+"""
+
+from pathlib import Path
+
+from molattn.data import column, obtain, read_table
+from molattn.data.evaluation import EVALUATION_SETS, FILE, Excluded
+
+HEAD = """\
+# Hashes of the molecules of {names}, which no pretraining may see.
+# Each is the first 12 hexadecimal digits of the sha256 of the first block of an InChIKey, of a molecule or of one of
+# its fragments. Written by: python benchmarks/make_evaluation_hashes.py
+"""
+
+
+def main() -> None:
+    """Write the file, and say how many there are."""
+    excluded = Excluded(())
+    for name in EVALUATION_SETS:
+        card, _ = obtain(name)
+        smiles = column(read_table(card.path), card.smiles_column)
+        found = Excluded.of(smiles)
+        print(f"{name}: {len(smiles)} rows, {len(found)} hashes")
+        excluded |= found
+    path = Path(__file__).parents[1] / "datasets" / FILE
+    text = HEAD.format(names=", ".join(EVALUATION_SETS)) + "".join(f"{d}\n" for d in sorted(excluded.digests))
+    path.write_text(text, encoding="ascii")
+    print(f"{path}: {len(excluded)} hashes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""`molattn pretrain`: a base model from molecules without labels."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from molattn.cli.options import NumWorkers, Quiet, SmilesColumn
+from molattn.errors import UsageError
+
+
+def pretrain(
+    table: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A CSV, TSV, Parquet, SMI or SDF table of molecules. [default: those of RDKit]", show_default=False
+        ),
+    ] = None,
+    output_dir: Annotated[
+        Path, typer.Option("--output-dir", "-o", help="Folder of the base model.", show_default=False)
+    ] = Path("base"),
+    molecules: Annotated[
+        str | None, typer.Option(help="nci: the molecules that come with RDKit.", show_default=False)
+    ] = None,
+    smiles_column: SmilesColumn = None,
+    grow: Annotated[int, typer.Option(min=0, help="So many more molecules, grown from these.")] = 0,
+    exclude: Annotated[
+        list[Path] | None,
+        typer.Option(help="A table of molecules that it must not see; may be repeated.", show_default=False),
+    ] = None,
+    masked_atoms: Annotated[
+        float | None, typer.Option(help="Share of atoms to hide and find again; 0 for none.", show_default=False)
+    ] = None,
+    masked_weight: Annotated[
+        float | None, typer.Option(help="What their loss counts beside that of the descriptors.", show_default=False)
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="So many epochs.", show_default=False)] = None,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", "-b", help="Molecules in a batch.", show_default=False)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of growing, weights and batches.", show_default=False)] = None,
+    num_workers: NumWorkers = 0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Any setting of model and training, e.g. model.hidden_dim=128.",
+            metavar="SECTION.KEY=VALUE",
+            show_default=False,
+        ),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what was interrupted there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the base there.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make a base model from molecules without labels; `molattn train --base FOLDER` starts from it.
+
+    It learns descriptors that RDKit computes, and to find masked atoms again. The molecules of ESOL, FreeSolv,
+    Lipophilicity, BBBP and Tox21, on which models are judged, are always left out. The same command with --resume goes
+    on after an interruption.
+    """
+    if table is not None and molecules is not None:
+        raise typer.BadParameter("give a table or --molecules, not both")
+    from molattn.cli.progress import TerminalReporter
+    from molattn.training.config import resolve
+    from molattn.training.pretraining import PRETRAINING, PretrainConfig
+    from molattn.training.pretraining import pretrain as run
+    from molattn.training.unlabelled import NCI
+
+    if molecules not in (None, NCI):
+        raise UsageError(f"--molecules is {NCI}, or give the path of a table instead")
+    options = {"epochs": epochs, "batch_size": batch_size, "seed": seed, "smiles_column": smiles_column}
+    options = {**PRETRAINING, **{name: value for name, value in options.items() if value is not None}}
+    weights = {"masked_atoms": masked_atoms, "masked_weight": masked_weight}
+    config = PretrainConfig(
+        molecules=NCI if table is None else str(table),
+        grow=grow,
+        exclude=tuple(map(str, exclude or ())),
+        run=resolve(None, {**options, "base": "none", "num_workers": num_workers}, settings or ()),
+        **{name: value for name, value in weights.items() if value is not None},
+    )
+    with TerminalReporter(quiet) as reporter:
+        result = run(config, output_dir, reporter, force, resume)
+    if not quiet:
+        best = result.history[result.best_epoch]
+        print(
+            f"{len(result.targets.names)} descriptors of {len(result.molecules.smiles):,} molecules: validation RMSE "
+            f"{best.val_metric:.3f} of their standard deviation, at epoch {result.best_epoch + 1}"
+        )
+        folder = shlex.quote(str(result.folder))
+        print(f"The base lies in {result.folder}: model.safetensors, config.json, card.toml, history.csv. Next:")
+        print(f"  molattn train my.csv --target-columns y --base {folder}")

@@ -1,0 +1,115 @@
+"""Base models: trained without labels, for other trainings to start from. Importing it loads nothing heavy."""
+
+import json
+import tomllib
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from molattn.errors import InputError, UsageError, shown
+from molattn.models.config import CONFIGS, ModelConfig
+
+AUTO, NONE = "auto", "none"
+"""What `training.base` can be, beside the name or folder of a base."""
+
+DEFAULT = "nci"
+"""The base that `AUTO` stands for."""
+
+FINE_TUNING: dict[str, Any] = {"learning_rate": 5e-4, "epochs": 60}
+"""What a training that starts from a base has otherwise than one from scratch, in `training`, unless somebody says."""
+
+CARD, CONFIG = "card.toml", "config.json"
+
+# What a training may say otherwise than its base.
+_FREE = ("dropout",)
+
+
+@dataclass(frozen=True)
+class Base:
+    """A base model on disk.
+
+    Attributes:
+        name: what it was asked for by.
+        folder: where its files lie: card.toml, and those of a model.
+        model: what it is made of.
+        add_hs: whether hydrogens are atoms of its molecules.
+        conformers: whether its molecules have distances.
+        source: where the molecules that it has seen come from.
+    """
+
+    name: str
+    folder: Path
+    model: ModelConfig
+    add_hs: bool
+    conformers: bool
+    source: str
+
+
+def bases_dir() -> Path | None:
+    """The folder of the bases that molattn carries, in the package, or beside it in a checkout; None without any."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "_bases", package.parent / "bases"):
+        if any(folder.glob(f"*/{CARD}")):
+            return folder
+    return None
+
+
+def base_names() -> tuple[str, ...]:
+    """The names of the bases that molattn carries, sorted."""
+    folder = bases_dir()
+    return () if folder is None else tuple(sorted(path.parent.name for path in folder.glob(f"*/{CARD}")))
+
+
+def find_base(name: str) -> Base:
+    """The base of this name, or in this folder.
+
+    Raises:
+        UsageError: there is none.
+        InputError: its files are damaged.
+    """
+    folder = bases_dir()
+    path = Path(name) if folder is None or name not in base_names() else folder / name
+    if not (path / CARD).is_file():
+        known = ", ".join(base_names()) or "none comes with molattn"
+        raise UsageError(
+            f"there is no base model {shown(name)}: give one of {known}, the folder that `molattn pretrain` wrote, or "
+            f"{NONE} to train from scratch"
+        )
+    try:
+        card = tomllib.loads((path / CARD).read_text(encoding="utf-8"))
+        config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+        settings: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in config["model"].items()}
+        return Base(
+            name=name,
+            folder=path,
+            model=CONFIGS[settings["kind"]](**settings),
+            add_hs=config["molecules"]["add_hs"],
+            conformers=config["molecules"].get("conformers") is not None,
+            source=card["molecules"]["source"],
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path} is damaged, it cannot be read as a base model ({type(error).__name__}); write or copy it again"
+        ) from error
+
+
+def clashes(base: Base, model: ModelConfig, add_hs: bool, conformers: bool) -> list[str]:
+    """What a run says otherwise than its base, a phrase each: nothing of the base could be used then."""
+    if model.kind != base.model.kind:
+        return [f"model is {model.kind} and was {base.model.kind}"]
+    names = [f.name for f in fields(model) if f.name not in _FREE]
+    pairs = [(f"model.{name}", getattr(model, name), getattr(base.model, name)) for name in names]
+    pairs += [("data.add_hs", add_hs, base.add_hs), ("data.conformers", conformers, base.conformers)]
+    return [f"{name} is {_shown(mine)} and was {_shown(was)}" for name, mine, was in pairs if mine != was]
+
+
+def sized(base: Base, model: ModelConfig, said: set[str]) -> ModelConfig:
+    """The model of a run with the sizes of its base, but for those settings that somebody said."""
+    if model.kind != base.model.kind:
+        return model
+    keep = {name: getattr(model, name) for name in (*said, *_FREE) if hasattr(model, name)}
+    return replace(base.model, **keep)
+
+
+def _shown(value: object) -> str:
+    return json.dumps(list(value) if isinstance(value, tuple) else value)

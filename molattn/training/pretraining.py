@@ -1,0 +1,304 @@
+"""Pretraining: a model learns what RDKit computes of molecules, and their masked atoms, before it sees a label."""
+
+import hashlib
+import shlex
+import shutil
+import time
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+import torch
+
+from molattn.chem import DESCRIPTORS
+from molattn.data.files import remove_leftovers, write_text
+from molattn.data.store_cache import stored_molecules
+from molattn.data.tables import write_table
+from molattn.errors import InputError, MolattnError, SmilesError, UsageError
+from molattn.models.artifact import WEIGHTS, Artifact, save_artifact
+from molattn.models.base import MoleculeModel
+from molattn.models.registry import MODELS
+from molattn.models.scaler import TargetScaler
+from molattn.training.bases import CARD, NONE
+from molattn.training.checkpoint import Checkpoints
+from molattn.training.companions import MaskedAtoms
+from molattn.training.computed import Computed, compute, standardised
+from molattn.training.config import RunConfig
+from molattn.training.fit import EpochRecord, Fitted, Labelled, fit
+from molattn.training.folders import CHECKPOINT
+from molattn.training.prepare import reading
+from molattn.training.run import Reporter, check, untrained
+from molattn.training.run_folder import write_history
+from molattn.training.unlabelled import NCI, Unlabelled, gather
+
+_CONTINUES = "{} holds an unfinished pretraining: the same command with --resume continues it"
+
+VALIDATION = 0.05
+"""Share of the molecules that chooses the epoch."""
+
+LEAST = 10
+"""Molecules that must differ in a target, so that it is worth learning."""
+
+PRETRAINING: dict[str, Any] = {"epochs": 50, "batch_size": 64, "learning_rate": 2e-3}
+"""What a pretraining has otherwise than a training, in `training`."""
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """What decides a pretraining.
+
+    Attributes:
+        molecules: the path of a table, or `NCI`.
+        grow: molecules to grow from them.
+        exclude: paths of tables with molecules that must not be seen, beside those that models are evaluated on.
+        masked_atoms: share of the atoms that are hidden, to be found again; 0 for none.
+        masked_weight: of their loss beside that of the descriptors.
+        run: the model and its training; of the data smiles_column, add_hs, max_atoms and standardize.
+    """
+
+    molecules: str = NCI
+    grow: int = 0
+    exclude: tuple[str, ...] = ()
+    masked_atoms: float = 0.15
+    masked_weight: float = 1.0
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def command(self) -> str:
+        """What to type for the same again, but for the output."""
+        words = ["molattn", "pretrain", *([] if self.molecules == NCI else [self.molecules])]
+        words += ["--grow", str(self.grow)] if self.grow else []
+        words += [word for path in self.exclude for word in ("--exclude", path)]
+        default = PretrainConfig()
+        if self.masked_atoms != default.masked_atoms:
+            words += ["--masked-atoms", str(self.masked_atoms)]
+        if self.masked_weight != default.masked_weight:
+            words += ["--masked-weight", str(self.masked_weight)]
+        plain = RunConfig().updated({"training": {**PRETRAINING, "base": NONE}}, "pretraining").to_dict()
+        for section, values in self.run.to_dict().items():
+            for name, value in values.items():
+                if value != plain[section].get(name) and name not in ("num_workers", "threads"):
+                    words += ["--set", f"{section}.{name}={tomli_w.dumps({'v': value})[4:].strip()}"]
+        return shlex.join(words)
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """What a pretraining brought.
+
+    Attributes:
+        folder: where the base lies.
+        molecules: what it learned from.
+        targets: what it learned of them.
+        history: epoch by epoch.
+        best_epoch: whose weights it has, from 0.
+    """
+
+    folder: Path
+    molecules: Unlabelled
+    targets: Computed
+    history: list[EpochRecord]
+    best_epoch: int
+
+
+def pretrain(
+    config: PretrainConfig, folder: str | Path, reporter: Reporter, force: bool = False, resume: bool = False
+) -> Pretrained:
+    """Train a model on what RDKit computes of molecules without labels, and write it into `folder` as a base.
+
+    loss = mean over molecules and descriptors of (z - model)^2 + masked_weight * loss of masked atoms
+
+    with z the standardised descriptors, clipped: see `standardised`, and `MaskedAtoms`. A share of the molecules,
+    `VALIDATION`, chooses the epoch. The folder then holds `model.safetensors` and `config.json`, which answer the
+    descriptors like any model does, `card.toml`, which says what it was made of, and `history.csv`; for a table also
+    `left_out.csv`, if rows were. No pickle.
+
+    Args:
+        folder: is made; it must not be there, unless with `force`, which replaces a base, or `resume`.
+        resume: go on after the last epoch of a pretraining with the same settings that was interrupted.
+
+    Raises:
+        UsageError: settings that make no sense, a folder that is taken, or nothing to resume.
+        InputError: molecules that cannot be used.
+    """
+    check(config.run)
+    _check(config)
+    folder = Path(folder)
+    _claim(folder, force, resume)
+    run = config.run
+    reporter.stage(f"reading the molecules of {'RDKit' if config.molecules == NCI else config.molecules}")
+    molecules = gather(
+        config.molecules,
+        smiles_column=run.data.smiles_column,
+        grown=config.grow,
+        seed=run.training.seed,
+        exclude=config.exclude,
+        max_atoms=run.data.max_atoms,
+        num_workers=run.training.num_workers,
+        progress=reporter.molecules,
+    )
+    _told(config, molecules, reporter)
+    reporter.stage("computing their descriptors")
+    values = compute(molecules.smiles, DESCRIPTORS, run.training.num_workers, reporter.molecules, run.data.max_atoms)
+    train, val = _sides(len(molecules.smiles), run.training.seed)
+    targets = standardised(DESCRIPTORS, values, train, min(LEAST, len(train) // 4))
+    if not targets.names:
+        raise InputError("no descriptor differs between these molecules: there is nothing to learn")
+    model = untrained(run, len(targets.names), False)
+    companion = _masked(config, model)
+    stored, *_ = stored_molecules(
+        molecules.smiles, reading(run.data, MODELS[run.model.kind]), run.training.num_workers, reporter.molecules
+    )
+    if bad := next((m for m in stored if isinstance(m, SmilesError)), None):
+        raise bad
+    reporter.stage(f"pretraining on {len(train):,} molecules and {len(targets.names)} descriptors")
+    start = time.perf_counter()
+    folder.mkdir(parents=True, exist_ok=True)
+    checkpoints = Checkpoints(folder / CHECKPOINT, _identity(config, molecules), run.training.checkpoint_every)
+    try:
+        fitted = fit(
+            model,
+            Labelled(stored[train], targets.z[train]),
+            Labelled(stored[val], targets.z[val]),
+            TargetScaler.none(len(targets.names)),
+            run.training,
+            lambda record: reporter.epoch(record, run.training.epochs),
+            checkpoints,
+            companion=companion,
+        )
+    except BaseException as error:
+        if checkpoints.folder.is_dir() and not isinstance(error, MolattnError):
+            reporter.stage(_CONTINUES.format(folder))
+        raise
+    seconds = checkpoints.seconds + time.perf_counter() - start
+    _write(config, folder, model, molecules, targets, fitted, seconds)
+    checkpoints.remove()
+    return Pretrained(folder, molecules, targets, fitted.history, fitted.best_epoch)
+
+
+def _masked(config: PretrainConfig, model: MoleculeModel) -> MaskedAtoms | None:
+    """The companion; the same seed gives the same one, and the caller's random state is left as it was."""
+    if not config.masked_atoms:
+        return None
+    with torch.random.fork_rng():
+        torch.manual_seed(config.run.training.seed)
+        try:
+            return MaskedAtoms(model, config.masked_atoms, config.masked_weight)
+        except ValueError as error:
+            raise UsageError(f"{error}: add --masked-atoms 0") from None
+
+
+def _check(config: PretrainConfig) -> None:
+    data = config.run.data
+    if config.grow < 0:
+        raise UsageError("a setting is out of range: grow is 0 or more")
+    if not 0 <= config.masked_atoms < 1:
+        raise UsageError("a setting is out of range: masked_atoms is at least 0 and below 1")
+    if not config.masked_weight > 0:
+        raise UsageError("a setting is out of range: masked_weight is above 0")
+    if data.conformers or data.standardize or data.descriptor_columns:
+        raise UsageError("a base learns from molecules as they are: leave out conformers, standardize and descriptors")
+    if config.run.training.auxiliary or config.run.training.loss or config.run.training.metrics:
+        raise UsageError("a base learns descriptors: leave out auxiliary targets, losses and metrics")
+
+
+def _claim(folder: Path, force: bool, resume: bool) -> None:
+    """Make sure that a base can be written to `folder`."""
+    if resume:
+        if not (folder / CHECKPOINT).is_dir():
+            raise UsageError(f"{folder} holds no unfinished pretraining: there is nothing to resume")
+        remove_leftovers(folder)
+        return
+    if folder.is_file():
+        raise UsageError(f"{folder} is a file: give another --output-dir")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not force and (folder / CHECKPOINT).is_dir():
+        raise UsageError(f"{_CONTINUES.format(folder)}, --force starts over")
+    if not force:
+        raise UsageError(f"{folder} exists: give another --output-dir, or --force to replace the base there")
+    if not ((folder / CARD).is_file() or (folder / CHECKPOINT).is_dir()):
+        raise UsageError(f"{folder} exists and is no base of molattn: --force replaces bases only")
+    shutil.rmtree(folder)
+
+
+def _told(config: PretrainConfig, molecules: Unlabelled, reporter: Reporter) -> None:
+    """How many molecules there are, and how many were left out and why."""
+    said = f"{len(molecules.smiles):,} molecules"
+    if molecules.grown:
+        said += f", {molecules.grown:,} of them grown from the others"
+    reporter.stage(said)
+    for reason, count in molecules.left_out.items():
+        reporter.stage(f"left out: {count:,}, {reason}")
+    if molecules.grown < config.grow:
+        reporter.warning(f"only {molecules.grown:,} of {config.grow:,} molecules could be grown from so few")
+
+
+def _sides(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the training and the validation molecules."""
+    if count < 2:
+        raise InputError("one molecule can train or validate, not both: give two or more")
+    order = np.random.default_rng(seed).permutation(count)
+    held = max(1, round(VALIDATION * count))
+    return np.sort(order[held:]), np.sort(order[:held])
+
+
+def _identity(config: PretrainConfig, molecules: Unlabelled) -> dict[str, Any]:
+    """What must not change while a pretraining is unfinished."""
+    settings = asdict(config)
+    settings["run"] = config.run.to_dict()
+    del settings["run"]["training"]["num_workers"]
+    return {"config": settings, "sha256 of the molecules": molecules.sha256}
+
+
+def _write(
+    config: PretrainConfig,
+    folder: Path,
+    model: MoleculeModel,
+    molecules: Unlabelled,
+    targets: Computed,
+    fitted: Fitted,
+    seconds: float,
+) -> None:
+    """The files of the base, its card last: with it there, the base is whole."""
+    data, best = config.run.data, fitted.history[fitted.best_epoch]
+    artifact = Artifact(
+        model.cpu(), targets.scaler, targets.names, ("",) * len(targets.names), data.add_hs, data.max_atoms
+    )
+    save_artifact(folder, artifact)
+    write_history(folder, fitted.history)
+    if molecules.rejected:
+        rows = [(str(r.row), str(r.line), r.smiles, r.reason) for r in molecules.rejected]
+        write_table(folder / "left_out.csv", ("row", "line", "smiles", "reason"), rows)
+    card = {
+        "title": f"learned {len(targets.names)} descriptors"
+        + (" and masked atoms" if config.masked_atoms else "")
+        + f" of {len(molecules.smiles):,} molecules without labels",
+        "command": config.command(),
+        "seed": config.run.training.seed,
+        "sha256": hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest(),
+        "licence": "MIT, as molattn; the molecules come with RDKit (BSD-3-Clause)" if molecules.source == NCI else "",
+        "molecules": {
+            "source": molecules.source,
+            "count": len(molecules.smiles),
+            "grown": molecules.grown,
+            "sha256": molecules.sha256,
+            "left_out": molecules.left_out,
+        },
+        "targets": {
+            "masked_atoms": config.masked_atoms,
+            "descriptors": list(targets.names),
+            "dropped": targets.dropped,
+        },
+        "training": {
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "best_epoch": fitted.best_epoch,
+            "epochs": len(fitted.history),
+            "val_loss": round(best.val_loss, 5),
+            "seconds": round(seconds, 1),
+        },
+        "versions": {name: version(name) for name in ("molattn", "torch", "rdkit")},
+    }
+    write_text(folder / CARD, tomli_w.dumps(card))

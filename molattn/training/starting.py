@@ -1,0 +1,96 @@
+"""Where a training starts from: a base model, or nothing."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from molattn.data import load_card
+from molattn.errors import InputError, UsageError
+from molattn.models.artifact import load_artifact
+from molattn.models.base import MoleculeModel
+from molattn.training.bases import AUTO, DEFAULT, FINE_TUNING, NONE, base_names, clashes, find_base
+from molattn.training.config import DataConfig, RunConfig, TrainingConfig
+from molattn.training.unlabelled import NCI
+
+
+def settle_start(config: RunConfig, of_atoms: bool = False) -> tuple[RunConfig, str]:
+    """The settings with the base that training starts from, by its name, and a sentence on it, or none.
+
+    With `AUTO` that is the base `DEFAULT`, where the model is the same, the targets are of molecules, and the data set
+    does not consist of molecules that it has seen; otherwise nothing. A training that starts from a base takes what
+    `FINE_TUNING` has, for whatever nobody said.
+
+    Raises:
+        UsageError: a base that is not there, or does not go with the other settings.
+    """
+    name = config.training.base
+    if name == NONE:
+        return config, ""
+    if name == AUTO:
+        if DEFAULT not in base_names():
+            return _from(config, NONE), ""
+        reason = _why_not(config, DEFAULT, of_atoms)
+        if reason:
+            return _from(config, NONE), f"training starts from scratch: {reason}"
+        name = DEFAULT
+        said = f"training starts from the base model {name}, which knows no labels; --base {NONE} starts from scratch"
+        return _tuned(_from(config, name)), said
+    if reason := _why_not(config, name, False):
+        raise UsageError(f"{reason}: leave that out, or add --base {NONE}")
+    return _tuned(config), f"training starts from the base model {name}"
+
+
+def start_from(model: MoleculeModel, base: str) -> None:
+    """Give `model` the weights of a base, all but those of its head; `NONE` gives it none.
+
+    Raises:
+        UsageError: the model is another one than that of the base.
+        InputError: the base is damaged, or made with other codes for molecules.
+    """
+    if base in (NONE, AUTO):
+        return
+    found = load_artifact(find_base(base).folder).model.state_dict()
+    own = model.state_dict()
+    shared = {name for name in own if not name.startswith("head.")}
+    if any(name not in found or found[name].shape != own[name].shape for name in shared):
+        raise UsageError(f"the base model {base} is another model than this one: add --base {NONE}")
+    with torch.no_grad():
+        for name in shared:
+            own[name].copy_(found[name])
+
+
+def _why_not(config: RunConfig, name: str, of_atoms: bool) -> str:
+    """Why a run cannot, or `AUTO` would not, start from a base; empty where it can."""
+    base = find_base(name)
+    if base.source == NCI and _is_of_nci(config.data):
+        return f"the molecules of {config.data.dataset} are those that the base model {name} has seen"
+    if of_atoms:
+        return f"the targets are of atoms, and the base model {name} has learned about molecules"
+    differs = clashes(base, config.model, config.data.add_hs, config.data.conformers)
+    return f"{'; '.join(differs)} in the base model {name}" if differs else ""
+
+
+def _is_of_nci(data: DataConfig) -> bool:
+    """Whether a data set consists of the molecules that come with RDKit."""
+    if not data.dataset or Path(data.dataset).suffix:
+        return False
+    try:
+        return bool(load_card(data.dataset).made)
+    except (UsageError, InputError):
+        return False
+
+
+def _from(config: RunConfig, name: str) -> RunConfig:
+    return replace(config, training=replace(config.training, base=name))
+
+
+def _tuned(config: RunConfig) -> RunConfig:
+    """The settings of a training that starts from a base, where nobody said others."""
+    plain = TrainingConfig()
+    unsaid = {
+        name: value
+        for name, value in FINE_TUNING.items()
+        if f"training.{name}" not in config.said and getattr(config.training, name) == getattr(plain, name)
+    }
+    return replace(config, training=replace(config.training, **unsaid))

@@ -1,0 +1,148 @@
+"""Molecules to learn from without labels: from a table or those of RDKit, grown, and none that models are judged on."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from molattn.chem import MAX_ATOMS, MAX_LENGTH, Progress, grow, inchi_key, nci_molecules, skeletons
+from molattn.chem.molecule import outcomes
+from molattn.data import Rejected, column, guess_smiles_column, read_table
+from molattn.data.evaluation import Excluded, digest, evaluation_molecules
+from molattn.errors import InputError, SmilesError, UsageError, shown
+
+NCI = "nci"
+"""What the molecules that come with RDKit are called."""
+
+EVALUATION = "a molecule that models are evaluated on"
+_NO_KEY = "it has no InChIKey, by which it could be told from molecules that models are evaluated on"
+_GIVEN = "it is to be excluded"
+_TWICE = "it stands further up"
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """Molecules to learn from.
+
+    Attributes:
+        smiles: of n molecules, none twice, the grown ones last.
+        source: `NCI`, or the name of the table.
+        sha256: of their SMILES, a line each.
+        grown: how many of them were grown from the others.
+        rejected: the rows of the table that are left out, and why.
+        left_out: how many molecules were, by the reason.
+    """
+
+    smiles: tuple[str, ...]
+    source: str
+    sha256: str
+    grown: int
+    rejected: list[Rejected]
+    left_out: dict[str, int]
+
+
+def gather(
+    molecules: str = NCI,
+    *,
+    smiles_column: str = "",
+    grown: int = 0,
+    seed: int = 0,
+    exclude: Sequence[str] = (),
+    max_atoms: int = MAX_ATOMS,
+    num_workers: int = 0,
+    progress: Progress | None = None,
+) -> Unlabelled:
+    """The molecules of a table, each once, and others grown from them, without those that models are evaluated on.
+
+    Args:
+        molecules: the path of a table, or `NCI`.
+        smiles_column: the table's; found by its name when empty.
+        grown: how many to grow.
+        seed: of the growing.
+        exclude: paths of tables with more molecules that must not be seen.
+        max_atoms: larger ones are left out.
+        num_workers: processes that share the reading.
+        progress: told how many rows of the table are read.
+
+    Raises:
+        UsageError: a column that is not there, or nothing to read.
+        InputError: a table that cannot be read, or that leaves no molecule.
+    """
+    given = Excluded(())
+    for path in exclude:
+        table = read_table(path)
+        given |= Excluded.of(column(table, guess_smiles_column(table.columns, table.smiles_column)))
+    if molecules == NCI:
+        table, texts = None, nci_molecules(MAX_LENGTH)
+    else:
+        if not Path(molecules).is_file():
+            raise UsageError(f"there is no file {shown(molecules)}: give a table of SMILES, or leave it out for {NCI}")
+        table = read_table(molecules)
+        texts = column(table, smiles_column or guess_smiles_column(table.columns, table.smiles_column))
+    reasons: dict[int, str] = {} if table is None else dict(table.unreadable)
+    seen: set[str] = set()
+    kept: list[str] = []
+    made = outcomes(texts, partial(_identity, max_atoms=max_atoms), num_workers, progress=progress)
+    for row, found in enumerate(made):
+        if row in reasons:
+            continue
+        reason = found.reason if isinstance(found, SmilesError) else _why_not(found, seen, given)
+        if reason:
+            reasons[row] = reason
+        else:
+            assert not isinstance(found, SmilesError)
+            seen.add(found.key)
+            kept.append(texts[row].strip(" "))
+    if not kept:
+        first = f"; the first, {shown(texts[min(reasons)])}: {reasons[min(reasons)]}" if reasons else ""
+        raise InputError(f"{molecules} leaves no molecule to learn from{first}")
+    new = _grown(kept, grown, seed, given) if grown else []
+    smiles = (*kept, *new)
+    return Unlabelled(
+        smiles=smiles,
+        source=NCI if table is None else Path(molecules).name,
+        sha256=hashlib.sha256("".join(f"{text}\n" for text in smiles).encode()).hexdigest(),
+        grown=len(new),
+        rejected=[]
+        if table is None
+        else [Rejected(row, table.lines[row], texts[row], reasons[row], table.unit) for row in sorted(reasons)],
+        left_out=dict(Counter(_in_short(reason) for reason in reasons.values()).most_common()),
+    )
+
+
+@dataclass(frozen=True)
+class _Identity:
+    """What tells a molecule from others: its InChIKey, empty where it has none, and its skeletons."""
+
+    key: str
+    skeletons: tuple[str, ...]
+
+
+def _identity(smiles: object, max_atoms: int) -> _Identity:
+    return _Identity(inchi_key(smiles, max_atoms), skeletons(smiles, max_atoms))
+
+
+def _why_not(found: _Identity, seen: set[str], given: Excluded) -> str:
+    """Why a molecule is left out; empty where it is not."""
+    if not found.key or not found.skeletons:
+        return _NO_KEY
+    digests = {digest(skeleton) for skeleton in found.skeletons}
+    if not digests.isdisjoint(evaluation_molecules().digests):
+        return EVALUATION
+    if not digests.isdisjoint(given.digests):
+        return _GIVEN
+    return _TWICE if found.key in seen else ""
+
+
+def _in_short(reason: str) -> str:
+    """The reason as it is counted: what is wrong with a SMILES differs from row to row."""
+    return reason if reason in (EVALUATION, _NO_KEY, _GIVEN, _TWICE) else "it cannot be read"
+
+
+def _grown(smiles: Sequence[str], count: int, seed: int, given: Excluded) -> list[str]:
+    """Molecules grown from those in one piece."""
+    excluded = evaluation_molecules() | given
+    whole = [text for text in smiles if "." not in text]
+    return grow(whole, count, seed=seed, refuse=lambda text: text in excluded)

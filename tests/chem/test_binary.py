@@ -1,0 +1,223 @@
+"""The reader of RDKit's binaries against the getters, atom by atom; and what it does with what it does not know."""
+
+import ctypes
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rdkit import Chem, RDConfig
+
+from molattn.chem import ATOM_FEATURES, binary, molecule_graph, molecules_like, read_smiles
+from molattn.chem.binary import AWKWARD, FACTS, SOURCE, agree, bound, codes_of, reader, why_not
+from molattn.chem.codes import codes_by_getters
+from molattn.data import dataset_names, load_card, read_table
+from molattn.data.obtain import find
+from molattn.errors import SmilesError
+
+from .hostile import HOSTILE
+from .molecules import CAGES, DRUGLIKE, MIRRORED, ODD, STEREO
+
+pytestmark = pytest.mark.skipif(reader() is None, reason=f"no reader of binaries: {why_not()}")
+
+NCI = [line.split()[0] for line in (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text().splitlines() if line]
+FEW = [*DRUGLIKE, *STEREO, *MIRRORED, *CAGES, *ODD, *AWKWARD]
+
+
+def forms(smiles: Iterable[object]) -> Iterator[Chem.Mol]:
+    """Of each that is a molecule: as it is read, with its hydrogens, and with its atoms in another order."""
+    rng = random.Random(0)
+    for text in smiles:
+        try:
+            mol = read_smiles(text)
+        except SmilesError:
+            continue
+        yield mol
+        if mol.GetNumAtoms() < 300:
+            yield read_smiles(text, add_hs=True)
+            order = list(range(mol.GetNumAtoms()))
+            rng.shuffle(order)
+            yield Chem.RenumberAtoms(mol, order)
+
+
+def check(smiles: Iterable[object]) -> int:
+    """Every form of every molecule has the same codes, paths, symbols and warnings both ways; how many by C."""
+    read, count = reader(), 0
+    assert read is not None
+    for mol in forms(smiles):
+        assert agree(read, mol), Chem.MolToSmiles(mol)
+        count += read(mol) is not None
+    return count
+
+
+def test_it_knows_all_that_the_features_look_at():
+    assert {feature.fact for feature in ATOM_FEATURES} <= FACTS.keys()
+    assert why_not() == ""
+
+
+def test_it_says_what_the_getters_say():
+    assert check(FEW) > 1.5 * len(FEW)
+    assert check(NCI[::50]) > 280
+
+
+def test_it_says_what_the_getters_say_of_hostile_text():
+    assert check(text for text, is_molecule in HOSTILE if is_molecule) > 10
+
+
+def test_it_says_what_the_getters_say_of_molecules_nobody_made():
+    new = molecules_like([*DRUGLIKE, *STEREO], 150, seed=1, max_length=100)
+    assert check(new) > 250
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", dataset_names())
+def test_it_says_what_the_getters_say_of_all_data_at_hand(name):
+    card = find(load_card(name))
+    if card is not None:  # what comes along, and what MOLATTN_DATA holds
+        table = read_table(card.path)
+        place = table.columns.index(card.smiles_column)
+        assert check(row[place] for row in table.rows) > 2 * len(table.rows)
+
+
+@pytest.mark.slow
+def test_it_says_what_the_getters_say_of_the_nci_and_what_is_like_it():
+    assert check(NCI) > 2.9 * len(NCI)
+    assert check(molecules_like([*DRUGLIKE, *STEREO, *NCI[:500:2]], 2000, seed=2, max_length=200)) > 4000
+
+
+@pytest.mark.parametrize("size", [1, 2, 31, 32, 33, 64, 253, 254, 255, 256, 257, 400])
+def test_paths_of_every_size(size):
+    chain = "C" * size
+    star = "C" + "(C)" * min(size - 1, 3)
+    mols = [Chem.MolFromSmiles(text) for text in (chain, f"{chain}.{star}", "C1" + chain + "C1" if size > 2 else "C")]
+    rng = random.Random(size)
+    for mol in mols:
+        order = list(range(mol.GetNumAtoms()))
+        rng.shuffle(order)
+        for one in (mol, Chem.RenumberAtoms(mol, order)):
+            np.testing.assert_array_equal(codes_of(one).path_lengths, codes_by_getters(one).path_lengths)
+
+
+def test_what_the_tables_do_not_cover_is_left_to_the_getters():
+    read = reader()
+    assert read is not None
+    for smiles in ("C*", "[2H]C", "C~C", "[C+7]", "C.[1*]"):
+        mol = read_smiles(smiles)
+        assert read(mol) is None
+        assert codes_of(mol).warnings == codes_by_getters(mol).warnings != ()
+    assert read(Chem.Mol()) is None
+
+
+def test_a_molecule_that_was_not_made_of_smiles():
+    mol = Chem.MolFromSmiles("CCO")
+    mol.GetAtomWithIdx(0).SetMonomerInfo(Chem.AtomPDBResidueInfo("CA"))  # which the reader does not know
+    assert codes_of(mol).atom_codes.tolist() == codes_by_getters(mol).atom_codes.tolist()
+    dummy = Chem.MolFromSmarts("C[#6]")
+    dummy.UpdatePropertyCache()
+    Chem.FastFindRings(dummy)
+    assert codes_of(dummy).atom_codes.tolist() == codes_by_getters(dummy).atom_codes.tolist()
+
+
+def test_bytes_that_are_damaged_are_refused_or_read_within_bounds():
+    library = binary.compiled.library(SOURCE)
+    assert library is not None
+    call, rng = bound(library), random.Random(3)
+    outcomes = set()
+    for smiles in FEW[:80]:
+        mol = Chem.MolFromSmiles(smiles)
+        whole, n = mol.ToBinary(0), mol.GetNumAtoms()
+        size = n * len(ATOM_FEATURES) + 2 * n * n
+        room = np.full(size + 64, 77, np.uint8)
+        for _ in range(200):
+            changed = bytearray(whole)
+            changed[rng.randrange(len(changed))] = rng.randrange(256)
+            text = bytes(changed[: rng.choice([len(changed), rng.randrange(len(changed))])])
+            outcomes.add(call(text, len(text), n, ctypes.c_uint8.from_buffer(room)))
+            assert (room[size:] == 77).all()
+        assert call(whole, len(whole), n + 1, ctypes.c_uint8.from_buffer(room)) == 3
+    assert outcomes == {0, 1, 2, 3}
+
+
+@pytest.mark.slow
+def test_no_byte_outside_is_touched_says_the_sanitizer(tmp_path):
+    here = Path(__file__).parent
+    compiler = shutil.which(os.environ.get("CC") or "cc") or "gcc"
+    flags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{SOURCE.parent}"]
+    program, data = tmp_path / "sanitized", tmp_path / "data"
+    subprocess.run([compiler, *flags, "-o", str(program), str(here / "binary_sanitized.c")], check=True)
+    tables = binary._tables()
+    with data.open("wb") as file:
+        file.write(struct.pack("=qq", len(ATOM_FEATURES), binary.SELF))
+        file.write(b"".join(tables[name].tobytes() for name in ("fact", "atoms", "pairs", "start")))
+        for mol in forms([*FEW, *(text for text, _ in HOSTILE), *NCI[::10]]):
+            whole = mol.ToBinary(0)
+            file.write(struct.pack("=qq", mol.GetNumAtoms(), len(whole)) + whole)
+    done = subprocess.run([str(program), str(data)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert all(int(count) > 100 for count in done.stdout.split())
+
+
+@pytest.fixture
+def anew():
+    """What a process finds at its first use, found again; and as it was afterwards."""
+
+    def clear() -> None:
+        binary._found.cache_clear()
+        reader.cache_clear()
+
+    clear()
+    yield
+    clear()
+
+
+@pytest.mark.usefixtures("anew")
+def test_another_version_of_rdkit_is_left_to_the_getters(monkeypatch):
+    monkeypatch.setattr(binary, "VERSIONS", ((15, 0, 0),))
+    assert reader() is None and why_not().endswith("are not known")
+    assert molecule_graph("CCO").symbols == ("C", "C", "O")
+
+
+@pytest.mark.usefixtures("anew")
+def test_a_feature_that_the_reader_does_not_know_is_left_to_the_getters(monkeypatch):
+    monkeypatch.delitem(binary.FACTS, "radicals")
+    assert reader() is None and why_not() == "the reader does not know what radicals looks at"
+
+
+@pytest.mark.usefixtures("anew")
+@pytest.mark.parametrize("table", ["atoms", "pairs"])
+def test_a_reader_that_is_wrong_is_found_out(monkeypatch, table):
+    true = binary._tables
+
+    def wrong() -> dict[str, np.ndarray]:
+        tables = true()
+        tables[table] = np.where(tables[table] == 3, 4, tables[table])
+        return tables
+
+    monkeypatch.setattr(binary, "_tables", wrong)
+    assert reader() is None and "does not agree with RDKit on" in why_not()
+
+
+def test_without_it_the_codes_are_the_same():
+    code = (
+        "import hashlib; from molattn.chem import molecule_graph, binary;"
+        "graphs = [molecule_graph(s) for s in ('C[C@H](N)C(=O)O', 'C*', '[2H]C', 'F/C=C/F', *binary.AWKWARD)];"
+        "whole = [(g.atom_codes.tolist(), g.bond_codes.tolist(), g.path_lengths.tolist(), g.symbols, g.warnings)"
+        " for g in graphs];"
+        "print(hashlib.sha256(repr(whole).encode()).hexdigest(), binary.why_not())"
+    )
+
+    def said(**environment: str) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment}
+        )
+        return done.stdout.split(maxsplit=1)
+
+    with_it, without = said(), said(MOLATTN_COMPILE="0")
+    assert with_it[0] == without[0]
+    assert with_it[1:] == [] and without[1].strip() == "MOLATTN_COMPILE is 0"

@@ -1,0 +1,63 @@
+"""`molattn pretrain`: a base from a table of molecules, which `molattn train --base` starts from."""
+
+import tomllib
+from pathlib import Path
+
+from molattn.chem import grow
+from molattn.data.evaluation import evaluation_molecules
+from tests.cli.conftest import Molattn
+from tests.molecules import esol
+
+GIVEN = [s for s in esol(30)[0] if "." not in s]
+SMALL = (
+    "--epochs",
+    "1",
+    "--set",
+    "model.num_layers=1",
+    "--set",
+    "model.hidden_dim=16",
+    "--set",
+    "training.accelerator=cpu",
+)
+
+
+def test_from_molecules_to_a_base_to_a_run(molattn: Molattn, table: Path, tmp_path: Path) -> None:
+    molecules = grow(GIVEN, 12, seed=3, refuse=lambda s: s in evaluation_molecules())
+    (tmp_path / "mine.csv").write_text(
+        "\n".join(["id,SMILES", *(f"{i},{s}" for i, s in enumerate([*molecules, "CCO"]))])
+    )
+    base = tmp_path / "base"
+    answer = molattn("pretrain", tmp_path / "mine.csv", "--grow", 6, *SMALL, "-o", base)
+    assert answer.code == 0, answer.err
+    assert "18 molecules, 6 of them grown from the others" in answer.err
+    assert "left out: 1, a molecule that models are evaluated on" in answer.err
+    assert f"--base {base}" in answer.out
+    card = tomllib.loads((base / "card.toml").read_text())
+    assert card["molecules"]["grown"] == 6
+    assert "--grow 6" in card["command"]
+    run = tmp_path / "run"
+    answer = molattn("train", table, "--base", base, "--epochs", 1, "--accelerator", "cpu", "-o", run)
+    assert answer.code == 0, answer.err
+    assert f"training starts from the base model {base}" in answer.err
+    config = tomllib.loads((run / "config.toml").read_text())
+    assert config["training"]["base"] == str(base)
+    assert config["model"]["hidden_dim"] == 16
+    assert molattn("predict", run, "--smiles", "CCO").code == 0
+    answer = molattn("train", table, "--base", base, "--set", "model.hidden_dim=32", "-o", tmp_path / "other")
+    assert answer.code == 2
+    assert "model.hidden_dim is 32 and was 16" in answer.err
+
+
+def test_what_cannot_be_is_one_sentence(molattn: Molattn, tmp_path: Path) -> None:
+    for arguments, code, reason in (
+        (("pretrain", tmp_path / "nowhere.smi", "-o", tmp_path / "base"), 2, "there is no file"),
+        (("pretrain", "--molecules", "zinc", "-o", tmp_path / "base"), 2, "--molecules is nci"),
+        (("pretrain", "--masked-atoms", "1.5", "-o", tmp_path / "base"), 2, "masked_atoms is at least 0"),
+        (("pretrain", "--resume", "-o", tmp_path / "base"), 2, "nothing to resume"),
+        (("train", "--dataset", "esol", "--base", "mine", "-o", tmp_path / "run"), 2, "there is no base model 'mine'"),
+    ):
+        answer = molattn(*arguments)
+        assert (answer.code, answer.out) == (code, ""), answer.err
+        assert reason in answer.err
+        assert len(answer.err.strip().splitlines()) == 1
+    assert not any(tmp_path.iterdir())

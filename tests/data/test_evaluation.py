@@ -1,0 +1,65 @@
+"""The molecules that models are judged on are known by their hashes, however they are spelled."""
+
+import pytest
+
+from molattn.chem import random_smiles, read_smiles, skeletons
+from molattn.data import column, datasets_dir, load_card, read_table
+from molattn.data.evaluation import DIGITS, FILE, Excluded, digest, evaluation_molecules, read_digests
+from molattn.errors import SmilesError
+
+# A few of each of the other sets, in other spellings than theirs.
+OTHERS = {
+    "freesolv": ["C(F)(F)(F)F", "N#CC", "c1(ccccc1)C(C)(C)C"],
+    "lipophilicity": ["O=C(O)c1ccccc1Nc1c(C)c(C)ccc1"],
+    "bbbp": ["CN1C(=O)CN=C(c2ccccc2)c2c1ccc(Cl)c2", "n1(C)c(=O)c2n(C)cnc2n(C)c1=O"],
+    "tox21": ["Clc1ccc(cc1)C(c1ccc(Cl)cc1)C(Cl)(Cl)Cl", "OC(=O)c1ccccc1O"],
+}
+
+
+def test_all_of_esol_is_among_them() -> None:
+    card = load_card("esol")
+    found = evaluation_molecules()
+    missing = [s for s in column(read_table(card.path), card.smiles_column) if s not in found]
+    assert not missing
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_molecules_of_the_other_sets_are_too(name: str) -> None:
+    for smiles in OTHERS[name]:
+        assert smiles in evaluation_molecules(), smiles
+        assert random_smiles(read_smiles(smiles), 7) in evaluation_molecules()
+
+
+def test_others_are_not() -> None:
+    for smiles in ("CC1CC(C)(CCCl)OC1CBr", "FC1CC1CCNCCOCC1CC1Br", "CCCCOCCSCCNC(C)CCl"):
+        assert smiles not in evaluation_molecules()
+
+
+def test_the_file_is_sorted_and_holds_no_molecule_twice() -> None:
+    path = datasets_dir() / FILE
+    lines = read_digests(path)
+    assert lines == sorted(set(lines))
+    assert len(lines) == len(evaluation_molecules()) > 12_000
+    assert all(line.isascii() for line in path.read_text().splitlines())
+    assert {len(line) for line in lines} == {DIGITS}
+
+
+def test_a_line_that_is_no_hash_is_refused(tmp_path) -> None:
+    (tmp_path / "hashes.txt").write_text("# what they are\n0123456789ab\nCCO\n")
+    with pytest.raises(ValueError, match="'CCO' is no hash"):
+        read_digests(tmp_path / "hashes.txt")
+
+
+def test_salts_and_stereoisomers_are_one_molecule() -> None:
+    mine = Excluded.of(["C[C@H](N)C(=O)O", "no molecule", "CCCCBr"])
+    assert len(mine) == 2
+    assert "C[C@@H](N)C(=O)O" in mine
+    assert "C[C@@H]([NH3+])C(=O)O.[Cl-]" in mine
+    assert "CCCCCBr" not in mine
+    assert "CCCCCBr" in mine | Excluded({digest(skeletons("CCCCCBr")[0])})
+
+
+def test_what_has_no_inchi_is_taken_for_one_and_what_is_no_molecule_is_refused() -> None:
+    assert "*CCCC" in Excluded(())
+    with pytest.raises(SmilesError):
+        "C1CC" in Excluded(())  # noqa: B015

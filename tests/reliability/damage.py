@@ -1,0 +1,53 @@
+"""Files that were cut short, or of which one bit is another; disks on which no more can be written."""
+
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from molattn.errors import MolattnError
+from tests.reliability.score import Score
+
+
+def damages(data: bytes, count: int, seed: int = 0) -> Iterator[bytes]:
+    """`data` damaged in `count` ways: cut somewhere, and with one bit flipped somewhere, by turns."""
+    chance = Random(seed)
+    for k in range(count):
+        place = chance.randrange(len(data))
+        if k % 2:
+            yield data[:place]
+        else:
+            yield data[:place] + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :]
+
+
+def refuses_damage(score: Score, path: Path, read: Callable[[], Any], count: int) -> None:
+    """However the file is damaged, reading it is an error in one sentence that names it."""
+    whole = path.read_bytes()
+    try:
+        for data in damages(whole, count):
+            path.write_bytes(data)
+            score.count("corrupt files")
+            try:
+                read()
+            except MolattnError as error:
+                said = str(error)
+                score.hold("\n" not in said and str(path.parent.parent) in said, f"{path.name}: {said}")
+            except Exception as error:
+                score.hold(False, f"{path.name}: {type(error).__name__}: {error}")
+            else:
+                score.hold(False, f"{path.name}: damage was not noticed")
+    finally:
+        path.write_bytes(whole)
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """No file of this process may grow beyond `size` bytes: the write that would make it do so fails in the kernel."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

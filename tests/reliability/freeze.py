@@ -1,0 +1,63 @@
+"""Keep the models of a release for those to come: `python -m tests.reliability.freeze tests/frozen/VERSION`.
+
+One small model for each form of artifact, with what it says of some molecules. They are written once, by the release
+that they are named after, and never again.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import molattn
+from molattn import Predictor
+from molattn.chem import molecule_graph
+from tests.molecules import SPECIAL, esol
+
+SMALL = ("model.num_layers=1", "model.hidden_dim=8", "model.num_heads=2")
+FORMS: dict[str, dict[str, Any]] = {
+    "regression": {"target_columns": ("y",)},
+    "conformers": {"target_columns": ("y",), "preset": "mat"},
+    "binary": {"target_columns": ("c",), "task_type": "binary"},
+    "parent": {"target_columns": ("y", "z"), "standardize": "parent"},
+    "atoms": {"target_columns": ("q",), "task_type": "atom-regression"},
+    "descriptors": {"target_columns": ("y",), "descriptor_columns": ("z",)},
+    "tokens": {"target_columns": ("y",), "model": "smiles-transformer"},
+}
+"""What each is trained on, by its name."""
+
+
+def answers(predictor: Predictor) -> list[Any]:
+    """What a model says of some molecules, as JSON has it."""
+    beside = [[0.5]] * len(SPECIAL) if predictor.descriptors else None
+    rows = predictor.rows(SPECIAL, descriptors=beside)
+    return json.loads(json.dumps([[r.values, r.more] for r in rows]))
+
+
+def main() -> None:
+    """See above."""
+    home = Path(sys.argv[1])
+    smiles, y = esol(40)
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "t.csv"
+        lists = [[0.1] * molecule_graph(s).num_atoms for s in smiles]
+        rows = [f'{s},{v},{v / 2},{int(v > -3)},"{q}"' for s, v, q in zip(smiles, y, lists, strict=True)]
+        table.write_text("\n".join(["smiles,y,z,c,q", *rows]) + "\n")
+        for name, options in FORMS.items():
+            molattn.train(
+                table,
+                output_dir=Path(folder) / name,
+                epochs=2,
+                accelerator="cpu",
+                quiet=True,
+                settings=SMALL,
+                **options,
+            )
+            predictor = molattn.load(Path(folder) / name)
+            predictor.save(home / name)
+            (home / name / "answers.json").write_text(json.dumps(answers(predictor), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Processes that are killed while they save: this one forks them before any maths is done.
+
+    python savers.py MODEL FOLDER KILLS SEED
+
+A child saves one version after another of an artifact, a checkpoint or a table into FOLDER, until it is killed at a
+random moment. What then lies there is read, and must be one of the versions, whole; the next child goes on from it. It
+prints as JSON, for each of the three, how often it was killed, how many could be read, and the temporary files that
+were left, and that remained at the end.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from molattn.data import read_table, write_table
+from molattn.models.artifact import Artifact, load_artifact, save_artifact
+from molattn.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+
+
+class Saver(Protocol):
+    """Something with versions."""
+
+    def save(self, version: int) -> None:
+        """Write this version in the place of the one before."""
+        ...
+
+    def version(self) -> int:
+        """Which one is there, all of it."""
+        ...
+
+
+class Models:
+    """A model whose weights are all its version."""
+
+    def __init__(self, model: Path, folder: Path):
+        self.artifact: Artifact = load_artifact(model)
+        self.folder = folder
+
+    def save(self, version: int) -> None:
+        for x in self.artifact.model.state_dict().values():
+            x.fill_(version)
+        save_artifact(self.folder, replace(self.artifact, units=(str(version),)))
+
+    def version(self) -> int:
+        found = load_artifact(self.folder)
+        version = int(found.units[0])
+        assert all(bool((x == version).all()) for x in found.model.state_dict().values())
+        return version
+
+
+class Trainings:
+    """The checkpoint after so many epochs."""
+
+    def __init__(self, _: Path, folder: Path):
+        self.folder = folder
+
+    def save(self, version: int) -> None:
+        state = {"epoch": version, "identity": {}}
+        save_checkpoint(self.folder, Checkpoint({"x": torch.full((100_000,), version)}, state))
+
+    def version(self) -> int:
+        found = load_checkpoint(self.folder)
+        assert found is not None
+        assert bool((found.tensors["x"] == found.state["epoch"]).all())
+        return found.state["epoch"]
+
+
+class Tables:
+    """A table whose every cell is its version."""
+
+    def __init__(self, _: Path, folder: Path):
+        folder.mkdir(parents=True)
+        self.path = folder / "table.csv"
+
+    def save(self, version: int) -> None:
+        write_table(self.path, ("smiles", "y"), ([str(version)] * 2 for _ in range(10_000)))
+
+    def version(self) -> int:
+        rows = read_table(self.path).rows
+        assert len(rows) == 10_000
+        (cell,) = {cell for row in rows for cell in row}
+        return int(cell)
+
+
+SAVERS = {"artifact": Models, "checkpoint": Trainings, "table": Tables}
+
+
+def leftovers(folder: Path) -> int:
+    """How many temporary files lie there."""
+    return len(list(folder.glob(".*.tmp")))
+
+
+def killed(saver: Saver, folder: Path, kills: int, chance: random.Random) -> dict[str, int]:
+    """Kill so many children of it."""
+    start = time.perf_counter()
+    for version in range(4):
+        saver.save(version)
+    last, longest = 3, time.perf_counter() - start
+    counts = {"kills": 0, "loadable": 0, "left": 0, "lost": 0}
+    for _ in range(kills):
+        child = os.fork()
+        if child == 0:
+            version = last
+            while True:
+                version += 1
+                saver.save(version)
+        time.sleep(chance.uniform(0.0, longest))
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        assert os.WIFSIGNALED(status), status
+        counts["kills"] += 1
+        counts["left"] += leftovers(folder)
+        found = saver.version()
+        counts["lost"] += found < last
+        counts["loadable"] += 1
+        last = found
+    saver.save(last + 1)
+    assert saver.version() == last + 1
+    return {**counts, "remained": leftovers(folder), "versions": last + 2}
+
+
+def main() -> None:
+    """See above."""
+    model, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    kills, chance = int(sys.argv[3]), random.Random(int(sys.argv[4]))
+    print(json.dumps({k: killed(s(model, folder / k), folder / k, kills, chance) for k, s in SAVERS.items()}))
+
+
+if __name__ == "__main__":
+    main()

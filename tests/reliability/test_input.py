@@ -1,0 +1,225 @@
+"""Lines 1 to 12: whatever a table holds, each row comes back, with an answer or a reason."""
+
+import csv
+import math
+import time
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from molattn import Predictor
+from molattn.chem import DISCONNECTED, MAX_ATOMS, MAX_LENGTH, molecule_graph, parse, random_smiles, read_smiles
+from molattn.data import read_table
+from molattn.data.records import read_records
+from molattn.errors import InputError, SmilesError
+from tests.chem.hostile import HOSTILE
+from tests.cli.conftest import Molattn
+from tests.data.test_records import UNUSABLE
+from tests.data.test_tables import COLUMNS, DIALECTS, OFF, ROWS
+from tests.reliability.generate import molecules, tangled
+from tests.reliability.score import Score
+
+
+def _answers(score: Score, predictor: Predictor, smiles: list[Any]) -> list[bool]:
+    """Predict, and check that each row is its own and has an answer or a reason; whether each has an answer."""
+    rows = list(predictor.rows(smiles))
+    score.count("rows", len(smiles))
+    score.lost_rows += abs(len(rows) - len(smiles))
+    for asked, row in zip(smiles, rows, strict=True):
+        score.hold(row.smiles is asked or row.smiles == asked, f"another row came back for {asked!r}")
+        if row.values is None:
+            score.hold(len(row.error) > 8, f"no reason for {asked!r}")
+        else:
+            score.hold(all(map(math.isfinite, row.values)) and not row.error, f"{row.values} for {asked!r}")
+    return [row.values is not None for row in rows]
+
+
+def _refused(score: Score, text: object) -> bool:
+    """Whether the gate refuses it, with a reason."""
+    try:
+        read_smiles(text)
+    except SmilesError as error:
+        return score.hold(len(error.reason) > 8, f"no reason for {text!r}")
+    return score.hold(False, f"{ascii(text)[:80]} was read")
+
+
+def test_01_hostile_strings(score: Score, molattn: Molattn, predictor: Predictor, run: Path, tmp_path: Path) -> None:
+    # What a CSV cannot hold goes in through Python.
+    cells = [(t, ok) for t, ok in HOSTILE if isinstance(t, str) and "\ud800" not in t]
+    others = [(t, ok) for t, ok in HOSTILE if not isinstance(t, str) or "\ud800" in t]
+    score.count("hostile inputs", len(HOSTILE))
+    score.rows(_answers(score, predictor, [text for text, _ in others]), [ok for _, ok in others])
+    with open(tmp_path / "in.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("id", "smiles"), *((i, text) for i, (text, _) in enumerate(cells))])
+    answer = molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "out.csv")
+    score.hold(answer.code == 0, answer.err)
+    found = read_table(tmp_path / "out.csv").rows
+    score.rows([row[0] for row in found], [str(i) for i in range(len(cells))], "of the table")
+    score.rows([row[3] for row in found], ["ok" if ok else "error" for _, ok in cells], "of the table")
+
+
+def test_02_one_bad_row_in_a_thousand_and_one(score: Score, molattn: Molattn, run: Path, tmp_path: Path) -> None:
+    chance = Random(0)
+    bad = [t for t, good in HOSTILE if not good and isinstance(t, str) and t.isprintable() and 0 < len(t) < 200]
+    for text in chance.sample(bad, score.times(1, 30)):
+        smiles = ["C" * (1 + i % 9) for i in range(1001)]
+        place = chance.randrange(1001)
+        smiles[place] = text
+        with open(tmp_path / "in.csv", "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([["smiles"], *([s] for s in smiles)])
+        score.count("hostile inputs")
+        answer = molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "out.csv", "--force")
+        rows = read_table(tmp_path / "out.csv").rows
+        score.rows([row[0] for row in rows], smiles)
+        score.rows([i for i, row in enumerate(rows) if row[2] == "error"], [place])
+        score.hold(answer.code == 0, answer.err)
+        strict = molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "strict.csv", "--strict")
+        score.hold(strict.code == 4 and f"line {place + 2}" in strict.err, strict.err)
+        score.hold(not (tmp_path / "strict.csv").exists(), "--strict left an output")
+
+
+@pytest.fixture
+def no_rdkit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RDKit must not see what comes."""
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("RDKit was called")
+
+    monkeypatch.setattr(parse.Chem, "MolFromSmiles", never)
+
+
+@pytest.mark.usefixtures("no_rdkit")
+def test_03_other_characters_are_refused_before_rdkit(score: Score) -> None:
+    others = [chr(i) for i in (*range(32), *range(127, 0x3000, score.times(97, 1)), 0xFEFF, 0x1F600, 0xD800)]
+    for other in others:
+        for text in (f"C{other}C", f"{other}CC", f"CC{other}"):
+            score.count("hostile inputs")
+            _refused(score, text)
+    score.hold(any(unicodedata.name(c, "").startswith("CYRILLIC") for c in others), "no Cyrillic letter was tried")
+
+
+def test_04_empty_smiles(score: Score, predictor: Predictor) -> None:
+    empty: list[Any] = ["", " ", "    ", None, math.nan, np.nan, np.str_("")]
+    score.count("hostile inputs", len(empty))
+    score.rows(_answers(score, predictor, empty), [False] * len(empty))
+
+
+def test_05_atoms_ions_and_salts(score: Score, predictor: Predictor) -> None:
+    symbols = [parse.Chem.GetPeriodicTable().GetElementSymbol(i) for i in range(1, 119)]
+    single = [f"[{s}{charge}]" for s in symbols for charge in ("", "+", "-", "+2")]
+    salts = [f"[{a}+].[{b}-]" for a in ("Na", "K", "NH4", "Li") for b in ("Cl", "OH", "F", "Br")]
+    texts = [
+        *single,
+        *salts,
+        "[H]",
+        "[H][H]",
+        "[H+]",
+        "[H-]",
+        "[2H]",
+        "[HH]",
+        "O",
+        "C",
+        "[Na+].[Na+].[O-]S([O-])(=O)=O",
+    ]
+    score.count("molecules", len(texts))
+    score.rows(_answers(score, predictor, texts), [True] * len(texts))
+    for text in salts:
+        paths = molecule_graph(text).path_lengths
+        score.hold(paths[0, -1] == DISCONNECTED and paths[0, 0] == 0, f"{text}: {paths}")
+
+
+def test_06_what_the_codes_do_not_know(score: Score, predictor: Predictor) -> None:
+    unknown = ["[C+7]", "[O-6]", "[Fe+9]", "C~C", "C[B-8]"]
+    rare = ["[Re]$[Re]", "[NH3]->[Pt](Cl)(Cl)<-[NH3]", "*C", "[Og]", "[Lv+4]", "[U](F)(F)(F)(F)(F)F"]
+    score.count("molecules", len(unknown) + len(rare))
+    for text in unknown:
+        score.hold(molecule_graph(text).warnings, f"{text}: no warning")
+    score.rows(_answers(score, predictor, unknown + rare), [True] * len(unknown + rare))
+
+
+@pytest.mark.usefixtures("no_rdkit")
+def test_07_over_the_limits(score: Score) -> None:
+    chance = Random(0)
+    pieces = ("C", "Cl", "[nH]", "c", "[13C@@H]", "N", "[Og]", "*", "(C)", "=C", "/C", ".C")
+    texts = ["C" * (MAX_LENGTH + 1), "C" * 1_000_000, " " * (MAX_LENGTH + 1), "C12" * 900, "[" * (MAX_LENGTH + 1)]
+    texts += [
+        "".join(chance.choices(pieces, k=MAX_ATOMS + 1 + chance.randrange(9_000))) for _ in range(score.times(50, 1000))
+    ]
+    for text in texts:
+        score.count("hostile inputs")
+        start = time.perf_counter()
+        _refused(score, text)
+        score.slowest("seconds for the slowest", time.perf_counter() - start)
+
+
+def test_08_hostile_rings_and_chains(score: Score, predictor: Predictor) -> None:
+    tangles = [tangled(rings, seed) for seed in range(score.times(1, 20)) for rings in (3, 30, 300, 499)]
+    texts = [
+        "C" * 20_000,
+        "C1" + "C" * 9_000 + "1",
+        "C" * 999 + "X",
+        "C1CCCC1" * 140,
+        "C12" + "C" * 500 + "12",
+        *tangles,
+    ]
+    for text in texts:
+        score.count("hostile inputs")
+        start = time.perf_counter()
+        _answers(score, predictor, [text])
+        score.slowest("seconds for the slowest", time.perf_counter() - start)
+
+
+def test_09_dialects(score: Score, tmp_path: Path) -> None:
+    for name, data in DIALECTS:
+        (tmp_path / name).write_bytes(data.encode())
+        score.count("dialects")
+        table = read_table(tmp_path / name)
+        score.hold(table.columns == COLUMNS, f"{name}: {table.columns}")
+        score.rows(table.rows, ROWS, name)
+    for name in ("utf-16", "utf-16-le", "utf-16-be", "utf-32"):
+        (tmp_path / "t.csv").write_bytes("smiles,y\nC,1\n".encode(name))
+        score.count("dialects")
+        with pytest.raises(InputError, match="UTF-16|NUL|UTF-8"):
+            read_table(tmp_path / "t.csv")
+
+
+def test_10_tables_that_are_off(score: Score, tmp_path: Path) -> None:
+    for data, message in OFF:
+        if message is not None:
+            (tmp_path / "t.csv").write_bytes(data.encode() if isinstance(data, str) else data)
+            score.count("hostile inputs")
+            with pytest.raises(InputError, match=message):
+                read_table(tmp_path / "t.csv")
+
+
+def test_11_targets_that_are_no_numbers(score: Score, tmp_path: Path) -> None:
+    for text, reason in UNUSABLE:
+        with open(tmp_path / "t.csv", "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("smiles", "y"), ("C", "1"), ("CC", text), ("CCC", "3")])
+        score.count("hostile inputs")
+        found = read_records(read_table(tmp_path / "t.csv"), "smiles", ["y"])
+        score.rows(found.smiles, ["C", "CCC"], text)
+        score.hold([(r.row, r.line) for r in found.rejected] == [(1, 3)], found.rejected)
+        score.hold(reason.replace("\\", "") in found.rejected[0].reason.replace("\\", ""), found.rejected[0].reason)
+
+
+def test_12_generated_molecules(score: Score, predictor: Predictor) -> None:
+    texts = molecules(score.times(150, 2_000))
+    answered = _answers(score, predictor, texts)
+    good = [text for text, ok in zip(texts, answered, strict=True) if ok]
+    score.count("molecules", len(texts))
+    score.hold(len(good) > 0.9 * len(texts), f"only {len(good)} of {len(texts)} are molecules")
+    score.hold(sum("@" in text or "/" in text for text in good) > len(good) / 4, "too little stereochemistry")
+    respelled = [random_smiles(read_smiles(text), seed) for seed, text in enumerate(good)]
+    predict: Callable[[list[str]], np.ndarray] = predictor.predict  # pyright: ignore[reportAssignmentType]
+    apart = np.abs(predict(good) - predict(respelled))
+    score.count("spellings", len(good))
+    for i in np.flatnonzero(~(apart <= 1e-5)):
+        score.wrong_rows += 1
+        score.hold(False, f"{good[i]} and {respelled[i]} are {apart[i]:.1e} apart")
+    score.slowest("largest difference", float(np.nanmax(apart)))

@@ -1,0 +1,70 @@
+"""Small runs that are interrupted, killed and resumed, and whether two runs are the same."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import molattn
+from tests.molecules import esol
+
+SMALL = ["model.num_layers=2", "model.hidden_dim=16"]
+REPOSITORY = Path(__file__).parents[2]
+
+
+def small_table(path: Path) -> Path:
+    """Sixty molecules."""
+    rows = [f"{s},{y}" for s, y in zip(*esol(60), strict=True)]
+    path.write_text("\n".join(["smiles,y", *rows]) + "\n")
+    return path
+
+
+def train_small(table: Path, folder: Path, settings: tuple[str, ...] = (), **options: object):
+    """Train for six epochs."""
+    options = {"epochs": 6, "batch_size": 16, "accelerator": "cpu", "quiet": True, **options}
+    return molattn.train(table, output_dir=folder, settings=[*SMALL, *settings], **options)
+
+
+def resume(folder: Path, **options: object):
+    """Go on with a run."""
+    return molattn.train(resume=folder, quiet=True, **options)
+
+
+def interrupt(table: Path, folder: Path, after: int, error: BaseException | None = None, **options: object) -> None:
+    """Train, and stop while the epoch after `after` ones is told."""
+
+    def epoch(_: object, record: object, __: int) -> None:
+        if record.epoch == after:  # pyright: ignore[reportAttributeAccessIssue]
+            raise error or KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("molattn.api.PrintReporter.epoch", epoch)
+        with pytest.raises((type(error), SystemExit) if error else KeyboardInterrupt) as raised:
+            train_small(table, folder, **options)
+    if isinstance(raised.value, SystemExit):
+        raise raised.value
+
+
+def same_runs(a: Path, b: Path) -> None:
+    """Every file of two runs is the same but for times; nothing else is left behind."""
+    files = {p.relative_to(a) for p in a.rglob("*") if p.is_file()}
+    assert files == {p.relative_to(b) for p in b.rglob("*") if p.is_file()}
+    for file in files:
+        if file.name != "env.json":
+            assert (a / file).read_bytes() == (b / file).read_bytes(), file
+    weights = [load_file(run / "model" / "model.safetensors") for run in (a, b)]
+    assert all(torch.equal(x, weights[1][name]) for name, x in weights[0].items())
+
+
+def killed_and_resumed(table: Path, folder: Path, epochs: int, kills: int) -> list[int]:
+    """How many kills and resumptions `killed.py` counted, after which FOLDER/killed is the same as FOLDER/whole."""
+    command = [sys.executable, str(Path(__file__).with_name("killed.py")), table, folder, epochs, kills, 0]
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    same_runs(folder / "killed", folder / "whole")
+    return [int(number) for number in done.stdout.split()]

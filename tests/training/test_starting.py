@@ -1,0 +1,203 @@
+"""Where a training starts from: a base where it fits, its sizes and weights; and what is refused."""
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import molattn
+from molattn.chem import grow
+from molattn.data.evaluation import evaluation_molecules
+from molattn.errors import InputError, UsageError
+from molattn.models.config import GraphModelConfig
+from molattn.training import starting
+from molattn.training.bases import DEFAULT, FINE_TUNING, base_names, bases_dir
+from molattn.training.config import RunConfig, TrainingConfig, resolve
+from molattn.training.pretraining import PretrainConfig, pretrain
+from molattn.training.run import untrained
+from molattn.training.starting import settle_start
+from tests.molecules import esol
+from tests.training.test_pretraining import Told
+
+MOLECULES = grow([s for s in esol(40)[0] if "." not in s], 30, seed=7, refuse=lambda s: s in evaluation_molecules())
+SIZES = {"hidden_dim": 16, "num_layers": 1, "num_heads": 4, "edge_dim": 4}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A small base of one's own."""
+    folder = tmp_path_factory.mktemp("bases")
+    (folder / "mine.smi").write_text("\n".join(MOLECULES) + "\n")
+    training = TrainingConfig(epochs=2, batch_size=16, accelerator="cpu", base="none")
+    run = RunConfig(model=GraphModelConfig(**SIZES), training=training)
+    pretrain(PretrainConfig(molecules=str(folder / "mine.smi"), run=run), folder / "base", Told())
+    return str(folder / "base")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("table") / "t.csv"
+    rows = [f"{s},{y}" for s, y in zip(*esol(40), strict=True)]
+    path.write_text("\n".join(["smiles,y", *rows]) + "\n")
+    return path
+
+
+def test_sizes_and_weights_are_those_of_the_base_and_the_head_is_new(base: str) -> None:
+    config = resolve(None, {"base": base})
+    assert config.model == GraphModelConfig(**SIZES)
+    model = untrained(config, 2, False)
+    weights = load_file(Path(base) / "model.safetensors")
+    for name, value in model.state_dict().items():
+        if name.startswith("head."):
+            assert value.shape != weights[name].shape
+        else:
+            assert torch.equal(value, weights[name]), name
+    scratch = untrained(replace(config, training=replace(config.training, base="none")), 2, False)
+    assert torch.equal(scratch.head.weight, model.head.weight)
+    of_atoms = untrained(config, 1, True)
+    assert torch.equal(
+        of_atoms.state_dict()["embed_atoms.table.weight"], model.state_dict()["embed_atoms.table.weight"]
+    )
+
+
+def test_settings_of_the_fine_tuning_are_taken_unless_somebody_says_others(base: str) -> None:
+    config, said = settle_start(resolve(None, {"base": base}))
+    assert {name: getattr(config.training, name) for name in FINE_TUNING} == FINE_TUNING
+    assert base in said
+    config, _ = settle_start(
+        resolve(None, {"base": base, "epochs": TrainingConfig.epochs}, ["training.learning_rate=0.001"])
+    )
+    assert config.training.epochs == TrainingConfig.epochs
+    assert config.training.learning_rate == 0.001
+    config, said = settle_start(resolve(None, {"base": "none"}))
+    assert (config.training, said) == (TrainingConfig(base="none"), "")
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "reason"),
+    [
+        ({}, ["model.hidden_dim=32"], "model.hidden_dim is 32 and was 16"),
+        ({"preset": "tensor-dot"}, [], 'model.attention is "tensor-dot" and was "molattn"'),
+        ({"add_hs": True}, [], "data.add_hs is true and was false"),
+        ({}, ["data.conformers=true"], "data.conformers is true and was false"),
+        ({"model": "smiles-transformer"}, [], "model is smiles-transformer and was graph"),
+    ],
+)
+def test_settings_that_clash_with_the_base_are_refused(
+    base: str, options: dict[str, object], settings: list[str], reason: str
+) -> None:
+    config = resolve(None, {"base": base, **options}, settings)
+    with pytest.raises(UsageError, match=f"{reason}.*--base none"):
+        settle_start(config)
+
+
+def test_dropout_is_the_runs_own(base: str) -> None:
+    config, _ = settle_start(resolve(None, {"base": base}, ["model.dropout=0.3"]))
+    assert config.model == replace(GraphModelConfig(**SIZES), dropout=0.3)
+
+
+def test_a_base_that_is_not_there_or_damaged_is_refused(base: str, table: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no base model 'nowhere'"):
+        molattn.train(table, base="nowhere", output_dir=tmp_path / "run", quiet=True)
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    for path in Path(base).iterdir():
+        (damaged / path.name).write_bytes(path.read_bytes())
+    weights = load_file(damaged / "model.safetensors")
+    save_file({name: x + 1 for name, x in weights.items()}, damaged / "model.safetensors")
+    with pytest.raises(InputError, match="is damaged: its checksum differs"):
+        molattn.train(table, base=str(damaged), output_dir=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_says_what_it_started_from_and_repeats_and_resumes_to_the_bit(
+    base: str, table: Path, tmp_path: Path
+) -> None:
+    options = {"epochs": 3, "batch_size": 16, "accelerator": "cpu", "quiet": True}
+    whole = molattn.train(table, base=base, output_dir=tmp_path / "whole", **options)
+    config = tomllib.loads((whole.folder / "config.toml").read_text())
+    assert config["training"]["base"] == base
+    assert config["training"]["epochs"] == 3
+    assert config["training"]["learning_rate"] == FINE_TUNING["learning_rate"]
+    assert config["model"]["hidden_dim"] == 16
+    again = molattn.train(config=whole.folder / "config.toml", output_dir=tmp_path / "again", quiet=True)
+    scratch = molattn.train(config=whole.folder / "config.toml", base="none", output_dir=tmp_path / "none", quiet=True)
+    assert again.metrics == whole.metrics != scratch.metrics
+
+    def stop(_: object, record: object, __: int) -> None:
+        if record.epoch == 1:  # pyright: ignore[reportAttributeAccessIssue]
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("molattn.api.PrintReporter.epoch", stop)
+        with pytest.raises(KeyboardInterrupt):
+            molattn.train(table, base=base, output_dir=tmp_path / "stopped", **options)
+    resumed = molattn.train(resume=tmp_path / "stopped", quiet=True)
+    assert resumed.metrics == whole.metrics
+
+
+def test_replicates_start_from_the_base_and_go_on_after_a_stop(base: str, table: Path, tmp_path: Path) -> None:
+    options = {"epochs": 2, "batch_size": 16, "accelerator": "cpu", "quiet": True, "num_replicates": 2}
+
+    def stop(_: object, record: object, __: int) -> None:  # noqa: ARG001
+        if (tmp_path / "several" / "replicate_1" / "config.toml").is_file():
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("molattn.api.PrintReporter.epoch", stop)
+        with pytest.raises(KeyboardInterrupt):
+            molattn.train(table, base=base, output_dir=tmp_path / "several", **options)
+    result = molattn.train(resume=tmp_path / "several", quiet=True)
+    assert list(result.runs) == ["replicate_0", "replicate_1"]
+    for name in result.runs:
+        training = tomllib.loads((tmp_path / "several" / name / "config.toml").read_text())["training"]
+        assert training["base"] == base
+        assert training["learning_rate"] == FINE_TUNING["learning_rate"]
+
+
+def test_molattns_own_base_is_the_default_where_it_fits() -> None:
+    assert DEFAULT in base_names()
+    config, said = settle_start(resolve(None, {"dataset": "esol"}))
+    assert config.training.base == DEFAULT
+    assert "--base none" in said
+    untrained(config, 1, False)
+    for options, settings in (
+        ({"preset": "additive"}, []),
+        ({"model": "smiles-transformer"}, []),
+        ({"add_hs": True}, []),
+        ({"dataset": "nci-logp"}, []),
+        ({}, ["model.hidden_dim=16"]),
+    ):
+        plain = resolve(None, options, settings)
+        config, _ = settle_start(plain)
+        assert config.training == replace(plain.training, base="none")
+        untrained(config, 1, False)
+    config, said = settle_start(resolve(None, {}), of_atoms=True)
+    assert config.training.base == "none"
+    assert "of atoms" in said
+
+
+@pytest.mark.parametrize("name", ["nci-logp", "nci-tpsa"])
+def test_data_sets_whose_molecules_it_has_seen_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"the molecules of {name} are those that the base model {DEFAULT} has seen"):
+        settle_start(resolve(None, {"dataset": name, "base": DEFAULT}))
+
+
+def test_without_any_base_training_starts_from_scratch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starting, "base_names", tuple)
+    config, said = settle_start(resolve(None, {}))
+    assert (config.training.base, said) == ("none", "")
+
+
+def test_every_base_that_comes_along_is_whole_and_small() -> None:
+    folder = bases_dir()
+    assert folder is not None
+    for name in base_names():
+        assert sum(p.stat().st_size for p in (folder / name).iterdir()) < 4e6
+        card = tomllib.loads((folder / name / "card.toml").read_text())
+        assert card["licence"]
+        assert card["command"].startswith("molattn pretrain")
+        assert len(molattn.load(folder / name).targets) == len(card["targets"]["descriptors"])
