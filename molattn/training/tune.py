@@ -24,6 +24,7 @@ from molattn.training.metrics import METRICS, metrics_for
 from molattn.training.prepare import prepare
 from molattn.training.run import Reporter, check
 from molattn.training.search import Choice, search_space, with_values
+from molattn.training.starting import settle_start
 
 if TYPE_CHECKING:
     import optuna
