@@ -12,7 +12,9 @@ are a large part of PyG's time, and only the second ratio is about arithmetic.
 
 `--molecules` takes random batches of the sizes of ESOL's molecules and of those of the NCI's that come with RDKit.
 There ours gets them cut into dense batches of like size, PyG one edge list; putting either together is not counted.
-`--memory` takes the most memory that a process of one side ever held.
+`--filled` says how many of the pairs that are worked on are pairs of atoms: where batches are padded to their largest
+molecule, drawn at random or sorted by size, and where they are cut. `--memory` takes the most memory that a process of
+one side ever held.
 """
 
 import argparse
@@ -36,7 +38,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import GATv2Conv, TransformerConv
 
 from molattn.attention import linear
-from molattn.graph import BucketedGraphs, Graph, bucketed_edge_attention
+from molattn.graph import BucketedGraphs, Graph, bucketed_edge_attention, cut_by_size
 from molattn.graph.compiled import library, why_not
 
 EDGE_DIM = 8
@@ -232,6 +234,26 @@ def measure_molecules(arguments: argparse.Namespace) -> None:
                 print(f"| {shape} | {' | '.join(cells)} |", flush=True)
 
 
+def measure_filled(arguments: argparse.Namespace) -> None:
+    """The table of the pairs of atoms among all that dense batches hold."""
+    print("| molecules | batch | random, padded | sorted, padded | random, cut by size | dense batches for each |")
+    print("|---|---|---|---|---|---|")
+    for name, sizes_of in MOLECULES.items():
+        sizes = sizes_of()
+        mixed = random.Random(0).sample(sizes, len(sizes))
+        for graphs in arguments.batches:
+            batches = [mixed[i : i + graphs] for i in range(0, len(mixed), graphs)]
+            cut = [[batch[i] for i in bucket] for batch in batches for bucket in cut_by_size(batch)]
+            ordered = [sorted(sizes)[i : i + graphs] for i in range(0, len(sizes), graphs)]
+            cells = [f"{_filled(padded):.2f}" for padded in (batches, ordered, cut)]
+            print(f"| {name} | {graphs} | {' | '.join(cells)} | {len(cut) / len(batches):.1f} |", flush=True)
+
+
+def _filled(batches: list[list[int]]) -> float:
+    """Pairs of atoms over pairs of places, where each batch is padded to its largest graph."""
+    return sum(n * n for sizes in batches for n in sizes) / sum(len(sizes) * max(sizes) ** 2 for sizes in batches)
+
+
 def measure_memory(arguments: argparse.Namespace) -> None:
     """The table of peak memory: each side in a process of its own, less what it held before the first step."""
     print("| channels | heads | atoms | batch | ours, MB | TransformerConv, MB | ratio |")
@@ -275,6 +297,7 @@ def main() -> None:
     parser.add_argument("--allocator", choices=("default", "kept", "both"), default="both")
     parser.add_argument("--sizes", action="store_true", help="only the table over numbers of atoms")
     parser.add_argument("--molecules", action="store_true", help="only the table over molecules as they come")
+    parser.add_argument("--filled", action="store_true", help="only the table of pairs that are pairs of atoms")
     parser.add_argument("--memory", action="store_true", help="only the table of peak memory")
     parser.add_argument("--side", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -282,7 +305,7 @@ def main() -> None:
     if arguments.side:
         peak(arguments.side, arguments.hidden[0])
         return
-    everything = not (arguments.sizes or arguments.molecules or arguments.memory)
+    everything = not (arguments.sizes or arguments.molecules or arguments.filled or arguments.memory)
     timed = [name for name in ("sizes", "molecules") if everything or getattr(arguments, name)]
     if arguments.allocator != "both":
         if arguments.allocator == "kept":
@@ -297,9 +320,10 @@ def main() -> None:
             subprocess.run(
                 [sys.executable, __file__, *_passed(arguments), f"--{name}", "--allocator", allocator], check=True
             )
-    if everything or arguments.memory:
-        measure_memory(arguments)
-        print()
+    for name, table in (("filled", measure_filled), ("memory", measure_memory)):
+        if everything or getattr(arguments, name):
+            table(arguments)
+            print()
     packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "torch_geometric"))
     way = "compiled attention" if library() is not None else f"no compiled attention ({why_not()})"
     print(

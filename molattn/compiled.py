@@ -7,6 +7,7 @@ any.
 
 import ctypes
 import hashlib
+import logging
 import os
 import platform
 import shutil
@@ -16,6 +17,8 @@ from functools import cache
 from pathlib import Path
 
 from molattn.cache import cache_folder
+
+_log = logging.getLogger(__name__)
 
 VARIABLE = "MOLATTN_COMPILE"
 """The environment variable that forbids compiling where it is "0"."""
@@ -60,6 +63,7 @@ def build(source: Path, folder: Path, compiler: str) -> Path:
 
 
 def _build(source: Path, path: Path, compiler: str) -> None:
+    _log.info("building %s.c for this processor: once, some seconds", source.stem)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         built = Path(folder) / path.name
         for native in (NATIVE, NATIVE[:1], ()):

@@ -58,3 +58,13 @@ def test_four_at_once_build_it_once(tmp_path, monkeypatch):
         paths = set(pool.map(lambda _: compiled.build(SOURCE, tmp_path / "compiled", "cc"), range(4)))
     assert len(built) == len(paths) == 1
     assert [path.suffix for path in (tmp_path / "compiled").iterdir() if path.suffix != ".lock"] == [".so"]
+
+
+def test_building_is_told_once(tmp_path, caplog):
+    compiler = tmp_path / "cc"
+    compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\ntouch "$2"\n')
+    compiler.chmod(0o755)
+    with caplog.at_level("INFO", logger="molattn"):
+        paths = [compiled.build(SOURCE, tmp_path / "compiled", str(compiler)) for _ in range(2)]
+    assert paths[0] == paths[1]
+    assert caplog.messages == ["building edge_attention.c for this processor: once, some seconds"]

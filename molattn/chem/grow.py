@@ -20,6 +20,10 @@ _TRIES = 50
 _MOST_EDITS = 3
 
 
+# Of the atom to keep, and of that beyond.
+_Kind = tuple[str, str]
+
+
 class _Cut(NamedTuple):
     """A bond that BRICS breaks: its molecule, the atom to keep, and the one beyond the bond."""
 
@@ -68,9 +72,9 @@ def grow(smiles: Sequence[str], count: int, *, seed: int, refuse: Callable[[str]
     return made
 
 
-def _cuts(mols: Sequence[Chem.Mol]) -> dict[tuple[str, str], list[_Cut]]:
+def _cuts(mols: Sequence[Chem.Mol]) -> dict[_Kind, list[_Cut]]:
     """Both ways to cut every bond that BRICS breaks, by the environments of the atom to keep and of that beyond."""
-    cuts: dict[tuple[str, str], list[_Cut]] = {}
+    cuts: dict[_Kind, list[_Cut]] = {}
     for mol in mols:
         for (i, j), (of_i, of_j) in BRICS.FindBRICSBonds(mol):
             cuts.setdefault((of_i, of_j), []).append(_Cut(mol, i, j))
@@ -78,9 +82,9 @@ def _cuts(mols: Sequence[Chem.Mol]) -> dict[tuple[str, str], list[_Cut]]:
     return cuts
 
 
-def _swapped(cuts: dict[tuple[str, str], list[_Cut]], kind: tuple[str, str], draw: Draw) -> Chem.Mol | None:
+def _swapped(cuts: dict[_Kind, list[_Cut]], kind: _Kind, draw: Draw) -> Chem.Mol | None:
     """One half of a molecule and the other half of another, joined at bonds of one kind."""
-    first, second = cuts[kind], cuts[kind[::-1]]
+    first, second = cuts[kind], cuts[kind[1], kind[0]]
     one, other = first[draw.integers(len(first))], second[draw.integers(len(second))]
     (half, i), (rest, j) = _half(one), _half(other)
     mol, atoms = Chem.RWMol(half), half.GetNumAtoms()
@@ -99,9 +103,9 @@ def _half(cut: _Cut) -> tuple[Chem.Mol, int]:
 
 
 def _mutated(mols: Sequence[Chem.Mol], draw: Draw) -> Chem.Mol | None:
-    mol: Chem.Mol | None = mols[draw.integers(len(mols))]
+    mol: Chem.Mol | None = mols[int(draw.integers(len(mols)))]
     for _ in range(draw.integers(1, _MOST_EDITS + 1)):
-        mol = edited(mol, mols[draw.integers(len(mols))], draw)
+        mol = edited(mol, mols[int(draw.integers(len(mols)))], draw)
         if mol is None:
             return None
     return mol

@@ -14,7 +14,7 @@ from molattn.chem.atoms import ATOM_FEATURES, symbols_of
 from molattn.chem.binary import codes_of
 from molattn.chem.codes import Codes
 from molattn.chem.conformers import Conformers, distances
-from molattn.chem.parse import MAX_ATOMS, read_smiles, with_all_hydrogens
+from molattn.chem.parse import MAX_ATOMS, read_for_codes, read_smiles, with_all_hydrogens
 from molattn.chem.standardize import standardized_smiles
 from molattn.chem.workers import stream_outcomes
 from molattn.errors import ConformerError, SmilesError
@@ -163,7 +163,8 @@ def molecule_graph(
     """
     if standardize:
         smiles = standardized_smiles(smiles, standardize, max_atoms)
-    mol = read_smiles(smiles, max_atoms=max_atoms)
+    whole = seen is not None or conformers is not None
+    mol = (read_smiles if whole else read_for_codes)(smiles, max_atoms=max_atoms)
     if seen is not None:
         seen(mol)
     if add_hs:

@@ -28,6 +28,8 @@ _PRINTABLE = re.compile(r"[!-~]*")
 _TOKENS = re.compile(r"(\[[^\[\]]*\])|(Cl|Br|[BCNOPSFIbcnops*])|(%\(\d+\)|%\d\d|\d)")
 # Parsing makes this hydrogen implicit wherever it can, so it may not be counted.
 _HYDROGEN = re.compile(r"\[H(:\d+)?\]")
+# Marks of stereochemistry; hydrogens, perhaps with their mass, perhaps by number.
+_SEARCHED = re.compile(r"[@/\\]|\[\d*[H#]")
 
 
 def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = False) -> Chem.Mol:
@@ -65,6 +67,28 @@ def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = Fals
             mol = _with_hydrogens(mol, hydrogens)
             _check_atoms(text, mol.GetNumAtoms(), max_atoms)
     return with_all_hydrogens(mol, text, max_atoms) if add_hs else mol
+
+
+def read_for_codes(text: object, *, max_atoms: int = MAX_ATOMS) -> Chem.Mol:
+    """`read_smiles` for those who want the codes of the molecule alone, and sooner.
+
+    Where the text marks no stereochemistry and has no hydrogen of its own, nothing comes of RDKit's search for either,
+    a quarter of its time. It is left out, and with it the notes in which RDKit keeps what it has searched.
+    """
+    if type(text) is str and not _SEARCHED.search(text):
+        smiles = _checked(text, max_atoms)
+        silence = rdBase.BlockLogs()
+        try:
+            mol = Chem.MolFromSmiles(smiles, _AS_WRITTEN)
+            if mol is not None:
+                Chem.SanitizeMol(mol)
+        except (RuntimeError, ValueError):
+            mol = None
+        finally:
+            del silence
+        if mol is not None and 0 < mol.GetNumAtoms() <= max_atoms:
+            return mol
+    return read_smiles(text, max_atoms=max_atoms)  # which says what is wrong
 
 
 def with_all_hydrogens(mol: Chem.Mol, text: object, max_atoms: int = MAX_ATOMS) -> Chem.Mol:
@@ -152,6 +176,7 @@ def _parameters(*, sanitize: bool = True) -> Chem.SmilesParserParams:
 
 
 _SANITISED = _parameters()
+_AS_WRITTEN = _parameters(sanitize=False)
 
 
 def _why_not(smiles: str) -> str:
@@ -160,7 +185,7 @@ def _why_not(smiles: str) -> str:
     RDKit's own words go to a log of the whole process, so the chemistry is looked at a second time instead.
     """
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(smiles, _parameters(sanitize=False))
+        mol = Chem.MolFromSmiles(smiles, _AS_WRITTEN)
         problems = () if mol is None else Chem.DetectChemistryProblems(mol)
         if mol is None:
             return "RDKit cannot read it as SMILES (a spelling, bracket, branch or ring closure is wrong)"

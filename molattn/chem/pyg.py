@@ -80,12 +80,13 @@ def from_pyg(data: Data) -> MoleculeGraph:
             raise InputError(f"distances must be a float tensor of shape ({n * n},); make the graph with to_pyg")
         distances = np.zeros((n, n), dtype=np.float32)
         distances[receivers, senders] = flat.detach().cpu().numpy()
+    codes = x.astype(np.uint8)
     return MoleculeGraph(
         smiles=getattr(data, "smiles", None) or "",
-        atom_codes=x.astype(np.uint8),
+        atom_codes=codes,
         bond_codes=pack_bond(edges[..., :-1]),
         path_lengths=edges[..., -1].copy(),
-        symbols=symbols_of(x),
+        symbols=symbols_of(codes),
         warnings=tuple(getattr(data, "warnings", None) or ()),
         distances=distances,
     )

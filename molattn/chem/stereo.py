@@ -40,25 +40,19 @@ class StereoLabels(NamedTuple):
 def stereo_labels(mol: Chem.Mol, *, max_iterations: int = MAX_ITERATIONS) -> StereoLabels:
     """The CIP labels of all stereocentres and stereo double bonds; `mol` itself is not changed.
 
-    Where the labeler gives up, everything that carries stereochemistry is unknown: half a set of labels would
-    depend on where it started. Centres that are not tetrahedral (square planar, octahedral ...) have no such
-    label: unknown.
+    How many comparisons the labeler needs depends, by a few percent, on the order of the atoms. Where it needs too
+    many it starts again in the canonical order, with twice as many, so that all spellings of a molecule have the same
+    labels. Where it gives up there too, everything that carries stereochemistry is unknown: half a set of labels would
+    depend on where it started. Centres that are not tetrahedral (square planar, octahedral ...) have no such label:
+    unknown.
     """
     atoms = [a.GetIdx() for a in atoms_of(mol) if a.GetChiralTag() != Chem.ChiralType.CHI_UNSPECIFIED]
     bonds = [b.GetIdx() for b in bonds_of(mol) if b.GetStereo() != Chem.BondStereo.STEREONONE]
     if not atoms and not bonds:
         return StereoLabels({}, {}, ())
-    labelled = Chem.Mol(mol)
-    # Parsing leaves labels of the older algorithm behind, which differ.
-    for atom in labelled.GetAtoms():
-        atom.ClearProp(_CIP)
-    for bond in labelled.GetBonds():
-        bond.ClearProp(_CIP)
-    try:
-        with rdBase.BlockLogs():
-            rdCIPLabeler.AssignCIPLabels(labelled, maxRecursiveIterations=max_iterations)
-    except RuntimeError:
-        unknown = f"stereochemistry: no CIP labels within {max_iterations:,} comparisons, coded as unknown"
+    labelled = _labelled(Chem.Mol(mol), max_iterations) or _labelled_in_canonical_order(mol, 2 * max_iterations)
+    if labelled is None:
+        unknown = f"stereochemistry: no CIP labels within {2 * max_iterations:,} comparisons, coded as unknown"
         return StereoLabels(dict.fromkeys(atoms, UNKNOWN), dict.fromkeys(bonds, UNKNOWN), (unknown,))
 
     atom_labels, bond_labels, warnings = {}, {}, []
@@ -76,3 +70,47 @@ def stereo_labels(mol: Chem.Mol, *, max_iterations: int = MAX_ITERATIONS) -> Ste
             # Lower case means that only stereochemistry further away tells the sides apart.
             bond_labels[k] = bond.GetProp(_CIP).upper()
     return StereoLabels(atom_labels, bond_labels, tuple(warnings))
+
+
+def _labelled(mol: Chem.Mol, max_iterations: int) -> Chem.Mol | None:
+    """`mol` with its labels; None where the labeler gives up."""
+    _clear(mol)
+    try:
+        with rdBase.BlockLogs():
+            rdCIPLabeler.AssignCIPLabels(mol, maxRecursiveIterations=max_iterations)
+    except RuntimeError:
+        return None
+    return mol
+
+
+def _labelled_in_canonical_order(mol: Chem.Mol, max_iterations: int) -> Chem.Mol | None:
+    """A copy of `mol` with the labels that its canonical SMILES, read again, is given."""
+    text = Chem.MolToSmiles(mol)
+    order = list(mol.GetPropsAsDict(includePrivate=True, includeComputed=True)["_smilesAtomOutputOrder"])
+    parameters = Chem.SmilesParserParams()
+    parameters.removeHs = False
+    with rdBase.BlockLogs():
+        canonical = Chem.MolFromSmiles(text, parameters)
+    if canonical is None or canonical.GetNumAtoms() != len(order):
+        return None
+    found = _labelled(canonical, max_iterations)
+    if found is None:
+        return None
+    labelled = Chem.Mol(mol)
+    _clear(labelled)
+    for atom in atoms_of(found):
+        if atom.HasProp(_CIP):
+            labelled.GetAtomWithIdx(order[atom.GetIdx()]).SetProp(_CIP, atom.GetProp(_CIP))
+    for bond in bonds_of(found):
+        if bond.HasProp(_CIP):
+            ends = order[bond.GetBeginAtomIdx()], order[bond.GetEndAtomIdx()]
+            labelled.GetBondBetweenAtoms(*ends).SetProp(_CIP, bond.GetProp(_CIP))
+    return labelled
+
+
+def _clear(mol: Chem.Mol) -> None:
+    """Parsing leaves labels of the older algorithm behind, which differ."""
+    for atom in atoms_of(mol):
+        atom.ClearProp(_CIP)
+    for bond in bonds_of(mol):
+        bond.ClearProp(_CIP)

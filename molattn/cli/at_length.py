@@ -234,7 +234,7 @@ def _answered(
         for part, chunk in wanted:
             pending.append((part, chunk))
             if beside:
-                described.append(zip(*map(chunk.column, beside), strict=True))
+                described.append(zip(*(stream.numbers(chunk, place) for place in beside), strict=True))
             yield from stream.molecules(chunk, index)
 
     def numbers() -> Iterator[Sequence[object]]:

@@ -47,6 +47,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSO
         ("processors", _processors),
         ("GPU", _gpu),
         ("compiled attention", _compiled),
+        ("compiled reader", _reader),
         ("extras", _extras),
         ("data sets", _data_sets),
         ("cache", _cache),
@@ -107,6 +108,12 @@ def _compiled() -> str:
     from molattn.graph.compiled import library, why_not
 
     return "yes" if library() is not None else f"no, torch's operations instead, slower: {why_not()}"
+
+
+def _reader() -> str:
+    from molattn.chem.binary import reader, why_not
+
+    return "yes" if reader() is not None else f"no, molecules are read by RDKit's getters, slower: {why_not()}"
 
 
 def _extras() -> str:

@@ -48,6 +48,8 @@ def evaluate(
             num_workers=num_workers,
             progress=told,
         )
+    for warning in result.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     if result.rejected:
         first = result.rejected[0]
         left_out = f"{len(result.rejected)} of {len(result.rejected) + len(result.rows)} rows are not measured"

@@ -1,6 +1,7 @@
 """The `molattn` command: its list of commands, its errors and its exit codes."""
 
 import errno
+import logging
 import os
 import sys
 import traceback
@@ -43,7 +44,8 @@ app = typer.Typer(
 )
 app.command(
     no_args_is_help=True,
-    epilog="--set reaches every setting of a run's config.toml: training.loss=huber, data.conformers=true, ...",
+    epilog="--help-all shows more options: weights, groups, descriptors, folds, losses, metrics, --resume. "
+    "--set reaches every setting of a run's config.toml: training.loss=huber, data.conformers=true, ...",
 )(train)
 app.command(no_args_is_help=True)(predict)
 app.command(no_args_is_help=True)(embed)
@@ -88,6 +90,8 @@ def main() -> None:
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     if not debug:
         warnings.showwarning = _show_warning
+    if not {"-q", "--quiet"}.intersection(arguments):
+        _show_log()
     try:
         app(arguments)
     except MolattnError as error:
@@ -111,6 +115,19 @@ def _fail(text: str, code: int, debug: bool) -> None:
         traceback.print_exc()
     print(text, file=sys.stderr)
     sys.exit(code)
+
+
+class _OnStderr(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        print(record.getMessage(), file=sys.stderr)
+
+
+def _show_log() -> None:
+    """What the library says of its own work, such as that it builds something, in a line."""
+    log = logging.getLogger("molattn")
+    if not log.handlers:
+        log.addHandler(_OnStderr())
+        log.setLevel(logging.INFO)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:

@@ -29,10 +29,18 @@ def _option(
 ) -> Any:
     """An option that is None when not given, so that a configuration file can say it instead.
 
-    A hidden one works, but leaves the screen to those that more people need.
+    A hidden one works, but leaves the screen to those that more people need; `--help-all` shows it.
     """
     text = text if default is None else f"{text} [default: {default}]"
     return typer.Option(*names, help=text, rich_help_panel=panel, metavar=metavar, show_default=False, hidden=hidden)
+
+
+def _show_all(context: typer.Context, asked: bool) -> None:
+    if asked:
+        for parameter in context.command.params:
+            parameter.hidden = False  # pyright: ignore[reportAttributeAccessIssue]
+        print(context.get_help())
+        raise typer.Exit
 
 
 def train(
@@ -73,7 +81,7 @@ def train(
     ] = None,
     standardize: Annotated[
         str | None,
-        _option(_DATA, "Form that molecules are brought to first: parent or tautomer.", hidden=True),
+        _option(_DATA, "Form molecules are brought to: parent (no salt, neutral) or tautomer.", hidden=True),
     ] = None,
     split: Annotated[
         str | None,
@@ -159,9 +167,11 @@ def train(
     ] = None,
     seed: Annotated[int | None, _option(_FIT, "Of split, weights and batches.", default=_training.seed)] = None,
     accelerator: Annotated[
-        str | None, _option(_FIT, "auto, cpu, gpu, ...", default=_training.accelerator, hidden=True)
+        str | None, _option(_FIT, "What computes: auto, cpu, gpu, ...", default=_training.accelerator, hidden=True)
     ] = None,
-    devices: Annotated[str | None, _option(_FIT, "How many, or auto.", default=_training.devices, hidden=True)] = None,
+    devices: Annotated[
+        str | None, _option(_FIT, "How many of them, or auto.", default=_training.devices, hidden=True)
+    ] = None,
     num_workers: Annotated[
         int | None,
         _option(_FIT, "Processes that read molecules.", "--num-workers", "-n", default=_training.num_workers),
@@ -179,6 +189,9 @@ def train(
     force: Annotated[bool, typer.Option("--force", help="Replace the run there.", rich_help_panel=_RUN)] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only errors, warnings.", rich_help_panel=_RUN)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.", rich_help_panel=_RUN)] = False,
+    help_all: Annotated[  # noqa: ARG001
+        bool, typer.Option("--help-all", help="Show all options and exit.", is_eager=True, callback=_show_all)
+    ] = False,
 ) -> None:
     """Train a model; it ends with its test metrics, where the run lies, and what to type next.
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from molattn.data.numbers import with_points
 from molattn.errors import SmilesError
 
 CHUNK = 1024
@@ -63,6 +64,13 @@ class RowStream:
     """The column of molecules, where the format says which."""
     schema: Any = None
     """The types of the columns, a `pyarrow.Schema`, where the source has types."""
+    decimal_commas: bool = False
+    """Whether numbers may be written with a decimal comma: cells are parted by semicolons."""
+
+    def numbers(self, chunk: Chunk, index: int) -> list[object]:
+        """The values of a column of numbers in a chunk, as they stand in the source but for decimal commas."""
+        values = chunk.column(index)
+        return (with_points(values) or values) if self.decimal_commas else values
 
     def molecules(self, chunk: Chunk, index: int) -> list[object]:
         """The molecules of a chunk: the values of a column, or why the record holds none."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from molattn.data.chunks import CHUNK, Chunk
+from molattn.data.chunks import CHUNK, Chunk, RowStream
 from molattn.data.columns import checked_names, numbered
 from molattn.errors import InputError, shown
 
@@ -19,10 +19,8 @@ DELIMITERS = ",;\t"
 QUOTING = 'a field that holds the delimiter must stand in double quotes, as in "2,4-D"'
 
 
-def csv_chunks(
-    lines: Iterable[str], source: str, delimiter: str = "", number_repeats: bool = False
-) -> tuple[tuple[str, ...], Iterator[Chunk]]:
-    """The header of a CSV, and its rows as they come; a wholly empty line is no row.
+def csv_stream(lines: Iterable[str], source: str, delimiter: str = "", number_repeats: bool = False) -> RowStream:
+    """The rows of a CSV as they come; a wholly empty line is no row.
 
     Args:
         lines: with their ends.
@@ -37,13 +35,15 @@ def csv_chunks(
     # The limit is one for the whole process: it is never lowered.
     csv.field_size_limit(max(csv.field_size_limit(), LARGEST_CELL))
     # strict: without it an unclosed quote swallows the rest of the file as one cell.
-    reader = csv.reader(itertools.chain(head, lines), delimiter=delimiter or _delimiter("".join(head)), strict=True)
+    delimiter = delimiter or _delimiter("".join(head))
+    reader = csv.reader(itertools.chain(head, lines), delimiter=delimiter, strict=True)
     rows = _rows(reader, source)
     line, names = next(rows, (1, []))
     if not names:
         raise InputError(f"{source}: the file is empty; the first line must name the columns")
     columns = checked_names(f"{source}, line {line}", numbered(names) if number_repeats else names)
-    return columns, _chunks(rows, source, columns)
+    # Programs part cells by semicolons where the comma is the decimal mark.
+    return RowStream(source, columns, _chunks(rows, source, columns), decimal_commas=delimiter == ";")
 
 
 def csv_line(cells: Sequence[str], delimiter: str = ",") -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from molattn.data.chunks import CHUNK, Chunk, RowStream
 from molattn.data.columns import checked_names
-from molattn.data.csv_text import csv_chunks
+from molattn.data.csv_text import csv_stream
 from molattn.errors import InputError, SmilesError
 
 
@@ -39,8 +39,7 @@ def smi_stream(lines: Iterable[str], source: str) -> RowStream:
         raise InputError(f"{source}: the file is empty")
     lines = itertools.chain(head, lines)
     if re.match(r"smiles\s*\t", head[-1].strip(), re.IGNORECASE):
-        columns, chunks = csv_chunks(lines, source, "\t")
-        return RowStream(source, columns, chunks)
+        return csv_stream(lines, source, "\t")
     return RowStream(source, ("smiles", "name"), _chunks(_smi_rows(lines)), smiles_column="smiles")
 
 

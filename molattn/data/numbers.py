@@ -38,6 +38,23 @@ def all_numbers_in(cells: Sequence[object], names: Sequence[str]) -> tuple[list[
     return numbers, reason
 
 
+def with_points(cells: Sequence[object]) -> list[object] | None:
+    """The cells of a column whose fractions are all written with a decimal comma, with points; None for any other.
+
+    Where a point occurs as well, a comma may part thousands.
+
+    >>> with_points(["-11,01", "", "3"])
+    ['-11.01', '', '3']
+    """
+    texts = [cell.strip() for cell in cells if isinstance(cell, str)]
+    if not any(map(DECIMAL_COMMA.fullmatch, texts)) or any("." in t and NUMBER.fullmatch(t) for t in texts):
+        return None
+    return [
+        cell.replace(",", ".") if isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell.strip()) else cell
+        for cell in cells
+    ]
+
+
 def nothing_in(names: Sequence[str]) -> str:
     """The reason of a row without values in these columns."""
     return f"no value in column{'s' if len(names) > 1 else ''} {listed(names)}"

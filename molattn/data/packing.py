@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -76,15 +77,15 @@ class GraphPacking:
 
     def pack(self, molecule: MoleculeGraph) -> tuple[dict[str, Any], dict[str, Any]]:
         """The columns of one molecule, and its symbols where they do not follow from its codes."""
-        bonds, below = molecule.bond_codes, np.tri(molecule.num_atoms, k=-1, dtype=bool)
-        i, j = np.nonzero(bonds * below)
-        columns = {
-            "atoms": molecule.atom_codes,
-            "bonds": np.stack([i, j, bonds[i, j], bonds[j, i]], axis=1).astype(_UINT16),
-            "paths": molecule.path_lengths[below],
-        }
+        below = _below(molecule.num_atoms)
+        bonds, back = molecule.bond_codes.take(below), molecule.bond_codes.T.take(below)
+        (there,) = bonds.nonzero()
+        of_bonds = np.empty((len(there), 4), _UINT16)
+        of_bonds[:, 0], of_bonds[:, 1] = np.divmod(below[there], molecule.num_atoms)
+        of_bonds[:, 2], of_bonds[:, 3] = bonds[there], back[there]
+        columns = {"atoms": molecule.atom_codes, "bonds": of_bonds, "paths": molecule.path_lengths.take(below)}
         if molecule.distances is not None:
-            columns["distances"] = molecule.distances[below]
+            columns["distances"] = molecule.distances.take(below)
         odd = molecule.symbols != symbols_of(molecule.atom_codes)
         return columns, {"symbols": list(molecule.symbols)} if odd else {}
 
@@ -126,6 +127,12 @@ class GraphPacking:
             mask=mask,
             distances=_symmetric(below, columns.take("distances", rows)) if self.distances else None,
         )
+
+
+@lru_cache(64)
+def _below(n: int) -> npt.NDArray[np.int64]:
+    """Where the entries below the diagonal of an (n, n) matrix stand, counted row by row."""
+    return np.flatnonzero(np.tri(n, k=-1, dtype=bool))
 
 
 def _symmetric(below: npt.NDArray[np.bool_], values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from molattn.data.atom_lists import list_items
 from molattn.data.columns import guess_smiles_column, listed
-from molattn.data.numbers import all_numbers_in, finite, nothing_in, numbers_in
+from molattn.data.numbers import all_numbers_in, finite, nothing_in, numbers_in, with_points
 from molattn.data.tables import Table, column, column_index
 from molattn.errors import UsageError, shown
 
@@ -54,6 +54,8 @@ class Records:
     lists: list[list[npt.NDArray[np.float64]]] | None = None
     """n times t lists of numbers, NaN where missing, none in an empty cell; None where targets are of molecules.
     `targets` is then (n, 0). Whether a list fits its molecule is not looked at here."""
+    warnings: tuple[str, ...] = ()
+    """What a user should know of how they were read."""
 
 
 def read_records(
@@ -67,7 +69,8 @@ def read_records(
 ) -> Records:
     """The SMILES and targets of a table; `smiles_column` None guesses, `of_atoms` reads a list from every target cell.
 
-    An empty target is a missing value. A row is rejected when a target is not a finite number, or when it has
+    An empty target is a missing value. A column of numbers whose fractions all have decimal commas is read so where the
+    table's cells are parted by semicolons. A row is rejected when a target is not a finite number, or when it has
     targets and all of them are missing; when its weight is not a number of 0 or more, its group is empty, or a
     descriptor is no finite number; and when its source holds the molecule in a form that cannot be read. With no
     target columns every other row is kept.
@@ -99,7 +102,9 @@ def read_records(
     descriptors: list[list[float]] = []
     rejected: list[Rejected] = []
     all_smiles = column(table, smiles_column)
-    for row, (cells, line) in enumerate(zip(table.rows, table.lines, strict=True)):
+    of_numbers = [*(() if of_atoms else asked["target"]), *asked["weight"], *asked["descriptor"]]
+    rows, said = _with_points(table, of_numbers)
+    for row, (cells, line) in enumerate(zip(rows, table.lines, strict=True)):
         target, weight, group, descriptor = (
             [cells[place] for place in places[what]] for what in ("target", "weight", "group", "descriptor")
         )
@@ -133,7 +138,23 @@ def read_records(
         groups=groups if group_column else None,
         descriptors=np.array(descriptors, dtype=np.float64).reshape(n, k) if k else None,
         lists=lists if of_atoms else None,
+        warnings=said,
     )
+
+
+def _with_points(table: Table, names: Sequence[str]) -> tuple[list[list[str]], tuple[str, ...]]:
+    """The rows with decimal points where columns have decimal commas, and a sentence for each of these columns."""
+    rows, said = table.rows, []
+    for name in names if table.decimal_commas else ():
+        place = column_index(table, name)
+        before = [row[place] for row in rows]
+        after = with_points(before)
+        if after is None:
+            continue
+        rows = [[*row[:place], str(cell), *row[place + 1 :]] for row, cell in zip(rows, after, strict=True)]
+        old, new = next((a, b) for a, b in zip(before, after, strict=True) if a != b)
+        said.append(f"column {shown(name)} has decimal commas: {shown(old)} is read as {str(new).strip()}")
+    return rows, tuple(said)
 
 
 def _targets(cells: Sequence[str], names: Sequence[str]) -> tuple[list[float], str | None]:

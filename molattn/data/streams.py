@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from molattn.data.chunks import CHUNK, Chunk, RowStream
-from molattn.data.csv_text import csv_chunks
+from molattn.data.csv_text import csv_stream
 from molattn.data.files import suffix_of
 from molattn.data.lines import STDIN, blocks, opened, shown_source, text_lines
 from molattn.data.molecule_files import sdf_stream, smi_stream
@@ -35,6 +35,11 @@ _ENDINGS = {
 def format_of(path: str | Path) -> str:
     """The format of a file by the end of its name, which `.gz` may follow: one of `FORMATS`; CSV for any other end."""
     return _ENDINGS.get(suffix_of(Path(path)), "csv")
+
+
+def is_spreadsheet(path: str | Path) -> bool:
+    """Whether a file is, by the end of its name, of a program that has its own format of tables."""
+    return suffix_of(Path(path)) in (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
 
 
 def delimiter_of(path: str | Path) -> str:
@@ -74,6 +79,8 @@ def open_stream(
     if format not in FORMATS:
         raise UsageError(f"there is no format {shown(format)}; known: {', '.join(FORMATS)}")
     source = shown_source(path)
+    if is_spreadsheet(path):
+        raise InputError(f"{source} is a spreadsheet, of which the first sheet can be saved as CSV: give that")
     with ExitStack() as stack:
         if format == "parquet" or (format == "sdf" and str(path) == STDIN):
             path = _on_disk(stack, path, source, most)
@@ -92,8 +99,7 @@ def open_stream(
         elif format == "smi":
             yield smi_stream(lines(), source)
         else:
-            columns, chunks = csv_chunks(lines(), source, "\t" if format == "tsv" else "", number_repeats)
-            yield RowStream(source, columns, chunks)
+            yield csv_stream(lines(), source, "\t" if format == "tsv" else "", number_repeats)
 
 
 def count_rows(path: str | Path, format: str | None = None) -> int:

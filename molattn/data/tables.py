@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from molattn.data import files
 from molattn.data.chunks import RowStream
 from molattn.data.columns import index_of
-from molattn.data.csv_text import csv_chunks, csv_line
+from molattn.data.csv_text import csv_line, csv_stream
 from molattn.data.lines import text_lines
 from molattn.data.streams import delimiter_of, format_of, open_stream
 from molattn.errors import UsageError
@@ -50,6 +50,8 @@ class Table:
     """The column of molecules, where the format says which."""
     atoms: dict[int, Any] = field(default_factory=dict)
     """Which atoms of its record the SMILES of a row (from 0) has, a `BlockAtoms`, in a table that is an SDF."""
+    decimal_commas: bool = False
+    """Whether numbers may be written with a decimal comma: cells are parted by semicolons."""
 
     def place(self, row: int) -> str:
         """Where a row (from 0) stands in its source, in words: `line 5`."""
@@ -78,7 +80,7 @@ def read_table(source: Any, *, number_repeats: bool = False) -> Table:
 def read_table_bytes(data: bytes, source: str, *, number_repeats: bool = False) -> Table:
     """The CSV table that `data`, the bytes of a file of the name `source`, holds; otherwise as `read_table`."""
     lines = text_lines(BytesIO(data), source)
-    return _gathered(RowStream(source, *csv_chunks(lines, source, delimiter_of(source), number_repeats)))
+    return _gathered(csv_stream(lines, source, delimiter_of(source), number_repeats))
 
 
 def read_columns(source: Any) -> tuple[tuple[str, ...], str | None]:
@@ -109,7 +111,8 @@ def _gathered(stream: RowStream) -> Table:
             atoms |= {chunk.start + row: of_row for row, of_row in chunk.atoms.items()}
             rows += chunk.rows()
             places += chunk.places
-    return Table(stream.columns, rows, stream.source, places, stream.place, unreadable, stream.smiles_column, atoms)
+    known = stream.smiles_column, atoms, stream.decimal_commas
+    return Table(stream.columns, rows, stream.source, places, stream.place, unreadable, *known)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import numpy as np
 
 from molattn.data.atom_lists import list_text
 from molattn.data.csv_text import csv_line, without_formula
-from molattn.data.streams import Chunk, RowStream, format_of
+from molattn.data.streams import Chunk, RowStream, format_of, is_spreadsheet
 from molattn.errors import UsageError
 
 _GROUP = 16  # chunks in a row group of Parquet
@@ -72,7 +72,7 @@ def output_of(
     """
     name = "" if path is None else path.name
     form = format_of(name)
-    if form in ("smi", "sdf") or name.lower().endswith((".npy.gz", ".parquet.gz", ".pq.gz")):
+    if form in ("smi", "sdf") or is_spreadsheet(name) or name.lower().endswith((".npy.gz", ".parquet.gz", ".pq.gz")):
         raise UsageError(f"{name}: molattn writes .csv and .tsv, with .gz or without, and .parquet; name it so")
     if form == "parquet":
         if escape_formulas:

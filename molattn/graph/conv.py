@@ -26,9 +26,10 @@ class TensorDotConv(nn.Module):
     The join puts the heads side by side, or takes their mean. With graph features u, each of q, k and v also gets a
     term: W_q x_i + W_qu u, and so on. A node that no edge reaches keeps W_r x_i + b_r.
 
-    e'_k is `AttentionEdgeUpdate`'s, summed without ever forming one; `literal` forms each of them. `forward_dense`
-    gives the same numbers for padded batches, without an edge list: the fast way where every pair of nodes is an
-    edge. With `share_edge_weight`, which makes W_ve and W_ke one, it is `TransformerConv`, equation by equation;
+    e'_k is `AttentionEdgeUpdate`'s, summed without forming one wherever edges have fewer features than heads have
+    channels; `literal` forms each of them. `forward_dense` gives the same numbers for padded batches, without an edge
+    list: the fast way where every pair of nodes is an edge. With `share_edge_weight`, which makes W_ve and W_ke one, it
+    is `TransformerConv`, equation by equation;
     `from_pyg` and `to_pyg` trade weights with it.
 
     Weights and biases start as those of `torch.nn.Linear`, uniform within 1 / sqrt(inputs), as `TransformerConv`'s.
@@ -158,7 +159,7 @@ class TensorDotConv(nn.Module):
             alpha)), alpha (m, heads) before dropout, summing to 1 over the edges into a node.
         """
         graph, receivers = self._graph(x, edge_index, edge_attr, u, batch)
-        messages = self.phi_e(graph)
+        messages = self.phi_e.literal(graph) if self._projects_edges_first else self.phi_e(graph)
         ebar = sum_edges(messages)[graph.v.shape[0] - receivers.shape[0] :]  # of a pair, the receivers alone
         out = self._with_root(self.join(ebar), receivers)
         return (out, (edge_index, messages.weights)) if return_attention_weights else out
@@ -276,6 +277,12 @@ class TensorDotConv(nn.Module):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.extra_repr()})"
+
+    @property
+    def _projects_edges_first(self) -> bool:
+        """Whether W_ke e_k and W_ve e_k are less work than e_k: each head then sees d numbers of an edge, not f."""
+        projected = self.phi_e.w_ke is not None or self.phi_e.w_ve is not None
+        return projected and (self.edge_dim or 0) >= self.out_channels
 
     def _with_root(self, ebar: Tensor, receivers: Tensor) -> Tensor:
         return ebar if self.w_root is None else ebar + linear(receivers, self.w_root.weight, self.w_root.bias)

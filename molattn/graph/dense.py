@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -104,21 +103,6 @@ def plain_edge_attention(terms: EdgeTerms) -> Float[Tensor, "b n h d"]:
     edges = weights.transpose(1, 2) @ terms.e  # (b, i, h, f)
     output = output + torch.einsum("bihf,hdf->bihd", edges, terms.w_ve)
     return output + terms.packed[:, :, 3] if terms.packed.shape[2] == 4 else output
-
-
-def dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
-    """What weights are multiplied by in a dropout: 0 with probability p, else 1 / (1 - p).
-
-    p is rounded to a multiple of 1 / 65536: four elements share one draw of 64 bits, as drawing takes most of the time.
-    """
-    if not 0 <= p < 1:
-        raise ValueError(f"a probability of dropping is from 0 to below 1, not {p}")
-    if like.device.type != "cpu":
-        return F.dropout(like.new_ones(shape), p)
-    size = torch.Size(shape).numel()
-    draws = torch.empty((size + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-    kept = draws.view(torch.int16)[:size] >= round(p * 65536) - 32768
-    return kept.to(like.dtype).mul_(1 / (1 - p)).view(shape)
 
 
 def _pairs(node_mask: Tensor | None, edge_mask: Tensor | None) -> Tensor | None:

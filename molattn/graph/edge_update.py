@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from molattn.attention import Score, attention_weights, dot, linear, make_score, scaled_dot, split_heads
 from molattn.attention.competitors import all_true
-from molattn.graph.dense import EdgeTerms, dropout_mask, edge_attention, is_one_operation
+from molattn.attention.dropout import dropout, dropout_mask
+from molattn.graph.dense import EdgeTerms, edge_attention, is_one_operation
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
 
 EDGES_AS = ("keys", "values", "bias", "logits")
@@ -214,7 +215,7 @@ class AttentionEdgeUpdate(nn.Module):
             raise ValueError("edges cannot be part of values that go through an activation: leave 'values' out")
 
     def _drop(self, weights: Tensor) -> Tensor:
-        return F.dropout(weights, self.dropout, self.training)
+        return dropout(weights, self.dropout, self.training)
 
 
 _PARTS = ("_edge_logits", "_value_edges", "_with_edges", "_finished", "_project")

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from molattn.attention.dropout import Dropout, add_dropped, dropped_gelu
 from molattn.graph.edge_update import EdgeMessages, LiteralMessages
 from molattn.graph.graph import AnyGraph
 
@@ -25,16 +26,18 @@ class NodeUpdate(nn.Module):
         self.w_u = nn.Linear(global_dim, node_dim, bias=False) if global_dim else None
         self.norm = nn.LayerNorm(node_dim)
         self.feed_forward = nn.Sequential(
-            nn.Linear(node_dim, hidden_dim), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden_dim, node_dim)
+            nn.Linear(node_dim, hidden_dim), nn.GELU(), Dropout(dropout), nn.Linear(hidden_dim, node_dim)
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = dropout
 
     def forward(self, ebar: Float[Tensor, "*nodes d_v"], graph: AnyGraph) -> Float[Tensor, "*nodes d_v"]:
         """`ebar`, of the shape of `graph.v`, brings the new nodes, of the same shape."""
         if self.w_u is not None:
             ebar = ebar + graph.per_node(self.w_u(graph.u))
-        x = graph.v + self.dropout(ebar)
-        return x + self.dropout(self.feed_forward(self.norm(x)))
+        x = add_dropped(graph.v, ebar, self.dropout, self.training)
+        first, *_, last = self.feed_forward
+        hidden = dropped_gelu(first(self.norm(x)), self.dropout, self.training)
+        return add_dropped(x, last(hidden), self.dropout, self.training)
 
 
 class GlobalUpdate(nn.Module):

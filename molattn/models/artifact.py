@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from molattn.errors import InputError, MolattnError, UsageError
 from molattn.models.answers import Answers
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.calibration import Calibration, calibrated
-from molattn.models.config import CONFIGS
+from molattn.models.config import CONFIGS, ModelConfig
 from molattn.models.domain import Domain
 from molattn.models.registry import build
 from molattn.models.scaler import DescriptorScaler, TargetScaler
@@ -249,6 +250,14 @@ def _config(folder: Path, weights: str) -> dict[str, Any]:
     return config
 
 
+def _fits(config: ModelConfig, weights: dict[str, Tensor]) -> bool:
+    """Whether a model of that configuration may be as small as its weights; any other would fill the memory first."""
+    most = 64 * max(1000, sum(x.numel() for x in weights.values()))
+    sizes = [value for value in dataclasses.asdict(config).values() if isinstance(value, int)]
+    products = [a * b for a, b in combinations(sizes, 2)] + [config.feed_forward * config.hidden_dim**2]
+    return max(products) <= most and config.num_layers <= len(weights)
+
+
 def _built(config: dict[str, Any], weights: dict[str, Tensor], folder: Path) -> Artifact:
     targets, kind, beside = config["targets"], config["model"]["kind"], config.get("descriptors", [])
     if kind not in CONFIGS:
@@ -256,11 +265,15 @@ def _built(config: dict[str, Any], weights: dict[str, Tensor], folder: Path) -> 
     settings: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in config["model"].items()}
     try:
         task = task_from(config.get("task", {"kind": "regression", "loss": "mse"}))
-        outputs = len(task.owners(len(targets)))
-        count = 1 + config.get("members", 0)
-        models = [build(CONFIGS[kind](**settings), outputs, task.of_atoms, len(beside)) for _ in range(count)]
+        asked = CONFIGS[kind](**settings), len(task.owners(len(targets))), task.of_atoms, len(beside)
+        count = config.get(MEMBERS, 0)
+        whole = 0 <= count < len(weights)
+        members = [_part(weights, f"{MEMBERS}.{i}" if i else "") for i in range(1 + count if whole else 0)]
+        if not whole or not all(_fits(asked[0], member) for member in members):
+            raise InputError(f"{folder} is damaged: its weights are not those of the model in {CONFIG}; copy it again")
+        models = [build(*asked) for _ in members]
         method = config.get("uncertainty", {"method": "", "samples": 10})
-        uncertainty = method_of(method["method"], task, count, settings.get("dropout", 0.0))
+        uncertainty = method_of(method["method"], task, len(models), settings.get("dropout", 0.0))
     except UsageError as error:
         raise InputError(f"{folder} asks for what is not here: {error}") from error
     except ValueError as error:
@@ -270,8 +283,8 @@ def _built(config: dict[str, Any], weights: dict[str, Tensor], folder: Path) -> 
             f"{folder} was trained with other codes for molecules than this molattn has; use molattn "
             f"{config['molattn']} or train again"
         )
-    for i, model in enumerate(models):
-        model.load_state_dict(_part(weights, f"{MEMBERS}.{i}") if i else _part(weights, ""))
+    for model, member in zip(models, members, strict=True):
+        model.load_state_dict(member)
         model.eval().requires_grad_(False)
     conformers = config["molecules"].get("conformers")
     standardize = config["molecules"].get("standardize", "")

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from molattn.attention import MultiHeadAttention
+from molattn.attention.dropout import Dropout
 from molattn.sequence.cache import KeyValues
 
 Activation = Callable[[Tensor], Tensor]
@@ -40,7 +41,7 @@ class FeedForward(nn.Module):
         self.f = ACTIVATIONS[activation] if isinstance(activation, str) else activation
         self.linear_1 = nn.Linear(d_model, hidden_dim)
         self.linear_2 = nn.Linear(hidden_dim, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
         return self.linear_2(self.dropout(self.f(self.linear_1(x))))
@@ -61,7 +62,7 @@ class Residual(nn.Module):
     def __init__(self, d_model: int, dropout: float = 0.0, norm_first: bool = False):
         super().__init__()
         self.norm = nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm_first = norm_first
 
     def before(self, x: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from molattn.attention.dropout import Dropout
 from molattn.sequence.masks import PAD
 
 Layout = Callable[[Tensor, Tensor], Tensor]
@@ -99,7 +100,7 @@ class PositionalEmbedding(nn.Module):
         super().__init__()
         self.layout = layout_of(layout)
         self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=PAD)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         # After the factor sqrt(d_model) a token weighs as much as its position, not sqrt(d_model) times as much.
         with torch.no_grad():
             self.embedding.weight.mul_(d_model**-0.5)

@@ -17,9 +17,10 @@ from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from molattn.api import Predictor, PrintReporter, load
+from molattn.data.numbers import all_numbers_in
 from molattn.errors import MolattnError
 from molattn.models.config import GraphModelConfig
-from molattn.sklearn.columns import smiles_of
+from molattn.sklearn.tables import Molecules, molecules_of
 from molattn.training.config import DataConfig, TrainingConfig, resolve
 
 # What stands of a model in a pickle: the files of its folder, by name.
@@ -32,6 +33,10 @@ PARAMETERS = """
         hidden_dim, num_layers, num_heads, dropout, readout: of the model; see `molattn.models.config`. None
             leaves it to the preset.
         add_hs: whether hydrogens become atoms of the graph.
+        smiles_column: of an X with several columns, that of the SMILES: its name, or its number from 0. Found by its
+            name in a data frame if not given, the first of an array.
+        descriptor_columns: columns of numbers that stand beside each molecule, by name or number; standardised by the
+            training molecules. None are missing: impute them beforehand, in a `ColumnTransformer` perhaps.
         standardize: "parent" or "tautomer", the form that molecules are brought to first; None leaves them as they are.
         loss: {losses}
         ensemble_size: models, of which the mean answers; they differ in their seeds.
@@ -56,7 +61,8 @@ PARAMETERS = """
         history_: losses and the validation metric, a dictionary for each epoch.
         best_epoch_: whose weights the model has, from 0.
         n_outputs_: targets.
-        n_features_in_: 1."""
+        n_features_in_: columns of X; 1 for a list of SMILES.
+        feature_names_in_: their names, where they are texts and some are asked for."""
 
 
 class MolAttention(BaseEstimator):
@@ -73,6 +79,8 @@ class MolAttention(BaseEstimator):
         dropout: float = GraphModelConfig.dropout,
         readout: str | None = None,
         add_hs: bool = DataConfig.add_hs,
+        smiles_column: str | int | None = None,
+        descriptor_columns: Sequence[str | int] | None = None,
         standardize: str | None = None,
         loss: str | None = None,
         ensemble_size: int = TrainingConfig.ensemble_size,
@@ -102,6 +110,8 @@ class MolAttention(BaseEstimator):
         self.dropout = dropout
         self.readout = readout
         self.add_hs = add_hs
+        self.smiles_column = smiles_column
+        self.descriptor_columns = descriptor_columns
         self.standardize = standardize
         self.loss = loss
         self.ensemble_size = ensemble_size
@@ -123,9 +133,12 @@ class MolAttention(BaseEstimator):
         self.settings = settings
         self.verbose = verbose
 
+    def _molecules(self, X: Any) -> Molecules:
+        return molecules_of(X, self.smiles_column, self.descriptor_columns)
+
     def _fit(
         self,
-        smiles: list[object],
+        molecules: Molecules,
         targets: np.ndarray,
         names: list[str],
         kind: str,
@@ -134,6 +147,7 @@ class MolAttention(BaseEstimator):
         one_d: bool,
     ) -> Self:
         """Fit to targets, (n, T), NaN where missing; `kind` is that of the task, and `one_d` says that y was (n,)."""
+        smiles, descriptors = molecules.smiles, _numbers(molecules)
         weights = None
         if sample_weight is not None:
             weights = check_sample_weight(sample_weight, smiles, dtype=np.float64, ensure_non_negative=True)
@@ -146,21 +160,25 @@ class MolAttention(BaseEstimator):
         from molattn.training.targets import choose_task
 
         with explained():
-            config = resolve(None, self._options(), self.settings)
+            config = resolve(None, self._options(molecules.names), self.settings)
             task, _ = choose_task(kind, config.training.loss, targets, names, classes)
-            trained = train_arrays(config, smiles, targets, task, names, PrintReporter(not self.verbose), weights)
+            reporter = PrintReporter(not self.verbose)
+            trained = train_arrays(config, smiles, targets, task, names, reporter, weights, descriptors)
         self._one_d = one_d
         self.predictor_ = Predictor(trained.artifact)
         self.history_ = [asdict(record) for record in trained.history]
         self.best_epoch_ = trained.best_epoch
-        self.n_features_in_, self.n_outputs_ = 1, targets.shape[1]
+        self.n_features_in_, self.n_outputs_ = molecules.columns, targets.shape[1]
+        if molecules.feature_names is not None:
+            self.feature_names_in_ = molecules.feature_names
         return self
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self, descriptors: tuple[str, ...]) -> dict[str, Any]:
         """The settings by the names that `molattn.train` has for them."""
         options = self.get_params(deep=False)
-        for own in ("settings", "verbose"):
+        for own in ("settings", "verbose", "smiles_column"):
             del options[own]
+        options["descriptor_columns"] = descriptors
         options["seed"] = _seed(options.pop("random_state"))
         share = options.pop("validation_fraction")
         if not (isinstance(share, float | np.floating) and 0 < share < 1):
@@ -173,12 +191,13 @@ class MolAttention(BaseEstimator):
         """What the predictor says of each SMILES, (n, T) or (n, T, classes).
 
         Raises:
-            ValueError: SMILES that cannot be read, by their rows.
+            ValueError: SMILES that cannot be read, and descriptors that are missing, by their rows.
         """
         check_is_fitted(self)
-        smiles = smiles_of(X)
+        molecules = self._molecules(X)
         with explained():
-            answers = np.asarray(self.predictor_.predict(smiles, self.num_workers, on_error="raise"))
+            given = molecules.smiles, self.num_workers, "raise", molecules.descriptors
+            answers = np.asarray(self.predictor_.predict(*given))
         return answers[:, None] if self.n_outputs_ == 1 else answers
 
     def _shaped(self, answers: np.ndarray) -> np.ndarray:
@@ -189,7 +208,7 @@ class MolAttention(BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.one_d_array = True
-        tags.input_tags.two_d_array = False
+        tags.input_tags.two_d_array = self.smiles_column is not None or bool(self.descriptor_columns)
         tags.target_tags.required = tags.target_tags.multi_output = True
         return tags
 
@@ -204,6 +223,23 @@ class MolAttention(BaseEstimator):
         if "predictor_" in state:
             state["predictor_"] = _predictor(state["predictor_"])
         super().__setstate__(state)
+
+
+def _numbers(molecules: Molecules) -> np.ndarray | None:
+    """The descriptors, (n, k); None where there are none.
+
+    Raises:
+        ValueError: a cell without a finite number, by its row and column.
+    """
+    if molecules.descriptors is None:
+        return None
+    numbers = []
+    for row, cells in enumerate(molecules.descriptors):
+        found, reason = all_numbers_in(cells, molecules.names)
+        if reason:
+            raise ValueError(f"row {row} (from 0) of X: {reason}")
+        numbers.append(found)
+    return np.array(numbers)
 
 
 def _seed(random_state: Any) -> int:

@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
 from molattn.sklearn.base import PARAMETERS, MolAttention, explained
-from molattn.sklearn.columns import is_missing, known_of, labels_of, names_of, smiles_of
+from molattn.sklearn.columns import is_missing, known_of, labels_of, names_of
 
 
 class MolAttentionClassifier(ClassifierMixin, MolAttention):
@@ -26,7 +26,7 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
         """Fit to n SMILES and their classes.
 
         Args:
-            X: n SMILES.
+            X: n SMILES; or a table with a column of them, see `smiles_column` and `descriptor_columns`.
             y: (n,) or (n, T) numbers or words; NaN or None where one is missing. A molecule without any is not learned
                 from.
             sample_weight: (n,), how much each molecule counts; the validation molecules, too.
@@ -34,8 +34,8 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
         Raises:
             ValueError: SMILES that cannot be read, by their rows; classes or parameters that make no sense.
         """
-        smiles, labels = smiles_of(X), labels_of(y)
-        check_consistent_length(smiles, labels)
+        molecules, labels = self._molecules(X), labels_of(y)
+        check_consistent_length(molecules.smiles, labels)
         one_d = labels.ndim == 1
         columns = [known_of(column) for column in labels.reshape(len(labels), -1).T]
         for _, values in columns:
@@ -43,13 +43,13 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
         classes = [np.unique(values) for _, values in columns]
         if max(map(len, classes)) < 2:
             raise ValueError(f"y holds one class, {classes[0].tolist()}: there is nothing to tell apart")
-        targets = np.full((len(smiles), len(columns)), np.nan)
+        targets = np.full((len(labels), len(columns)), np.nan)
         for t, (known, values) in enumerate(columns):
             targets[known, t] = np.searchsorted(classes[t], values)
         binary = max(map(len, classes)) == 2
         names = () if binary else tuple(tuple(map(str, c.tolist())) for c in classes)
         kind = "binary" if binary else "multiclass"
-        self._fit(smiles, targets, names_of(y, len(columns)), kind, names, sample_weight, one_d)
+        self._fit(molecules, targets, names_of(y, len(columns)), kind, names, sample_weight, one_d)
         self.classes_ = classes[0] if one_d else classes
         return self
 
@@ -85,8 +85,9 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
             ValueError: SMILES that cannot be read, by their rows; a model that was fitted without `calibration_size`.
         """
         self._predicted(X)  # names what cannot be read
+        molecules = self._molecules(X)
         with explained():
-            rows = self.predictor_.predict_set(smiles_of(X), level, self.num_workers)
+            rows = self.predictor_.predict_set(molecules.smiles, level, self.num_workers, molecules.descriptors)
         several = self.n_outputs_ > 1
         found = []
         for t in range(self.n_outputs_):

@@ -8,7 +8,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from molattn.sklearn.base import PARAMETERS, MolAttention, explained
-from molattn.sklearn.columns import names_of, smiles_of, values_of
+from molattn.sklearn.columns import names_of, values_of
 
 
 class MolAttentionRegressor(RegressorMixin, MolAttention):
@@ -20,18 +20,18 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
         """Fit to n SMILES and their values.
 
         Args:
-            X: n SMILES.
+            X: n SMILES; or a table with a column of them, see `smiles_column` and `descriptor_columns`.
             y: (n,) or (n, T), NaN where a value is missing. A molecule without any is not learned from.
             sample_weight: (n,), how much each molecule counts; the validation molecules, too.
 
         Raises:
             ValueError: SMILES that cannot be read, by their rows; values or parameters that make no sense.
         """
-        smiles, values = smiles_of(X), values_of(y)
-        check_consistent_length(smiles, values)
+        molecules, values = self._molecules(X), values_of(y)
+        check_consistent_length(molecules.smiles, values)
         targets = values.reshape(len(values), -1)
         names = names_of(y, targets.shape[1])
-        return self._fit(smiles, targets, names, "regression", (), sample_weight, values.ndim == 1)
+        return self._fit(molecules, targets, names, "regression", (), sample_weight, values.ndim == 1)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The values, in the shape that y had in `fit`: (n,) or (n, T); with `return_std` standard deviations, too.
@@ -42,8 +42,10 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
         if not return_std:
             return self._predicted(X)[:, 0] if self._one_d else self._predicted(X)
         check_is_fitted(self)
+        molecules = self._molecules(X)
         with explained():
-            both = self.predictor_.predict(smiles_of(X), self.num_workers, on_error="raise", return_std=True)
+            given = molecules.smiles, self.num_workers, "raise", molecules.descriptors
+            both = self.predictor_.predict(*given, return_std=True)
         return tuple(map(self._shaped, both))
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -53,8 +55,10 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
             ValueError: SMILES that cannot be read, by their rows; a model that was fitted without `calibration_size`.
         """
         self._predicted(X)  # names what cannot be read
+        molecules = self._molecules(X)
         with explained():
-            lower, upper = self.predictor_.predict_interval(smiles_of(X), level, self.num_workers)
+            given = molecules.smiles, level, self.num_workers, molecules.descriptors
+            lower, upper = self.predictor_.predict_interval(*given)
         return self._shaped(lower), self._shaped(upper)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

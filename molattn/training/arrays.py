@@ -7,11 +7,13 @@ import numpy as np
 
 from molattn.chem import canonical_smiles, read_smiles
 from molattn.data import CALIBRATION, set_aside, split_labels
+from molattn.data.columns import listed
 from molattn.errors import InputError, SmilesError, describe_rows, shown
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.models.calibration import NONE
 from molattn.models.registry import MODELS
+from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import Task
 from molattn.models.uncertainty import method_of
 from molattn.training.calibrate import calibrate, check_calibration
@@ -48,6 +50,7 @@ def train_arrays(
     names: Sequence[str],
     reporter: Reporter,
     weights: np.ndarray | None = None,
+    descriptors: np.ndarray | None = None,
 ) -> Trained:
     """Fit the model that `config` describes to n molecules; nothing is written.
 
@@ -63,10 +66,13 @@ def train_arrays(
         names: of the targets.
         reporter: told of the epochs, and warned of what the model cannot see in the molecules.
         weights: how much each molecule counts in the loss, (n,), 0 or more; None for all alike.
+        descriptors: (n, k) numbers that stand beside each molecule, of the columns that `config` names; None where it
+            names none.
 
     Raises:
         UsageError: settings that make no sense.
-        InputError: SMILES that cannot be read, or too few molecules or labels to learn from.
+        InputError: SMILES that cannot be read, descriptors too far from those of training, or too few molecules or
+            labels to learn from.
     """
     check(config)
     data, settings = config.data, config.training
@@ -98,9 +104,12 @@ def train_arrays(
         check_calibration(task, settings.calibration_method)
         labels = set_aside(labels, data.split, keys, targets[used], data.calibration_size, settings.seed)
     method = method_of(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
-    train, val, cal = (
-        _labelled(molecules, targets, weights, used[labels == side]) for side in ("train", "val", CALIBRATION)
-    )
+    beside, z = None, None
+    if descriptors is not None:
+        beside = DescriptorScaler.fit(data.descriptor_columns, descriptors[used[labels == "train"]])
+        z = _scaled(beside, descriptors, used, reporter)
+    sides = ("train", "val", CALIBRATION)
+    train, val, cal = (_labelled(molecules, targets, weights, z, used[labels == side]) for side in sides)
     for name, values in zip(names, train.targets.T, strict=True):
         if not np.isfinite(values).any():
             raise InputError(f"the training molecules have no label of {shown(name)}: there is nothing to learn")
@@ -126,23 +135,40 @@ def train_arrays(
         conformers=conformers_of(data),
         task=task,
         standardize=data.standardize,
+        descriptors=beside,
         members=fitted.models[1:],
         uncertainty=method,
         samples=settings.dropout_sampling_size,
     )
     if len(cal) and settings.calibration_method != NONE:
-        said = artifact.answers(cal.molecules)
-        of_val = artifact.answers(val.molecules)
+        said, of_val = (artifact.answers(side.molecules, side.descriptors) for side in (cal, val))
         found = calibrate(said, cal.targets, task, method, settings.calibration_method, artifact.targets, of_val)
         artifact = replace(artifact, calibration=found)
     if settings.domain_size:
         of_train = [key for key, side in zip(keys, labels, strict=True) if side == "train"]
-        domain = domain_of(artifact.model, train.molecules, of_train, settings.domain_size, settings.seed)
+        size, seed = settings.domain_size, settings.seed
+        domain = domain_of(artifact.model, train.molecules, of_train, size, seed, train.descriptors)
         artifact = replace(artifact, domain=domain)
     return Trained(artifact, fitted.fits[0].history, fitted.fits[0].best_epoch)
 
 
+def _scaled(scaler: DescriptorScaler, descriptors: np.ndarray, used: np.ndarray, reporter: Reporter) -> np.ndarray:
+    """(n, k) standardised; said is what the model cannot learn from."""
+    z = scaler.scale(descriptors)
+    if far := [int(i) for i in used if not np.isfinite(z[i]).all()]:
+        raise InputError(f"row {far[0]} (from 0): {scaler.too_far(descriptors[far[0]].tolist())}")
+    if constant := scaler.constant:
+        have = "has" if len(constant) == 1 else "have"
+        reporter.warning(f"{listed(constant)} {have} one value in training: the model does not look at it")
+    return z
+
+
 def _labelled(
-    molecules: Sequence[Molecule], targets: np.ndarray, weights: np.ndarray | None, rows: np.ndarray
+    molecules: Sequence[Molecule],
+    targets: np.ndarray,
+    weights: np.ndarray | None,
+    descriptors: np.ndarray | None,
+    rows: np.ndarray,
 ) -> Labelled:
-    return Labelled([molecules[i] for i in rows], targets[rows], None if weights is None else weights[rows])
+    chosen = [None if x is None else x[rows] for x in (weights, descriptors)]
+    return Labelled([molecules[i] for i in rows], targets[rows], weights=chosen[0], descriptors=chosen[1])

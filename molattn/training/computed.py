@@ -67,7 +67,8 @@ def standardised(names: Sequence[str], values: np.ndarray, train: np.ndarray, le
         train: indices of the training molecules.
         least: how many training molecules must differ.
     """
-    kept, dropped = [], {}
+    kept: list[int] = []
+    dropped: dict[str, str] = {}
     for t, name in enumerate(names):
         known = values[train, t][np.isfinite(values[train, t])]
         if len(known) < (1 - MOST_MISSING) * len(train):

@@ -35,6 +35,7 @@ class Evaluation:
         offsets: (n + 1,) where the rows of `targets` of each molecule begin, and where the last end; None for one each.
         uncertainty: what the model says of its uncertainty is worth, as it stands in a run's metrics.json, with these
             molecules in the place of its test; empty for a model that says nothing.
+        warnings: what a user should know of how the table was read.
     """
 
     rows: np.ndarray
@@ -46,6 +47,7 @@ class Evaluation:
     rejected: list[Rejected]
     offsets: np.ndarray | None = None
     uncertainty: dict[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 def evaluate(
@@ -122,4 +124,5 @@ def evaluate(
         rejected=rejected,
         offsets=settled.offsets,
         uncertainty=spread,
+        warnings=(*coded.warnings, *records.warnings),
     )

@@ -14,7 +14,6 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
-from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, Dataset
 
 from molattn.data.atom_lists import label_rows
@@ -30,6 +29,7 @@ from molattn.training.companions import Companion
 from molattn.training.config import TrainingConfig
 from molattn.training.losses import TaskLoss, balance, mean_loss
 from molattn.training.metrics import mean_over_targets, measure
+from molattn.training.weights import RunningAverage, SideBySide
 
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
 
@@ -145,24 +145,31 @@ def fit(
         _Rows(val), batch_sampler=[r.tolist() for r in rows_of_val], collate_fn=partial(_step_of, model, val)
     )
     deterministic, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
+    filled = torch.utils.deterministic.fill_uninitialized_memory
     saver = None if checkpoints is None else SaveEpochs(checkpoints, watch)
     with warnings.catch_warnings(), callers_random_states(), interruptible():
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
         warnings.filterwarnings("ignore", ".*isinstance.treespec, LeafSpec.*")
         torch.manual_seed(config.seed)
         torch.set_num_threads(config.threads)
+        # Deterministic algorithms fill each new tensor with NaN, in case somebody reads what nobody has written. It
+        # takes a tenth of an epoch, and nobody does.
+        torch.utils.deterministic.fill_uninitialized_memory = False
         try:
             trainer = _trainer(config, [watch, _Epoch(sampler), *([] if saver is None else [saver])])
             if saver is None or saver.goes_on(trainer):
                 trainer.fit(module, loader, val_loader)
         finally:
             torch.use_deterministic_algorithms(deterministic)
+            torch.utils.deterministic.fill_uninitialized_memory = filled
             torch.set_num_threads(threads)
     if watch.state is None:
         raise InputError(
             "training brought no finite validation loss, so no model is kept: look for extreme targets, or lower "
             "--set training.learning_rate"
         )
+    if module.side_by_side is not None:
+        module.side_by_side.part()
     model.load_state_dict(watch.state)
     model.eval()
     return Fitted(watch.history, watch.best_epoch)
@@ -230,7 +237,8 @@ class _Training(pl.LightningModule):
         super().__init__()
         self.companion = companion
         self.model, self.config, self.task, self.scaler, self.metric = model, config, task, scaler, metric
-        self.average = AveragedModel(model, avg_fn=_running_average(config.ema))
+        self.average = RunningAverage(model, config.ema)
+        self.side_by_side: SideBySide | None = None
         self.steps = max(1, config.epochs * -(-len(train) // config.batch_size))
         weights = balance(task, train.targets, config.class_balance, config.positive_weights)
         self.loss = TaskLoss(task, scaler, weights, config.evidential_regularization)
@@ -250,10 +258,15 @@ class _Training(pl.LightningModule):
         return loss if more is None else loss + more
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
-        self.average.update_parameters(self.model)
+        self.average.update()
+
+    def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: torch.optim.Optimizer) -> None:  # noqa: ARG002
+        optimizer.zero_grad()
+        assert self.side_by_side is not None
+        self.side_by_side.zero_grad()
 
     def validation_step(self, step: _Step, _: int) -> None:
-        batch, rows, _ = step
+        batch, rows = step[:2]
         assert batch.targets is not None
         outputs = self.average.module(batch)
         losses, known = self.loss(outputs, batch.targets)
@@ -273,8 +286,15 @@ class _Training(pl.LightningModule):
         return measure(true, self.task.scores(answers, t), (self.metric,))
 
     def configure_optimizers(self) -> Any:
-        weights = [*self.model.parameters(), *([] if self.companion is None else self.companion.parameters())]
-        optimizer = torch.optim.AdamW(weights, lr=self.config.learning_rate, weight_decay=self.config.weight_decay)
+        self.side_by_side = SideBySide(self.model)
+        self.average.follow(self.model, self.side_by_side.flat)
+        optimizer = torch.optim.AdamW(
+            [*self.side_by_side.flat, *([] if self.companion is None else self.companion.parameters())],
+            lr=self.config.learning_rate,
+            weight_decay=self.config.weight_decay,
+            # In one call; where there is none, torch's own choice.
+            fused=True if self.device.type in ("cpu", "cuda") else None,
+        )
         warmup = max(1, round(self.config.warmup * self.steps))
 
         def share(step: int) -> float:
@@ -284,18 +304,6 @@ class _Training(pl.LightningModule):
 
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, share)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-
-def _running_average(decay: float) -> Callable[[Tensor, Tensor, Tensor | int], Tensor]:
-    """average <- d average + (1 - d) weights, with d = min(decay, t / (t + 9)) after t steps.
-
-    With the full decay from the first step on, a short training would mostly average its random start.
-    """
-
-    def average(averaged: Tensor, weights: Tensor, steps: Tensor | int) -> Tensor:
-        return averaged.lerp(weights, 1 - min(decay, int(steps) / (int(steps) + 9)))
-
-    return average
 
 
 class _Losses:

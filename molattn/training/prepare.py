@@ -118,6 +118,7 @@ def prepare(
         warnings=[
             *filter(None, [source.said, not_kept]),
             *coded.warnings,
+            *records.warnings,
             *remarks.left_out(rejected, ", see rejected.csv"),
             *remarks.uncertain(molecules),
             *remarks.leaks(rows, keys, groups, labels, taken),

@@ -33,7 +33,7 @@ from molattn.training.members import untrained
 from molattn.training.prepare import reading
 from molattn.training.run import Reporter, check
 from molattn.training.run_folder import write_history
-from molattn.training.unlabelled import NCI, Unlabelled, gather
+from molattn.training.unlabelled import NCI, Unlabelled, check_molecules, gather
 
 _CONTINUES = "{} holds an unfinished pretraining: the same command with --resume continues it"
 
@@ -193,6 +193,7 @@ def _masked(config: PretrainConfig, model: MoleculeModel) -> MaskedAtoms | None:
 
 def _check(config: PretrainConfig) -> None:
     data = config.run.data
+    check_molecules(config.molecules)
     if config.grow < 0:
         raise UsageError("a setting is out of range: grow is 0 or more")
     if not 0 <= config.masked_atoms < 1:

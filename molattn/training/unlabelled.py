@@ -70,6 +70,7 @@ def gather(
         UsageError: a column that is not there, or nothing to read.
         InputError: a table that cannot be read, or that leaves no molecule.
     """
+    check_molecules(molecules)
     given = Excluded(())
     for path in exclude:
         table = read_table(path)
@@ -77,8 +78,6 @@ def gather(
     if molecules == NCI:
         table, texts = None, nci_molecules(MAX_LENGTH)
     else:
-        if not Path(molecules).is_file():
-            raise UsageError(f"there is no file {shown(molecules)}: give a table of SMILES, or leave it out for {NCI}")
         table = read_table(molecules)
         texts = column(table, smiles_column or guess_smiles_column(table.columns, table.smiles_column))
     reasons: dict[int, str] = {} if table is None else dict(table.unreadable)
@@ -110,6 +109,12 @@ def gather(
         else [Rejected(row, table.lines[row], texts[row], reasons[row], table.unit) for row in sorted(reasons)],
         left_out=dict(Counter(_in_short(reason) for reason in reasons.values()).most_common()),
     )
+
+
+def check_molecules(molecules: str) -> None:
+    """UsageError unless `molecules` is `NCI` or the path of a file."""
+    if molecules != NCI and not Path(molecules).is_file():
+        raise UsageError(f"there is no file {shown(molecules)}: give a table of SMILES, or none for those of RDKit")
 
 
 @dataclass(frozen=True)

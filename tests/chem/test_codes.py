@@ -17,10 +17,11 @@ from molattn.chem import (
     molecule_graph,
     pack_bond,
     path_lengths,
+    random_smiles,
     read_smiles,
     unpack_bond,
 )
-from molattn.chem.stereo import stereo_labels
+from molattn.chem.stereo import MAX_ITERATIONS, _labelled, _labelled_in_canonical_order, stereo_labels
 
 from .molecules import CAGES, DRUGLIKE, MIRRORED, ODD, STEREO
 
@@ -172,11 +173,31 @@ def test_one_molecule_is_told_from_its_mirror_image():
         assert (a.atom_codes != b.atom_codes).any() or (a.bond_codes != b.bond_codes).any()
 
 
+def test_labels_that_take_long_are_those_of_every_spelling() -> None:
+    # It needs 9,908 to 10,313 comparisons, by the order of its atoms.
+    mol = read_smiles("C[C@H](N)c1cc(ccn1)c1ncc(s1)C(F)(F)O[C@@H]1C[C@H](C1)c1ccc(cc1)C[NH3+]")
+    found = [stereo_labels(read_smiles(random_smiles(mol, seed))) for seed in range(8)]
+    assert {tuple(sorted(labels.atoms.values())) for labels in found} == {("S", "S", "r")}
+    assert not any(labels.warnings for labels in found)
+
+
+@pytest.mark.parametrize("text", [*STEREO, "N/C=C\\C[C@H](O)c1ccc(C[C@@](F)(Cl)O)cc1"])
+def test_labels_in_canonical_order_are_those_in_any_other(text: str) -> None:
+    mol = read_smiles(text)
+    canonical = _labelled_in_canonical_order(mol, MAX_ITERATIONS)
+    assert canonical is not None
+    direct = _labelled(mol, MAX_ITERATIONS)
+    assert direct is not None
+    for parts in (Chem.Mol.GetAtoms, Chem.Mol.GetBonds):
+        labels = [[part.GetPropsAsDict(True).get("_CIPCode") for part in parts(m)] for m in (canonical, direct)]
+        assert labels[0] == labels[1]
+
+
 def test_stereo_is_unknown_when_the_labeler_gives_up():
     labels = stereo_labels(read_smiles("F" + "[C@@H](O)" * 20 + "/C=C/Cl"), max_iterations=10)
     assert set(labels.atoms.values()) == {"unknown"}
     assert set(labels.bonds.values()) == {"unknown"}
-    assert "10 comparisons" in labels.warnings[0]
+    assert "20 comparisons" in labels.warnings[0]
     graph = molecule_graph("F" + "[C@@H](O)" * 490 + "Cl")
     assert atom_labels(graph, "cip").count("unknown") == 490
     assert len(graph.warnings) == 1

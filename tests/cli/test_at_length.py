@@ -231,7 +231,7 @@ def test_other_formats_go_in(molattn: Molattn, run: Path, tmp_path: Path) -> Non
     assert answer.code == 0 and "record 1: the record has no structure" in answer.err
 
 
-@pytest.mark.parametrize("name", ["out.sdf", "out.smi", "out.parquet.gz"])
+@pytest.mark.parametrize("name", ["out.sdf", "out.smi", "out.parquet.gz", "out.xlsx"])
 def test_what_is_not_written_is_refused(molattn: Molattn, run: Path, many: Path, tmp_path: Path, name: str) -> None:
     answer = molattn("predict", run, many, "-o", tmp_path / name)
     assert answer.code == 2 and ".csv and .tsv" in answer.err

@@ -13,7 +13,18 @@ def test_all_is_well_here(molattn: Molattn) -> None:
     answer = molattn("doctor")
     assert answer.code == 0, answer.out
     assert all(line.startswith("ok") for line in answer.out.splitlines())
-    for word in ("torch", "rdkit", "lightning", "torch-geometric", "processors", "GPU", "extras", "esol", "cache"):
+    for word in (
+        "torch",
+        "rdkit",
+        "lightning",
+        "torch-geometric",
+        "processors",
+        "GPU",
+        "reader",
+        "extras",
+        "esol",
+        "cache",
+    ):
         assert word in answer.out
 
 

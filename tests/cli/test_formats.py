@@ -106,3 +106,30 @@ def test_weights_and_groups_are_data_of_the_experiment(molattn: Molattn, tmp_pat
     assert [r.row for r in experiment.rejected] == [5, 6]
     options = ("--weight-column", "w", "--group-column", "g", *QUICK, "-q")
     assert molattn("train", tmp_path / "t.csv", *options, "-o", tmp_path / "run").code == 0
+
+
+def test_a_table_from_a_german_spreadsheet(molattn: Molattn, tmp_path: Path) -> None:
+    """Semicolons, a byte-order mark, CRLF, decimal commas, a column Structure: train, evaluate, predict and embed."""
+    found = enumerate(zip(SMILES, VALUES, strict=True))
+    points = [f"{n};{s};{y:.2f};{y / 3 + 1:.3f};Charge {n}" for n, (s, y) in found]
+    head = "Nr;Structure;log S;Masse;Notiz"
+    metrics, answers = {}, {}
+    for name, lines in (("commas", [p.replace(".", ",") for p in points]), ("points", points)):
+        table = tmp_path / f"{name}.csv"
+        table.write_bytes(("\ufeff" + "\r\n".join([head, *lines]) + "\r\n").encode())
+        run = tmp_path / name
+        asked = ("--target-columns", "log S", "--descriptor-columns", "Masse", *QUICK)
+        trained = molattn("train", table, *asked, "-o", run)
+        assert trained.code == 0
+        assert ("'log S' has decimal commas" in trained.err) == (name == "commas")
+        metrics[name] = json.loads((run / "metrics.json").read_text())
+        measured = molattn("evaluate", run, table, "--json")
+        assert ("column 'Masse' has decimal commas" in measured.err) == (name == "commas")
+        for command in ("predict", "embed"):
+            assert molattn(command, run, table, "-o", tmp_path / f"{command}-{name}.csv", "-q").code == 0
+        out = read_table(tmp_path / f"predict-{name}.csv")
+        assert [row[:5] for row in out.rows] == [line.split(";") for line in lines]
+        answers[name] = json.loads(measured.out)["targets"], [row[5:] for row in out.rows]
+        assert "error" not in {row[-2] for row in out.rows}
+    assert metrics["commas"] == metrics["points"]
+    assert answers["commas"] == answers["points"]

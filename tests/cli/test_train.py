@@ -331,6 +331,10 @@ def test_options_that_are_off_the_screen_still_work(molattn: Molattn, table: Pat
     assert "--devices" not in shown
     for split in (*SPLITS, *SPLITS_BY_TARGET):
         assert split in shown
+    every = molattn("train", "--help-all")
+    assert every.code == 0
+    assert all(name in every.out for name in ("--devices", "--descriptor-columns", "--num-folds", "--resume", "--seed"))
+    assert "--help-all shows more" in shown and molattn("train", "--help").out == shown
 
 
 @pytest.mark.parametrize(

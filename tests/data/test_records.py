@@ -1,7 +1,9 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from molattn.data import Rejected, Table, guess_smiles_column, read_records
+from molattn.data import Rejected, Table, guess_smiles_column, read_records, read_table
 from molattn.errors import UsageError
 
 
@@ -110,3 +112,26 @@ def test_the_smiles_column_is_guessed(columns, found):
 def test_a_guess_that_fails_says_what_to_do(columns, message):
     with pytest.raises(UsageError, match=message):
         guess_smiles_column(columns)
+
+
+def test_decimal_commas_are_read_where_semicolons_part_the_cells(tmp_path: Path) -> None:
+    text = "Structure;y;w;d;points\nC;-11,01;0,5;1;0.5\nCC;3;1;2,5;0,5\nCO;;1;3;1\n"
+    (tmp_path / "t.csv").write_text(text)
+    table = read_table(tmp_path / "t.csv")
+    records = read_records(table, None, ["y", "points"], "w", descriptor_columns=["d"])
+    # Points and commas in one column: a comma may part thousands there.
+    assert [(r.line, r.reason) for r in records.rejected] == [
+        (3, "column 'points': '0,5' is not a finite number: write a decimal point, 0.5")
+    ]
+    np.testing.assert_array_equal(records.targets, [[-11.01, 0.5], [np.nan, 1]])
+    assert records.weights is not None and records.weights.tolist() == [0.5, 1]
+    assert records.descriptors is not None and records.descriptors.tolist() == [[1], [3]]
+    assert records.warnings == (
+        "column 'y' has decimal commas: '-11,01' is read as -11.01",
+        "column 'w' has decimal commas: '0,5' is read as 0.5",
+        "column 'd' has decimal commas: '2,5' is read as 2.5",
+    )
+    assert table.rows[0] == ["C", "-11,01", "0,5", "1", "0.5"]
+    (tmp_path / "t.csv").write_text('Structure,y\nC,"-11,01"\n')
+    (rejected,) = read_records(read_table(tmp_path / "t.csv"), None, ["y"]).rejected
+    assert rejected.line == 2 and "'-11,01' is not a finite number" in rejected.reason

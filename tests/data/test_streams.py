@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rdkit import Chem
 
 from molattn.data import csv_text, lines, read_columns, read_records, read_table, write_table
-from molattn.data.csv_text import csv_chunks
+from molattn.data.csv_text import csv_stream
 from molattn.data.lines import text_lines
 from molattn.data.streams import CHUNK, count_rows, format_of, open_stream
 from molattn.errors import InputError, SmilesError, UsageError
@@ -92,13 +92,13 @@ def test_rows_and_their_lines_are_those_of_the_csv_module(pieces: list[str], blo
         patch.setattr(lines, "_BLOCK", block)
         found = text_lines(io.BytesIO(text.encode()), "t.csv")
         try:
-            columns, chunks = csv_chunks(found, "t.csv")
-            rows = [row for chunk in chunks for row in zip(chunk.places, chunk.rows(), strict=True)]
+            stream = csv_stream(found, "t.csv")
+            rows = [row for chunk in stream.chunks for row in zip(chunk.places, chunk.rows(), strict=True)]
         except InputError:
             assert refused
             return
     assert not refused
-    assert [(1, list(columns)), *rows] == wanted
+    assert [(1, list(stream.columns)), *rows] == wanted
 
 
 def test_a_malformed_row_stops_with_its_line(tmp_path: Path) -> None:
@@ -269,5 +269,7 @@ def test_standard_input_reads_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no format 'xlsx'; known: csv, tsv, smi, sdf, parquet"):
         count_rows(tmp_path / "t.csv", "xlsx")
+    with pytest.raises(InputError, match="my.xlsx is a spreadsheet, of which the first sheet can be saved as CSV"):
+        read_table(tmp_path / "my.xlsx")
     with pytest.raises(InputError, match="there is no file"):
         count_rows(tmp_path / "t.parquet")

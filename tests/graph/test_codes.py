@@ -1,9 +1,12 @@
 """SumOfCodes: rows of tables, looked up and added."""
 
+import copy
+
 import pytest
 import torch
 
 from molattn.graph import SumOfCodes
+from molattn.graph.codes import look_up
 from tests.assertions import assert_close
 from tests.graph.graphs import double
 
@@ -43,3 +46,32 @@ def test_every_row_that_was_looked_up_learns_and_no_other():
 
 def test_what_can_be_worked_out_again_is_not_saved():
     assert set(SumOfCodes([4, 2], dim=3).state_dict()) == {"table.weight"}
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 4, 2), (0,)])
+def test_single_precision_is_the_same_to_rounding(shape):
+    torch.manual_seed(0)
+    layer = SumOfCodes([40, 3, 20], dim=7)
+    codes = torch.stack([torch.randint(size, shape, dtype=torch.uint8) for size in (40, 3, 20)], dim=-1)
+    wide = copy.deepcopy(layer).double()
+    ours, theirs = layer(codes), wide(codes)
+    assert_close(ours.double(), theirs, 1e-6)
+    of = torch.randn_like(ours)
+    ours.backward(of)
+    theirs.backward(of.double())
+    assert_close(layer.table.weight.grad.double(), wide.table.weight.grad, 1e-5)
+
+
+def test_a_code_without_a_row_is_refused_and_not_read():
+    rows = torch.zeros(4, 3, requires_grad=True)
+    for codes in ([4], [0, -1]):
+        with pytest.raises(IndexError):
+            look_up(rows, torch.tensor(codes))
+
+
+def test_the_gradient_of_a_gradient_is_there():
+    rows = torch.randn(4, 3, requires_grad=True)
+    (slope,) = torch.autograd.grad(look_up(rows, torch.tensor([1, 1, 3])).pow(3).sum(), rows, create_graph=True)
+    (curve,) = torch.autograd.grad(slope.sum(), rows)
+    count = torch.tensor([0.0, 2.0, 0.0, 1.0]).unsqueeze(1)
+    assert_close(curve, 6 * count * rows.detach(), 1e-5)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from molattn.attention.dropout import dropout_mask
 from molattn.graph import (
     AttentionEdgeUpdate,
     DenseGraph,
@@ -16,7 +17,6 @@ from molattn.graph import (
     places,
     plain_edge_attention,
 )
-from molattn.graph.dense import dropout_mask
 from tests.assertions import assert_close, assert_identical
 from tests.graph.graphs import EDGE_DIM, F64, random_graphs
 
@@ -175,23 +175,6 @@ def test_the_weights_are_those_that_the_output_is_made_with():
     assert_close(weights.sum(-1), terms.node_mask.to(F64)[:, None].expand(-1, H, -1))
     bare = EdgeTerms(terms.packed, terms.e, terms.w_ke, torch.zeros_like(terms.w_ve), terms.w_be, terms.node_mask)
     assert_close(edge_attention(bare), torch.einsum("bhij,bjhd->bihd", weights, terms.packed[:, :, 2]))
-
-
-@pytest.mark.parametrize("p", [0.1, 0.5])
-def test_a_dropout_mask_drops_a_share_of_p_and_scales_the_rest(p):
-    torch.manual_seed(0)
-    kept = dropout_mask(torch.zeros(1, dtype=F64), (3, 100, 333), p)
-    assert sorted(set(kept.flatten().tolist())) == [0.0, 1 / (1 - p)]
-    share = (kept == 0).double().mean()
-    assert abs(share - p) < 4 * (p * (1 - p) / kept.numel()) ** 0.5
-    torch.manual_seed(0)
-    assert_identical(dropout_mask(torch.zeros(1, dtype=F64), (3, 100, 333), p), kept)
-
-
-@pytest.mark.parametrize("p", [-0.1, 1.0])
-def test_a_probability_that_is_none_is_refused(p):
-    with pytest.raises(ValueError, match="probability"):
-        dropout_mask(torch.zeros(1), (2,), p)
 
 
 class Layer(nn.Module):

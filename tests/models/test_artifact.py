@@ -190,3 +190,11 @@ def test_a_task_that_does_not_exist_is_refused(folder: Path) -> None:
     _change(folder, task={"kind": "ranking", "loss": "mse"})
     with pytest.raises(InputError, match="the model's task is 'ranking'"):
         load_artifact(folder)
+
+
+@pytest.mark.parametrize("sizes", [{"hidden_dim": 10**8}, {"num_layers": 10**12}, {"hidden_dim": 128}, {"max_path": 9}])
+def test_sizes_that_the_weights_do_not_have_are_refused_without_their_memory(folder: Path, sizes: dict) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    _change(folder, model={**config["model"], **sizes})
+    with pytest.raises(InputError, match="is damaged"):
+        load_artifact(folder)

@@ -1,6 +1,8 @@
 """Files that were cut short, or of which one bit is another; disks on which no more can be written."""
 
+import os
 import resource
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,3 +53,32 @@ def largest_file(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def small_disk(folder: Path, size: int) -> Iterator[bool]:
+    """A disk of `size` bytes at `folder`, in memory; False where this process may not mount one."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "molattn-tests", str(folder)]
+    try:
+        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:  # no such command
+        mounted = False
+    try:
+        yield mounted
+    finally:
+        if mounted:
+            subprocess.run(["umount", str(folder)], check=True, capture_output=True)
+
+
+@contextmanager
+def filled(disk: Path, pages: int) -> Iterator[None]:
+    """The disk has room for so many pages of 4,096 bytes more."""
+    filler = disk / "filler"
+    with open(filler, "wb") as file:
+        now = os.statvfs(disk)
+        os.posix_fallocate(file.fileno(), 0, max(1, now.f_bavail * now.f_frsize - 4096 * pages))
+    try:
+        yield
+    finally:
+        filler.unlink()

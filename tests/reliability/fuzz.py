@@ -80,8 +80,9 @@ def answers(reader: str, data: bytes, folder: Path) -> object:
     try:
         return READERS[reader](data, folder)
     except MolattnError as error:
-        assert "\n" not in str(error).strip(), f"more than a sentence: {error}"
-        return error
+        said = error
+    assert "\n" not in str(said).strip(), f"more than a sentence: {said}"
+    return said
 
 
 def _seeds(reader: str) -> list[bytes]:
@@ -128,21 +129,22 @@ def main() -> None:
 
     found = Path(tempfile.gettempdir()) / "corpus" / reader
     found.mkdir(parents=True, exist_ok=True)
-    with (
-        atheris.instrument_imports(include=["molattn", "tomllib", "json"], enable_loader_override=False),
-        tempfile.TemporaryDirectory() as t,
-    ):
-        answers(reader, b"", Path(t))  # the imports
+    folder = Path(tempfile.mkdtemp(prefix="molattn-fuzz-"))
+    with atheris.instrument_imports(include=["molattn", "tomllib", "json"], enable_loader_override=False):
+        answers(reader, b"", folder)  # the imports
     for data in _seeds(reader):
         (found / hashlib.sha256(data).hexdigest()).write_bytes(data)
-    folder = tempfile.mkdtemp(prefix="molattn-fuzz-")
     options = [
         f"-max_total_time={sys.argv[2]}",
+        f"-artifact_prefix={found}-fault-",
         "-timeout=20",
         "-rss_limit_mb=4096",
-        f"-artifact_prefix={found}-fault-",
     ]
-    atheris.Setup([sys.argv[0], str(found), *options], lambda data: answers(reader, data, Path(folder)) and None)
+
+    def one(data: bytes) -> None:
+        answers(reader, data, folder)
+
+    atheris.Setup([sys.argv[0], str(found), *options], one)
     atheris.Fuzz()
 
 

@@ -1,5 +1,6 @@
 """Lines 21 to 25: what is saved can be read, whatever happened while it was saved and to the files since."""
 
+import errno
 import json
 import os
 import shutil
@@ -26,9 +27,9 @@ from molattn.training.checkpoint import load_checkpoint
 from tests.cli.conftest import Molattn
 from tests.data.stores_molecules import reading
 from tests.molecules import SPECIAL, esol
-from tests.reliability.damage import damages, largest_file, refuses_damage
+from tests.reliability.damage import damages, filled, largest_file, refuses_damage, small_disk
 from tests.reliability.freeze import answers
-from tests.reliability.savers import SAVERS
+from tests.reliability.savers import SAVERS, leftovers
 from tests.reliability.score import Score
 from tests.training.runs import REPOSITORY, interrupt, killed_and_resumed, same_runs, small_table, train_small
 
@@ -90,6 +91,29 @@ def test_23_full_disks_while_saving(score: Score, run: Path, tmp_path: Path) -> 
             score.hold(before.items() <= after.items() and len(after) <= len(before) + 1, f"{name}: {[*after]}")
         saver.save(2)
         score.hold(saver.version() == 2, f"{name}: it cannot be saved afterwards")
+
+
+def test_23_every_page_of_a_full_disk(score: Score, run: Path, tmp_path: Path) -> None:
+    for name, kind in SAVERS.items():
+        with small_disk(tmp_path / name, 8 * 2**20) as mounted:
+            if not mounted:  # the test above does without
+                score.count("disks that could not be mounted")
+                continue
+            folder = tmp_path / name / "saved"
+            saver = kind(run / "model", folder)
+            saver.save(1)
+            for pages in range(0, 1000, score.times(7, 1)):
+                with filled(tmp_path / name, pages):
+                    try:
+                        saver.save(2)
+                    except OSError as error:
+                        score.count("full disks")
+                        score.hold(error.errno == errno.ENOSPC, f"{name}, {pages} pages: {error}")
+                        score.hold(saver.version() == 1, f"{name}, {pages} pages: another version")
+                        score.hold(not leftovers(folder), f"{name}, {pages} pages: a temporary file was left")
+                    else:
+                        break
+            score.hold(saver.version() == 2, f"{name}: it cannot be saved afterwards")
 
 
 def test_23_full_disks_in_a_resumed_training(

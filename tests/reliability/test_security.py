@@ -3,6 +3,7 @@
 import ast
 import csv
 import hashlib
+import importlib.util
 import io
 import json
 import pickle
@@ -358,3 +359,23 @@ def test_36_nothing_forbidden_is_called(score: Score) -> None:
         score.count("files of source")
         found = _forbidden(path.read_text(encoding="utf-8"))
         score.hold(not found, f"{path.relative_to(ROOT)}: {found}")
+
+
+def test_36_the_audit_says_what_it_could_not_ask(score: Score) -> None:
+    spec = importlib.util.spec_from_file_location("audit", ROOT / ".ci" / "audit.py")
+    assert spec is not None and spec.loader is not None
+    audit = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(audit)
+    known = [{"id": "CVE-1", "fix_versions": ["2.0"]}]
+    bad: dict[str, Any] = {"name": "a", "version": "1.0", "vulns": known}
+    good, unknown = {**bad, "name": "b", "vulns": []}, {"name": "c", "skip_reason": "not found"}
+    for packages, code, said in (
+        ([good], 0, "no known vulnerability in 1 versions"),
+        ([good, unknown], 0, "NOT AUDITED: c"),
+        ([unknown], 0, "NOT AUDITED: the service"),
+        ([bad, good, unknown], 1, "a 1.0: CVE-1, mended in 2.0"),
+        (None, 0, "NOT AUDITED: the service"),
+    ):
+        score.count("reports")
+        found = audit.verdict(None if packages is None else {"dependencies": packages})
+        score.hold(found[1] == code and said in found[0], found)

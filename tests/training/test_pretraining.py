@@ -136,10 +136,10 @@ def test_it_learns_the_descriptors(config: PretrainConfig, tmp_path: Path) -> No
     losses = [r.train_loss for r in result.history]
     assert losses[-1] < 0.6 * losses[0]
     predictor = molattn.load(tmp_path / "base")
-    weight = predictor.targets.index("MolWt")
-    predicted = np.asarray(predictor.predict(SEEN))[:, weight]
-    true = [descriptors(s, ("MolWt",))[0] for s in SEEN]
-    assert np.corrcoef(predicted, true)[0, 1] > 0.9
+    predicted = np.asarray(predictor.predict(SEEN))
+    true = np.array([descriptors(s, predictor.targets) for s in SEEN])
+    alike = [np.corrcoef(x, y)[0, 1] for x, y in zip(predicted.T, true.T, strict=True) if np.isfinite(y).all()]
+    assert np.median(alike) > 0.5
 
 
 def test_a_seed_gives_the_same_base_and_an_interruption_changes_nothing(

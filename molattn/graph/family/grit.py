@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from molattn.attention import softmax
+from molattn.attention.dropout import Dropout, dropout
 from molattn.graph.aggregate import Messages
 from molattn.graph.block import GraphNetBlock
 from molattn.graph.edge_update import EdgeMessages, LiteralMessages, given
@@ -81,7 +82,7 @@ class GritEdgeUpdate(nn.Module):
         return (h if isinstance(graph, Graph) else h.masked_fill(~graph.edges[..., None, None], 0.0)), v
 
     def _drop(self, weights: Tensor) -> Tensor:
-        return F.dropout(weights, self.dropout, self.training)
+        return dropout(weights, self.dropout, self.training)
 
 
 class DegreeScaledSum(nn.Module):
@@ -120,7 +121,7 @@ class GritEdges(nn.Module):
     def __init__(self, edge_dim: int, width: int, dropout: float = 0.0):
         super().__init__()
         self.w = nn.Linear(width, edge_dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, messages: Messages, e: Tensor) -> Tensor:
         """e, (m, d_e) or (b, n, n, d_e), after the block."""

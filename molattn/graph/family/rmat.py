@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from molattn.attention.dropout import Dropout
 from molattn.graph.block import GraphNetBlock
 from molattn.graph.edge_update import (
     AttentionEdgeUpdate,
@@ -49,8 +50,8 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
     ):
         check_there_are_edges(edge_dim)
         super().__init__(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout, edges_as=(), bias=True)
-        self.f_k = nn.Sequential(nn.Linear(edge_dim, head_dim), nn.LeakyReLU(0.1), nn.Dropout(dropout))
-        self.f_v = nn.Sequential(nn.Linear(edge_dim, head_dim), nn.LeakyReLU(0.1), nn.Dropout(dropout))
+        self.f_k = nn.Sequential(nn.Linear(edge_dim, head_dim), nn.LeakyReLU(0.1), Dropout(dropout))
+        self.f_v = nn.Sequential(nn.Linear(edge_dim, head_dim), nn.LeakyReLU(0.1), Dropout(dropout))
         self.w_ke = nn.Linear(head_dim, num_heads * head_dim, bias=False)
         self.w_ve = nn.Linear(head_dim, num_heads * head_dim, bias=False)
         self.u = nn.Parameter(torch.randn(num_heads, head_dim) * head_dim**-0.5)

@@ -1,0 +1,119 @@
+"""Dropout and GELU by `elementwise.c`: on the CPU, drawing random numbers takes longer than what is done with them."""
+
+import ctypes
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from molattn import compiled
+
+SOURCE = Path(__file__).with_name("elementwise.c")
+
+
+class Dropping(ctypes.Structure):
+    """`Dropping` of the C source."""
+
+    _fields_ = (
+        ("n", ctypes.c_int64),
+        ("key", ctypes.c_uint64),
+        ("threshold", ctypes.c_uint32),
+        ("scale", ctypes.c_float),
+    )
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The built library, at the first call of a process; None where there is none to be had."""
+    loaded = compiled.library(SOURCE)
+    if loaded is not None:
+        names = {"kept": 1, "drop": 2, "add_dropped": 3, "gelu": 2, "gelu_backward": 3}
+        for name, tensors in names.items():
+            function = getattr(loaded, f"molattn_{name}")
+            function.argtypes = (ctypes.POINTER(Dropping), *[ctypes.c_void_p] * tensors)
+            function.restype = None
+    return loaded
+
+
+def can_be_compiled(*tensors: Tensor) -> bool:
+    """Whether the functions here take these: float32 on the CPU, no compiler at work, and a library to be had."""
+    return (
+        all(x.dtype == torch.float32 and x.device.type == "cpu" for x in tensors)
+        and not torch.compiler.is_compiling()
+        and library() is not None
+    )
+
+
+def new_key() -> int:
+    """The key of a dropout, from torch's generator: the same seed brings the same."""
+    return int(torch.empty((), dtype=torch.int64).random_(-(2**63), None)) & 0xFFFFFFFFFFFFFFFF
+
+
+def kept(shape: tuple[int, ...], p: float, key: int) -> Tensor:
+    """What a dropout multiplies by: 0 with probability p, else 1 / (1 - p)."""
+    y = torch.empty(shape)
+    _call("kept", y.numel(), p, key, y)
+    return y
+
+
+class Dropped(torch.autograd.Function):
+    """m x, with the m of `kept`."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, p: float, key: int):  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.p, ctx.key = p, key
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        _call("drop", x.numel(), p, key, x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Dropped.apply(dy, ctx.p, ctx.key), None, None
+
+
+class AddDropped(torch.autograd.Function):
+    """a + m x, with the m of `kept`."""
+
+    @staticmethod
+    def forward(ctx, a: Tensor, x: Tensor, p: float, key: int):  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.p, ctx.key = p, key
+        a, x = a.contiguous(), x.contiguous()
+        y = torch.empty_like(x)
+        _call("add_dropped", x.numel(), p, key, a, x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return dy, Dropped.apply(dy, ctx.p, ctx.key), None, None
+
+
+class DroppedGelu(torch.autograd.Function):
+    """m gelu(x), with the m of `kept`; all of it where p is 0."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, p: float, key: int):  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.p, ctx.key = p, key
+        x = x.contiguous()
+        ctx.save_for_backward(x)
+        y = torch.empty_like(x)
+        _call("gelu", x.numel(), p, key, x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        (x,) = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            # A gradient of the gradient may be asked for: operations that have one.
+            slope = 0.5 * (1 + torch.erf(x * 2**-0.5)) + x * torch.exp(-0.5 * x * x) * (2 * torch.pi) ** -0.5
+            return Dropped.apply(slope * dy, ctx.p, ctx.key), None, None
+        dy = dy.contiguous()
+        dx = torch.empty_like(x)
+        _call("gelu_backward", x.numel(), ctx.p, ctx.key, x, dy, dx)
+        return dx, None, None
+
+
+def _call(name: str, n: int, p: float, key: int, *tensors: Tensor) -> None:
+    dropping = Dropping(n, key, round(p * 2**32), 1 / (1 - p))
+    getattr(library(), f"molattn_{name}")(ctypes.byref(dropping), *[x.data_ptr() for x in tensors])
