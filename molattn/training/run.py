@@ -165,6 +165,12 @@ def _trained(
 ) -> RunResult:
     identity, settings, data = _identity(config, experiment), config.training, experiment.data
     several = settings.ensemble_size > 1
+
+    def checkpoints(member: int) -> Checkpoints:
+        folder = path / CHECKPOINT / f"member_{member}" if several else path / CHECKPOINT
+        return Checkpoints(folder, identity, settings.checkpoint_every, path)
+
+    checkpoints(0)  # refuses other settings, before those that were are written over
     run_folder.write_config(path, config)
     run_folder.write_splits(path, experiment)
     run_folder.write_rejected(path, experiment)
@@ -174,10 +180,6 @@ def _trained(
     scaler = task.scaler(train.targets)
     start = time.perf_counter()
     before = 0.0
-
-    def checkpoints(member: int) -> Checkpoints:
-        folder = path / CHECKPOINT / f"member_{member}" if several else path / CHECKPOINT
-        return Checkpoints(folder, identity, settings.checkpoint_every, path)
 
     def begun(member: int, kept: Checkpoints | None) -> None:
         nonlocal before
