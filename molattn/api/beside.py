@@ -8,7 +8,6 @@ import numpy as np
 
 from molattn.api.rows import Said, Value
 from molattn.chem import morgan_bits
-from molattn.data.groups import ANY_SIZE
 from molattn.errors import UsageError
 from molattn.models.answers import Answers
 from molattn.models.artifact import Artifact
@@ -130,7 +129,7 @@ class Asked:
         if self.beside.interval is not None:
             beside = [old + new for old, new in zip(beside, self.ends(raw, self.beside.interval), strict=True)]
         if self.beside.applicability and a.domain is not None and len(molecules):
-            bits = morgan_bits([m.smiles for m in molecules], max_atoms=ANY_SIZE)
+            bits = morgan_bits([m.smiles for m in molecules], max_atoms=a.max_atoms)
             found = a.domain.measure(embed_molecules(a.model, molecules, descriptors=z, refused=refused), bits)
             rows = zip(found[0].tolist(), found[1].tolist(), found[2], strict=True)
             beside = [old + list(row) for old, row in zip(beside, rows, strict=True)]

@@ -93,7 +93,7 @@ def train(
     ] = None,
     calibration_size: Annotated[
         float | None,
-        _option(_DATA, "Share of the molecules set aside, from training, to calibrate intervals.", metavar="SHARE"),
+        _option(_DATA, "Share of the molecules set aside, from training, to calibrate.", metavar="SHARE", hidden=True),
     ] = None,
     split_column: Annotated[
         str | None,
@@ -144,7 +144,7 @@ def train(
         ),
     ] = None,
     ensemble_size: Annotated[
-        int | None, _option(_FIT, "Models, of which the mean answers.", default=_training.ensemble_size)
+        int | None, _option(_FIT, "Models, of which the mean answers.", default=_training.ensemble_size, hidden=True)
     ] = None,
     uncertainty_method: Annotated[
         str | None,
