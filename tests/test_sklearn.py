@@ -335,3 +335,23 @@ def test_tags_say_what_it_takes() -> None:
         tags = get_tags(model)
         assert tags.input_tags.string and tags.input_tags.one_d_array and not tags.input_tags.two_d_array
         assert tags.target_tags.multi_output and tags.target_tags.required
+
+
+def test_standard_deviations_intervals_and_sets() -> None:
+    model = regressor(ensemble_size=2, calibration_size=0.3).fit(SMILES, VALUES)
+    mean, std = model.predict(SMILES, return_std=True)
+    np.testing.assert_array_equal(mean, model.predict(SMILES))
+    each = [member.predict(SMILES) for member in model.predictor_.members]
+    np.testing.assert_allclose(std, np.std(each, axis=0), atol=1e-12)
+    lower, upper = model.predict_interval(SMILES, 0.8)
+    assert lower.shape == upper.shape == (40,) and (lower < mean).all() and (mean < upper).all()
+    again = pickle.loads(pickle.dumps(model))  # noqa: S301
+    np.testing.assert_array_equal(again.predict_interval(SMILES, 0.8)[1], upper)
+    with pytest.raises(ValueError, match="does not say how far off"):
+        regressor().fit(SMILES, VALUES).predict(SMILES, return_std=True)
+    # Of a table of two targets, too.
+    several = regressor(calibration_size=0.3).fit(SMILES, np.stack([VALUES, VALUES], 1))
+    assert [end.shape for end in several.predict_interval(SMILES[:3], 0.8)] == [(3, 2), (3, 2)]
+    sure = classifier(calibration_size=0.3).fit(SMILES, KINDS)
+    within = sure.predict_set(SMILES, 0.8)
+    assert within.shape == (40, 2) and within.dtype == bool

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from molattn.api.beside import Beside
 from molattn.api.predictor import Predictor
 from molattn.api.rows import RowPrediction, Value, geometry_warning, without_geometry
 from molattn.api.training import PrintReporter, run, train
@@ -10,6 +11,7 @@ from molattn.models.artifact import load_artifact
 from molattn.training.folders import check_has_model
 
 __all__ = [
+    "Beside",
     "Predictor",
     "PrintReporter",
     "RowPrediction",

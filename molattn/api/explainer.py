@@ -28,7 +28,12 @@ from molattn.models.tasks import Multiclass
 
 
 class Explainer:
-    """The part of a `Predictor` that shows what is behind its answers."""
+    """The part of a `Predictor` that shows what is behind its answers.
+
+    Of an ensemble, maps, attributions and fingerprints are those of its first model, with that model's own prediction:
+    the heads of different models have nothing to do with each other, so that a mean over them would show none.
+    `Predictor.members` are the models one by one.
+    """
 
     def __init__(self, artifact: Artifact, measured: Sentences | None = None):
         self._artifact = artifact
@@ -36,7 +41,7 @@ class Explainer:
         c = artifact.conformers
         self.conformers = c if c is None or c.on_failure != "stop" else replace(c, on_failure="reject")
         self.targets, self.units = artifact.targets, artifact.units
-        self.more = tuple(artifact.task.columns(artifact.targets))
+        self.more = tuple(artifact.columns())
         self.descriptors = () if artifact.descriptors is None else artifact.descriptors.names
 
     def attention(self, smiles: str, descriptors: Any = None) -> AttentionMap:
@@ -110,7 +115,8 @@ class Explainer:
             if a.task.of_atoms or blind:
                 said, units = {}, {}  # no number is the whole molecule's
             elif isinstance(a.task, Multiclass):
-                said, units = dict(zip(self.more, answers.more[0].tolist(), strict=True)), dict.fromkeys(self.more, "")
+                names = a.task.own_columns(a.targets)
+                said, units = dict(zip(names, answers.own[0].tolist(), strict=True)), dict.fromkeys(names, "")
             else:
                 said = dict(zip(a.targets, answers.values[0].tolist(), strict=True))
                 units = dict(zip(a.targets, a.units, strict=True))

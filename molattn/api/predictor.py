@@ -2,22 +2,27 @@
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from molattn.api.beside import PLAIN, Asked, Beside, BesideColumn
 from molattn.api.explainer import Explainer, descriptor_rows
 from molattn.api.rows import RowPrediction, Said, answered, columns, of_each_atom, warn
 from molattn.chem import Progress
 from molattn.data.streams import CHUNK
 from molattn.errors import InputError, UsageError, describe_rows
+from molattn.models.answers import Answers
 from molattn.models.artifact import save_artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.descriptors import DescriptorRows, Read
-from molattn.models.predict import embed_molecules, outputs_of, too_large
-from molattn.models.tasks import Answers, Task
+from molattn.models.predict import embed_molecules, too_large
+from molattn.models.tasks import Task
+from molattn.models.uncertainty import NONE
 
 
 class Predictor(Explainer):
@@ -26,7 +31,7 @@ class Predictor(Explainer):
     Attributes:
         targets: what it predicts, T names.
         units: T units, empty where unknown.
-        more: what it says beside them, M names: standard deviations, or the probability of every class.
+        more: what it says beside them, M names: the probability of every class, quantiles, standard deviations.
         descriptors: the k columns of numbers that it reads beside each molecule; empty for none.
         conformers: how molecules get a 3D geometry, as in training; None for a model without 3D. A row stops nothing
             here: where training was to stop at a molecule without a geometry, prediction reports it as an error.
@@ -34,8 +39,19 @@ class Predictor(Explainer):
 
     @property
     def model(self) -> MoleculeModel:
-        """The model itself, a torch module in evaluation mode; its answers are standardised, not in units."""
+        """The model itself, a torch module in evaluation mode; its answers are standardised, not in units.
+
+        Of an ensemble, the first; see `members`.
+        """
         return self._artifact.model
+
+    @property
+    def members(self) -> "tuple[Predictor, ...]":
+        """A predictor for each model of an ensemble, without calibration; itself alone where there is no ensemble."""
+        if len(self._artifact.models) == 1:
+            return (self,)
+        a = replace(self._artifact, members=(), uncertainty="", calibration=None, domain=None)
+        return tuple(Predictor(replace(a, model=model)) for model in self._artifact.models)
 
     @property
     def task(self) -> Task:
@@ -48,7 +64,9 @@ class Predictor(Explainer):
         num_workers: int = 0,
         on_error: Literal["nan", "raise"] = "nan",
         descriptors: Any = None,
-    ) -> np.ndarray | np.float64 | list[np.ndarray]:
+        return_std: bool = False,
+        uncertainty_method: str = "",
+    ) -> Any:
         """The predictions, in the order of `smiles`: numbers in units, or probabilities of the positive class.
 
         Shapes: (n,) for one target, (n, T) for several; one string brings its one answer, without the first axis.
@@ -64,36 +82,131 @@ class Predictor(Explainer):
         A SMILES that cannot be read has NaN, or no atoms, and a `MolattnWarning` says which and why. See `rows` for the
         reasons. Another says which molecules have path lengths in the place of a 3D geometry.
 
+        With `return_std` two of these come: the predictions, and how far off they may be, in the same unit: see
+        `molattn.models.uncertainty.answers_of`. Of classes it is the standard deviation of the probability of 1, or of
+        the class that is answered, (n,) or (n, T).
+
+        Args:
+            smiles, descriptors: see above.
+            num_workers: processes that read molecules.
+            on_error: "nan", or "raise" at the first SMILES that cannot be read.
+            return_std: whether standard deviations come, too.
+            uncertainty_method: how they are made, such as "dropout"; the model's own way when empty.
+
         Raises:
             InputError: SMILES that cannot be read, by their rows, where `on_error` is "raise".
-            UsageError: another `on_error`.
+            UsageError: another `on_error`; standard deviations of a model that has none.
         """
         if on_error not in ("nan", "raise"):
             raise UsageError(f"on_error is 'nan' or 'raise', not {on_error!r}")
-        alone = isinstance(smiles, str)
-        rows = list(self.rows([smiles] if alone else smiles, num_workers, None, descriptor_rows(descriptors, alone)))
+        asked = Asked(self._artifact, Beside(uncertainty_method=uncertainty_method))
+        if return_std and asked.uncertainty == NONE:
+            raise UsageError(
+                "the model does not say how far off it may be: train with ensemble_size=5, or with the loss mve, "
+                "evidential, quantile or dirichlet, or ask for uncertainty_method='dropout'"
+            )
+        rows, alone = self._rows(smiles, num_workers, descriptors, asked.beside)
         if on_error == "raise" and (bad := [(i, r.smiles, r.error) for i, r in enumerate(rows) if r.error]):
             raise InputError(describe_rows(bad, len(rows)))
         if self.task.of_atoms:
-            arrays = [self._array(of_each_atom(row)) for row in rows]
+            both = [self._arrays(of_each_atom(row), len(asked.columns)) for row in rows]
             warn(rows, "prediction")
-            if len(self.targets) == 1:
-                arrays = [of_atoms[:, 0] for of_atoms in arrays]
-            return arrays[0] if alone else arrays
-        values = self._array(rows)
-        warn(rows, "prediction")
-        if len(self.targets) == 1:
-            values = values[:, 0]
-        return values[0] if alone else values
+            arrays = tuple([self._squeezed(part[k]) for part in both] for k in range(1 + return_std))
+        else:
+            both = self._arrays(rows, len(asked.columns))
+            warn(rows, "prediction")
+            arrays = tuple(map(self._squeezed, both[: 1 + return_std]))
+        arrays = tuple(array[0] for array in arrays) if alone else arrays
+        return arrays if return_std else arrays[0]
 
-    def _array(self, rows: Sequence[RowPrediction]) -> np.ndarray:
-        """(n, T) or (n, T, classes), NaN where there is no prediction."""
-        numbers, more = np.full((len(rows), len(self.targets)), np.nan), np.full((len(rows), len(self.more)), np.nan)
+    def predict_interval(
+        self,
+        smiles: str | Iterable[object],
+        level: float = 0.9,
+        num_workers: int = 0,
+        descriptors: Any = None,
+        calibration_method: str = "",
+    ) -> tuple[Any, Any]:
+        """Lower and upper ends between which the truth lies with a probability of `level`, each shaped as predictions.
+
+        Conformal, unless the model was trained with another calibration method: see
+        `molattn.models.calibration.interval`.
+
+        Args:
+            smiles, num_workers, descriptors: as for `predict`.
+            level: above 0 and below 1.
+            calibration_method: "conformal-regression", "zscaling" or "isotonic"; "none" for what the model itself
+                believes; the model's own choice when empty.
+
+        Raises:
+            UsageError: a model of classes or without calibration, or too few calibration molecules for the level.
+        """
+        if self.task.kind != "regression":
+            raise UsageError("intervals are of numbers, and the model answers classes: ask for predict_set")
+        beside = Beside(interval=level, calibration_method=calibration_method)
+        rows, alone = self._rows(smiles, num_workers, descriptors, beside)
+        ends = np.full((len(rows), len(self.targets), 2), np.nan)
+        for i, row in enumerate(rows):
+            if row.values is not None:
+                ends[i] = np.reshape(row.more[len(self.more) :], (-1, 2))
+        warn(rows, "prediction")
+        lower, upper = (self._squeezed(ends[..., k]) for k in range(2))
+        return (lower[0], upper[0]) if alone else (lower, upper)
+
+    def predict_set(
+        self,
+        smiles: str | Iterable[object],
+        level: float = 0.9,
+        num_workers: int = 0,
+        descriptors: Any = None,
+        calibration_method: str = "",
+    ) -> Any:
+        """The classes of which one is the true one with a probability of `level`: a tuple of names for each SMILES.
+
+        Of several targets a tuple of them; None for a SMILES that cannot be read. See
+        `molattn.models.calibration.sets`.
+
+        Args:
+            smiles, num_workers, descriptors: as for `predict`.
+            level: above 0 and below 1.
+            calibration_method: "conformal-multiclass", "conformal-adaptive" or "isotonic"; "none" for what the model
+                itself believes; the model's own choice when empty.
+
+        Raises:
+            UsageError: a model of numbers or without calibration, or too few calibration molecules for the level.
+        """
+        if self.task.kind == "regression":
+            raise UsageError("sets are of classes, and the model answers numbers: ask for predict_interval")
+        beside = Beside(interval=level, calibration_method=calibration_method)
+        rows, alone = self._rows(smiles, num_workers, descriptors, beside)
+        several = len(self.targets) > 1
+        found = [
+            None if row.values is None else (row.more[len(self.more) :] if several else row.more[len(self.more)])
+            for row in rows
+        ]
+        warn(rows, "prediction")
+        return found[0] if alone else found
+
+    def _rows(
+        self, smiles: str | Iterable[object], num_workers: int, descriptors: Any, beside: Beside
+    ) -> tuple[list[RowPrediction], bool]:
+        """The rows of some SMILES, and whether it was one alone."""
+        alone = isinstance(smiles, str)
+        given = descriptor_rows(descriptors, alone)
+        return list(self.rows([smiles] if alone else smiles, num_workers, None, given, beside)), alone
+
+    def _squeezed(self, values: np.ndarray) -> np.ndarray:
+        """Without the axis of targets where there is one."""
+        return values[:, 0] if len(self.targets) == 1 else values
+
+    def _arrays(self, rows: Sequence[RowPrediction], width: int) -> tuple[np.ndarray, np.ndarray]:
+        """(n, T) or (n, T, classes), and the last T of the `width` columns beside them; NaN without a prediction."""
+        numbers, more = np.full((len(rows), len(self.targets)), np.nan), np.full((len(rows), width), np.nan)
         for i, row in enumerate(rows):
             if row.values is not None:
                 numbers[i] = [np.nan if isinstance(v, str) else v for v in row.values]
                 more[i] = row.more
-        return self.task.array(Answers(numbers, more))
+        return self.task.array(Answers(numbers, more)), more[:, max(0, width - len(self.targets)) :]
 
     def rows(
         self,
@@ -101,6 +214,7 @@ class Predictor(Explainer):
         num_workers: int = 0,
         progress: Callable[[int], None] | None = None,
         descriptors: Any = None,
+        beside: Beside = PLAIN,
     ) -> Generator[RowPrediction, None, None]:
         """One `RowPrediction` for each SMILES, in order, whatever it is; nothing stops at a bad one.
 
@@ -108,11 +222,22 @@ class Predictor(Explainer):
             smiles, descriptors: as for `predict`; any iterables.
             num_workers: processes that read molecules.
             progress: told now and then how many have been read.
+            beside: what is asked for beside the predictions; `columns_beside` names it.
 
         Raises:
-            UsageError: descriptors that the model needs are not given, it reads none, or there are too few or many.
+            UsageError: descriptors that the model needs are not given, it reads none, or there are too few or many; or
+                what is asked for beside, and the model cannot say.
         """
-        return self._stream(smiles, num_workers, progress, self._predicted, descriptors)
+        answer = partial(self._predicted, Asked(self._artifact, beside))
+        return self._stream(smiles, num_workers, progress, answer, descriptors)
+
+    def columns_beside(self, beside: Beside = PLAIN) -> list[BesideColumn]:
+        """What stands in `RowPrediction.more` where `beside` is asked for.
+
+        Raises:
+            UsageError: the model cannot say it.
+        """
+        return Asked(self._artifact, beside).columns
 
     def embed(self, smiles: str | Iterable[object], num_workers: int = 0, descriptors: Any = None) -> np.ndarray:
         """Fingerprints, in the order of `smiles`: what the model's last, linear map reads of each molecule.
@@ -157,16 +282,11 @@ class Predictor(Explainer):
             )
         return self._artifact.model.head.in_features
 
-    def _predicted(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[Said | str]:
+    def _predicted(self, asked: Asked, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[Said | str]:
         refused: set[int] = set()
-        outputs = outputs_of(self._artifact.model, molecules, descriptors=z, refused=refused)
-        answers = self.task.answers(outputs, self._artifact.scaler)
-        said: list[Said | str] = [
-            (tuple(self.task.named(v, t) for t, v in enumerate(numbers)), tuple(more))
-            for numbers, more in zip(answers.values.tolist(), answers.more.tolist(), strict=True)
-        ]
+        said: list[Said | str] = [*asked.said(molecules, z, refused)]
         if self.task.of_atoms:
-            atoms = iter(said)
+            atoms: Any = iter(said)
             of_each = (list(islice(atoms, n)) for n in self._artifact.model.counts(molecules).tolist())
             said = [(columns(v for v, _ in mine), columns(m for _, m in mine)) for mine in of_each]
         return self._without(refused, molecules, said)

@@ -28,7 +28,7 @@ from molattn.chem.contributions import (
 from molattn.chem.descriptors import FEW_DESCRIPTORS, descriptors
 from molattn.chem.edits import molecules_like
 from molattn.chem.features import Feature
-from molattn.chem.fingerprints import Fingerprints
+from molattn.chem.fingerprints import Fingerprints, morgan_bits
 from molattn.chem.functional_groups import FUNCTIONAL_GROUPS, functional_groups
 from molattn.chem.grow import grow
 from molattn.chem.molblock import smiles_of_molblock
@@ -88,6 +88,7 @@ __all__ = [
     "inchi_key",
     "molecule_graph",
     "molecules_like",
+    "morgan_bits",
     "murcko_scaffold",
     "nci_molecules",
     "pack_bond",

@@ -38,3 +38,14 @@ class Fingerprints:
         if not self._bits[row].GetNumOnBits():
             return np.array([1.0 - (bits.GetNumOnBits() > 0) for bits in self._bits])
         return np.array(DataStructs.BulkTanimotoSimilarity(self._bits[row], self._bits))
+
+
+def morgan_bits(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndarray:
+    """The bits of the same fingerprints, (n, 256) uint8, eight in a byte as `numpy.packbits` has them.
+
+    Errors: SmilesError for one that cannot be read.
+    """
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS)
+    molecules = (read_smiles(text, max_atoms=max_atoms) for text in smiles)
+    rows = [np.packbits(generator.GetFingerprintAsNumPy(molecule)) for molecule in molecules]
+    return np.array(rows, dtype=np.uint8).reshape(len(rows), BITS // 8)

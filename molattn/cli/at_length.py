@@ -50,6 +50,8 @@ class Job:
     escape_formulas: bool = False
     what: str = "prediction"
     """What a row gets."""
+    beside: str = ""
+    """What is asked for beside it, for the parts of an output to be of one kind."""
 
     def check(self) -> None:
         """Refuse what makes no sense, before anything is loaded."""
@@ -315,6 +317,7 @@ def _parts(
         return None
     made_of = {
         "what is made": job.what,
+        "what is asked for beside it": job.beside,
         "the input's SHA-256": sha256_of(job.table),
         "the model's SHA-256": sha256_of(model_folder(job.run) / "config.json"),
         "molattn's version": __version__,

@@ -35,7 +35,7 @@ def evaluate(
     """
     if output_dir is not None and output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         raise UsageError(f"{output_dir} exists: give another --output-dir")
-    from molattn.cli.metrics import print_metrics
+    from molattn.cli.metrics import print_metrics, print_uncertainty
     from molattn.cli.progress import TerminalReporter
 
     predictor = predictor_of(run)
@@ -59,6 +59,8 @@ def evaluate(
         print(f"warning: {message}", file=sys.stderr)
     rejected = [{"row": r.row, "line": r.line, "smiles": r.smiles, "reason": r.reason} for r in result.rejected]
     content = {"targets": result.metrics, **({"mean": result.mean} if result.mean else {}), "rejected": rejected}
+    if result.uncertainty:
+        content["uncertainty"] = result.uncertainty
     if output_dir is not None:
         from molattn.training.folders import METRICS
         from molattn.training.run_folder import write_json
@@ -79,4 +81,7 @@ def evaluate(
         print()
     else:
         of = "atoms" if predictor.task.of_atoms else "molecules"
-        print_metrics(result.metrics, of, dict(zip(predictor.targets, predictor.units, strict=True)))
+        units = dict(zip(predictor.targets, predictor.units, strict=True))
+        print_metrics(result.metrics, of, units)
+        if result.uncertainty:
+            print_uncertainty(result.uncertainty, of, units)

@@ -23,6 +23,7 @@ from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.pretrain import pretrain
 from molattn.cli.train import train
+from molattn.cli.tune import tune
 from molattn.cli.view import view
 from molattn.errors import MolattnError, MolattnWarning
 
@@ -54,6 +55,7 @@ app.command(no_args_is_help=True)(attention)
 app.command(no_args_is_help=True)(faithfulness)
 app.command(no_args_is_help=True)(heads)
 app.command(no_args_is_help=True)(view)
+app.command(no_args_is_help=True)(tune)
 app.command()(pretrain)
 app.command()(presets)
 app.command()(doctor)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+MOST = 12
+"""Targets whose uncertainties are printed."""
 ALONE = 3
 """Targets up to which each has a table of its own."""
 
@@ -44,6 +46,30 @@ def print_metrics(
     for target, model in measured.items():
         for name, reason in model.get("why", {}).items():
             print(f"{target}: {METRICS[name].label} is undefined: {reason}")
+
+
+def print_uncertainty(measured: Mapping[str, Any], molecules: str, units: Mapping[str, str]) -> None:
+    """Print what a run's metrics say of its uncertainties, target by target, each in a line."""
+    calibration, level = measured["calibration"], measured["level"]
+    said = f"uncertainty by {measured['method']}" if measured["method"] != "none" else "no uncertainty of its own"
+    print(f"\n{said}, calibration {calibration}; {molecules}:")
+    for target, values in list(measured["test"].items())[:MOST]:
+        unit = f" {units[target]}" if units.get(target) else ""
+        words = {
+            "coverage": lambda v: f"{100 * v:.1f}% within {100 * level:g}%",
+            "width": lambda v, unit=unit: f"mean width {v:.3g}{unit}",
+            "size": lambda v: f"mean size {v:.2f}",
+            "nll": lambda v: f"NLL {v:.3g}",
+            "ence": lambda v: f"ENCE {v:.2f}",
+            "ece": lambda v: f"ECE {v:.3f}",
+            "miscalibration_area": lambda v: f"miscalibration area {v:.3f}",
+        }
+        told = [words[name](v) for name, v in values.items() if name in words and v is not None]
+        print(f"  {target}: {', '.join(told)}")
+        if "why" in values:
+            print(f"  {target}: no coverage: {values['why']['coverage']}")
+    if len(measured["test"]) > MOST:
+        print(f"  and {len(measured['test']) - MOST} more targets, see metrics.json")
 
 
 def _print(heads: list[str], rows: list[list[str]]) -> None:

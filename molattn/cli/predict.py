@@ -15,7 +15,8 @@ from molattn.cli.start import predictor_of
 from molattn.errors import RowsFailed
 
 if TYPE_CHECKING:
-    from molattn.api import Predictor, RowPrediction, Value
+    from molattn.api import Beside, Predictor, RowPrediction, Value
+    from molattn.api.beside import BesideColumn
     from molattn.data.streams import RowStream
     from molattn.data.writers import Column, NewColumn
 
@@ -40,6 +41,23 @@ def predict(
         str | None, typer.Option(help="i/n: predict the i-th of n parts of the rows alone.", show_default=False)
     ] = None,
     resume: Resume = False,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            help="Add the ends between which the truth lies with this probability, such as 0.9.", show_default=False
+        ),
+    ] = None,
+    applicability: Annotated[
+        bool, typer.Option("--applicability", help="Add how unlike the training molecules each one is.")
+    ] = False,
+    uncertainty_method: Annotated[
+        str | None,
+        typer.Option(help="How standard deviations are made: dropout, none, ...", show_default=False),
+    ] = None,
+    calibration_method: Annotated[
+        str | None,
+        typer.Option(help="How intervals are made: zscaling, isotonic, none, ...", show_default=False),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no prediction.")] = False,
     force: Force = False,
     escape_formulas: Annotated[
@@ -57,6 +75,11 @@ def predict(
     kept in parts until it is whole, and `--resume` goes on after a kill. The outputs of `--shard 1/4` to `4/4`, one
     below the other, are the output of the whole. A model trained with `--descriptor-columns` reads these columns from
     the table.
+
+    `--interval 0.9` adds `<target>_lower` and `<target>_upper`, or of classes `<target>_set`, from the calibration
+    molecules of `molattn train --calibration-size 0.1`. `--applicability` adds the distance to the nearest training
+    molecules in the model's own eyes, the largest Tanimoto similarity, and `unlike_training`: no, embedding,
+    fingerprint or both.
     """
     if (table is None) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")
@@ -67,7 +90,8 @@ def predict(
     if table is not None and as_json:
         raise typer.BadParameter("--json goes with --smiles; a table brings a table")
     if smiles:
-        failed = _print_smiles(predictor_of(run), smiles, as_json)
+        beside = _beside(interval, uncertainty_method, calibration_method, applicability)
+        failed = _print_smiles(predictor_of(run), smiles, as_json, beside)
         if failed:
             first = f"--smiles {failed[0].smiles}: {failed[0].error}"
             count = f"{len(failed)} of {len(smiles)} rows have no prediction; the first, {first}"
@@ -88,41 +112,54 @@ def predict(
         strict=strict,
         force=force,
         quiet=quiet,
+        beside=str([interval, uncertainty_method, calibration_method, applicability]),
         escape_formulas=escape_formulas,
     )
     job.check()
     from molattn.data.writers import output_of
 
     predictor = predictor_of(run)
+    beside = _beside(interval, uncertainty_method, calibration_method, applicability)
+    columns = predictor.columns_beside(beside)
     tally = run_job(
         job,
-        predictor.rows,
-        partial(_new_columns, predictor),
-        partial(_cells, predictor),
+        partial(predictor.rows, beside=beside),
+        partial(_new_columns, predictor, columns),
+        partial(_cells, predictor, columns),
         partial(output_of, escape_formulas=escape_formulas),
         predictor.descriptors,
     )
     tell(job, tally)
 
 
-def _new_columns(predictor: "Predictor", stream: "RowStream") -> list["NewColumn"]:
+def _beside(
+    interval: float | None, uncertainty_method: str | None, calibration_method: str | None, applicability: bool
+) -> "Beside":
+    from molattn.api import Beside
+
+    return Beside(interval, uncertainty_method or "", calibration_method or "", applicability)
+
+
+def _new_columns(predictor: "Predictor", columns: Sequence["BesideColumn"], stream: "RowStream") -> list["NewColumn"]:
     """The columns that prediction adds to those of a table."""
     from molattn.data.writers import NewColumn
 
     targets = [f"{t}_pred" for t in predictor.targets]
-    names = new_names([*targets, *predictor.more, "status", "error"], stream.columns)
-    # Of several classes the prediction is a name; all that stands beside it are numbers.
+    names = new_names([*targets, *(c.name for c in columns), "status", "error"], stream.columns)
+    # Of several classes the prediction is a name.
     kinds = ["string" if predictor.task.kind == "multiclass" else "float64"] * len(targets)
-    kinds += ["float64"] * len(predictor.more)
+    kinds += [c.kind for c in columns]
     if predictor.task.of_atoms:
         kinds = [f"list<{kind}>" for kind in kinds]
     kinds += ["string", "string"]
     return list(map(NewColumn, names, kinds))
 
 
-def _cells(predictor: "Predictor", rows: Sequence["RowPrediction"]) -> list["Column"]:
+def _cells(
+    predictor: "Predictor", columns: Sequence["BesideColumn"], rows: Sequence["RowPrediction"]
+) -> list["Column"]:
     """What stands in those columns."""
-    missing = (None,) * (len(predictor.targets) + len(predictor.more))
+    missing = (None,) * (len(predictor.targets) + len(columns))
     values = zip(*(missing if r.values is None else (*r.values, *r.more) for r in rows), strict=True)
     return [*map(list, values), ["error" if r.error else "ok" for r in rows], [r.error for r in rows]]
 
@@ -134,15 +171,18 @@ def _shown(value: "Value") -> str:
     return value if isinstance(value, str) else f"{value:.3f}"
 
 
-def _print_smiles(predictor: "Predictor", smiles: Sequence[str], as_json: bool) -> list["RowPrediction"]:
+def _print_smiles(
+    predictor: "Predictor", smiles: Sequence[str], as_json: bool, beside: "Beside"
+) -> list["RowPrediction"]:
     """Print one line per SMILES; return the ones that failed."""
-    rows = list(predictor.rows(smiles))
+    names = [c.name for c in predictor.columns_beside(beside)]
+    rows = list(predictor.rows(smiles, beside=beside))
     if as_json:
         content = [
             {
                 "smiles": r.smiles,
                 **dict(zip(predictor.targets, r.values or [None] * len(predictor.targets), strict=True)),
-                **dict(zip(predictor.more, r.more or [None] * len(predictor.more), strict=True)),
+                **dict(zip(names, r.more or [None] * len(names), strict=True)),
             }
             | {"status": "error" if r.error else "ok", "error": r.error, "warnings": list(r.warnings)}
             for r in rows
@@ -152,7 +192,7 @@ def _print_smiles(predictor: "Predictor", smiles: Sequence[str], as_json: bool) 
         return [r for r in rows if r.error]
     binary = predictor.task.kind == "binary"
     units = ["probability" if binary else u for u in predictor.units]
-    heads = [f"{t} ({u})" if u else t for t, u in zip(predictor.targets, units, strict=True)] + [*predictor.more]
+    heads = [f"{t} ({u})" if u else t for t, u in zip(predictor.targets, units, strict=True)] + names
     lines = [("smiles", *heads)]
     for r in rows:
         values = [f"error: {r.error}"]

@@ -89,5 +89,38 @@ class TerminalReporter:
         self.progress.update(self.task, completed=record.epoch + 1, description=text)
 
 
+class TuneReporter(TerminalReporter):
+    """How tuning goes: a bar over the trials with the best value so far, and what the running one has come to."""
+
+    def __init__(self, quiet: bool = False):
+        super().__init__(quiet)
+        self.trials = self._bar("trials")
+        self.trials_task: TaskID | None = None
+        self.best_of_trials = ""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.trials.stop()
+        super().__exit__(kind, error, tb)
+
+    def epoch(self, record: "EpochRecord", epochs: int) -> None:
+        """One of at most `epochs` epochs of a trial is over."""
+        if self.trials_task is not None:
+            running = f"epoch {record.epoch + 1} of {epochs}: {_number(record.val_metric)}"
+            self.trials.update(self.trials_task, description=f"{self.best_of_trials}{running}")
+
+    def trial(self, done: int, total: int, best: float | None) -> None:
+        """So many of all trials are finished."""
+        self.best_of_trials = "" if best is None else f"best {_number(best)}, "
+        if self.trials.disable:
+            if not self.quiet:
+                so_far = "" if best is None else f": best {_number(best)}"
+                print(f"trial {done} of {total} finished{so_far}", file=sys.stderr)
+            return
+        if self.trials_task is None:
+            self.trials.start()
+            self.trials_task = self.trials.add_task("", total=total)
+        self.trials.update(self.trials_task, completed=done, total=total, description=self.best_of_trials.rstrip(", "))
+
+
 def _number(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else "undefined"

@@ -91,6 +91,10 @@ def train(
         tuple[float, float, float] | None,
         _option(_DATA, "Shares of train, val, test.", default=" ".join(map(str, _data.split_sizes)), hidden=True),
     ] = None,
+    calibration_size: Annotated[
+        float | None,
+        _option(_DATA, "Share of the molecules set aside, from training, to calibrate.", metavar="SHARE", hidden=True),
+    ] = None,
     split_column: Annotated[
         str | None,
         _option(
@@ -130,7 +134,25 @@ def train(
     ] = None,
     loss: Annotated[
         str | None,
-        _option(_FIT, "mse, mae, huber, mve, bce or cross-entropy.", "--loss-function", "--loss", "-l", hidden=True),
+        _option(
+            _FIT,
+            "mse, mae, huber, mve, evidential, quantile; bce, cross-entropy, dirichlet.",
+            "--loss-function",
+            "--loss",
+            "-l",
+            hidden=True,
+        ),
+    ] = None,
+    ensemble_size: Annotated[
+        int | None, _option(_FIT, "Models, of which the mean answers.", default=_training.ensemble_size, hidden=True)
+    ] = None,
+    uncertainty_method: Annotated[
+        str | None,
+        _option(_FIT, "How standard deviations are made, such as dropout. [default: by ensemble or loss]", hidden=True),
+    ] = None,
+    calibration_method: Annotated[
+        str | None,
+        _option(_FIT, "conformal-regression, zscaling, isotonic; conformal-multiclass, ...", hidden=True),
     ] = None,
     metrics: Annotated[
         list[str] | None, _option(_FIT, "What is reported, such as auroc; may be repeated.", "--metric", hidden=True)
@@ -190,6 +212,7 @@ def train(
         "standardize": standardize,
         "split": split,
         "split_sizes": split_sizes,
+        "calibration_size": calibration_size,
         "split_column": split_column,
         "num_folds": num_folds,
         "num_replicates": num_replicates,
@@ -199,6 +222,9 @@ def train(
         "preset": preset,
         "base": base,
         "loss": loss,
+        "ensemble_size": ensemble_size,
+        "uncertainty_method": uncertainty_method,
+        "calibration_method": calibration_method,
         "metrics": metrics,
         "class_balance": class_balance,
         "epochs": epochs,
@@ -234,17 +260,21 @@ def train(
 
 def _report(result: "RunResult") -> None:
     """The table of test metrics beside the baseline, where the run lies, and the next two commands."""
-    from molattn.cli.metrics import print_metrics
+    from molattn.cli.metrics import print_metrics, print_uncertainty
 
     metrics, always = result.metrics, result.experiment.task.always
     of = "atoms of " if result.experiment.task.of_atoms else ""
     print_metrics(metrics["test"], f"{of}test molecules", metrics["units"], metrics["baseline"]["test"], always)
+    if "uncertainty" in metrics:
+        print_uncertainty(metrics["uncertainty"], f"{of}test molecules", metrics["units"])
     run, program = shlex.quote(str(result.folder)), _program()
     print(f"The run lies in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
     beside = result.experiment.data.descriptor_columns
+    level = " --interval 0.9" if result.artifact is not None and result.artifact.calibration is not None else ""
     if not beside:
         print(f"  {program} predict {run} --smiles CCO --smiles c1ccccc1")
-    print(f"  {program} predict {run} in.csv -o out.csv" + (f"   (with {', '.join(beside)} in it)" if beside else ""))
+    within = f"   (with {', '.join(beside)} in it)" if beside else ""
+    print(f"  {program} predict {run} in.csv -o out.csv{level}{within}")
 
 
 def _report_several(result: "SeveralResult") -> None:

@@ -22,7 +22,8 @@ from molattn.data.leakage import Leak, describe_leakage, leakage
 from molattn.data.obtain import find, obtain
 from molattn.data.places import DATA_VARIABLE, cache_dir, data_folders
 from molattn.data.records import Records, Rejected, read_records
-from molattn.data.sides import DEFAULT_SIZES, SIDES
+from molattn.data.set_aside import set_aside
+from molattn.data.sides import ALL_SIDES, CALIBRATION, DEFAULT_SIZES, SIDES
 from molattn.data.splits import (
     SPLITS,
     SPLITS_BY_TARGET,
@@ -37,6 +38,8 @@ from molattn.data.splits import (
 from molattn.data.tables import Table, column, column_index, read_columns, read_table, write_table
 
 __all__ = [
+    "ALL_SIDES",
+    "CALIBRATION",
     "DATA_VARIABLE",
     "DEFAULT_SIZES",
     "SIDES",
@@ -78,6 +81,7 @@ __all__ = [
     "read_table",
     "scaffold_balanced_split",
     "scaffold_split",
+    "set_aside",
     "split_files",
     "split_labels",
     "stratified_split",

@@ -5,18 +5,20 @@ from pathlib import Path
 
 import numpy as np
 
-from molattn.data.sides import SIDES, Labels, count
+from molattn.data.sides import CALIBRATION, SIDES, Labels, count
 from molattn.data.tables import Table, column, read_table
 from molattn.errors import InputError, shown
 
 _SPELLINGS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test", "": ""}
+_SPELLINGS |= {"cal": CALIBRATION, "calib": CALIBRATION, "calibration": CALIBRATION}
 
 
 def read_split_file(path: str | Path, smiles: Sequence[str]) -> Labels:
     """The labels in a split file, taken as they are.
 
     A table with the columns `smiles` and `split`, one row per row of the data, in the same order and with the
-    same SMILES text. `split` is train, val (or valid, validation) or test; an empty one leaves the row out.
+    same SMILES text. `split` is train, val (or valid, validation), test or cal (or calib, calibration); an empty
+    one leaves the row out.
 
     smiles: the n SMILES of the data, as written there. Returns (n,) labels.
     Raises InputError, with row and line, for another label or a row that differs from the data, and when a
@@ -51,7 +53,7 @@ def read_split_column(table: Table, name: str) -> Labels:
         if label is None:
             raise InputError(
                 f"{table.source}, {table.place(row)}: column {shown(name)} says {shown(text)}; "
-                "it may say train, val, test, or nothing to leave the row out"
+                "it may say train, val, test, cal for calibration, or nothing to leave the row out"
             )
         labels[row] = label
     empty = [side for side in SIDES if side not in labels]

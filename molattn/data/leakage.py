@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from molattn.data.sides import SIDES, Labels, count
+from molattn.data.sides import ALL_SIDES, Labels, count
 from molattn.errors import shown
 
 
@@ -13,7 +13,7 @@ class Leak(NamedTuple):
 
     key: str
     sides: tuple[str, ...]
-    """Its sides, in the order train, val, test."""
+    """Its sides, in the order train, val, test, cal."""
     rows: tuple[int, ...]
     """Its rows, from 0, but for those left out."""
 
@@ -31,7 +31,7 @@ def leakage(keys: Sequence[str], labels: Sequence[str] | Labels) -> list[Leak]:
     for key, rows in rows_by_key.items():
         there = {str(labels[row]) for row in rows}
         if len(there) > 1:
-            leaks.append(Leak(key, tuple(side for side in SIDES if side in there), tuple(rows)))
+            leaks.append(Leak(key, tuple(side for side in ALL_SIDES if side in there), tuple(rows)))
     return leaks
 
 

@@ -9,6 +9,9 @@ import numpy as np
 from molattn.errors import InputError, UsageError
 
 SIDES = ("train", "val", "test")
+CALIBRATION = "cal"
+"""A fourth side, where molecules are set aside for calibration."""
+ALL_SIDES = (*SIDES, CALIBRATION)
 DEFAULT_SIZES = (0.8, 0.1, 0.1)
 
 Labels = np.ndarray

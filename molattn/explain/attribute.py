@@ -46,10 +46,15 @@ def explained(artifact: Artifact, target: str | None, outputs: np.ndarray) -> Ex
     or of the one that the model answers, where the target itself is named.
 
     Raises:
-        UsageError: there is no such target, or there are several and none is named.
+        UsageError: there is no such target, there are several and none is named, or the model answers evidence.
     """
     task, targets = artifact.task, artifact.targets
-    columns = task.columns(targets) if isinstance(task, Multiclass) else []
+    if task.loss == "dirichlet":
+        raise UsageError(
+            "a model with the loss dirichlet answers evidence, neither log-odds nor scores that attributions could "
+            "explain: train with bce or cross-entropy"
+        )
+    columns = task.own_columns(targets) if isinstance(task, Multiclass) else []
     several = len(targets) > 1
     if target is None and several:
         raise UsageError(f"say which target to explain with --target: {', '.join((*targets, *columns))}")

@@ -8,27 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from molattn.errors import InputError
+from molattn.models.answers import Answers, nothing
+from molattn.models.distributions import dirichlet, evidential, half_widths, normal, normal_quantile
 from molattn.models.scaler import TargetScaler
 
 ATOM = "atom-"
 """What the name of a task begins with where its targets are of atoms."""
-
-SMALLEST_VARIANCE = 1e-6
-"""What is added to the variance that a model answers, in squares of the standardised target."""
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What a model says of n molecules, or of n atoms, and T targets.
-
-    Attributes:
-        values: (n, T): the number in its unit, the probability of the positive class, or the place of the most
-            probable class among the classes.
-        more: (n, M): the standard deviations or the probabilities of every class that stand beside them.
-    """
-
-    values: np.ndarray
-    more: np.ndarray
 
 
 class Task(ABC):
@@ -76,9 +61,51 @@ class Task(ABC):
     def guess(self, train: np.ndarray, n: int) -> Answers:
         """The baseline: what one answers n molecules or atoms who only knows the training targets."""
 
-    def columns(self, targets: Sequence[str]) -> list[str]:  # noqa: ARG002
-        """What the columns of `Answers.more` are called."""
+    def columns(self, targets: Sequence[str], spread: bool = False) -> list[str]:
+        """What the columns of `Answers.more` are called; with a standard deviation if there is a `spread`."""
+        return [*self.own_columns(targets), *(f"{t}_std" for t in targets if spread or self.has_spread)]
+
+    def own_columns(self, targets: Sequence[str]) -> list[str]:  # noqa: ARG002
+        """What the columns of `Answers.own` are called."""
         return []
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether a single model of this loss answers a standard deviation, too."""
+        return False
+
+    @property
+    def method(self) -> str:
+        """What `--uncertainty-method` calls the one that the loss brings; "none" for none."""
+        return "none"
+
+    def mixed(self, parts: Sequence[Answers]) -> Answers:
+        """The answers of several models as those of one, their mean; without standard deviations."""
+        return Answers(np.mean([p.values for p in parts], 0), np.mean([p.own for p in parts], 0))
+
+    def followed(self, part: Answers, mean: Answers) -> np.ndarray:  # noqa: ARG002
+        """(n, T), the number of one model that its like are compared with: the one that stands in `mean.values`."""
+        return part.values
+
+    def probabilities(self, answers: Answers, t: int) -> np.ndarray:  # noqa: ARG002
+        """The probability of every class of target t, (n, classes).
+
+        Raises:
+            TypeError: the targets are numbers.
+        """
+        raise TypeError("numbers have no classes")
+
+    def labels(self, t: int) -> tuple[str, ...]:  # noqa: ARG002
+        """The names of the classes of target t, in the order of `probabilities`."""
+        return ()
+
+    def with_probabilities(self, parts: Sequence[np.ndarray], std: np.ndarray | None = None) -> Answers:  # noqa: ARG002
+        """The answers whose `probabilities` are `parts`, one for each target.
+
+        Raises:
+            TypeError: the targets are numbers.
+        """
+        raise TypeError("numbers have no classes")
 
     def scores(self, answers: Answers, t: int) -> np.ndarray:
         """What the metrics of target t read: (n,), or (n, classes)."""
@@ -103,51 +130,80 @@ class Task(ABC):
 
 @dataclass(frozen=True)
 class Regression(Task):
-    """Numbers. With the loss "mve" the model also answers how far off it may be: a mean and a standard deviation."""
+    """Numbers, and with some losses how far off they may be.
+
+    With "mve" and "evidential" the model also answers a standard deviation, with "quantile" the quantiles alpha / 2
+    and 1 - alpha / 2 beside the median; see `molattn.models.distributions`.
+    """
 
     kind = "regression"
-    losses = ("mse", "mae", "huber", "mve")
+    losses = ("mse", "mae", "huber", "mve", "evidential", "quantile")
     metrics = ("rmse", "mae", "r2")
     baseline = "the mean of the training targets"
     always = "the training mean"
 
     loss: str = "mse"
     of_atoms: bool = False
+    alpha: float = 0.1
 
     @property
     def has_spread(self) -> bool:
-        """Whether standard deviations stand beside the numbers."""
-        return self.loss == "mve"
+        return self.loss in ("mve", "evidential", "quantile")
+
+    @property
+    def method(self) -> str:
+        return _OF_LOSS.get(self.loss, "none")
 
     def owners(self, num_targets: int) -> list[int]:
-        return [*range(num_targets)] * (2 if self.has_spread else 1)
+        return [*range(num_targets)] * {"mve": 2, "evidential": 4, "quantile": 3}.get(self.loss, 1)
 
     def scaler(self, train: np.ndarray) -> TargetScaler:
         return TargetScaler.fit(train)
 
     def answers(self, outputs: np.ndarray, scaler: TargetScaler) -> Answers:
-        num_targets = len(scaler.mean)
-        values = scaler.unscale(outputs[:, :num_targets])
-        # softplus; no columns are left without the loss "mve".
-        variance = np.logaddexp(0.0, outputs[:, num_targets:].astype(np.float64)) + SMALLEST_VARIANCE
-        return Answers(values, np.sqrt(variance) * np.array(scaler.std)[: variance.shape[1]])
+        unit = np.array(scaler.std)
+        first, *others = np.split(outputs.astype(np.float64), outputs.shape[1] // len(unit), 1)
+        values = scaler.unscale(first)
+        if self.loss == "mve":
+            return Answers(values, nothing(values), unit * normal(*others))
+        if self.loss == "evidential":
+            noise, ignorance = evidential(*others)
+            return Answers(values, nothing(values), unit * np.sqrt(noise + ignorance), ignorance / (noise + ignorance))
+        if self.loss == "quantile":
+            below, above = (unit * width for width in half_widths(*others))
+            std = (below + above) / (2 * normal_quantile(1 - self.alpha / 2))
+            return Answers(values, np.concatenate([values - below, values + above], 1), std)
+        return Answers(values, nothing(values))
 
     def guess(self, train: np.ndarray, n: int) -> Answers:
         scaler = TargetScaler.fit(train)
-        spread = np.broadcast_to(np.array(scaler.std), (n, train.shape[1]))
-        values = np.broadcast_to(np.array(scaler.mean), (n, train.shape[1]))
-        return Answers(values, spread if self.has_spread else np.empty((n, 0)))
 
-    def columns(self, targets: Sequence[str]) -> list[str]:
-        return [f"{t}_std" for t in targets] if self.has_spread else []
+        def rows(numbers: Sequence[float] | np.ndarray) -> np.ndarray:
+            return np.broadcast_to(np.asarray(numbers), (n, len(numbers)))
+
+        own = nothing(rows(scaler.mean))
+        if self.loss == "quantile":
+            own = rows(np.nanquantile(train, [self.alpha / 2, 1 - self.alpha / 2], axis=0).ravel())
+        return Answers(rows(scaler.mean), own, rows(scaler.std) if self.has_spread else None)
+
+    def own_columns(self, targets: Sequence[str]) -> list[str]:
+        if self.loss != "quantile":
+            return []
+        return [f"{t}_q{100 * p:g}" for p in (self.alpha / 2, 1 - self.alpha / 2) for t in targets]
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | ({"alpha": self.alpha} if self.loss == "quantile" else {})
 
 
 @dataclass(frozen=True)
 class Binary(Task):
-    """Yes or no, 1 or 0; the model answers the probability of 1."""
+    """Yes or no, 1 or 0; the model answers the probability of 1.
+
+    With the loss "dirichlet" it answers evidence for 0 and for 1; see `molattn.models.distributions.dirichlet`.
+    """
 
     kind = "binary"
-    losses = ("bce",)
+    losses = ("bce", "dirichlet")
     metrics = ("auroc", "auprc", "mcc", "accuracy", "f1")
     baseline = "the share of ones among the training targets"
     always = "the training share"
@@ -155,20 +211,43 @@ class Binary(Task):
     loss: str = "bce"
     of_atoms: bool = False
 
+    @property
+    def has_spread(self) -> bool:
+        return self.loss == "dirichlet"
+
+    @property
+    def method(self) -> str:
+        return _OF_LOSS.get(self.loss, "none")
+
     def owners(self, num_targets: int) -> list[int]:
-        return [*range(num_targets)]
+        return [*range(num_targets)] * (2 if self.has_spread else 1)
 
     def scaler(self, train: np.ndarray) -> TargetScaler:
         return TargetScaler.none(train.shape[1])
 
-    def answers(self, outputs: np.ndarray, scaler: TargetScaler) -> Answers:  # noqa: ARG002
+    def answers(self, outputs: np.ndarray, scaler: TargetScaler) -> Answers:
+        outputs = outputs.astype(np.float64)
+        if self.has_spread:
+            pairs = outputs.reshape(len(outputs), 2, len(scaler.mean)).swapaxes(1, 2)
+            p, std = dirichlet(pairs)
+            return Answers(p[..., 1], np.empty((len(outputs), 0)), std[..., 1])
         # The logistic function, without an overflow on either side.
-        values = np.exp(-np.logaddexp(0.0, -outputs.astype(np.float64)))
-        return Answers(values, np.empty((len(outputs), 0)))
+        values = np.exp(-np.logaddexp(0.0, -outputs))
+        return Answers(values, nothing(values))
 
     def guess(self, train: np.ndarray, n: int) -> Answers:
-        share = np.array(TargetScaler.fit(train).mean)
-        return Answers(np.broadcast_to(share, (n, train.shape[1])), np.empty((n, 0)))
+        share = np.broadcast_to(np.array(TargetScaler.fit(train).mean), (n, train.shape[1]))
+        return Answers(share, nothing(share), np.sqrt(share * (1 - share)) if self.has_spread else None)
+
+    def probabilities(self, answers: Answers, t: int) -> np.ndarray:
+        return np.stack([1 - answers.values[:, t], answers.values[:, t]], 1)
+
+    def labels(self, t: int) -> tuple[str, ...]:  # noqa: ARG002
+        return ("0", "1")
+
+    def with_probabilities(self, parts: Sequence[np.ndarray], std: np.ndarray | None = None) -> Answers:
+        values = np.stack([p[:, 1] for p in parts], 1)
+        return Answers(values, nothing(values), std)
 
     def check(self, targets: np.ndarray, names: Sequence[str]) -> None:
         for name, column in zip(names, targets.T, strict=True):
@@ -182,10 +261,13 @@ class Binary(Task):
 
 @dataclass(frozen=True)
 class Multiclass(Task):
-    """One of several classes; the model answers the probability of each. Targets are places among the classes."""
+    """One of several classes; the model answers the probability of each. Targets are places among the classes.
+
+    With the loss "dirichlet" it answers evidence for each; see `molattn.models.distributions.dirichlet`.
+    """
 
     kind = "multiclass"
-    losses = ("cross-entropy",)
+    losses = ("cross-entropy", "dirichlet")
     metrics = ("accuracy", "mcc", "f1", "auroc")
     baseline = "the shares of the classes among the training targets"
     always = "the training shares"
@@ -193,6 +275,14 @@ class Multiclass(Task):
     loss: str = "cross-entropy"
     classes: tuple[tuple[str, ...], ...] = ()
     of_atoms: bool = False
+
+    @property
+    def has_spread(self) -> bool:
+        return self.loss == "dirichlet"
+
+    @property
+    def method(self) -> str:
+        return _OF_LOSS.get(self.loss, "none")
 
     def owners(self, num_targets: int) -> list[int]:  # noqa: ARG002
         return [t for t, names in enumerate(self.classes) for _ in names]
@@ -203,8 +293,12 @@ class Multiclass(Task):
     def answers(self, outputs: np.ndarray, scaler: TargetScaler) -> Answers:  # noqa: ARG002
         outputs = outputs.astype(np.float64)
         parts = [outputs[:, self._of(t)] for t in range(len(self.classes))]
+        if self.has_spread:
+            found = [dirichlet(part) for part in parts]
+            chosen = [std[np.arange(len(p)), p.argmax(1)] for p, std in found]
+            return self.with_probabilities([p for p, _ in found], np.stack(chosen, 1))
         powers = [np.exp(x - x.max(1, keepdims=True)) for x in parts]
-        return self._from([p / p.sum(1, keepdims=True) for p in powers])
+        return self.with_probabilities([p / p.sum(1, keepdims=True) for p in powers])
 
     def guess(self, train: np.ndarray, n: int) -> Answers:
         shares = []
@@ -212,17 +306,32 @@ class Multiclass(Task):
             known = train[np.isfinite(train[:, t]), t].astype(int)
             counts = np.bincount(known, minlength=len(names))
             shares.append(np.broadcast_to(counts / counts.sum(), (n, len(names))))
-        return self._from(shares)
+        largest = np.stack([share.max(1) for share in shares], 1)
+        return self.with_probabilities(shares, np.sqrt(largest * (1 - largest)) if self.has_spread else None)
 
-    def columns(self, targets: Sequence[str]) -> list[str]:
+    def own_columns(self, targets: Sequence[str]) -> list[str]:
         return [f"{t}_prob_{c}" for t, names in zip(targets, self.classes, strict=True) for c in names]
 
     def scores(self, answers: Answers, t: int) -> np.ndarray:
-        return answers.more[:, self._of(t)]
+        return answers.own[:, self._of(t)]
+
+    def probabilities(self, answers: Answers, t: int) -> np.ndarray:
+        return self.scores(answers, t)
+
+    def labels(self, t: int) -> tuple[str, ...]:
+        return self.classes[t]
+
+    def mixed(self, parts: Sequence[Answers]) -> Answers:
+        own = np.mean([p.own for p in parts], 0)
+        return self.with_probabilities([own[:, self._of(t)] for t in range(len(self.classes))])
+
+    def followed(self, part: Answers, mean: Answers) -> np.ndarray:
+        first = np.array([self._of(t).start for t in range(len(self.classes))])
+        return np.take_along_axis(part.own, first + mean.values.astype(int), 1)
 
     def array(self, answers: Answers) -> np.ndarray:
         """(n, T, most classes), zero where a target has fewer."""
-        filled = np.zeros((len(answers.more), len(self.classes), max(map(len, self.classes))))
+        filled = np.zeros((len(answers.own), len(self.classes), max(map(len, self.classes))))
         for t, names in enumerate(self.classes):
             filled[:, t, : len(names)] = self.scores(answers, t)
         return filled
@@ -234,11 +343,17 @@ class Multiclass(Task):
         start = sum(map(len, self.classes[:t]))
         return slice(start, start + len(self.classes[t]))
 
-    @staticmethod
-    def _from(probabilities: Sequence[np.ndarray]) -> Answers:
-        values = np.stack([p.argmax(1) for p in probabilities], 1).astype(np.float64)
-        return Answers(values, np.concatenate(probabilities, 1))
+    def with_probabilities(self, parts: Sequence[np.ndarray], std: np.ndarray | None = None) -> Answers:
+        values = np.stack([p.argmax(1) for p in parts], 1).astype(np.float64)
+        return Answers(values, np.concatenate(parts, 1), std)
 
+
+_OF_LOSS = {
+    "mve": "mve",
+    "evidential": "evidential-total",
+    "quantile": "quantile-regression",
+    "dirichlet": "dirichlet",
+}
 
 REGRESSION = Regression()
 """What a run is where nothing else is said."""

@@ -39,6 +39,10 @@ PARAMETERS = """
             training molecules. None are missing: impute them beforehand, in a `ColumnTransformer` perhaps.
         standardize: "parent" or "tautomer", the form that molecules are brought to first; None leaves them as they are.
         loss: {losses}
+        ensemble_size: models, of which the mean answers; they differ in their seeds.
+        uncertainty_method: how standard deviations are made, such as "dropout"; None for what ensemble or loss bring.
+        calibration_size: share of the molecules given to `fit` that is set aside, from those that train, for intervals.
+        calibration_method: what is made of them, such as "zscaling"; None for conformal intervals, or sets of classes.
         base: the base model to start from, by name or folder; "none" for none, None for molattn's own where it fits.
         epochs, learning_rate: of the training; None leaves them to what it starts from.
         batch_size, weight_decay, patience: of the training; see `TrainingConfig`.
@@ -79,6 +83,10 @@ class MolAttention(BaseEstimator):
         descriptor_columns: Sequence[str | int] | None = None,
         standardize: str | None = None,
         loss: str | None = None,
+        ensemble_size: int = TrainingConfig.ensemble_size,
+        uncertainty_method: str | None = None,
+        calibration_size: float = DataConfig.calibration_size,
+        calibration_method: str | None = None,
         base: str | None = None,
         epochs: int | None = None,
         batch_size: int = TrainingConfig.batch_size,
@@ -106,6 +114,10 @@ class MolAttention(BaseEstimator):
         self.descriptor_columns = descriptor_columns
         self.standardize = standardize
         self.loss = loss
+        self.ensemble_size = ensemble_size
+        self.uncertainty_method = uncertainty_method
+        self.calibration_size = calibration_size
+        self.calibration_method = calibration_method
         self.base = base
         self.epochs = epochs
         self.batch_size = batch_size
@@ -147,7 +159,7 @@ class MolAttention(BaseEstimator):
         from molattn.training.arrays import train_arrays
         from molattn.training.targets import choose_task
 
-        with _explained():
+        with explained():
             config = resolve(None, self._options(molecules.names), self.settings)
             task, _ = choose_task(kind, config.training.loss, targets, names, classes)
             reporter = PrintReporter(not self.verbose)
@@ -183,10 +195,15 @@ class MolAttention(BaseEstimator):
         """
         check_is_fitted(self)
         molecules = self._molecules(X)
-        with _explained():
+        with explained():
             given = molecules.smiles, self.num_workers, "raise", molecules.descriptors
             answers = np.asarray(self.predictor_.predict(*given))
         return answers[:, None] if self.n_outputs_ == 1 else answers
+
+    def _shaped(self, answers: np.ndarray) -> np.ndarray:
+        """Numbers of each molecule, as its predictor gives them, in the shape that y had in `fit`: (n,) or (n, T)."""
+        answers = answers[:, None] if self.n_outputs_ == 1 else answers
+        return answers[:, 0] if self._one_d else answers
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -245,7 +262,7 @@ def _predictor(files: _Files) -> Predictor:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def explained() -> Iterator[None]:
     """What molattn refuses is a ValueError to whoever expects scikit-learn's."""
     try:
         yield

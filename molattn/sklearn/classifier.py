@@ -8,7 +8,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
-from molattn.sklearn.base import PARAMETERS, MolAttention
+from molattn.sklearn.base import PARAMETERS, MolAttention, explained
 from molattn.sklearn.columns import is_missing, known_of, labels_of, names_of
 
 
@@ -16,7 +16,7 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
     __doc__ = f"""Classes from molecules: attention over the atoms of each, as `molattn train` does it.
 
     Rare classes count as much as common ones with `settings=["training.class_balance=true"]`.
-{PARAMETERS.format(losses='"bce" for two classes, "cross-entropy" for more; None chooses.')}
+{PARAMETERS.format(losses='"bce" for two classes, "cross-entropy" for more, "dirichlet" for any; None chooses.')}
         classes_: the classes in order; a list of them where y has several columns.
     """
 
@@ -75,6 +75,28 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
         """
         probabilities = self._probabilities(X)
         return probabilities[0] if self._one_d else probabilities
+
+    def predict_set(self, X: Any, level: float = 0.9) -> np.ndarray | list[np.ndarray]:
+        """Which classes belong to a set that holds the true one with a probability of `level`.
+
+        (n, classes) of True and False in the order of `classes_`; a list of them for several targets.
+
+        Raises:
+            ValueError: SMILES that cannot be read, by their rows; a model that was fitted without `calibration_size`.
+        """
+        self._predicted(X)  # names what cannot be read
+        molecules = self._molecules(X)
+        with explained():
+            rows = self.predictor_.predict_set(molecules.smiles, level, self.num_workers, molecules.descriptors)
+        several = self.n_outputs_ > 1
+        found = []
+        for t in range(self.n_outputs_):
+            names = self.predictor_.task.labels(t)
+            classes = self.classes_ if self._one_d else self.classes_[t]
+            # A target of one class, beside others of more, is the first of two to its model.
+            chosen = [[name in (row[t] if several else row) for name in names[: len(classes)]] for row in rows]
+            found.append(np.array(chosen, dtype=bool))
+        return found[0] if self._one_d else found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy; of several targets the share of molecules all of whose known classes are right."""

@@ -5,15 +5,15 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import check_consistent_length
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from molattn.sklearn.base import PARAMETERS, MolAttention
+from molattn.sklearn.base import PARAMETERS, MolAttention, explained
 from molattn.sklearn.columns import names_of, values_of
 
 
 class MolAttentionRegressor(RegressorMixin, MolAttention):
     __doc__ = f"""Numbers from molecules: attention over the atoms of each, as `molattn train` does it.
-{PARAMETERS.format(losses='"mse" (None), "mae", "huber" or "mve".')}
+{PARAMETERS.format(losses='"mse" (None), "mae", "huber", "mve", "evidential" or "quantile".')}
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -33,14 +33,33 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
         names = names_of(y, targets.shape[1])
         return self._fit(molecules, targets, names, "regression", (), sample_weight, values.ndim == 1)
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The values, in the shape that y had in `fit`: (n,) or (n, T).
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The values, in the shape that y had in `fit`: (n,) or (n, T); with `return_std` standard deviations, too.
 
         Raises:
-            ValueError: SMILES that cannot be read, by their rows.
+            ValueError: SMILES that cannot be read, by their rows; standard deviations of a model that has none.
         """
-        predicted = self._predicted(X)
-        return predicted[:, 0] if self._one_d else predicted
+        if not return_std:
+            return self._predicted(X)[:, 0] if self._one_d else self._predicted(X)
+        check_is_fitted(self)
+        molecules = self._molecules(X)
+        with explained():
+            given = molecules.smiles, self.num_workers, "raise", molecules.descriptors
+            both = self.predictor_.predict(*given, return_std=True)
+        return tuple(map(self._shaped, both))
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper ends between which the truth lies with a probability of `level`, each shaped as y in `fit`.
+
+        Raises:
+            ValueError: SMILES that cannot be read, by their rows; a model that was fitted without `calibration_size`.
+        """
+        self._predicted(X)  # names what cannot be read
+        molecules = self._molecules(X)
+        with explained():
+            given = molecules.smiles, level, self.num_workers, molecules.descriptors
+            lower, upper = self.predictor_.predict_interval(*given)
+        return self._shaped(lower), self._shaped(upper)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2; the mean over several targets, missing values left out."""

@@ -1,25 +1,29 @@
 """A model from lists of SMILES and labels: no table and no run folder, two sides of a split instead of three."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from molattn.chem import canonical_smiles, read_smiles
-from molattn.data import split_labels
+from molattn.data import CALIBRATION, set_aside, split_labels
 from molattn.data.columns import listed
 from molattn.errors import InputError, SmilesError, describe_rows, shown
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
+from molattn.models.calibration import NONE
 from molattn.models.registry import MODELS
 from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import Task
-from molattn.training.auxiliary import with_auxiliary
+from molattn.models.uncertainty import method_of
+from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.config import RunConfig
-from molattn.training.fit import EpochRecord, Labelled, fit
+from molattn.training.domain import domain_of
+from molattn.training.fit import EpochRecord, Labelled
+from molattn.training.members import fit_members
 from molattn.training.metrics import metrics_for
 from molattn.training.prepare import conformers_of
-from molattn.training.run import Reporter, check, untrained
+from molattn.training.run import Reporter, check
 from molattn.training.starting import settle_start
 
 
@@ -29,8 +33,8 @@ class Trained:
 
     Attributes:
         artifact: the model, on the CPU and in evaluation mode, with all that is needed to use it.
-        history: epoch by epoch.
-        best_epoch: whose weights the model has, from 0.
+        history: epoch by epoch; of an ensemble that of its first member.
+        best_epoch: whose weights the model has, from 0; likewise.
     """
 
     artifact: Artifact
@@ -50,9 +54,9 @@ def train_arrays(
 ) -> Trained:
     """Fit the model that `config` describes to n molecules; nothing is written.
 
-    The split of `config.data` gives some of them to validation, which chooses the epoch; its share of test molecules
-    is 0. Equal molecules are on one side. Molecules without a label, or with a weight of 0, say nothing and are on
-    none.
+    The split of `config.data` gives some of them to validation, which chooses the epoch, and some to calibration if
+    that is asked for; its share of test molecules is 0. Equal molecules are on one side. Molecules without a label, or
+    with a weight of 0, say nothing and are on none.
 
     Args:
         config: of its data set and columns nothing is read.
@@ -96,11 +100,16 @@ def train_arrays(
     used = np.flatnonzero(counts)
     keys = [canonical_smiles(read_smiles(molecules[i].smiles, max_atoms=data.max_atoms)) for i in used]
     labels = split_labels(data.split, keys, targets[used], data.split_sizes, settings.seed)
+    if data.calibration_size:
+        check_calibration(task, settings.calibration_method)
+        labels = set_aside(labels, data.split, keys, targets[used], data.calibration_size, settings.seed)
+    method = method_of(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     beside, z = None, None
     if descriptors is not None:
         beside = DescriptorScaler.fit(data.descriptor_columns, descriptors[used[labels == "train"]])
         z = _scaled(beside, descriptors, used, reporter)
-    train, val = (_labelled(molecules, targets, weights, z, used[labels == side]) for side in ("train", "val"))
+    sides = ("train", "val", CALIBRATION)
+    train, val, cal = (_labelled(molecules, targets, weights, z, used[labels == side]) for side in sides)
     for name, values in zip(names, train.targets.T, strict=True):
         if not np.isfinite(values).any():
             raise InputError(f"the training molecules have no label of {shown(name)}: there is nothing to learn")
@@ -108,16 +117,16 @@ def train_arrays(
     scaler = task.scaler(train.targets)
     config, _ = settle_start(config, task.of_atoms)
     settings = config.training
-    model = untrained(config, len(task.owners(len(names))), task.of_atoms)
     metric = metrics_for(task.kind, task.metrics, settings.metrics)[0]
-    train, companion = with_auxiliary(model, train, settings, reporter.warning)
 
     def told(record: EpochRecord) -> None:
         reporter.epoch(record, settings.epochs)
 
-    fitted = fit(model, train, val, scaler, settings, told, task=task, metric=metric, companion=companion)
+    fitted = fit_members(config, task, scaler, train, val, metric, told, warn=reporter.warning)
+    for model in fitted.models:
+        model.requires_grad_(False)
     artifact = Artifact(
-        model=model.cpu().eval().requires_grad_(False),
+        model=fitted.models[0],
         scaler=scaler,
         targets=tuple(names),
         units=("",) * len(names),
@@ -127,8 +136,20 @@ def train_arrays(
         task=task,
         standardize=data.standardize,
         descriptors=beside,
+        members=fitted.models[1:],
+        uncertainty=method,
+        samples=settings.dropout_sampling_size,
     )
-    return Trained(artifact, fitted.history, fitted.best_epoch)
+    if len(cal) and settings.calibration_method != NONE:
+        said, of_val = (artifact.answers(side.molecules, side.descriptors) for side in (cal, val))
+        found = calibrate(said, cal.targets, task, method, settings.calibration_method, artifact.targets, of_val)
+        artifact = replace(artifact, calibration=found)
+    if settings.domain_size:
+        of_train = [key for key, side in zip(keys, labels, strict=True) if side == "train"]
+        size, seed = settings.domain_size, settings.seed
+        domain = domain_of(artifact.model, train.molecules, of_train, size, seed, train.descriptors)
+        artifact = replace(artifact, domain=domain)
+    return Trained(artifact, fitted.fits[0].history, fitted.fits[0].best_epoch)
 
 
 def _scaled(scaler: DescriptorScaler, descriptors: np.ndarray, used: np.ndarray, reporter: Reporter) -> np.ndarray:

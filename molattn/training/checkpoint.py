@@ -93,6 +93,7 @@ class Checkpoints:
         folder: where they lie.
         identity: what must be the same when the training goes on: settings and checksums, in plain values.
         every: epochs between two of them.
+        run: the folder of the run, for its errors; the one that `folder` is in by default.
 
     Attributes:
         last: where the training goes on; None for one that starts.
@@ -102,15 +103,15 @@ class Checkpoints:
         InputError: it is damaged.
     """
 
-    def __init__(self, folder: Path, identity: dict[str, Any], every: int = 1):
+    def __init__(self, folder: Path, identity: dict[str, Any], every: int = 1, run: Path | None = None):
         self.folder, self.identity, self.every = folder, identity, every
         self.last = load_checkpoint(folder)
         if self.last is not None:
             changed = differences(self.last.state["identity"], json.loads(json.dumps(identity)))
             if changed:
                 raise UsageError(
-                    f"{folder.parent} cannot be resumed, since {'; '.join(changed)}: put back what was, or start over "
-                    "with --force"
+                    f"{run or folder.parent} cannot be resumed, since {'; '.join(changed)}: put back what was, or "
+                    "start over with --force"
                 )
 
     @property

@@ -40,6 +40,8 @@ class DataConfig:
             and says so, "reject" leaves the row out, "stop" ends the run.
         split: "random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone" or "stratified".
         split_sizes: shares of training, validation and test.
+        calibration_size: share of all molecules that is taken from training and set aside for calibration, by `split`;
+            0 for none.
         split_column: a column of the table that says train, val or test, and decides instead of `split`; empty for
             none.
         splits_file: a table of SMILES and sides that decides instead of `split`; empty for none.
@@ -65,6 +67,7 @@ class DataConfig:
     on_3d_failure: str = "paths"
     split: str = "random"
     split_sizes: tuple[float, ...] = (0.8, 0.1, 0.1)
+    calibration_size: float = 0.0
     split_column: str = ""
     splits_file: str = ""
     num_folds: int = 1
@@ -93,12 +96,22 @@ class TrainingConfig:
             model learns beside its targets; 0 for none.
         checkpoint_every: epochs between two checkpoints, from which an interrupted run can go on.
         num_replicates: runs with this seed and the next ones, one after the other.
+        ensemble_size: models of an ensemble, trained on one split with this seed and the next ones; 1 for none.
         accelerator, devices: Lightning's, e.g. "cpu", "gpu", "auto".
         num_workers: worker processes that read molecules; 0 reads them in this one.
         threads: CPU threads of the maths. A small model gains little from a second one, and threads that wait for
             each other crawl when anything else wants the cores.
-        loss: of regression "mse", "mae", "huber" or "mve" (a mean and a standard deviation), of binary targets "bce",
-            of several classes "cross-entropy"; the first that fits when empty.
+        loss: of regression "mse", "mae", "huber", "mve" or "evidential" (a mean and a standard deviation) or "quantile"
+            (the median and two quantiles), of binary targets "bce" or "dirichlet", of several classes "cross-entropy"
+            or "dirichlet"; the first that fits when empty.
+        alpha: of the loss "quantile": its two quantiles are alpha / 2 and 1 - alpha / 2.
+        evidential_regularization: of the losses "evidential" and "dirichlet": what evidence for a wrong answer costs.
+        uncertainty_method: how standard deviations are made, a name in `molattn.models.uncertainty.METHODS`; that of
+            ensemble or loss when empty.
+        dropout_sampling_size: passes of the uncertainty method "dropout".
+        calibration_method: what is made of the calibration molecules where nobody asks for another, a name in
+            `molattn.models.calibration.METHODS`; the conformal one when empty.
+        domain_size: training molecules that the model keeps, at most, to tell what is unlike them; 0 for none.
         metrics: what is reported, the first of them epoch by epoch, names in `molattn.training.metrics.METRICS`; the
             task's own when empty.
         class_balance: the classes of a target count alike in the loss, however rare one is; probabilities are then
@@ -120,11 +133,18 @@ class TrainingConfig:
     auxiliary: float = 0.0
     checkpoint_every: int = 1
     num_replicates: int = 1
+    ensemble_size: int = 1
     accelerator: str = "auto"
     devices: str = "auto"
     num_workers: int = 0
     threads: int = 1
     loss: str = ""
+    alpha: float = 0.1
+    evidential_regularization: float = 0.2
+    uncertainty_method: str = ""
+    dropout_sampling_size: int = 10
+    calibration_method: str = ""
+    domain_size: int = 1000
     metrics: tuple[str, ...] = ()
     class_balance: bool = False
     positive_weights: tuple[float, ...] = ()

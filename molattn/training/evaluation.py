@@ -1,7 +1,7 @@
 """A trained model on a table with labels that it may never have seen."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,12 @@ import numpy as np
 from molattn.chem import Conformers
 from molattn.data import Rejected, guess_smiles_column, read_records, read_table
 from molattn.errors import InputError, SmilesError
+from molattn.models.answers import Answers
 from molattn.models.artifact import Artifact
-from molattn.models.predict import outputs_of
-from molattn.models.tasks import Answers
 from molattn.training.labels import check_atoms, settle
 from molattn.training.metrics import mean_over_targets, metrics_for
 from molattn.training.run_folder import target_metrics
+from molattn.training.spread_metrics import LEVEL, spread_metrics
 from molattn.training.targets import code_targets
 
 
@@ -33,6 +33,8 @@ class Evaluation:
         mean: of the metrics over the targets; empty for one target.
         rejected: the rows that were not measured, and why.
         offsets: (n + 1,) where the rows of `targets` of each molecule begin, and where the last end; None for one each.
+        uncertainty: what the model says of its uncertainty is worth, as it stands in a run's metrics.json, with these
+            molecules in the place of its test; empty for a model that says nothing.
         warnings: what a user should know of how the table was read.
     """
 
@@ -44,6 +46,7 @@ class Evaluation:
     mean: dict[str, Any]
     rejected: list[Rejected]
     offsets: np.ndarray | None = None
+    uncertainty: dict[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
@@ -103,9 +106,14 @@ def evaluate(
         first = f"; the first, {rejected[0].place}: {rejected[0].reason}" if rejected else ""
         raise InputError(f"{path}: no row can be measured{first}")
     task.check(true, targets)
-    outputs = outputs_of(artifact.model, molecules, descriptors=None if described is None else described[kept])
-    answers = task.answers(outputs, artifact.scaler)
+    raw = artifact.answers(molecules, None if described is None else described[kept])
+    answers = artifact.calibrated(raw)
     measured = target_metrics(task, targets, true, answers, names)
+    calibration, spread = artifact.calibration, {}
+    if raw.std is not None or calibration is not None:
+        method = artifact.calibration_method
+        found = spread_metrics(true, raw, task, targets, calibration, method)
+        spread = {"method": artifact.uncertainty, "calibration": method, "level": LEVEL, "test": found}
     return Evaluation(
         rows=records.rows[kept],
         smiles=[records.smiles[i] for i in kept],
@@ -115,5 +123,6 @@ def evaluate(
         mean=mean_over_targets(measured, names) if len(targets) > 1 else {},
         rejected=rejected,
         offsets=settled.offsets,
+        uncertainty=spread,
         warnings=(*coded.warnings, *records.warnings),
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from molattn.data import Rejected, label_rows, offsets_of
+from molattn.data import CALIBRATION, Rejected, label_rows, offsets_of
 from molattn.data.store import MoleculeStore
 from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import REGRESSION, Task
@@ -63,6 +63,11 @@ class Experiment:
     def side(self, name: str) -> np.ndarray:
         """Which of the n molecules are on the side `name`, as indices."""
         return np.flatnonzero(self.labels[self.rows] == name)
+
+    @property
+    def has_calibration(self) -> bool:
+        """Whether molecules are set aside for calibration."""
+        return bool(len(self.side(CALIBRATION)))
 
     def targets_of(self, molecules: np.ndarray) -> np.ndarray:
         """Which rows of `targets` belong to some of the n molecules, as indices."""

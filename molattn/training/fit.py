@@ -20,9 +20,10 @@ from molattn.data.atom_lists import label_rows
 from molattn.data.batches import Batch, SizeBuckets, batches_by_size
 from molattn.data.store import chosen, sizes_of
 from molattn.errors import InputError, UsageError
+from molattn.models.answers import Answers
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import REGRESSION, Answers, Task
+from molattn.models.tasks import REGRESSION, Task
 from molattn.training.checkpoint import Checkpoints, SaveEpochs, callers_random_states, interruptible
 from molattn.training.companions import Companion
 from molattn.training.config import TrainingConfig
@@ -241,7 +242,7 @@ class _Training(pl.LightningModule):
         self.side_by_side: SideBySide | None = None
         self.steps = max(1, config.epochs * -(-len(train) // config.batch_size))
         weights = balance(task, train.targets, config.class_balance, config.positive_weights)
-        self.loss = TaskLoss(task, scaler, weights)
+        self.loss = TaskLoss(task, scaler, weights, config.evidential_regularization)
         self.train_losses, self.val_losses = _Losses(), _Losses()
         self.validated: list[tuple[np.ndarray, np.ndarray]] = []
 

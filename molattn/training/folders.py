@@ -5,6 +5,8 @@ from pathlib import Path
 from molattn.errors import InputError, UsageError
 
 CONFIG, METRICS, MODEL, CHECKPOINT = "config.toml", "metrics.json", "model", "checkpoint"
+TUNED, STUDY, BEST = "tune.toml", "study.jsonl", "best.toml"
+"""In the folder of `molattn tune`: its settings, its trials, and the best of them."""
 
 
 def is_unfinished(folder: Path) -> bool:

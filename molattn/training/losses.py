@@ -1,6 +1,8 @@
 """What is minimised: the losses by name, over the labels that are there."""
 
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -8,8 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from molattn.errors import UsageError
+from molattn.models.distributions import SMALLEST_VARIANCE
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import SMALLEST_VARIANCE, Task
+from molattn.models.tasks import Regression, Task
+
+REGULARIZATION = 0.2
+"""What evidence for a wrong answer costs."""
 
 
 class TaskLoss(nn.Module):
@@ -19,8 +25,16 @@ class TaskLoss(nn.Module):
 
     mse: (o - z)^2;   mae: |o - z|;   huber: (o - z)^2 / 2 up to 1, |o - z| - 1/2 beyond
     mve: (log s^2 + (o_mean - z)^2 / s^2) / 2,   s^2 = softplus(o_spread)
+    evidential: log(pi / nu) / 2 - alpha log W + (alpha + 1/2) log(nu (gamma - z)^2 + W)
+        + log(Gamma(alpha) / Gamma(alpha + 1/2)) + l |gamma - z| (2 nu + alpha),   W = 2 beta (1 + nu)
+    quantile: sum over p in (1/2, a/2, 1 - a/2) of max(p (z - q_p), (p - 1) (z - q_p))
     bce: -w z log p - (1 - z) log(1 - p),   p = logistic(o)
     cross-entropy: -w_z log p_z,   p = softmax(o)
+    dirichlet: sum_c ((c is z) - p_c)^2 + p_c (1 - p_c) / (S + 1) + l KL(Dir(a'), Dir(1)), times w_z where there are
+        weights,   a' = a but 1 for z
+
+    How nu, alpha, beta, q, a, S and p follow from the outputs, and the sources, stand in
+    `molattn.models.distributions`; l is `training.evidential_regularization`.
 
     A missing label brings neither loss nor gradient, whatever the model puts out there.
 
@@ -28,6 +42,7 @@ class TaskLoss(nn.Module):
         task: says which loss.
         scaler: of the targets.
         weights: w: of the positive class of each target, (T,); of every class of every target, one after the other.
+        regularization: l, of the losses with evidence.
     """
 
     mean: Tensor
@@ -35,13 +50,20 @@ class TaskLoss(nn.Module):
     owners: Tensor
     weights: Tensor | None
 
-    def __init__(self, task: Task, scaler: TargetScaler, weights: Sequence[float] = ()):
+    def __init__(
+        self, task: Task, scaler: TargetScaler, weights: Sequence[float] = (), regularization: float = REGULARIZATION
+    ):
         super().__init__()
         self.register_buffer("mean", torch.tensor(scaler.mean))
         self.register_buffer("std", torch.tensor(scaler.std))
         self.register_buffer("owners", torch.tensor(task.owners(len(scaler.mean))))
         self.register_buffer("weights", torch.tensor(tuple(weights)) if len(weights) else None)
         self.of = LOSSES[task.loss]
+        # What the losses with settings of their own are told.
+        if task.loss == "quantile":
+            self.of = partial(_quantile, alpha=getattr(task, "alpha", Regression.alpha))
+        elif task.loss in ("evidential", "dirichlet"):
+            self.of = partial(_evidential if task.loss == "evidential" else _dirichlet, regularization=regularization)
 
     def forward(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The losses, (b, T), zero where the label is missing, and where it is known.
@@ -128,6 +150,29 @@ def _mve(outputs: Tensor, z: Tensor, _: Tensor, __: Tensor | None) -> Tensor:
     return 0.5 * (variance.log() + (mean - z).square() / variance)
 
 
+def _evidential(
+    outputs: Tensor, z: Tensor, _: Tensor, __: Tensor | None, regularization: float = REGULARIZATION
+) -> Tensor:
+    gamma, *others = outputs.chunk(4, dim=1)
+    nu, above_one, beta = (F.softplus(o) + SMALLEST_VARIANCE for o in others)
+    alpha = 1 + above_one
+    far, omega = gamma - z, 2 * beta * (1 + nu)
+    likelihood = (
+        0.5 * (math.pi / nu).log()
+        - alpha * omega.log()
+        + (alpha + 0.5) * (nu * far.square() + omega).log()
+        + torch.lgamma(alpha)
+        - torch.lgamma(alpha + 0.5)
+    )
+    return likelihood + regularization * far.abs() * (2 * nu + alpha)
+
+
+def _quantile(outputs: Tensor, z: Tensor, _: Tensor, __: Tensor | None, alpha: float = Regression.alpha) -> Tensor:
+    median, below, above = outputs.chunk(3, dim=1)
+    places = ((0.5, median), (alpha / 2, median - F.softplus(below)), (1 - alpha / 2, median + F.softplus(above)))
+    return sum((torch.maximum(p * (z - q), (p - 1) * (z - q)) for p, q in places), torch.zeros_like(median))
+
+
 def _bce(outputs: Tensor, z: Tensor, _: Tensor, weights: Tensor | None) -> Tensor:
     return F.binary_cross_entropy_with_logits(outputs, z.to(outputs.dtype), pos_weight=weights, reduction="none")
 
@@ -141,12 +186,42 @@ def _cross_entropy(outputs: Tensor, z: Tensor, owners: Tensor, weights: Tensor |
     return torch.stack([of(t) for t in range(z.shape[1])], dim=1)
 
 
+def _dirichlet(
+    outputs: Tensor, z: Tensor, owners: Tensor, weights: Tensor | None, regularization: float = REGULARIZATION
+) -> Tensor:
+    def of(t: int) -> Tensor:
+        mine = owners == t
+        a, true = 1 + F.softplus(outputs[:, mine]), z[:, t].long()
+        wanted = F.one_hot(true, a.shape[1]).to(a.dtype)
+        total = a.sum(1, keepdim=True)
+        p = a / total
+        loss = ((wanted - p).square() + p * (1 - p) / (total + 1)).sum(1)
+        loss = loss + regularization * _from_flat(1 + (a - 1) * (1 - wanted))
+        if weights is None:
+            return loss
+        # Binary targets have one weight each, that of a one.
+        binary = len(weights) < len(owners)
+        return loss * (torch.where(true == 1, weights[t], 1.0) if binary else weights[mine][true])
+
+    return torch.stack([of(t) for t in range(z.shape[1])], dim=1)
+
+
+def _from_flat(a: Tensor) -> Tensor:
+    """KL(Dir(a), Dir(1)), (b,) from (b, C)."""
+    total = a.sum(1, keepdim=True)
+    constant = torch.lgamma(total[:, 0]) - torch.lgamma(a).sum(1) - math.lgamma(a.shape[1])
+    return constant + ((a - 1) * (torch.digamma(a) - torch.digamma(total))).sum(1)
+
+
 LOSSES: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]] = {
     "mse": _mse,
     "mae": _mae,
     "huber": _huber,
     "mve": _mve,
+    "evidential": _evidential,
+    "quantile": _quantile,
     "bce": _bce,
     "cross-entropy": _cross_entropy,
+    "dirichlet": _dirichlet,
 }
 """From outputs, standardised targets, the target of each output, and weights, to the loss of every label."""

@@ -7,6 +7,7 @@ import numpy as np
 from molattn.chem import STANDARDIZE, Conformers, Progress
 from molattn.chem.molecule import CHUNK, CHUNK_3D
 from molattn.data import (
+    CALIBRATION,
     SIDES,
     Table,
     column,
@@ -15,6 +16,7 @@ from molattn.data import (
     read_split_column,
     read_split_file,
     read_table,
+    set_aside,
     split_labels,
 )
 from molattn.data.columns import listed
@@ -22,6 +24,7 @@ from molattn.data.store_cache import Reading, stored_molecules
 from molattn.errors import ConformerError, InputError, UsageError
 from molattn.models.base import MoleculeModel
 from molattn.models.scaler import DescriptorScaler
+from molattn.models.tasks import Regression
 from molattn.training import remarks
 from molattn.training.config import DataConfig
 from molattn.training.experiment import Experiment
@@ -37,10 +40,11 @@ def prepare(
     num_workers: int = 0,
     progress: Progress | None = None,
     loss: str = "",
+    alpha: float = Regression.alpha,
 ) -> Experiment:
     """Read the table, make of its molecules what `model` reads, and split them.
 
-    `loss` is the one asked for, if any: the task is made with it.
+    `loss` is the one asked for, if any, and `alpha` its setting: the task is made with them.
 
     Raises:
         UsageError: a data set, column, split, task, loss or file that does not exist.
@@ -78,7 +82,7 @@ def prepare(
         first = f"the first, {rejected[0].place}: {rejected[0].reason}" if rejected else "it has none"
         raise InputError(f"{path}: no row can be used; {first}")
     rows = records.rows[kept]
-    task, said = choose_task(data.task_type, loss, targets, data.target_columns, coded.classes, of_atoms)
+    task, said = choose_task(data.task_type, loss, targets, data.target_columns, coded.classes, of_atoms, alpha)
     data = replace(data, task_type=task.name)
     smiles = column(table, data.smiles_column)
     labels = np.full(len(smiles), "", dtype="<U5")
@@ -88,6 +92,14 @@ def prepare(
     worth = targets if settled.offsets is None else means_of_molecules(targets, settled.offsets)
     try:
         sides, taken = _sides(data, table, smiles, rows, keys, worth, seed, groups)
+        if data.calibration_size:
+            if CALIBRATION in sides:
+                raise UsageError(
+                    f"{taken}, and has calibration molecules: leave out --calibration-size, which would take others"
+                )
+            sides = set_aside(
+                sides, "random" if taken else data.split, keys, worth, data.calibration_size, seed, groups
+            )
     except InputError as error:
         # The rows that are missing may be why.
         raise InputError("; ".join([str(error), *remarks.left_out(rejected)])) from error

@@ -29,8 +29,9 @@ from molattn.training.computed import Computed, compute, standardised
 from molattn.training.config import RunConfig
 from molattn.training.fit import EpochRecord, Fitted, Labelled, fit
 from molattn.training.folders import CHECKPOINT
+from molattn.training.members import untrained
 from molattn.training.prepare import reading
-from molattn.training.run import Reporter, check, untrained
+from molattn.training.run import Reporter, check
 from molattn.training.run_folder import write_history
 from molattn.training.unlabelled import NCI, Unlabelled, check_molecules, gather
 
@@ -269,7 +270,7 @@ def _write(
         model.cpu(), targets.scaler, targets.names, ("",) * len(targets.names), data.add_hs, data.max_atoms
     )
     save_artifact(folder, artifact)
-    write_history(folder, fitted.history)
+    write_history(folder, [fitted.history])
     if molecules.rejected:
         rows = [(str(r.row), str(r.line), r.smiles, r.reason) for r in molecules.rejected]
         write_table(folder / "left_out.csv", ("row", "line", "smiles", "reason"), rows)

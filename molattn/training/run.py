@@ -9,26 +9,31 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 
 from molattn.chem import ON_FAILURE
+from molattn.data import CALIBRATION
 from molattn.errors import MolattnError, UsageError
+from molattn.models.answers import Answers
 from molattn.models.artifact import Artifact, save_artifact
-from molattn.models.base import MoleculeModel
-from molattn.models.predict import outputs_of
-from molattn.models.registry import MODELS, build
-from molattn.models.tasks import Answers, Regression
+from molattn.models.calibration import METHODS as CALIBRATION_METHODS
+from molattn.models.calibration import NONE
+from molattn.models.registry import MODELS
+from molattn.models.uncertainty import METHODS as UNCERTAINTY_METHODS
+from molattn.models.uncertainty import method_of
 from molattn.training import run_folder
-from molattn.training.auxiliary import with_auxiliary
+from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, RunConfig
+from molattn.training.domain import domain_of
 from molattn.training.experiment import Experiment
-from molattn.training.fit import EpochRecord, fit
+from molattn.training.fit import EpochRecord
 from molattn.training.folders import CHECKPOINT, METRICS, MODEL, check_resumable, continues
 from molattn.training.losses import balance
+from molattn.training.members import fit_members, untrained
 from molattn.training.metrics import metrics_for
 from molattn.training.prepare import conformers_of, prepare
-from molattn.training.starting import settle_start, start_from
+from molattn.training.spread_metrics import LEVEL, spread_metrics
+from molattn.training.starting import settle_start
 
 
 @runtime_checkable
@@ -57,8 +62,11 @@ class RunResult:
         metrics: what `metrics.json` holds.
         experiment: what it learned from.
         predicted: (N, T), row by row what `experiment.targets` holds the truth of: `Answers.values`.
-        history: epoch by epoch.
+        history: epoch by epoch; of an ensemble that of its first member.
         more: (N, M), what stands beside the predictions: `Answers.more`; None where nobody kept it.
+        artifact: the model; None where nobody kept it.
+        said: the predictions with all that is known of them; None where nobody kept it.
+        raw: the same before calibration.
     """
 
     folder: Path
@@ -67,10 +75,15 @@ class RunResult:
     predicted: np.ndarray
     history: list[EpochRecord]
     more: np.ndarray | None = None
+    artifact: Artifact | None = None
+    said: Answers | None = None
+    raw: Answers | None = None
 
     @property
     def answers(self) -> Answers:
         """The predictions and what stands beside them."""
+        if self.said is not None:
+            return self.said
         return Answers(self.predicted, np.empty((len(self.predicted), 0)) if self.more is None else self.more)
 
 
@@ -102,6 +115,7 @@ def run(
         config.training.num_workers,
         reporter.molecules,
         config.training.loss,
+        config.training.alpha,
     )
     if not config.data.conformers and config.data.on_3d_failure != DataConfig.on_3d_failure:
         reporter.warning("on_3d_failure changes nothing: this run has no 3D, which --set data.conformers=true turns on")
@@ -118,13 +132,18 @@ def run(
     config, said = settle_start(replace(config, data=experiment.data), task.of_atoms)
     if said:
         reporter.stage(said)
-    model = untrained(config, len(task.owners(len(experiment.data.target_columns))), task.of_atoms)
+    untrained(config, len(task.owners(len(experiment.data.target_columns))), task.of_atoms)
+    method_of(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
+    if experiment.has_calibration:
+        check_calibration(task, settings.calibration_method)
+    elif settings.calibration_method not in ("", NONE):
+        raise UsageError("a calibration method needs calibration molecules: add --calibration-size 0.1")
     if resume and folder is not None:
         path = run_folder.reopen(folder)
     else:
         path = run_folder.claim(folder, experiment.name, force)
     try:
-        return _trained(config, experiment, model, names, path, reporter)
+        return _trained(config, experiment, names, path, reporter)
     except BaseException as error:
         if resume or ((path / CHECKPOINT).is_dir() and not isinstance(error, MolattnError)):
             if not isinstance(error, MolattnError):
@@ -140,12 +159,18 @@ def run(
 def _trained(
     config: RunConfig,
     experiment: Experiment,
-    model: MoleculeModel,
     names: tuple[str, ...],
     path: Path,
     reporter: Reporter,
 ) -> RunResult:
-    checkpoints = Checkpoints(path / CHECKPOINT, _identity(config, experiment), config.training.checkpoint_every)
+    identity, settings, data = _identity(config, experiment), config.training, experiment.data
+    several = settings.ensemble_size > 1
+
+    def checkpoints(member: int) -> Checkpoints:
+        folder = path / CHECKPOINT / f"member_{member}" if several else path / CHECKPOINT
+        return Checkpoints(folder, identity, settings.checkpoint_every, path)
+
+    checkpoints(0)  # refuses other settings, before those that were are written over
     run_folder.write_config(path, config)
     run_folder.write_splits(path, experiment)
     run_folder.write_rejected(path, experiment)
@@ -153,44 +178,97 @@ def _trained(
     task = experiment.task
     train, val = experiment.labelled("train"), experiment.labelled("val")
     scaler = task.scaler(train.targets)
-    if isinstance(task, Regression):
-        model.start_from(scaler.scale(np.zeros((1, len(scaler.mean))))[0])
-    last = checkpoints.last
-    reporter.stage("training" if last is None else f"training goes on after epoch {last.state['epoch'] + 1}")
     start = time.perf_counter()
+    before = 0.0
+
+    def begun(member: int, kept: Checkpoints | None) -> None:
+        nonlocal before
+        last = None if kept is None else kept.last
+        before += 0.0 if kept is None else kept.seconds
+        which = f", model {member + 1} of {settings.ensemble_size}" if several else ""
+        if last is None:
+            reporter.stage(f"training{which}")
+        elif not several or not last.state["over"]:
+            reporter.stage(f"training{which} goes on after epoch {last.state['epoch'] + 1}")
 
     def told(record: EpochRecord) -> None:
-        reporter.epoch(record, config.training.epochs)
+        reporter.epoch(record, settings.epochs)
 
-    train, companion = with_auxiliary(model, train, config.training, reporter.warning)
-    fitted = fit(model, train, val, scaler, config.training, told, checkpoints, task, names[0], companion)
-    seconds = checkpoints.seconds + time.perf_counter() - start
-    reporter.stage(f"evaluating epoch {fitted.best_epoch + 1}, the best of {len(fitted.history)} on validation")
-    data = experiment.data
+    fitted = fit_members(config, task, scaler, train, val, names[0], told, begun, checkpoints, reporter.warning)
+    seconds = before + time.perf_counter() - start
+    first = fitted.fits[0]
+    if several:
+        reporter.stage(f"evaluating the ensemble of {settings.ensemble_size}, each at its best epoch on validation")
+    else:
+        reporter.stage(f"evaluating epoch {first.best_epoch + 1}, the best of {len(first.history)} on validation")
     artifact = Artifact(
-        model, scaler, data.target_columns, experiment.units, data.add_hs, data.max_atoms, conformers_of(data), task
+        fitted.models[0],
+        scaler,
+        data.target_columns,
+        experiment.units,
+        data.add_hs,
+        data.max_atoms,
+        conformers_of(data),
+        task,
+        data.standardize,
+        experiment.descriptor_scaler,
+        fitted.models[1:],
+        method_of(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout),
+        settings.dropout_sampling_size,
     )
-    artifact = replace(artifact, standardize=data.standardize, descriptors=experiment.descriptor_scaler)
+    answers = artifact.answers(experiment.molecules, experiment.descriptors)
+    if experiment.has_calibration and settings.calibration_method != NONE:
+        rows = experiment.side(CALIBRATION)
+        calibration = calibrate(
+            answers[rows],
+            experiment.targets[rows],
+            task,
+            artifact.uncertainty,
+            settings.calibration_method,
+            data.target_columns,
+            answers[experiment.side("val")],
+        )
+        artifact = replace(artifact, calibration=calibration)
+    if settings.domain_size:
+        keys = experiment.molecules[experiment.side("train")].keys
+        size, seed = settings.domain_size, settings.seed
+        artifact = replace(
+            artifact, domain=domain_of(artifact.model, train.molecules, keys, size, seed, train.descriptors)
+        )
     save_artifact(path / MODEL, artifact)
-    outputs = outputs_of(model.cpu(), experiment.molecules, descriptors=experiment.descriptors)
-    answers = task.answers(outputs, scaler)
+    raw, answers = answers, artifact.calibrated(answers)
     baseline = task.guess(train.targets, len(experiment.targets))
     metrics = {
         **run_folder.summary(experiment, answers, names),
         "baseline": {"what": task.baseline} | run_folder.summary(experiment, baseline, names),
+        **_spread(experiment, artifact, raw),
         "units": dict(zip(data.target_columns, experiment.units, strict=True)),
-        "best_epoch": fitted.best_epoch,
-        "epochs": len(fitted.history),
-        "parameters": sum(p.numel() for p in model.parameters()),
+        "best_epoch": [f.best_epoch for f in fitted.fits] if several else first.best_epoch,
+        "epochs": [len(f.history) for f in fitted.fits] if several else len(first.history),
+        "parameters": sum(p.numel() for model in fitted.models for p in model.parameters()),
     }
-    run_folder.write_history(path, fitted.history)
-    run_folder.write_predictions(path, experiment, answers)
+    run_folder.write_history(path, [f.history for f in fitted.fits])
+    run_folder.write_predictions(path, experiment, answers, artifact.columns())
     env = run_folder.environment(config.training.seed, experiment.sha256, seconds)
     run_folder.write_json(path / "env.json", env)
     # Last: a run is finished once its metrics are there.
     run_folder.write_json(path / METRICS, metrics)
-    checkpoints.remove()
-    return RunResult(path, metrics, experiment, answers.values, fitted.history, answers.more)
+    shutil.rmtree(path / CHECKPOINT, ignore_errors=True)
+    return RunResult(path, metrics, experiment, answers.values, first.history, answers.more, artifact, answers, raw)
+
+
+def _spread(experiment: Experiment, artifact: Artifact, answers: Answers) -> dict[str, Any]:
+    """What `metrics.json` says of uncertainties, from answers before calibration; empty for a run without."""
+    if artifact.uncertainty == NONE and artifact.calibration is None:
+        return {}
+    calibration, method = artifact.calibration, artifact.calibration_method
+    found: dict[str, Any] = {"method": artifact.uncertainty, "calibration": method, "level": LEVEL}
+    for side in ("val", "test"):
+        rows = experiment.targets_of(experiment.side(side))
+        found[side] = spread_metrics(
+            experiment.targets[rows], answers[rows], artifact.task, artifact.targets, calibration, method
+        )
+    return {"uncertainty": found}
 
 
 def _identity(config: RunConfig, experiment: Experiment) -> dict[str, Any]:
@@ -203,21 +281,6 @@ def _identity(config: RunConfig, experiment: Experiment) -> dict[str, Any]:
         "sha256 of the table": experiment.sha256,
         "sha256 of the split": hashlib.sha256(labels.encode()).hexdigest(),
     }
-
-
-def untrained(config: RunConfig, outputs: int, of_atoms: bool) -> MoleculeModel:
-    """The model before training, with the weights of its base if it has one.
-
-    The same seed gives the same one, and the caller's random state is left as it was.
-    """
-    with torch.random.fork_rng():
-        torch.manual_seed(config.training.seed)
-        try:
-            model = build(config.model, outputs, of_atoms, len(config.data.descriptor_columns))
-        except ValueError as error:
-            raise UsageError(f"[model]: {error}") from None
-    start_from(model, config.training.base)
-    return model
 
 
 _SIZES = ("hidden_dim", "num_layers", "num_heads", "edge_dim", "feed_forward", "max_path")
@@ -237,6 +300,12 @@ def check(config: RunConfig) -> None:
         (config.training.threads < 1, "threads is 1 or more"),
         (config.training.seed < 0, "seed is 0 or more"),
         (config.training.num_replicates < 1, "num_replicates is 1 or more"),
+        (config.training.ensemble_size < 1, "ensemble_size is 1 or more"),
+        (not 0 < config.training.alpha < 1, "alpha is above 0 and below 1"),
+        (config.training.evidential_regularization < 0, "evidential_regularization is 0 or more"),
+        (config.training.dropout_sampling_size < 2, "dropout_sampling_size is 2 or more"),
+        (config.training.domain_size < 0, "domain_size is 0 or more"),
+        (not 0 <= config.data.calibration_size < 1, "calibration_size is at least 0 and below 1"),
         (config.data.num_folds < 1, "num_folds is 1 or more"),
         (not -1 <= config.data.fold < config.data.num_folds, "fold is from 0 to num_folds - 1, or -1 for all"),
         (config.data.max_atoms < 1, "max_atoms is 1 or more"),
@@ -248,5 +317,11 @@ def check(config: RunConfig) -> None:
     for is_wrong, rule in wrong:
         if is_wrong:
             raise UsageError(f"a setting is out of range: {rule}")
+    for name, value, known in (
+        ("uncertainty_method", config.training.uncertainty_method, UNCERTAINTY_METHODS),
+        ("calibration_method", config.training.calibration_method, CALIBRATION_METHODS),
+    ):
+        if value and value not in known:
+            raise UsageError(f"there is no {name} {value!r}: choose among {', '.join(known)}")
     if config.data.on_3d_failure not in ON_FAILURE:
         raise UsageError(f"unknown on_3d_failure {config.data.on_3d_failure!r}: choose one of {', '.join(ON_FAILURE)}")

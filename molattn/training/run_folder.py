@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from molattn.data import SIDES, list_text
+from molattn.data import ALL_SIDES, SIDES, list_text
 from molattn.data.files import remove_leftovers, write_text
 from molattn.data.tables import write_table
 from molattn.errors import UsageError
-from molattn.models.tasks import Answers, Task
+from molattn.models.answers import Answers
+from molattn.models.tasks import Task
 from molattn.training.config import RunConfig
 from molattn.training.experiment import Experiment
 from molattn.training.fit import EpochRecord
@@ -93,13 +94,17 @@ def write_standardized(folder: Path, experiment: Experiment) -> None:
         write_table(folder / "standardized.csv", ("row", "smiles", "standardized"), rows)
 
 
-def write_predictions(folder: Path, experiment: Experiment, answers: Answers) -> None:
+def write_predictions(folder: Path, experiment: Experiment, answers: Answers, beside: Sequence[str]) -> None:
     """`predictions.csv`: truth beside prediction for every molecule of every side, in the order of the table.
 
     Where targets are of atoms each cell holds a list in JSON, null where a label is missing.
+
+    beside: what the columns of `answers.more` are called.
     """
     targets, task = experiment.data.target_columns, experiment.task
-    columns = ("row", "split", "smiles", *targets, *(f"{t}_pred" for t in targets), *task.columns(targets))
+    columns = ("row", "split", "smiles", *targets, *(f"{t}_pred" for t in targets), *beside)
+
+    more = answers.more
 
     def cells(numbers: np.ndarray) -> list[str]:
         # A missing label is an empty cell.
@@ -108,7 +113,7 @@ def write_predictions(folder: Path, experiment: Experiment, answers: Answers) ->
     def said(i: int) -> list[str]:
         """The cells of molecule i."""
         parts = [
-            [*cells(experiment.targets[k]), *cells(answers.values[k]), *map(_exact, answers.more[k].tolist())]
+            [*cells(experiment.targets[k]), *cells(answers.values[k]), *map(_exact, more[k].tolist())]
             for k in experiment.targets_of(np.array([i]))
         ]
         return list(map(list_text, zip(*parts, strict=True))) if task.of_atoms else parts[0]
@@ -126,11 +131,18 @@ def _exact(value: float | str) -> str:
     return value if isinstance(value, str) else repr(float(value))
 
 
-def write_history(folder: Path, history: Sequence[EpochRecord]) -> None:
-    """`history.csv`: one line per epoch; the column of the metric is called by it, such as `val_rmse`."""
+def write_history(folder: Path, histories: Sequence[Sequence[EpochRecord]]) -> None:
+    """`history.csv`: one line per epoch; the column of the metric is called by it, such as `val_rmse`.
+
+    Of an ensemble the lines of every member, with its number, from 0, before them.
+    """
     names = [f.name for f in dataclasses.fields(EpochRecord) if f.name != "metric"]
-    columns = [f"val_{history[0].metric}" if name == "val_metric" else name for name in names]
-    write_table(folder / "history.csv", columns, ([str(getattr(r, name)) for name in names] for r in history))
+    columns = [f"val_{histories[0][0].metric}" if name == "val_metric" else name for name in names]
+    rows = [(i, [str(getattr(r, name)) for name in names]) for i, history in enumerate(histories) for r in history]
+    if len(histories) == 1:
+        write_table(folder / "history.csv", columns, (row for _, row in rows))
+    else:
+        write_table(folder / "history.csv", ("member", *columns), ([str(i), *row] for i, row in rows))
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -156,13 +168,13 @@ def summary(experiment: Experiment, answers: Answers, names: Sequence[str]) -> d
 
     With several targets, "mean" holds for every side their mean over the targets where they are defined.
     """
-    sides = {side: experiment.targets_of(experiment.side(side)) for side in SIDES}
+    sides = {side: experiment.targets_of(experiment.side(side)) for side in sides_of(experiment)}
     result = {
         side: target_metrics(
             experiment.task,
             experiment.data.target_columns,
             experiment.targets[rows],
-            Answers(answers.values[rows], answers.more[rows]),
+            answers[rows],
             names,
         )
         for side, rows in sides.items()
@@ -170,6 +182,11 @@ def summary(experiment: Experiment, answers: Answers, names: Sequence[str]) -> d
     if len(experiment.data.target_columns) == 1:
         return result
     return {**result, "mean": {side: mean_over_targets(measured, names) for side, measured in result.items()}}
+
+
+def sides_of(experiment: Experiment) -> tuple[str, ...]:
+    """The sides of its split: train, val and test, and the calibration side where there is one."""
+    return ALL_SIDES if experiment.has_calibration else SIDES
 
 
 def target_metrics(

@@ -176,6 +176,7 @@ def choose_task(
     names: Sequence[str],
     classes: tuple[tuple[str, ...], ...],
     of_atoms: bool = False,
+    alpha: float = Regression.alpha,
 ) -> tuple[Task, str]:
     """The task of a run, and in one sentence what was taken and how to say otherwise; empty where it was said.
 
@@ -189,13 +190,14 @@ def choose_task(
         names: of the targets.
         classes: names of the classes of each target; empty for numbers.
         of_atoms: whether the targets are of atoms.
+        alpha: of the loss "quantile".
 
     Raises:
         InputError: the targets are not what was said.
         UsageError: the loss is another task's.
     """
     guessed = kind.removeprefix(ATOM) or _guess(targets, classes)
-    chosen = _made(guessed, loss, classes, of_atoms)
+    chosen = _made(guessed, loss, classes, of_atoms, alpha)
     chosen.check(targets, names)
     if kind:
         return chosen, ""
@@ -231,13 +233,13 @@ def _guess(targets: np.ndarray, classes: tuple[tuple[str, ...], ...]) -> str:
     return "binary" if binary else "regression"
 
 
-def _made(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], of_atoms: bool) -> Task:
+def _made(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], of_atoms: bool, alpha: float) -> Task:
     losses = TASKS[kind].losses
     loss = loss or losses[0]
     if loss not in losses:
         owner = next((k for k, task in TASKS.items() if loss in task.losses), "")
         if not owner:
-            known = ", ".join(name for task in TASKS.values() for name in task.losses)
+            known = ", ".join(dict.fromkeys(name for task in TASKS.values() for name in task.losses))
             raise UsageError(f"there is no loss {loss!r}: choose among {known}")
         raise UsageError(
             f"the loss {loss!r} is of {owner} targets, and these are {kind}: choose {' or '.join(losses)}, or add "
@@ -245,7 +247,9 @@ def _made(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], of_atoms: 
         )
     if kind == Multiclass.kind:
         return Multiclass(loss, classes, of_atoms)
-    return Binary(loss, of_atoms) if kind == Binary.kind else Regression(loss, of_atoms)
+    if kind == Binary.kind:
+        return Binary(loss, of_atoms)
+    return Regression(loss, of_atoms, alpha if loss == "quantile" else Regression.alpha)
 
 
 def _bare(text: str) -> str:

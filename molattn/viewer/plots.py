@@ -12,6 +12,7 @@ from molattn.training.fit import EpochRecord
 from molattn.training.run import RunResult
 from molattn.viewer.figures import new_figure, rendered, short, styled
 from molattn.viewer.picture import Picture
+from molattn.viewer.spread_plots import spread_plots
 
 # Blue, orange and grey are told apart by every kind of colour vision; the shapes differ as well.
 _SIDES = {
@@ -24,6 +25,9 @@ _LOSSES = {
     "mae": "standardised MAE",
     "huber": "Huber loss, standardised",
     "mve": "negative log-likelihood, standardised",
+    "evidential": "evidential loss, standardised",
+    "quantile": "pinball loss, standardised",
+    "dirichlet": "evidential loss",
     "bce": "cross-entropy",
     "cross-entropy": "cross-entropy",
 }
@@ -131,6 +135,13 @@ def write_plots(result: RunResult) -> None:
     )
     for stem, picture in pictures.items():
         picture.save(folder / f"{stem}.png")
+    if result.artifact is not None:
+        rows = sides["test"]
+        raw = result.raw if result.raw is not None else result.answers
+        for stem, picture in spread_plots(
+            result.artifact, experiment.targets[rows], raw[rows], experiment.units
+        ).items():
+            picture.save(folder / f"{stem}.png")
     learning_curve(result.history, experiment.task.loss).save(folder / "learning_curve.png")
 
 

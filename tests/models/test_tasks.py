@@ -9,11 +9,12 @@ from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task, task_from
 
 CLASSES = Multiclass(classes=(("a", "b"), ("x", "y", "z")))
-ALL = [*map(Regression, Regression.losses), Binary(), CLASSES]
-OUTPUTS = np.random.default_rng(0).normal(size=(7, 5)) * 5
+EVIDENCE = [Binary("dirichlet"), Multiclass("dirichlet", CLASSES.classes)]
+ALL = [*map(Regression, Regression.losses), Binary(), CLASSES, *EVIDENCE]
+OUTPUTS = np.random.default_rng(0).normal(size=(7, 8)) * 5
 
 
-@pytest.mark.parametrize("task", ALL, ids=lambda t: t.loss)
+@pytest.mark.parametrize("task", ALL, ids=lambda t: f"{t.kind}-{t.loss}")
 def test_a_task_is_read_back(task: Task) -> None:
     assert task_from(task.to_dict()) == task
 
@@ -24,7 +25,7 @@ def test_a_task_from_the_future_says_upgrade() -> None:
             task_from(settings)
 
 
-@pytest.mark.parametrize("task", ALL, ids=lambda t: t.loss)
+@pytest.mark.parametrize("task", ALL, ids=lambda t: f"{t.kind}-{t.loss}")
 def test_answers_and_baseline_have_the_shapes_that_the_columns_say(task: Task) -> None:
     outputs = OUTPUTS[:, : len(task.owners(2))]
     train = np.array([[0.0, 1.0], [1.0, np.nan], [1.0, 0.0]])
@@ -40,9 +41,9 @@ def test_probabilities_are_those_of_torch_even_at_the_edge() -> None:
     x = np.array([[0.0], [3.0], [-800.0], [800.0]])
     p = Binary().answers(x, TargetScaler.none(1)).values
     assert p.ravel() == pytest.approx(torch.sigmoid(torch.tensor(x)).numpy().ravel())
-    answers = CLASSES.answers(OUTPUTS * 300, TargetScaler.none(2))
-    assert answers.more[:, 2:] == pytest.approx(torch.softmax(torch.tensor(OUTPUTS[:, 2:] * 300), 1).numpy())
-    assert (answers.values[:, 1] == OUTPUTS[:, 2:].argmax(1)).all()
+    answers = CLASSES.answers(OUTPUTS[:, :5] * 300, TargetScaler.none(2))
+    assert answers.more[:, 2:] == pytest.approx(torch.softmax(torch.tensor(OUTPUTS[:, 2:5] * 300), 1).numpy())
+    assert (answers.values[:, 1] == OUTPUTS[:, 2:5].argmax(1)).all()
     assert CLASSES.columns(["p", "q"]) == ["p_prob_a", "p_prob_b", "q_prob_x", "q_prob_y", "q_prob_z"]
     assert CLASSES.named(2.0, 1) == "z"
     array = CLASSES.array(answers)

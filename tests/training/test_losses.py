@@ -11,7 +11,8 @@ from molattn.training.losses import LOSSES, TaskLoss, balance, mean_loss
 
 NAN = float("nan")
 CLASSES = Multiclass(classes=(("a", "b"), ("x", "y", "z")))
-ALL = [*map(Regression, Regression.losses), Binary(), CLASSES]
+EVIDENCE = [Binary("dirichlet"), Multiclass("dirichlet", CLASSES.classes)]
+ALL = [*map(Regression, Regression.losses), Binary(), CLASSES, *EVIDENCE]
 
 
 def _data(task: Task, n: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
@@ -50,7 +51,7 @@ def test_losses_are_their_equations() -> None:
     torch.testing.assert_close(losses[:, 1], -torch.tensor([1.0, 4.0, 1.0]).double()[y[:, 1].long()] * chosen.log())
 
 
-@pytest.mark.parametrize("task", ALL, ids=lambda t: t.loss)
+@pytest.mark.parametrize("task", ALL, ids=lambda t: f"{t.kind}-{t.loss}")
 def test_a_missing_label_brings_no_loss_and_no_gradient_even_where_the_model_says_nan(task: Task) -> None:
     outputs, targets = _data(task)
     targets[2, 0] = targets[4] = NAN

@@ -1,0 +1,89 @@
+"""What is learned from the calibration molecules, once the models are trained."""
+
+import numpy as np
+from sklearn.isotonic import IsotonicRegression
+
+from molattn.errors import InputError, UsageError, shown
+from molattn.models.answers import Answers
+from molattn.models.calibration import Calibration, Scores, choose_calibration, cumulated
+from molattn.models.tasks import Regression, Task
+
+SMALLEST = 1e-12
+MOST = 10_000
+"""Calibration molecules of a target whose scores are kept: more of them make no interval any better."""
+
+
+def calibrate(
+    answers: Answers,
+    true: np.ndarray,
+    task: Task,
+    uncertainty: str,
+    method: str,
+    targets: tuple[str, ...],
+    others: Answers,
+) -> Calibration:
+    """The calibration of a model from what it says of molecules that were kept from its training.
+
+    Of each target the molecules with a label count; of more than 10,000 that many, taken by chance.
+
+    Args:
+        answers: of the n calibration molecules.
+        true: (n, T) their targets, NaN where missing.
+        uncertainty: the method of the standard deviations in `answers`.
+        method: one of `molattn.models.calibration.METHODS`, or empty.
+        targets: T names.
+        others: of the validation molecules, which say how large standard deviations usually are.
+
+    Raises:
+        UsageError: a method that does not go with the task, or targets of atoms.
+        InputError: a target without a label.
+    """
+    check_calibration(task, method)
+    scores = []
+    for t, name in enumerate(targets):
+        known = np.flatnonzero(np.isfinite(true[:, t]))
+        if len(known) < 2:
+            raise InputError(
+                f"{len(known)} calibration molecules have a label of {shown(name)}: give more rows or a larger "
+                "--calibration-size"
+            )
+        if len(known) > MOST:
+            known = np.sort(np.random.default_rng(0).choice(known, MOST, replace=False))
+        part = answers[known]
+        if isinstance(task, Regression):
+            scores.append(_of_numbers(part, true[known, t], task, t, others))
+        else:
+            scores.append(_of_classes(task.probabilities(part, t), true[known, t].astype(int)))
+    return Calibration(choose_calibration(method, task), uncertainty, tuple(scores))
+
+
+def check_calibration(task: Task, method: str) -> None:
+    """UsageError where a task cannot be calibrated, or not by that method."""
+    if task.of_atoms:
+        raise UsageError(
+            "calibration counts on molecules that are independent of each other, and the atoms of a molecule are not: "
+            "leave --calibration-size out"
+        )
+    choose_calibration(method, task)
+
+
+def _of_numbers(answers: Answers, y: np.ndarray, task: Regression, t: int, others: Answers) -> Scores:
+    error = y - answers.values[:, t]
+    std, b = np.ones(len(y)), 0.0
+    if answers.std is not None and others.std is not None:
+        # Passes and members that agree to the bit say nothing: no division by their zero.
+        std, b = np.maximum(answers.std[:, t], SMALLEST), float(np.median(others.std[:, t]))
+    scores = {"z": np.sort(error / std), "far": np.sort(np.abs(error) / (std + b)), "b": np.array([b])}
+    if task.loss == "quantile":
+        lower, upper = (q[:, t] for q in np.split(answers.own, 2, 1))
+        scores["quantiles"] = np.sort(np.maximum(lower - y, y - upper))
+    return scores
+
+
+def _of_classes(p: np.ndarray, y: np.ndarray) -> Scores:
+    rows = np.arange(len(y))
+    scores = {"least": np.sort(1 - p[rows, y]), "adaptive": np.sort(cumulated(p)[rows, y])}
+    for c in range(p.shape[1]):
+        rising = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(p[:, c], y == c)
+        scores[f"x{c}"], scores[f"y{c}"] = (np.asarray(v, float) for v in (rising.X_thresholds_, rising.y_thresholds_))
+    return scores

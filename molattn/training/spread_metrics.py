@@ -1,0 +1,146 @@
+"""How good uncertainties are: the likelihood, calibration, coverage and width, in the targets' own units."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from molattn.errors import UsageError
+from molattn.models.answers import Answers
+from molattn.models.calibration import Calibration, calibrated, interval, sets
+from molattn.models.distributions import normal_quantile
+from molattn.models.tasks import Regression, Task
+
+LEVEL = 0.9
+LEVELS = tuple(np.linspace(0.01, 0.99, 99).round(2).tolist())
+
+
+def spread_metrics(
+    true: np.ndarray,
+    answers: Answers,
+    task: Task,
+    targets: Sequence[str],
+    calibration: Calibration | None,
+    method: str,
+    level: float = LEVEL,
+) -> dict[str, dict[str, Any]]:
+    """Of every target what can be said of its uncertainties: {target: {name: value}}; None without labels.
+
+    nll, ence, miscalibration_area: of standard deviations, see below; of classes nll and ece of probabilities.
+    coverage, width: of the intervals of that level, the share that holds the truth, and the mean width in the unit of
+    the target; of sets of classes, the share that holds the true one, and the mean size.
+
+    Shapes: true (n, T), NaN where missing.
+    """
+    scaled = answers if calibration is None else calibrated(answers, task, calibration, method)
+    found: dict[str, dict[str, Any]] = {}
+    ends = None
+    chosen, why = [], ""
+    try:
+        if not isinstance(task, Regression):
+            chosen = sets(scaled, task, level, calibration, method)
+        elif calibration is not None or answers.std is not None:
+            ends = interval(answers, task, level, calibration, method)
+    except UsageError as error:
+        why = str(error)
+    for t, name in enumerate(targets):
+        known = np.isfinite(true[:, t])
+        y = true[known, t]
+        values: dict[str, Any] = {}
+        if isinstance(task, Regression):
+            if scaled.std is not None:
+                mu, std = scaled.values[known, t], scaled.std[known, t]
+                values = {
+                    "nll": normal_nll(y, mu, std),
+                    "ence": ence(y, mu, std),
+                    "miscalibration_area": miscalibration_area(y, mu, std),
+                }
+            if ends is not None:
+                lower, upper = (end[known, t] for end in ends)
+                values |= {
+                    "coverage": _mean((lower <= y) & (y <= upper)),
+                    "width": _mean(upper - lower),
+                }
+        else:
+            p, right = task.probabilities(scaled, t)[known], y.astype(int)
+            values = {"nll": class_nll(right, p), "ece": ece(right, p)}
+            if chosen:
+                within = chosen[t][known]
+                values |= {"coverage": _mean(within[np.arange(len(right)), right]), "size": _mean(within.sum(1))}
+        found[name] = {k: v if math.isfinite(v) else None for k, v in values.items()}
+        if why:
+            found[name]["why"] = {"coverage": why}
+    return found
+
+
+def normal_nll(y: np.ndarray, mu: np.ndarray, std: np.ndarray) -> float:
+    """mean of log(2 pi std^2) / 2 + (y - mu)^2 / (2 std^2)"""
+    variance = np.maximum(std, np.finfo(float).tiny ** 0.5) ** 2
+    with np.errstate(over="ignore"):
+        return float(_mean(0.5 * (np.log(2 * np.pi * variance) + (y - mu) ** 2 / variance)))
+
+
+def ence(y: np.ndarray, mu: np.ndarray, std: np.ndarray, bins: int = 10) -> float:
+    """Expected normalised calibration error: mean over bins b of |rmv_b - rmse_b| / rmv_b.
+
+    Bins hold equal numbers of molecules, ordered by std: rmv_b = sqrt(mean std^2), rmse_b = sqrt(mean (y - mu)^2).
+    At most so many bins, each with five molecules or more where there are so many.
+
+    Source: Levi et al., Sensors 2022, 22, 5540 (https://doi.org/10.3390/s22155540).
+    """
+    parts = by_spread(y, mu, std, bins)
+    errors = [abs(rmv - rmse) / rmv if rmv > 0 else math.nan for rmv, rmse in parts]
+    return float(np.mean(errors)) if errors else math.nan
+
+
+def by_spread(y: np.ndarray, mu: np.ndarray, std: np.ndarray, bins: int = 10) -> list[tuple[float, float]]:
+    """rmv_b and rmse_b of every bin of `ence`."""
+    if not len(y):
+        return []
+    order = np.argsort(std, kind="stable")
+    parts = np.array_split(order, max(1, min(bins, len(y) // 5)))
+    return [(float(np.sqrt(np.mean(std[b] ** 2))), float(np.sqrt(np.mean((y - mu)[b] ** 2)))) for b in parts]
+
+
+def miscalibration_area(y: np.ndarray, mu: np.ndarray, std: np.ndarray) -> float:
+    """The area between the diagonal and the curve of observed over expected shares, from 0 to 1/2.
+
+    observed(p) = the share of molecules with |y - mu| <= std Phi^-1((1 + p) / 2); by trapezia over p = 0, 0.01, ... 1
+
+    Source: Tran et al., Mach. Learn.: Sci. Technol. 2020, 1, 025006 (https://doi.org/10.1088/2632-2153/ab7e1a).
+    """
+    if not len(y):
+        return math.nan
+    expected, observed = np.array([0.0, *LEVELS, 1.0]), np.array([0.0, *observed_shares(y, mu, std), 1.0])
+    return float(np.trapezoid(np.abs(observed - expected), expected))
+
+
+def observed_shares(y: np.ndarray, mu: np.ndarray, std: np.ndarray) -> list[float]:
+    """The share of molecules within the normal interval of each of `LEVELS`."""
+    far = np.abs(y - mu)
+    return [float(np.mean(far <= std * normal_quantile((1 + p) / 2))) for p in LEVELS]
+
+
+def class_nll(y: np.ndarray, p: np.ndarray) -> float:
+    """mean of -log p_y, with p at least 1e-15; y are places among the classes, (n,), p (n, classes)."""
+    return float(_mean(-np.log(np.maximum(p[np.arange(len(y)), y], 1e-15))))
+
+
+def ece(y: np.ndarray, p: np.ndarray, bins: int = 10) -> float:
+    """Expected calibration error: sum over bins b of n_b / n |share right_b - mean confidence_b|.
+
+    Confidence is the probability of the most probable class; bins are equally wide.
+
+    Source: Guo et al. (2017), ICML, 1321.
+    """
+    if not len(y):
+        return math.nan
+    confidence, right = p.max(1), p.argmax(1) == y
+    place = np.minimum((confidence * bins).astype(int), bins - 1)
+    gaps = [abs(right[place == b].sum() - confidence[place == b].sum()) for b in range(bins)]
+    return float(sum(gaps) / len(y))
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(np.mean(values)) if len(values) else math.nan

@@ -1,0 +1,282 @@
+"""Hyper-parameters found by trial, judged on validation molecules alone; Optuna chooses what is tried."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import tomli_w
+
+from molattn.data.files import write_text
+from molattn.errors import InputError, MissingExtra, UsageError
+from molattn.models.registry import MODELS
+from molattn.training.bases import AUTO, NONE
+from molattn.training.config import RunConfig, read_config
+from molattn.training.experiment import Experiment
+from molattn.training.fit import EpochRecord
+from molattn.training.folders import BEST, STUDY, TUNED
+from molattn.training.members import fit_members, untrained
+from molattn.training.metrics import METRICS, metrics_for
+from molattn.training.prepare import prepare
+from molattn.training.run import Reporter, check
+from molattn.training.search import Choice, search_space, with_values
+from molattn.training.starting import settle_start
+
+if TYPE_CHECKING:
+    import optuna
+
+PRUNERS = ("median", "hyperband", "none")
+TRIALS = "trials.csv"
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What tuning found.
+
+    Attributes:
+        folder: where it lies.
+        config: the best settings, those of `best.toml`.
+        values: those of them that were searched.
+        metric: what was compared, of the validation molecules.
+        value: of the best trial.
+        trials: how many were finished, pruned ones among them.
+    """
+
+    folder: Path
+    config: RunConfig
+    values: dict[str, Any]
+    metric: str
+    value: float
+    trials: int
+
+
+@runtime_checkable
+class Teller(Reporter, Protocol):
+    """Who is told how tuning goes."""
+
+    def trial(self, done: int, total: int, best: float | None) -> None:
+        """So many of all trials are finished."""
+
+
+def tune(
+    config: RunConfig,
+    folder: Path,
+    teller: Teller,
+    trials: int = 20,
+    search: Sequence[str] = (),
+    pruner: str = "median",
+    resume: bool = False,
+) -> Tuned:
+    """Try settings until `trials` are finished, and write the best ones as `best.toml` for `molattn train --config`.
+
+    Every trial trains one model on the training molecules and is worth the validation metric of its best epoch; test
+    and calibration molecules are not looked at. Trials start from scratch where no base model is named, since a base
+    goes with one size of model. Pruned are trials that are worse, epoch for epoch, than most. All
+    trials are kept in `study.jsonl` as they end: what is killed goes on with `resume`, and the trial that it was
+    in begins again.
+
+    Args:
+        config: what is not searched.
+        folder: a new one; with `resume`, that of a study which was begun with the same settings.
+        teller: told of all that happens.
+        trials: in all, with those of a study that goes on.
+        search: where to look; see `search_space`.
+        pruner: one of `PRUNERS`.
+
+    Raises:
+        UsageError: settings that make no sense, a folder that is taken, or a study of other settings.
+        InputError: data that cannot be used, or no trial that brought a model.
+        MissingExtra: Optuna is not installed.
+    """
+    try:
+        import optuna
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+    except ImportError:
+        raise MissingExtra("optuna", "tune", "molattn tune") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    check(config)
+    if trials < 1:
+        raise UsageError("there is at least 1 trial: give a larger --num-trials")
+    if pruner not in PRUNERS:
+        raise UsageError(f"there is no pruner {pruner!r}: choose among {', '.join(PRUNERS)}")
+    base = NONE if config.training.base == AUTO else config.training.base
+    config = replace(config, training=replace(config.training, num_replicates=1, base=base))
+    config, said = settle_start(config)
+    space = search_space(search, config)
+    settings = {**config.to_dict(), "search": list(search), "pruner": pruner}
+    _claim(folder, settings, resume)
+    try:
+        teller.stage("reading molecules")
+        training = config.training
+        experiment = prepare(
+            config.data,
+            MODELS[config.model.kind],
+            training.seed,
+            training.num_workers,
+            teller.molecules,
+            training.loss,
+            training.alpha,
+        )
+    except BaseException:
+        if not resume:
+            _forget(folder)
+        raise
+    for warning in experiment.warnings:
+        teller.warning(warning)
+    metric = metrics_for(experiment.task.kind, experiment.task.metrics, training.metrics)[0]
+    larger = METRICS[metric].larger_is_better
+    if said:
+        teller.stage(said)
+    config = replace(config, data=experiment.data)
+    study = optuna.create_study(
+        storage=JournalStorage(JournalFileBackend(str(folder / STUDY))),
+        study_name="molattn",
+        direction="maximize" if larger else "minimize",
+        load_if_exists=True,
+        pruner=_pruner(pruner, training.epochs),
+    )
+    # Another seed after each resumption, or the same settings would be proposed again.
+    study.sampler = optuna.samplers.TPESampler(seed=training.seed + len(study.trials), n_startup_trials=5)
+    for trial in study.get_trials(states=(optuna.trial.TrialState.RUNNING,)):
+        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+        study.enqueue_trial(trial.params)
+    while (done := _finished(study)) < trials:
+        teller.trial(done, trials, _best(study))
+        trial = study.ask()
+        try:
+            values = {name: _suggested(trial, name, where) for name, where in space.items()}
+            found = _value(with_values(config, values, "search"), experiment, metric, trial, teller)
+        except optuna.TrialPruned:
+            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+        except (UsageError, InputError) as error:
+            # Settings that do not go together, or a training that came to nothing: worth nothing, but finished.
+            trial.set_user_attr("error", str(error))
+            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+            teller.warning(f"trial {trial.number + 1}: {error}")
+        else:
+            study.tell(trial, found)
+        _write_trials(folder, study, list(space), metric)
+    teller.trial(done, trials, _best(study))
+    if _best(study) is None:
+        raise InputError(f"none of the {done} trials brought a model that could be measured: look at {folder / TRIALS}")
+    values = {name: study.best_trial.params[name] for name in space}
+    best = with_values(config, values, "search")
+    text = f"# The best of {done} trials by the {METRICS[metric].label} of the validation molecules, "
+    write_text(folder / BEST, f"{text}{study.best_value:.6g}.\n" + tomli_w.dumps(best.to_dict()))
+    return Tuned(folder, best, values, metric, study.best_value, done)
+
+
+def _value(
+    config: RunConfig,
+    experiment: Experiment,
+    metric: str,
+    trial: "optuna.Trial",
+    teller: Teller,
+) -> float:
+    """What a trial is worth: the metric of the validation molecules in the epoch with their least loss."""
+    import optuna
+
+    check(config)
+    single = replace(config, training=replace(config.training, ensemble_size=1))
+    task = experiment.task
+    train, val = experiment.labelled("train"), experiment.labelled("val")
+    scaler = task.scaler(train.targets)
+    untrained(single, len(task.owners(len(scaler.mean))), task.of_atoms)  # what does not go together fails here
+    best = math.nan
+
+    def told(record: EpochRecord) -> None:
+        nonlocal best
+        teller.epoch(record, config.training.epochs)
+        if record.best:
+            best = record.val_metric
+        if math.isfinite(best):
+            trial.report(best, record.epoch)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+
+    fit_members(single, task, scaler, train, val, metric, told)
+    if not math.isfinite(best):
+        raise InputError(
+            f"the {METRICS[metric].label} of the validation molecules is undefined: choose another --metric"
+        )
+    return best
+
+
+def _suggested(trial: "optuna.Trial", name: str, where: Any) -> Any:
+    if isinstance(where, Choice):
+        return trial.suggest_categorical(name, where.values)
+    if where.whole:
+        return trial.suggest_int(name, int(where.low), int(where.high), log=where.log)
+    return trial.suggest_float(name, where.low, where.high, log=where.log)
+
+
+def _pruner(name: str, epochs: int) -> "optuna.pruners.BasePruner":
+    import optuna
+
+    if name == "median":
+        # A few whole trials to compare with first, and a few epochs for every one.
+        return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=max(1, epochs // 10))
+    if name == "hyperband":
+        return optuna.pruners.HyperbandPruner(min_resource=max(1, epochs // 10), max_resource=epochs)
+    return optuna.pruners.NopPruner()
+
+
+def _finished(study: "optuna.Study") -> int:
+    return sum(trial.state.name in ("COMPLETE", "PRUNED") for trial in study.get_trials(deepcopy=False))
+
+
+def _best(study: "optuna.Study") -> float | None:
+    """The value of the best trial; None before there is one."""
+    if any(trial.state.name == "COMPLETE" for trial in study.get_trials(deepcopy=False)):
+        return study.best_value
+    return None
+
+
+def _write_trials(folder: Path, study: "optuna.Study", names: list[str], metric: str) -> None:
+    """`trials.csv`: a line for each trial, with what was tried, what it was worth, and how it ended."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["trial", "state", f"val_{metric}", "epochs", *names, "error"])
+    for trial in study.get_trials(deepcopy=False):
+        values = trial.intermediate_values
+        last = trial.value if trial.value is not None else values[max(values)] if values else ""
+        row = [trial.number, trial.state.name.lower(), last, len(values)]
+        writer.writerow([*row, *(trial.params.get(n, "") for n in names), trial.user_attrs.get("error", "")])
+    write_text(folder / TRIALS, text.getvalue())
+
+
+def _claim(folder: Path, settings: dict[str, Any], resume: bool) -> None:
+    """The folder made, and the settings of the study written; or, with `resume`, compared.
+
+    Raises:
+        UsageError: the folder is taken, or is not that of such a study.
+    """
+    if not resume:
+        if (folder / TUNED).is_file():
+            raise UsageError(f"{folder} holds a study: --resume {folder} continues it, or give another --output-dir")
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UsageError(f"{folder} exists: give another --output-dir")
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / TUNED, tomli_w.dumps(settings))
+        return
+    if not (folder / TUNED).is_file():
+        raise UsageError(f"{folder} is not a study of molattn tune, it has no {TUNED}: there is nothing to resume")
+    before = read_config(folder / TUNED)
+    now = json.loads(json.dumps(settings))
+    for part in (before, now):
+        del part["training"]["num_workers"]
+    changed = [name for name in now if before.get(name) != now[name]]
+    if changed:
+        raise UsageError(f"{folder} was begun with other settings of {', '.join(changed)}: put back what was")
+
+
+def _forget(folder: Path) -> None:
+    """The folder of a study that never began."""
+    (folder / TUNED).unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
