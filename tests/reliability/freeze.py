@@ -1,4 +1,4 @@
-"""Keep the models of a release for those to come: `python -m tests.reliability.freeze tests/frozen/VERSION`.
+"""Keep the models of a release for those to come: `python -m tests.reliability.freeze tests/frozen/VERSION [FORM ...]`.
 
 One small model for each form of artifact, with what it says of some molecules. They are written once, by the release
 that they are named after, and never again.
@@ -24,6 +24,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "atoms": {"target_columns": ("q",), "task_type": "atom-regression"},
     "descriptors": {"target_columns": ("y",), "descriptor_columns": ("z",)},
     "tokens": {"target_columns": ("y",), "model": "smiles-transformer"},
+    "quantile": {"target_columns": ("y",), "loss": "quantile"},
 }
 """What each is trained on, by its name."""
 
@@ -45,6 +46,8 @@ def main() -> None:
         rows = [f'{s},{v},{v / 2},{int(v > -3)},"{q}"' for s, v, q in zip(smiles, y, lists, strict=True)]
         table.write_text("\n".join(["smiles,y,z,c,q", *rows]) + "\n")
         for name, options in FORMS.items():
+            if name not in (sys.argv[2:] or FORMS):
+                continue
             molattn.train(
                 table,
                 output_dir=Path(folder) / name,
