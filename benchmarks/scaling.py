@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.ticker import LogLocator, StrMethodFormatter
 from report import in_words, machine, markdown, save, shown, spread
 
 from molattn.data.batches import MoleculeBatch, collate
@@ -150,8 +151,9 @@ def plot(results: Sequence[dict[str, Any]], path: Path) -> None:
     with styled():
         figure = new_figure(11.0, 5.0)
         figure.set_layout_engine("constrained")
-        all_axes = figure.subplots(2, len(AXES), sharey="row")
-        for column, name in enumerate(AXES):
+        names = list(dict.fromkeys(row["varied"] for row in results))
+        all_axes = figure.subplots(2, len(names), sharey="row", squeeze=False)
+        for column, name in enumerate(names):
             rows = [row for row in results if row["varied"] == name]
             values = [row["value"] for row in rows]
             for axes, of in zip(all_axes[:, column], ("ms", "MB"), strict=True):
@@ -159,6 +161,8 @@ def plot(results: Sequence[dict[str, Any]], path: Path) -> None:
                     y = [row[way][of]["median"] if of == "ms" else row[way][of] for row in rows]
                     axes.loglog(values, y, color=colour, marker=marker, markersize=4, label=way)
                 axes.set_xticks(values, [str(v) for v in values])
+                axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
                 axes.minorticks_off()
             all_axes[0, column].set_title(name)
         all_axes[0, 0].set_ylabel("ms a batch")

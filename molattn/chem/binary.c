@@ -137,6 +137,7 @@ static void read_rings(Bytes *b, size_t n, uint8_t *facts, uint8_t *pairs) {
   for (uint32_t rings = word(b); rings && !b->wrong; rings--) {
     uint32_t size = place(b);
     if (size < 3) b->wrong = 1;
+    if (b->wrong) return;
     uint8_t mark = 1 << ((size < 8 ? size : 8) - 3);
     uint32_t start = atom_below(b, n), here = start;
     for (uint32_t k = 1; k <= size && !b->wrong; k++) {

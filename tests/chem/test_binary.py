@@ -31,16 +31,19 @@ NCI = [line.split()[0] for line in (Path(RDConfig.RDDataDir) / "NCI" / "first_5K
 FEW = [*DRUGLIKE, *STEREO, *MIRRORED, *CAGES, *ODD, *AWKWARD]
 
 
-def forms(smiles: Iterable[object]) -> Iterator[Chem.Mol]:
-    """Of each that is a molecule: as it is read, with its hydrogens, and with its atoms in another order.
+def forms(smiles: Iterable[object], step: int = 1) -> Iterator[Chem.Mol]:
+    """Of each that is a molecule: as it is read; of every `step`-th, too, with its hydrogens, and in another order.
 
-    What is read for its codes alone has the same, and is refused in the same words.
+    What is read for its codes alone has the same codes, and is refused in the same words.
     """
     rng = random.Random(0)
-    for text in smiles:
+    for k, text in enumerate(smiles):
         mol, sooner = outcome(read_smiles, text), outcome(read_for_codes, text)
         if isinstance(mol, SmilesError) or isinstance(sooner, SmilesError):
             assert (str(mol), vars(mol)["reason"]) == (str(sooner), vars(sooner)["reason"])
+            continue
+        if k % step:
+            yield sooner
             continue
         assert_same(codes_by_getters(sooner), codes_by_getters(mol))
         yield mol
@@ -64,11 +67,11 @@ def assert_same(one: Codes, other: Codes) -> None:
     assert one[3:] == other[3:]
 
 
-def check(smiles: Iterable[object]) -> int:
+def check(smiles: Iterable[object], step: int = 1) -> int:
     """Every form of every molecule has the same codes, paths, symbols and warnings both ways; how many by C."""
     read, count = reader(), 0
     assert read is not None
-    for mol in forms(smiles):
+    for mol in forms(smiles, step):
         assert agree(read, mol), Chem.MolToSmiles(mol)
         count += read(mol) is not None
     return count
@@ -100,13 +103,13 @@ def test_it_says_what_the_getters_say_of_all_data_at_hand(name):
     if card is not None:  # what comes along, and what MOLATTN_DATA holds
         table = read_table(card.path)
         place = table.columns.index(card.smiles_column)
-        assert check(row[place] for row in table.rows) > 2 * len(table.rows)
+        assert check((row[place] for row in table.rows), step=10) > 0.9 * len(table.rows)
 
 
 @pytest.mark.slow
 def test_it_says_what_the_getters_say_of_the_nci_and_what_is_like_it():
-    assert check(NCI) > 2.9 * len(NCI)
-    assert check(molecules_like([*DRUGLIKE, *STEREO, *NCI[:500:2]], 2000, seed=2, max_length=200)) > 4000
+    assert check(NCI, step=10) > 1.1 * len(NCI)
+    assert check(molecules_like([*DRUGLIKE, *STEREO, *NCI[:500:2]], 2000, seed=2, max_length=200), step=10) > 1800
 
 
 @pytest.mark.parametrize("size", [1, 2, 31, 32, 33, 64, 253, 254, 255, 256, 257, 400])

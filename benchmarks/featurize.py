@@ -1,0 +1,112 @@
+"""From SMILES to graphs: ours and others', as ratios to bare `Chem.MolFromSmiles` in the same process.
+
+    python benchmarks/featurize.py                     # some ten minutes, the first time more for the peers
+    python benchmarks/featurize.py --rounds 3 --ways molattn
+
+Each way runs in the environment of whoever it belongs to, one process and one thread, at its own defaults: ours with
+and without a C compiler, PyG's `from_smiles`, chemprop's featurizer and its C++ one. In every round all steps of a way
+read all molecules once, in another order than in the round before; a ratio is that of two steps of one round. Only
+molecules that RDKit can read are among them. It writes `featurize.json` and prints the tables for README.md.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from peers import FOLDER, python_of
+from rdkit import Chem, RDConfig, RDLogger
+from report import in_words, machine, markdown, save, shown, spread
+
+HERE = Path(__file__).parent
+
+# In words: of which environment, the way in featurize_ways.py, whether C may be compiled.
+CONTENDERS = {
+    "rdkit": ("", "rdkit", True),
+    "molattn": ("", "molattn", True),
+    "molattn, no compiler": ("", "molattn", False),
+    "PyG": ("pyg", "pyg", True),
+    "chemprop": ("chemprop", "chemprop", True),
+    "chemprop, C++": ("chemprop", "chemprop_cuik", True),
+}
+
+
+def molecules() -> dict[str, list[str]]:
+    """ESOL, and the NCI molecules that come with RDKit."""
+    nci = (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text(encoding="utf-8").splitlines()
+    esol = (HERE.parent / "datasets" / "esol.csv").read_text(encoding="utf-8").splitlines()[1:]
+    texts = {"ESOL": [line.split(",")[0] for line in esol], "NCI": [line.split("\t")[0] for line in nci if line]}
+    RDLogger.DisableLog("rdApp.*")
+    return {name: [text for text in texts if Chem.MolFromSmiles(text)] for name, texts in texts.items()}
+
+
+def measured(contender: str, file: Path, rounds: int, peers: Path) -> dict[str, list[float]]:
+    """Microseconds of CPU per molecule, by step and round."""
+    peer, way, compiled = CONTENDERS[contender]
+    python = str(python_of(peer, peers)) if peer else sys.executable
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if compiled else {"MOLATTN_COMPILE": "0"})
+    if not peer:
+        environment["PYTHONPATH"] = str(HERE.parent)
+    else:
+        environment.pop("PYTHONPATH", None)
+    command = [python, str(HERE / "featurize_ways.py"), way, str(file), str(rounds)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{contender} fails:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--ways", nargs="*", default=list(CONTENDERS), choices=list(CONTENDERS))
+    parser.add_argument("--peers", type=Path, default=FOLDER, help="where the environments of others lie")
+    parser.add_argument("-o", "--output", type=Path, default=Path("featurize.json"))
+    options = parser.parse_args()
+    results: dict[str, Any] = {}
+    sets = molecules()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, smiles in sets.items():
+            file = Path(folder) / f"{name}.smi"
+            file.write_text("\n".join(smiles))
+            for contender in options.ways:
+                print(f"{name}: {contender}", file=sys.stderr, flush=True)
+                times = measured(contender, file, options.rounds, options.peers)
+                for step, values in times.items():
+                    ratios = [value / parse for value, parse in zip(values, times["parse"], strict=True)]
+                    found = results.setdefault(contender, {}).setdefault(step, {})
+                    found[name] = {"microseconds": spread(values), "ratio": spread(ratios)}
+    where = machine(("rdkit", "numpy"))
+    save(
+        options.output,
+        "featurize",
+        {"rounds": options.rounds, "molecules": {n: len(s) for n, s in sets.items()}},
+        results,
+        where,
+    )
+    columns = ["way", *(f"{name}, {what}" for name in sets for what in ("us per molecule", "times its parse"))]
+
+    def row(title: str, found: dict[str, Any]) -> list[str]:
+        figures = ((found[name]["microseconds"], found[name]["ratio"]) for name in sets)
+        return [title, *(cell for us, ratio in figures for cell in (f"{us['median']:.0f}", shown(ratio)))]
+
+    whole = [
+        row(f"{contender}: {step}", found)
+        for contender, steps in results.items()
+        for step, found in steps.items()
+        if step == list(steps)[-1] or step == "molecule_graph" or (contender == "rdkit" and step == "parse")
+    ]
+    print(markdown(columns, whole), end="\n\n")
+    if "molattn" in results:
+        print(markdown(columns, [row(step, found) for step, found in results["molattn"].items()]), end="\n\n")
+    counts = " and ".join(f"{len(smiles):,} of {name}" for name, smiles in sets.items())
+    print(f"Medians and quartiles of {options.rounds} rounds over {counts}; CPU time. {in_words(where)}")
+
+
+if __name__ == "__main__":
+    main()
