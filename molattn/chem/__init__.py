@@ -25,7 +25,7 @@ from molattn.chem.contributions import (
     contributions_table,
     rdkit_version,
 )
-from molattn.chem.descriptors import DESCRIPTORS, FEW_DESCRIPTORS, descriptors
+from molattn.chem.descriptors import FEW_DESCRIPTORS, descriptors
 from molattn.chem.edits import molecules_like
 from molattn.chem.features import Feature
 from molattn.chem.fingerprints import Fingerprints, morgan_bits
@@ -43,6 +43,8 @@ from molattn.chem.tokens import TOKENS, SmilesTokens, smiles_tokens, tokenize, t
 
 if TYPE_CHECKING:
     from molattn.chem.pyg import from_pyg, to_pyg
+
+    DESCRIPTORS: tuple[str, ...]
 
 __all__ = [
     "ATOM_FEATURES",
@@ -107,7 +109,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """`to_pyg` and `from_pyg` at their first use (PEP 562), since they import torch and PyG."""
+    """What brings torch, PyG or most of RDKit, at its first use (PEP 562)."""
+    if name == "DESCRIPTORS":
+        from molattn.chem.descriptors import DESCRIPTORS
+
+        return DESCRIPTORS
     if name in ("to_pyg", "from_pyg"):
         from molattn.chem import pyg
 

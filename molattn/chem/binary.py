@@ -3,17 +3,21 @@
 `codes_by_getters` asks RDKit some ten times for every atom, and each question costs as much as all that C does for
 that atom. `Mol.ToBinary` holds the same facts. What its bytes mean is RDKit's own business and may change with its
 version: a header that is not in `VERSIONS` is refused, and before its first use the reader must agree with the getters
-on `AWKWARD` molecules. Where it does not, where there is no C compiler, and for each molecule with something that the
-tables do not cover (and that somebody must be warned of), the getters are asked.
+on `AWKWARD` molecules, once for each build of it and each RDKit. Where it does not, where there is no C compiler, and
+for each molecule with something that the tables do not cover (and that somebody must be warned of), the getters are
+asked.
 """
 
 import ctypes
+import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import rdkit
 from rdkit import Chem, rdBase
 
 from molattn import compiled
@@ -45,6 +49,7 @@ FACTS: dict[str, Callable[[int], Any]] = {
 
 Labels of stereochemistry are not among what a binary holds: RDKit is asked for them where there may be any."""
 
+_MAKE_CODES = ("atoms.py", "binary.py", "bonds.py", "codes.py", "features.py", "paths.py", "stereo.py")
 _NONE = 255
 _UINT8 = np.dtype(np.uint8)
 _DONE, _HAS_STEREO = 0, 1
@@ -118,12 +123,29 @@ def _found() -> tuple[Callable[[Chem.Mol], Codes | None] | None, str]:
     library = compiled.library(SOURCE)
     if library is None:
         return None, compiled.why_not(SOURCE)
-    read = _reader(library)
-    with rdBase.BlockLogs():
-        for smiles in AWKWARD:
-            if not agree(read, Chem.MolFromSmiles(smiles)):
-                return None, f"the reader does not agree with RDKit on {smiles}"
+    read, agreed = _reader(library), _agreed(library)
+    if not agreed.exists():
+        with rdBase.BlockLogs():
+            for smiles in AWKWARD:
+                if not agree(read, Chem.MolFromSmiles(smiles)):
+                    return None, f"the reader does not agree with RDKit on {smiles}"
+        with suppress(OSError):
+            agreed.touch()
     return read, ""
+
+
+def _agreed(library: ctypes.CDLL) -> Path:
+    """The empty file beside the library that says that it agreed: asked anew at every start, it takes a fifth of one.
+
+    Its name says with what: with this RDKit, these tables, and the modules that make codes of either kind.
+    """
+    made_of = hashlib.sha256(rdkit.__version__.encode())
+    for name in _MAKE_CODES:
+        made_of.update(SOURCE.with_name(name).read_bytes())
+    for array in _tables().values():
+        made_of.update(array.tobytes())
+    path = Path(library._name)
+    return path.with_name(f"{path.stem}-{made_of.hexdigest()[:16]}.agrees")
 
 
 def _version(binary: bytes) -> tuple[int, ...]:

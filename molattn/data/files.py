@@ -95,6 +95,8 @@ def atomic(path: str | Path, mode: str = "wb", **options: str) -> Iterator[IO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
+            if fcntl is None:
+                file.close()  # Windows renames no open file
             # Within the block: the lock ends with it, and an unlocked file is one that nobody wants.
             os.replace(temporary, path)
     except BaseException:

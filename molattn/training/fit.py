@@ -145,7 +145,8 @@ def fit(
         _Rows(val), batch_sampler=[r.tolist() for r in rows_of_val], collate_fn=partial(_step_of, model, val)
     )
     deterministic, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
-    filled = torch.utils.deterministic.fill_uninitialized_memory
+    filling: Any = torch.utils.deterministic
+    filled = filling.fill_uninitialized_memory
     saver = None if checkpoints is None else SaveEpochs(checkpoints, watch)
     with warnings.catch_warnings(), callers_random_states(), interruptible():
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
@@ -154,14 +155,14 @@ def fit(
         torch.set_num_threads(config.threads)
         # Deterministic algorithms fill each new tensor with NaN, in case somebody reads what nobody has written. It
         # takes a tenth of an epoch, and nobody does.
-        torch.utils.deterministic.fill_uninitialized_memory = False
+        filling.fill_uninitialized_memory = False
         try:
             trainer = _trainer(config, [watch, _Epoch(sampler), *([] if saver is None else [saver])])
             if saver is None or saver.goes_on(trainer):
                 trainer.fit(module, loader, val_loader)
         finally:
             torch.use_deterministic_algorithms(deterministic)
-            torch.utils.deterministic.fill_uninitialized_memory = filled
+            filling.fill_uninitialized_memory = filled
             torch.set_num_threads(threads)
     if watch.state is None:
         raise InputError(

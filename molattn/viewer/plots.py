@@ -10,7 +10,6 @@ from molattn.models.tasks import Task
 from molattn.training.evaluation import Evaluation
 from molattn.training.fit import EpochRecord
 from molattn.training.run import RunResult
-from molattn.viewer.class_plots import class_plot, confusion_plot
 from molattn.viewer.figures import new_figure, rendered, short, styled
 from molattn.viewer.picture import Picture
 from molattn.viewer.spread_plots import spread_plots
@@ -174,6 +173,9 @@ def target_plots(
         sides: indices of the molecules, or atoms, of "train", "val" and "test"; a side may be absent.
         test_rmse: of each target, for the title of its parity plot.
     """
+    # Here, since scikit-learn takes half a second to import, and numbers do without it.
+    from molattn.viewer.class_plots import class_plot, confusion_plot
+
     what = {"regression": "parity", "binary": "classification", "multiclass": "confusion"}[task.kind]
     stems = [what] if len(targets) == 1 else [f"{what}-{name}" for name in file_names(targets)]
     pictures, of = {}, "atoms" if task.of_atoms else "molecules"

@@ -1,0 +1,199 @@
+"""From CSV to CSV: molecules a second that `molattn predict` answers beside `chemprop predict`, and where time goes.
+
+    python benchmarks/prediction.py                       # five rounds, then the stages of one prediction
+    python benchmarks/prediction.py --peers FOLDER --rounds 9 -o prediction.json
+    python benchmarks/prediction.py --no-peers
+
+The molecules are those of the NCI that come with RDKit and that RDKit can read: chemprop stops at one that it cannot.
+Each side predicts with a model that it trained for a few epochs on ESOL at its defaults, in a process of its own, one
+thread each, in turns; chemprop also with its C++ featurizer. What a start takes is left out by a second run, of one
+molecule: rate = (n - 1) / (time of n - time of 1), round by round. The stages are CPU time within one process.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from peers import FOLDER, python_of
+from processes import Took, took
+from rdkit import Chem, RDConfig, rdBase
+from report import in_words, machine, markdown, save, shown, spread
+
+MOLATTN = (sys.executable, "-c", "from molattn.cli.main import main; main()")
+ESOL = Path(__file__).resolve().parents[1] / "datasets" / "esol.csv"
+TIMES = 5
+"""How often each stage is timed; the median counts."""
+
+Commands = dict[str, Callable[[Path], Sequence[object]]]
+
+
+def nci() -> list[str]:
+    """The SMILES that RDKit can read, of the NCI molecules that it brings."""
+    lines = (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text(encoding="utf-8").splitlines()
+    smiles = [line.split("\t")[0] for line in lines if line.strip()]
+    with rdBase.BlockLogs():
+        return [text for text in smiles if Chem.MolFromSmiles(text) is not None]
+
+
+def write_table(path: Path, smiles: Sequence[str]) -> Path:
+    """A table of numbered molecules."""
+    path.write_text("number,smiles\n" + "".join(f"{i},{text}\n" for i, text in enumerate(smiles)))
+    return path
+
+
+def ours(folder: Path) -> Commands:
+    """molattn, with a model that is trained here."""
+    run = folder / "run"
+    subprocess.run([*MOLATTN, "train", "--dataset", "esol", "--epochs", "2", "-q", "-o", run], check=True)
+    return {"molattn": lambda table: (*MOLATTN, "predict", run, table, "-o", folder / "ours.csv", "--force")}
+
+
+def chemprops(folder: Path, peers: Path) -> Commands:
+    """chemprop, with a model that is trained here, with both of its featurizers."""
+    chemprop, run = python_of("chemprop", peers).with_name("chemprop"), folder / "chemprop"
+    # Three epochs are the fewest that it takes.
+    train = [chemprop, "train", "-i", ESOL, "-s", "smiles", "--epochs", "3", "--accelerator", "cpu", "-o", run]
+    subprocess.run(list(map(str, train)), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    model = ("--model-paths", run / "model_0" / "best.pt", "-s", "smiles", "--accelerator", "cpu")
+    plain = (chemprop, "predict", *model, "-o", folder / "theirs.csv", "-i")
+    return {
+        "chemprop": lambda table: (*plain, table),
+        "chemprop, C++ featurizer": lambda table: (*plain, table, "--use-cuikmolmaker-featurization"),
+    }
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """CPU seconds, the median of several times."""
+    times = []
+    for _ in range(TIMES):
+        start = time.process_time()
+        work()
+        times.append(time.process_time() - start)
+    return spread(times)["median"]
+
+
+def stages(run: Path, table: Path, out: Path) -> list[tuple[str, float]]:
+    """What one prediction of a table spends its CPU time on, in seconds; the floor that parsing is comes first."""
+    import torch
+
+    import molattn
+    from molattn.data.batches import batches_by_size
+    from molattn.data.store import chosen, sizes_of
+    from molattn.data.streams import CHUNK, open_stream
+    from molattn.data.writers import NewColumn, output_of
+    from molattn.models.predict import MOLECULES
+
+    torch.set_num_threads(1)
+    predictor = molattn.load(run)
+    model = predictor.model
+
+    def read_table() -> list:
+        with open_stream(table) as stream:
+            return list(stream.chunks)
+
+    chunks = read_table()
+    smiles = [str(text) for chunk in chunks for text in chunk.column(1)]
+    molecules = predictor._read(smiles)
+    parts = [molecules[i : i + CHUNK] for i in range(0, len(molecules), CHUNK)]
+    rows = [(part, batch) for part in parts for batch in batches_by_size(sizes_of(part), MOLECULES)]
+
+    def collated() -> list:
+        return [model.collate(chosen(part, batch)) for part, batch in rows]
+
+    def answered() -> list:
+        with closing(predictor.rows(smiles)) as made:
+            return list(made)
+
+    batches, answers = collated(), answered()
+    with torch.inference_mode():
+        graphs = [model.embed(batch) for batch in batches]
+
+        def blocks() -> None:
+            for graph in graphs:
+                for block in model.blocks:
+                    graph = block(graph)
+
+        embedding = seconds_of(lambda: [model.embed(batch) for batch in batches])
+        attention = seconds_of(blocks)
+        whole = seconds_of(lambda: [model(batch) for batch in batches])
+
+    def written() -> None:
+        with open_stream(table) as stream, open(out, "wb") as file:
+            writer = output_of(out, stream, [NewColumn("y", "float64")]).writer(file)
+            start = 0
+            for chunk in chunks:
+                here = answers[start : start + len(chunk)]
+                writer.write(chunk, [[row.values[0] for row in here]])
+                start += len(chunk)
+            writer.close()
+
+    parsing = seconds_of(lambda: [Chem.MolFromSmiles(text) for text in smiles])
+    reading, padding = seconds_of(lambda: predictor._read(smiles)), seconds_of(collated)
+    everything = seconds_of(answered)
+    return [
+        ("bare `MolFromSmiles`, for comparison", parsing),
+        ("the table is read", seconds_of(read_table)),
+        ("molecules from SMILES", reading),
+        ("batches are put together", padding),
+        ("model: atoms and edges embedded", embedding),
+        ("model: blocks of attention", attention),
+        ("model: readout and head", max(0.0, whole - embedding - attention)),
+        ("answers row by row", max(0.0, everything - reading - padding - whole)),
+        ("the table is written", seconds_of(written)),
+    ]
+
+
+def main() -> None:
+    """Predict in turns, then look at the stages; print both tables and keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--peers", type=Path, default=FOLDER, help="where the environments of the peers lie")
+    parser.add_argument("--no-peers", action="store_true", help="molattn alone")
+    parser.add_argument("-o", "--output", type=Path, default=Path("prediction.json"))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder, smiles = Path(name), nci()
+        one, many = write_table(folder / "one.csv", smiles[:1]), write_table(folder / "many.csv", smiles)
+        sides = ours(folder) | ({} if options.no_peers else chemprops(folder, options.peers))
+        times: dict[str, list[tuple[Took, Took]]] = {what: [] for what in sides}
+        for _ in range(options.rounds):
+            for what, command in sides.items():
+                times[what].append((took(command(one)), took(command(many))))
+        found = stages(folder / "run", many, folder / "stages.csv")
+    count = len(smiles) - 1
+    rates = {what: [count / (n.cpu - one.cpu) for one, n in taken] for what, taken in times.items()}
+    walls = {what: [count / (n.wall - one.wall) for one, n in taken] for what, taken in times.items()}
+    results, rows = {}, []
+    for what, taken in times.items():
+        figures = {
+            "start": spread(one.cpu for one, _ in taken),
+            "whole": spread(n.cpu for _, n in taken),
+            "rate": spread(rates[what]),
+            "wall_rate": spread(walls[what]),
+            "ours_to_it": spread(a / b for a, b in zip(rates["molattn"], rates[what], strict=True)),
+            "ours_to_it_wall": spread(a / b for a, b in zip(walls["molattn"], walls[what], strict=True)),
+        }
+        results[what] = figures
+        cells = [shown(figures[key], 0 if "rate" in key else 2) for key in figures]
+        rows.append((what, *cells))
+    where = machine(("torch", "rdkit"))
+    columns = ("", "one molecule, CPU s", f"{len(smiles):,} molecules, CPU s", "molecules a CPU second")
+    print(markdown((*columns, "by the clock", "molattn's rate to it", "by the clock"), rows))
+    print(f"\nMedians and quartiles of {options.rounds} rounds. {in_words(where)}\n")
+    per_molecule = [(what, 1e6 * seconds / len(smiles)) for what, seconds in found]
+    total = sum(us for _, us in per_molecule[1:])
+    print(markdown(("stage", "us a molecule", "share"), [
+        *((what, f"{us:.0f}", f"{us / total:.0%}" if i else "") for i, (what, us) in enumerate(per_molecule)),
+        ("all stages", f"{total:.0f}", "100%"),
+    ]))  # fmt: skip
+    settings = {"rounds": options.rounds, "molecules": len(smiles)}
+    save(options.output, "prediction", settings, {"commands": results, "stages_us": dict(per_molecule)}, where)
+
+
+if __name__ == "__main__":
+    main()
