@@ -131,7 +131,11 @@ def train(
     ] = None,
     base: Annotated[
         str | None,
-        _option(_FIT, "Where weights start: a base model's name or folder, none, or auto.", default="auto"),
+        _option(
+            _FIT,
+            "Where weights start: a base model's name (nci) or folder; auto takes nci where it fits.",
+            default="none",
+        ),
     ] = None,
     loss: Annotated[
         str | None,

@@ -43,7 +43,7 @@ PARAMETERS = """
         uncertainty_method: how standard deviations are made, such as "dropout"; None for what ensemble or loss bring.
         calibration_size: share of the molecules given to `fit` that is set aside, from those that train, for intervals.
         calibration_method: what is made of them, such as "zscaling"; None for conformal intervals, or sets of classes.
-        base: the base model to start from, by name or folder; "none" for none, None for molattn's own where it fits.
+        base: the base model to start from, by name ("nci") or folder; "auto" for nci where it fits, None for none.
         epochs, learning_rate: of the training; None leaves them to what it starts from.
         batch_size, weight_decay, patience: of the training; see `TrainingConfig`.
         validation_fraction: share of the molecules given to `fit` that does not train but chooses the epoch.

@@ -171,9 +171,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return DEFAULT
 
 
-def test_molattns_own_base_is_the_default_where_it_fits(own: str) -> None:
+def test_auto_is_molattns_own_base_where_it_fits(own: str) -> None:
     assert base_names() == (own,)
-    config, said = settle_start(resolve(None, {"dataset": "esol"}))
+    config, said = settle_start(resolve(None, {"dataset": "esol", "base": "auto"}))
     assert config.training.base == DEFAULT
     assert "--base none" in said
     untrained(config, 1, False)
@@ -184,11 +184,11 @@ def test_molattns_own_base_is_the_default_where_it_fits(own: str) -> None:
         ({"dataset": "nci-logp"}, []),
         ({}, ["model.hidden_dim=16"]),
     ):
-        plain = resolve(None, options, settings)
+        plain = resolve(None, {**options, "base": "auto"}, settings)
         config, _ = settle_start(plain)
         assert config.training == replace(plain.training, base="none")
         untrained(config, 1, False)
-    config, said = settle_start(resolve(None, {}), of_atoms=True)
+    config, said = settle_start(resolve(None, {"base": "auto"}), of_atoms=True)
     assert config.training.base == "none"
     assert "of atoms" in said
 
@@ -201,8 +201,9 @@ def test_data_sets_whose_molecules_it_has_seen_are_refused(own: str) -> None:
 
 def test_without_any_base_training_starts_from_scratch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bases, "bases_dir", lambda: None)
-    config, said = settle_start(resolve(None, {}))
-    assert (config.training.base, said) == ("none", "")
+    for options in ({}, {"base": "auto"}):
+        config, said = settle_start(resolve(None, options))
+        assert (config.training.base, said) == ("none", "")
 
 
 def test_every_base_that_comes_along_is_whole_and_small() -> None:
