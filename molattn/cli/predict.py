@@ -123,7 +123,7 @@ def predict(
     columns = predictor.columns_beside(beside)
     tally = run_job(
         job,
-        partial(predictor.rows, beside=beside),
+        predictor.rows if beside == type(beside)() else partial(predictor.rows, beside=beside),
         partial(_new_columns, predictor, columns),
         partial(_cells, predictor, columns),
         partial(output_of, escape_formulas=escape_formulas),

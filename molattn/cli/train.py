@@ -120,6 +120,7 @@ def train(
             _DATA,
             "A molecule without a 3D geometry: paths (path lengths instead), reject or stop.",
             default=_data.on_3d_failure,
+            hidden=True,
         ),
     ] = None,
     model: Annotated[

@@ -40,7 +40,8 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
             ValueError: SMILES that cannot be read, by their rows; standard deviations of a model that has none.
         """
         if not return_std:
-            return self._predicted(X)[:, 0] if self._one_d else self._predicted(X)
+            predicted = self._predicted(X)
+            return predicted[:, 0] if self._one_d else predicted
         check_is_fitted(self)
         molecules = self._molecules(X)
         with explained():

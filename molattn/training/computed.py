@@ -77,6 +77,6 @@ def standardised(names: Sequence[str], values: np.ndarray, train: np.ndarray, le
             dropped[name] = "constant"
         else:
             kept.append(t)
-    scaler = TargetScaler.fit(values[np.ix_(train, kept)])
+    scaler = TargetScaler.fit(values[train][:, kept])
     z = np.clip(scaler.scale(values[:, kept]), -CLIP, CLIP)
     return Computed(tuple(names[t] for t in kept), scaler, z, dropped)

@@ -15,7 +15,8 @@ from molattn import Predictor
 from molattn.chem import molecule_graph
 from tests.molecules import SPECIAL, esol
 
-SMALL = ("model.num_layers=1", "model.hidden_dim=8", "model.num_heads=2")
+# What a model keeps of its training molecules would make every form the newest.
+SMALL = ("model.num_layers=1", "model.hidden_dim=8", "model.num_heads=2", "training.domain_size=0")
 FORMS: dict[str, dict[str, Any]] = {
     "regression": {"target_columns": ("y",)},
     "conformers": {"target_columns": ("y",), "preset": "mat"},
@@ -23,6 +24,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "parent": {"target_columns": ("y", "z"), "standardize": "parent"},
     "atoms": {"target_columns": ("q",), "task_type": "atom-regression"},
     "descriptors": {"target_columns": ("y",), "descriptor_columns": ("z",)},
+    "ensemble": {"target_columns": ("y",), "ensemble_size": 2, "calibration_size": 0.3},
     "tokens": {"target_columns": ("y",), "model": "smiles-transformer"},
     "quantile": {"target_columns": ("y",), "loss": "quantile"},
 }
