@@ -8,6 +8,7 @@ import pytest
 
 import molattn as package
 from molattn.data import read_table
+from molattn.data.seal import sealed
 from molattn.errors import InputError
 from tests.cli.conftest import QUICK, Molattn
 from tests.molecules import esol
@@ -50,7 +51,7 @@ def test_changes_are_written_down_and_remembered(molattn: Molattn, salts: Path, 
     assert evaluation.answers.values[0] == evaluation.answers.values[1]
     assert evaluation.rejected[0].place == "line 4"
     config["molecules"]["standardize"] = "other"
-    (run / "model" / "config.json").write_text(json.dumps(config))
+    (run / "model" / "config.json").write_bytes(sealed(config, "config.json"))
     with pytest.raises(InputError, match="the standard form 'other'; upgrade molattn"):
         package.load(run)
 
