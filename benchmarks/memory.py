@@ -6,7 +6,7 @@
 Each figure is the most resident memory that a process of its own had, the interpreter and its libraries included, one
 thread each: `molattn predict` from a table to a table, every attention map of one molecule, or two steps of training of
 the default model with AdamW. It ends with code 1 if any of them fails, takes more than `--limit` GiB, or if memory
-grows with the rows of a table by more than a tenth.
+grows by more than a quarter from the shorter table to the ten times longer one.
 """
 
 import argparse
@@ -104,7 +104,7 @@ def too_large_is_an_error_in_its_row(run: Path, folder: Path) -> bool:
     """Whether a molecule over the limit of atoms costs its row and no other."""
     table = write_table(folder / "in.csv", ["CCO", chain(1001), "CCN"], 3)
     _, rows = predicted(run, table, folder / "out.csv")
-    return [row["status"] for row in rows] == ["ok", "error", "ok"] and "1001" in rows[1]["error"]
+    return [row["status"] for row in rows] == ["ok", "error", "ok"] and "1,001 atoms" in rows[1]["error"]
 
 
 def main() -> int:
@@ -136,7 +136,7 @@ def main() -> int:
     save(options.output, "memory", {"limit": options.limit}, results, where)
     few, many = rows_found.values()
     alone = [peaks[what] for peaks in atoms_found.values() for what in ("predict 64", "maps", "train 1")]
-    good = refused and many < 1.1 * few and max(alone) < 1024 * options.limit
+    good = refused and many < 1.25 * few and max(alone) < 1024 * options.limit
     print("good" if good else "NOT GOOD")
     return 0 if good else 1
 

@@ -74,7 +74,7 @@ def train(arguments: list[str]) -> tuple[list[tuple[str, float, float]], int]:
     def listen() -> None:
         for line in process.stderr:
             print(f"    {line.rstrip()}", file=sys.stderr, flush=True)
-            if not line.startswith(("molecule ", "epoch ", "warning", "task", "they were", "  ")):
+            if not line.startswith(("molecule ", "building ", "epoch ", "warning", "task", "they were", "  ")):
                 said.append(line.strip())
 
     listener = threading.Thread(target=listen)

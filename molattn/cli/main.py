@@ -85,6 +85,10 @@ def main() -> None:
     """Run the command line and leave with its exit code."""
     # Threads of the maths that spin while they wait crawl when anything else wants the cores. Read by torch.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # oneDNN and torch each keep what they prepared for 1,024 shapes of matrices. Every batch brings new ones, and a
+    # long table would fill hundreds of megabytes with what is never asked for again.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
     debug = "--debug" in sys.argv[1:]
     # `--debug` may stand after the command too, where people put it once something went wrong.
     arguments = [a for a in sys.argv[1:] if a != "--debug"]

@@ -62,9 +62,13 @@ def test_a_loss_belongs_to_its_task() -> None:
     y = _numbers([0, 1, 1])
     assert choose_task("regression", "mve", y, ["y"], ())[0] == Regression("mve")
     assert choose_task("", "bce", y, ["y"], ())[0] == Binary()
-    with pytest.raises(UsageError, match="'mse' is of regression targets, and these are binary: choose bce, or add"):
+    with pytest.raises(
+        UsageError, match="'mse' is of regression targets, and these are binary: choose bce or dirichlet, or add"
+    ):
         choose_task("", "mse", y, ["y"], ())
-    with pytest.raises(UsageError, match="no loss 'hinge': choose among mse, mae, huber, mve, bce, cross-entropy"):
+    with pytest.raises(
+        UsageError, match="no loss 'hinge': choose among mse, mae, huber, mve, evidential, quantile, bce"
+    ):
         choose_task("", "hinge", y, ["y"], ())
 
 
