@@ -16,7 +16,7 @@ INTRODUCTION = """# How accurate, beside others
 
 Made by `python benchmarks/accuracy.py` from `benchmarks/results/accuracy.csv`, which has a row for every run; that
 command's help has the protocol. RMSE in the unit of the target, smaller is better; AUROC, larger is better. Mean and
-standard deviation over splits and seeds; in brackets, how many runs.
+standard deviation over the splits and seeds that all contenders of the table have run; in brackets, how many.
 
 The second table of each set takes the difference to molattn on the same split and seed, run by run, over the random
 splits: its mean and the 95% confidence interval of the t distribution, with the variance of Nadeau and Bengio (2003,
@@ -77,12 +77,21 @@ def _section(name: str, runs: Sequence[Run]) -> str:
     def of_kind(model: str, kind: str) -> list[Run]:
         return [run for run in by_model[model] if kind_of(run.split) == kind]
 
+    def shared(kind: str) -> set[tuple[str, int]]:
+        """What all have run; splits differ more than contenders do."""
+        return set.intersection(*({(run.split, run.seed) for run in of_kind(model, kind)} for model in by_model))
+
+    common = {kind: shared(kind) for kind in kinds}
+
+    def errors_of(model: str, kind: str) -> list[float]:
+        return [run.test_error for run in of_kind(model, kind) if (run.split, run.seed) in common[kind]]
+
     def rank(model: str) -> float:
-        errors = [run.test_error for run in of_kind(model, kinds[0])]
+        errors = errors_of(model, kinds[0])
         return sign * statistics.mean(errors) if errors else float("inf")
 
     models = sorted(by_model, key=rank)
-    rows = [[model, *(_cell([run.test_error for run in of_kind(model, kind)]) for kind in kinds)] for model in models]
+    rows = [[model, *(_cell(errors_of(model, kind)) for kind in kinds)] for model in models]
     parts = [f"## {name}\n", markdown([f"test {metric}", *kinds], rows)]
     compared = []
     for model in models:

@@ -109,6 +109,13 @@ def test_the_interval_of_a_difference_is_the_corrected_one_of_resampled_splits()
     assert difference(mine[:1], others) is None
 
 
+def test_means_are_over_the_splits_that_all_have_run():
+    runs = [_result("random0", error=0.5), _result("random1", error=0.9), _result("random0", "forest", 0.6)]
+    lines = page(runs).splitlines()
+    assert any(line.startswith("| molattn | 0.500 (1)") for line in lines)
+    assert any(line.startswith("| forest | 0.600 (1)") for line in lines)
+
+
 def test_the_table_names_who_is_better_and_turns_round_for_auroc():
     runs = [
         _result(f"random{i}", model, error + i / 1000)
