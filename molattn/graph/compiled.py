@@ -37,6 +37,7 @@ class Task(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("packed", "w_ke", "w_ve", "w_be", "table")),
         ("graphs", ctypes.POINTER(Graphs)),
         *((name, ctypes.c_void_p) for name in ("output", "dy", "d_packed", "d_w_ke", "d_w_ve", "d_w_be", "d_table")),
+        ("dropping", ctypes.c_void_p),
     )
 
 

@@ -13,7 +13,7 @@
 
 #include <pthread.h>
 
-#include "../attention/vectors.h"
+#include "../attention/elements.h"
 
 /* Graphs that stand in dense tensors of n nodes: molattn.graph.compiled.Graphs. */
 typedef struct {
@@ -42,6 +42,7 @@ typedef struct {
   float *d_w_ke, *d_w_ve;        /* (h, d, f) */
   float *d_w_be;                 /* (h, f), or NULL */
   float *d_table;                /* (h, num_codes), or NULL */
+  const Dropping *dropping;      /* of weights, in place of `kept`; or NULL */
 } Task;
 
 /* What a thread works in. D is d with room for whole vectors, P that of num_codes for pairs of them. */
@@ -265,21 +266,25 @@ static void weights(const Task *t, const Block *b, const Space *s, int backward)
   for (int64_t k = 0; k < h; k++) store(s->share + k * L, soften(s->w + k * n * L, n, allowed));
 }
 
-APART void turn_kept(const Block *b, const Space *s, int64_t h, int64_t k) {
-  const int64_t n = b->in->n;
-  turn(s->kept, b->in->kept + ((b->g * h + k) * n + b->i) * n, n, b->receivers, b->n);
+/* What the weights of one head are multiplied by, to s->kept; 0 where nothing is. */
+APART int keep(const Task *t, const Block *b, const Space *s, int64_t k) {
+  const int64_t n = b->in->n, first = ((b->g * t->h + k) * n + b->i) * n;
+  if (b->in->kept) turn(s->kept, b->in->kept + first, n, b->receivers, b->n);
+  else if (t->dropping)
+    for (int64_t j = 0; j < b->n; j++)
+      store(s->kept + j * L, kept(t->dropping, lanes() * (uint32_t)n + (uint32_t)(first + j)));
+  else return 0;
+  return 1;
 }
 
 static void forward_block(const Task *t, const Block *b, const Space *s) {
   const int64_t h = t->h, d = t->d, f = t->f, n = b->n, stride = t->parts * h * d, step = in_cache(f);
   const float *packed = t->packed + b->row * stride;
   weights(t, b, s, 0);
-  if (b->in->kept)
-    for (int64_t k = 0; k < h; k++) {
-      float *w = s->w + k * n * L;
-      turn_kept(b, s, h, k);
-      for (int64_t j = 0; j < n; j++) store(w + j * L, load(w + j * L) * load(s->kept + j * L));
-    }
+  for (int64_t k = 0; k < h && keep(t, b, s, k); k++) {
+    float *w = s->w + k * n * L;
+    for (int64_t j = 0; j < n; j++) store(w + j * L, load(w + j * L) * load(s->kept + j * L));
+  }
   memset(s->o, 0, FLOATS(h * d * L));
   memset(s->sums, 0, FLOATS(h * f * L));
   for (int64_t j = 0; j < n; j += step) {
@@ -312,9 +317,9 @@ static void backward_block(const Task *t, const Block *b, const Space *s) {
     float *w = s->w + k * n * L, *d_w = s->d_w + k * n * L;
     const V share = load(s->share + k * L);
     V all = {};
-    if (b->in->kept) turn_kept(b, s, h, k);
+    const int dropped = keep(t, b, s, k);
     for (int64_t j = 0; j < n; j++) {
-      if (b->in->kept) store(d_w + j * L, load(d_w + j * L) * load(s->kept + j * L));
+      if (dropped) store(d_w + j * L, load(d_w + j * L) * load(s->kept + j * L));
       all += load(w + j * L) * load(d_w + j * L);
     }
     all *= share;
@@ -322,7 +327,7 @@ static void backward_block(const Task *t, const Block *b, const Space *s) {
       const V x = load(w + j * L) * share;
       store(d_w + j * L, x * (load(d_w + j * L) - all));
       store(w + j * L, x);
-      if (b->in->kept) store(w + j * L, x * load(s->kept + j * L));
+      if (dropped) store(w + j * L, x * load(s->kept + j * L));
     }
   }
   for (int64_t r = 0; r < b->receivers; r++) {
@@ -369,21 +374,17 @@ static void backward_block(const Task *t, const Block *b, const Space *s) {
   turn_back(t->d_packed + (b->row + b->i) * stride, stride, s->d_q, b->receivers, h * d);
 }
 
-static void forward_graph(const Task *t, Block *b, const Space *s) {
-  const int64_t h = t->h, d = t->d, stride = t->parts * h * d;
+/* The output of all receivers of a graph. */
+static void attend(const Task *t, Block *b, const Space *s) {
   for (b->i = 0; b->i < b->n; b->i += L) {
     b->receivers = b->i + L < b->n ? L : b->n - b->i;
     forward_block(t, b, s);
   }
-  memset(t->output + (b->row + b->n) * h * d, 0, FLOATS((b->in->n - b->n) * h * d));
-  if (t->parts == 4)
-    for (int64_t i = 0; i < b->in->n; i++)
-      for (int64_t c = 0; c < h * d; c++)
-        t->output[(b->row + i) * h * d + c] += t->packed[(b->row + i) * stride + 3 * h * d + c];
 }
 
-static void backward_graph(const Task *t, Block *b, const Space *s) {
-  const int64_t h = t->h, d = t->d, f = t->f, n = b->n, all = b->in->n, D = up(d, L), stride = t->parts * h * d;
+/* The gradients of the queries, keys and values of a graph, of its edges, and what it adds to those of the matrices. */
+static void attend_back(const Task *t, Block *b, const Space *s) {
+  const int64_t h = t->h, d = t->d, n = b->n, D = up(d, L), stride = t->parts * h * d;
   float *d_packed = t->d_packed + b->row * stride;
   memset(s->d_k, 0, FLOATS(h * n * D));
   memset(s->d_v, 0, FLOATS(h * n * D));
@@ -396,12 +397,33 @@ static void backward_graph(const Task *t, Block *b, const Space *s) {
       memcpy(d_packed + j * stride + (h + k) * d, s->d_k + (k * n + j) * D, FLOATS(d));
       memcpy(d_packed + j * stride + (2 * h + k) * d, s->d_v + (k * n + j) * D, FLOATS(d));
     }
+}
+
+/* Edges from or to the padding of a graph have no gradient. */
+static void no_edges_beyond(const Task *t, const Block *b) {
+  const int64_t n = b->n, all = b->in->n, f = t->f;
+  for (int64_t i = 0; i < all && b->in->d_e && n < all; i++) {
+    const int64_t from = i < n ? n : 0;
+    memset(b->in->d_e + ((b->g * all + i) * all + from) * f, 0, FLOATS((all - from) * f));
+  }
+}
+
+static void forward_graph(const Task *t, Block *b, const Space *s) {
+  const int64_t h = t->h, d = t->d, stride = t->parts * h * d;
+  attend(t, b, s);
+  memset(t->output + (b->row + b->n) * h * d, 0, FLOATS((b->in->n - b->n) * h * d));
+  if (t->parts == 4)
+    for (int64_t i = 0; i < b->in->n; i++)
+      for (int64_t c = 0; c < h * d; c++)
+        t->output[(b->row + i) * h * d + c] += t->packed[(b->row + i) * stride + 3 * h * d + c];
+}
+
+static void backward_graph(const Task *t, Block *b, const Space *s) {
+  const int64_t h = t->h, d = t->d, n = b->n, all = b->in->n, stride = t->parts * h * d;
+  float *d_packed = t->d_packed + b->row * stride;
+  attend_back(t, b, s);
   for (int64_t i = n; i < all; i++) memset(d_packed + i * stride, 0, FLOATS(3 * h * d));
-  if (b->in->d_e && n < all)
-    for (int64_t i = 0; i < all; i++) {
-      const int64_t from = i < n ? n : 0;
-      memset(b->in->d_e + ((b->g * all + i) * all + from) * f, 0, FLOATS((all - from) * f));
-    }
+  no_edges_beyond(t, b);
   if (t->parts == 4)
     for (int64_t i = 0; i < all; i++)
       memcpy(d_packed + i * stride + 3 * h * d, t->dy + (b->row + i) * h * d, FLOATS(h * d));
@@ -456,10 +478,10 @@ typedef struct {
   Space space;
 } Part;
 
-static void run(Part *part, int backward) {
-  const Task *t = part->task;
+/* What a thread needs of the matrices; its sums begin at 0. */
+static void begin(const Task *t, const Space *s) {
   const int64_t d = t->d, f = t->f;
-  const Space *s = &part->space;
+  memset(s->d_w_ke, 0, FLOATS(s->w_keT - s->d_w_ke));
   for (int64_t k = 0; k < t->h; k++)
     for (int64_t c = 0; c < d; c++)
       for (int64_t x = 0; x < f; x++) {
@@ -468,6 +490,41 @@ static void run(Part *part, int backward) {
       }
   for (int64_t k = 0; k < t->h && t->table; k++)
     memcpy(s->table + k * up(t->num_codes, 2 * L), t->table + k * t->num_codes, FLOATS(t->num_codes));
+}
+
+/* The gradients of matrices and tables, from the sums of each thread. */
+static void add_up(const Task *t, const Space **of, int threads) {
+  const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L);
+  for (int64_t k = 0; k < h; k++)
+    for (int64_t x = 0; x < f; x++) {
+      for (int64_t c = 0; c < d; c++) {
+        float of_keys = 0, of_values = 0;
+        for (int i = 0; i < threads; i++) {
+          of_keys += of[i]->d_w_ke[(k * f + x) * D + c];
+          of_values += of[i]->d_w_ve[(k * f + x) * D + c];
+        }
+        t->d_w_ke[(k * d + c) * f + x] = of_keys;
+        t->d_w_ve[(k * d + c) * f + x] = of_values;
+      }
+      if (t->d_w_be) {
+        float of_bias = 0;
+        for (int i = 0; i < threads; i++)
+          for (int64_t r = 0; r < L; r++) of_bias += of[i]->d_w_be[(k * f + x) * L + r];
+        t->d_w_be[k * f + x] = of_bias;
+      }
+    }
+  for (int64_t c = 0; c < h * t->num_codes && t->d_table; c++) {
+    float of_code = 0;
+    for (int i = 0; i < threads; i++)
+      for (int64_t r = 0; r < L; r++) of_code += of[i]->d_table[c * L + r];
+    t->d_table[c] = of_code;
+  }
+}
+
+static void run(Part *part, int backward) {
+  const Task *t = part->task;
+  const Space *s = &part->space;
+  begin(t, s);
   int64_t first = 0;
   for (const Graphs *b = t->graphs; b < t->graphs + t->count; first += b->count, b++)
     for (int64_t g = 0; g < b->count; g++) {
@@ -484,7 +541,6 @@ static void *backward_part(void *part) { run(part, 1); return NULL; }
 /* Cut the graphs into runs of about equal work, one for each thread: which graph goes where depends on nothing but the
  * sizes and the number of threads, so that sums come out the same every time. Returns 0, or 1 without memory. */
 static int in_parts(const Task *t, int threads, void *(*of_part)(void *), int backward) {
-  const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L);
   int64_t largest_n = 0, graphs = 0;
   double work = 0, done = 0;
   for (const Graphs *b = t->graphs; b < t->graphs + t->count; b++)
@@ -493,15 +549,16 @@ static int in_parts(const Task *t, int threads, void *(*of_part)(void *), int ba
       if (n > largest_n) largest_n = n;
       work += (double)n * (n + 8);
     }
-  if (threads < 1 || work * h < 32768) threads = 1; /* starting a thread costs as much as a few graphs */
+  if (threads < 1 || work * t->h < 32768) threads = 1; /* starting a thread costs as much as a few graphs */
   if (threads > graphs) threads = graphs ? (int)graphs : 1;
   Space counted;
   const size_t each = up(FLOATS(take(&counted, NULL, t, largest_n)), 64);
   Part *parts = calloc(threads, sizeof(Part));
   pthread_t *ids = calloc(threads, sizeof(pthread_t));
+  const Space **of = calloc(threads, sizeof(Space *));
   char *space = aligned_alloc(64, each * threads + 64);
-  if (!parts || !ids || !space) {
-    free(parts), free(ids), free(space);
+  if (!parts || !ids || !of || !space) {
+    free(parts), free(ids), free(of), free(space);
     return 1;
   }
   int64_t graph = 0;
@@ -519,7 +576,7 @@ static int in_parts(const Task *t, int threads, void *(*of_part)(void *), int ba
     Space *s = &parts[i].space;
     parts[i].task = t;
     take(s, (float *)(space + each * i), t, largest_n);
-    memset(s->d_w_ke, 0, FLOATS(s->w_keT - s->d_w_ke));
+    of[i] = s;
   }
   int started = 1;
   for (; started < threads; started++)
@@ -527,32 +584,8 @@ static int in_parts(const Task *t, int threads, void *(*of_part)(void *), int ba
   of_part(&parts[0]);
   for (int i = started; i < threads; i++) of_part(&parts[i]); /* no more threads to be had: their work is done here */
   for (int i = 1; i < started; i++) pthread_join(ids[i], NULL);
-  if (backward)
-    for (int64_t k = 0; k < h; k++)
-      for (int64_t x = 0; x < f; x++) {
-        for (int64_t c = 0; c < d; c++) {
-          float of_keys = 0, of_values = 0;
-          for (int i = 0; i < threads; i++) {
-            of_keys += parts[i].space.d_w_ke[(k * f + x) * D + c];
-            of_values += parts[i].space.d_w_ve[(k * f + x) * D + c];
-          }
-          t->d_w_ke[(k * d + c) * f + x] = of_keys;
-          t->d_w_ve[(k * d + c) * f + x] = of_values;
-        }
-        if (t->d_w_be) {
-          float of_bias = 0;
-          for (int i = 0; i < threads; i++)
-            for (int64_t r = 0; r < L; r++) of_bias += parts[i].space.d_w_be[(k * f + x) * L + r];
-          t->d_w_be[k * f + x] = of_bias;
-        }
-      }
-  for (int64_t c = 0; c < h * t->num_codes && backward && t->d_table; c++) {
-    float of_code = 0;
-    for (int i = 0; i < threads; i++)
-      for (int64_t r = 0; r < L; r++) of_code += parts[i].space.d_table[c * L + r];
-    t->d_table[c] = of_code;
-  }
-  free(parts), free(ids), free(space);
+  if (backward) add_up(t, of, threads);
+  free(parts), free(ids), free(of), free(space);
   return 0;
 }
 

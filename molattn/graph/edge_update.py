@@ -88,7 +88,7 @@ class AttentionEdgeUpdate(nn.Module):
 
     def forward(self, graph: AnyGraph) -> "EdgeMessages":
         """The e'_k of every edge, not yet multiplied out; the fast way through."""
-        if isinstance(graph, DenseGraph) and self._is_one_operation(graph):
+        if isinstance(graph, DenseGraph) and self.is_one_operation(graph):
             return self._as_one_operation(graph)
         q, k, v = self._project(graph)
         bias = self._edge_logits(graph, q, k)
@@ -143,7 +143,7 @@ class AttentionEdgeUpdate(nn.Module):
         """The weights of the edges from those of the softmax: the same."""
         return weights
 
-    def _is_one_operation(self, graph: DenseGraph) -> bool:
+    def is_one_operation(self, graph: DenseGraph) -> bool:
         """Whether `edge_attention` does it all: edges in keys and values, nothing of a member's own."""
         changed = (getattr(type(self), part) is not getattr(AttentionEdgeUpdate, part) for part in _PARTS)
         return (
@@ -156,7 +156,7 @@ class AttentionEdgeUpdate(nn.Module):
         )
 
     def _as_one_operation(self, graph: DenseGraph) -> "FusedMessages":
-        self._check(graph)
+        self.check(graph)
         layers = (self.w_q, self.w_k, self.w_v)
         bias = None if self.w_q.bias is None else torch.cat([layer.bias for layer in layers])
         v = graph.v if all_true(graph.node_mask) else graph.v.masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)
@@ -182,7 +182,7 @@ class AttentionEdgeUpdate(nn.Module):
 
     def _project(self, graph: AnyGraph) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v: (n, h, d) of an edge list, (b, h, n, d) of a dense graph."""
-        self._check(graph)
+        self.check(graph)
         projected = []
         for of_node, of_graph in ((self.w_q, self.w_qu), (self.w_k, self.w_ku), (self.w_v, self.w_vu)):
             x = of_node(graph.v)
@@ -193,8 +193,8 @@ class AttentionEdgeUpdate(nn.Module):
         q, k, v = projected
         return q, k, v if self.activation is None else self.activation(v)
 
-    def _check(self, graph: AnyGraph) -> None:
-        """Features are used or refused, never left out in silence."""
+    def check(self, graph: AnyGraph) -> None:
+        """Features are used or refused, never left out in silence: a ValueError."""
         made_for = ((graph.e, self.edge_dim, "e", "edge_dim"), (graph.u, self.global_dim, "u", "global_dim"))
         for features, wanted, name, what in made_for:
             got = 0 if features is None else features.shape[-1]
