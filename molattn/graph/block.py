@@ -7,9 +7,10 @@ from torch import Tensor, nn
 
 from molattn.attention import ConcatHeads
 from molattn.graph.aggregate import TO_GRAPH, TO_NODE, EdgesToNodes, ToGraph, sum_edges
-from molattn.graph.compiled_block import CompiledBlock, Dropouts, can_be_compiled
-from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages, given
+from molattn.graph.compiled_blocks import BlockWeights
+from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
 from molattn.graph.graph import AnyGraph, DenseGraph
+from molattn.graph.stack import stacked
 from molattn.graph.updates import GlobalUpdate, NodeUpdate
 
 Messages = TypeVar("Messages", EdgeMessages, LiteralMessages)
@@ -102,9 +103,8 @@ class GraphNetBlock(nn.Module):
 
     def forward(self, graph: AnyGraph) -> AnyGraph:
         """The updated graph, of the same form (edge list or dense) and shapes."""
-        if isinstance(graph, DenseGraph) and self._is_one_operation(graph):
-            return graph.replace(v=self._as_one_operation(graph))
-        return self.step(graph)[0]
+        v = stacked((self,), graph) if isinstance(graph, DenseGraph) else None
+        return self.step(graph)[0] if v is None else graph.replace(v=v)
 
     def step(self, graph: AnyGraph) -> tuple[AnyGraph, EdgeMessages]:
         """The updated graph and the e'_k, with the attention weights, that brought it there."""
@@ -129,38 +129,30 @@ class GraphNetBlock(nn.Module):
         u = self.phi_u(ebar, vbar, graph.u)
         return graph.replace(u=u), e
 
-    def _is_one_operation(self, graph: DenseGraph) -> bool:
-        """Whether `CompiledBlock` does it all: the parts are those of `__init__`, and nobody looks into them."""
-        return (
-            type(self.phi_e) is AttentionEdgeUpdate
-            and self.phi_e.is_one_operation(graph)
-            and self.phi_e.w_q.bias is None
-            and self.phi_u is self.edges is self.norm_u is self.phi_v.w_u is None
+    def weights(self, edge_dim: int) -> BlockWeights | None:
+        """What `compiled_blocks` needs of this block; None where parts are others, or a hook looks into one."""
+        phi_e, phi_v = self.phi_e, self.phi_v
+        if not (
+            type(phi_e) is AttentionEdgeUpdate
+            and phi_e.speaks_plainly
+            and phi_e.edge_dim == edge_dim
+            and self.phi_u is self.edges is None
             and self.rho_ev is sum_edges
             and type(self.w_jhl) is ConcatHeads
             and self.w_jhl.linear.bias is not None
-            and not any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in self.modules())
-            and can_be_compiled(graph.v, given(graph.e), self.phi_e.w_q, self.phi_v.feed_forward[0])
-            and graph.leading is not None
-        )
-
-    def _as_one_operation(self, graph: DenseGraph) -> Tensor:
-        """v', by the equations of this class, its phi_e and its phi_v."""
-        phi_e, phi_v = self.phi_e, self.phi_v
-        phi_e.check(graph)
+        ):
+            return None
+        if any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in self.modules()):
+            return None
         first, *_, last = phi_v.feed_forward
-        edges = (None if layer is None else layer.weight for layer in (phi_e.w_ke, phi_e.w_ve, phi_e.w_be))
-        return CompiledBlock.apply(
-            graph.v,
-            graph.e,
-            graph.leading,
-            graph.edge_mask,
-            (phi_e.num_heads, first.out_features),
+        layers = (phi_e.w_q, phi_e.w_k, phi_e.w_v, phi_e.w_ke, phi_e.w_ve, phi_e.w_be)
+        of_phi_e = (None if layer is None else layer.weight for layer in layers)
+        after = (self.w_jhl.linear, phi_v.norm, first, last)
+        return BlockWeights(
+            phi_e.num_heads,
             (self.norm_v.eps, phi_v.norm.eps),
-            Dropouts.drawn(phi_v.dropout, self.training),
-            *(self.norm_v.weight, self.norm_v.bias, phi_e.w_q.weight, phi_e.w_k.weight, phi_e.w_v.weight, *edges),
-            *(self.w_jhl.linear.weight, self.w_jhl.linear.bias, phi_v.norm.weight, phi_v.norm.bias),
-            *(first.weight, first.bias, last.weight, last.bias),
+            phi_v.dropout if self.training else 0.0,
+            (self.norm_v.weight, self.norm_v.bias, *of_phi_e, *(x for part in after for x in (part.weight, part.bias))),
         )
 
     def _normed(self, graph: AnyGraph) -> AnyGraph:

@@ -15,15 +15,18 @@
 
 #include "../attention/elements.h"
 
+enum { TABLES = 4 }; /* at most, of rows that edges are sums of */
+
 /* Graphs that stand in dense tensors of n nodes: molattn.graph.compiled.Graphs. */
 typedef struct {
   int64_t start, count, n;  /* the first row of theirs; how many graphs; nodes with padding */
   const int64_t *sizes;     /* (count,) nodes without padding; NULL where there is none */
-  const float *e;           /* (count, n, n, f), or NULL where f is 0 */
+  const float *e;           /* (count, n, n, f), or NULL where f is 0 or edges are sums of rows */
   const uint8_t *codes;     /* (count, n, n), which of the table's numbers a logit gets; NULL where there is no table */
   const uint8_t *allowed;   /* (count, n, n), or NULL where every node attends to every other */
   const float *kept;        /* (count, h, n, n), what weights are multiplied by, or NULL */
   float *d_e;               /* (count, n, n, f), or NULL */
+  const uint8_t *edge_codes[TABLES]; /* (count, n, n), which row of each table an edge is the sum of */
 } Graphs;
 
 /* molattn.graph.compiled.Task */
@@ -43,18 +46,25 @@ typedef struct {
   float *d_w_be;                 /* (h, f), or NULL */
   float *d_table;                /* (h, num_codes), or NULL */
   const Dropping *dropping;      /* of weights, in place of `kept`; or NULL */
+  int64_t tables;                /* of rows that edges are sums of, 0 where they are `e` */
+  int64_t num_rows[TABLES];
+  const float *rows[TABLES];     /* (num_rows, f) */
+  float *d_rows[TABLES];         /* (num_rows, f) */
+  int64_t add_edges;             /* d_e is added to what stands there */
 } Task;
 
 /* What a thread works in. D is d with room for whole vectors, P that of num_codes for pairs of them. */
 typedef struct {
   float *d_w_ke, *d_w_ve;      /* (h, f, D): sums over the graphs of the thread */
   float *d_w_be, *d_table;     /* (h, f, L), (h, num_codes, L): the same, of the receivers in each lane */
+  float *d_rows[TABLES];       /* (num_rows, f): sums over the graphs of the thread */
   float *w_keT, *w_veT, *table;/* (h, f, d), (h, f, d), (h, P) */
   float *q, *asked;            /* (h, d, L), (h, f, L) */
   float *e, *w, *share;        /* (n, f, L), (h, n, L), (h, L) */
   float *kept, *allowed, *codes; /* (n, L) each, the last two of integers */
   float *o, *sums;             /* (h, d, L), (h, f, L) */
   float *q_rows, *dy_rows;     /* (L, h d and a vector more) */
+  float *edges;                /* (L, in_cache(f), f) */
   float *dy, *d_sums, *d_w;    /* (h, d, L), (h, f, L), (h, n, L) */
   float *d_q, *d_asked;        /* (h, d, L), (h, f, L) */
   float *d_k, *d_v;            /* (h, n, D) */
@@ -175,6 +185,54 @@ APART void sum_receivers(float *y, int64_t n, const float *s, const float *rows,
 /* Senders whose edges fit into the first level of the cache. */
 INLINE int64_t in_cache(int64_t f) { return f < 64 ? 8 * (64 / (f < 8 ? 8 : f)) : 8; }
 
+/* Edges to (count, f, L): from the senders j, j + 1, ... to the receivers of a block. */
+static void turn_edges(const Task *t, const Block *b, const Space *s, int64_t j, int64_t count) {
+  const int64_t f = t->f, n = b->in->n, first = (b->g * n + b->i) * n + j;
+  float *to = s->e + j * f * L;
+  if (!t->tables) {
+    turn(to, b->in->e + first * f, n * f, b->receivers, count * f);
+    return;
+  }
+  for (int64_t c = 0; c < count; c++) {
+    V x[L] = {};
+    for (int64_t r = 0; r < b->receivers; r++)
+      for (int64_t table = 0; table < t->tables; table++) {
+        const float *row = t->rows[table] + b->in->edge_codes[table][first + r * n + c] * f;
+        if (f == L) {
+          x[r] += load(row);
+          continue;
+        }
+        float *edge = s->edges + (r * count + c) * f;
+        for (int64_t k = 0; k < f; k++) edge[k] = (table ? edge[k] : 0) + row[k];
+      }
+    if (f != L) continue;
+    transpose(x);
+    for (int64_t k = 0; k < L; k++) store(to + (c * L + k) * L, x[k]);
+  }
+  if (f != L) turn(to, s->edges, count * f, b->receivers, count * f);
+}
+
+/* The gradient of edges, (count, f, L), to where it belongs. */
+static void give_edges(const Task *t, const Block *b, const Space *s, int64_t j, int64_t count) {
+  const int64_t f = t->f, n = b->in->n, first = (b->g * n + b->i) * n + j;
+  const float *from = s->e + j * f * L;
+  if (!t->tables && !t->add_edges) {
+    turn_back(b->in->d_e + first * f, n * f, from, b->receivers, count * f);
+    return;
+  }
+  turn_back(s->edges, count * f, from, b->receivers, count * f);
+  for (int64_t r = 0; r < b->receivers; r++)
+    for (int64_t c = 0; c < count; c++) {
+      const float *edge = s->edges + (r * count + c) * f;
+      const int64_t at = first + r * n + c;
+      for (int64_t k = 0; k < f && !t->tables; k++) b->in->d_e[at * f + k] += edge[k];
+      for (int64_t table = 0; table < t->tables; table++) {
+        float *row = s->d_rows[table] + b->in->edge_codes[table][at] * f;
+        for (int64_t k = 0; k < f; k++) row[k] += edge[k];
+      }
+    }
+}
+
 /* Who may be heard by whom, as all bits of a number or none. */
 APART void who_is_heard(const Block *b, float *allowed) {
   const uint8_t *of = b->in->allowed + (b->g * b->in->n + b->i) * b->in->n;
@@ -239,7 +297,6 @@ APART V soften(float *w, int64_t n, const float *allowed) {
 static void weights(const Task *t, const Block *b, const Space *s, int backward) {
   const int64_t h = t->h, d = t->d, f = t->f, n = b->n, stride = t->parts * h * d, step = in_cache(f);
   const float *packed = t->packed + b->row * stride, *allowed = b->in->allowed ? s->allowed : NULL;
-  const float *e = b->in->e + (b->g * b->in->n + b->i) * b->in->n * f;
   turn(s->q, packed + b->i * stride, stride, b->receivers, h * d);
   for (int64_t c = 0; c < h * d; c++) store(s->q + c * L, load(s->q + c * L) * t->scale);
   for (int64_t c = 0; c < h * f; c++) store(s->asked + c * L, (V){} + (t->w_be ? t->w_be[c] : 0));
@@ -247,8 +304,8 @@ static void weights(const Task *t, const Block *b, const Space *s, int backward)
     weigh_numbers(s->asked + k * f * L, f, s->q + k * d * L, d, t->w_ke + k * d * f, f);
   for (int64_t j = 0; j < n; j += step) {
     const int64_t count = j + step < n ? step : n - j;
-    float *here = s->e + j * f * L;
-    turn(here, e + j * f, b->in->n * f, b->receivers, count * f);
+    const float *here = s->e + j * f * L;
+    turn_edges(t, b, s, j, count);
     for (int64_t k = 0; k < h; k++)
       products(s->w + (k * n + j) * L, count, s->q + k * d * L, packed + j * stride + (h + k) * d, stride, d,
                s->asked + k * f * L, here, f);
@@ -349,14 +406,13 @@ static void backward_block(const Task *t, const Block *b, const Space *s) {
       sum_receivers(s->d_k + (k * n + j) * D, count, d_w, s->q_rows + k * d, wide, b->receivers, D);
       sum_receivers(s->d_v + (k * n + j) * D, count, w, s->dy_rows + k * d, wide, b->receivers, D);
     }
-    if (b->in->d_e) {
+    if (b->in->d_e || t->tables) {
       memset(e, 0, FLOATS(count * f * L));
       for (int64_t x = 0; x < count; x++) {
         weigh(e + x * f * L, f, s->d_w + (j + x) * L, n * L, h, s->asked, f * L);
         weigh(e + x * f * L, f, s->w + (j + x) * L, n * L, h, s->d_sums, f * L);
       }
-      float *d_e = b->in->d_e + ((b->g * b->in->n + b->i) * b->in->n + j) * f;
-      turn_back(d_e, b->in->n * f, e, b->receivers, count * f);
+      give_edges(t, b, s, j, count);
     }
   }
   for (int64_t k = 0; k < h; k++) {
@@ -429,25 +485,46 @@ static void backward_graph(const Task *t, Block *b, const Space *s) {
       memcpy(d_packed + i * stride + 3 * h * d, t->dy + (b->row + i) * h * d, FLOATS(h * d));
 }
 
-/* The space of a thread for graphs of up to n nodes, from `at` on, or NULL to count only: how many floats. */
-static int64_t take(Space *s, float *at, const Task *t, int64_t n) {
-  const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L);
-  const int64_t codes = t->table ? t->num_codes : 0, wide = up(h * d, L) + L;
-  const struct {
-    float **to;
-    int64_t count;
-  } parts[] = {
+/* Room for each of these, from `at` on, or NULL to count only: how many floats. */
+typedef struct {
+  float **to;
+  int64_t count;
+} Room;
+
+static int64_t make_room(float *at, const Room *rooms, size_t count) {
+  int64_t total = 0;
+  for (size_t i = 0; i < count; i++) {
+    if (at) *rooms[i].to = at + total;
+    total += up(rooms[i].count, 16);
+  }
+  return total;
+}
+#define MAKE_ROOM(at, rooms) make_room(at, rooms, sizeof rooms / sizeof *rooms)
+
+/* The part of a thread's space that belongs to the matrices. */
+static int64_t take_sums(Space *s, float *at, const Task *t) {
+  const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L), codes = t->table ? t->num_codes : 0;
+  const Room rooms[] = {
       {&s->d_w_ke, h * f * D},
       {&s->d_w_ve, h * f * D},
       {&s->d_w_be, h * f * L},
       {&s->d_table, h * codes * L},
       {&s->table, h * up(codes, 2 * L)},
-      {&s->q_rows, L * wide},
-      {&s->dy_rows, L * wide},
       {&s->w_keT, h * f * d}, /* those before begin at 0 */
       {&s->w_veT, h * f * d},
-      {&s->q, h * d * L},
+  };
+  return MAKE_ROOM(at, rooms);
+}
+
+/* The rest of it, for graphs of up to n nodes. */
+static int64_t take_rest(Space *s, float *at, const Task *t, int64_t n) {
+  const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L), wide = up(h * d, L) + L;
+  const Room rooms[] = {
+      {&s->q_rows, L * wide},
+      {&s->dy_rows, L * wide},
+      {&s->q, h * d * L}, /* those before begin at 0 */
       {&s->asked, h * f * L},
+      {&s->edges, L * in_cache(f) * f},
       {&s->e, n * f * L},
       {&s->w, h * n * L},
       {&s->share, h * L},
@@ -464,12 +541,12 @@ static int64_t take(Space *s, float *at, const Task *t, int64_t n) {
       {&s->d_k, h * n * D},
       {&s->d_v, h * n * D},
   };
-  int64_t total = 0;
-  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-    if (at) *parts[i].to = at + total;
-    total += up(parts[i].count, L);
-  }
-  return total;
+  return MAKE_ROOM(at, rooms);
+}
+
+static int64_t take(Space *s, float *at, const Task *t, int64_t n) {
+  const int64_t sums = take_sums(s, at, t);
+  return sums + take_rest(s, at ? at + sums : NULL, t, n);
 }
 
 typedef struct {
@@ -482,6 +559,7 @@ typedef struct {
 static void begin(const Task *t, const Space *s) {
   const int64_t d = t->d, f = t->f;
   memset(s->d_w_ke, 0, FLOATS(s->w_keT - s->d_w_ke));
+  memset(s->q_rows, 0, FLOATS(s->q - s->q_rows));
   for (int64_t k = 0; k < t->h; k++)
     for (int64_t c = 0; c < d; c++)
       for (int64_t x = 0; x < f; x++) {

@@ -88,7 +88,7 @@ class AttentionEdgeUpdate(nn.Module):
 
     def forward(self, graph: AnyGraph) -> "EdgeMessages":
         """The e'_k of every edge, not yet multiplied out; the fast way through."""
-        if isinstance(graph, DenseGraph) and self.is_one_operation(graph):
+        if isinstance(graph, DenseGraph) and self._is_one_operation(graph):
             return self._as_one_operation(graph)
         q, k, v = self._project(graph)
         bias = self._edge_logits(graph, q, k)
@@ -143,7 +143,7 @@ class AttentionEdgeUpdate(nn.Module):
         """The weights of the edges from those of the softmax: the same."""
         return weights
 
-    def is_one_operation(self, graph: DenseGraph) -> bool:
+    def _is_one_operation(self, graph: DenseGraph) -> bool:
         """Whether `edge_attention` does it all: edges in keys and values, nothing of a member's own."""
         changed = (getattr(type(self), part) is not getattr(AttentionEdgeUpdate, part) for part in _PARTS)
         return (
@@ -155,8 +155,20 @@ class AttentionEdgeUpdate(nn.Module):
             and is_one_operation(graph.v)
         )
 
+    @property
+    def speaks_plainly(self) -> bool:
+        """Whether edges are in keys and values, and nothing is beside nodes and edges: no bias, no graph features."""
+        return (
+            self.w_ke is not None
+            and self.w_ve is not None
+            and self.score is scaled_dot
+            and not self.edges_are_logits
+            and self.w_q.bias is None
+            and not self.global_dim
+        )
+
     def _as_one_operation(self, graph: DenseGraph) -> "FusedMessages":
-        self.check(graph)
+        self._check(graph)
         layers = (self.w_q, self.w_k, self.w_v)
         bias = None if self.w_q.bias is None else torch.cat([layer.bias for layer in layers])
         v = graph.v if all_true(graph.node_mask) else graph.v.masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)
@@ -182,7 +194,7 @@ class AttentionEdgeUpdate(nn.Module):
 
     def _project(self, graph: AnyGraph) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v: (n, h, d) of an edge list, (b, h, n, d) of a dense graph."""
-        self.check(graph)
+        self._check(graph)
         projected = []
         for of_node, of_graph in ((self.w_q, self.w_qu), (self.w_k, self.w_ku), (self.w_v, self.w_vu)):
             x = of_node(graph.v)
@@ -193,8 +205,8 @@ class AttentionEdgeUpdate(nn.Module):
         q, k, v = projected
         return q, k, v if self.activation is None else self.activation(v)
 
-    def check(self, graph: AnyGraph) -> None:
-        """Features are used or refused, never left out in silence: a ValueError."""
+    def _check(self, graph: AnyGraph) -> None:
+        """Features are used or refused, never left out in silence."""
         made_for = ((graph.e, self.edge_dim, "e", "edge_dim"), (graph.u, self.global_dim, "u", "global_dim"))
         for features, wanted, name, what in made_for:
             got = 0 if features is None else features.shape[-1]
