@@ -1,8 +1,8 @@
 """The `molattn` command: its list of commands, its errors and its exit codes."""
 
+import ctypes
 import errno
 import logging
-import ctypes
 import os
 import sys
 import traceback

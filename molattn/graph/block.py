@@ -1,7 +1,7 @@
 """The graph network block: Battaglia's six equations."""
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -136,23 +136,27 @@ class GraphNetBlock(nn.Module):
             type(phi_e) is AttentionEdgeUpdate
             and phi_e.speaks_plainly
             and phi_e.edge_dim == edge_dim
+            and phi_e.dropout == phi_v.dropout < 1
             and self.phi_u is self.edges is None
             and self.rho_ev is sum_edges
             and type(self.w_jhl) is ConcatHeads
             and self.w_jhl.linear.bias is not None
         ):
             return None
-        if any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in self.modules()):
-            return None
-        first, *_, last = phi_v.feed_forward
+        first, *between, last = phi_v.feed_forward
         layers = (phi_e.w_q, phi_e.w_k, phi_e.w_v, phi_e.w_ke, phi_e.w_ve, phi_e.w_be)
-        of_phi_e = (None if layer is None else layer.weight for layer in layers)
         after = (self.w_jhl.linear, phi_v.norm, first, last)
+        # Not `modules()`, which takes as long as a small molecule.
+        parts = (self, self.norm_v, phi_e, *layers, self.w_jhl, phi_v, phi_v.feed_forward, *between, *after)
+        if any(m is not None and (m._forward_hooks or m._forward_pre_hooks or m._backward_hooks) for m in parts):
+            return None
+        of_phi_e = (None if layer is None else layer.weight for layer in layers)
+        of_rest: Any = (x for part in after for x in (part.weight, part.bias))
         return BlockWeights(
             phi_e.num_heads,
             (self.norm_v.eps, phi_v.norm.eps),
             phi_v.dropout if self.training else 0.0,
-            (self.norm_v.weight, self.norm_v.bias, *of_phi_e, *(x for part in after for x in (part.weight, part.bias))),
+            (self.norm_v.weight, self.norm_v.bias, *of_phi_e, *of_rest),
         )
 
     def _normed(self, graph: AnyGraph) -> AnyGraph:

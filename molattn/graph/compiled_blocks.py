@@ -136,8 +136,8 @@ class _CompiledBlocks(torch.autograd.Function):
     @staticmethod
     def forward(ctx, v, blocks, keys, places, num_edges, *tensors):  # pyright: ignore[reportIncompatibleMethodOverride]
         v = v.contiguous()
-        tensors = [None if x is None else x.contiguous() for x in tensors]
-        edges, weights = tensors[:num_edges], tensors[num_edges:]
+        edges = [x.contiguous() for x in tensors[:num_edges]]
+        weights = [None if x is None else x.contiguous() for x in tensors[num_edges:]]
         call = _Call(v, blocks, keys, places, edges, weights)
         out = torch.empty_like(v)
         call.stack.out = out.data_ptr()
@@ -147,7 +147,7 @@ class _CompiledBlocks(torch.autograd.Function):
             call.stack.kept = kept.data_ptr()
         call("molattn_blocks_forward")
         ctx.call, ctx.kept = call, kept
-        ctx.save_for_backward(v, *tensors)
+        ctx.save_for_backward(v, *edges, *weights)
         return out
 
     @staticmethod
