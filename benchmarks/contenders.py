@@ -103,7 +103,7 @@ def _column(path: Path, name: str) -> np.ndarray:
 
 CONTENDERS: dict[str, Callable[[Round], np.ndarray]] = {
     "molattn": molattn,
-    "molattn-base": partial(molattn, options=("--base", "nci")),
+    "molattn-scratch": partial(molattn, options=("--base", "none")),
     "forest": partial(classical, kind="forest"),
     "boosting": partial(classical, kind="boosting"),
     "chemprop": chemprop,

@@ -133,8 +133,8 @@ def train(
         str | None,
         _option(
             _FIT,
-            "Where weights start: a base model's name (nci) or folder; auto takes nci where it fits.",
-            default="none",
+            "Where weights start: a base model's name (nci) or folder, none, or auto: nci where it fits.",
+            default="auto",
         ),
     ] = None,
     loss: Annotated[

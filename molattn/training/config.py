@@ -129,7 +129,7 @@ class TrainingConfig:
     grad_clip: float = 1.0
     patience: int = 40
     seed: int = 0
-    base: str = NONE
+    base: str = AUTO
     auxiliary: float = 0.0
     checkpoint_every: int = 1
     num_replicates: int = 1
