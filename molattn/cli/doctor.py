@@ -105,9 +105,11 @@ def _gpu() -> str:
 
 
 def _compiled() -> str:
-    from molattn.graph.compiled import library, why_not
+    from molattn.compiled import why_not
+    from molattn.graph import compiled, compiled_blocks
 
-    return "yes" if library() is not None else f"no, torch's operations instead, slower: {why_not()}"
+    why = next(filter(None, map(why_not, (compiled.SOURCE, compiled_blocks.SOURCE))), "")
+    return f"no, torch's operations instead, slower: {why}" if why else "yes"
 
 
 def _reader() -> str:
