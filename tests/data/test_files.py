@@ -135,11 +135,11 @@ def test_a_bomb_is_read_a_piece_at_a_time(tmp_path: Path, monkeypatch: pytest.Mo
             self.read_so_far += size
             return bytes(size)
 
-    monkeypatch.setattr(files, "MAX_UNPACKED", 5 * 2**20)
+    monkeypatch.setattr(files, "MAX_UNPACKED", 4 * 2**20)
     bomb = File()
     with pytest.raises(InputError, match="unpacks to more than"):
         files._bounded(bomb, tmp_path)
-    assert bomb.read_so_far == 6 * 2**20
+    assert bomb.read_so_far == 5 * 2**20
 
 
 def test_what_is_written_is_on_the_disk_before_it_takes_the_place(

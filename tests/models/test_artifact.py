@@ -144,6 +144,7 @@ def test_a_model_without_3d_is_written_and_read_as_before(folder: Path) -> None:
     assert config["schema"] == 1
     assert config["molecules"] == {"add_hs": False, "max_atoms": 1000}
     assert load_artifact(folder).conformers is None
+    assert load_artifact(folder).samples == 10
 
 
 def test_conformers_that_there_are_not_are_refused(folder: Path) -> None:
@@ -408,7 +409,6 @@ def test_a_failure_while_it_is_saved_leaves_the_old_one(
         ({"model": {"kind": "oracle"}}, r"a model of the kind 'oracle'; this molattn has [\w-]+(, [\w-]+)+$"),
         ({"vocabulary": {}}, r"other codes for molecules than this molattn has; use molattn \S+ or train again"),
         ({"targets": 3}, r"is damaged, it cannot be read as a model \(TypeError\); copy it again"),
-        ({"targets": []}, "is damaged"),
         ({"calibration": {}}, r"cannot be read as a model \(KeyError\)"),
         ({"sha256": {}}, r"cannot be read as a model \(KeyError\)"),
         (
@@ -429,6 +429,13 @@ def test_what_does_not_fit_together_is_said(
         load_artifact(tmp_path / "m")
 
 
+def test_a_setting_that_no_model_takes_is_said(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    _change(folder, model={**config["model"], "readout": "magic"})
+    with pytest.raises(InputError, match="asks for what is not here: .*magic"):
+        load_artifact(folder)
+
+
 def test_a_model_is_no_larger_than_its_weights_say() -> None:
     weights = {f"w{i}": torch.empty(1000) for i in range(4)}  # 64 x 4,000 numbers at the most
     for config, fits in (
@@ -440,6 +447,43 @@ def test_a_model_is_no_larger_than_its_weights_say() -> None:
         (replace(SMALL, hidden_dim=64, num_heads=4, max_path=4001), False),
     ):
         assert artifact_module._fits(config, weights) == fits, config
+    # The feed-forward layer has more than the product of any two sizes.
+    assert artifact_module._fits(replace(SMALL, hidden_dim=100, feed_forward=25), weights)
+    assert not artifact_module._fits(replace(SMALL, hidden_dim=100, feed_forward=26), weights)
     few = {f"w{i}": torch.empty(1) for i in range(4)}
+    assert not artifact_module._fits(replace(SMALL, hidden_dim=4, max_path=16_001), few)
     assert artifact_module._fits(replace(SMALL, hidden_dim=100, max_path=640), few)
     assert not artifact_module._fits(replace(SMALL, hidden_dim=100, max_path=641), few)
+
+
+def test_a_kill_before_the_configuration_took_its_place_and_then_a_full_disk(
+    artifact: Artifact, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = replace(artifact, model=GraphModel(SMALL).eval(), units=("newer",))
+    with monkeypatch.context() as patch:
+        patch.setattr(artifact_module, "_settle", lambda _: None)
+        save_artifact(folder, newer)
+    assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json", "config.next.json"}
+    real = artifact_module.write_bytes
+
+    def full(path: Path, data: bytes) -> None:
+        if path.name == "model.safetensors":
+            raise OSError("no space left on device")
+        real(path, data)
+
+    monkeypatch.setattr(artifact_module, "write_bytes", full)
+    with pytest.raises(OSError, match="no space"):
+        save_artifact(folder, replace(artifact, model=GraphModel(SMALL).eval(), units=("newest",)))
+    assert load_artifact(folder).units == ("newer",)
+
+
+def test_it_answers_with_the_uncertainty_of_its_own_or_another(artifact: Artifact) -> None:
+    graphs = [molecule_graph(s) for s in ("CCO", "C")]
+    alone = artifact.answers(graphs)
+    assert np.array_equal(alone.values, predict_molecules(artifact.model, artifact.scaler, graphs))
+    assert alone.std is None
+    two = replace(artifact, members=(GraphModel(SMALL).eval(),), uncertainty="")
+    assert two.uncertainty == "ensemble"
+    both = two.answers(graphs)
+    assert both.std is not None and (both.std > 0).all() and not np.allclose(both.values, alone.values)
+    assert two.answers(graphs, uncertainty="none").std is None

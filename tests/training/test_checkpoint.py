@@ -258,7 +258,7 @@ def test_when_it_is_saved_and_what_is_said_of_it(tmp_path: Path) -> None:
     training = Training(0)
     training.epoch()
     folder = tmp_path / "c"
-    saves = SaveEpochs(Checkpoints(folder, {"seed": 1}, every=2), Watch())
+    saves = SaveEpochs(Checkpoints(folder, {"seed": 1}, every=3), Watch())
 
     def saved(epoch: int, **more: Any) -> dict[str, Any] | None:
         Checkpoints(folder, {"seed": 1}).remove()
@@ -266,14 +266,14 @@ def test_when_it_is_saved_and_what_is_said_of_it(tmp_path: Path) -> None:
         found = load_checkpoint(folder)
         return None if found is None else found.state
 
-    assert saved(0) is None and saved(2) is None
-    assert saved(1, is_global_zero=False) is None
+    assert [saved(epoch) for epoch in (0, 1, 3, 4)] == [None] * 4
+    assert saved(2, is_global_zero=False) is None
     for state, epoch, over in (
-        (saved(1), 1, False),
-        (saved(3), 3, False),
+        (saved(2), 2, False),
+        (saved(5, max_epochs=9), 5, False),
         (saved(5), 5, True),
-        (saved(2, should_stop=True), 2, True),
-        (saved(2, max_epochs=3), 2, True),
+        (saved(3, should_stop=True), 3, True),
+        (saved(3, max_epochs=4), 3, True),
     ):
         assert state is not None
         assert (state["epoch"], state["over"], state["identity"]) == (epoch, over, {"seed": 1})
@@ -331,7 +331,41 @@ def test_interruptions_keep_their_names() -> None:
 
 
 def test_the_handler_of_ctrl_c_is_put_back() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    with interruptible():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    assert signal.getsignal(signal.SIGINT) == before
+    def handler(*_: object) -> None:
+        """Somebody's."""
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with interruptible():
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        assert signal.getsignal(signal.SIGINT) is handler
+        with interruptible():
+            pass
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_random_states_of_gpus_are_kept_for_those_that_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training, put_back = Training(0), {}
+    training.epoch()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: [torch.tensor([i], dtype=torch.uint8) for i in (7, 8)])
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: put_back.update({device: int(state)}))
+    for initialized, devices, wanted in ((False, 2, {}), (True, 2, {0: 7, 1: 8}), (True, 1, {0: 7})):
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda initialized=initialized: initialized)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda devices=devices: devices)
+        SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch()).on_train_epoch_end(trainer_of(training, 5), training)
+        goes = SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch())
+        put_back.clear()
+        goes.on_train_epoch_start(trainer_of(training, 5), training)
+        assert put_back == wanted
+        if initialized:
+            monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+            put_back.clear()
+            SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch()).on_train_epoch_start(trainer_of(training, 5), training)
+            assert put_back == {}
+            monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
