@@ -1,5 +1,6 @@
 """Fitting a model: Lightning runs the loop; here stand the loss, the schedule and what is kept."""
 
+import gc
 import logging
 import math
 import warnings
@@ -136,9 +137,10 @@ def fit(
     Raises:
         InputError: no epoch had a finite validation loss.
     """
-    module = _Training(model, train, scaler, config, task, metric or task.metrics[0], companion)
-    watch = _KeepBest(config.patience, on_epoch)
     sampler = SizeBuckets(sizes_of(train.molecules), config.batch_size, config.seed)
+    steps = config.epochs * len(sampler)
+    module = _Training(model, train, scaler, config, task, metric or task.metrics[0], companion, steps)
+    watch = _KeepBest(config.patience, on_epoch)
     rows_of_val = batches_by_size(sizes_of(val.molecules), 4 * config.batch_size)
     loader = DataLoader(_Rows(train), batch_sampler=sampler, collate_fn=partial(_step_of, model, train))
     val_loader = DataLoader(
@@ -156,11 +158,15 @@ def fit(
         # Deterministic algorithms fill each new tensor with NaN, in case somebody reads what nobody has written. It
         # takes a tenth of an epoch, and nobody does.
         filling.fill_uninitialized_memory = False
+        # What is here stays: to look through all of it for cycles, again and again, takes a thirtieth of an epoch.
+        gc.collect()
+        gc.freeze()
         try:
             trainer = _trainer(config, [watch, _Epoch(sampler), *([] if saver is None else [saver])])
             if saver is None or saver.goes_on(trainer):
                 trainer.fit(module, loader, val_loader)
         finally:
+            gc.unfreeze()
             torch.use_deterministic_algorithms(deterministic)
             filling.fill_uninitialized_memory = filled
             torch.set_num_threads(threads)
@@ -234,13 +240,14 @@ class _Training(pl.LightningModule):
         task: Task = REGRESSION,
         metric: str = "rmse",
         companion: Companion | None = None,
+        steps: int = 1,
     ):
         super().__init__()
         self.companion = companion
         self.model, self.config, self.task, self.scaler, self.metric = model, config, task, scaler, metric
         self.average = RunningAverage(model, config.ema)
         self.side_by_side: SideBySide | None = None
-        self.steps = max(1, config.epochs * -(-len(train) // config.batch_size))
+        self.steps = max(1, steps)
         weights = balance(task, train.targets, config.class_balance, config.positive_weights)
         self.loss = TaskLoss(task, scaler, weights, config.evidential_regularization)
         self.train_losses, self.val_losses = _Losses(), _Losses()
