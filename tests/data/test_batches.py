@@ -148,3 +148,21 @@ def test_batches_of_a_prediction(sizes: list[int], batch_size: int, pairs: int, 
 def test_molecules_of_one_size_keep_their_order() -> None:
     found = batches_by_size([i % 2 for i in range(200)], 100)
     assert [batch.tolist() for batch in found] == [list(range(0, 200, 2)), list(range(1, 200, 2))]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "of_large"), [(49, [[6], [7], [8]]), (50, [[6, 7], [8]]), (99, [[6, 7, 8]]), (100, None), (None, None)]
+)
+def test_large_molecules_are_batched_by_themselves(pairs: int | None, of_large: list[list[int]] | None) -> None:
+    sizes = [2] * 6 + [5] * 3
+    sampler = SizeBuckets(sizes, 4, seed=0) if pairs is None else SizeBuckets(sizes, 4, seed=0, pairs=pairs)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        found = list(sampler)
+        assert len(found) == len(sampler)
+        assert sorted(i for batch in found for i in batch) == list(range(9))
+        if of_large is None:
+            assert sorted(map(len, found)) == [1, 4, 4]
+        else:
+            assert sorted(batch for batch in found if 6 in batch or 7 in batch or 8 in batch) == of_large
+            assert sorted(len(batch) for batch in found if max(batch) < 6) == [2, 4]

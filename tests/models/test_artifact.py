@@ -451,7 +451,7 @@ def test_a_model_is_no_larger_than_its_weights_say() -> None:
     assert artifact_module._fits(replace(SMALL, hidden_dim=100, feed_forward=25), weights)
     assert not artifact_module._fits(replace(SMALL, hidden_dim=100, feed_forward=26), weights)
     few = {f"w{i}": torch.empty(1) for i in range(4)}
-    assert not artifact_module._fits(replace(SMALL, hidden_dim=4, max_path=16_001), few)
+    assert not artifact_module._fits(replace(SMALL, hidden_dim=40, max_path=1601), few)
     assert artifact_module._fits(replace(SMALL, hidden_dim=100, max_path=640), few)
     assert not artifact_module._fits(replace(SMALL, hidden_dim=100, max_path=641), few)
 
