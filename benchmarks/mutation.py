@@ -150,8 +150,13 @@ def _tried(
     session = tests[0].session
 
     def run() -> int:
-        mutant.put()
-        _exchange(module, mutant.function, originals)
+        try:
+            mutant.put()
+            exchanged = _exchange(module, mutant.function, originals)
+        except Exception:
+            exchanged = False
+        if not exchanged:
+            return 3
         session.items = tests
         for i in range(len(tests)):
             _protocol(session, i)
@@ -163,8 +168,8 @@ def _tried(
     return {0: "survived", 3: "not exchanged", None: "timeout"}.get(code, "killed")
 
 
-def _exchange(module: Module, function: str, originals: dict[str, list[types.CodeType]]) -> None:
-    """Give the function, wherever it is held, the code that the changed tree compiles to."""
+def _exchange(module: Module, function: str, originals: dict[str, list[types.CodeType]]) -> bool:
+    """Give the function, wherever it is held, the code that the changed tree compiles to; whether there is one."""
     changed = module.codes()[function]
     file = str(module.path)
     live = [f for f in gc.get_objects() if isinstance(f, types.FunctionType) and f.__code__.co_filename == file]
@@ -174,8 +179,7 @@ def _exchange(module: Module, function: str, originals: dict[str, list[types.Cod
             if f.__code__.co_qualname == function and f.__code__.co_firstlineno == old.co_firstlineno:
                 f.__code__ = new
                 exchanged = True
-    if not exchanged:
-        os._exit(3)
+    return exchanged
 
 
 def _protocol(session: pytest.Session, i: int) -> None:

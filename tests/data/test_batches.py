@@ -166,3 +166,9 @@ def test_large_molecules_are_batched_by_themselves(pairs: int | None, of_large: 
         else:
             assert sorted(batch for batch in found if 6 in batch or 7 in batch or 8 in batch) == of_large
             assert sorted(len(batch) for batch in found if max(batch) < 6) == [2, 4]
+
+
+def test_one_molecule_is_a_batch() -> None:
+    batch = collate([molecule_graph("CCO")])
+    assert len(batch) == 1 and batch.mask.all()
+    assert np.array_equal(batch.atom_codes[0], molecule_graph("CCO").atom_codes)
