@@ -64,7 +64,8 @@ def read_member(path: Path, member: str) -> bytes:
     except FileNotFoundError as error:
         raise InputError(f"there is no file {path}") from error
     except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise InputError(f"{path} is damaged, it cannot be unpacked ({error}): fetch it again") from error
+        why = str(error).partition("\n")[0].rstrip(":")  # tarfile lists what it has tried, a line each
+        raise InputError(f"{path} is damaged, it cannot be unpacked ({why}): fetch it again") from error
     except (RuntimeError, NotImplementedError) as error:  # a password, or a compression that Python does not have
         raise InputError(f"{path}: {shown(member)} in it cannot be unpacked ({error})") from error
 

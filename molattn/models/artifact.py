@@ -24,7 +24,7 @@ from torch import Tensor
 from molattn.chem import STANDARDIZE, Conformers
 from molattn.data.files import write_bytes
 from molattn.data.seal import SEAL, sealed, unsealed
-from molattn.errors import InputError, MolattnError, UsageError
+from molattn.errors import InputError, UsageError
 from molattn.models.answers import Answers
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.calibration import Calibration, calibrated
@@ -227,8 +227,6 @@ def load_artifact(folder: str | Path) -> Artifact:
         data = (folder / WEIGHTS).read_bytes()
         return _built(_config(folder, hashlib.sha256(data).hexdigest()), load(data), folder)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OSError, SafetensorError) as error:
-        if isinstance(error, MolattnError):
-            raise
         raise InputError(
             f"{folder} is damaged, it cannot be read as a model ({type(error).__name__}); copy it again"
         ) from error

@@ -41,11 +41,22 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def rendered(figure: Figure) -> Picture:
-    """`figure` in both formats, without a date."""
-    svg, png = io.StringIO(), io.BytesIO()
-    figure.savefig(svg, format="svg", dpi=DPI, metadata={"Date": None, "Creator": None})
-    figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
-    return Picture(svg.getvalue(), png.getvalue())
+    """`figure` in both formats, without a date; each is drawn when it is asked for, as most want only one."""
+    if figure.get_layout_engine() is not None:
+        # Once: each drawing would move things a little, and what is drawn second would be another picture.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+
+    def drawn(kind: str, metadata: dict[str, None]) -> bytes:
+        with styled():
+            file = io.BytesIO()
+            figure.savefig(file, format=kind, dpi=DPI, metadata=metadata)
+        return file.getvalue()
+
+    return Picture(
+        lambda: drawn("svg", {"Date": None, "Creator": None}).decode("utf-8"),
+        lambda: drawn("png", {"Software": None}),
+    )
 
 
 def short(text: str, limit: int) -> str:

@@ -1,24 +1,33 @@
 """A picture in two formats: SVG for the screen and for print, PNG for everything else."""
 
 import base64
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 
 from molattn.data.files import write_bytes
 from molattn.errors import UsageError, shown
 
 
-@dataclass(frozen=True, repr=False)
 class Picture:
     """One picture, twice; Jupyter shows it where it is the value of a cell.
 
-    Attributes:
-        svg: an SVG document.
-        png: the same as the bytes of a PNG file.
+    Args:
+        svg, png: the picture in that format, or what draws it when it is first asked for.
     """
 
-    svg: str
-    png: bytes
+    def __init__(self, svg: str | Callable[[], str], png: bytes | Callable[[], bytes]):
+        self._svg, self._png = svg, png
+
+    @cached_property
+    def svg(self) -> str:
+        """An SVG document."""
+        return self._svg if isinstance(self._svg, str) else self._svg()
+
+    @cached_property
+    def png(self) -> bytes:
+        """The same as the bytes of a PNG file."""
+        return self._png if isinstance(self._png, bytes) else self._png()
 
     def save(self, path: str | Path) -> None:
         """Write the picture to `path`, whole or not at all; the suffix, .svg or .png, says in which format.
@@ -27,12 +36,12 @@ class Picture:
             UsageError: another suffix, or a folder that does not exist.
         """
         path = Path(path)
-        content = {".svg": self.svg.encode("utf-8"), ".png": self.png}.get(path.suffix.lower())
-        if content is None:
+        suffix = path.suffix.lower()
+        if suffix not in (".svg", ".png"):
             raise UsageError(f"a picture is saved as .svg or .png, not as {shown(path.name)}")
         if not path.parent.is_dir():
             raise UsageError(f"{shown(str(path.parent))} is not a folder: make it, or save the picture elsewhere")
-        write_bytes(path, content)
+        write_bytes(path, self.png if suffix == ".png" else self.svg.encode("utf-8"))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:  # noqa: ARG002
         """What Jupyter shows; it picks the format."""
@@ -41,6 +50,12 @@ class Picture:
             "image/png": base64.b64encode(self.png).decode("ascii"),
             "text/plain": repr(self),
         }
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Picture) and (self.svg, self.png) == (other.svg, other.png)
+
+    def __hash__(self) -> int:
+        return hash((self.svg, self.png))
 
     def __repr__(self) -> str:
         return f"Picture(svg: {len(self.svg):,} characters, png: {len(self.png):,} bytes)"

@@ -1,12 +1,17 @@
 """Files that are written whole or not at all, and what is left of those that were killed."""
 
+import io
 import os
 import signal
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from molattn.data.files import atomic, remove_leftovers, write_text
+from molattn.data import files
+from molattn.data.files import atomic, read_member, remove_leftovers, suffix_of, write_text
+from molattn.errors import InputError
 
 
 def killed_while_writing(path: Path) -> None:
@@ -56,4 +61,210 @@ def test_without_locks_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("molattn.data.files.fcntl", None)
     write_text(tmp_path / "a.csv", "new")
     assert left.exists()
+    assert (tmp_path / "a.csv").read_text() == "new"
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [("a.CSV", ".csv"), ("a.csv.gz", ".csv"), ("a.b.GZ", ".b"), ("a.gz", ""), ("a", ""), ("a.b.c", ".c")],
+)
+def test_the_ending_that_says_what_a_file_is(name: str, suffix: str) -> None:
+    assert suffix_of(Path(name)) == suffix
+
+
+def archives(folder: Path, members: dict[str, bytes]) -> list[Path]:
+    """The same files in archives of every kind."""
+    paths = [folder / name for name in ("a.zip", "a.ZIP", "a.tar", "a.tar.gz", "a.tar.xz")]
+    for path in paths:
+        if path.suffix.lower() == ".zip":
+            with zipfile.ZipFile(path, "w") as archive:
+                for name, data in members.items():
+                    archive.writestr(name, data)
+        else:
+            with tarfile.open(path, "w:" + path.suffix[1:].replace("tar", "")) as archive:
+                for name, data in members.items():
+                    entry = tarfile.TarInfo(name)
+                    entry.size = len(data)
+                    archive.addfile(entry, io.BytesIO(data))
+                link = tarfile.TarInfo("link")
+                link.type, link.linkname = tarfile.SYMTYPE, "x/a.csv"
+                archive.addfile(link)
+    return paths
+
+
+def test_a_file_in_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_UNPACKED", 100)
+    members = {"x/a.csv": b"a\n", "full": bytes(100), "over": bytes(101), "../b.csv": b"b\n"}
+    for path in archives(tmp_path, members):
+        assert read_member(path, "x/a.csv") == b"a\n"
+        assert read_member(path, "../b.csv") == b"b\n"
+        assert read_member(path, "full") == bytes(100)
+        with pytest.raises(InputError, match=f"{path.name} unpacks to more than 100 bytes: it is not read"):
+            read_member(path, "over")
+        with pytest.raises(InputError, match=f"{path.name} has no 'a.csv' in it"):
+            read_member(path, "a.csv")
+        if "tar" in path.name:
+            with pytest.raises(InputError, match=f"{path.name}: 'link' in it is not an ordinary file"):
+                read_member(path, "link")
+        path.write_bytes(path.read_bytes()[:20])
+        with pytest.raises(
+            InputError, match=rf"{path.name} is damaged, it cannot be unpacked \([^\n]+\): fetch it again$"
+        ):
+            read_member(path, "x/a.csv")
+        path.unlink()
+        with pytest.raises(InputError, match=f"there is no file .*{path.name}"):
+            read_member(path, "x/a.csv")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_behind_a_password(tmp_path: Path) -> None:
+    (path,) = [p for p in archives(tmp_path, {"a.csv": b"a\n"}) if p.name == "a.zip"]
+    data = bytearray(path.read_bytes())
+    for start in (b"PK\x03\x04", b"PK\x01\x02"):  # the flag of encryption, in both headers
+        data[data.index(start) + (6 if start[2] == 3 else 8)] |= 1
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"a.zip: 'a.csv' in it cannot be unpacked \(.*password"):
+        read_member(path, "a.csv")
+
+
+def test_a_bomb_is_read_a_piece_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class File:
+        read_so_far = 0
+
+        def read(self, size: int, /) -> bytes:
+            self.read_so_far += size
+            return bytes(size)
+
+    monkeypatch.setattr(files, "MAX_UNPACKED", 4 * 2**20)
+    bomb = File()
+    with pytest.raises(InputError, match="unpacks to more than"):
+        files._bounded(bomb, tmp_path)
+    assert bomb.read_so_far == 5 * 2**20
+
+
+def test_what_is_written_is_on_the_disk_before_it_takes_the_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, seen = tmp_path / "a.csv", []
+    path.write_text("old")
+
+    def synced(number: int) -> None:
+        seen.append((os.fstat(number).st_size, path.read_text(), len(list(tmp_path.iterdir()))))
+
+    monkeypatch.setattr(files.os, "fsync", synced)
+    write_text(path, "new, é")
+    assert seen == [(7, "old", 2)]
+    assert path.read_bytes() == "new, é".encode()
+    with atomic(path, "w", encoding="utf-16") as file:
+        file.write("x")
+    assert path.read_text(encoding="utf-16") == "x"
+
+
+def test_the_file_behind_a_link_is_replaced_and_others_may_read_it(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "a.csv").symlink_to(tmp_path / "there" / "b.csv")
+    before = os.umask(0o022)
+    try:
+        write_text(tmp_path / "a.csv", "new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a.csv").is_symlink()
+    assert (tmp_path / "there" / "b.csv").read_text() == "new"
+    assert (tmp_path / "there" / "b.csv").stat().st_mode & 0o777 == 0o644
+
+
+def half_written(path: Path, error: BaseException) -> None:
+    with atomic(path) as file:
+        file.write(b"half")
+        raise error
+
+
+def test_an_error_while_it_is_written_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for error in (ValueError("x"), KeyboardInterrupt()):
+        with pytest.raises(type(error)):
+            half_written(path, error)
+        assert not list(tmp_path.iterdir())
+    with pytest.raises(FileNotFoundError):
+        write_text(tmp_path / "none" / "a.csv", "x")
+
+
+def test_a_temporary_file_that_is_taken_for_stale_at_once_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another process may remove it between its opening and its locking.
+    real, removed = files.fcntl.flock, []
+
+    def late(file: object, operation: int) -> None:
+        if not removed:
+            (left,) = tmp_path.glob(".*.tmp")
+            left.unlink()
+            removed.append(left)
+        real(file, operation)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(files.fcntl, "flock", late)
+    write_text(tmp_path / "a.csv", "x")
+    assert removed and [p.name for p in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError("no locks here")
+
+    left = tmp_path / ".a.csv.0123abcd.tmp"
+    left.touch()
+    monkeypatch.setattr(files.fcntl, "flock", refused)
+    write_text(tmp_path / "a.csv", "x")
+    assert (tmp_path / "a.csv").read_text() == "x"
+    assert left.exists(), "who cannot tell whether it is written to leaves it alone"
+
+
+def test_leftovers_are_removed_below_too(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    left = [tmp_path / ".a.0123abcd.tmp", tmp_path / "below" / ".b.csv.01234567.tmp"]
+    kept = [tmp_path / ".a.0123abc.tmp", tmp_path / "below" / "b.01234567.tmp", tmp_path / ".01234567.tmp"]
+    for path in (*left, *kept):
+        path.touch()
+    remove_leftovers(tmp_path)
+    assert all(path.exists() for path in kept) and not any(path.exists() for path in left)
+
+
+@pytest.mark.parametrize("locks", [True, False])
+def test_it_is_held_until_it_takes_the_place_where_there_are_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locks: bool
+) -> None:
+    real, closed = os.replace, []
+    if not locks:
+        monkeypatch.setattr(files, "fcntl", None)
+    with atomic(tmp_path / "a.csv") as file:
+
+        def replaced(source: Path, target: Path) -> None:
+            closed.append(file.closed)
+            real(source, target)
+
+        monkeypatch.setattr(files.os, "replace", replaced)
+    assert closed == [not locks]
+
+
+def test_a_temporary_file_of_somebody_else_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files.secrets, "token_hex", lambda _: "0123abcd")
+    monkeypatch.setattr(files, "_remove_stale", lambda _: None)
+    (tmp_path / ".a.csv.0123abcd.tmp").write_text("theirs")
+    with pytest.raises(FileExistsError):
+        write_text(tmp_path / "a.csv", "ours")
+    assert (tmp_path / ".a.csv.0123abcd.tmp").read_text() == "theirs"
+
+
+def test_an_interruption_after_it_took_the_place_is_said_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.replace
+
+    def interrupted(source: Path, target: Path) -> None:
+        real(source, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files.os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_text(tmp_path / "a.csv", "new")
     assert (tmp_path / "a.csv").read_text() == "new"

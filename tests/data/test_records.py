@@ -135,3 +135,52 @@ def test_decimal_commas_are_read_where_semicolons_part_the_cells(tmp_path: Path)
     (tmp_path / "t.csv").write_text('Structure,y\nC,"-11,01"\n')
     (rejected,) = read_records(read_table(tmp_path / "t.csv"), None, ["y"]).rejected
     assert rejected.line == 2 and "'-11,01' is not a finite number" in rejected.reason
+
+
+def test_a_molecule_that_cannot_be_read_is_the_reason_unless_the_table_has_its_smiles():
+    table = Table(("smiles", "y"), [["", "1"], ["C", "x"], ["", ""]], "t.sdf", [1, 2, 3], "record", {0: "why", 1: "no"})
+    found = read_records(table, "smiles", ["y"])
+    assert [(r.row, r.reason.split(" is ")[0], r.place) for r in found.rejected] == [
+        (0, "why", "record 1"),
+        (1, "column 'y': 'x'", "record 2"),
+        (2, "no value in column 'y'", "record 3"),
+    ]
+
+
+def test_weights_groups_and_descriptors_stay_with_their_rows():
+    rows = [["C", "1", "0", "a", "1", "2"], ["CC", "2", "-1", "a", "3", "4"], ["CCC", "3", "2.5", "b", "5", ""]]
+    rows += [["CO", "4", "1", " ", "7", "8"], ["CN", "5", "3", "c", "9", "10"]]
+    table = Table(("smiles", "y", "w", "g", "d1", "d2"), rows, "t.csv", [2, 3, 4, 5, 6])
+    found = read_records(table, "smiles", ["y"], "w", "g", descriptor_columns=["d1", "d2"])
+    assert found.smiles == ["C", "CN"] and found.rows.tolist() == [0, 4]
+    assert found.targets.tolist() == [[1.0], [5.0]]
+    assert found.weights is not None and found.weights.tolist() == [0.0, 3.0]
+    assert found.groups == ["a", "c"]
+    assert found.descriptors is not None and found.descriptors.tolist() == [[1.0, 2.0], [9.0, 10.0]]
+    assert found.lists is None
+    assert [r.reason for r in found.rejected] == [
+        "column 'w': '-1' is below 0",
+        "no value in column 'd2'",
+        "no value in column 'g'",
+    ]
+    plain = read_records(table, "smiles", ["y"])
+    assert plain.weights is None and plain.groups is None and plain.descriptors is None
+
+
+def test_lists_of_atoms_stay_with_their_rows():
+    rows = [["CO", "[1, null]", "w"], ["C", "", ""], ["CC", "[1, 2", ""], ["CC", "1 x", ""], ["C", "[null]", "[5]"]]
+    table = Table(("smiles", "y", "z"), rows, "t.csv", [2, 3, 4, 5, 6])
+    found = read_records(table, "smiles", ["y"], of_atoms=True)
+    assert found.rows.tolist() == [0] and found.targets.shape == (1, 0)
+    assert found.lists is not None
+    ((first,),) = found.lists
+    np.testing.assert_array_equal(first, [1.0, np.nan])
+    assert [(r.row, r.reason.partition(":")[0]) for r in found.rejected] == [
+        (1, "no value in column 'y'"),
+        (2, "column 'y'"),
+        (3, "column 'y', atom 1 (from 0)"),
+        (4, "no value in column 'y'"),
+    ]
+    assert found.rejected[2].reason.endswith("'x' is not a finite number")
+    both = read_records(Table(table.columns, rows[4:], "t.csv", [6]), "smiles", ["y", "z"], of_atoms=True)
+    assert both.lists is not None and [len(numbers) for numbers in both.lists[0]] == [1, 1]

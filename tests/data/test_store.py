@@ -302,19 +302,6 @@ def _start(tmp_path: Path, smiles: list[str], killed_at: int = -1) -> subprocess
     )
 
 
-def test_four_processes_on_a_cold_cache_read_once(tmp_path: Path, cache: Path) -> None:
-    smiles = nci(25)
-    processes = [_start(tmp_path, smiles) for _ in range(4)]
-    (tmp_path / "start").touch()
-    told = [process.communicate(timeout=120)[0].split() for process in processes]
-    assert all(process.returncode == 0 for process in processes)
-    checksums, built = {sums for sums, _ in told}, [flag for _, flag in told]
-    assert len(checksums) == 1
-    assert sorted(built) == ["False", "False", "False", "True"]
-    assert len((tmp_path / "log").read_bytes()) == len(smiles)
-    assert [p.name for p in cache.iterdir() if p.suffix != ".lock"] == [_only(cache)]
-
-
 def test_a_kill_in_the_middle_leaves_nothing_that_harms(tmp_path: Path, cache: Path) -> None:
     smiles = [s for s in nci(4) if " " not in s]  # past what is written at once
     (tmp_path / "start").touch()

@@ -273,3 +273,64 @@ def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
         read_table(tmp_path / "my.xlsx")
     with pytest.raises(InputError, match="there is no file"):
         count_rows(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("ending", [".xlsx", ".XLSM", ".xls", ".ods", ".numbers", ".xlsx.gz"])
+def test_a_spreadsheet_is_to_be_saved_as_text(tmp_path: Path, ending: str) -> None:
+    (tmp_path / f"t{ending}").write_bytes(b"PK")
+    with pytest.raises(InputError, match="is a spreadsheet, of which the first sheet can be saved as CSV"):
+        read_table(tmp_path / f"t{ending}")
+
+
+def test_records_of_an_sdf_are_counted_without_looking_into_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = mol_block("CCO", "a", y="1") + mol_block("C", "b") + "no structure\n$$$$\n"
+    for name in ("t.sdf", "t.txt"):
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr("molattn.data.streams.open_stream", lambda *_: pytest.fail("it is read as a table"))
+    assert count_rows(tmp_path / "t.sdf") == 3
+    assert count_rows(tmp_path / "t.txt", "sdf") == 3
+
+
+def test_rows_are_counted_in_the_format_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "t.sdf").write_text("CCO a\nC b\n")
+    assert count_rows(tmp_path / "t.sdf", "smi") == 2
+    assert count_rows(tmp_path / "t.sdf", "csv") == 1
+
+
+def test_a_parquet_is_an_ordinary_file(tmp_path: Path) -> None:
+    (tmp_path / "t.parquet").symlink_to("/dev/null")
+    with pytest.raises(InputError, match="is no ordinary file, as Parquet must be; write it to one first"):
+        read_table(tmp_path / "t.parquet")
+
+
+def test_decimal_commas_of_a_chunk() -> None:
+    for delimiter, numbers in ((";", [["1.5", "2"], ["1", "2"]]), ("\t", [["1,5", "2"], ["1", "2"]])):
+        for (first, second), wanted in zip((("1,5", "2"), ("1", "2")), numbers, strict=True):
+            text = [f"x{delimiter}y\n", f"C{delimiter}{first}\n", f"C{delimiter}{second}\n"]
+            stream = csv_stream(text, "t.csv")
+            assert stream.numbers(next(stream.chunks), 1) == wanted
+
+
+def test_a_format_that_is_said_goes_before_the_name(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\tc\n1\t2\n")
+    assert read(tmp_path / "t.csv", "tsv")[:2] == (("a,b", "c"), [["1", "2"]])
+
+
+class Slow(io.BytesIO):
+    """It has one line at a time, and must not be asked for more than `most` of them."""
+
+    most = 1
+
+    def read1(self, size: int | None = -1, /) -> bytes:  # noqa: ARG002
+        self.most -= 1
+        assert self.most >= 0, "more is read than was asked for"
+        return self.readline()
+
+
+@pytest.mark.parametrize("format", ["csv", "smi"])
+def test_standard_input_is_read_as_it_comes(monkeypatch: pytest.MonkeyPatch, format: str) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Slow(b"smiles name\nC x\nCC y\n")))
+    with open_stream("-", format) as stream:
+        assert stream.columns

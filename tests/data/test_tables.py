@@ -1,3 +1,4 @@
+import gc
 import os
 import string
 
@@ -6,7 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from molattn.data import Table, column, column_index, read_table, write_table
-from molattn.errors import InputError, UsageError
+from molattn.data.chunks import Chunk, RowStream
+from molattn.data.tables import _gathered, read_table_bytes
+from molattn.errors import InputError, SmilesError, UsageError
 
 
 def table_of(tmp_path, data, name="t.csv"):
@@ -200,3 +203,48 @@ def test_a_table_is_frozen():
     table = Table(columns=COLUMNS, rows=ROWS, source="t", lines=[2, 3])
     with pytest.raises(AttributeError):
         table.source = "other"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_table_in_memory_is_read_as_its_file_would_be():
+    table = read_table_bytes(b"smiles;y\nC;1\n\nCC;2\n", "a.csv")
+    assert (table.columns, table.rows, table.lines) == (("smiles", "y"), [["C", "1"], ["CC", "2"]], [2, 4])
+    assert (table.source, table.place(1), table.decimal_commas) == ("a.csv", "line 4", True)
+    assert read_table_bytes(b"a,b\tc\n1\t2\n", "a.tsv").columns == ("a,b", "c")
+    assert read_table_bytes(b"y,y\n1,2\n", "a.csv", number_repeats=True).columns == ("y", "y.1")
+    with pytest.raises(InputError, match="'y'"):
+        read_table_bytes(b"y,y\n1,2\n", "a.csv")
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_cycles_are_not_looked_for_while_a_table_is_read(before):
+    inside = []
+
+    def chunks():
+        inside.append(gc.isenabled())
+        yield Chunk(0, [2], [["C"]])
+
+    stream, was = RowStream("t.csv", ("smiles",), chunks()), gc.isenabled()
+    try:
+        (gc.enable if before else gc.disable)()
+        assert _gathered(stream).rows == [["C"]]
+        assert (inside, gc.isenabled()) == ([False], before)
+    finally:
+        (gc.enable if was else gc.disable)()
+
+
+def test_what_chunks_know_of_their_rows_is_of_the_rows_of_the_table():
+    chunks = [
+        Chunk(0, [1, 2], [["", "a"], ["C", "b"]], refused={0: SmilesError("", "no structure")}, atoms={1: "of 1"}),
+        Chunk(2, [3, 4], [["", "c"], ["CC", "d"]], refused={0: SmilesError("", "no atoms")}, atoms={1: "of 3"}),
+    ]
+    stream = RowStream("t.sdf", ("smiles", "x"), iter(chunks), place="record", smiles_column="smiles")
+    table = _gathered(stream)
+    assert table.unreadable == {0: "no structure", 2: "no atoms"}
+    assert table.atoms == {1: "of 1", 3: "of 3"}
+    assert (table.lines, table.place(2), table.smiles_column) == ([1, 2, 3, 4], "record 3", "smiles")
+
+
+def test_a_gzip_is_not_written(tmp_path):
+    with pytest.raises(UsageError, match=r"tables are written as text: give a name that ends with .csv or .tsv"):
+        write_table(tmp_path / "t.csv.gz", ("a",), [])
+    assert not list(tmp_path.iterdir())

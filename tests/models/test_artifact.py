@@ -1,25 +1,41 @@
 """A model on disk: what is written is read back, and what is damaged is refused."""
 
+import hashlib
 import json
 from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from molattn.chem import Conformers, molecule_graph
 from molattn.data.seal import sealed
 from molattn.errors import InputError
 from molattn.models import artifact as artifact_module
+from molattn.models.answers import Answers
 from molattn.models.artifact import SCHEMA, Artifact, load_artifact, save_artifact
+from molattn.models.calibration import Calibration
 from molattn.models.config import GraphModelConfig
+from molattn.models.domain import Domain
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import predict_molecules
-from molattn.models.scaler import TargetScaler
+from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from tests.molecules import SPECIAL
+
+SMALL = GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1)
+
+
+@pytest.fixture(scope="module")
+def artifact() -> Artifact:
+    """A small model; what it has learned is not asked here."""
+    torch.manual_seed(0)
+    model = GraphModel(SMALL).eval().requires_grad_(False)
+    return Artifact(model, TargetScaler((-3.0,), (2.0,)), ("log_solubility",), ("log10(mol/L)",), False, 1000)
 
 
 @pytest.fixture
@@ -128,6 +144,7 @@ def test_a_model_without_3d_is_written_and_read_as_before(folder: Path) -> None:
     assert config["schema"] == 1
     assert config["molecules"] == {"add_hs": False, "max_atoms": 1000}
     assert load_artifact(folder).conformers is None
+    assert load_artifact(folder).samples == 10
 
 
 def test_conformers_that_there_are_not_are_refused(folder: Path) -> None:
@@ -198,3 +215,275 @@ def test_sizes_that_the_weights_do_not_have_are_refused_without_their_memory(fol
     _change(folder, model={**config["model"], **sizes})
     with pytest.raises(InputError, match="is damaged"):
         load_artifact(folder)
+
+
+@pytest.fixture
+def everything() -> Artifact:
+    """An ensemble with all that a model can have beside it."""
+    scores = tuple({"z": np.arange(3.0) + t, "far": np.ones(2), "b": np.zeros(1)} for t in range(2))
+    task, models = Regression(), []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        models.append(GraphModel(replace(SMALL, dropout=0.1), 2, num_descriptors=2).eval().requires_grad_(False))
+    return Artifact(
+        model=models[0],
+        scaler=TargetScaler((1.0, 2.0), (3.0, 4.0)),
+        targets=("a", "b"),
+        units=("m", ""),
+        add_hs=True,
+        max_atoms=50,
+        conformers=Conformers(seed=7),
+        task=task,
+        standardize="parent",
+        descriptors=DescriptorScaler(("d", "e"), (0.5, 1.5), (2.5, 0.0)),
+        members=tuple(models[1:]),
+        uncertainty="dropout",
+        samples=4,
+        calibration=Calibration("isotonic", "ensemble", scores),
+        domain=Domain(np.ones((2, 3), np.float32), np.arange(4, dtype=np.uint8).reshape(2, 2), 0.25, 0.75),
+    )
+
+
+def test_all_that_a_model_can_have_comes_back(everything: Artifact, tmp_path: Path) -> None:
+    save_artifact(tmp_path / "new" / "model", everything)
+    found = load_artifact(tmp_path / "new" / "model")
+    for name in ("scaler", "targets", "units", "add_hs", "max_atoms", "conformers", "task", "standardize"):
+        assert getattr(found, name) == getattr(everything, name), name
+    for name in ("descriptors", "uncertainty", "samples"):
+        assert getattr(found, name) == getattr(everything, name), name
+    assert len(found.models) == 3
+    for a, b in zip(found.models, everything.models, strict=True):
+        assert a.config == b.config and not a.training
+        assert not any(p.requires_grad for p in a.parameters())
+        assert a.state_dict().keys() == b.state_dict().keys()
+        assert all(torch.equal(x, b.state_dict()[n]) for n, x in a.state_dict().items())
+    c, d = found.calibration, found.domain
+    assert c is not None and d is not None and everything.calibration is not None and everything.domain is not None
+    assert (c.method, c.uncertainty, found.calibration_method) == ("isotonic", "ensemble", "isotonic")
+    for one, other in zip(c.scores, everything.calibration.scores, strict=True):
+        assert one.keys() == other.keys() and all(np.array_equal(one[k], other[k]) for k in one)
+    assert (d.farthest, d.least) == (0.25, 0.75)
+    assert np.array_equal(d.embeddings, everything.domain.embeddings)
+    assert np.array_equal(d.bits, everything.domain.bits)
+
+
+def test_the_form_on_disk(everything: Artifact, tmp_path: Path) -> None:
+    save_artifact(tmp_path, everything)
+    config = json.loads((tmp_path / "config.json").read_text())
+    weights = (tmp_path / "model.safetensors").read_bytes()
+    assert config.pop("model")["hidden_dim"] == 16
+    assert config.pop("vocabulary") == everything.model.vocabulary()
+    assert config.pop("molattn") == version("molattn")
+    assert config.pop("sha256")["model.safetensors"] == hashlib.sha256(weights).hexdigest()
+    molecules = config.pop("molecules")
+    assert molecules.pop("conformers")["seed"] == 7
+    assert molecules == {"add_hs": True, "max_atoms": 50, "standardize": "parent"}
+    assert config == {
+        "schema": 6,
+        "targets": [
+            {"name": "a", "unit": "m", "mean": 1.0, "std": 3.0},
+            {"name": "b", "unit": "", "mean": 2.0, "std": 4.0},
+        ],
+        "task": {"kind": "regression", "loss": "mse"},
+        "descriptors": [{"name": "d", "mean": 0.5, "std": 2.5}, {"name": "e", "mean": 1.5, "std": 0.0}],
+        "members": 2,
+        "uncertainty": {"method": "dropout", "samples": 4},
+        "calibration": {"method": "isotonic", "uncertainty": "ensemble"},
+        "domain": {"farthest": 0.25, "least": 0.75},
+    }
+    names = set(load_file(tmp_path / "model.safetensors"))
+    own = set(everything.model.state_dict())
+    beside = {f"calibration.{t}.{k}" for t in (0, 1) for k in ("z", "far", "b")} | {"domain.embeddings", "domain.bits"}
+    assert names == own | {f"members.{i}.{n}" for i in (1, 2) for n in own} | beside
+
+
+def _schema_of(artifact: Artifact, folder: Path) -> int:
+    save_artifact(folder, artifact)
+    return json.loads((folder / "config.json").read_text())["schema"]
+
+
+def test_the_oldest_schema_that_says_all_is_written(artifact: Artifact, everything: Artifact, tmp_path: Path) -> None:
+    def model(outputs: int, descriptors: int = 0) -> GraphModel:
+        return GraphModel(SMALL, outputs, num_descriptors=descriptors).eval()
+
+    forms: list[tuple[int, dict[str, object]]] = [
+        (1, {}),
+        (2, {"conformers": Conformers()}),
+        (3, {"task": Binary()}),
+        (3, {"task": Regression("mve"), "model": model(2)}),
+        (4, {"standardize": "parent"}),
+        (4, {"standardize": "parent", "conformers": Conformers(), "task": Binary()}),
+        (5, {"descriptors": DescriptorScaler(("d",), (0.0,), (1.0,)), "model": model(1, 1)}),
+        (5, {"descriptors": DescriptorScaler(("d",), (0.0,), (1.0,)), "model": model(1, 1), "standardize": "parent"}),
+        (6, {"members": (model(1),)}),
+        (6, {"calibration": Calibration("zscaling", "none", ({"z": np.ones(2)},))}),
+        (6, {"domain": everything.domain}),
+        (6, {"task": Regression("evidential"), "model": model(4)}),
+        (6, {"task": Regression("quantile"), "model": model(3)}),
+    ]
+    for number, (schema, changes) in enumerate(forms):
+        form = replace(artifact, **{"uncertainty": "", **changes})  # pyright: ignore[reportArgumentType]
+        assert _schema_of(form, tmp_path / str(number)) == schema, changes
+        again = load_artifact(tmp_path / str(number))
+        assert again.uncertainty == form.uncertainty
+        assert (again.calibration is None) == ("calibration" not in changes)
+        assert (again.domain is None) == ("domain" not in changes)
+        assert again.calibration_method == ("zscaling" if "calibration" in changes else "none")
+
+
+def test_columns_are_those_of_the_uncertainty_that_is_asked_for(everything: Artifact, artifact: Artifact) -> None:
+    assert everything.columns() == ["a_std", "b_std"] == everything.columns("ensemble")
+    assert everything.columns("none") == [] == artifact.columns()
+    assert artifact.columns("dropout") == ["log_solubility_std"]
+
+
+def test_answers_are_calibrated_by_the_method_of_the_model_or_another(artifact: Artifact) -> None:
+    answers = Answers(np.zeros((1, 1)), np.empty((1, 0)), std=np.ones((1, 1)))
+    assert artifact.calibrated(answers) is answers
+    scores = ({"z": np.array([3.0, 5.0])},)
+    scaled = replace(artifact, calibration=Calibration("zscaling", "none", scores))
+    for method, std in (("", 17**0.5), ("zscaling", 17**0.5), ("isotonic", 1.0), ("conformal-regression", 1.0)):
+        found = scaled.calibrated(answers, method).std
+        assert found is not None and found.item() == pytest.approx(std)
+
+
+def test_what_lies_beside_a_model_and_is_half_written_is_settled(artifact: Artifact, folder: Path) -> None:
+    config = (folder / "config.json").read_bytes()
+    other = replace(artifact, units=("other",))
+    save_artifact(folder.with_name("other"), other)
+    theirs = (folder.with_name("other") / "config.json").read_bytes()
+    # A configuration of other weights is not taken, and goes with the next one that is saved.
+    mine = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    (folder / "config.next.json").write_bytes(theirs.replace(mine.encode(), b"0"))
+    assert load_artifact(folder).units == ("log10(mol/L)",)
+    artifact_module._settle(folder)
+    assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json"}
+    assert (folder / "config.json").read_bytes() == config
+    # One of these weights is.
+    (folder / "config.next.json").write_bytes(theirs)
+    assert load_artifact(folder).units == ("other",)
+    (folder / "config.json").write_bytes(b"old")
+    assert load_artifact(folder).units == ("other",)
+    artifact_module._settle(folder)
+    assert (folder / "config.json").read_bytes() == theirs
+    assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json"}
+    # Where there are no weights at all, it is nobody's.
+    (folder / "model.safetensors").unlink()
+    (folder / "config.next.json").write_bytes(theirs)
+    artifact_module._settle(folder)
+    assert {p.name for p in folder.iterdir()} == {"config.json"}
+
+
+def test_a_failure_while_it_is_saved_leaves_the_old_one(
+    artifact: Artifact, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, before = artifact_module.write_bytes, {p.name: p.read_bytes() for p in folder.iterdir()}
+
+    def full(path: Path, data: bytes) -> None:
+        if path.name == "model.safetensors":
+            raise OSError("no space left on device")
+        real(path, data)
+
+    monkeypatch.setattr(artifact_module, "write_bytes", full)
+    with pytest.raises(OSError, match="no space"):
+        save_artifact(folder, replace(artifact, scaler=TargetScaler((0.0,), (1.0,)), model=GraphModel(SMALL).eval()))
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"members": 3}, "is damaged"),
+        ({"members": -1}, "its weights are not those of the model in config.json; copy it again"),
+        ({"members": 10**9}, "its weights are not those of the model in config.json; copy it again"),
+        ({"members": 1}, None),
+        ({"schema": "x"}, None),
+        (
+            {"uncertainty": {"method": "magic", "samples": 1}},
+            "what is not here: there is no uncertainty method",
+        ),
+        (
+            {"molecules": {"add_hs": True, "max_atoms": 5, "standardize": "x"}},
+            "not here: the standard form 'x'; up",
+        ),
+        ({"model": {"kind": "oracle"}}, r"a model of the kind 'oracle'; this molattn has [\w-]+(, [\w-]+)+$"),
+        ({"vocabulary": {}}, r"other codes for molecules than this molattn has; use molattn \S+ or train again"),
+        ({"targets": 3}, r"is damaged, it cannot be read as a model \(TypeError\); copy it again"),
+        ({"calibration": {}}, r"cannot be read as a model \(KeyError\)"),
+        ({"sha256": {}}, r"cannot be read as a model \(KeyError\)"),
+        (
+            {"sha256": {"other": "x"}},
+            "was changed: its checksum differs from the one in it; copy it again",
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_said(
+    everything: Artifact, tmp_path: Path, fields: dict[str, object], said: str | None
+) -> None:
+    save_artifact(tmp_path / "m", everything)
+    _change(tmp_path / "m", **fields)
+    if said is None:
+        assert len(load_artifact(tmp_path / "m").models) == 1 + int(fields.get("members", 2))  # pyright: ignore[reportArgumentType]
+        return
+    with pytest.raises(InputError, match=f"^{tmp_path / 'm'}.*{said}"):
+        load_artifact(tmp_path / "m")
+
+
+def test_a_setting_that_no_model_takes_is_said(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    _change(folder, model={**config["model"], "readout": "magic"})
+    with pytest.raises(InputError, match="asks for what is not here: .*magic"):
+        load_artifact(folder)
+
+
+def test_a_model_is_no_larger_than_its_weights_say() -> None:
+    weights = {f"w{i}": torch.empty(1000) for i in range(4)}  # 64 x 4,000 numbers at the most
+    for config, fits in (
+        (replace(SMALL, num_layers=4), True),
+        (replace(SMALL, num_layers=5), False),
+        (replace(SMALL, hidden_dim=500, feed_forward=1), True),
+        (replace(SMALL, hidden_dim=510, feed_forward=1), False),
+        (replace(SMALL, hidden_dim=64, num_heads=4, max_path=4000), True),
+        (replace(SMALL, hidden_dim=64, num_heads=4, max_path=4001), False),
+    ):
+        assert artifact_module._fits(config, weights) == fits, config
+    # The feed-forward layer has more than the product of any two sizes.
+    assert artifact_module._fits(replace(SMALL, hidden_dim=100, feed_forward=25), weights)
+    assert not artifact_module._fits(replace(SMALL, hidden_dim=100, feed_forward=26), weights)
+    few = {f"w{i}": torch.empty(1) for i in range(4)}
+    assert not artifact_module._fits(replace(SMALL, hidden_dim=40, max_path=1601), few)
+    assert artifact_module._fits(replace(SMALL, hidden_dim=100, max_path=640), few)
+    assert not artifact_module._fits(replace(SMALL, hidden_dim=100, max_path=641), few)
+
+
+def test_a_kill_before_the_configuration_took_its_place_and_then_a_full_disk(
+    artifact: Artifact, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = replace(artifact, model=GraphModel(SMALL).eval(), units=("newer",))
+    with monkeypatch.context() as patch:
+        patch.setattr(artifact_module, "_settle", lambda _: None)
+        save_artifact(folder, newer)
+    assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json", "config.next.json"}
+    real = artifact_module.write_bytes
+
+    def full(path: Path, data: bytes) -> None:
+        if path.name == "model.safetensors":
+            raise OSError("no space left on device")
+        real(path, data)
+
+    monkeypatch.setattr(artifact_module, "write_bytes", full)
+    with pytest.raises(OSError, match="no space"):
+        save_artifact(folder, replace(artifact, model=GraphModel(SMALL).eval(), units=("newest",)))
+    assert load_artifact(folder).units == ("newer",)
+
+
+def test_it_answers_with_the_uncertainty_of_its_own_or_another(artifact: Artifact) -> None:
+    graphs = [molecule_graph(s) for s in ("CCO", "C")]
+    alone = artifact.answers(graphs)
+    assert np.array_equal(alone.values, predict_molecules(artifact.model, artifact.scaler, graphs))
+    assert alone.std is None
+    two = replace(artifact, members=(GraphModel(SMALL).eval(),), uncertainty="")
+    assert two.uncertainty == "ensemble"
+    both = two.answers(graphs)
+    assert both.std is not None and (both.std > 0).all() and not np.allclose(both.values, alone.values)
+    assert two.answers(graphs, uncertainty="none").std is None

@@ -39,11 +39,6 @@ def graph_of(model, smiles, seed=0):
     return molecule_graph(smiles, conformers=Conformers(seed=seed) if model.config.needs_3d else None)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_passes_every_check(preset):
-    check_model(small(preset))
-
-
 def test_mat_with_the_softmax_kernel_has_rows_that_sum_to_1():
     check_model(small("mat", "model.distance_kernel=softmax"), rows_sum_to_one=True)
 

@@ -55,7 +55,7 @@ def test_21_kills_while_saving(score: Score, run: Path, tmp_path: Path) -> None:
         Path(__file__).with_name("savers.py"),
         run / "model",
         tmp_path / "s",
-        score.times(5, 100),
+        score.times(3, 100),
     ]
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
     done = subprocess.run([*map(str, command), "0"], capture_output=True, text=True, env=env)
@@ -69,7 +69,7 @@ def test_21_kills_while_saving(score: Score, run: Path, tmp_path: Path) -> None:
 
 def test_22_kills_and_resumes(score: Score, sixty: Path, tmp_path: Path) -> None:
     kills = score.times(2, 20)
-    found = killed_and_resumed(sixty, tmp_path, epochs=score.times(6, 150), kills=kills)
+    found = killed_and_resumed(sixty, tmp_path, epochs=score.times(4, 150), kills=kills)
     score.count("kills", found[0])
     score.hold(found == [kills, kills], f"killed and resumed {found} times")
 
@@ -121,7 +121,7 @@ def test_23_full_disks_in_a_resumed_training(
 ) -> None:
     train_small(sixty, tmp_path / "whole", epochs=4)
     largest = max(path.stat().st_size for path in (tmp_path / "whole").rglob("*") if path.is_file())
-    steps = score.times(3, 25)
+    steps = score.times(2, 25)
     for k in range(steps):
         copy = tmp_path / f"run-{k}"
         shutil.copytree(unfinished, copy)

@@ -27,4 +27,6 @@ def test_31_four_processes_on_a_cold_cache(score: Score, tmp_path: Path, monkeyp
         score.hold(all(process.returncode == 0 for process in processes), "a process failed")
         score.hold(len({checksum for checksum, _ in told}) == 1, f"the data sets differ: {told}")
         score.hold(sorted(built for _, built in told) == ["False", "False", "False", "True"], f"built by {told}")
+        left = [path.name for path in (here / "cache" / "molecules").iterdir() if path.suffix != ".lock"]
+        score.hold(len(left) == 1, f"{left} lie in the cache")
         score.rows([(here / "log").stat().st_size], [len(smiles)], "molecules were read more than once")

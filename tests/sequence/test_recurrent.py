@@ -7,7 +7,7 @@ from torch import nn
 from molattn.sequence import Bahdanau, Luong
 from tests.assertions import assert_close, assert_identical
 from tests.sequence.models import F64, RECURRENT, SOURCE, TARGET, make
-from tests.sequence.toy import accuracy, copies, reversals, train
+from tests.sequence.toy import TRANSLATIONS, accuracy, train
 
 
 @pytest.mark.parametrize("name", RECURRENT)
@@ -101,7 +101,7 @@ LEARNERS = {
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-@pytest.mark.parametrize("task", [copies, reversals])
+@pytest.mark.parametrize("task", TRANSLATIONS)
 def test_it_learns_to_copy_and_to_reverse(name, task):
     torch.manual_seed(0)
     model = LEARNERS[name]()

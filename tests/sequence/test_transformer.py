@@ -11,7 +11,7 @@ from molattn.attention import causal_mask
 from molattn.sequence import Transformer
 from tests.assertions import assert_close, assert_identical
 from tests.sequence.torch_stacks import F64, copy_layer, randomise
-from tests.sequence.toy import accuracy, copies, reversals, train
+from tests.sequence.toy import TRANSLATIONS, accuracy, train
 
 SOURCE = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 0, 0], [5, 0, 0, 0, 0]])
 TARGET = torch.tensor([[1, 7, 1, 8], [1, 8, 1, 0], [1, 4, 0, 0]])
@@ -182,7 +182,7 @@ def test_dropout_acts_in_training_only():
 
 
 @pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
-@pytest.mark.parametrize("task", [copies, reversals])
+@pytest.mark.parametrize("task", TRANSLATIONS)
 def test_it_learns_to_copy_and_to_reverse(norm_first, task):
     torch.manual_seed(0)
     model = Transformer(12, 12, 32, 4, num_layers=1, hidden_dim=64, norm_first=norm_first)

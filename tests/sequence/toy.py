@@ -1,5 +1,6 @@
 """A toy translation: say the five tokens again, or backwards."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -18,6 +19,10 @@ def copies(source):
 
 def reversals(source):
     return source.flip(-1)
+
+
+TRANSLATIONS = [reversals, pytest.param(copies, marks=pytest.mark.slow)]
+"""Whoever learns to look backwards learns to look straight ahead."""
 
 
 def train(model, task, steps, rate):

@@ -15,6 +15,10 @@ import threading
 from pathlib import Path
 
 import molattn
+
+# The children find them, and Lightning, imported.
+import molattn.training.fit
+import molattn.viewer.plots
 from molattn.training import checkpoint
 
 SMALL = ("model.num_layers=2", "model.hidden_dim=16", "training.checkpoint_every=1")

@@ -95,3 +95,36 @@ def test_metrics_that_do_not_exist_or_do_not_fit_are_refused() -> None:
     with pytest.raises(UsageError, match="'auroc' does not go with regression targets: choose among rmse, mae, r2"):
         metrics_for("regression", (), ("auroc",))
     assert all(set(m.tasks) <= set(TASKS) for m in METRICS.values())
+
+
+def test_predictions_that_are_not_finite_bring_no_number() -> None:
+    found = measure(np.array([1.0, 2.0]), np.array([1.0, np.inf]), ("rmse", "mae"))
+    assert found == {
+        "rmse": None,
+        "mae": None,
+        "why": dict.fromkeys(("rmse", "mae"), "predictions that are not finite"),
+    }
+
+
+def test_one_label_has_an_error_and_no_correlation() -> None:
+    found = measure(np.array([1.0]), np.array([3.0]), ("rmse", "r2", "spearman"))
+    assert found["rmse"] == 2.0
+    assert found["why"] == dict.fromkeys(("r2", "spearman"), "fewer than two labels")
+    alone = measure(np.array([1.0]), np.array([0.9]), ("auroc", "accuracy"))
+    assert (alone["auroc"], alone["why"], alone["accuracy"]) == (None, {"auroc": "one class only"}, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("true", "p", "f1"),
+    [([1, 0], [0.1, 0.2], 0.0), ([0, 0], [0.9, 0.2], 0.0), ([0, 0], [0.1, 0.2], None), ([1, 0], [0.5, 0.4], 1.0)],
+)
+def test_f1_is_undefined_only_where_nothing_is_positive(true: list[float], p: list[float], f1: float | None) -> None:
+    found = measure(np.array(true, float), np.array(p), ("f1",))
+    assert found["f1"] == f1
+    assert found.get("why", {}) == ({"f1": "no positive label, and none predicted"} if f1 is None else {})
+
+
+def test_f1_of_a_class_that_is_never_answered_is_zero() -> None:
+    p = np.array([[0.9, 0.1, 0.0], [0.8, 0.2, 0.0], [0.2, 0.7, 0.1]])
+    # Class 0: 2 / 3; class 1 is answered and does not occur; class 2 occurs and is never answered.
+    assert measure(np.array([0.0, 2.0, 0.0]), p, ("f1",))["f1"] == pytest.approx(0.5 / 3)

@@ -22,6 +22,15 @@ def test_the_suffix_png_saves_the_png(tmp_path):
     assert (tmp_path / "a.png").read_bytes() == PICTURE.png
 
 
+def test_a_format_is_drawn_once_and_only_if_it_is_asked_for(tmp_path):
+    drawn = []
+    picture = Picture(lambda: drawn.append("svg") or "<svg/>", lambda: drawn.append("png") or b"PNG")
+    picture.save(tmp_path / "a.png")
+    assert picture.png == b"PNG" and drawn == ["png"]
+    assert picture == Picture("<svg/>", b"PNG") and drawn == ["png", "svg"]
+    assert picture != Picture("<svg/>", b"")
+
+
 @pytest.mark.parametrize("name", ["a.jpg", "a", "png"])
 def test_another_suffix_is_refused_and_writes_nothing(tmp_path, name):
     with pytest.raises(UsageError, match=r"\.svg or \.png"):

@@ -122,3 +122,9 @@ def test_file_names_are_safe_and_distinct():
     assert len({s.lower() for s in safe}) == len(names)
     assert all(s and len(s) < 80 and s[0] not in ".-" and s.isascii() and "/" not in s for s in safe)
     assert safe[-1] == "ok-1.5"
+
+
+def test_what_is_drawn_first_changes_no_picture():
+    first, second = (parity_plot(*data(), name="y") for _ in range(2))
+    png, svg = first.png, second.svg
+    assert first.svg == svg and second.png == png

@@ -1,0 +1,105 @@
+"""CSV as text: where a header ends, what separates its cells, and how cells are written."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from molattn.data import csv_text
+from molattn.data.csv_text import csv_line, csv_stream, without_formula
+from molattn.errors import InputError
+
+
+def read(text: str) -> tuple[tuple[str, ...], list[list[str]], bool]:
+    stream = csv_stream(text.splitlines(keepends=True), "t.csv")
+    return stream.columns, [row for chunk in stream.chunks for row in chunk.rows()], stream.decimal_commas
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "rows", "decimal_commas"),
+    [
+        ("a,b\n1;2,3\n", ("a", "b"), [["1;2", "3"]], False),
+        ("a;b\n1,2;3\n", ("a", "b"), [["1,2", "3"]], True),
+        ("a\tb\n1,2\t3\n", ("a", "b"), [["1,2", "3"]], False),
+        ("\na;b\n1;2\n", ("a", "b"), [["1", "2"]], True),
+        ("\r\n\r\na;b\n1;2\n", ("a", "b"), [["1", "2"]], True),
+        ('"a\nb";c\n1;2\n', ("a\nb", "c"), [["1", "2"]], True),
+        ('"a,""b";c\n1;2\n', ('a,"b', "c"), [["1", "2"]], True),
+    ],
+)
+def test_the_header_says_what_separates_cells(
+    text: str, columns: tuple[str, ...], rows: list[list[str]], decimal_commas: bool
+) -> None:
+    assert read(text) == (columns, rows, decimal_commas)
+
+
+def test_one_column_has_a_comma() -> None:
+    with pytest.raises(InputError, match="line 2: 2 fields where the header has 1: '1' follows column 'smiles'"):
+        read("smiles\nC,1\n")
+    assert read("smiles\nC;1\n")[1] == [["C;1"]]
+
+
+@pytest.mark.parametrize(
+    ("lines", "of_header"),
+    [
+        (["a,b\n", "1,2\n", '"\n'], 1),
+        (['"a",b\n', "1,2\n"], 1),
+        (['"a","b"\n', "1,2\n"], 1),
+        (['"a\n', 'b",c\n', "1,2\n"], 2),
+        (["\n", "\r\n", "a,b\n", "1,2\n"], 3),
+        (["\n", "\n"], 2),
+        (['"12345678\n', "\n", '"\n'], 2),  # it is 10 characters that are not too many
+        (['"123456789\n', '"\n'], 1),
+    ],
+)
+def test_no_more_than_the_header_is_held(monkeypatch: pytest.MonkeyPatch, lines: list[str], of_header: int) -> None:
+    monkeypatch.setattr(csv_text, "LARGEST_CELL", 10)
+    head, behind = csv_text._head(lines)
+    assert head == lines[:of_header]
+    assert list(behind) == lines[of_header:]
+
+
+def test_rows_are_read_as_they_are_asked_for() -> None:
+    taken: list[int] = []
+
+    def lines() -> Iterator[str]:
+        for i in range(10_000):
+            taken.append(i)
+            yield "a,b\n"
+
+    stream = csv_stream(lines(), "t.csv")
+    assert len(taken) == 1
+    assert len(next(stream.chunks)) == 1024
+    assert len(taken) == 1025
+
+
+@pytest.mark.parametrize(
+    ("cell", "written"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+cmd", "'+cmd"),
+        ("-x", "'-x"),
+        ("@a", "'@a"),
+        ("\t=1", "'\t=1"),
+        ("  =1", "'  =1"),
+        ("\uff1d1", "'\uff1d1"),
+        ("-1.5", "-1.5"),
+        ("+2e-3", "+2e-3"),
+        (" -1,5 ", " -1,5 "),
+        ("-", "-"),
+        ("CCO", "CCO"),
+        ("1=1", "1=1"),
+        ("", ""),
+    ],
+)
+def test_formulas_are_marked_and_numbers_are_not(cell: str, written: str) -> None:
+    assert without_formula(cell) == written
+
+
+def test_a_line_is_quoted_where_it_must_be() -> None:
+    assert csv_line(["a", "", "b c"]) == "a,,b c\n"
+    assert csv_line([""]) == '""\n'
+    assert csv_line(["", ""], "\t") == "\t\n"
+    assert csv_line(["a;b", "c\td", "e,f", "\ufeffg", "h\r", "i\n"], ";") == (
+        '"a;b";"c\td";"e,f";"\ufeffg";"h\r";"i\n"\n'
+    )
+    assert csv_line(['say "x"']) == '"say ""x"""\n'

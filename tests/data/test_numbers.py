@@ -1,0 +1,64 @@
+"""Cells as numbers: which are none, and what is said then."""
+
+import math
+
+import pytest
+
+from molattn.data.numbers import all_numbers_in, finite, numbers_in, with_points
+
+
+def test_text_and_values_with_a_type() -> None:
+    numbers, reason = numbers_in([" 1.5 ", "", None, math.nan, 2], ["a", "b", "c", "d", "e"])
+    assert reason is None
+    assert numbers[0] == 1.5 and numbers[4] == 2.0
+    assert all(map(math.isnan, numbers[1:4]))
+
+
+def test_a_value_that_is_no_number_is_named_without_a_hint() -> None:
+    assert numbers_in([1.0, math.inf], ["x", "y"]) == ([], "column 'y': inf is not a finite number")
+    assert numbers_in(["1", object], ["x", "y"])[0] == []
+
+
+@pytest.mark.parametrize("text", ["nan", "NA", "n/a", "n/d", "nd", "NULL", "None", "-", "?"])
+def test_words_for_missing_are_to_be_left_empty(text: str) -> None:
+    reason = f"column 'y': '{text}' is not a finite number: leave the field empty for a missing value"
+    assert numbers_in([text], ["y"]) == ([], reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("1,5", ": write a decimal point, 1.5"),
+        ("\u22121.5", ": write the minus sign as -"),
+        ("\u2212x", ""),
+        ("1.5 mg", ""),
+    ],
+)
+def test_other_hints(text: str, hint: str) -> None:
+    reason = numbers_in([text], ["y"])[1]
+    assert reason is not None and reason.endswith(f"is not a finite number{hint}")
+
+
+def test_where_nothing_may_be_missing() -> None:
+    assert all_numbers_in(["1", "2"], ["a", "b"]) == ([1.0, 2.0], None)
+    assert all_numbers_in(["1", ""], ["a", "b"]) == ([], "no value in column 'b'")
+    assert all_numbers_in(["", ""], ["a", "b"])[1] == "no value in columns 'a', 'b'"
+    assert all_numbers_in(["x", ""], ["a", "b"]) == ([], "column 'a': 'x' is not a finite number")
+
+
+def test_decimal_commas_of_a_column() -> None:
+    assert with_points(["1,5", "", "3", "a,b", None, 2]) == ["1.5", "", "3", "a,b", None, 2]
+    assert with_points(["1,5", "2.5"]) is None
+    assert with_points(["1", "2"]) is None
+    assert with_points([" 1,5 ", "x.y"]) == [" 1.5 ", "x.y"]
+
+
+@pytest.mark.parametrize("value", ["1_000", "nan", "inf", "", "\u0661", math.inf, -math.inf, 10**400, "x", []])
+def test_what_is_no_finite_number(value: object) -> None:
+    assert finite(value) is None
+
+
+def test_finite_numbers() -> None:
+    assert [finite(value) for value in ("-1.5e3", ".5", "2.", 3, True)] == [-1500.0, 0.5, 2.0, 3.0, 1.0]
+    missing = finite(math.nan)
+    assert missing is not None and math.isnan(missing)

@@ -1,0 +1,371 @@
+"""Checkpoints by themselves: what lies on the disk, what is compared, and what a training gets back, to the bit."""
+
+import hashlib
+import json
+import random
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import lightning.pytorch as pl
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from molattn.errors import InputError, UsageError
+from molattn.training.checkpoint import (
+    SCHEMA,
+    STATE,
+    Checkpoint,
+    Checkpoints,
+    SaveEpochs,
+    callers_random_states,
+    differences,
+    interruptible,
+    load_checkpoint,
+    save_checkpoint,
+)
+
+X = {"a.x": torch.arange(3.0), "a.b.y": torch.tensor(2), "ab.z": torch.ones(1)}
+
+
+def written(folder: Path, epoch: int = 2, **state: Any) -> Path:
+    save_checkpoint(folder, Checkpoint(X, {"epoch": epoch, "identity": {}, **state}))
+    return folder
+
+
+def change(folder: Path, sealed: bool = True, **fields: Any) -> None:
+    """Other fields in the state, whose checksum fits if it is `sealed`."""
+    outer = json.loads((folder / STATE).read_text())
+    text = json.dumps({**json.loads(outer["content"]), **fields})
+    sha256 = hashlib.sha256(text.encode()).hexdigest() if sealed else outer["sha256"]
+    (folder / STATE).write_text(json.dumps({"sha256": sha256, "content": text}))
+
+
+def test_the_form_on_disk(tmp_path: Path) -> None:
+    folder = written(tmp_path / "run" / "checkpoint", digits=0.1 + 0.2, infinite=float("-inf"))
+    assert {path.name for path in folder.iterdir()} == {STATE, "epoch-2.safetensors"}
+    data = (folder / "epoch-2.safetensors").read_bytes()
+    outer = json.loads((folder / STATE).read_text())
+    assert set(outer) == {"sha256", "content"}
+    assert outer["sha256"] == hashlib.sha256(outer["content"].encode()).hexdigest()
+    assert json.loads(outer["content"]) == {
+        "schema": SCHEMA,
+        "file": "epoch-2.safetensors",
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "epoch": 2,
+        "identity": {},
+        "digits": 0.1 + 0.2,
+        "infinite": float("-inf"),
+    }
+
+
+def test_the_last_one_is_read_and_the_others_are_gone(tmp_path: Path) -> None:
+    assert load_checkpoint(tmp_path / "c") is None
+    for epoch in (2, 10, 3, 3):
+        written(tmp_path / "c", epoch)
+    assert {path.name for path in (tmp_path / "c").iterdir()} == {STATE, "epoch-3.safetensors"}
+    found = load_checkpoint(tmp_path / "c")
+    assert found is not None and found.state["epoch"] == 3
+    assert found.tensors.keys() == X.keys()
+    part = found.part("a")
+    assert list(part) == ["b.y", "x"] or list(part) == ["x", "b.y"]
+    assert torch.equal(part["x"], X["a.x"]) and part["b.y"] == 2
+    part["x"].zero_()
+    assert torch.equal(found.part("a")["x"], X["a.x"])
+    assert found.part("b") == {}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda f: (f / STATE).write_text(""),
+        lambda f: (f / STATE).write_text("[]"),
+        lambda f: (f / STATE).write_text("{}"),
+        lambda f: (f / STATE).write_bytes(b"\xff"),
+        lambda f: (f / STATE).write_text('{"content": 3, "sha256": ""}'),
+        lambda f: change(f, sealed=False, seconds=1.0),
+        lambda f: change(f, sha256="0" * 64),
+        lambda f: change(f, file="none.safetensors"),
+        lambda f: change(f, file=None),
+        lambda f: (f / "epoch-2.safetensors").write_bytes(save({"x": torch.zeros(1)})),
+        lambda f: (f / "epoch-2.safetensors").unlink(),
+    ],
+)
+def test_damage_is_one_sentence(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    folder = written(tmp_path / "c")
+    damage(folder)
+    with pytest.raises(InputError, match=r"c is damaged, its training cannot be resumed \(\w+\): --force starts over$"):
+        load_checkpoint(folder)
+
+
+def test_weights_that_are_none_are_damage_even_with_their_checksum(tmp_path: Path) -> None:
+    folder = written(tmp_path / "c")
+    (folder / "epoch-2.safetensors").write_bytes(b"none")
+    change(folder, sha256=hashlib.sha256(b"none").hexdigest())
+    with pytest.raises(InputError, match=r"damaged, its training cannot be resumed \(SafetensorError\)"):
+        load_checkpoint(folder)
+
+
+@pytest.mark.parametrize("schema", [SCHEMA - 1, SCHEMA + 1])
+def test_another_schema_is_of_another_molattn(tmp_path: Path, schema: int) -> None:
+    folder = written(tmp_path / "c")
+    change(folder, schema=schema)
+    with pytest.raises(InputError, match="was written by another molattn: resume with that one, or --force starts"):
+        load_checkpoint(folder)
+
+
+def test_what_differs_is_named() -> None:
+    before = {"config": {"training": {"epochs": 3, "lr": 0.1}, "x": 1}, "sha256": {"table": "a"}, "old": None}
+    assert differences(before, before) == []
+    now = {"config": {"training": {"epochs": 4, "lr": 0.1}, "x": [1]}, "sha256": {"table": "b"}, "new": "c" * 60}
+    assert differences(before, now) == [
+        "training.epochs was 3 and is 4 now",
+        "x was 1 and is [1] now",
+        'sha256.table was "a" and is "b" now',
+        f'new was null and is "{"c" * 36}... now',
+    ]
+    assert differences({"a": {"b": 1}}, {"a": 1}) == ['a was {"b": 1} and is 1 now']
+    assert differences({}, {"a": "b" * 38}) == [f'a was null and is "{"b" * 38}" now']
+    assert differences({}, {"a": "b" * 39}) == [f'a was null and is "{"b" * 36}... now']
+
+
+def test_another_training_does_not_go_on(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "checkpoint"
+    first = Checkpoints(folder, {"seed": 0, "sizes": (1, 2)})
+    assert (first.last, first.seconds, first.every) == (None, 0.0, 1)
+    written(folder, identity={"seed": 0, "sizes": [1, 2]}, seconds=12.5)
+    again = Checkpoints(folder, {"seed": 0, "sizes": (1, 2)}, every=3)
+    assert again.last is not None and (again.seconds, again.every) == (12.5, 3)
+    said = "run cannot be resumed, since seed was 0 and is 1 now; more was null and is 2 now: put back what was, or"
+    with pytest.raises(UsageError, match=said):
+        Checkpoints(folder, {"seed": 1, "sizes": (1, 2), "more": 2})
+    with pytest.raises(UsageError, match="^elsewhere cannot be resumed"):
+        Checkpoints(folder, {}, run=Path("elsewhere"))
+    again.remove()
+    assert not folder.exists()
+    again.remove()
+
+
+class Watch:
+    """The history, and the best weights."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, Tensor] | None = None
+        self.told: dict[str, Any] = {}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.told, "best": 1}
+
+    def restore(self, told: dict[str, Any], state: dict[str, Tensor] | None) -> None:
+        self.told, self.state = told, state
+
+
+class Training(pl.LightningModule):
+    """A linear map, two groups of weights with settings of their own, a schedule, and noise from all generators."""
+
+    def __init__(self, seed: int):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.model = nn.Linear(3, 2)
+        self.same = self.model  # under two names, as a task has it
+        groups = [{"params": [self.model.weight], "betas": (0.8, 0.9)}, {"params": [self.model.bias], "lr": 0.5}]
+        self.optimizer = torch.optim.AdamW(groups, lr=0.1)
+        self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, 2, 0.5)
+
+    def epoch(self) -> None:
+        noise = torch.randn(3) + random.random() + torch.tensor(np.random.random(3), dtype=torch.float32)  # noqa: NPY002
+        self.optimizer.zero_grad()
+        self.model(noise).square().sum().backward()
+        self.optimizer.step()
+        self.schedule.step()
+
+
+def trainer_of(training: Training, epoch: int, max_epochs: int = 6, **more: Any) -> Any:
+    current = SimpleNamespace(ready=0, started=0, processed=0, completed=0)
+    return Mock(
+        spec=pl.Trainer,
+        current_epoch=epoch,
+        max_epochs=max_epochs,
+        should_stop=more.get("should_stop", False),
+        is_global_zero=more.get("is_global_zero", True),
+        optimizers=[training.optimizer],
+        lr_scheduler_configs=[SimpleNamespace(scheduler=training.schedule)],
+        fit_loop=SimpleNamespace(epoch_progress=SimpleNamespace(current=current)),
+    )
+
+
+def state_of(training: Training) -> list[Tensor]:
+    weights = list(training.model.parameters())
+    moments = [x for w in weights for _, x in sorted(training.optimizer.state[w].items())]
+    rates = [torch.tensor([g["lr"], *g["betas"]]) for g in training.optimizer.param_groups]
+    return [*(w.detach().clone() for w in weights), *(x.clone() for x in moments), *rates]
+
+
+def seed_all(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    torch.manual_seed(seed)
+
+
+@pytest.mark.parametrize("best", [None, {"w": torch.arange(2.0)}])
+def test_a_training_goes_on_to_the_bit(tmp_path: Path, best: dict[str, Tensor] | None) -> None:
+    with callers_random_states():
+        whole, watch = Training(0), Watch()
+        seed_all(1)
+        random.gauss(0, 1)  # which keeps a second one back
+        saves = SaveEpochs(Checkpoints(tmp_path / "c", {"seed": 1}), watch)
+        assert saves.goes_on(trainer_of(whole, 0))
+        for _ in range(3):
+            whole.epoch()
+        watch.told, watch.state = {"losses": [3.0, float("nan")]}, best
+        saves.on_train_epoch_end(trainer_of(whole, 2), whole)
+        draws = random.gauss(0, 1)
+        for _ in range(2):
+            whole.epoch()
+
+        other, again = Training(5), Watch()
+        seed_all(7)
+        goes = SaveEpochs(Checkpoints(tmp_path / "c", {"seed": 1}), again)
+        assert again.told["best"] == 1 and again.told["losses"][0] == 3.0
+        if best is None:
+            assert again.state is None
+        else:
+            assert again.state is not None and torch.equal(again.state["w"], best["w"])
+        trainer = trainer_of(other, 3)
+        assert goes.goes_on(trainer)
+        assert vars(trainer.fit_loop.epoch_progress.current) == dict.fromkeys(
+            ("ready", "started", "processed", "completed"), 3
+        )
+        goes.on_train_epoch_start(trainer, other)
+        assert random.gauss(0, 1) == draws
+        assert isinstance(other.optimizer.param_groups[0]["betas"], tuple)
+        other.epoch()
+        goes.on_train_epoch_start(trainer, other)  # once is enough
+        other.epoch()
+        for a, b in zip(state_of(whole), state_of(other), strict=True):
+            assert torch.equal(a, b)
+
+
+def test_when_it_is_saved_and_what_is_said_of_it(tmp_path: Path) -> None:
+    training = Training(0)
+    training.epoch()
+    folder = tmp_path / "c"
+    saves = SaveEpochs(Checkpoints(folder, {"seed": 1}, every=3), Watch())
+
+    def saved(epoch: int, **more: Any) -> dict[str, Any] | None:
+        Checkpoints(folder, {"seed": 1}).remove()
+        saves.on_train_epoch_end(trainer_of(training, epoch, **more), training)
+        found = load_checkpoint(folder)
+        return None if found is None else found.state
+
+    assert [saved(epoch) for epoch in (0, 1, 3, 4)] == [None] * 4
+    assert saved(2, is_global_zero=False) is None
+    for state, epoch, over in (
+        (saved(2), 2, False),
+        (saved(5, max_epochs=9), 5, False),
+        (saved(5), 5, True),
+        (saved(3, should_stop=True), 3, True),
+        (saved(3, max_epochs=4), 3, True),
+    ):
+        assert state is not None
+        assert (state["epoch"], state["over"], state["identity"]) == (epoch, over, {"seed": 1})
+        assert 0 < state["seconds"] < 60
+    assert not SaveEpochs(Checkpoints(folder, {"seed": 1}), Watch()).goes_on(trainer_of(training, 3))
+    before = Checkpoints(folder, {"seed": 1}).seconds
+    later = SaveEpochs(Checkpoints(folder, {"seed": 1}), Watch())
+    later.start -= 100
+    later.on_train_epoch_end(trainer_of(training, 5), training)
+    assert before + 100 < Checkpoints(folder, {"seed": 1}).seconds < before + 160
+
+
+def test_a_checkpoint_of_another_model_is_one_sentence(tmp_path: Path) -> None:
+    training = Training(0)
+    training.epoch()
+    SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch()).on_train_epoch_end(trainer_of(training, 5), training)
+    goes = SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch())
+    training.model = nn.Linear(4, 2)
+    with pytest.raises(InputError, match="the checkpoint does not fit the model, so the run cannot be resumed with"):
+        goes.on_train_epoch_start(trainer_of(training, 5), training)
+
+
+def test_random_states_of_the_caller_stay() -> None:
+    def draws() -> list[float]:
+        return [random.random(), np.random.random(), torch.rand(()).item()]  # noqa: NPY002
+
+    with callers_random_states():
+        seed_all(3)
+        wanted = draws()
+        seed_all(3)
+        with suppress(KeyError), callers_random_states():
+            raise KeyError(draws())
+        assert draws() == wanted
+
+
+def test_interruptions_keep_their_names() -> None:
+    def stop(context: BaseException | None, code: BaseException) -> None:
+        with interruptible():
+            if context is None:
+                raise code
+            try:
+                raise context
+            except BaseException:
+                raise code  # noqa: B904 (as Lightning does)
+
+    with pytest.raises(KeyboardInterrupt):
+        stop(KeyboardInterrupt(), SystemExit(1))
+    with pytest.raises(SystemExit) as ended:
+        stop(None, SIGTERMException())
+    assert ended.value.code == 128 + signal.SIGTERM == 143
+    for code in (SystemExit(5), ValueError("x")):
+        with pytest.raises(type(code)) as other:
+            stop(None, code)
+        assert other.value is code
+
+
+def test_the_handler_of_ctrl_c_is_put_back() -> None:
+    def handler(*_: object) -> None:
+        """Somebody's."""
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with interruptible():
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        assert signal.getsignal(signal.SIGINT) is handler
+        with interruptible():
+            pass
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_random_states_of_gpus_are_kept_for_those_that_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training, put_back = Training(0), {}
+    training.epoch()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: [torch.tensor([i], dtype=torch.uint8) for i in (7, 8)])
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: put_back.update({device: int(state)}))
+    for initialized, devices, wanted in ((False, 2, {}), (True, 2, {0: 7, 1: 8}), (True, 1, {0: 7})):
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda initialized=initialized: initialized)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda devices=devices: devices)
+        SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch()).on_train_epoch_end(trainer_of(training, 5), training)
+        goes = SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch())
+        put_back.clear()
+        goes.on_train_epoch_start(trainer_of(training, 5), training)
+        assert put_back == wanted
+        if initialized:
+            monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+            put_back.clear()
+            SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch()).on_train_epoch_start(trainer_of(training, 5), training)
+            assert put_back == {}
+            monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
