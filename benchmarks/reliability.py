@@ -50,7 +50,7 @@ LINES = {
     27: "the exact count of rows, in order, with workers too",
     28: "attention sums to 1, and is of the prediction",
     29: "two ranks: each row predicted once, the metric of one process",
-    30: "a rank that is killed ends the others",
+    30: "a rank that is killed ends the others within 30 s; resumed, the same to the bit",
     31: "four processes on a cold cache: made once, the same",
     32: "pickles are refused by every reader, and run nothing",
     33: "downloads that are flipped, cut or not certified: refused",

@@ -187,10 +187,21 @@ class SizeBuckets:
         batch_size: molecules in a batch; the last may have fewer.
         seed: of the shuffles.
         pool: batches sorted together; 1 leaves the batches to chance alone.
+        rank, ranks: which of how many share each batch: all of its molecules are in one share each, small and large
+            ones in all. The shares of a batch that is too small for all are empty for some.
     """
 
-    def __init__(self, sizes: Sequence[int] | np.ndarray, batch_size: int, seed: int, pool: int = 8):
+    def __init__(
+        self,
+        sizes: Sequence[int] | np.ndarray,
+        batch_size: int,
+        seed: int,
+        pool: int = 8,
+        rank: int = 0,
+        ranks: int = 1,
+    ):
         self.sizes, self.batch_size, self.seed, self.pool = np.asarray(sizes), batch_size, seed, pool
+        self.rank, self.ranks = rank, ranks
         self.epoch = 0
 
     def __len__(self) -> int:
@@ -208,7 +219,7 @@ class SizeBuckets:
         order = np.concatenate([run[np.argsort(self.sizes[run], kind="stable")] for run in runs])
         batches = [order[i : i + self.batch_size] for i in range(0, len(order), self.batch_size)]
         for i in rng.permutation(len(batches)):
-            yield batches[i].tolist()
+            yield batches[i][self.rank :: self.ranks].tolist()
 
 
 def batches_by_size(sizes: Sequence[int] | np.ndarray, batch_size: int, pairs: int = PAIRS) -> list[np.ndarray]:
