@@ -8,7 +8,7 @@
 | 3         | `InputError`   | the data given cannot be used              |
 | 4         | `RowsFailed`   | rows failed and `--strict` was given       |
 | 5         | `MissingExtra` | an optional package is not installed       |
-| 6         | `RankLost`     | another process of a training has ended    |
+| 6         | `ProcessLost`  | a process that others wait for has ended   |
 """
 
 from collections.abc import Sequence
@@ -67,8 +67,8 @@ class MissingExtra(MolattnError):
         super().__init__(f"{what_for} needs {package}: pip install 'molattn[{extra}]'")
 
 
-class RankLost(MolattnError):
-    """Another process of the same training has ended; what was saved is whole, and can go on."""
+class ProcessLost(MolattnError):
+    """Another process, without which the work cannot go on, has ended; what was saved is whole, and can be resumed."""
 
     exit_code = 6
 

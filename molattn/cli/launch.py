@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 
-from molattn.errors import RankLost, UsageError
+from molattn.errors import ProcessLost, UsageError
 
 GRACE = 5.0
 """Seconds in which processes may end by themselves, once one has; and again, once they are told to."""
@@ -41,7 +41,7 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
 
     Raises:
         UsageError: several machines, and one of these variables is missing.
-        RankLost: a process was killed.
+        ProcessLost: a process was killed.
     """
     variables = _variables(nodes)
     first = int(variables["GROUP_RANK"]) * devices
@@ -76,11 +76,11 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
             return 0
         code, log = processes[failed].returncode, logs[failed]
         if code < 0:
-            raise RankLost(
+            raise ProcessLost(
                 f"process {first + failed} of {devices * nodes} was ended by {signal.Signals(-code).name}, and so were "
                 "the others: --resume goes on after the last epoch that was saved"
             )
-        if log is not None and processes[0].returncode in (0, RankLost.exit_code, -signal.SIGTERM, -signal.SIGKILL):
+        if log is not None and processes[0].returncode in (0, ProcessLost.exit_code, -signal.SIGTERM, -signal.SIGKILL):
             log.seek(0)
             sys.stderr.write(log.read().decode(errors="replace"))
         return code
@@ -146,6 +146,6 @@ def end_with_launcher() -> None:
         def watch() -> None:
             while os.getppid() == int(parent):
                 time.sleep(1.0)
-            os._exit(RankLost.exit_code)
+            os._exit(ProcessLost.exit_code)
 
         threading.Thread(target=watch, daemon=True).start()

@@ -15,6 +15,8 @@ from molattn.cli.options import Force, InputFormat, NumWorkers, Quiet, Resume, R
 from molattn.cli.start import predictor_of
 from molattn.errors import InputError, RowsFailed, UsageError
 
+LOCAL, RAY = "local", "ray"
+
 if TYPE_CHECKING:
     from molattn.api import Beside, Predictor, RowPrediction, Value
     from molattn.api.beside import BesideColumn
@@ -50,6 +52,9 @@ def predict(
         str | None, typer.Option(help="i/n: predict the i-th of n parts of the rows alone.", show_default=False)
     ] = None,
     resume: Resume = False,
+    engine: Annotated[
+        str, typer.Option(help="local, or ray: on the processors of a Ray cluster, or of this machine.")
+    ] = LOCAL,
     interval: Annotated[
         float | None,
         typer.Option(
@@ -86,6 +91,8 @@ def predict(
     the table.
 
     Several tables go into a folder, each under its own name: `molattn predict runs/esol data/*.parquet -o out/`.
+    `--engine ray` (extra `ray`) shares them out, part by part, among the processors of the Ray cluster in RAY_ADDRESS,
+    whose machines see the same files, or else of this machine; `--num-workers` says among how many.
 
     `--interval 0.9` adds `<target>_lower` and `<target>_upper`, or of classes `<target>_set`, from the calibration
     molecules of `molattn train --calibration-size 0.1`. `--applicability` adds the distance to the nearest training
@@ -94,6 +101,8 @@ def predict(
     """
     if (not tables) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")
+    if engine not in (LOCAL, RAY):
+        raise typer.BadParameter(f"there is no engine {engine!r}: choose {LOCAL} or {RAY}")
     if smiles and (output is not None or smiles_column is not None or input_format or shard or resume):
         raise typer.BadParameter(
             "--output, --smiles-column, --input-format, --shard and --resume go with a table, not with --smiles"
@@ -130,7 +139,14 @@ def predict(
     jobs = _jobs(job, tables, output)
     for one in jobs:
         one.check()
-    tell(job, run_jobs(jobs, partial(run_job, making=asked.making())))
+    if engine == RAY:
+        from molattn.cli.on_ray import run_on_ray
+
+        tally = run_on_ray(jobs, asked)
+    else:
+        making = asked.making()
+        tally = run_jobs(jobs, partial(run_job, making=making))
+    tell(job, tally)
 
 
 @dataclass(frozen=True)

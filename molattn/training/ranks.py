@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from molattn.errors import MolattnError, RankLost, UsageError
+from molattn.errors import MolattnError, ProcessLost, UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,7 +83,7 @@ def together(settings: "TrainingConfig") -> Iterator[None]:
 
     Raises:
         UsageError: other processes were started than the settings ask for.
-        RankLost: another rank has ended.
+        ProcessLost: another rank has ended.
     """
     global _together
     check_ranks(settings)
@@ -172,7 +172,7 @@ def _lost() -> Iterator[None]:
     except RuntimeError as error:
         # Gloo has no error of its own.
         if isinstance(error, dist.DistError) or "gloo" in str(error).lower():
-            raise RankLost(
+            raise ProcessLost(
                 "another process of this training has ended, or cannot be reached: see what it says; without it none "
                 "goes on"
             ) from error

@@ -12,7 +12,7 @@ import numpy as np
 
 from molattn.chem import ON_FAILURE
 from molattn.data import CALIBRATION
-from molattn.errors import MolattnError, RankLost, UsageError
+from molattn.errors import MolattnError, ProcessLost, UsageError
 from molattn.models.answers import Answers
 from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.calibration import METHODS as CALIBRATION_METHODS
@@ -167,7 +167,7 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
     try:
         return _trained(config, experiment, names, path, reporter)
     except BaseException as error:
-        stopped = isinstance(error, RankLost) or not isinstance(error, MolattnError)
+        stopped = isinstance(error, ProcessLost) or not isinstance(error, MolattnError)
         if resume or ((path / CHECKPOINT).is_dir() and stopped) or not ranks.is_first():
             if stopped:
                 reporter.stage(continues(path))

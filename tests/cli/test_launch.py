@@ -11,7 +11,7 @@ import pytest
 
 from molattn.cli import launch as launching
 from molattn.cli.launch import launch
-from molattn.errors import RankLost, UsageError
+from molattn.errors import ProcessLost, UsageError
 from tests.cli.conftest import Molattn
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +94,7 @@ def test_a_kill_ends_those_that_do_not_want_to(monkeypatch: pytest.MonkeyPatch, 
     program += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     program += "while not os.path.exists(f'{sys.argv[1]}/0'): time.sleep(0.01)\n"
     program += f"if rank == '1': os.kill(os.getpid(), signal.SIGKILL)\n{WAITS}"
-    with pytest.raises(RankLost, match="process 1 of 2 was ended by SIGKILL, and so were the others: --resume"):
+    with pytest.raises(ProcessLost, match="process 1 of 2 was ended by SIGKILL, and so were the others: --resume"):
         run(monkeypatch, program, str(tmp_path))
     assert is_gone(int((tmp_path / "0").read_text()))
 

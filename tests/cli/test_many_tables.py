@@ -1,5 +1,6 @@
-"""`molattn predict` with several tables: each into a file of its own in a folder."""
+"""`molattn predict` with several tables: each into a file of its own in a folder, by either engine."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,7 @@ def test_where_several_tables_go() -> None:
         ((), 2, "2 tables go into a folder: give --output FOLDER/"),
         (("-o", "{}/in/a.csv"), 2, "is a file, and 2 tables go into a folder"),
         (("-o", "{}/no/out/"), 3, "create it first"),
+        (("--engine", "spark", "-o", "{}/out/"), 2, "there is no engine 'spark'"),
     ],
 )
 def test_what_makes_no_sense(
@@ -97,3 +99,13 @@ def test_what_makes_no_sense(
 ) -> None:
     answer = molattn("predict", run, *tables[:2], *(a.format(tmp_path) for a in arguments))
     assert (answer.code, says in " ".join(answer.err.split())) == (code, True), answer.err
+
+
+def test_ray_needs_files_and_ray(
+    molattn: Molattn, monkeypatch: pytest.MonkeyPatch, run: Path, tables: list[Path], tmp_path: Path
+) -> None:
+    answer = molattn("predict", run, tables[0], "--engine", "ray")
+    assert answer.code == 2 and "--engine ray makes files of files" in answer.err
+    monkeypatch.setitem(sys.modules, "ray", None)
+    answer = molattn("predict", run, *tables, "-o", f"{tmp_path}/out/", "--engine", "ray")
+    assert answer.code == 5 and "pip install 'molattn[ray]'" in answer.err
