@@ -162,6 +162,10 @@ def _started(num_workers: int) -> Any:
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # what goes wrong is told here
     # Ray's own 15 leaves the work to whoever else wants a processor.
     os.environ.setdefault("RAY_worker_niceness", "0")
+    local = not os.environ.get("RAY_ADDRESS")
+    if local:
+        # It listens on all networks: let it ask who comes for the token that it makes.
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
     try:
         import ray
         import ray.data
@@ -170,7 +174,7 @@ def _started(num_workers: int) -> Any:
     for name in ("ray", "ray.data"):
         logging.getLogger(name).setLevel(logging.ERROR)
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if not os.environ.get("RAY_ADDRESS"):
+    if local:
         quiet |= {"address": "local", "num_cpus": num_workers or os.cpu_count() or 1, "object_store_memory": STORE}
         quiet |= {"include_dashboard": False}
     try:
