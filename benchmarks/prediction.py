@@ -111,15 +111,7 @@ def stages(run: Path, table: Path, out: Path) -> list[tuple[str, float]]:
 
     batches, answers = collated(), answered()
     with torch.inference_mode():
-        graphs = [model.embed(batch) for batch in batches]
-
-        def blocks() -> None:
-            for graph in graphs:
-                for block in model.blocks:
-                    graph = block(graph)
-
-        embedding = seconds_of(lambda: [model.embed(batch) for batch in batches])
-        attention = seconds_of(blocks)
+        attention = seconds_of(lambda: [model.update(batch) for batch in batches])
         whole = seconds_of(lambda: [model(batch) for batch in batches])
 
     def written() -> None:
@@ -140,9 +132,8 @@ def stages(run: Path, table: Path, out: Path) -> list[tuple[str, float]]:
         ("the table is read", seconds_of(read_table)),
         ("molecules from SMILES", reading),
         ("batches are put together", padding),
-        ("model: atoms and edges embedded", embedding),
-        ("model: blocks of attention", attention),
-        ("model: readout and head", max(0.0, whole - embedding - attention)),
+        ("model: atoms embedded, blocks of attention", attention),
+        ("model: readout and head", max(0.0, whole - attention)),
         ("answers row by row", max(0.0, everything - reading - padding - whole)),
         ("the table is written", seconds_of(written)),
     ]

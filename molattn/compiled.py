@@ -10,9 +10,11 @@ import hashlib
 import logging
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -46,7 +48,7 @@ def build(source: Path, folder: Path, compiler: str) -> Path:
 
     Raises OSError or subprocess.SubprocessError where it cannot be built.
     """
-    made_of = "\n".join((source.read_text("utf-8"), *FLAGS, *NATIVE, *_this_compiler(compiler), _processor()))
+    made_of = "\n".join((*_texts(source), *FLAGS, *NATIVE, *_this_compiler(compiler), _processor()))
     path = folder / f"{source.stem}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.so"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     about = folder.stat()
@@ -60,6 +62,14 @@ def build(source: Path, folder: Path, compiler: str) -> Path:
             if not path.exists():
                 _build(source, path, compiler)
     return path
+
+
+def _texts(source: Path) -> Iterator[str]:
+    """The text of a C file and of what it includes of ours, in order."""
+    text = source.read_text("utf-8")
+    yield text
+    for name in re.findall(r'^#include "(.+)"$', text, re.MULTILINE):
+        yield from _texts(source.parent / name)
 
 
 def _build(source: Path, path: Path, compiler: str) -> None:

@@ -16,7 +16,6 @@ class Dropping(ctypes.Structure):
     """`Dropping` of the C source."""
 
     _fields_ = (
-        ("n", ctypes.c_int64),
         ("key", ctypes.c_uint64),
         ("threshold", ctypes.c_uint32),
         ("scale", ctypes.c_float),
@@ -31,7 +30,7 @@ def library() -> ctypes.CDLL | None:
         names = {"kept": 1, "drop": 2, "add_dropped": 3, "gelu": 2, "gelu_backward": 3}
         for name, tensors in names.items():
             function = getattr(loaded, f"molattn_{name}")
-            function.argtypes = (ctypes.POINTER(Dropping), *[ctypes.c_void_p] * tensors)
+            function.argtypes = (ctypes.POINTER(Dropping), ctypes.c_int64, *[ctypes.c_void_p] * tensors)
             function.restype = None
     return loaded
 
@@ -114,6 +113,10 @@ class DroppedGelu(torch.autograd.Function):
         return dx, None, None
 
 
+def dropping(p: float, key: int) -> Dropping:
+    """A dropout as the C source has it; it keeps all where p is 0."""
+    return Dropping(key, round(p * 2**32), 1 / (1 - p))
+
+
 def _call(name: str, n: int, p: float, key: int, *tensors: Tensor) -> None:
-    dropping = Dropping(n, key, round(p * 2**32), 1 / (1 - p))
-    getattr(library(), f"molattn_{name}")(ctypes.byref(dropping), *[x.data_ptr() for x in tensors])
+    getattr(library(), f"molattn_{name}")(ctypes.byref(dropping(p, key)), n, *[x.data_ptr() for x in tensors])

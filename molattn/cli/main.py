@@ -1,5 +1,6 @@
 """The `molattn` command: its list of commands, its errors and its exit codes."""
 
+import ctypes
 import errno
 import logging
 import os
@@ -82,6 +83,18 @@ def _molattn(
     """
 
 
+def _keep_memory() -> None:
+    """Tell glibc's allocator not to give memory back after every batch: to get it again, page by page, takes longer
+    than what is done in it."""
+    mmap_threshold, trim_threshold = -3, -1
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):
+        return
+    mallopt(mmap_threshold, 2**25)
+    mallopt(trim_threshold, 2**27)
+
+
 def main() -> None:
     """Run the command line and leave with its exit code."""
     # Threads of the maths that spin while they wait crawl when anything else wants the cores. Read by torch.
@@ -90,6 +103,7 @@ def main() -> None:
     # long table would fill hundreds of megabytes with what is never asked for again.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
+    _keep_memory()
     debug = "--debug" in sys.argv[1:]
     # `--debug` may stand after the command too, where people put it once something went wrong.
     arguments = [a for a in sys.argv[1:] if a != "--debug"]

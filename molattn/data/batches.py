@@ -18,6 +18,9 @@ PAIRS = 2**16
 cache of a processor. Half or twice as many take as long, on average; batches of 128 molecules took one and a half times
 as long, as the largest of a thousand pad the 127 before it."""
 
+PAIRS_IN_TRAINING = 2**18
+"""The same of a batch in training, where a batch is what the optimizer takes a step for: 32 molecules of 90 atoms."""
+
 
 @runtime_checkable
 class Batch(Protocol):
@@ -182,11 +185,15 @@ class SizeBuckets:
     Every epoch shuffles all molecules, sorts runs of `pool` batches by size, cuts them into batches and shuffles
     those. The same seed gives the same batches, epoch by epoch.
 
+    Molecules so large that a whole batch of them would have more than `pairs` pairs of places are batched by
+    themselves, as many together as have no more: the same in every epoch. So no small molecule is padded to their size.
+
     Args:
         sizes: atoms, or tokens, of each molecule.
-        batch_size: molecules in a batch; the last may have fewer.
+        batch_size: molecules in a batch; some have fewer.
         seed: of the shuffles.
         pool: batches sorted together; 1 leaves the batches to chance alone.
+        pairs: the most pairs of places in a batch, padding included; a molecule that has more is one by itself.
         rank, ranks: which of how many share each batch: all of its molecules are in one share each, small and large
             ones in all. The shares of a batch that is too small for all are empty for some.
     """
@@ -197,15 +204,20 @@ class SizeBuckets:
         batch_size: int,
         seed: int,
         pool: int = 8,
+        pairs: int = PAIRS_IN_TRAINING,
         rank: int = 0,
         ranks: int = 1,
     ):
         self.sizes, self.batch_size, self.seed, self.pool = np.asarray(sizes), batch_size, seed, pool
         self.rank, self.ranks = rank, ranks
         self.epoch = 0
+        large = batch_size * self.sizes.astype(np.int64) ** 2 > pairs
+        self._others = np.flatnonzero(~large)
+        large = np.flatnonzero(large)
+        self._large = [large[batch] for batch in batches_by_size(self.sizes[large], batch_size, pairs)]
 
     def __len__(self) -> int:
-        return -(-len(self.sizes) // self.batch_size)
+        return -(-len(self._others) // self.batch_size) + len(self._large)
 
     def set_epoch(self, epoch: int) -> None:
         """Called by the training loop before each epoch."""
@@ -213,11 +225,12 @@ class SizeBuckets:
 
     def __iter__(self) -> Iterator[list[int]]:
         rng = np.random.default_rng([self.seed, self.epoch])
-        order = rng.permutation(len(self.sizes))
+        order = self._others[rng.permutation(len(self._others))]
         step = self.batch_size * self.pool
         runs = [order[i : i + step] for i in range(0, len(order), step)]
-        order = np.concatenate([run[np.argsort(self.sizes[run], kind="stable")] for run in runs])
-        batches = [order[i : i + self.batch_size] for i in range(0, len(order), self.batch_size)]
+        runs = [run[np.argsort(self.sizes[run], kind="stable")] for run in runs]
+        batches = [run[i : i + self.batch_size] for run in runs for i in range(0, len(run), self.batch_size)]
+        batches += self._large
         for i in rng.permutation(len(batches)):
             yield batches[i][self.rank :: self.ranks].tolist()
 

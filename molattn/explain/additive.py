@@ -55,10 +55,7 @@ def cam(model: GraphModel, molecule: Subject, output: int) -> Terms:
         elif model.readout_name in _SUMS:
             values = model.contributions(batch)[0, :, output]
         else:
-            graph = model.embed(batch)
-            for block in model.blocks:
-                graph = block(graph)
-            x = wide(model.norm(graph.v))[0]
+            x = wide(model.norm(model.update(batch).v))[0]
             values = x @ wide(model.head.weight)[output, : x.shape[-1]]
             # Not rolled to the end here: a virtual node is the first.
             values = values[len(model.virtual_labels) :]

@@ -58,6 +58,7 @@ from molattn.graph.encodings import (
 )
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
 from molattn.graph.readout import READOUTS, AdditiveReadout, AttentionReadout
+from molattn.graph.stack import CodedEdges, stacked
 from molattn.graph.updates import GlobalUpdate, NodeUpdate, ResidualEdges
 from molattn.graph.virtual_node import VirtualNode
 
@@ -75,6 +76,7 @@ __all__ = [
     "BondEncoding",
     "BondOneHot",
     "BucketedGraphs",
+    "CodedEdges",
     "Concat",
     "DegreeEncoding",
     "DenseGraph",
@@ -113,6 +115,7 @@ __all__ = [
     "mean_nodes",
     "plain_code_attention",
     "plain_edge_attention",
+    "stacked",
     "sum_edges",
     "sum_nodes",
 ]

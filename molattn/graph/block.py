@@ -1,14 +1,16 @@
 """The graph network block: Battaglia's six equations."""
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor, nn
 
 from molattn.attention import ConcatHeads
-from molattn.graph.aggregate import TO_GRAPH, TO_NODE, EdgesToNodes, ToGraph
+from molattn.graph.aggregate import TO_GRAPH, TO_NODE, EdgesToNodes, ToGraph, sum_edges
+from molattn.graph.compiled_blocks import BlockWeights
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
 from molattn.graph.graph import AnyGraph, DenseGraph
+from molattn.graph.stack import stacked
 from molattn.graph.updates import GlobalUpdate, NodeUpdate
 
 Messages = TypeVar("Messages", EdgeMessages, LiteralMessages)
@@ -101,7 +103,8 @@ class GraphNetBlock(nn.Module):
 
     def forward(self, graph: AnyGraph) -> AnyGraph:
         """The updated graph, of the same form (edge list or dense) and shapes."""
-        return self.step(graph)[0]
+        v = stacked((self,), graph) if isinstance(graph, DenseGraph) else None
+        return self.step(graph)[0] if v is None else graph.replace(v=v)
 
     def step(self, graph: AnyGraph) -> tuple[AnyGraph, EdgeMessages]:
         """The updated graph and the e'_k, with the attention weights, that brought it there."""
@@ -125,6 +128,36 @@ class GraphNetBlock(nn.Module):
         vbar = self.rho_vu(v, graph)
         u = self.phi_u(ebar, vbar, graph.u)
         return graph.replace(u=u), e
+
+    def weights(self, edge_dim: int) -> BlockWeights | None:
+        """What `compiled_blocks` needs of this block; None where parts are others, or a hook looks into one."""
+        phi_e, phi_v = self.phi_e, self.phi_v
+        if not (
+            type(phi_e) is AttentionEdgeUpdate
+            and phi_e.speaks_plainly
+            and phi_e.edge_dim == edge_dim
+            and phi_e.dropout == phi_v.dropout < 1
+            and self.phi_u is self.edges is None
+            and self.rho_ev is sum_edges
+            and type(self.w_jhl) is ConcatHeads
+            and self.w_jhl.linear.bias is not None
+        ):
+            return None
+        first, *between, last = phi_v.feed_forward
+        layers = (phi_e.w_q, phi_e.w_k, phi_e.w_v, phi_e.w_ke, phi_e.w_ve, phi_e.w_be)
+        after = (self.w_jhl.linear, phi_v.norm, first, last)
+        # Not `modules()`, which takes as long as a small molecule.
+        parts = (self, self.norm_v, phi_e, *layers, self.w_jhl, phi_v, phi_v.feed_forward, *between, *after)
+        if any(m is not None and (m._forward_hooks or m._forward_pre_hooks or m._backward_hooks) for m in parts):
+            return None
+        of_phi_e = (None if layer is None else layer.weight for layer in layers)
+        of_rest: Any = (x for part in after for x in (part.weight, part.bias))
+        return BlockWeights(
+            phi_e.num_heads,
+            (self.norm_v.eps, phi_v.norm.eps),
+            phi_v.dropout if self.training else 0.0,
+            (self.norm_v.weight, self.norm_v.bias, *of_phi_e, *of_rest),
+        )
 
     def _normed(self, graph: AnyGraph) -> AnyGraph:
         u = graph.u if self.norm_u is None or graph.u is None else self.norm_u(graph.u)

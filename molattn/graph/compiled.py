@@ -12,6 +12,10 @@ from molattn import compiled
 SOURCE = Path(__file__).with_name("edge_attention.c")
 
 
+TABLES = 4
+"""The most tables of rows that edges are sums of."""
+
+
 class Graphs(ctypes.Structure):
     """`Graphs` of the C source: addresses, and how many."""
 
@@ -25,6 +29,7 @@ class Graphs(ctypes.Structure):
         ("allowed", ctypes.c_void_p),
         ("kept", ctypes.c_void_p),
         ("d_e", ctypes.c_void_p),
+        ("edge_codes", ctypes.c_void_p * TABLES),
     )
 
 
@@ -37,6 +42,12 @@ class Task(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("packed", "w_ke", "w_ve", "w_be", "table")),
         ("graphs", ctypes.POINTER(Graphs)),
         *((name, ctypes.c_void_p) for name in ("output", "dy", "d_packed", "d_w_ke", "d_w_ve", "d_w_be", "d_table")),
+        ("dropping", ctypes.c_void_p),
+        ("tables", ctypes.c_int64),
+        ("num_rows", ctypes.c_int64 * TABLES),
+        ("rows", ctypes.c_void_p * TABLES),
+        ("d_rows", ctypes.c_void_p * TABLES),
+        ("add_edges", ctypes.c_int64),
     )
 
 

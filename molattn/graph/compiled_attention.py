@@ -25,8 +25,8 @@ class CompiledEdgeAttention(torch.autograd.Function):
         w_be = None if w_be is None else w_be.contiguous()
         e, kept = [x.contiguous() for x in e], [None if x is None else x.contiguous() for x in kept]
         output = torch.empty_like(packed[:, 0])
-        task = _task(packed, _graphs(places, kept, e), w_ke, w_ve, w_be)
-        task.output = output.data_ptr()
+        task = task_of(packed.shape[1:], _graphs(places, kept, e), w_ke, w_ve, w_be)
+        task.packed, task.output = packed.data_ptr(), output.data_ptr()
         _call("molattn_forward", task)
         ctx.save_for_backward(packed, w_ke, w_ve, w_be, *e, *kept)
         ctx.places = places
@@ -41,11 +41,11 @@ class CompiledEdgeAttention(torch.autograd.Function):
         e, kept = saved[:count], saved[count:]
         dy = dy.contiguous()
         d_e = [torch.empty_like(x) if wanted else None for x, wanted in zip(e, ctx.needs_input_grad[6:], strict=True)]
-        task = _task(packed, _graphs(ctx.places, kept, e, d_e=d_e), w_ke, w_ve, w_be)
+        task = task_of(packed.shape[1:], _graphs(ctx.places, kept, e, d_e=d_e), w_ke, w_ve, w_be)
         d_packed, d_w_ke, d_w_ve = torch.empty_like(packed), torch.empty_like(w_ke), torch.empty_like(w_ve)
         d_w_be = torch.empty_like(w_be) if ctx.needs_input_grad[3] else None
-        task.dy, task.d_packed, task.d_w_ke, task.d_w_ve, task.d_w_be = map(
-            _address, (dy, d_packed, d_w_ke, d_w_ve, d_w_be)
+        task.packed, task.dy, task.d_packed, task.d_w_ke, task.d_w_ve, task.d_w_be = map(
+            address, (packed, dy, d_packed, d_w_ke, d_w_ve, d_w_be)
         )
         _call("molattn_backward", task)
         return d_packed, d_w_ke, d_w_ve, d_w_be, None, None, *d_e
@@ -59,8 +59,8 @@ class CompiledCodeAttention(torch.autograd.Function):
         packed, table = packed.contiguous(), table.contiguous()
         codes, kept = [x.contiguous() for x in codes], [None if x is None else x.contiguous() for x in kept]
         output = torch.empty_like(packed[:, 0])
-        task = _task(packed, _graphs(places, kept, codes=codes), table=table)
-        task.output = output.data_ptr()
+        task = task_of(packed.shape[1:], _graphs(places, kept, codes=codes), table=table)
+        task.packed, task.output = packed.data_ptr(), output.data_ptr()
         _call("molattn_forward", task)
         ctx.save_for_backward(packed, table, *codes, *kept)
         ctx.places = places
@@ -74,9 +74,9 @@ class CompiledCodeAttention(torch.autograd.Function):
         count = len(ctx.places)
         codes, kept = saved[:count], saved[count:]
         dy = dy.contiguous()
-        task = _task(packed, _graphs(ctx.places, kept, codes=codes), table=table)
+        task = task_of(packed.shape[1:], _graphs(ctx.places, kept, codes=codes), table=table)
         d_packed, d_table = torch.empty_like(packed), torch.empty_like(table)
-        task.dy, task.d_packed, task.d_table = map(_address, (dy, d_packed, d_table))
+        task.packed, task.dy, task.d_packed, task.d_table = map(address, (packed, dy, d_packed, d_table))
         _call("molattn_backward", task)
         return d_packed, d_table, None, None, *(None for _ in codes)
 
@@ -93,29 +93,30 @@ def _graphs(
     nothing = [None] * len(places)
     for to, place, *tensors in zip(graphs, places, kept, e or nothing, codes or nothing, d_e or nothing, strict=True):
         to.start, to.count, to.n = place.start, place.b, place.n
-        to.sizes, to.allowed = _address(place.sizes), _address(place.pairs)
-        to.kept, to.e, to.codes, to.d_e = map(_address, tensors)
+        to.sizes, to.allowed = address(place.sizes), address(place.pairs)
+        to.kept, to.e, to.codes, to.d_e = map(address, tensors)
     return graphs
 
 
-def _task(
-    packed: Tensor,
+def task_of(
+    shape: Sequence[int],
     graphs: ctypes.Array[Graphs],
     w_ke: Tensor | None = None,
     w_ve: Tensor | None = None,
     w_be: Tensor | None = None,
     table: Tensor | None = None,
 ) -> Task:
-    _, parts, h, d = packed.shape
+    """What the library reads of h heads, d channels and so many parts of a row of packed; `shape` is that of a row."""
+    parts, h, d = shape
     task = Task(h=h, d=d, parts=parts, count=len(graphs), scale=d**-0.5)
     task.f = 0 if w_ke is None else w_ke.shape[-1]
     task.num_codes = 0 if table is None else table.shape[-1]
-    task.packed, task.w_ke, task.w_ve, task.w_be, task.table = map(_address, (packed, w_ke, w_ve, w_be, table))
+    task.w_ke, task.w_ve, task.w_be, task.table = map(address, (w_ke, w_ve, w_be, table))
     task.graphs = graphs
     return task
 
 
-def _address(x: Tensor | None) -> int | None:
+def address(x: Tensor | None) -> int | None:
     return None if x is None else x.data_ptr()
 
 

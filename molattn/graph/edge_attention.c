@@ -9,39 +9,24 @@
  *
  * Nothing is kept from forward to backward: working the weights out again costs no more than writing them to memory and
  * reading them back, and a large graph needs no n x n numbers for each head.
- *
- * Vectors are GCC's and Clang's own, which they cut into what the processor has. */
+ */
 
 #include <pthread.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#ifdef __AVX512F__
-#define L 16
-#define EACH(of, s)                                                                                            \
-  of(0, s), of(1, s), of(2, s), of(3, s), of(4, s), of(5, s), of(6, s), of(7, s), of(8, s), of(9, s), of(10, s), \
-      of(11, s), of(12, s), of(13, s), of(14, s), of(15, s)
-#else
-#define L 8
-#define EACH(of, s) of(0, s), of(1, s), of(2, s), of(3, s), of(4, s), of(5, s), of(6, s), of(7, s)
-#endif
-typedef float V __attribute__((vector_size(4 * L), aligned(4), may_alias));
-typedef int32_t I __attribute__((vector_size(4 * L), aligned(4), may_alias));
-#define INLINE static inline __attribute__((always_inline))
-#define APART static __attribute__((noinline)) /* one copy is as fast as many, and built in a third of the time */
-#define FLOATS(count) ((size_t)(count) * sizeof(float))
-#define LOWEST (-3.402823466e38f)
+#include "../attention/elements.h"
+
+enum { TABLES = 4 }; /* at most, of rows that edges are sums of */
 
 /* Graphs that stand in dense tensors of n nodes: molattn.graph.compiled.Graphs. */
 typedef struct {
   int64_t start, count, n;  /* the first row of theirs; how many graphs; nodes with padding */
   const int64_t *sizes;     /* (count,) nodes without padding; NULL where there is none */
-  const float *e;           /* (count, n, n, f), or NULL where f is 0 */
+  const float *e;           /* (count, n, n, f), or NULL where f is 0 or edges are sums of rows */
   const uint8_t *codes;     /* (count, n, n), which of the table's numbers a logit gets; NULL where there is no table */
   const uint8_t *allowed;   /* (count, n, n), or NULL where every node attends to every other */
   const float *kept;        /* (count, h, n, n), what weights are multiplied by, or NULL */
   float *d_e;               /* (count, n, n, f), or NULL */
+  const uint8_t *edge_codes[TABLES]; /* (count, n, n), which row of each table an edge is the sum of */
 } Graphs;
 
 /* molattn.graph.compiled.Task */
@@ -60,18 +45,26 @@ typedef struct {
   float *d_w_ke, *d_w_ve;        /* (h, d, f) */
   float *d_w_be;                 /* (h, f), or NULL */
   float *d_table;                /* (h, num_codes), or NULL */
+  const Dropping *dropping;      /* of weights, in place of `kept`; or NULL */
+  int64_t tables;                /* of rows that edges are sums of, 0 where they are `e` */
+  int64_t num_rows[TABLES];
+  const float *rows[TABLES];     /* (num_rows, f) */
+  float *d_rows[TABLES];         /* (num_rows, f) */
+  int64_t add_edges;             /* d_e is added to what stands there */
 } Task;
 
 /* What a thread works in. D is d with room for whole vectors, P that of num_codes for pairs of them. */
 typedef struct {
   float *d_w_ke, *d_w_ve;      /* (h, f, D): sums over the graphs of the thread */
   float *d_w_be, *d_table;     /* (h, f, L), (h, num_codes, L): the same, of the receivers in each lane */
+  float *d_rows[TABLES];       /* (num_rows, f): sums over the graphs of the thread */
   float *w_keT, *w_veT, *table;/* (h, f, d), (h, f, d), (h, P) */
   float *q, *asked;            /* (h, d, L), (h, f, L) */
   float *e, *w, *share;        /* (n, f, L), (h, n, L), (h, L) */
   float *kept, *allowed, *codes; /* (n, L) each, the last two of integers */
   float *o, *sums;             /* (h, d, L), (h, f, L) */
   float *q_rows, *dy_rows;     /* (L, h d and a vector more) */
+  float *edges;                /* (L, in_cache(f), f) */
   float *dy, *d_sums, *d_w;    /* (h, d, L), (h, f, L), (h, n, L) */
   float *d_q, *d_asked;        /* (h, d, L), (h, f, L) */
   float *d_k, *d_v;            /* (h, n, D) */
@@ -82,35 +75,6 @@ typedef struct {
   const Graphs *in;
   int64_t g, n, row, i, receivers;
 } Block;
-
-INLINE int64_t up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
-INLINE V load(const float *p) { return *(const V *)p; }
-INLINE void store(float *p, V x) { *(V *)p = x; }
-INLINE V pick(I where, V a, V b) { return (V)(((I)a & where) | ((I)b & ~where)); }
-
-#ifdef __clang__
-#define SHUFFLED(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define SHUFFLED(a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})
-#endif
-#define FIRST(l, s) ((l) & (s) ? L + (l) - (s) : (l))
-#define SECOND(l, s) ((l) & (s) ? L + (l) : (l) + (s))
-#define SWAP_BLOCKS(x, s)                                                            \
-  for (int i_ = 0; i_ < L; i_++)                                                     \
-    if (!(i_ & (s))) {                                                               \
-      const V a_ = x[i_], b_ = x[i_ + (s)];                                          \
-      x[i_] = SHUFFLED(a_, b_, EACH(FIRST, s)), x[i_ + (s)] = SHUFFLED(a_, b_, EACH(SECOND, s)); \
-    }
-
-/* An L x L matrix becomes its transpose. */
-INLINE void transpose(V x[L]) {
-#if L == 16
-  SWAP_BLOCKS(x, 8)
-#endif
-  SWAP_BLOCKS(x, 4)
-  SWAP_BLOCKS(x, 2)
-  SWAP_BLOCKS(x, 1)
-}
 
 /* Rows of `count` numbers each to (count, L): zeros where there are fewer than L rows. */
 APART void turn(float *to, const float *from, int64_t stride, int64_t rows, int64_t count) {
@@ -143,21 +107,6 @@ APART void turn_back(float *to, int64_t stride, const float *from, int64_t rows,
     transpose(x);
     for (int64_t r = 0; r < rows; r++) store(to + r * stride + at, x[r]);
   }
-}
-
-/* e^x of x <= 0, to one unit in the last place: 2^k e^r, |r| <= ln(2) / 2, by a polynomial. NaN stays NaN. */
-INLINE V exponential(V x) {
-  const V zero = {};
-  x = pick(x < -87.0f, zero - 87.0f, x);
-  I k = __builtin_convertvector(x * 1.44269504f - 0.5f, I);
-  V r = x - __builtin_convertvector(k, V) * 0.693359375f + __builtin_convertvector(k, V) * 2.12194440e-4f;
-  V p = zero + 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  return (p * r * r + r + 1.0f) * (V)((k + 127) << 23);
 }
 
 /* A loop by `width` steps at a time, known to the compiler, and the rest one by one. */
@@ -236,6 +185,54 @@ APART void sum_receivers(float *y, int64_t n, const float *s, const float *rows,
 /* Senders whose edges fit into the first level of the cache. */
 INLINE int64_t in_cache(int64_t f) { return f < 64 ? 8 * (64 / (f < 8 ? 8 : f)) : 8; }
 
+/* Edges to (count, f, L): from the senders j, j + 1, ... to the receivers of a block. */
+static void turn_edges(const Task *t, const Block *b, const Space *s, int64_t j, int64_t count) {
+  const int64_t f = t->f, n = b->in->n, first = (b->g * n + b->i) * n + j;
+  float *to = s->e + j * f * L;
+  if (!t->tables) {
+    turn(to, b->in->e + first * f, n * f, b->receivers, count * f);
+    return;
+  }
+  for (int64_t c = 0; c < count; c++) {
+    V x[L] = {};
+    for (int64_t r = 0; r < b->receivers; r++)
+      for (int64_t table = 0; table < t->tables; table++) {
+        const float *row = t->rows[table] + b->in->edge_codes[table][first + r * n + c] * f;
+        if (f == L) {
+          x[r] += load(row);
+          continue;
+        }
+        float *edge = s->edges + (r * count + c) * f;
+        for (int64_t k = 0; k < f; k++) edge[k] = (table ? edge[k] : 0) + row[k];
+      }
+    if (f != L) continue;
+    transpose(x);
+    for (int64_t k = 0; k < L; k++) store(to + (c * L + k) * L, x[k]);
+  }
+  if (f != L) turn(to, s->edges, count * f, b->receivers, count * f);
+}
+
+/* The gradient of edges, (count, f, L), to where it belongs. */
+static void give_edges(const Task *t, const Block *b, const Space *s, int64_t j, int64_t count) {
+  const int64_t f = t->f, n = b->in->n, first = (b->g * n + b->i) * n + j;
+  const float *from = s->e + j * f * L;
+  if (!t->tables && !t->add_edges) {
+    turn_back(b->in->d_e + first * f, n * f, from, b->receivers, count * f);
+    return;
+  }
+  turn_back(s->edges, count * f, from, b->receivers, count * f);
+  for (int64_t r = 0; r < b->receivers; r++)
+    for (int64_t c = 0; c < count; c++) {
+      const float *edge = s->edges + (r * count + c) * f;
+      const int64_t at = first + r * n + c;
+      for (int64_t k = 0; k < f && !t->tables; k++) b->in->d_e[at * f + k] += edge[k];
+      for (int64_t table = 0; table < t->tables; table++) {
+        float *row = s->d_rows[table] + b->in->edge_codes[table][at] * f;
+        for (int64_t k = 0; k < f; k++) row[k] += edge[k];
+      }
+    }
+}
+
 /* Who may be heard by whom, as all bits of a number or none. */
 APART void who_is_heard(const Block *b, float *allowed) {
   const uint8_t *of = b->in->allowed + (b->g * b->in->n + b->i) * b->in->n;
@@ -300,7 +297,6 @@ APART V soften(float *w, int64_t n, const float *allowed) {
 static void weights(const Task *t, const Block *b, const Space *s, int backward) {
   const int64_t h = t->h, d = t->d, f = t->f, n = b->n, stride = t->parts * h * d, step = in_cache(f);
   const float *packed = t->packed + b->row * stride, *allowed = b->in->allowed ? s->allowed : NULL;
-  const float *e = b->in->e + (b->g * b->in->n + b->i) * b->in->n * f;
   turn(s->q, packed + b->i * stride, stride, b->receivers, h * d);
   for (int64_t c = 0; c < h * d; c++) store(s->q + c * L, load(s->q + c * L) * t->scale);
   for (int64_t c = 0; c < h * f; c++) store(s->asked + c * L, (V){} + (t->w_be ? t->w_be[c] : 0));
@@ -308,8 +304,8 @@ static void weights(const Task *t, const Block *b, const Space *s, int backward)
     weigh_numbers(s->asked + k * f * L, f, s->q + k * d * L, d, t->w_ke + k * d * f, f);
   for (int64_t j = 0; j < n; j += step) {
     const int64_t count = j + step < n ? step : n - j;
-    float *here = s->e + j * f * L;
-    turn(here, e + j * f, b->in->n * f, b->receivers, count * f);
+    const float *here = s->e + j * f * L;
+    turn_edges(t, b, s, j, count);
     for (int64_t k = 0; k < h; k++)
       products(s->w + (k * n + j) * L, count, s->q + k * d * L, packed + j * stride + (h + k) * d, stride, d,
                s->asked + k * f * L, here, f);
@@ -327,21 +323,25 @@ static void weights(const Task *t, const Block *b, const Space *s, int backward)
   for (int64_t k = 0; k < h; k++) store(s->share + k * L, soften(s->w + k * n * L, n, allowed));
 }
 
-APART void turn_kept(const Block *b, const Space *s, int64_t h, int64_t k) {
-  const int64_t n = b->in->n;
-  turn(s->kept, b->in->kept + ((b->g * h + k) * n + b->i) * n, n, b->receivers, b->n);
+/* What the weights of one head are multiplied by, to s->kept; 0 where nothing is. */
+APART int keep(const Task *t, const Block *b, const Space *s, int64_t k) {
+  const int64_t n = b->in->n, first = ((b->g * t->h + k) * n + b->i) * n;
+  if (b->in->kept) turn(s->kept, b->in->kept + first, n, b->receivers, b->n);
+  else if (t->dropping)
+    for (int64_t j = 0; j < b->n; j++)
+      store(s->kept + j * L, kept(t->dropping, lanes() * (uint32_t)n + (uint32_t)(first + j)));
+  else return 0;
+  return 1;
 }
 
 static void forward_block(const Task *t, const Block *b, const Space *s) {
   const int64_t h = t->h, d = t->d, f = t->f, n = b->n, stride = t->parts * h * d, step = in_cache(f);
   const float *packed = t->packed + b->row * stride;
   weights(t, b, s, 0);
-  if (b->in->kept)
-    for (int64_t k = 0; k < h; k++) {
-      float *w = s->w + k * n * L;
-      turn_kept(b, s, h, k);
-      for (int64_t j = 0; j < n; j++) store(w + j * L, load(w + j * L) * load(s->kept + j * L));
-    }
+  for (int64_t k = 0; k < h && keep(t, b, s, k); k++) {
+    float *w = s->w + k * n * L;
+    for (int64_t j = 0; j < n; j++) store(w + j * L, load(w + j * L) * load(s->kept + j * L));
+  }
   memset(s->o, 0, FLOATS(h * d * L));
   memset(s->sums, 0, FLOATS(h * f * L));
   for (int64_t j = 0; j < n; j += step) {
@@ -374,9 +374,9 @@ static void backward_block(const Task *t, const Block *b, const Space *s) {
     float *w = s->w + k * n * L, *d_w = s->d_w + k * n * L;
     const V share = load(s->share + k * L);
     V all = {};
-    if (b->in->kept) turn_kept(b, s, h, k);
+    const int dropped = keep(t, b, s, k);
     for (int64_t j = 0; j < n; j++) {
-      if (b->in->kept) store(d_w + j * L, load(d_w + j * L) * load(s->kept + j * L));
+      if (dropped) store(d_w + j * L, load(d_w + j * L) * load(s->kept + j * L));
       all += load(w + j * L) * load(d_w + j * L);
     }
     all *= share;
@@ -384,7 +384,7 @@ static void backward_block(const Task *t, const Block *b, const Space *s) {
       const V x = load(w + j * L) * share;
       store(d_w + j * L, x * (load(d_w + j * L) - all));
       store(w + j * L, x);
-      if (b->in->kept) store(w + j * L, x * load(s->kept + j * L));
+      if (dropped) store(w + j * L, x * load(s->kept + j * L));
     }
   }
   for (int64_t r = 0; r < b->receivers; r++) {
@@ -406,14 +406,13 @@ static void backward_block(const Task *t, const Block *b, const Space *s) {
       sum_receivers(s->d_k + (k * n + j) * D, count, d_w, s->q_rows + k * d, wide, b->receivers, D);
       sum_receivers(s->d_v + (k * n + j) * D, count, w, s->dy_rows + k * d, wide, b->receivers, D);
     }
-    if (b->in->d_e) {
+    if (b->in->d_e || t->tables) {
       memset(e, 0, FLOATS(count * f * L));
       for (int64_t x = 0; x < count; x++) {
         weigh(e + x * f * L, f, s->d_w + (j + x) * L, n * L, h, s->asked, f * L);
         weigh(e + x * f * L, f, s->w + (j + x) * L, n * L, h, s->d_sums, f * L);
       }
-      float *d_e = b->in->d_e + ((b->g * b->in->n + b->i) * b->in->n + j) * f;
-      turn_back(d_e, b->in->n * f, e, b->receivers, count * f);
+      give_edges(t, b, s, j, count);
     }
   }
   for (int64_t k = 0; k < h; k++) {
@@ -431,21 +430,17 @@ static void backward_block(const Task *t, const Block *b, const Space *s) {
   turn_back(t->d_packed + (b->row + b->i) * stride, stride, s->d_q, b->receivers, h * d);
 }
 
-static void forward_graph(const Task *t, Block *b, const Space *s) {
-  const int64_t h = t->h, d = t->d, stride = t->parts * h * d;
+/* The output of all receivers of a graph. */
+static void attend(const Task *t, Block *b, const Space *s) {
   for (b->i = 0; b->i < b->n; b->i += L) {
     b->receivers = b->i + L < b->n ? L : b->n - b->i;
     forward_block(t, b, s);
   }
-  memset(t->output + (b->row + b->n) * h * d, 0, FLOATS((b->in->n - b->n) * h * d));
-  if (t->parts == 4)
-    for (int64_t i = 0; i < b->in->n; i++)
-      for (int64_t c = 0; c < h * d; c++)
-        t->output[(b->row + i) * h * d + c] += t->packed[(b->row + i) * stride + 3 * h * d + c];
 }
 
-static void backward_graph(const Task *t, Block *b, const Space *s) {
-  const int64_t h = t->h, d = t->d, f = t->f, n = b->n, all = b->in->n, D = up(d, L), stride = t->parts * h * d;
+/* The gradients of the queries, keys and values of a graph, of its edges, and what it adds to those of the matrices. */
+static void attend_back(const Task *t, Block *b, const Space *s) {
+  const int64_t h = t->h, d = t->d, n = b->n, D = up(d, L), stride = t->parts * h * d;
   float *d_packed = t->d_packed + b->row * stride;
   memset(s->d_k, 0, FLOATS(h * n * D));
   memset(s->d_v, 0, FLOATS(h * n * D));
@@ -458,36 +453,78 @@ static void backward_graph(const Task *t, Block *b, const Space *s) {
       memcpy(d_packed + j * stride + (h + k) * d, s->d_k + (k * n + j) * D, FLOATS(d));
       memcpy(d_packed + j * stride + (2 * h + k) * d, s->d_v + (k * n + j) * D, FLOATS(d));
     }
+}
+
+/* Edges from or to the padding of a graph have no gradient. */
+static void no_edges_beyond(const Task *t, const Block *b) {
+  const int64_t n = b->n, all = b->in->n, f = t->f;
+  for (int64_t i = 0; i < all && b->in->d_e && n < all; i++) {
+    const int64_t from = i < n ? n : 0;
+    memset(b->in->d_e + ((b->g * all + i) * all + from) * f, 0, FLOATS((all - from) * f));
+  }
+}
+
+static void forward_graph(const Task *t, Block *b, const Space *s) {
+  const int64_t h = t->h, d = t->d, stride = t->parts * h * d;
+  attend(t, b, s);
+  memset(t->output + (b->row + b->n) * h * d, 0, FLOATS((b->in->n - b->n) * h * d));
+  if (t->parts == 4)
+    for (int64_t i = 0; i < b->in->n; i++)
+      for (int64_t c = 0; c < h * d; c++)
+        t->output[(b->row + i) * h * d + c] += t->packed[(b->row + i) * stride + 3 * h * d + c];
+}
+
+static void backward_graph(const Task *t, Block *b, const Space *s) {
+  const int64_t h = t->h, d = t->d, n = b->n, all = b->in->n, stride = t->parts * h * d;
+  float *d_packed = t->d_packed + b->row * stride;
+  attend_back(t, b, s);
   for (int64_t i = n; i < all; i++) memset(d_packed + i * stride, 0, FLOATS(3 * h * d));
-  if (b->in->d_e && n < all)
-    for (int64_t i = 0; i < all; i++) {
-      const int64_t from = i < n ? n : 0;
-      memset(b->in->d_e + ((b->g * all + i) * all + from) * f, 0, FLOATS((all - from) * f));
-    }
+  no_edges_beyond(t, b);
   if (t->parts == 4)
     for (int64_t i = 0; i < all; i++)
       memcpy(d_packed + i * stride + 3 * h * d, t->dy + (b->row + i) * h * d, FLOATS(h * d));
 }
 
-/* The space of a thread for graphs of up to n nodes, from `at` on, or NULL to count only: how many floats. */
-static int64_t take(Space *s, float *at, const Task *t, int64_t n) {
-  const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L);
-  const int64_t codes = t->table ? t->num_codes : 0, wide = up(h * d, L) + L;
-  const struct {
-    float **to;
-    int64_t count;
-  } parts[] = {
+/* Room for each of these, from `at` on, or NULL to count only: how many floats. */
+typedef struct {
+  float **to;
+  int64_t count;
+} Room;
+
+static int64_t make_room(float *at, const Room *rooms, size_t count) {
+  int64_t total = 0;
+  for (size_t i = 0; i < count; i++) {
+    if (at) *rooms[i].to = at + total;
+    total += up(rooms[i].count, 16);
+  }
+  return total;
+}
+#define MAKE_ROOM(at, rooms) make_room(at, rooms, sizeof rooms / sizeof *rooms)
+
+/* The part of a thread's space that belongs to the matrices. */
+static int64_t take_sums(Space *s, float *at, const Task *t) {
+  const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L), codes = t->table ? t->num_codes : 0;
+  const Room rooms[] = {
       {&s->d_w_ke, h * f * D},
       {&s->d_w_ve, h * f * D},
       {&s->d_w_be, h * f * L},
       {&s->d_table, h * codes * L},
       {&s->table, h * up(codes, 2 * L)},
-      {&s->q_rows, L * wide},
-      {&s->dy_rows, L * wide},
       {&s->w_keT, h * f * d}, /* those before begin at 0 */
       {&s->w_veT, h * f * d},
-      {&s->q, h * d * L},
+  };
+  return MAKE_ROOM(at, rooms);
+}
+
+/* The rest of it, for graphs of up to n nodes. */
+static int64_t take_rest(Space *s, float *at, const Task *t, int64_t n) {
+  const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L), wide = up(h * d, L) + L;
+  const Room rooms[] = {
+      {&s->q_rows, L * wide},
+      {&s->dy_rows, L * wide},
+      {&s->q, h * d * L}, /* those before begin at 0 */
       {&s->asked, h * f * L},
+      {&s->edges, L * in_cache(f) * f},
       {&s->e, n * f * L},
       {&s->w, h * n * L},
       {&s->share, h * L},
@@ -504,12 +541,12 @@ static int64_t take(Space *s, float *at, const Task *t, int64_t n) {
       {&s->d_k, h * n * D},
       {&s->d_v, h * n * D},
   };
-  int64_t total = 0;
-  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-    if (at) *parts[i].to = at + total;
-    total += up(parts[i].count, L);
-  }
-  return total;
+  return MAKE_ROOM(at, rooms);
+}
+
+static int64_t take(Space *s, float *at, const Task *t, int64_t n) {
+  const int64_t sums = take_sums(s, at, t);
+  return sums + take_rest(s, at ? at + sums : NULL, t, n);
 }
 
 typedef struct {
@@ -518,10 +555,11 @@ typedef struct {
   Space space;
 } Part;
 
-static void run(Part *part, int backward) {
-  const Task *t = part->task;
+/* What a thread needs of the matrices; its sums begin at 0. */
+static void begin(const Task *t, const Space *s) {
   const int64_t d = t->d, f = t->f;
-  const Space *s = &part->space;
+  memset(s->d_w_ke, 0, FLOATS(s->w_keT - s->d_w_ke));
+  memset(s->q_rows, 0, FLOATS(s->q - s->q_rows));
   for (int64_t k = 0; k < t->h; k++)
     for (int64_t c = 0; c < d; c++)
       for (int64_t x = 0; x < f; x++) {
@@ -530,6 +568,41 @@ static void run(Part *part, int backward) {
       }
   for (int64_t k = 0; k < t->h && t->table; k++)
     memcpy(s->table + k * up(t->num_codes, 2 * L), t->table + k * t->num_codes, FLOATS(t->num_codes));
+}
+
+/* The gradients of matrices and tables, from the sums of each thread. */
+static void add_up(const Task *t, const Space **of, int threads) {
+  const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L);
+  for (int64_t k = 0; k < h; k++)
+    for (int64_t x = 0; x < f; x++) {
+      for (int64_t c = 0; c < d; c++) {
+        float of_keys = 0, of_values = 0;
+        for (int i = 0; i < threads; i++) {
+          of_keys += of[i]->d_w_ke[(k * f + x) * D + c];
+          of_values += of[i]->d_w_ve[(k * f + x) * D + c];
+        }
+        t->d_w_ke[(k * d + c) * f + x] = of_keys;
+        t->d_w_ve[(k * d + c) * f + x] = of_values;
+      }
+      if (t->d_w_be) {
+        float of_bias = 0;
+        for (int i = 0; i < threads; i++)
+          for (int64_t r = 0; r < L; r++) of_bias += of[i]->d_w_be[(k * f + x) * L + r];
+        t->d_w_be[k * f + x] = of_bias;
+      }
+    }
+  for (int64_t c = 0; c < h * t->num_codes && t->d_table; c++) {
+    float of_code = 0;
+    for (int i = 0; i < threads; i++)
+      for (int64_t r = 0; r < L; r++) of_code += of[i]->d_table[c * L + r];
+    t->d_table[c] = of_code;
+  }
+}
+
+static void run(Part *part, int backward) {
+  const Task *t = part->task;
+  const Space *s = &part->space;
+  begin(t, s);
   int64_t first = 0;
   for (const Graphs *b = t->graphs; b < t->graphs + t->count; first += b->count, b++)
     for (int64_t g = 0; g < b->count; g++) {
@@ -546,7 +619,6 @@ static void *backward_part(void *part) { run(part, 1); return NULL; }
 /* Cut the graphs into runs of about equal work, one for each thread: which graph goes where depends on nothing but the
  * sizes and the number of threads, so that sums come out the same every time. Returns 0, or 1 without memory. */
 static int in_parts(const Task *t, int threads, void *(*of_part)(void *), int backward) {
-  const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L);
   int64_t largest_n = 0, graphs = 0;
   double work = 0, done = 0;
   for (const Graphs *b = t->graphs; b < t->graphs + t->count; b++)
@@ -555,15 +627,16 @@ static int in_parts(const Task *t, int threads, void *(*of_part)(void *), int ba
       if (n > largest_n) largest_n = n;
       work += (double)n * (n + 8);
     }
-  if (threads < 1 || work * h < 32768) threads = 1; /* starting a thread costs as much as a few graphs */
+  if (threads < 1 || work * t->h < 32768) threads = 1; /* starting a thread costs as much as a few graphs */
   if (threads > graphs) threads = graphs ? (int)graphs : 1;
   Space counted;
   const size_t each = up(FLOATS(take(&counted, NULL, t, largest_n)), 64);
   Part *parts = calloc(threads, sizeof(Part));
   pthread_t *ids = calloc(threads, sizeof(pthread_t));
+  const Space **of = calloc(threads, sizeof(Space *));
   char *space = aligned_alloc(64, each * threads + 64);
-  if (!parts || !ids || !space) {
-    free(parts), free(ids), free(space);
+  if (!parts || !ids || !of || !space) {
+    free(parts), free(ids), free(of), free(space);
     return 1;
   }
   int64_t graph = 0;
@@ -581,7 +654,7 @@ static int in_parts(const Task *t, int threads, void *(*of_part)(void *), int ba
     Space *s = &parts[i].space;
     parts[i].task = t;
     take(s, (float *)(space + each * i), t, largest_n);
-    memset(s->d_w_ke, 0, FLOATS(s->w_keT - s->d_w_ke));
+    of[i] = s;
   }
   int started = 1;
   for (; started < threads; started++)
@@ -589,32 +662,8 @@ static int in_parts(const Task *t, int threads, void *(*of_part)(void *), int ba
   of_part(&parts[0]);
   for (int i = started; i < threads; i++) of_part(&parts[i]); /* no more threads to be had: their work is done here */
   for (int i = 1; i < started; i++) pthread_join(ids[i], NULL);
-  if (backward)
-    for (int64_t k = 0; k < h; k++)
-      for (int64_t x = 0; x < f; x++) {
-        for (int64_t c = 0; c < d; c++) {
-          float of_keys = 0, of_values = 0;
-          for (int i = 0; i < threads; i++) {
-            of_keys += parts[i].space.d_w_ke[(k * f + x) * D + c];
-            of_values += parts[i].space.d_w_ve[(k * f + x) * D + c];
-          }
-          t->d_w_ke[(k * d + c) * f + x] = of_keys;
-          t->d_w_ve[(k * d + c) * f + x] = of_values;
-        }
-        if (t->d_w_be) {
-          float of_bias = 0;
-          for (int i = 0; i < threads; i++)
-            for (int64_t r = 0; r < L; r++) of_bias += parts[i].space.d_w_be[(k * f + x) * L + r];
-          t->d_w_be[k * f + x] = of_bias;
-        }
-      }
-  for (int64_t c = 0; c < h * t->num_codes && backward && t->d_table; c++) {
-    float of_code = 0;
-    for (int i = 0; i < threads; i++)
-      for (int64_t r = 0; r < L; r++) of_code += parts[i].space.d_table[c * L + r];
-    t->d_table[c] = of_code;
-  }
-  free(parts), free(ids), free(space);
+  if (backward) add_up(t, of, threads);
+  free(parts), free(ids), free(of), free(space);
   return 0;
 }
 

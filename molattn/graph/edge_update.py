@@ -155,6 +155,18 @@ class AttentionEdgeUpdate(nn.Module):
             and is_one_operation(graph.v)
         )
 
+    @property
+    def speaks_plainly(self) -> bool:
+        """Whether edges are in keys and values, and nothing is beside nodes and edges: no bias, no graph features."""
+        return (
+            self.w_ke is not None
+            and self.w_ve is not None
+            and self.score is scaled_dot
+            and not self.edges_are_logits
+            and self.w_q.bias is None
+            and not self.global_dim
+        )
+
     def _as_one_operation(self, graph: DenseGraph) -> "FusedMessages":
         self._check(graph)
         layers = (self.w_q, self.w_k, self.w_v)

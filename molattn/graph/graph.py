@@ -1,6 +1,7 @@
 """Graphs: several of them as one edge list (`Graph`), or padded to one size (`DenseGraph`)."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -223,9 +224,19 @@ class DenseGraph:
         """The senders of a row compete for its receiver's attention; the same in every head."""
         return Rows(self.edges.unsqueeze(-3))
 
+    @cached_property
+    def leading(self) -> Int[Tensor, "b"] | None:
+        """`count_nodes`, (b,), where the nodes of every graph stand before its padding; else None."""
+        counts = self.count_nodes()
+        first = torch.arange(self.node_mask.shape[1], device=counts.device) < counts.unsqueeze(-1)
+        return counts if torch.equal(first, self.node_mask) else None
+
     def replace(self, **fields: Tensor | None) -> "DenseGraph":
         """This graph with some fields changed."""
-        return replace(self, **fields)
+        changed = replace(self, **fields)
+        if "node_mask" not in fields and "leading" in self.__dict__:
+            changed.__dict__["leading"] = self.leading
+        return changed
 
     def per_node(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b 1 d"]:
         """What belongs to a graph, (b, d), given to each of its nodes, (b, 1, d)."""

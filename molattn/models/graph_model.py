@@ -11,7 +11,7 @@ from molattn.chem import ATOM_FEATURES, BOND_FEATURES, Conformers, MoleculeGraph
 from molattn.data.batches import MoleculeBatch, collate
 from molattn.data.packing import GraphPacking
 from molattn.errors import SmilesError
-from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumOfCodes, VirtualNode
+from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumOfCodes, VirtualNode, stacked
 from molattn.graph.encodings import adjacency
 from molattn.graph.family import FAMILY, BlockSizes, DegreeScaledSum, mat
 from molattn.models.base import MoleculeModel, wide
@@ -125,13 +125,30 @@ class GraphModel(MoleculeModel):
 
     def forward(self, batch: MoleculeBatch) -> Tensor:
         """(b, T), in the units that the model was trained in; (N, T) of atoms, molecule by molecule."""
-        return self.finish(self.embed(batch), batch)
+        return self.read_out(self.update(batch), batch)
 
     def finish(self, graph: DenseGraph, batch: MoleculeBatch) -> Tensor:
         """As `forward`, from what `embed` made, or from it with other nodes: the blocks, the readout, the head."""
+        return self.read_out(self.through(graph), batch)
+
+    def update(self, batch: MoleculeBatch) -> DenseGraph:
+        """The batch as graphs, after all blocks; their edges are there only where they were needed."""
+        coded = self.edges.coded(batch) if self.edges is not None and self.virtual_node is None else None
+        if coded is not None:
+            graph = self._atoms(batch)
+            v = stacked(self.blocks, graph, coded)
+            if v is not None:
+                return graph.replace(v=v)
+        return self.through(self.embed(batch))
+
+    def through(self, graph: DenseGraph) -> DenseGraph:
+        """A graph that `embed` made, after all blocks."""
+        v = stacked(self.blocks, graph)
+        if v is not None:
+            return graph.replace(v=v)
         for block in self.blocks:
             graph = block(graph)
-        return self.read_out(graph, batch)
+        return graph
 
     def attention(self, batch: MoleculeBatch) -> tuple[Tensor, Tensor]:
         """What `forward` returns, and the weights of every layer and head, (b, layers, heads, n, n).
@@ -153,10 +170,7 @@ class GraphModel(MoleculeModel):
         Raises:
             ValueError: a model of atoms, which has no readout.
         """
-        graph = self.embed(batch)
-        for block in self.blocks:
-            graph = block(graph)
-        return self.join(self.represent(graph), batch)
+        return self.join(self.represent(self.update(batch)), batch)
 
     def contributions(self, batch: MoleculeBatch) -> Tensor:
         """What each atom adds to the answer, (b, n, T), for readouts that are sums.
@@ -171,9 +185,7 @@ class GraphModel(MoleculeModel):
         """
         if self.of_atoms:
             raise ValueError("a model of atoms has no sum over them: what it answers stands for itself")
-        graph = self.embed(batch)
-        for block in self.blocks:
-            graph = block(graph)
+        graph = self.update(batch)
         x = wide(self.norm(graph.v))
         if self.readout_name == "mean":
             x = x / graph.count_nodes().to(x.dtype).view(-1, 1, 1)
@@ -195,21 +207,25 @@ class GraphModel(MoleculeModel):
 
     def embed(self, batch: MoleculeBatch) -> DenseGraph:
         """The batch as graphs: complete with self-loops, or of bonds and self-loops, with a virtual node or without."""
+        graph = self._atoms(batch)
+        graph = graph.replace(e=None if self.edges is None else self.edges(batch))
+        return graph if self.virtual_node is None else self.virtual_node(graph)
+
+    def _atoms(self, batch: MoleculeBatch) -> DenseGraph:
+        """The batch as graphs without anything on their edges."""
         v = self.embed_atoms(batch.atom_codes)
         for encoding in self.nodes:
             v = v + encoding(batch)
         bonded = None
         if self.neighbours == "bonded":
             bonded = adjacency(batch) | torch.eye(batch.mask.shape[1], dtype=torch.bool, device=batch.mask.device)
-        graph = DenseGraph(
+        return DenseGraph(
             v=v,
             node_mask=batch.mask,
-            e=None if self.edges is None else self.edges(batch),
             u=None if self.u is None else self.u.expand(len(batch), -1),
             edge_mask=bonded,
             degree=adjacency(batch).sum(-1) if self.reads_degree else None,
         )
-        return graph if self.virtual_node is None else self.virtual_node(graph)
 
     def read_out(self, graph: DenseGraph, batch: MoleculeBatch) -> Tensor:
         """(b, T), or (N, T) of atoms, from what the last block left, and the descriptors of the batch."""

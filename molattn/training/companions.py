@@ -88,8 +88,7 @@ class MaskedAtoms(Companion):
         masked = (torch.rand(batch.mask.shape, device=batch.mask.device) < self.share) & batch.mask
         graph = model.embed(batch)
         graph = graph.replace(v=torch.where(masked.unsqueeze(-1), self.mask.to(graph.v.dtype), graph.v))
-        for block in model.blocks:
-            graph = block(graph)
+        graph = model.through(graph)
         outputs = model.read_out(graph, batch)
         hidden, true = model.norm(graph.v[masked]), batch.atom_codes[masked].long()
         losses = [

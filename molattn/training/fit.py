@@ -1,5 +1,6 @@
 """Fitting a model: Lightning runs the loop; here stand the loss, the schedule and what is kept."""
 
+import gc
 import logging
 import math
 import signal
@@ -146,9 +147,10 @@ def fit(
         UsageError: a device that is not there; several devices, and one process alone.
     """
     rank, size = ranks.rank(), ranks.size()
-    module = _Training(model, train, scaler, config, task, metric or task.metrics[0], companion)
-    watch = _KeepBest(config.patience, on_epoch)
     sampler = SizeBuckets(sizes_of(train.molecules), config.batch_size, config.seed, rank=rank, ranks=size)
+    steps = config.epochs * len(sampler)
+    module = _Training(model, train, scaler, config, task, metric or task.metrics[0], companion, steps)
+    watch = _KeepBest(config.patience, on_epoch)
     rows_of_val = [rows[rank::size] for rows in batches_by_size(sizes_of(val.molecules), 4 * config.batch_size)]
     loader = DataLoader(_Rows(train), batch_sampler=sampler, collate_fn=partial(_step_of, model, train))
     val_loader = DataLoader(
@@ -166,11 +168,15 @@ def fit(
         # Deterministic algorithms fill each new tensor with NaN, in case somebody reads what nobody has written. It
         # takes a tenth of an epoch, and nobody does.
         filling.fill_uninitialized_memory = False
+        # What is here stays: to look through all of it for cycles, again and again, takes a thirtieth of an epoch.
+        gc.collect()
+        gc.freeze()
         try:
             trainer = _trainer(config, [watch, *([] if saver is None else [saver]), _Epoch(sampler)])
             if saver is None or saver.goes_on(trainer):
                 trainer.fit(module, loader, val_loader)
         finally:
+            gc.unfreeze()
             torch.use_deterministic_algorithms(deterministic)
             filling.fill_uninitialized_memory = filled
             torch.set_num_threads(threads)
@@ -283,13 +289,14 @@ class _Training(pl.LightningModule):
         task: Task = REGRESSION,
         metric: str = "rmse",
         companion: Companion | None = None,
+        steps: int = 1,
     ):
         super().__init__()
         self.companion = companion
         self.model, self.config, self.task, self.scaler, self.metric = model, config, task, scaler, metric
         self.average = RunningAverage(model, config.ema)
         self.side_by_side: SideBySide | None = None
-        self.steps = max(1, config.epochs * -(-len(train) // config.batch_size))
+        self.steps = max(1, steps)
         weights = balance(task, train.targets, config.class_balance, config.positive_weights)
         self.loss = TaskLoss(task, scaler, weights, config.evidential_regularization)
         self.train_losses, self.val_losses = _Losses(), _Losses()

@@ -215,6 +215,18 @@ def test_every_epoch_sees_every_molecule_once_in_batches_of_like_size() -> None:
     assert np.mean(spread) < 0.5 * (max(sizes) - min(sizes))
 
 
+def test_no_small_molecule_is_padded_to_the_size_of_a_huge_one() -> None:
+    sizes = [20] * 30 + [1000, 300, 900, 310, 305]
+    sampler = SizeBuckets(sizes, batch_size=8, seed=0, pairs=300_000)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        batches = list(sampler)
+        assert sorted(i for b in batches for i in b) == list(range(35))
+        assert len(batches) == len(sampler) == 4 + 3
+        assert sorted(b for b in batches if max(b) >= 30) == [[30], [31, 34, 33], [32]]
+        assert all(len(b) in (8, 6) for b in batches if max(b) < 30)
+
+
 def test_epochs_of_a_fit_are_shuffled_differently(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, ...]] = []
 

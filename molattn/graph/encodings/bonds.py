@@ -9,6 +9,7 @@ from torch import Tensor
 
 from molattn.graph.codes import SumOfCodes, look_up
 from molattn.graph.encodings.molecules import Encoding, Molecules, pairs
+from molattn.graph.stack import CodedEdges
 
 
 def bond_codes(molecules: Molecules) -> Integer[Tensor, "b n n"]:
@@ -42,6 +43,10 @@ class BondEncoding(Encoding):
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
         return look_up(self.bond(self.parts), bond_codes(molecules))
+
+    def coded(self, molecules: Molecules) -> CodedEdges:
+        """A row for each packed bond code."""
+        return CodedEdges((self.bond(self.parts),), (molecules.bond_codes,))
 
 
 class BondOneHot(Encoding):

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from molattn.graph.encodings.molecules import Encoding, Molecules
+from molattn.graph.stack import CodedEdges
 
 
 class Sum(Encoding):
@@ -34,6 +35,16 @@ class Sum(Encoding):
         total = first(molecules)
         for encoding in others:
             total = total + encoding(molecules)
+        return total
+
+    def coded(self, molecules: Molecules) -> CodedEdges | None:
+        """The tables of all of them, where each has one."""
+        total = None
+        for encoding in self.encodings:
+            part = encoding.coded(molecules)  # pyright: ignore[reportCallIssue]
+            if part is None:
+                return None
+            total = part if total is None else total + part
         return total
 
 

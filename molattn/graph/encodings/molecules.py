@@ -5,6 +5,8 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Bool
 from torch import Tensor, nn
 
+from molattn.graph.stack import CodedEdges
+
 
 @runtime_checkable
 class Molecules(Protocol):
@@ -54,3 +56,7 @@ class Encoding(nn.Module):
 
     dim: int
     """Channels."""
+
+    def coded(self, molecules: Molecules) -> CodedEdges | None:  # noqa: ARG002
+        """What `forward` returns of edges as rows of tables; None where it is not that."""
+        return None

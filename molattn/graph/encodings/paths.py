@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from molattn.graph.codes import SumOfCodes, look_up
 from molattn.graph.encodings.bonds import bond_codes
 from molattn.graph.encodings.molecules import Encoding, Molecules, adjacency, pairs
+from molattn.graph.stack import CodedEdges
 
 DISCONNECTED = 255
 """The byte that says that no path joins the two."""
@@ -39,13 +40,22 @@ class PathEncoding(Encoding):
         disconnected: the byte that says that no path joins the two.
     """
 
+    of_bytes: Tensor
+
     def __init__(self, dim: int, max_path: int, disconnected: int = DISCONNECTED):
         super().__init__()
         self.dim, self.max_path, self.disconnected = dim, max_path, disconnected
         self.path = nn.Embedding(max_path + 2, dim)
+        lengths = torch.arange(256).clamp(max=max_path)
+        lengths[disconnected] = max_path + 1
+        self.register_buffer("of_bytes", lengths, persistent=False)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
         return look_up(self.path.weight, path_codes(molecules, self.max_path, self.disconnected))
+
+    def coded(self, molecules: Molecules) -> CodedEdges:
+        """A row for each byte that a length may be."""
+        return CodedEdges((look_up(self.path.weight, self.of_bytes),), (molecules.path_lengths,))
 
 
 class HeadTable(Encoding):

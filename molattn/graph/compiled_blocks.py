@@ -1,0 +1,257 @@
+"""Blocks of the default model, one after another, by `blocks.c`: forward, and their gradient."""
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from molattn import compiled
+from molattn.attention.elementwise import Dropping, dropping, new_key
+from molattn.graph.compiled import TABLES, Graphs, Task
+from molattn.graph.compiled_attention import address, task_of
+
+SOURCE = Path(__file__).with_name("blocks.c")
+_LANES = 16
+
+
+class _Linear(ctypes.Structure):
+    """`Linear` of the C source: a matrix and what is added, and where their gradients go."""
+
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("w", "b", "d_w", "d_b"))
+
+
+class _Norm(ctypes.Structure):
+    """`Norm` of the C source."""
+
+    _fields_ = (*_Linear._fields_, ("eps", ctypes.c_float))
+
+
+class _Layer(ctypes.Structure):
+    """`Layer` of the C source."""
+
+    _fields_ = (
+        *((name, _Norm) for name in ("norm_v", "norm_x")),
+        *((name, _Linear) for name in ("qkv", "o", "first", "last")),
+        *((name, ctypes.c_void_p) for name in ("w_ke", "w_ve", "w_be", "d_w_ke", "d_w_ve", "d_w_be")),
+        *((name, Dropping) for name in ("of_weights", "of_edges", "of_hidden", "of_nodes")),
+    )
+
+
+class _Stack(ctypes.Structure):
+    """`Stack` of the C source."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("rows", "c", "hidden", "plain", "count")),
+        ("attention", Task),
+        ("layers", ctypes.POINTER(_Layer)),
+        *((name, ctypes.c_void_p) for name in ("v", "out", "kept", "d_out", "d_v")),
+    )
+
+
+@dataclass(frozen=True)
+class BlockWeights:
+    """What a block is made of.
+
+    Attributes:
+        num_heads: h.
+        eps: of norm_v and norm_x.
+        dropout: the probability of dropping, 0 outside of training.
+        tensors: norm_v's, w_q, w_k and w_v, w_ke, w_ve and w_be, w_jhl's, norm_x's, W_1's and W_2's: the matrix, then
+            what is added.
+    """
+
+    num_heads: int
+    eps: tuple[float, float]
+    dropout: float
+    tensors: tuple[Tensor | None, ...]
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Channels of a node, of all heads, inside the feed-forward step."""
+        return len(self.tensors[0]), len(self.tensors[2]), len(self.tensors[12])  # pyright: ignore[reportArgumentType]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the graphs of a batch have their nodes and edges.
+
+    Attributes:
+        counts: (b,) nodes of each graph; they stand before its padding.
+        edge_mask: (b, n, n) True where there is an edge; None where every pair of nodes has one.
+        codes: (b, n, n) bytes for each table of rows; none where edges have features of their own.
+    """
+
+    counts: Tensor
+    edge_mask: Tensor | None
+    codes: tuple[Tensor, ...] = ()
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The built library, at the first call of a process; None where there is none to be had."""
+    loaded = compiled.library(SOURCE)
+    if loaded is not None:
+        loaded.molattn_blocks_kept.argtypes = (ctypes.POINTER(_Stack),)
+        loaded.molattn_blocks_kept.restype = ctypes.c_int64
+        for name in ("molattn_blocks_forward", "molattn_blocks_backward"):
+            getattr(loaded, name).argtypes = (ctypes.POINTER(_Stack), ctypes.c_int)
+            getattr(loaded, name).restype = ctypes.c_int
+    return loaded
+
+
+def can_be_compiled(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[Tensor]) -> bool:
+    """Whether `compiled_blocks` takes these: float32 on the CPU, sizes of whole vectors, a library to be had."""
+    sizes = {block.sizes for block in blocks}
+    tensors = (v, *edges, *(x for block in blocks for x in block.tensors if x is not None))
+    return (
+        len(sizes) == len({block.num_heads for block in blocks}) == 1
+        and not any(size % _LANES for size in sizes.pop())
+        and all(x.dtype == torch.float32 and x.device.type == "cpu" for x in tensors)
+        and 0 < len(edges) <= TABLES
+        and edges[0].shape[-1] > 0
+        and library() is not None
+    )
+
+
+def compiled_blocks(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[Tensor], places: Places) -> Tensor:
+    """The nodes v, (b, n, c), after some blocks: see `GraphNetBlock`; zeros in the padding.
+
+    `edges` are e, (b, n, n, f), or where `places` has codes a table of rows for each of them, (codes, f): an edge is
+    then the sum of its rows. Products have the precision that `torch.set_float32_matmul_precision` says: all of
+    float32's for "highest"; for less, on processors with matrix units for bfloat16, 16 bits.
+
+    Raises:
+        IndexError: a code without a row.
+    """
+    keys = [tuple(new_key() for _ in range(4)) if block.dropout else (0,) * 4 for block in blocks]
+    weights = (x for block in blocks for x in block.tensors)
+    return _CompiledBlocks.apply(v, tuple(blocks), keys, places, len(edges), *edges, *weights)
+
+
+class _CompiledBlocks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, v, blocks, keys, places, num_edges, *tensors):  # pyright: ignore[reportIncompatibleMethodOverride]
+        v = v.contiguous()
+        edges = [x.contiguous() for x in tensors[:num_edges]]
+        weights = [None if x is None else x.contiguous() for x in tensors[num_edges:]]
+        call = _Call(v, blocks, keys, places, edges, weights)
+        out = torch.empty_like(v)
+        call.stack.out = out.data_ptr()
+        kept = None
+        if any(ctx.needs_input_grad):
+            kept = v.new_empty(call.count_kept())
+            call.stack.kept = kept.data_ptr()
+        call("molattn_blocks_forward")
+        ctx.call, ctx.kept = call, kept
+        ctx.save_for_backward(v, *edges, *weights)
+        return out
+
+    @staticmethod
+    def backward(ctx, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
+        if torch.is_grad_enabled():
+            raise RuntimeError("the gradient of compiled blocks has none of its own: use their parts for that")
+        ctx.saved_tensors  # noqa: B018  (raises where one was changed since, as autograd's own functions do)
+        call, d_out = ctx.call, d_out.contiguous()
+        d_v = torch.empty_like(call.v)
+        d_edges, d_weights = call.make_gradients(ctx.needs_input_grad[5])
+        call.stack.d_out, call.stack.d_v = d_out.data_ptr(), d_v.data_ptr()
+        call("molattn_blocks_backward")
+        return d_v, None, None, None, None, *d_edges, *d_weights
+
+
+class _Call:
+    """What the library reads and writes, and the tensors that it belongs to."""
+
+    def __init__(
+        self,
+        v: Tensor,
+        blocks: Sequence[BlockWeights],
+        keys: Sequence[tuple[int, ...]],
+        places: Places,
+        edges: Sequence[Tensor],
+        weights: Sequence[Tensor | None],
+    ):
+        self.v, self.edges = v, edges
+        self.weights = [weights[i : i + len(weights) // len(blocks)] for i in range(0, len(weights), 16)]
+        self.qkv = [torch.cat(of[2:5]) for of in self.weights]  # pyright: ignore[reportCallIssue, reportArgumentType]
+        self.masks = [None if places.edge_mask is None else places.edge_mask.contiguous(), places.counts]
+        self.codes = [codes.contiguous() for codes in places.codes]
+        b, n, c = v.shape
+        _, width, hidden = blocks[0].sizes
+        num_heads = blocks[0].num_heads
+        self.graphs = (Graphs * 1)(Graphs(count=b, n=n))
+        self.graphs[0].allowed, self.graphs[0].sizes = map(address, self.masks)
+        task = task_of((3, num_heads, width // num_heads), self.graphs)
+        task.f = edges[0].shape[-1]
+        if self.codes:
+            task.tables = len(edges)
+            for i, (rows, codes) in enumerate(zip(edges, self.codes, strict=True)):
+                task.num_rows[i], task.rows[i], self.graphs[0].edge_codes[i] = len(rows), *map(address, (rows, codes))
+        else:
+            self.graphs[0].e = address(edges[0])
+        self.layers = (_Layer * len(blocks))()
+        for layer, block, of, qkv, four in zip(self.layers, blocks, self.weights, self.qkv, keys, strict=True):
+            for at, w, b_ in _pairs(layer, of):
+                at.w, at.b = w, b_
+            layer.qkv.w = address(qkv)
+            layer.w_ke, layer.w_ve, layer.w_be = map(address, of[5:8])
+            layer.norm_v.eps, layer.norm_x.eps = block.eps
+            drops = (dropping(block.dropout, key) for key in four)
+            layer.of_weights, layer.of_edges, layer.of_hidden, layer.of_nodes = drops
+        self.stack = _Stack(
+            rows=b * n,
+            c=c,
+            hidden=hidden,
+            plain=torch.get_float32_matmul_precision() == "highest",
+            count=len(blocks),
+            attention=task,
+            layers=self.layers,
+            v=v.data_ptr(),
+        )
+
+    def count_kept(self) -> int:
+        """How many numbers the gradient needs of the forward pass."""
+        return _library().molattn_blocks_kept(ctypes.byref(self.stack))
+
+    def make_gradients(self, of_edges: bool) -> tuple[list[Tensor | None], list[Tensor | None]]:
+        """Where the gradients of edges and weights go to."""
+        tables = bool(self.codes)
+        d_edges = [torch.empty_like(x) if of_edges or tables else None for x in self.edges]
+        for i, d_rows in enumerate(d_edges if tables else ()):
+            self.stack.attention.d_rows[i] = address(d_rows)
+        if not tables:
+            self.graphs[0].d_e = address(d_edges[0])
+        d_weights: list[Tensor | None] = []
+        self.gradients = []
+        for layer, of, qkv in zip(self.layers, self.weights, self.qkv, strict=True):
+            d_qkv, d = torch.empty_like(qkv), [None if x is None else torch.empty_like(x) for x in of]
+            d[2:5] = d_qkv.chunk(3)
+            for at, w, b in _pairs(layer, d):
+                at.d_w, at.d_b = w, b
+            layer.qkv.d_w = address(d_qkv)
+            layer.d_w_ke, layer.d_w_ve, layer.d_w_be = map(address, d[5:8])
+            d_weights += d
+        return d_edges, d_weights
+
+    def __call__(self, name: str) -> None:
+        done = getattr(_library(), name)(ctypes.byref(self.stack), torch.get_num_threads())
+        if done == 1:
+            raise MemoryError("no memory is left for the blocks")
+        if done:
+            raise IndexError("there is an edge with a code that no row is for")
+
+
+def _pairs(layer: _Layer, of: Sequence[Tensor | None]) -> Iterator[tuple[ctypes.Structure, int | None, int | None]]:
+    """Matrices, and what is added, beside where the library reads of them."""
+    for at, first in ((layer.norm_v, 0), (layer.o, 8), (layer.norm_x, 10), (layer.first, 12), (layer.last, 14)):
+        yield at, address(of[first]), address(of[first + 1])
+
+
+def _library() -> ctypes.CDLL:
+    loaded = library()
+    assert loaded is not None
+    return loaded

@@ -1,0 +1,262 @@
+"""Blocks one after another as one operation: the numbers and gradients of the blocks one by one."""
+
+import copy
+
+import pytest
+import torch
+
+from molattn.attention.dropout import dropout_mask
+from molattn.graph import CodedEdges, DenseGraph, GraphNetBlock, stacked
+from molattn.graph import block as block_module
+from molattn.graph.compiled_blocks import library
+from molattn.graph.family import BlockSizes, tensor_dot
+from tests.assertions import assert_close, assert_identical
+
+F32, F64 = torch.float32, torch.float64
+
+pytestmark = pytest.mark.skipif(library() is None, reason="no compiled blocks: there is no C compiler")
+
+
+@pytest.fixture
+def one_by_one(monkeypatch):
+    """Blocks in their own parts."""
+    return lambda: monkeypatch.setattr(block_module, "stacked", lambda *_: None)
+
+
+def draw(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
+
+
+def make_blocks(count=2, *, node_dim=32, num_heads=4, edge_dim=5, hidden_dim=48, dropout=0.0, seed=0):
+    torch.manual_seed(seed)
+    blocks = [
+        GraphNetBlock(node_dim, num_heads, edge_dim, hidden_dim=hidden_dim, dropout=dropout).double()
+        for _ in range(count)
+    ]
+    for parameter in (p for b in blocks for p in b.parameters()):
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    return blocks
+
+
+def make_graph(sizes, *, node_dim=32, edge_dim=5, density=None, seed=0):
+    b, n = len(sizes), max(sizes)
+    mask = torch.arange(n) < torch.tensor(sizes).unsqueeze(-1)
+    edges = None if density is None else torch.rand(b, n, n, generator=torch.Generator().manual_seed(seed)) < density
+    return DenseGraph(draw(b, n, node_dim, seed=seed), mask, draw(b, n, n, edge_dim, seed=seed + 1), edge_mask=edges)
+
+
+def answers(blocks, graph, dtype, seed=None):
+    """The nodes after the blocks, and the gradients of nodes, edges and weights."""
+    blocks = [copy.deepcopy(block).to(dtype) for block in blocks]
+    v, e = (x.to(dtype).requires_grad_() for x in (graph.v, graph.e))
+    graph = graph.replace(v=v, e=e)
+    if seed is not None:
+        torch.manual_seed(seed)
+    whole = stacked(blocks, graph)
+    if whole is None:
+        for block in blocks:
+            graph = block(graph)
+        whole = graph.v
+    probe = draw(*whole.shape, seed=9).to(dtype) * graph.node_mask.unsqueeze(-1)
+    wanted = [v, e, *(p for block in blocks for p in block.parameters())]
+    return [whole * graph.node_mask.unsqueeze(-1), *torch.autograd.grad((whole * probe).sum(), wanted)]
+
+
+def check(blocks, graph, tolerance=1e-5, **options):
+    ours = answers(blocks, graph, F32, **options)
+    for x, exact in zip(ours, answers(blocks, graph, F64), strict=True):
+        apart = (x.double() - exact).abs().max()
+        assert apart <= tolerance * max(1.0, float(exact.detach().abs().max()))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("density", [None, 0.4])
+@pytest.mark.parametrize("sizes", [(1,), (17,), (5, 16, 33, 2), (40,) * 9])
+def test_numbers_and_gradients_are_those_of_the_equations(sizes, density, count):
+    check(make_blocks(count), make_graph(sizes, density=density))
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [{"edge_dim": 16}, {"edge_dim": 1}, {"node_dim": 64, "hidden_dim": 16}, {"num_heads": 1}, {"num_heads": 32}],
+)
+def test_whatever_the_channels(sizes):
+    graph = make_graph((6, 21, 9), node_dim=sizes.get("node_dim", 32), edge_dim=sizes.get("edge_dim", 5))
+    check(make_blocks(**sizes), graph)
+
+
+def test_without_a_bias_of_the_edges():
+    torch.manual_seed(0)
+    block = tensor_dot(BlockSizes(node_dim=32, num_heads=4, edge_dim=5, hidden_dim=64)).double()
+    check([block], make_graph((6, 21, 9)))
+
+
+def test_two_threads_give_the_same_numbers():
+    blocks, graph = make_blocks(), make_graph((30,) * 50)
+    one = answers(blocks, graph, F32)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        two = answers(blocks, graph, F32)
+    finally:
+        torch.set_num_threads(threads)
+    assert_identical(one[0], two[0])
+    for a, b in zip(one, two, strict=True):
+        assert_close(a, b, 1e-5 * max(1.0, float(a.detach().abs().max())))
+
+
+def test_products_in_bfloat16_have_sixteen_bits():
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        check(make_blocks(hidden_dim=64), make_graph((6, 21, 9)), tolerance=1e-4)
+    finally:
+        torch.set_float32_matmul_precision(precision)
+
+
+def test_dropout_drops_what_the_parts_drop(one_by_one):
+    blocks, graph = make_blocks(dropout=0.3), make_graph((6, 21, 9))
+    if dropout_mask(torch.zeros(1), (2,), 0.5).dtype != F32:
+        pytest.skip("dropout is not compiled")
+    ours = answers(blocks, graph, F32, seed=3)
+    one_by_one()
+    blocks = [Opaque(block) for block in blocks]
+    parts = answers(blocks, graph, F32, seed=3)
+    for a, b in zip(ours, parts, strict=True):
+        assert_close(a, b, 1e-5 * max(1.0, float(b.detach().abs().max())))
+    other = answers(blocks, graph, F32, seed=4)
+    assert (ours[0] - other[0]).abs().max() > 0.1
+
+
+class Opaque(torch.nn.Module):
+    """A block that says nothing of what it is made of."""
+
+    def __init__(self, block):
+        super().__init__()
+        self.block = block
+
+    def forward(self, graph):
+        return self.block(graph)
+
+
+def test_a_graph_alone_has_the_bits_that_it_has_in_a_batch():
+    blocks = [block.float() for block in make_blocks()]
+    graph = make_graph((6, 21, 9)).replace()
+    graph = graph.replace(v=graph.v.float(), e=graph.e.float())
+    whole = stacked(blocks, graph)
+    for g, n in enumerate((6, 21, 9)):
+        alone = DenseGraph(graph.v[g : g + 1, :n], graph.node_mask[g : g + 1, :n], graph.e[g : g + 1, :n, :n])
+        assert_identical(stacked(blocks, alone)[0], whole[g, :n])
+
+
+def test_padding_is_zero_after_it_and_nothing_of_it_is_read():
+    blocks = [block.float() for block in make_blocks()]
+    graph = make_graph((6, 21, 9))
+    graph = graph.replace(v=graph.v.float(), e=graph.e.float())
+    clean = stacked(blocks, graph)
+    assert not clean[~graph.node_mask].any()
+    pairs = graph.node_mask.unsqueeze(-1) & graph.node_mask.unsqueeze(-2)
+    v = graph.v.masked_fill(~graph.node_mask.unsqueeze(-1), torch.nan).requires_grad_()
+    e = graph.e.masked_fill(~pairs.unsqueeze(-1), torch.nan).requires_grad_()
+    dirty = stacked(blocks, graph.replace(v=v, e=e))
+    assert_identical(clean, dirty)
+    gradients = torch.autograd.grad(dirty.sum(), [v, e, *blocks[0].parameters()])
+    assert all(bool(torch.isfinite(x).all()) for x in gradients)
+    assert not gradients[0][~graph.node_mask].any() and not gradients[1][~pairs].any()
+
+
+@pytest.mark.parametrize("f", [5, 16])
+def test_coded_edges_are_the_sums_of_their_rows(f):
+    blocks = [block.float() for block in make_blocks(edge_dim=f)]
+    graph = make_graph((6, 21, 9), edge_dim=f)
+    b, n = graph.node_mask.shape
+    rows = [draw(count, f, seed=count).float().requires_grad_() for count in (7, 256)]
+    codes = [torch.randint(len(x), (b, n, n), dtype=torch.uint8) for x in rows]
+    e = sum(x[c.long()] for x, c in zip(rows, codes, strict=True))
+    bare = DenseGraph(graph.v.float(), graph.node_mask)
+    coded = stacked(blocks, bare, CodedEdges(tuple(rows), tuple(codes)))
+    featured = stacked(blocks, bare.replace(e=e))
+    assert_close(coded, featured, 1e-5)
+    probe = draw(*coded.shape, seed=9).float()
+    wanted = [*rows, *(p for block in blocks for p in block.parameters())]
+    of_coded = torch.autograd.grad((coded * probe).sum(), wanted)
+    of_featured = torch.autograd.grad((featured * probe).sum(), wanted)
+    for x, y in zip(of_coded, of_featured, strict=True):
+        assert_close(x, y, 2e-5 * max(1.0, float(y.detach().abs().max())))
+
+
+def test_a_code_without_a_row_is_refused_and_in_the_padding_not_read():
+    blocks = [block.float() for block in make_blocks()]
+    graph = make_graph((3, 5))
+    codes = torch.zeros(2, 5, 5, dtype=torch.uint8)
+    codes[0, 4, 4] = 9
+    edges = CodedEdges((torch.zeros(4, 5),), (codes,))
+    bare = DenseGraph(graph.v.float(), graph.node_mask)
+    assert stacked(blocks, bare, edges) is not None
+    codes[1, 4, 4] = 4
+    with pytest.raises(IndexError, match="a code that no row is for"):
+        stacked(blocks, bare, edges)
+
+
+def single(graph):
+    return graph.replace(v=graph.v.float(), e=graph.e.float())
+
+
+def test_a_block_by_itself_goes_the_same_way(one_by_one):
+    (block,) = (block.float() for block in make_blocks(1))
+    graph = single(make_graph((6, 21, 9)))
+    whole = block(graph)
+    assert_identical(whole.v, stacked([block], graph))
+    assert whole.e is graph.e
+    one_by_one()
+    apart = (block(graph).v - whole.v) * graph.node_mask.unsqueeze(-1)
+    assert 0 < apart.abs().max() < 1e-5
+
+
+def test_blocks_have_to_be_taken_one_by_one():
+    blocks, graph = make_blocks(), make_graph((6, 21, 9))
+    assert stacked(blocks, graph) is None  # in float64
+    blocks = [block.float() for block in blocks]
+    graph = single(graph)
+    assert stacked(blocks, graph) is not None
+    assert stacked(blocks, graph.replace(e=None)) is None
+    assert stacked([*blocks, Opaque(blocks[0])], graph) is None
+    assert stacked([GraphNetBlock(24, 4, 5)], graph.replace(v=graph.v[..., :24])) is None  # no whole vectors
+    other = DenseGraph(graph.v, graph.node_mask.flip(-1), graph.e)  # nodes behind padding
+    assert stacked(blocks, other) is None
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert stacked(blocks, graph) is None
+    blocks[0].w_jhl = torch.nn.Identity()
+    assert stacked(blocks, graph) is None
+
+
+def test_a_hook_in_a_block_is_called():
+    blocks = [block.float() for block in make_blocks()]
+    seen = []
+    handle = blocks[1].phi_v.register_forward_hook(lambda *_: seen.append(1))
+    graph = single(make_graph((6, 21, 9)))
+    assert stacked(blocks, graph) is None
+    for block in blocks:
+        graph = block(graph)
+    assert seen == [1]
+    handle.remove()
+    assert stacked(blocks, graph) is not None
+    blocks[0].register_forward_hook(lambda *_: seen.append(2))
+    assert stacked(blocks, graph) is None
+
+
+def test_the_gradient_of_the_gradient_is_refused():
+    blocks, graph = [block.float() for block in make_blocks()], single(make_graph((6, 9)))
+    v = graph.v.requires_grad_()
+    whole = stacked(blocks, graph.replace(v=v))
+    with pytest.raises(RuntimeError, match="use their parts"):
+        torch.autograd.grad(whole.sum(), v, create_graph=True)
+
+
+def test_a_weight_changed_before_the_gradient_is_noticed():
+    blocks, graph = [block.float() for block in make_blocks()], single(make_graph((6, 9)))
+    whole = stacked(blocks, graph)
+    with torch.no_grad():
+        blocks[0].phi_e.w_q.weight.add_(1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        whole.sum().backward()
