@@ -3,7 +3,7 @@ for; the headline, and a table line by line.
 
     python benchmarks/reliability.py [--lines 21 22] [-o reliability.json]
 
-Needs the extra `test`, and Chromium for line 35.
+Needs the extra `test`, and Chromium for line 35; lines 27, 29 and 30 start many processes.
 """
 
 import argparse
@@ -47,10 +47,10 @@ LINES = {
     24: "truncated files and flipped bits: a clean error, or made anew",
     25: "models of every release load within 1e-6; a newer one says upgrade",
     26: "columns of the input are kept, none overwritten",
-    27: "the exact count of rows, in order, with workers too",
+    27: "the exact count of rows, in order, with workers too, and on Ray with one killed",
     28: "attention sums to 1, and is of the prediction",
     29: "two ranks: each row predicted once, the metric of one process",
-    30: "a rank that is killed ends the others",
+    30: "a rank that is killed ends the others within 30 s; resumed, the same to the bit",
     31: "four processes on a cold cache: made once, the same",
     32: "pickles are refused by every reader, and run nothing",
     33: "downloads that are flipped, cut or not certified: refused",

@@ -8,6 +8,7 @@
 | 3         | `InputError`   | the data given cannot be used              |
 | 4         | `RowsFailed`   | rows failed and `--strict` was given       |
 | 5         | `MissingExtra` | an optional package is not installed       |
+| 6         | `ProcessLost`  | a process that others wait for has ended   |
 """
 
 from collections.abc import Sequence
@@ -64,6 +65,12 @@ class MissingExtra(MolattnError):
 
     def __init__(self, package: str, extra: str, what_for: str):
         super().__init__(f"{what_for} needs {package}: pip install 'molattn[{extra}]'")
+
+
+class ProcessLost(MolattnError):
+    """Another process, without which the work cannot go on, has ended; what was saved is whole, and can be resumed."""
+
+    exit_code = 6
 
 
 class MolattnWarning(UserWarning):

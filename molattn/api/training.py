@@ -66,6 +66,7 @@ def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool =
     With `resume`, the unfinished run in `output_dir` goes on. Folds and replicates bring a `SeveralResult`.
     """
     # Training brings in Lightning, which prediction does without.
+    from molattn.training.ranks import is_first
     from molattn.training.replicates import members, run_several
     from molattn.training.run import run as train_and_evaluate
     from molattn.viewer import write_plots
@@ -73,7 +74,8 @@ def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool =
     if members(config):
         return run_several(config, output_dir, reporter, force, resume, write_plots)
     result = train_and_evaluate(config, output_dir, reporter, force, resume)
-    write_plots(result)
+    if is_first():
+        write_plots(result)
     return result
 
 

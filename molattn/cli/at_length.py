@@ -5,8 +5,8 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from molattn.errors import InputError, RowsFailed, UsageError, shown
 
 if TYPE_CHECKING:
     from molattn.api import RowPrediction
-    from molattn.data.parts import Parts
+    from molattn.data.parts import PartFiles, Parts
     from molattn.data.streams import Chunk, RowStream
     from molattn.data.writers import Column, NewColumn, Output, Writer
 
@@ -52,6 +52,8 @@ class Job:
     """What a row gets."""
     beside: str = ""
     """What is asked for beside it, for the parts of an output to be of one kind."""
+    one_of_many: bool = False
+    """Whether it is one of several tables: then what is known of it stays until all are done, for `--resume`."""
 
     def check(self) -> None:
         """Refuse what makes no sense, before anything is loaded."""
@@ -103,87 +105,202 @@ class Tally:
         self.first_flat = self.first_flat or other.first_flat
 
 
-def run_job(
-    job: Job,
-    rows: "Rows",
-    added: Callable[["RowStream"], list["NewColumn"]],
-    cells: Callable[[Sequence["RowPrediction"]], list["Column"]],
-    form: Callable[[Path | None, "RowStream", Sequence["NewColumn"]], "Output"],
-    descriptors: Sequence[str] = (),
-) -> Tally:
+@dataclass(frozen=True)
+class Making:
+    """How the rows of a table get what a model says of them."""
+
+    rows: "Rows"
+    """From molecules, a number of workers, whom to tell of progress, and the descriptors beside the molecules or None,
+    to the answers, in order."""
+    added: Callable[["RowStream"], list["NewColumn"]]
+    """The new columns, beside those of the table."""
+    cells: Callable[[Sequence["RowPrediction"]], list["Column"]]
+    """From answers to the values of the new columns."""
+    form: Callable[[Path | None, "RowStream", Sequence["NewColumn"]], "Output"]
+    """From the path, the table and the new columns to the form of the result."""
+    descriptors: Sequence[str] = ()
+    """The columns of numbers that the model reads beside each molecule."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A table that is open, and what is made of it."""
+
+    job: Job
+    making: Making
+    stream: "RowStream"
+    name: str
+    """The column of SMILES."""
+    output: "Output"
+    columns: list[str]
+    """All that the output has."""
+
+    def chunks(self, first: int, end: int | None, wanted: Callable[[int], bool]) -> Iterator[tuple[int, "Chunk"]]:
+        """The chunks of the parts that are wanted, each with the number of its part."""
+        from molattn.data.streams import CHUNK
+
+        for chunk in self.stream.chunks:
+            if end is not None and chunk.start >= end:
+                return
+            part = (chunk.start - first) // (PART * CHUNK)
+            if chunk.start >= first and wanted(part):
+                yield part, chunk
+
+    def answered(
+        self, wanted: Iterable[tuple[int, "Chunk"]], num_workers: int, told: Callable[[int], None]
+    ) -> Generator["Piece", None, None]:
+        """These chunks with their answers, in order."""
+        from molattn.data.columns import index_of
+
+        index = index_of(self.stream.columns, self.name, self.stream.source)
+        beside = _places(self.stream, self.making.descriptors)
+        return _answered(wanted, self.stream, index, beside, self.making.rows, num_workers, told)
+
+    def write(self, writer: "Writer", pieces: Iterable["Piece"]) -> Tally:
+        """Write the rows of these chunks."""
+        tally = Tally()
+        for _, chunk, answers in pieces:
+            tally.add(_tally(self.stream, chunk, answers))
+            if self.job.strict and tally.failed:
+                raise RowsFailed(strictly(self.job, tally))
+            writer.write(chunk, self.making.cells(answers))
+        writer.close()
+        return tally
+
+    def write_part(self, parts: "PartFiles", number: int, pieces: Iterable["Piece"]) -> None:
+        """Write a part, and note that it is finished."""
+        from molattn.data.files import atomic
+
+        with atomic(parts.table(number)) as file:
+            tally = self.write(self.output.writer(file), pieces)
+        parts.finish(number, {"tally": asdict(tally)})
+
+
+def strictly(job: Job, tally: Tally) -> str:
+    """Why `--strict` stops."""
+    return f"{tally.first}; --strict stops at the first row without a {job.what}"
+
+
+@contextmanager
+def opened_work(job: Job, making: Making) -> Iterator[Work]:
+    """The table of a job, open."""
+    from molattn.data import guess_smiles_column
+    from molattn.data.columns import index_of
+    from molattn.data.streams import open_stream
+
+    with open_stream(job.table, job.input_format) as stream:
+        name = job.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
+        index_of(stream.columns, name, stream.source)
+        _places(stream, making.descriptors)
+        new = making.added(stream)
+        yield Work(
+            job, making, stream, name, making.form(job.output, stream, new), [*stream.columns, *(c.name for c in new)]
+        )
+
+
+def rows_of(job: Job) -> tuple[int, int | None]:
+    """The first row that is asked for, and the one behind the last; None where nobody can know.
+
+    A table in a file is read once through for that.
+    """
+    from molattn.data.streams import CHUNK, count_rows
+
+    if not job.table.is_file():
+        return 0, None
+    return _bounds(job.shard, count_rows(job.table, job.input_format), CHUNK)
+
+
+def run_job(job: Job, making: Making) -> Tally:
     """Read the table, ask the model of every row and write the result; what became of the rows.
 
     A table in a file is read once through before the first molecule is, so that a malformed row near its end costs
     seconds. One that comes through a pipe is checked as it comes: a malformed row stops it, and leaves the output
     file as it was.
-
-    Args:
-        job: what is asked.
-        rows: from molecules, a number of workers, whom to tell of progress, and the descriptors beside the molecules or
-            None, to the answers, in order.
-        added: the new columns, beside those of the table.
-        cells: from answers to the values of the new columns.
-        form: from the path, the table and the new columns to the form of the result.
-        descriptors: the columns of numbers that the model reads beside each molecule.
     """
     from molattn.cli.rows_progress import RowsProgress
-    from molattn.data import guess_smiles_column
-    from molattn.data.columns import index_of
     from molattn.data.files import atomic
-    from molattn.data.streams import CHUNK, count_rows, open_stream
     from molattn.data.writers import TextOutput, compressed
 
     with ExitStack() as stack:
-        stream = stack.enter_context(open_stream(job.table, job.input_format))
-        name = job.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
-        index = index_of(stream.columns, name, stream.source)
-        beside = _places(stream, descriptors)
-        new = added(stream)
-        output = form(job.output, stream, new)
-        total = count_rows(job.table, job.input_format) if job.table.is_file() else None
-        first, end = (0, None) if total is None else _bounds(job.shard, total, CHUNK)
-        parts = _parts(job, output, [*stream.columns, *(c.name for c in new)], name, first, end)
+        work = stack.enter_context(opened_work(job, making))
+        first, end = rows_of(job)
+        parts = parts_of(work, first, end, job.one_of_many)
+        if parts is not None and parts.joined:
+            return tally_of(parts)
         finished = {} if parts is None else dict(parts.finished)
-
-        def wanted() -> Iterator[tuple[int, "Chunk"]]:
-            for chunk in stream.chunks:
-                if end is not None and chunk.start >= end:
-                    return
-                part = (chunk.start - first) // (PART * CHUNK)
-                if chunk.start >= first and part not in finished:
-                    yield part, chunk
-
-        def write(writer: "Writer", pieces: Iterable["Piece"]) -> Tally:
-            tally = Tally()
-            for _, chunk, answers in pieces:
-                tally.add(_tally(stream, chunk, answers))
-                if job.strict and tally.failed:
-                    raise RowsFailed(f"{tally.first}; --strict stops at the first row without a {job.what}")
-                writer.write(chunk, cells(answers))
-            writer.close()
-            return tally
-
+        wanted = work.chunks(first, end, lambda part: part not in finished)
         before = sum(record["tally"]["rows"] for record in finished.values())
         told = stack.enter_context(RowsProgress(None if end is None else end - first, job.quiet, before))
-        answered = stack.enter_context(closing(_answered(wanted(), stream, index, beside, rows, job.num_workers, told)))
+        answered = stack.enter_context(closing(work.answered(wanted, job.num_workers, told)))
+        source = work.stream.source
         if job.output is None:
-            assert isinstance(output, TextOutput)
-            return _whole(write(output.text_writer(sys.stdout.write), answered), first, end, stream.source)
+            assert isinstance(work.output, TextOutput)
+            return _whole(work.write(work.output.text_writer(sys.stdout.write), answered), first, end, source)
         if parts is None:
             with atomic(job.output) as file:
                 with compressed(job.output, file) as inner:
-                    tally = write(output.writer(inner), answered)
-                return _whole(tally, first, end, stream.source)
+                    tally = work.write(work.output.writer(inner), answered)
+                return _whole(tally, first, end, source)
         for number, pieces in groupby(answered, lambda piece: piece[0]):
-            with atomic(parts.table(number)) as file:
-                tally = write(output.writer(file), pieces)
-            parts.finish(number, {"tally": asdict(tally)})
-        tally = Tally()
-        for number in sorted(parts.finished):
-            tally.add(Tally(**parts.finished[number]["tally"]))
-        _whole(tally, first, end, stream.source)
-        parts.join()
+            work.write_part(parts, number, pieces)
+        return join_parts(parts, job, first, end, source)
+
+
+def join_parts(parts: "Parts", job: Job, first: int, end: int | None, source: str) -> Tally:
+    """Put all parts together, if all rows are in them; what became of the rows."""
+    tally = _whole(tally_of(parts), first, end, source)
+    parts.join(keep=job.one_of_many)
+    return tally
+
+
+def tally_of(parts: "Parts") -> Tally:
+    """What became of the rows of all finished parts."""
+    tally = Tally()
+    for number in sorted(parts.finished):
+        tally.add(Tally(**parts.finished[number]["tally"]))
+    return tally
+
+
+def outputs_in(folder: Path, tables: Sequence[Path]) -> list[Path]:
+    """Where the results of several tables go: files in a folder, called as they are, but for kinds not written."""
+    from molattn.data.streams import format_of
+
+    found: dict[Path, Path] = {}
+    for table in tables:
+        kind, name = format_of(table), table.name
+        if kind in ("smi", "sdf", "parquet") and name.lower().endswith(".gz"):
+            name = name[:-3]
+        output = folder / (Path(name).stem + ".csv" if kind in ("smi", "sdf") else name)
+        if output in found:
+            raise UsageError(f"{found[output]} and {table} would both be {output}: give them apart")
+        found[output] = table
+    return [*found]
+
+
+def run_jobs(jobs: Sequence[Job], run: Callable[[Job], Tally]) -> Tally:
+    """Do one after the other; what became of the rows of all."""
+    tally = Tally()
+    for job in jobs:
+        tally.add(named(run(job), job))
+    forget_parts(jobs)
+    return tally
+
+
+def named(tally: Tally, job: Job) -> Tally:
+    """The tally with the table in its sentences, where there are several."""
+    if not job.one_of_many:
         return tally
+    said = {key: f"{job.table}, {text}" for key in ("first", "first_flat") if (text := getattr(tally, key))}
+    return replace(tally, **said)
+
+
+def forget_parts(jobs: Sequence[Job]) -> None:
+    """All of several tables are done: nothing more is kept of their parts."""
+    from molattn.data.parts import discard_parts
+
+    for job in jobs:
+        if job.one_of_many and job.output is not None:
+            discard_parts(job.output)
 
 
 def tell(job: Job, tally: Tally) -> None:
@@ -300,20 +417,20 @@ def _bounds(shard: str | None, total: int, step: int) -> tuple[int, int]:
     return min(chunks * (i - 1) // n * step, total), min(chunks * i // n * step, total)
 
 
-def _parts(
-    job: Job, output: "Output", columns: list[str], smiles_column: str, first: int, end: int | None
-) -> "Parts | None":
-    """The parts of a long output; None where it is written at one go."""
+def parts_of(work: Work, first: int, end: int | None, always: bool = False) -> "Parts | None":
+    """The parts of a long output, or of any, with `always`; None where it is written at one go."""
     from molattn import __version__
     from molattn.api import model_folder
     from molattn.data.parts import Parts, discard_parts, parts_folder, sha256_of
     from molattn.data.streams import CHUNK
 
+    job = work.job
     if job.output is None:
         return None
     if job.force and not job.resume:
         discard_parts(job.output)
-    if end is None or (end - first <= PART * CHUNK and not parts_folder(job.output).exists()):
+    short = not always and end is not None and end - first <= PART * CHUNK
+    if end is None or (short and not parts_folder(job.output).exists()):
         return None
     made_of = {
         "what is made": job.what,
@@ -321,12 +438,12 @@ def _parts(
         "the input's SHA-256": sha256_of(job.table),
         "the model's SHA-256": sha256_of(model_folder(job.run) / "config.json"),
         "molattn's version": __version__,
-        "the column of SMILES": smiles_column,
-        "the list of columns": columns,
+        "the column of SMILES": work.name,
+        "the list of columns": work.columns,
         "the first row": first,
         "the number of rows": end - first,
         "the number of rows in a part": PART * CHUNK,
-        "the kind of file": output.suffix,
+        "the kind of file": work.output.suffix,
         **({"the escaping of formulas": True} if job.escape_formulas else {}),
     }
-    return Parts(job.output, output, made_of)
+    return Parts(job.output, work.output, made_of)

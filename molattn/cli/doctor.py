@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -22,7 +23,7 @@ PACKAGES = {
     "torch-geometric": "torch_geometric",
     "pyarrow": "pyarrow.parquet",
 }
-EXTRAS = ("keras", "notebook", "widget")
+EXTRAS = ("keras", "notebook", "ray", "tune", "widget")
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def _extras() -> str:
         package, _, condition = requirement.partition(";")
         for extra in EXTRAS:
             if f"extra == '{extra}'" in condition.replace('"', "'"):
-                wanted[extra].append(package.split(">")[0].split("=")[0].split("<")[0].strip())
+                wanted[extra].append(re.split(r"[\[<>=]", package)[0].strip())
     found = [f"{extra} {'yes' if all(map(_installed, names)) else 'no'}" for extra, names in wanted.items()]
     return ", ".join(found)
 

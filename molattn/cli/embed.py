@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.at_length import Job, new_names, run_job, tell
+from molattn.cli.at_length import Job, Making, new_names, run_job, tell
 from molattn.cli.options import Force, InputFormat, MoleculeTable, NumWorkers, Quiet, Resume, Run, SmilesColumn
 from molattn.cli.start import predictor_of
 
@@ -59,15 +59,14 @@ def embed(
 
     predictor = predictor_of(run)
     alone = output.suffix.lower() == ".npy"
-    tally = run_job(
-        job,
+    making = Making(
         predictor.embed_rows,
         partial(_new_columns, predictor.dim, alone),
         partial(_cells, predictor.dim, alone),
         _form,
         predictor.descriptors,
     )
-    tell(job, tally)
+    tell(job, run_job(job, making))
 
 
 def _new_columns(dim: int, alone: bool, stream: "RowStream") -> list["NewColumn"]:

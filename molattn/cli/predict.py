@@ -3,16 +3,19 @@
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.at_length import Job, new_names, run_job, tell
+from molattn.cli.at_length import Job, Making, new_names, outputs_in, run_job, run_jobs, tell
 from molattn.cli.options import Force, InputFormat, NumWorkers, Quiet, Resume, Run, Smiles, SmilesColumn
 from molattn.cli.start import predictor_of
-from molattn.errors import RowsFailed
+from molattn.errors import InputError, RowsFailed, UsageError
+
+LOCAL, RAY = "local", "ray"
 
 if TYPE_CHECKING:
     from molattn.api import Beside, Predictor, RowPrediction, Value
@@ -23,15 +26,23 @@ if TYPE_CHECKING:
 
 def predict(
     run: Run,
-    table: Annotated[
-        Path | None,
-        typer.Argument(help="A table of molecules: .csv, .tsv, .smi, .sdf, .parquet; - reads it from standard input."),
+    tables: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[TABLES]",
+            help="Tables of molecules: .csv, .tsv, .smi, .sdf, .parquet; - reads one from standard input.",
+            show_default=False,
+        ),
     ] = None,
     smiles: Smiles = None,
     output: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--output", "-o", help="Where the table goes: .csv, .tsv, .parquet. [default: print it]", show_default=False
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="Where the table goes: .csv, .tsv, .parquet; several into a folder. [default: print it]",
+            show_default=False,
         ),
     ] = None,
     smiles_column: SmilesColumn = None,
@@ -41,6 +52,9 @@ def predict(
         str | None, typer.Option(help="i/n: predict the i-th of n parts of the rows alone.", show_default=False)
     ] = None,
     resume: Resume = False,
+    engine: Annotated[
+        str, typer.Option(help="local, or ray: on the processors of a Ray cluster, or of this machine.")
+    ] = LOCAL,
     interval: Annotated[
         float | None,
         typer.Option(
@@ -76,18 +90,24 @@ def predict(
     below the other, are the output of the whole. A model trained with `--descriptor-columns` reads these columns from
     the table.
 
+    Several tables go into a folder, each under its own name: `molattn predict runs/esol data/*.parquet -o out/`.
+    `--engine ray` (extra `ray`) shares them out, part by part, among the processors of the Ray cluster in RAY_ADDRESS,
+    whose machines see the same files, or else of this machine; `--num-workers` says among how many.
+
     `--interval 0.9` adds `<target>_lower` and `<target>_upper`, or of classes `<target>_set`, from the calibration
     molecules of `molattn train --calibration-size 0.1`. `--applicability` adds the distance to the nearest training
     molecules in the model's own eyes, the largest Tanimoto similarity, and `unlike_training`: no, embedding,
     fingerprint or both.
     """
-    if (table is None) == (not smiles):
+    if (not tables) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")
+    if engine not in (LOCAL, RAY):
+        raise typer.BadParameter(f"there is no engine {engine!r}: choose {LOCAL} or {RAY}")
     if smiles and (output is not None or smiles_column is not None or input_format or shard or resume):
         raise typer.BadParameter(
             "--output, --smiles-column, --input-format, --shard and --resume go with a table, not with --smiles"
         )
-    if table is not None and as_json:
+    if tables and as_json:
         raise typer.BadParameter("--json goes with --smiles; a table brings a table")
     if smiles:
         beside = _beside(interval, uncertainty_method, calibration_method, applicability)
@@ -99,11 +119,11 @@ def predict(
                 raise RowsFailed(count)
             print(f"warning: {count}", file=sys.stderr)
         return
-    assert table is not None
+    assert tables
     job = Job(
         run=run,
-        table=table,
-        output=output,
+        table=tables[0],
+        output=None if output is None else Path(output),
         smiles_column=smiles_column,
         input_format=input_format,
         shard=shard,
@@ -115,21 +135,64 @@ def predict(
         beside=str([interval, uncertainty_method, calibration_method, applicability]),
         escape_formulas=escape_formulas,
     )
-    job.check()
-    from molattn.data.writers import output_of
+    asked = Asked(run, interval, uncertainty_method, calibration_method, applicability, escape_formulas)
+    jobs = _jobs(job, tables, output)
+    for one in jobs:
+        one.check()
+    if engine == RAY:
+        from molattn.cli.on_ray import run_on_ray
 
-    predictor = predictor_of(run)
-    beside = _beside(interval, uncertainty_method, calibration_method, applicability)
-    columns = predictor.columns_beside(beside)
-    tally = run_job(
-        job,
-        predictor.rows if beside == type(beside)() else partial(predictor.rows, beside=beside),
-        partial(_new_columns, predictor, columns),
-        partial(_cells, predictor, columns),
-        partial(output_of, escape_formulas=escape_formulas),
-        predictor.descriptors,
-    )
+        tally = run_on_ray(jobs, asked)
+    else:
+        making = asked.making()
+        tally = run_jobs(jobs, partial(run_job, making=making))
     tell(job, tally)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a model, in plain values, which other processes can be told."""
+
+    run: Path
+    interval: float | None = None
+    uncertainty_method: str | None = None
+    calibration_method: str | None = None
+    applicability: bool = False
+    escape_formulas: bool = False
+
+    def making(self) -> Making:
+        """What the model, now loaded, adds to tables."""
+        from molattn.data.writers import output_of
+
+        predictor = predictor_of(self.run)
+        beside = _beside(self.interval, self.uncertainty_method, self.calibration_method, self.applicability)
+        columns = predictor.columns_beside(beside)
+        return Making(
+            predictor.rows if beside == type(beside)() else partial(predictor.rows, beside=beside),
+            partial(_new_columns, predictor, columns),
+            partial(_cells, predictor, columns),
+            partial(output_of, escape_formulas=self.escape_formulas),
+            predictor.descriptors,
+        )
+
+
+def _jobs(job: Job, tables: Sequence[Path], output: str | None) -> list[Job]:
+    """The job of each table; the one given where one goes to one file."""
+    if output is None or (len(tables) == 1 and not output.endswith("/") and not Path(output).is_dir()):
+        if len(tables) > 1:
+            raise UsageError(f"{len(tables)} tables go into a folder: give --output FOLDER/")
+        return [job]
+    if any(str(table) == "-" for table in tables):
+        raise UsageError("standard input is one table, which goes to a file: give --output FILE")
+    folder = Path(output)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file, and {len(tables)} tables go into a folder: give another --output")
+    outputs = outputs_in(folder, tables)
+    if not folder.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {folder.absolute().parent}: create it first")
+    folder.mkdir(exist_ok=True)
+    pairs = zip(tables, outputs, strict=True)
+    return [replace(job, table=table, output=out, one_of_many=True) for table, out in pairs]
 
 
 def _beside(

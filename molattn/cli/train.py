@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from molattn.cli.launch import end_with_launcher, launch
 from molattn.models.config import CONFIGS
 from molattn.models.presets import PRESETS
 from molattn.training.config import DataConfig, RunConfig, TrainingConfig, resolve
 from molattn.training.folders import to_resume
+from molattn.training.ranks import is_first, launched, wanted
 
 if TYPE_CHECKING:
     from molattn.training.replicates import SeveralResult
@@ -175,7 +177,11 @@ def train(
         str | None, _option(_FIT, "What computes: auto, cpu, gpu, ...", default=_training.accelerator, hidden=True)
     ] = None,
     devices: Annotated[
-        str | None, _option(_FIT, "How many of them, or auto.", default=_training.devices, hidden=True)
+        str | None,
+        _option(_FIT, "How many of them on each machine, a process for each.", default=_training.devices, hidden=True),
+    ] = None,
+    num_nodes: Annotated[
+        int | None, _option(_FIT, "Machines that train together.", default=_training.num_nodes, hidden=True)
     ] = None,
     num_workers: Annotated[
         int | None,
@@ -237,12 +243,17 @@ def train(
         "seed": seed,
         "accelerator": accelerator,
         "devices": devices,
+        "num_nodes": num_nodes,
         "num_workers": num_workers,
     }
     if resume is not None:
         config, output_dir = to_resume(resume, config, output_dir, force)
     # Settings are checked before anything heavy is imported.
     resolved = resolve(config, options, settings or ())
+    if launched() == 1 and (several := wanted(resolved.training)) > 1:
+        nodes = resolved.training.num_nodes
+        raise typer.Exit(launch(sys.argv[1:], several // nodes, nodes))
+    end_with_launcher()
     from molattn import api
     from molattn.cli.datasets import fetched
     from molattn.cli.progress import TerminalReporter
@@ -250,9 +261,11 @@ def train(
     from molattn.training.source import is_path
 
     if resolved.data.dataset and not is_path(resolved.data.dataset):
-        fetched(resolved.data.dataset, resolved.data.data_dir, quiet)
+        fetched(resolved.data.dataset, resolved.data.data_dir, quiet or not is_first())
     with TerminalReporter(quiet) as reporter:
         result = api.run(resolved, output_dir, reporter, force, resume is not None)
+    if not is_first():
+        return
     if as_json:
         json.dump({"run": str(result.folder), **result.metrics}, sys.stdout, indent=1)
         print()
@@ -315,6 +328,9 @@ def _report_several(result: "SeveralResult") -> None:
 def _program() -> str:
     """`molattn` as it can be typed here: by its path where the virtual environment is not activated."""
     called = sys.argv[0]
+    if Path(called).name == "__main__.py":  # a process of several, see `launch`
+        beside = Path(sys.executable).with_name("molattn")
+        called = str(beside) if beside.is_file() else called
     found = shutil.which("molattn")
     if found is not None and Path(found).resolve() == Path(called).resolve():
         return "molattn"

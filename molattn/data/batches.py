@@ -194,6 +194,8 @@ class SizeBuckets:
         seed: of the shuffles.
         pool: batches sorted together; 1 leaves the batches to chance alone.
         pairs: the most pairs of places in a batch, padding included; a molecule that has more is one by itself.
+        rank, ranks: which of how many share each batch: all of its molecules are in one share each, small and large
+            ones in all. The shares of a batch that is too small for all are empty for some.
     """
 
     def __init__(
@@ -203,8 +205,11 @@ class SizeBuckets:
         seed: int,
         pool: int = 8,
         pairs: int = PAIRS_IN_TRAINING,
+        rank: int = 0,
+        ranks: int = 1,
     ):
         self.sizes, self.batch_size, self.seed, self.pool = np.asarray(sizes), batch_size, seed, pool
+        self.rank, self.ranks = rank, ranks
         self.epoch = 0
         large = batch_size * self.sizes.astype(np.int64) ** 2 > pairs
         self._others = np.flatnonzero(~large)
@@ -227,7 +232,7 @@ class SizeBuckets:
         batches = [run[i : i + self.batch_size] for run in runs for i in range(0, len(run), self.batch_size)]
         batches += self._large
         for i in rng.permutation(len(batches)):
-            yield batches[i].tolist()
+            yield batches[i][self.rank :: self.ranks].tolist()
 
 
 def batches_by_size(sizes: Sequence[int] | np.ndarray, batch_size: int, pairs: int = PAIRS) -> list[np.ndarray]:

@@ -13,6 +13,8 @@ from molattn.data.writers import Output, compressed
 from molattn.errors import InputError, UsageError
 
 MANIFEST = "manifest.json"
+JOINED = "joined.json"
+"""Lies among the records of parts that are joined, for as long as they are kept."""
 
 
 def parts_folder(output: Path) -> Path:
@@ -26,11 +28,32 @@ def sha256_of(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class Parts:
-    """The finished parts of one output.
+class PartFiles:
+    """Where the parts of one output lie: in `<output>.parts` for each its table, `000123.csv`, and its record,
+    `000123.json`, with a checksum. A part is finished when its record is there.
 
-    In `<output>.parts` lie `manifest.json`, which says what they are made of, and for each part its table,
-    `000123.csv`, and its record, `000123.json`, with a checksum. A part is finished when its record is there.
+    Args:
+        path: the output.
+        output: its form.
+    """
+
+    def __init__(self, path: Path, output: Output):
+        self.path, self.output, self.folder = Path(os.path.realpath(path)), output, parts_folder(path)
+        self.finished: dict[int, dict[str, Any]] = {}
+
+    def table(self, number: int) -> Path:
+        """The file of a part."""
+        return self.folder / f"{number:06d}{self.output.suffix}"
+
+    def finish(self, number: int, record: Mapping[str, Any]) -> None:
+        """Note that the table of a part is written."""
+        content = {**record, "sha256": sha256_of(self.table(number))}
+        write_text(self.table(number).with_suffix(".json"), json.dumps(content) + "\n")
+        self.finished[number] = content
+
+
+class Parts(PartFiles):
+    """The finished parts of one output, and what they are made of, which `manifest.json` beside them says.
 
     Args:
         path: the output.
@@ -41,7 +64,7 @@ class Parts:
     """
 
     def __init__(self, path: Path, output: Output, made_of: Mapping[str, Any]):
-        self.path, self.output, self.folder = Path(os.path.realpath(path)), output, parts_folder(path)
+        super().__init__(path, output)
         manifest = self.folder / MANIFEST
         wanted = json.loads(json.dumps(dict(made_of)))
         if manifest.exists():
@@ -56,6 +79,11 @@ class Parts:
             discard_parts(path)
             self.folder.mkdir()
             write_text(manifest, json.dumps(wanted, indent=1) + "\n")
+        self.joined = (self.folder / JOINED).exists() and self.path.exists()
+        self.read()
+
+    def read(self) -> None:
+        """Find the finished parts, which other processes may have made."""
         self.finished = {
             int(record.stem): content
             for record in sorted(self.folder.glob("[0-9]*.json"))
@@ -66,29 +94,26 @@ class Parts:
         """What is known of a finished part; None where it is not whole."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            return content if sha256_of(path.with_suffix(self.output.suffix)) == content["sha256"] else None
+            whole = self.joined or sha256_of(path.with_suffix(self.output.suffix)) == content["sha256"]
+            return content if whole else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def table(self, number: int) -> Path:
-        """The file of a part."""
-        return self.folder / f"{number:06d}{self.output.suffix}"
-
-    def finish(self, number: int, record: Mapping[str, Any]) -> None:
-        """Note that the table of a part is written."""
-        content = {**record, "sha256": sha256_of(self.table(number))}
-        write_text(self.table(number).with_suffix(".json"), json.dumps(content) + "\n")
-        self.finished[number] = content
-
-    def join(self) -> None:
-        """Put all parts, in order, at the place of the output, and remove them."""
+    def join(self, keep: bool = False) -> None:
+        """Put all parts, in order, at the place of the output, and remove them; `keep` leaves their records there."""
         joined = self.folder / "joined"
         tables = [self.table(number) for number in sorted(self.finished)]
         # Written among the parts, so that a kill leaves nothing that the next start does not clear away.
         with atomic(joined) as file, compressed(self.path, file) as inner:
             self.output.join(tables, inner)
         os.replace(joined, self.path)
-        shutil.rmtree(self.folder)
+        if not keep:
+            shutil.rmtree(self.folder)
+            return
+        write_text(self.folder / JOINED, "{}\n")
+        self.joined = True
+        for table in tables:
+            table.unlink(missing_ok=True)
 
 
 def discard_parts(output: Path) -> None:

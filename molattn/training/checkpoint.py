@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -27,6 +28,7 @@ from torch import Tensor
 
 from molattn.data.files import write_bytes, write_text
 from molattn.errors import InputError, UsageError
+from molattn.training import ranks
 
 STATE = "state.json"
 SCHEMA = 1
@@ -105,7 +107,8 @@ class Checkpoints:
 
     def __init__(self, folder: Path, identity: dict[str, Any], every: int = 1, run: Path | None = None):
         self.folder, self.identity, self.every = folder, identity, every
-        self.last = load_checkpoint(folder)
+        # Whoever trains together goes on from the same one.
+        self.last = ranks.from_first(partial(load_checkpoint, folder))
         if self.last is not None:
             changed = differences(self.last.state["identity"], json.loads(json.dumps(identity)))
             if changed:

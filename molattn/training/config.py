@@ -81,7 +81,7 @@ class TrainingConfig:
 
     Attributes:
         epochs: at most.
-        batch_size: molecules in a batch.
+        batch_size: molecules in a batch; several devices share it.
         learning_rate: the largest, after the warm-up.
         weight_decay: AdamW's.
         warmup: share of the steps in which the learning rate rises; it then falls along a cosine.
@@ -97,7 +97,10 @@ class TrainingConfig:
         checkpoint_every: epochs between two checkpoints, from which an interrupted run can go on.
         num_replicates: runs with this seed and the next ones, one after the other.
         ensemble_size: models of an ensemble, trained on one split with this seed and the next ones; 1 for none.
-        accelerator, devices: Lightning's, e.g. "cpu", "gpu", "auto".
+        accelerator: Lightning's, e.g. "cpu", "gpu", "auto".
+        devices: how many of them on each machine, a process for each, or which, such as "0,2"; "auto" is one, or as
+            many as torchrun started.
+        num_nodes: machines that train together.
         num_workers: worker processes that read molecules; 0 reads them in this one.
         threads: CPU threads of the maths. A small model gains little from a second one, and threads that wait for
             each other crawl when anything else wants the cores.
@@ -136,6 +139,7 @@ class TrainingConfig:
     ensemble_size: int = 1
     accelerator: str = "auto"
     devices: str = "auto"
+    num_nodes: int = 1
     num_workers: int = 0
     threads: int = 1
     loss: str = ""

@@ -3,6 +3,7 @@
 import gc
 import logging
 import math
+import signal
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -12,8 +13,10 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 import torch
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -25,6 +28,7 @@ from molattn.models.answers import Answers
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
+from molattn.training import ranks
 from molattn.training.checkpoint import Checkpoints, SaveEpochs, callers_random_states, interruptible
 from molattn.training.companions import Companion
 from molattn.training.config import TrainingConfig
@@ -34,8 +38,9 @@ from molattn.training.weights import RunningAverage, SideBySide
 
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
 
-# A batch; what its rows of targets count, (b,) or (N,), None for all alike; what a companion learns, (b, A) or None.
-_Step = tuple[Batch, Tensor | None, Tensor | None]
+# A batch; what its rows of targets count, (b,) or (N,), None for all alike; what a companion learns, (b, A) or None;
+# how many molecules are asked for.
+_Step = tuple[Batch, Tensor | None, Tensor | None, int]
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,9 @@ def fit(
     AdamW, a linear warm-up and a cosine; the weights that are validated and kept are their running average. The
     same seed gives the same weights; the random state of the caller is left as it was.
 
+    Within `ranks.together` each rank takes its share of every batch of training and of the validation molecules: the
+    steps are those of one process, but for rounding and dropout, and all ranks are left with the same weights.
+
     Args:
         train, val: molecules with targets in their units; a molecule without a known label brings no gradient.
         on_epoch: called after every epoch.
@@ -136,15 +144,17 @@ def fit(
 
     Raises:
         InputError: no epoch had a finite validation loss.
+        UsageError: a device that is not there; several devices, and one process alone.
     """
-    sampler = SizeBuckets(sizes_of(train.molecules), config.batch_size, config.seed)
+    rank, size = ranks.rank(), ranks.size()
+    sampler = SizeBuckets(sizes_of(train.molecules), config.batch_size, config.seed, rank=rank, ranks=size)
     steps = config.epochs * len(sampler)
     module = _Training(model, train, scaler, config, task, metric or task.metrics[0], companion, steps)
     watch = _KeepBest(config.patience, on_epoch)
-    rows_of_val = batches_by_size(sizes_of(val.molecules), 4 * config.batch_size)
+    rows_of_val = [rows[rank::size] for rows in batches_by_size(sizes_of(val.molecules), 4 * config.batch_size)]
     loader = DataLoader(_Rows(train), batch_sampler=sampler, collate_fn=partial(_step_of, model, train))
     val_loader = DataLoader(
-        _Rows(val), batch_sampler=[r.tolist() for r in rows_of_val], collate_fn=partial(_step_of, model, val)
+        _Rows(val), batch_sampler=[r.tolist() for r in rows_of_val if len(r)], collate_fn=partial(_step_of, model, val)
     )
     deterministic, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
     filling: Any = torch.utils.deterministic
@@ -162,7 +172,7 @@ def fit(
         gc.collect()
         gc.freeze()
         try:
-            trainer = _trainer(config, [watch, _Epoch(sampler), *([] if saver is None else [saver])])
+            trainer = _trainer(config, [watch, *([] if saver is None else [saver]), _Epoch(sampler)])
             if saver is None or saver.goes_on(trainer):
                 trainer.fit(module, loader, val_loader)
         finally:
@@ -189,19 +199,33 @@ def batch_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> Batch
 
 
 def _step_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> _Step:
-    """A batch, the weights of its rows of targets, and what stands beside its molecules."""
-    weights = data.weights_of(rows)
+    """A batch, the weights of its rows of targets, and what stands beside its molecules.
+
+    A model cannot read no molecule at all: in the place of none stands the first, which counts nothing.
+    """
+    asked = len(rows)
+    rows = rows if asked else [0]
+    weights = data.weights_of(rows) if asked else np.zeros(len(data.targets_of(rows)))
     beside = None if data.beside is None else torch.from_numpy(data.beside[list(rows)].astype(np.float32))
-    return batch_of(model, data, rows), None if weights is None else torch.from_numpy(weights), beside
+    return batch_of(model, data, rows), None if weights is None else torch.from_numpy(weights), beside, asked
 
 
 def _trainer(config: TrainingConfig, callbacks: list[Callback]) -> pl.Trainer:
     """Lightning's loop, silent: what is told and kept is in the callbacks."""
+    several: dict[str, Any] = {}
+    devices = ranks.devices_of(config.devices)
+    if ranks.size() > 1:
+        environment = TorchElasticEnvironment()
+        devices = devices or ranks.local_size()
+        several = {"strategy": _SideBySide(cluster_environment=environment), "num_nodes": ranks.size() // devices}
+        callbacks = [*callbacks, _EndAtOnce()]
+    elif ranks.wanted(config) > 1:
+        raise UsageError("several devices train within `molattn train` and `molattn.train` alone: give one")
     try:
         return pl.Trainer(
             max_epochs=config.epochs,
             accelerator=config.accelerator,
-            devices=int(config.devices) if config.devices.isdigit() else config.devices,
+            devices=config.devices if "," in config.devices else max(1, devices),
             gradient_clip_val=config.grad_clip or None,
             deterministic=True,
             callbacks=callbacks,
@@ -210,9 +234,32 @@ def _trainer(config: TrainingConfig, callbacks: list[Callback]) -> pl.Trainer:
             enable_progress_bar=False,
             enable_model_summary=False,
             num_sanity_val_steps=0,
+            use_distributed_sampler=False,  # it would fill the last batch up with molecules that were there already
+            **several,
         )
     except (ValueError, MisconfigurationException) as error:
         raise UsageError(f"training.accelerator or training.devices: {error}") from None
+
+
+class _SideBySide(DDPStrategy):
+    """Lightning's DDP without torch's wrapper around the model, which averages gradients weight by weight.
+
+    Here they lie side by side already, and `_Training` adds them up, all at once.
+    """
+
+    def configure_ddp(self) -> None:
+        pass
+
+
+class _EndAtOnce(Callback):
+    """SIGTERM ends a rank here and now; Lightning has it tell the others first, who may not answer any more."""
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:  # noqa: ARG002
+        signal.signal(signal.SIGTERM, _terminated)
+
+
+def _terminated(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
 
 
 class _Rows(Dataset[int]):
@@ -230,6 +277,8 @@ class _Rows(Dataset[int]):
 
 class _Training(pl.LightningModule):
     """The model as Lightning trains it: loss, optimizer, schedule, and the running average of the weights."""
+
+    allow_zero_length_dataloader_with_multiple_devices = True  # a rank may get none of a few validation molecules
 
     def __init__(
         self,
@@ -254,7 +303,7 @@ class _Training(pl.LightningModule):
         self.validated: list[tuple[np.ndarray, np.ndarray]] = []
 
     def training_step(self, step: _Step, _: int) -> Tensor:
-        batch, rows, beside = step
+        batch, rows, beside, asked = step
         assert batch.targets is not None
         if self.companion is None:
             outputs, more = self.model(batch), None
@@ -263,7 +312,24 @@ class _Training(pl.LightningModule):
         losses, known = self.loss(outputs, batch.targets)
         self.train_losses.add(losses, known, rows)
         loss = mean_loss(losses, known, rows)
+        if ranks.size() > 1:
+            labels = known.sum() if rows is None else (known * rows.unsqueeze(1)).sum()
+            counts = torch.stack([labels.double(), labels.new_tensor(asked, dtype=torch.float64)])
+            of_label, of_molecule = self._shares(counts)
+            loss, more = loss * of_label, None if more is None else more * of_molecule
         return loss if more is None else loss + more
+
+    def _shares(self, counts: Tensor) -> Tensor:
+        """This rank's part of what all ranks count in a batch: with it the gradients of all add up to the batch's."""
+        total = counts.clone()
+        ranks.add_up([total])
+        return (counts / torch.where(total > 0, total, torch.ones_like(total))).float()
+
+    def on_after_backward(self) -> None:
+        if ranks.size() > 1:
+            assert self.side_by_side is not None
+            beside = [] if self.companion is None else [p.grad for p in self.companion.parameters()]
+            ranks.add_up([*self.side_by_side.gradients, *(grad for grad in beside if grad is not None)])
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
         self.average.update()
@@ -283,7 +349,8 @@ class _Training(pl.LightningModule):
 
     def take_metric(self) -> float:
         """The metric over all validation molecules since the last time, the mean over targets; NaN if undefined."""
-        outputs, targets = (np.concatenate(parts) for parts in zip(*self.validated, strict=True))
+        validated = [batch for of_rank in ranks.gathered(self.validated) for batch in of_rank]
+        outputs, targets = (np.concatenate(parts) for parts in zip(*validated, strict=True))
         self.validated = []
         answers = self.task.answers(outputs, self.scaler)
         measured = {str(t): self._measured(answers, targets[:, t], t) for t in range(targets.shape[1])}
@@ -295,6 +362,8 @@ class _Training(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         self.side_by_side = SideBySide(self.model)
+        beside = [] if self.companion is None else self.companion.parameters()
+        ranks.as_first(x.data for x in (*self.side_by_side.flat, *beside, *self.model.buffers()))
         self.average.follow(self.model, self.side_by_side.flat)
         optimizer = torch.optim.AdamW(
             [*self.side_by_side.flat, *([] if self.companion is None else self.companion.parameters())],
@@ -328,20 +397,28 @@ class _Losses:
         self.count = self.count + weights.sum(0).cpu().numpy()
 
     def take(self) -> float:
-        """The mean over all labels, NaN without one; and start again."""
-        total, count = float(np.sum(self.total)), float(np.sum(self.count))
+        """The mean over all labels of all ranks, NaN without one; and start again."""
+        parts = ranks.gathered((float(np.sum(self.total)), float(np.sum(self.count))))
+        total, count = (sum(part) for part in zip(*parts, strict=True))
         self.__init__()
         return total / count if count > 0 else math.nan
 
 
 class _Epoch(Callback):
-    """Tells the sampler which epoch it is."""
+    """Tells the sampler which epoch it is, and gives each rank but the first random numbers of its own.
+
+    Those follow from the epoch, so that a training that goes on needs those of the first rank alone. It stands behind
+    whoever restores them.
+    """
 
     def __init__(self, sampler: SizeBuckets):
         self.sampler = sampler
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:  # noqa: ARG002
-        self.sampler.set_epoch(trainer.current_epoch)
+        epoch, rank = trainer.current_epoch, self.sampler.rank
+        self.sampler.set_epoch(epoch)
+        if rank:
+            torch.manual_seed(int(np.random.SeedSequence([self.sampler.seed, epoch, rank]).generate_state(1)[0]))
 
 
 class _KeepBest(Callback):

@@ -4,9 +4,10 @@ import json
 import math
 import shutil
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ import tomli_w
 
 from molattn.data.files import write_text
 from molattn.errors import InputError, UsageError
-from molattn.training import run_folder
+from molattn.training import ranks, run_folder
 from molattn.training.bases import FINE_TUNING
 from molattn.training.checkpoint import differences
 from molattn.training.config import RunConfig, read_config
 from molattn.training.folders import CONFIG, METRICS, continues, is_unfinished
-from molattn.training.run import Reporter, RunResult, check, run
+from molattn.training.run import Reporter, RunResult, Silent, check, run
 from molattn.training.source import find_source
 
 
@@ -80,21 +81,48 @@ def run_several(
         UsageError, InputError: as `run` does.
     """
     check(config)
-    name = Path(config.data.dataset).stem
-    path = run_folder.reopen(folder) if resume and folder is not None else run_folder.claim(folder, name, force)
-    if resume:
-        _check_settings(path, config)
-    else:
-        _write_config(path, config)
+    with ranks.together(config.training):
+        return _run_several(config, folder, reporter if ranks.is_first() else Silent(), force, resume, finish)
+
+
+def _run_several(
+    config: RunConfig,
+    folder: str | Path | None,
+    reporter: Reporter,
+    force: bool,
+    resume: bool,
+    finish: Callable[[RunResult], None],
+) -> SeveralResult:
     runs = members(config)
+
+    def begun() -> Path:
+        if resume and folder is not None:
+            path = run_folder.reopen(folder)
+            _check_settings(path, config)
+            return path
+        path = run_folder.claim(folder, Path(config.data.dataset).stem, force)
+        _write_config(path, config)
+        return path
+
+    path = ranks.from_first(begun)
+
+    def left_open(name: str) -> bool:
+        """Whether a run is to be begun, or goes on; on the first rank, which alone writes there."""
+        if (path / name / METRICS).is_file():
+            return False
+        _check_table(path, runs)
+        return True
+
     try:
         for number, (name, member) in enumerate(runs.items(), start=1):
-            if not (path / name / METRICS).is_file():
-                _check_table(path, runs)
+            if ranks.from_first(partial(left_open, name)):
                 reporter.stage(f"{name}, {number} of {len(runs)}")
-                finish(run(member, path / name, reporter, resume=is_unfinished(path / name)))
+                goes_on = ranks.from_first(partial(is_unfinished, path / name))
+                result = run(member, path / name, reporter, resume=goes_on)
+                if ranks.is_first():
+                    finish(result)
     except BaseException as error:
-        if any((path / name).is_dir() for name in runs):
+        if any((path / name).is_dir() for name in runs) or not ranks.is_first():
             if not isinstance(error, UsageError | InputError):
                 reporter.stage(continues(path))
             raise
@@ -103,10 +131,15 @@ def run_several(
             with suppress(OSError):
                 path.parent.rmdir()
         raise
-    metrics = {name: json.loads((path / name / METRICS).read_text(encoding="utf-8")) for name in runs}
+    metrics = ranks.from_first(partial(_metrics_of, path, runs))
     over_all = {"runs": list(metrics), **summarised(list(metrics.values()))}
-    run_folder.write_json(path / METRICS, over_all)
+    if ranks.is_first():
+        run_folder.write_json(path / METRICS, over_all)
     return SeveralResult(path, over_all, metrics, config.data.descriptor_columns)
+
+
+def _metrics_of(path: Path, runs: Iterable[str]) -> dict[str, dict[str, Any]]:
+    return {name: json.loads((path / name / METRICS).read_text(encoding="utf-8")) for name in runs}
 
 
 def summarised(values: list[Any]) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from molattn.chem import ON_FAILURE
 from molattn.data import CALIBRATION
-from molattn.errors import MolattnError, UsageError
+from molattn.errors import MolattnError, ProcessLost, UsageError
 from molattn.models.answers import Answers
 from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.calibration import METHODS as CALIBRATION_METHODS
@@ -20,7 +20,7 @@ from molattn.models.calibration import NONE
 from molattn.models.registry import MODELS
 from molattn.models.uncertainty import METHODS as UNCERTAINTY_METHODS
 from molattn.models.uncertainty import method_of
-from molattn.training import run_folder
+from molattn.training import ranks, run_folder
 from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, RunConfig
@@ -53,9 +53,25 @@ class Reporter(Protocol):
         """One of at most `epochs` epochs is over."""
 
 
+class Silent:
+    """A `Reporter` that says nothing: that of every rank but the first."""
+
+    def stage(self, text: str) -> None:
+        """See `Reporter`."""
+
+    def warning(self, text: str) -> None:
+        """See `Reporter`."""
+
+    def molecules(self, done: int, total: int) -> None:
+        """See `Reporter`."""
+
+    def epoch(self, record: EpochRecord, epochs: int) -> None:
+        """See `Reporter`."""
+
+
 @dataclass(frozen=True)
 class RunResult:
-    """What a run brought.
+    """What a run brought; the same on every rank.
 
     Attributes:
         folder: where it lies.
@@ -101,6 +117,11 @@ def run(
         InputError: the data cannot be used.
     """
     check(config)
+    with ranks.together(config.training):
+        return _run(config, folder, reporter if ranks.is_first() else Silent(), force, resume)
+
+
+def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force: bool, resume: bool) -> RunResult:
     settle_start(config)  # once here, before anything is read, for what cannot be
     if resume and folder is not None:
         check_resumable(Path(folder))
@@ -138,15 +159,17 @@ def run(
         check_calibration(task, settings.calibration_method)
     elif settings.calibration_method not in ("", NONE):
         raise UsageError("a calibration method needs calibration molecules: add --calibration-size 0.1")
-    if resume and folder is not None:
-        path = run_folder.reopen(folder)
-    else:
-        path = run_folder.claim(folder, experiment.name, force)
+
+    def claimed() -> Path:
+        return run_folder.reopen(folder) if resume and folder else run_folder.claim(folder, experiment.name, force)
+
+    path = ranks.from_first(claimed)
     try:
         return _trained(config, experiment, names, path, reporter)
     except BaseException as error:
-        if resume or ((path / CHECKPOINT).is_dir() and not isinstance(error, MolattnError)):
-            if not isinstance(error, MolattnError):
+        stopped = isinstance(error, ProcessLost) or not isinstance(error, MolattnError)
+        if resume or ((path / CHECKPOINT).is_dir() and stopped) or not ranks.is_first():
+            if stopped:
                 reporter.stage(continues(path))
             raise
         shutil.rmtree(path, ignore_errors=True)
@@ -171,10 +194,11 @@ def _trained(
         return Checkpoints(folder, identity, settings.checkpoint_every, path)
 
     checkpoints(0)  # refuses other settings, before those that were are written over
-    run_folder.write_config(path, config)
-    run_folder.write_splits(path, experiment)
-    run_folder.write_rejected(path, experiment)
-    run_folder.write_standardized(path, experiment)
+    if ranks.is_first():
+        run_folder.write_config(path, config)
+        run_folder.write_splits(path, experiment)
+        run_folder.write_rejected(path, experiment)
+        run_folder.write_standardized(path, experiment)
     task = experiment.task
     train, val = experiment.labelled("train"), experiment.labelled("val")
     scaler = task.scaler(train.targets)
@@ -235,7 +259,6 @@ def _trained(
         artifact = replace(
             artifact, domain=domain_of(artifact.model, train.molecules, keys, size, seed, train.descriptors)
         )
-    save_artifact(path / MODEL, artifact)
     raw, answers = answers, artifact.calibrated(answers)
     baseline = task.guess(train.targets, len(experiment.targets))
     metrics = {
@@ -247,13 +270,15 @@ def _trained(
         "epochs": [len(f.history) for f in fitted.fits] if several else len(first.history),
         "parameters": sum(p.numel() for model in fitted.models for p in model.parameters()),
     }
-    run_folder.write_history(path, [f.history for f in fitted.fits])
-    run_folder.write_predictions(path, experiment, answers, artifact.columns())
-    env = run_folder.environment(config.training.seed, experiment.sha256, seconds)
-    run_folder.write_json(path / "env.json", env)
-    # Last: a run is finished once its metrics are there.
-    run_folder.write_json(path / METRICS, metrics)
-    shutil.rmtree(path / CHECKPOINT, ignore_errors=True)
+    if ranks.is_first():
+        save_artifact(path / MODEL, artifact)
+        run_folder.write_history(path, [f.history for f in fitted.fits])
+        run_folder.write_predictions(path, experiment, answers, artifact.columns())
+        env = run_folder.environment(config.training.seed, experiment.sha256, seconds)
+        run_folder.write_json(path / "env.json", env)
+        # Last: a run is finished once its metrics are there.
+        run_folder.write_json(path / METRICS, metrics)
+        shutil.rmtree(path / CHECKPOINT, ignore_errors=True)
     return RunResult(path, metrics, experiment, answers.values, first.history, answers.more, artifact, answers, raw)
 
 
@@ -280,6 +305,7 @@ def _identity(config: RunConfig, experiment: Experiment) -> dict[str, Any]:
         "config": settings,
         "sha256 of the table": experiment.sha256,
         "sha256 of the split": hashlib.sha256(labels.encode()).hexdigest(),
+        **({"the number of processes": ranks.size()} if ranks.size() > 1 else {}),
     }
 
 
@@ -299,6 +325,7 @@ def check(config: RunConfig) -> None:
         (config.training.num_workers < 0, "num_workers is 0 or more"),
         (config.training.threads < 1, "threads is 1 or more"),
         (config.training.seed < 0, "seed is 0 or more"),
+        (config.training.num_nodes < 1, "num_nodes is 1 or more"),
         (config.training.num_replicates < 1, "num_replicates is 1 or more"),
         (config.training.ensemble_size < 1, "ensemble_size is 1 or more"),
         (not 0 < config.training.alpha < 1, "alpha is above 0 and below 1"),
@@ -317,6 +344,7 @@ def check(config: RunConfig) -> None:
     for is_wrong, rule in wrong:
         if is_wrong:
             raise UsageError(f"a setting is out of range: {rule}")
+    ranks.check_ranks(config.training)
     for name, value, known in (
         ("uncertainty_method", config.training.uncertainty_method, UNCERTAINTY_METHODS),
         ("calibration_method", config.training.calibration_method, CALIBRATION_METHODS),

@@ -22,11 +22,12 @@ class SideBySide:
 
     Attributes:
         flat: one for each type.
+        gradients: theirs.
     """
 
     def __init__(self, model: nn.Module):
         self.weights = [w for w in model.parameters() if w.requires_grad]
-        self._all: list[Tensor] = []
+        self.gradients: list[Tensor] = []
         self._gradients: list[tuple[nn.Parameter, Tensor]] = []
         self.flat = [self._join(dtype) for dtype in dict.fromkeys(w.dtype for w in self.weights)]
 
@@ -34,7 +35,7 @@ class SideBySide:
         weights = [w for w in self.weights if w.dtype == dtype]
         flat = nn.Parameter(torch.cat([w.detach().flatten() for w in weights]))
         gradient = torch.zeros_like(flat)
-        self._all.append(gradient)
+        self.gradients.append(gradient)
         self._gradients.append((flat, gradient))
         start = 0
         for w in weights:
@@ -46,7 +47,7 @@ class SideBySide:
 
     def zero_grad(self) -> None:
         """All gradients are zero, and those of the weights are parts of those of `flat`."""
-        for gradient in self._all:
+        for gradient in self.gradients:
             gradient.zero_()
         for w, gradient in self._gradients:
             if w.grad is not gradient:  # somebody has set it to None

@@ -102,7 +102,7 @@ def test_missing_labels_bring_exactly_no_gradient(task: Task) -> None:
     torch.manual_seed(0)
     model = GraphModel(SMALL, num_targets=len(owners)).eval()
     training = _Training(model, data, TargetScaler((0.0, 0.0), (1.0, 1.0)), TrainingConfig(), task)
-    training.training_step((batch_of(model, data, range(8)), None, None), 0).backward()
+    training.training_step((batch_of(model, data, range(8)), None, None, 8), 0).backward()
     gradient = model.head.weight.grad
     assert gradient is not None
     assert gradient[owners == 0].any()
@@ -110,7 +110,7 @@ def test_missing_labels_bring_exactly_no_gradient(task: Task) -> None:
     with_all = [p.grad.clone() for p in model.parameters() if p.grad is not None]
     model.zero_grad()
     # The row without a label may as well not be there.
-    training.training_step((batch_of(model, data, [0, 1, 2, 4, 5, 6, 7]), None, None), 0).backward()
+    training.training_step((batch_of(model, data, [0, 1, 2, 4, 5, 6, 7]), None, None, 7), 0).backward()
     without = [p.grad for p in model.parameters() if p.grad is not None]
     for a, b in zip(with_all, without, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)

@@ -1,0 +1,151 @@
+"""The processes of a training on several devices: started, watched, and ended together.
+
+Each runs the same command with the variables that torchrun would set: see `molattn.training.ranks`.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from types import FrameType
+
+from molattn.errors import ProcessLost, UsageError
+
+GRACE = 5.0
+"""Seconds in which processes may end by themselves, once one has; and again, once they are told to."""
+
+COMMAND = (sys.executable, "-P", "-m", "molattn")
+"""What each process runs, with the arguments behind it."""
+
+PARENT = "MOLATTN_LAUNCHER"
+"""The variable with the process that watches this one."""
+
+
+def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
+    """Run `molattn` with these arguments in a process for each of the devices of this machine; its exit code.
+
+    The first process of all writes to the terminal; what another has to say of its end is shown where the first says
+    nothing. As soon as one process ends badly all others are ended. Ctrl-C and SIGTERM reach all of them.
+
+    Args:
+        arguments: of the command.
+        devices: processes on this machine.
+        nodes: machines; on each the same command is given, with MASTER_ADDR and MASTER_PORT, the address and a free
+            port of the first, and NODE_RANK, from 0.
+
+    Raises:
+        UsageError: several machines, and one of these variables is missing.
+        ProcessLost: a process was killed.
+    """
+    variables = _variables(nodes)
+    first = int(variables["GROUP_RANK"]) * devices
+    logs = [tempfile.TemporaryFile() if first + i else None for i in range(devices)]  # noqa: SIM115 (closed below)
+    processes: list[subprocess.Popen[bytes]] = []
+    told: list[int] = []
+
+    def tell(number: int, _: FrameType | None) -> None:
+        told.append(number)
+        for process in processes:
+            if number != signal.SIGINT:  # a terminal sends it to all by itself
+                process.send_signal(number)
+
+    before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for i, log in enumerate(logs):
+            mine = {
+                **os.environ,
+                **variables,
+                "RANK": str(first + i),
+                "WORLD_SIZE": str(devices * nodes),
+                "LOCAL_RANK": str(i),
+                "LOCAL_WORLD_SIZE": str(devices),
+                PARENT: str(os.getpid()),
+            }
+            out = None if log is None else subprocess.DEVNULL
+            processes.append(subprocess.Popen([*COMMAND, *arguments], env=mine, stdout=out, stderr=log))
+        failed = _watched(processes)
+        if told:
+            return 128 + told[0]
+        if failed is None:
+            return 0
+        code, log = processes[failed].returncode, logs[failed]
+        if code < 0:
+            raise ProcessLost(
+                f"process {first + failed} of {devices * nodes} was ended by {signal.Signals(-code).name}, and so were "
+                "the others: --resume goes on after the last epoch that was saved"
+            )
+        if log is not None and processes[0].returncode in (0, ProcessLost.exit_code, -signal.SIGTERM, -signal.SIGKILL):
+            log.seek(0)
+            sys.stderr.write(log.read().decode(errors="replace"))
+        return code
+    finally:
+        _ended(processes)
+        for log in filter(None, logs):
+            log.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _variables(nodes: int) -> dict[str, str]:
+    """What all processes of this machine are told of the first of all."""
+    names = "MASTER_ADDR", "MASTER_PORT", "NODE_RANK"
+    if nodes > 1:
+        if missing := [name for name in names if not os.environ.get(name)]:
+            raise UsageError(
+                f"{nodes} machines: give the same command on each, with MASTER_ADDR and MASTER_PORT, the address and "
+                f"a free port of the first, and NODE_RANK, 0 to {nodes - 1}; {missing[0]} is not set"
+            )
+        if os.environ["NODE_RANK"] not in map(str, range(nodes)):
+            raise UsageError(f"NODE_RANK is 0 to {nodes - 1}, not {os.environ['NODE_RANK']!r}")
+        return {"GROUP_RANK": os.environ["NODE_RANK"]}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return {"GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+
+
+def _watched(processes: Sequence[subprocess.Popen[bytes]]) -> int | None:
+    """Wait until all have ended, and end those that another has left alone; which was the first to fail, if any."""
+    failed, since = None, 0.0
+    while None in [process.poll() for process in processes]:
+        if failed is None:
+            failed = next((i for i, process in enumerate(processes) if process.returncode), None)
+            since = time.monotonic()
+        elif time.monotonic() > since + GRACE:
+            # Those that wait for the one that is gone find out by themselves, and say where their run lies.
+            _ended(processes)
+        time.sleep(0.1)
+    found = [i for i, process in enumerate(processes) if process.returncode]
+    return failed if failed is not None or not found else found[0]
+
+
+def _ended(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End all that still run: ask them to, then do it."""
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+    until = time.monotonic() + GRACE
+    for process in processes:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, until - time.monotonic()))
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def end_with_launcher() -> None:
+    """In a process that was started here: leave as soon as who watches it is gone, killed perhaps."""
+    if parent := os.environ.get(PARENT):
+
+        def watch() -> None:
+            while os.getppid() == int(parent):
+                time.sleep(1.0)
+            os._exit(ProcessLost.exit_code)
+
+        threading.Thread(target=watch, daemon=True).start()
