@@ -36,7 +36,19 @@ def train(dataset: str, folder: Path, epochs: int | None, options: list[str]) ->
     if (run / "config.toml").is_file():
         command += ["--resume", str(run), "--quiet"]
     else:
-        command += ["--dataset", dataset, "--split-sizes", "0.6", "0.1", "0.3", "--base", "none", "-o", str(run), "--quiet"]
+        command += [
+            "--dataset",
+            dataset,
+            "--split-sizes",
+            "0.6",
+            "0.1",
+            "0.3",
+            "--base",
+            "none",
+            "-o",
+            str(run),
+            "--quiet",
+        ]
         command += ["--accelerator", "cpu", *([] if epochs is None else ["--epochs", str(epochs)]), *options]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

@@ -33,7 +33,9 @@ def main() -> None:
     print("|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for preset in arguments.presets:
-            result = train(arguments.split, arguments.seed, Path(folder) / preset, ["--preset", preset, "--base", "none", *options])
+            result = train(
+                arguments.split, arguments.seed, Path(folder) / preset, ["--preset", preset, "--base", "none", *options]
+            )
             (target,) = result["test"]
             errors = " | ".join(f"{result[side][target]['rmse']:.3f}" for side in ("val", "test"))
             print(f"| {preset} | {result['parameters']:,} | {result['seconds']:.0f} | {errors} |")
