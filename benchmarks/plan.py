@@ -1,6 +1,6 @@
 """What a hundred million and ten billion molecules cost, and what breaks first: the page docs/scale.md.
 
-    python benchmarks/plan.py -o docs/scale.md [--predict-us 393 ...]
+    python benchmarks/plan.py -o docs/scale.md [--predict-us 169 ...]
 
 All of it follows from the unit costs, which are options; their defaults are figures of benchmarks/README.md.
 Stragglers, failures and retries are simulated, with a seed. Nothing is measured here, and torch is not imported.
@@ -29,20 +29,20 @@ class Costs:
     """What one molecule, one start and one machine cost."""
 
     read_us: float = _cost(
-        100,
+        64,
         "us of a core",
         "a molecule from its SMILES",
         '"Where the time of a prediction goes", molecules from SMILES',
     )
     predict_us: float = _cost(
-        393, "us of a core", "a prediction, from CSV to CSV, reading included", "the sentence above the same table"
+        169, "us of a core", "a prediction, from CSV to CSV, reading included", "the table above it: 5,924 a second"
     )
     scan_us: float = _cost(1, "us of a core", "a row of a table read as text", "the same table, the table is read")
     train_us: float = _cost(
-        1_130, "us of a core", "a molecule in an epoch of training", '"Where an epoch of training goes": 1.02 s for 902'
+        366, "us of a core", "a molecule in an epoch of training", '"Where an epoch of training goes": 0.33 s for 902'
     )
     atoms: float = _cost(16, "atoms", "in the mean molecule of the figures above", "the mean of the NCI's molecules")
-    start_s: float = _cost(2.1, "s of a core", "a start of `molattn predict`", "`time molattn predict --smiles CCO`")
+    start_s: float = _cost(1.34, "s of a core", "a start of `molattn predict`", "the same table: one molecule")
     input_bytes: float = _cost(41, "bytes", "a row of the input", '"Prediction at length": 41 MB, a million rows')
     output_bytes: float = _cost(
         55, "bytes", "a row of the result, as CSV", "the input's row, and 14 for an answer and `ok`: 2,000 of the NCI"

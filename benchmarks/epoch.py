@@ -1,0 +1,115 @@
+"""Where an epoch of training goes: the parts of one epoch of the default model on ESOL, as CPU time.
+
+    python benchmarks/epoch.py
+    python benchmarks/epoch.py --passes 20
+
+Each part is gone through alone for all batches of an epoch, several times; the least counts. What Lightning's loop and
+the validation take is in no part: `benchmarks/training.py` has whole epochs.
+"""
+
+import argparse
+import csv
+import gc
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from report import in_words, machine, markdown, save
+from torch.nn.functional import mse_loss
+from torch.nn.utils import clip_grad_norm_
+
+from molattn.chem import MoleculeGraph, featurize
+from molattn.data.batches import SizeBuckets
+from molattn.graph import stacked
+from molattn.models.config import GraphModelConfig
+from molattn.models.graph_model import GraphModel
+from molattn.training.config import TrainingConfig
+from molattn.training.weights import RunningAverage, SideBySide
+
+DATA = Path(__file__).parents[1] / "datasets"
+
+
+def least(passes: int, work: Callable[[], object]) -> float:
+    """CPU seconds of the fastest of several passes."""
+    seconds = []
+    for _ in range(passes):
+        start = time.process_time()
+        work()
+        seconds.append(time.process_time() - start)
+    return min(seconds)
+
+
+def main() -> None:
+    """Time the parts, print the table and keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--passes", type=int, default=10)
+    parser.add_argument("-o", "--output", type=Path, default=Path("epoch.json"))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    with open(DATA / "splits" / "esol-random0.csv", newline="", encoding="utf-8") as file:
+        read = featurize([row["smiles"] for row in csv.DictReader(file) if row["split"] == "train"])
+    molecules = [molecule for molecule in read if isinstance(molecule, MoleculeGraph)]
+    settings = TrainingConfig()
+    model = GraphModel(GraphModelConfig()).train()
+    order = list(SizeBuckets([m.num_atoms for m in molecules], settings.batch_size, 0))
+    targets = [torch.randn(len(rows), 1) for rows in order]
+
+    def collated() -> list:
+        return [model.collate([molecules[i] for i in rows]) for rows in order]
+
+    batches = collated()
+    assert model.edges is not None
+    code_edges = model.edges.coded
+    graphs, edges = [model._atoms(batch) for batch in batches], [code_edges(batch) for batch in batches]
+    flat = SideBySide(model)
+    average = RunningAverage(model, settings.ema)
+    average.follow(model, flat.flat)
+    optimizer = torch.optim.AdamW(flat.flat, lr=settings.learning_rate, fused=True)
+
+    def embedded() -> list:
+        return [(model._atoms(batch), code_edges(batch)) for batch in batches]
+
+    def blocks() -> None:
+        for graph, coded in zip(graphs, edges, strict=True):
+            stacked(model.blocks, graph, coded)
+
+    def losses(backward: bool) -> None:
+        for batch, wanted in zip(batches, targets, strict=True):
+            loss = mse_loss(model(batch).float(), wanted)
+            if backward:
+                loss.backward()
+
+    def each_step(work: Callable[[], object]) -> Callable[[], object]:
+        return lambda: [work() for _ in order]
+
+    flat.zero_grad()
+    losses(backward=True)
+    gc.collect()
+    gc.freeze()
+    embedding, forward = least(options.passes, embedded), least(options.passes, blocks)
+    whole, both = (least(options.passes, lambda b=b: losses(b)) for b in (False, True))
+    parts = {
+        "batches": least(options.passes, collated),
+        "embedding of atoms, rows of the tables of edges": embedding,
+        "blocks, forward": forward,
+        "readout, head, loss": max(0.0, whole - embedding - forward),
+        "backward": both - whole,
+        "gradients to zero": least(options.passes, each_step(flat.zero_grad)),
+        "clipping": least(options.passes, each_step(lambda: clip_grad_norm_(flat.flat, settings.grad_clip))),
+        "AdamW": least(options.passes, each_step(optimizer.step)),
+        "running average of the weights": least(options.passes, each_step(average.update)),
+    }
+    parts["all parts"] = sum(parts.values())
+    where = machine(("torch", "rdkit"))
+    save(options.output, "epoch", vars(options), parts, where)
+    print(markdown(["part", "ms"], [[name, f"{1000 * seconds:.1f}"] for name, seconds in parts.items()]))
+    rows = sum(batch.mask.numel() for batch in batches)
+    atoms = sum(m.num_atoms for m in molecules)
+    print(f"\n{len(molecules)} molecules in {len(order)} batches; {atoms / rows:.2f} of the rows are atoms.")
+    print(in_words(where))
+
+
+if __name__ == "__main__":
+    main()
