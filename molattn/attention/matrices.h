@@ -1,7 +1,7 @@
 /* Products of a few hundred rows with small matrices of weights, and their gradients.
  *
  * Two ways. In vectors of float32, or in bfloat16 on processors with matrix units for it (AMX): each number is then
- * taken as the sum of two of bfloat16, hi + lo, and a b as hi hi + hi lo + lo hi, which has some 16 bits, in a fifth of
+ * taken as the sum of two of bfloat16, hi + lo, and a b as hi hi + hi lo + lo hi, which has some 16 bits, in a third of
  * the time. Either way a row of a product depends on that row alone, not on those beside it. */
 
 #ifndef MOLATTN_MATRICES_H
