@@ -46,9 +46,9 @@ def code_attention(
             that the table does not have.
 
     In eager mode on a CPU, in float32 and with a C compiler, this is one operation with a gradient written by hand,
-    which can be taken once. Otherwise it is `plain_code_attention`.
+    which can be taken once. Otherwise it is `plain_code_attention`; `molattn.graph.flex` has a kernel for GPUs.
     """
-    _check(graphs, codes, table)
+    check_codes(graphs, codes, table)
     kept = kept or [None] * len(codes)
     kinds = {(x.dtype, x.device.type) for x in (packed, table)}
     if kinds == {(torch.float32, "cpu")} and is_one_operation(packed) and library() is not None:
@@ -78,7 +78,8 @@ def plain_code_attention(
     return torch.cat(outputs)
 
 
-def _check(graphs: BucketedGraphs, codes: Sequence[Tensor], table: Tensor) -> None:
+def check_codes(graphs: BucketedGraphs, codes: Sequence[Tensor], table: Tensor) -> None:
+    """A ValueError for codes of another number or shape than the buckets, or on a CPU not in the table."""
     shapes = [(place.b, place.n, place.n) for place in graphs.places]
     if [tuple(code.shape) for code in codes] != shapes:
         raise ValueError(f"codes are {shapes} for these buckets, not {[tuple(code.shape) for code in codes]}")

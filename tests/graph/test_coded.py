@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from molattn.graph import BucketedGraphs, code_attention, coded, plain_code_attention
+from molattn.graph.flex import flex_code_attention
 from tests.assertions import assert_identical
 from tests.graph.graphs import F64, random_graphs
 
@@ -54,6 +55,17 @@ def test_it_is_the_plain_form_with_its_gradients(sizes, density, dropout, parts)
 @pytest.mark.parametrize(("h", "d", "num_codes"), [(1, 1, 1), (3, 5, 8), (2, 8, 32), (2, 16, 33), (1, 40, 256)])
 def test_any_number_of_heads_channels_and_codes(h, d, num_codes):
     check(*example([6, 18], h=h, d=d, num_codes=num_codes))
+
+
+@pytest.mark.parametrize("sizes", [[4, 1, 3], [17, 20, 5, 16]], ids=str)
+@pytest.mark.parametrize("density", [None, 0.4])
+@pytest.mark.parametrize(("parts", "d"), [(3, 16), (4, 5)])
+def test_flex_attention_is_told_the_same(sizes, density, parts, d):
+    graphs, codes, (packed, table), _ = example(sizes, density=density, parts=parts, d=d)
+    with torch.no_grad():
+        ours = flex_code_attention(packed, graphs, codes, table)
+        theirs = plain_code_attention(packed, graphs, codes, table)
+    torch.testing.assert_close(ours[graphs.place], theirs[graphs.place])
 
 
 def test_it_is_the_equation_written_out():
