@@ -187,7 +187,7 @@ def test_24_damaged_parts_are_predicted_anew(
     wanted = out.read_text().splitlines()
     out.unlink()
     with monkeypatch.context() as patch:
-        patch.setattr("molattn.data.parts.Parts.join", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("molattn.data.parts.Parts.join", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
         assert molattn("predict", run, table, "-o", out).code == 130
     parts = parts_folder(out)
     shutil.copytree(parts, tmp_path / "kept")
