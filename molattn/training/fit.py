@@ -152,9 +152,14 @@ def fit(
     module = _Training(model, train, scaler, config, task, metric or task.metrics[0], companion, steps)
     watch = _KeepBest(config.patience, on_epoch)
     rows_of_val = [rows[rank::size] for rows in batches_by_size(sizes_of(val.molecules), 4 * config.batch_size)]
-    loader = DataLoader(_Rows(train), batch_sampler=sampler, collate_fn=partial(_step_of, model, train))
+    # A GPU fetches the next batch while it works on this one.
+    pin = torch.cuda.is_available() and config.accelerator in ("auto", "gpu", "cuda")
+    loader = DataLoader(_Rows(train), batch_sampler=sampler, collate_fn=partial(_step_of, model, train), pin_memory=pin)
     val_loader = DataLoader(
-        _Rows(val), batch_sampler=[r.tolist() for r in rows_of_val if len(r)], collate_fn=partial(_step_of, model, val)
+        _Rows(val),
+        batch_sampler=[r.tolist() for r in rows_of_val if len(r)],
+        collate_fn=partial(_step_of, model, val),
+        pin_memory=pin,
     )
     deterministic, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
     filling: Any = torch.utils.deterministic

@@ -172,3 +172,15 @@ def test_one_molecule_is_a_batch() -> None:
     batch = collate([molecule_graph("CCO")])
     assert len(batch) == 1 and batch.mask.all()
     assert np.array_equal(batch.atom_codes[0], molecule_graph("CCO").atom_codes)
+
+
+def test_a_batch_is_pinned_whole(monkeypatch):
+    pinned = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda x: (pinned.append(x), x.clone())[1])
+    molecules = [molecule_graph("CCO"), molecule_graph("C")]
+    batch = collate(molecules, np.array([[1.0], [2.0]]))
+    copy = batch.pin_memory()
+    there = {name: x for name, x in vars(batch).items() if x is not None}
+    assert {id(x) for x in pinned} == {id(x) for x in there.values()}
+    assert all(torch.equal(getattr(copy, name), x) and getattr(copy, name) is not x for name, x in there.items())
+    assert copy.distances is None
