@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from molattn.attention.dropout import dropout_mask
-from molattn.graph import CodedEdges, DenseGraph, GraphNetBlock, stacked
+from molattn.graph import CodedEdges, DenseGraph, GraphNetBlock, compiled_blocks, stacked
 from molattn.graph import block as block_module
 from molattn.graph.compiled_blocks import library
 from molattn.graph.family import BlockSizes, tensor_dot
@@ -251,6 +251,17 @@ def test_the_gradient_of_the_gradient_is_refused():
     whole = stacked(blocks, graph.replace(v=v))
     with pytest.raises(RuntimeError, match="use their parts"):
         torch.autograd.grad(whole.sum(), v, create_graph=True)
+
+
+def test_memory_that_is_not_to_be_had_is_a_memory_error(monkeypatch):
+    class Nothing:
+        def molattn_blocks_forward(self, *_):
+            return 1
+
+    blocks, graph = [block.float() for block in make_blocks()], single(make_graph((6, 9)))
+    monkeypatch.setattr(compiled_blocks, "_library", Nothing)
+    with torch.no_grad(), pytest.raises(MemoryError, match="no memory is left"):
+        stacked(blocks, graph)
 
 
 def test_a_weight_changed_before_the_gradient_is_noticed():
