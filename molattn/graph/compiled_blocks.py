@@ -128,13 +128,15 @@ def compiled_blocks(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[T
         IndexError: a code without a row.
     """
     keys = [tuple(new_key() for _ in range(4)) if block.dropout else (0,) * 4 for block in blocks]
-    weights = (x for block in blocks for x in block.tensors)
-    return _CompiledBlocks.apply(v, tuple(blocks), keys, places, len(edges), *edges, *weights)
+    tensors = (*edges, *(x for block in blocks for x in block.tensors))
+    # `needs_input_grad` does not know whether gradients are asked for at all.
+    keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (v, *tensors))
+    return _CompiledBlocks.apply(v, tuple(blocks), keys, places, keep, len(edges), *tensors)
 
 
 class _CompiledBlocks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, v, blocks, keys, places, num_edges, *tensors):  # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(ctx, v, blocks, keys, places, keep, num_edges, *tensors):  # pyright: ignore
         v = v.contiguous()
         edges = [x.contiguous() for x in tensors[:num_edges]]
         weights = [None if x is None else x.contiguous() for x in tensors[num_edges:]]
@@ -142,7 +144,7 @@ class _CompiledBlocks(torch.autograd.Function):
         out = torch.empty_like(v)
         call.stack.out = out.data_ptr()
         kept = None
-        if any(ctx.needs_input_grad):
+        if keep:
             kept = v.new_empty(call.count_kept())
             call.stack.kept = kept.data_ptr()
         call("molattn_blocks_forward")
@@ -157,10 +159,10 @@ class _CompiledBlocks(torch.autograd.Function):
         ctx.saved_tensors  # noqa: B018  (raises where one was changed since, as autograd's own functions do)
         call, d_out = ctx.call, d_out.contiguous()
         d_v = torch.empty_like(call.v)
-        d_edges, d_weights = call.make_gradients(ctx.needs_input_grad[5])
+        d_edges, d_weights = call.make_gradients(ctx.needs_input_grad[6])
         call.stack.d_out, call.stack.d_v = d_out.data_ptr(), d_v.data_ptr()
         call("molattn_blocks_backward")
-        return d_v, None, None, None, None, *d_edges, *d_weights
+        return d_v, *[None] * 5, *d_edges, *d_weights
 
 
 class _Call:
