@@ -35,7 +35,7 @@ class Costs:
         '"Where the time of a prediction goes", molecules from SMILES',
     )
     predict_us: float = _cost(
-        169, "us of a core", "a prediction, from CSV to CSV, reading included", "the table above it: 5,924 a second"
+        169, "us of a core", "a prediction, from CSV to CSV, reading included", "the table above it, rounded up"
     )
     scan_us: float = _cost(1, "us of a core", "a row of a table read as text", "the same table, the table is read")
     train_us: float = _cost(
