@@ -30,7 +30,7 @@ from pathlib import Path
 from threading import Lock
 
 import numpy as np
-from arena_tables import page
+from arena_tables import ENSEMBLE, page
 from contenders import CONTENDERS, Round
 from peers import FOLDER
 from report import machine
@@ -180,7 +180,10 @@ def main() -> None:
     """Do the runs that are missing, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--datasets", nargs="+", default=["esol"])
-    parser.add_argument("--models", nargs="+", default=list(CONTENDERS), choices=list(CONTENDERS))
+    alone = [name for name in CONTENDERS if not name.endswith(ENSEMBLE)]
+    parser.add_argument(
+        "--models", nargs="+", default=alone, choices=list(CONTENDERS), help="all but the ensembles by default"
+    )
     parser.add_argument("--splits", nargs="+", default=list(SPLITS), help="random0, scaffold, scaffold-balanced0, ...")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file of results")

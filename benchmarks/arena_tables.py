@@ -11,12 +11,15 @@ from scipy import stats
 
 OURS = "molattn"
 ORDER = ("random", "scaffold", "scaffold-balanced")
+ENSEMBLE = "-ensemble"
+"""How the name of an ensemble ends, behind that of its members."""
 
 INTRODUCTION = """# How accurate, beside others
 
 Made by `python benchmarks/accuracy.py` from `benchmarks/results/accuracy.csv`, which has a row for every run; that
 command's help has the protocol. RMSE in the unit of the target, smaller is better; AUROC, larger is better. Mean and
-standard deviation over the splits and seeds that all contenders of the table have run; in brackets, how many.
+standard deviation over the splits and seeds that all contenders of the table have run; in brackets, how many. Of
+ensembles (five members, which differ in their seeds) there is a table of their own, beside the same models alone.
 
 The second table of each set takes the difference to molattn on the same split and seed, run by run, over the random
 splits: its mean and the 95% confidence interval of the t distribution, with the variance of Nadeau and Bengio (2003,
@@ -77,24 +80,31 @@ def _section(name: str, runs: Sequence[Run]) -> str:
     def of_kind(model: str, kind: str) -> list[Run]:
         return [run for run in by_model[model] if kind_of(run.split) == kind]
 
-    def shared(kind: str) -> set[tuple[str, int]]:
-        """What all have run; splits differ more than contenders do."""
-        return set.intersection(*({(run.split, run.seed) for run in of_kind(model, kind)} for model in by_model))
+    def compared_alike(models: Sequence[str]) -> list[list[str]]:
+        """A row for each, the best first, over what all of them have run: splits differ more than contenders do."""
+        errors: dict[str, dict[str, list[float]]] = {model: {} for model in models}
+        for kind in kinds:
+            common = set.intersection(*({(run.split, run.seed) for run in of_kind(model, kind)} for model in models))
+            for model in models:
+                chosen = [run.test_error for run in of_kind(model, kind) if (run.split, run.seed) in common]
+                errors[model][kind] = chosen
 
-    common = {kind: shared(kind) for kind in kinds}
+        def rank(model: str) -> float:
+            first = errors[model][kinds[0]]
+            return sign * statistics.mean(first) if first else float("inf")
 
-    def errors_of(model: str, kind: str) -> list[float]:
-        return [run.test_error for run in of_kind(model, kind) if (run.split, run.seed) in common[kind]]
+        return [[model, *(_cell(errors[model][kind]) for kind in kinds)] for model in sorted(models, key=rank)]
 
-    def rank(model: str) -> float:
-        errors = errors_of(model, kinds[0])
-        return sign * statistics.mean(errors) if errors else float("inf")
-
-    models = sorted(by_model, key=rank)
-    rows = [[model, *(_cell(errors_of(model, kind)) for kind in kinds)] for model in models]
+    ensembles = [model for model in by_model if model.endswith(ENSEMBLE)]
+    singles = [model for model in by_model if model not in ensembles]
+    rows = compared_alike(singles)
     parts = [f"## {name}\n", markdown([f"test {metric}", *kinds], rows)]
+    if ensembles:
+        alone = [model for model in singles if f"{model}{ENSEMBLE}" in ensembles]
+        of_five = compared_alike([*ensembles, *alone])
+        parts += ["", markdown([f"test {metric}, ensembles", *kinds], of_five)]
     compared = []
-    for model in models:
+    for model in [*(row[0] for row in rows), *ensembles]:
         if model != OURS and (found := difference(of_kind(OURS, "random"), of_kind(model, "random"))):
             mean, half, n = found
             better = (

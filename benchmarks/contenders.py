@@ -104,6 +104,8 @@ def _column(path: Path, name: str) -> np.ndarray:
 CONTENDERS: dict[str, Callable[[Round], np.ndarray]] = {
     "molattn": molattn,
     "molattn-scratch": partial(molattn, options=("--base", "none")),
+    "molattn-ensemble": partial(molattn, options=("--ensemble-size", "5")),
+    "molattn-scratch-ensemble": partial(molattn, options=("--base", "none", "--ensemble-size", "5")),
     "forest": partial(classical, kind="forest"),
     "boosting": partial(classical, kind="boosting"),
     "chemprop": chemprop,

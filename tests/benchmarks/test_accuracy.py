@@ -116,6 +116,18 @@ def test_means_are_over_the_splits_that_all_have_run():
     assert any(line.startswith("| forest | 0.600 (1)") for line in lines)
 
 
+def test_ensembles_are_compared_with_their_members_and_leave_the_table_of_single_models_as_it_is():
+    runs = [_result(f"random{i}", error=e) for i, e in enumerate((0.5, 0.7))]
+    runs += [_result(f"random{i}", "forest", e) for i, e in enumerate((0.6, 0.8))]
+    runs.append(_result("random1", "molattn-ensemble", 0.65))
+    lines = page(runs).splitlines()
+    single, ensembles = (i for i, line in enumerate(lines) if line.startswith("| test rmse"))
+    assert [line.split(" |")[0] for line in lines[single + 2 : single + 4]] == ["| molattn", "| forest"]
+    assert lines[single + 2].startswith("| molattn | 0.600 ± 0.141 (2)")
+    of_five = lines[ensembles + 2 : ensembles + 4]
+    assert of_five == ["| molattn-ensemble | 0.650 (1) |", "| molattn | 0.700 (1) |"]
+
+
 def test_the_table_names_who_is_better_and_turns_round_for_auroc():
     runs = [
         _result(f"random{i}", model, error + i / 1000)
