@@ -19,7 +19,8 @@ from molattn.models.uncertainty import method_of
 from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.config import RunConfig
 from molattn.training.domain import domain_of
-from molattn.training.fit import EpochRecord, Labelled
+from molattn.training.fit import EpochRecord
+from molattn.training.labelled import Labelled
 from molattn.training.members import fit_members
 from molattn.training.metrics import metrics_for
 from molattn.training.prepare import conformers_of

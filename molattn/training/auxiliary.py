@@ -12,7 +12,7 @@ from molattn.models.base import MoleculeModel
 from molattn.training.companions import AuxiliaryTargets
 from molattn.training.computed import compute, standardised
 from molattn.training.config import TrainingConfig
-from molattn.training.fit import Labelled
+from molattn.training.labelled import Labelled
 
 
 def with_auxiliary(

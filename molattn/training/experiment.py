@@ -10,7 +10,7 @@ from molattn.data.store import MoleculeStore
 from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import REGRESSION, Task
 from molattn.training.config import DataConfig
-from molattn.training.fit import Labelled
+from molattn.training.labelled import Labelled
 
 
 @dataclass(frozen=True)

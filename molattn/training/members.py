@@ -14,7 +14,8 @@ from molattn.models.tasks import Regression, Task
 from molattn.training.auxiliary import with_auxiliary
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import RunConfig
-from molattn.training.fit import EpochRecord, Fitted, Labelled, fit
+from molattn.training.fit import EpochRecord, Fitted, fit
+from molattn.training.labelled import Labelled
 from molattn.training.starting import start_from
 
 

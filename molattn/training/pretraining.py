@@ -27,8 +27,9 @@ from molattn.training.checkpoint import Checkpoints
 from molattn.training.companions import MaskedAtoms
 from molattn.training.computed import Computed, compute, standardised
 from molattn.training.config import RunConfig
-from molattn.training.fit import EpochRecord, Fitted, Labelled, fit
+from molattn.training.fit import EpochRecord, Fitted, fit
 from molattn.training.folders import CHECKPOINT
+from molattn.training.labelled import Labelled
 from molattn.training.members import untrained
 from molattn.training.prepare import reading
 from molattn.training.run import Reporter, check

@@ -10,7 +10,8 @@ from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.scaler import TargetScaler
 from molattn.training.config import TrainingConfig
-from molattn.training.fit import Labelled, fit
+from molattn.training.fit import fit
+from molattn.training.labelled import Labelled
 from tests.molecules import esol
 
 

@@ -18,7 +18,8 @@ from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from molattn.testing import CheckFailed, check_model
 from molattn.training.config import TrainingConfig
-from molattn.training.fit import Labelled, fit
+from molattn.training.fit import fit
+from molattn.training.labelled import Labelled
 from molattn.training.losses import TaskLoss
 from tests.cli.conftest import QUICK, Molattn
 from tests.models.test_presets import small

@@ -18,8 +18,10 @@ from molattn.models.smiles_model import SmilesModel
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.experiment import Experiment
-from molattn.training.fit import Labelled, _step_of, _Training, batch_of, fit
+from molattn.training.fit import fit
+from molattn.training.labelled import Labelled, batch_of, step_of
 from molattn.training.labels import means_of_molecules, settle
+from molattn.training.learner import Learner
 from molattn.training.prepare import prepare
 from molattn.training.targets import Coded, are_of_atoms, choose_task, code_targets
 from tests.molecules import esol
@@ -39,8 +41,8 @@ def _first(n: int, targets: np.ndarray = VALUES, weights: np.ndarray | None = No
 
 def _gradients(model: GraphModel, data: Labelled, task: Task, rows: range | None = None) -> dict[str, torch.Tensor]:
     model.zero_grad()
-    step = _step_of(model, data, rows or range(len(data)))
-    _Training(model, data, SCALER, TrainingConfig(), task).training_step(step, 0).backward()
+    step = step_of(model, data, rows or range(len(data)))
+    Learner(model, data, SCALER, TrainingConfig(), task).training_step(step, 0).backward()
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -60,9 +62,9 @@ def test_atoms_without_a_label_bring_exactly_no_gradient(task: Task) -> None:
     data, owners = _first(6, targets), np.array(task.owners(2))
     torch.manual_seed(0)
     model = GraphModel(SMALL, len(owners), of_atoms=True).eval()
-    step = _step_of(model, data, range(6))
+    step = step_of(model, data, range(6))
     outputs = model(step[0]).detach().requires_grad_()
-    training = _Training(model, data, SCALER, TrainingConfig(), task)
+    training = Learner(model, data, SCALER, TrainingConfig(), task)
     training.model = _Says(outputs)
     training.training_step(step, 0).backward()
     assert outputs.grad is not None
@@ -89,8 +91,8 @@ def test_the_loss_is_the_mean_over_labelled_atoms_of_all_molecules() -> None:
     data = _first(8, targets)
     model = GraphModel(SMALL, 2, of_atoms=True).eval()
     outputs = outputs_of(model, data.molecules)
-    training = _Training(model, data, SCALER, TrainingConfig(), Regression(of_atoms=True))
-    loss = training.training_step(_step_of(model, data, range(8)), 0)
+    training = Learner(model, data, SCALER, TrainingConfig(), Regression(of_atoms=True))
+    loss = training.training_step(step_of(model, data, range(8)), 0)
     assert loss.item() == pytest.approx(np.nanmean((outputs - data.targets) ** 2), rel=1e-6)
 
 

@@ -16,7 +16,8 @@ from molattn.models.smiles_model import SmilesModel
 from molattn.training.auxiliary import with_auxiliary
 from molattn.training.companions import AuxiliaryTargets, MaskedAtoms
 from molattn.training.config import TrainingConfig
-from molattn.training.fit import Labelled, fit
+from molattn.training.fit import fit
+from molattn.training.labelled import Labelled
 from tests.molecules import esol
 
 SMILES, VALUES = esol(40)

@@ -15,7 +15,9 @@ from molattn.models.predict import predict_molecules
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from molattn.training.config import TrainingConfig
-from molattn.training.fit import Fitted, Labelled, _step_of, _Training, batch_of, fit
+from molattn.training.fit import Fitted, fit
+from molattn.training.labelled import Labelled, batch_of, step_of
+from molattn.training.learner import Learner
 from tests.molecules import esol
 
 SMILES, VALUES = esol(60)
@@ -101,7 +103,7 @@ def test_missing_labels_bring_exactly_no_gradient(task: Task) -> None:
     owners = np.array(task.owners(2))
     torch.manual_seed(0)
     model = GraphModel(SMALL, num_targets=len(owners)).eval()
-    training = _Training(model, data, TargetScaler((0.0, 0.0), (1.0, 1.0)), TrainingConfig(), task)
+    training = Learner(model, data, TargetScaler((0.0, 0.0), (1.0, 1.0)), TrainingConfig(), task)
     training.training_step((batch_of(model, data, range(8)), None, None, 8), 0).backward()
     gradient = model.head.weight.grad
     assert gradient is not None
@@ -125,8 +127,8 @@ def test_a_row_of_weight_two_counts_as_if_it_were_there_twice() -> None:
     model = GraphModel(SMALL).eval()
     for data in (one, two):
         model.zero_grad()
-        training = _Training(model, data, scaler, TrainingConfig())
-        training.training_step(_step_of(model, data, range(len(data))), 0).backward()
+        training = Learner(model, data, scaler, TrainingConfig())
+        training.training_step(step_of(model, data, range(len(data))), 0).backward()
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
 
@@ -235,7 +237,7 @@ def test_epochs_of_a_fit_are_shuffled_differently(monkeypatch: pytest.MonkeyPatc
             seen.append(tuple(rows))
         return batch_of(model, data, rows)
 
-    monkeypatch.setattr("molattn.training.fit.batch_of", spy)
+    monkeypatch.setattr("molattn.training.labelled.batch_of", spy)
     _fit(epochs=2)
     assert len(seen) == 10
     assert set(seen[:5]) != set(seen[5:])

@@ -1,0 +1,150 @@
+"""A model as Lightning trains it: the loss, the optimizer, the schedule, and what is validated."""
+
+import math
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+from torch import Tensor
+
+from molattn.models.answers import Answers
+from molattn.models.base import MoleculeModel
+from molattn.models.scaler import TargetScaler
+from molattn.models.tasks import REGRESSION, Task
+from molattn.training import ranks
+from molattn.training.companions import Companion
+from molattn.training.config import TrainingConfig
+from molattn.training.labelled import Labelled, Step
+from molattn.training.losses import TaskLoss, balance, mean_loss
+from molattn.training.metrics import mean_over_targets, measure
+from molattn.training.weights import RunningAverage, SideBySide
+
+
+class Learner(pl.LightningModule):
+    """The model as Lightning trains it: loss, optimizer, schedule, and the running average of the weights."""
+
+    allow_zero_length_dataloader_with_multiple_devices = True  # a rank may get none of a few validation molecules
+
+    def __init__(
+        self,
+        model: MoleculeModel,
+        train: Labelled,
+        scaler: TargetScaler,
+        config: TrainingConfig,
+        task: Task = REGRESSION,
+        metric: str = "rmse",
+        companion: Companion | None = None,
+        steps: int = 1,
+    ):
+        super().__init__()
+        self.companion = companion
+        self.model, self.config, self.task, self.scaler, self.metric = model, config, task, scaler, metric
+        self.average = RunningAverage(model, config.ema)
+        self.side_by_side: SideBySide | None = None
+        self.steps = max(1, steps)
+        weights = balance(task, train.targets, config.class_balance, config.positive_weights)
+        self.loss = TaskLoss(task, scaler, weights, config.evidential_regularization)
+        self.train_losses, self.val_losses = _Losses(), _Losses()
+        self.validated: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def training_step(self, step: Step, _: int) -> Tensor:
+        batch, rows, beside, asked = step
+        assert batch.targets is not None
+        if self.companion is None:
+            outputs, more = self.model(batch), None
+        else:
+            outputs, more = self.companion(self.model, batch, beside)
+        losses, known = self.loss(outputs, batch.targets)
+        self.train_losses.add(losses, known, rows)
+        loss = mean_loss(losses, known, rows)
+        if ranks.size() > 1:
+            labels = known.sum() if rows is None else (known * rows.unsqueeze(1)).sum()
+            counts = torch.stack([labels.double(), labels.new_tensor(asked, dtype=torch.float64)])
+            of_label, of_molecule = self._shares(counts)
+            loss, more = loss * of_label, None if more is None else more * of_molecule
+        return loss if more is None else loss + more
+
+    def _shares(self, counts: Tensor) -> Tensor:
+        """This rank's part of what all ranks count in a batch: with it the gradients of all add up to the batch's."""
+        total = counts.clone()
+        ranks.add_up([total])
+        return (counts / torch.where(total > 0, total, torch.ones_like(total))).float()
+
+    def on_after_backward(self) -> None:
+        if ranks.size() > 1:
+            assert self.side_by_side is not None
+            beside = [] if self.companion is None else [p.grad for p in self.companion.parameters()]
+            ranks.add_up([*self.side_by_side.gradients, *(grad for grad in beside if grad is not None)])
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
+        self.average.update()
+
+    def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: torch.optim.Optimizer) -> None:  # noqa: ARG002
+        optimizer.zero_grad()
+        assert self.side_by_side is not None
+        self.side_by_side.zero_grad()
+
+    def validation_step(self, step: Step, _: int) -> None:
+        batch, rows = step[:2]
+        assert batch.targets is not None
+        outputs = self.average.module(batch)
+        losses, known = self.loss(outputs, batch.targets)
+        self.val_losses.add(losses, known, rows)
+        self.validated.append((outputs.cpu().numpy(), batch.targets.cpu().numpy()))
+
+    def take_metric(self) -> float:
+        """The metric over all validation molecules since the last time, the mean over targets; NaN if undefined."""
+        validated = [batch for of_rank in ranks.gathered(self.validated) for batch in of_rank]
+        outputs, targets = (np.concatenate(parts) for parts in zip(*validated, strict=True))
+        self.validated = []
+        answers = self.task.answers(outputs, self.scaler)
+        measured = {str(t): self._measured(answers, targets[:, t], t) for t in range(targets.shape[1])}
+        mean = mean_over_targets(measured, (self.metric,))[self.metric]
+        return math.nan if mean is None else mean
+
+    def _measured(self, answers: Answers, true: np.ndarray, t: int) -> dict[str, Any]:
+        return measure(true, self.task.scores(answers, t), (self.metric,))
+
+    def configure_optimizers(self) -> Any:
+        self.side_by_side = SideBySide(self.model)
+        beside = [] if self.companion is None else self.companion.parameters()
+        ranks.as_first(x.data for x in (*self.side_by_side.flat, *beside, *self.model.buffers()))
+        self.average.follow(self.model, self.side_by_side.flat)
+        optimizer = torch.optim.AdamW(
+            [*self.side_by_side.flat, *([] if self.companion is None else self.companion.parameters())],
+            lr=self.config.learning_rate,
+            weight_decay=self.config.weight_decay,
+            # In one call; where there is none, torch's own choice.
+            fused=True if self.device.type in ("cpu", "cuda") else None,
+        )
+        warmup = max(1, round(self.config.warmup * self.steps))
+
+        def share(step: int) -> float:
+            if step < warmup:
+                return (step + 1) / warmup
+            return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / max(1, self.steps - warmup))))
+
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, share)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+class _Losses:
+    """The mean loss over batches."""
+
+    def __init__(self) -> None:
+        self.total: np.ndarray | float = 0.0
+        self.count: np.ndarray | float = 0.0
+
+    def add(self, losses: Tensor, known: Tensor, rows: Tensor | None = None) -> None:
+        weights = known.double() if rows is None else known.double() * rows.double().unsqueeze(1)
+        total = losses.detach().double() if rows is None else losses.detach().double() * rows.double().unsqueeze(1)
+        self.total = self.total + total.sum(0).cpu().numpy()
+        self.count = self.count + weights.sum(0).cpu().numpy()
+
+    def take(self) -> float:
+        """The mean over all labels of all ranks, NaN without one; and start again."""
+        parts = ranks.gathered((float(np.sum(self.total)), float(np.sum(self.count))))
+        total, count = (sum(part) for part in zip(*parts, strict=True))
+        self.__init__()
+        return total / count if count > 0 else math.nan
