@@ -1,19 +1,17 @@
 """A table of any length through a model: every row comes back with what the model says of it, in bounded memory."""
 
-import os
-import re
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from molattn.errors import InputError, RowsFailed, UsageError, shown
+from molattn.cli.job import Job, rows_of
+from molattn.cli.tally import Tally, named, strictly, tally_of, tally_of_chunk, whole
+from molattn.errors import RowsFailed, UsageError
 
 if TYPE_CHECKING:
     from molattn.api import RowPrediction
@@ -26,83 +24,6 @@ if TYPE_CHECKING:
 
 PART = 16
 """Chunks in a part of the output: what a kill can cost."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is asked of a table."""
-
-    run: Path
-    """The folder of the run whose model it is."""
-    table: Path
-    """The input; "-" for standard input."""
-    output: Path | None
-    """Where the result goes; None prints it."""
-    smiles_column: str | None = None
-    input_format: str | None = None
-    shard: str | None = None
-    """"i/n": the i-th of n parts of the rows, from 1."""
-    num_workers: int = 0
-    resume: bool = False
-    strict: bool = False
-    force: bool = False
-    quiet: bool = False
-    escape_formulas: bool = False
-    what: str = "prediction"
-    """What a row gets."""
-    beside: str = ""
-    """What is asked for beside it, for the parts of an output to be of one kind."""
-    one_of_many: bool = False
-    """Whether it is one of several tables: then what is known of it stays until all are done, for `--resume`."""
-
-    def check(self) -> None:
-        """Refuse what makes no sense, before anything is loaded."""
-        from molattn.data.parts import parts_folder
-
-        if self.shard is not None:
-            _shard(self.shard)
-        counted = self.table.is_file()
-        if (self.shard or self.resume) and not counted and (str(self.table) == "-" or self.table.exists()):
-            asked = "--shard" if self.shard else "--resume"
-            raise UsageError(f"{asked} needs to know all rows beforehand: give an ordinary file in place of a pipe")
-        if self.resume and self.output is None:
-            raise UsageError("--resume goes on with a file: give --output")
-        output, table = self.output, self.table
-        if output is None:
-            return
-        if output.exists() and table.exists() and os.path.samefile(output, table):
-            raise UsageError(f"{output} is the input itself: write to another file")
-        if output.exists() and not output.is_file():
-            raise UsageError(f"{output} is not an ordinary file: give another path")
-        parts = parts_folder(output)
-        going_on = self.resume and parts.exists()
-        if output.exists() and not self.force and not going_on:
-            raise UsageError(f"{output} exists: give another --output, or --force to replace it")
-        if parts.exists() and not self.force and not self.resume:
-            raise UsageError(f"{parts} holds what is done of {output}: --resume goes on, --force begins anew")
-        if not output.absolute().parent.is_dir():
-            raise InputError(f"there is no folder {output.absolute().parent}: create it first")
-
-
-@dataclass
-class Tally:
-    """What became of the rows so far."""
-
-    rows: int = 0
-    failed: int = 0
-    first: str = ""
-    """Place and reason of the first that failed."""
-    flat: int = 0
-    """Rows for which path lengths stand in for a 3D geometry."""
-    first_flat: str = ""
-
-    def add(self, other: "Tally") -> None:
-        """Count the rows that follow."""
-        self.rows += other.rows
-        self.failed += other.failed
-        self.flat += other.flat
-        self.first = self.first or other.first
-        self.first_flat = self.first_flat or other.first_flat
 
 
 @dataclass(frozen=True)
@@ -160,7 +81,7 @@ class Work:
         """Write the rows of these chunks."""
         tally = Tally()
         for _, chunk, answers in pieces:
-            tally.add(_tally(self.stream, chunk, answers))
+            tally.add(tally_of_chunk(self.stream, chunk, answers))
             if self.job.strict and tally.failed:
                 raise RowsFailed(strictly(self.job, tally))
             writer.write(chunk, self.making.cells(answers))
@@ -174,11 +95,6 @@ class Work:
         with atomic(parts.table(number)) as file:
             tally = self.write(self.output.writer(file), pieces)
         parts.finish(number, {"tally": asdict(tally)})
-
-
-def strictly(job: Job, tally: Tally) -> str:
-    """Why `--strict` stops."""
-    return f"{tally.first}; --strict stops at the first row without a {job.what}"
 
 
 @contextmanager
@@ -196,18 +112,6 @@ def opened_work(job: Job, making: Making) -> Iterator[Work]:
         yield Work(
             job, making, stream, name, making.form(job.output, stream, new), [*stream.columns, *(c.name for c in new)]
         )
-
-
-def rows_of(job: Job) -> tuple[int, int | None]:
-    """The first row that is asked for, and the one behind the last; None where nobody can know.
-
-    A table in a file is read once through for that.
-    """
-    from molattn.data.streams import CHUNK, count_rows
-
-    if not job.table.is_file():
-        return 0, None
-    return _bounds(job.shard, count_rows(job.table, job.input_format), CHUNK)
 
 
 def run_job(job: Job, making: Making) -> Tally:
@@ -235,12 +139,12 @@ def run_job(job: Job, making: Making) -> Tally:
         source = work.stream.source
         if job.output is None:
             assert isinstance(work.output, TextOutput)
-            return _whole(work.write(work.output.text_writer(sys.stdout.write), answered), first, end, source)
+            return whole(work.write(work.output.text_writer(sys.stdout.write), answered), first, end, source)
         if parts is None:
             with atomic(job.output) as file:
                 with compressed(job.output, file) as inner:
                     tally = work.write(work.output.writer(inner), answered)
-                return _whole(tally, first, end, source)
+                return whole(tally, first, end, source)
         for number, pieces in groupby(answered, lambda piece: piece[0]):
             work.write_part(parts, number, pieces)
         return join_parts(parts, job, first, end, source)
@@ -248,33 +152,9 @@ def run_job(job: Job, making: Making) -> Tally:
 
 def join_parts(parts: "Parts", job: Job, first: int, end: int | None, source: str) -> Tally:
     """Put all parts together, if all rows are in them; what became of the rows."""
-    tally = _whole(tally_of(parts), first, end, source)
+    tally = whole(tally_of(parts), first, end, source)
     parts.join(keep=job.one_of_many)
     return tally
-
-
-def tally_of(parts: "Parts") -> Tally:
-    """What became of the rows of all finished parts."""
-    tally = Tally()
-    for number in sorted(parts.finished):
-        tally.add(Tally(**parts.finished[number]["tally"]))
-    return tally
-
-
-def outputs_in(folder: Path, tables: Sequence[Path]) -> list[Path]:
-    """Where the results of several tables go: files in a folder, called as they are, but for kinds not written."""
-    from molattn.data.streams import format_of
-
-    found: dict[Path, Path] = {}
-    for table in tables:
-        kind, name = format_of(table), table.name
-        if kind in ("smi", "sdf", "parquet") and name.lower().endswith(".gz"):
-            name = name[:-3]
-        output = folder / (Path(name).stem + ".csv" if kind in ("smi", "sdf") else name)
-        if output in found:
-            raise UsageError(f"{found[output]} and {table} would both be {output}: give them apart")
-        found[output] = table
-    return [*found]
 
 
 def run_jobs(jobs: Sequence[Job], run: Callable[[Job], Tally]) -> Tally:
@@ -286,14 +166,6 @@ def run_jobs(jobs: Sequence[Job], run: Callable[[Job], Tally]) -> Tally:
     return tally
 
 
-def named(tally: Tally, job: Job) -> Tally:
-    """The tally with the table in its sentences, where there are several."""
-    if not job.one_of_many:
-        return tally
-    said = {key: f"{job.table}, {text}" for key in ("first", "first_flat") if (text := getattr(tally, key))}
-    return replace(tally, **said)
-
-
 def forget_parts(jobs: Sequence[Job]) -> None:
     """All of several tables are done: nothing more is kept of their parts."""
     from molattn.data.parts import discard_parts
@@ -301,36 +173,6 @@ def forget_parts(jobs: Sequence[Job]) -> None:
     for job in jobs:
         if job.one_of_many and job.output is not None:
             discard_parts(job.output)
-
-
-def tell(job: Job, tally: Tally) -> None:
-    """Say how a table went, on standard error."""
-    if tally.flat:
-        count = f"{tally.flat} of {tally.rows} SMILES have no 3D geometry"
-        print(f"warning: {count}; the first, {tally.first_flat}", file=sys.stderr)
-    if job.output is not None and not job.quiet:
-        done = {"prediction": "predicted", "fingerprint": "embedded"}[job.what]
-        print(f"{tally.rows - tally.failed} of {tally.rows} rows {done}, written to {job.output}", file=sys.stderr)
-    if tally.failed:
-        count = f"{tally.failed} of {tally.rows} rows have no {job.what}"
-        print(f"warning: {count}; the first, {tally.first}", file=sys.stderr)
-
-
-def new_names(names: Sequence[str], taken: Sequence[str]) -> list[str]:
-    """`names`, numbered where the table has such a column already: nothing of the input is overwritten."""
-    fresh: list[str] = []
-    # Many, in the case of fingerprints: looked up, not searched.
-    used = set(taken)
-    for name in names:
-        number, candidate = 1, name
-        while candidate in used:
-            number += 1
-            candidate = f"{name}_{number}"
-        if candidate != name:
-            print(f"warning: the table has a column {name!r}; the new one is {candidate!r}", file=sys.stderr)
-        fresh.append(candidate)
-        used.add(candidate)
-    return fresh
 
 
 def _answered(
@@ -377,44 +219,6 @@ def _places(stream: "RowStream", names: Sequence[str]) -> list[int]:
         return [index_of(stream.columns, name, stream.source) for name in names]
     except UsageError as error:
         raise UsageError(f"{error}; the model reads {listed(names)} beside each molecule") from error
-
-
-def _tally(stream: "RowStream", chunk: "Chunk", answers: Sequence["RowPrediction"]) -> Tally:
-    from molattn.api import geometry_warning
-
-    tally = Tally(rows=len(chunk))
-    for row, (place, answer) in enumerate(zip(chunk.places, answers, strict=True)):
-        if answer.error:
-            tally.add(Tally(failed=1, first=f"{stream.place} {place}: {answer.error}"))
-        elif warning := geometry_warning(answer):
-            where = f"row {chunk.start + row}, {shown(answer.smiles)}"
-            tally.add(Tally(flat=1, first_flat=f"{where}: {warning}"))
-    return tally
-
-
-def _whole(tally: Tally, first: int, end: int | None, source: str) -> Tally:
-    """The tally, if all rows that were counted beforehand are in it."""
-    if end is not None and tally.rows != end - first:
-        raise InputError(f"{source} was changed while it was read: predict it again")
-    return tally
-
-
-def _shard(text: str) -> tuple[int, int]:
-    """i and n of "i/n"."""
-    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
-    if not found or not 1 <= int(found[1]) <= int(found[2]):
-        raise typer.BadParameter(f"--shard takes i/n, the i-th of n parts, from 1/n to n/n, not {shown(text)}")
-    return int(found[1]), int(found[2])
-
-
-def _bounds(shard: str | None, total: int, step: int) -> tuple[int, int]:
-    """The first row of a shard, and the one behind its last.
-
-    Shards are cut at multiples of `step` rows, so that the same molecules share a batch as in the whole table.
-    """
-    i, n = (1, 1) if shard is None else _shard(shard)
-    chunks = -(-total // step)
-    return min(chunks * (i - 1) // n * step, total), min(chunks * i // n * step, total)
 
 
 def parts_of(work: Work, first: int, end: int | None, always: bool = False) -> "Parts | None":

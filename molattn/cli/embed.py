@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.at_length import Job, Making, new_names, run_job, tell
+from molattn.cli.at_length import Making, run_job
+from molattn.cli.job import Job, new_names
 from molattn.cli.options import Force, InputFormat, MoleculeTable, NumWorkers, Quiet, Resume, Run, SmilesColumn
 from molattn.cli.start import predictor_of
+from molattn.cli.tally import tell
 
 if TYPE_CHECKING:
     from molattn.api import RowPrediction

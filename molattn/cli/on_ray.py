@@ -15,20 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from molattn import errors
-from molattn.cli.at_length import (
-    PART,
-    Job,
-    Making,
-    Tally,
-    forget_parts,
-    join_parts,
-    named,
-    opened_work,
-    parts_of,
-    rows_of,
-    strictly,
-    tally_of,
-)
+from molattn.cli.at_length import PART, Making, forget_parts, join_parts, opened_work, parts_of
+from molattn.cli.job import Job, rows_of
+from molattn.cli.tally import Tally, named, strictly, tally_of
 from molattn.errors import MissingExtra, MolattnError, ProcessLost, RowsFailed, UsageError
 
 if TYPE_CHECKING:

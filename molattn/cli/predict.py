@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.at_length import Job, Making, new_names, outputs_in, run_job, run_jobs, tell
+from molattn.cli.at_length import Making, run_job, run_jobs
+from molattn.cli.job import Job, new_names, outputs_in
 from molattn.cli.options import Force, InputFormat, NumWorkers, Quiet, Resume, Run, Smiles, SmilesColumn
 from molattn.cli.start import predictor_of
+from molattn.cli.tally import tell
 from molattn.errors import InputError, RowsFailed, UsageError
 
 LOCAL, RAY = "local", "ray"

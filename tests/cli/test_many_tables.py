@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from molattn.cli.at_length import outputs_in, run_job
+from molattn.cli.at_length import run_job
+from molattn.cli.job import outputs_in
 from molattn.data.parts import parts_folder
 from molattn.errors import UsageError
 from tests.cli.conftest import Molattn
