@@ -15,8 +15,9 @@ AUTO, NONE = "auto", "none"
 DEFAULT = "nci"
 """The base that `AUTO` stands for."""
 
-FINE_TUNING: dict[str, Any] = {"learning_rate": 5e-4, "epochs": 60}
-"""What a training that starts from a base has otherwise than one from scratch, in `training`, unless somebody says."""
+FINE_TUNING: dict[str, dict[str, Any]] = {"model": {"dropout": 0.05}, "training": {"epochs": 20}}
+"""What a training that starts from a base has otherwise than one from scratch, section by section, unless somebody
+says."""
 
 CARD, CONFIG = "card.toml", "config.json"
 

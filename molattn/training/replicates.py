@@ -166,15 +166,15 @@ def summarised(values: list[Any]) -> Any:
 
 
 # Settings that a run decides by its data, where nobody said them.
-_LEFT_OPEN = ("base", *FINE_TUNING)
+_LEFT_OPEN = [("training", "base"), *((section, name) for section, values in FINE_TUNING.items() for name in values)]
 
 
 def _write_config(path: Path, config: RunConfig) -> None:
     """The settings of all runs; what each decides for itself stands in its own."""
     settings = config.to_dict()
-    for name in _LEFT_OPEN:
-        if f"training.{name}" not in config.said:
-            del settings["training"][name]
+    for section, name in _LEFT_OPEN:
+        if f"{section}.{name}" not in config.said:
+            del settings[section][name]
     write_text(path / CONFIG, tomli_w.dumps(settings))
 
 
@@ -191,9 +191,9 @@ def _check_settings(path: Path, config: RunConfig) -> None:
             # Found in the table by the run itself.
             if not now["data"][column]:
                 now["data"][column] = before["data"][column]
-        for name in _LEFT_OPEN:
-            if f"training.{name}" not in config.said:
-                now["training"][name] = before["training"][name]
+        for section, name in _LEFT_OPEN:
+            if f"{section}.{name}" not in config.said:
+                now[section][name] = before[section][name]
         del before["training"]["num_workers"], now["training"]["num_workers"]
         if changed := differences({"config": before}, {"config": now}):
             raise UsageError(

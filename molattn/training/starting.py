@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -10,7 +11,7 @@ from molattn.errors import InputError, UsageError
 from molattn.models.artifact import load_artifact
 from molattn.models.base import MoleculeModel
 from molattn.training.bases import AUTO, DEFAULT, FINE_TUNING, NONE, base_names, clashes, find_base
-from molattn.training.config import DataConfig, RunConfig, TrainingConfig
+from molattn.training.config import DataConfig, RunConfig
 from molattn.training.unlabelled import NCI
 
 
@@ -87,10 +88,14 @@ def _from(config: RunConfig, name: str) -> RunConfig:
 
 def _tuned(config: RunConfig) -> RunConfig:
     """The settings of a training that starts from a base, where nobody said others."""
-    plain = TrainingConfig()
-    unsaid = {
-        name: value
-        for name, value in FINE_TUNING.items()
-        if f"training.{name}" not in config.said and getattr(config.training, name) == getattr(plain, name)
-    }
-    return replace(config, training=replace(config.training, **unsaid))
+    plain = RunConfig(model=type(config.model)())
+    changed: dict[str, Any] = {}
+    for section, values in FINE_TUNING.items():
+        mine, default = getattr(config, section), getattr(plain, section)
+        unsaid = {
+            name: value
+            for name, value in values.items()
+            if f"{section}.{name}" not in config.said and getattr(mine, name) == getattr(default, name)
+        }
+        changed[section] = replace(mine, **unsaid)
+    return replace(config, **changed)

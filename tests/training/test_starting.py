@@ -66,13 +66,14 @@ def test_sizes_and_weights_are_those_of_the_base_and_the_head_is_new(base: str) 
 
 def test_settings_of_the_fine_tuning_are_taken_unless_somebody_says_others(base: str) -> None:
     config, said = settle_start(resolve(None, {"base": base}))
-    assert {name: getattr(config.training, name) for name in FINE_TUNING} == FINE_TUNING
+    assert config.training.epochs == FINE_TUNING["training"]["epochs"] != TrainingConfig.epochs
+    assert config.model.dropout == FINE_TUNING["model"]["dropout"] != GraphModelConfig.dropout
     assert base in said
     config, _ = settle_start(
-        resolve(None, {"base": base, "epochs": TrainingConfig.epochs}, ["training.learning_rate=0.001"])
+        resolve(None, {"base": base, "epochs": TrainingConfig.epochs}, [f"model.dropout={GraphModelConfig.dropout}"])
     )
     assert config.training.epochs == TrainingConfig.epochs
-    assert config.training.learning_rate == 0.001
+    assert config.model.dropout == GraphModelConfig.dropout
     config, said = settle_start(resolve(None, {"base": "none"}))
     assert (config.training, said) == (TrainingConfig(base="none"), "")
 
@@ -122,7 +123,7 @@ def test_a_run_says_what_it_started_from_and_repeats_and_resumes_to_the_bit(
     config = tomllib.loads((whole.folder / "config.toml").read_text())
     assert config["training"]["base"] == base
     assert config["training"]["epochs"] == 3
-    assert config["training"]["learning_rate"] == FINE_TUNING["learning_rate"]
+    assert config["model"]["dropout"] == FINE_TUNING["model"]["dropout"]
     assert config["model"]["hidden_dim"] == 16
     again = molattn.train(config=whole.folder / "config.toml", output_dir=tmp_path / "again", quiet=True)
     scratch = molattn.train(config=whole.folder / "config.toml", base="none", output_dir=tmp_path / "none", quiet=True)
@@ -154,9 +155,9 @@ def test_replicates_start_from_the_base_and_go_on_after_a_stop(base: str, table:
     result = molattn.train(resume=tmp_path / "several", quiet=True)
     assert list(result.runs) == ["replicate_0", "replicate_1"]
     for name in result.runs:
-        training = tomllib.loads((tmp_path / "several" / name / "config.toml").read_text())["training"]
-        assert training["base"] == base
-        assert training["learning_rate"] == FINE_TUNING["learning_rate"]
+        config = tomllib.loads((tmp_path / "several" / name / "config.toml").read_text())
+        assert config["training"]["base"] == base
+        assert config["model"]["dropout"] == FINE_TUNING["model"]["dropout"]
 
 
 @pytest.fixture
