@@ -23,7 +23,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from report import in_words, machine, markdown, save
+from report import in_words, machine, markdown, save, saved
 
 SPLITS = Path(__file__).parents[1] / "datasets" / "splits"
 MOLATTN = [sys.executable, "-c", "from molattn.cli.main import main; main()"]
@@ -48,11 +48,11 @@ def split_options(dataset: str, split: str, seed: int) -> list[str]:
     return ["--split", split, "--seed", str(seed)]
 
 
-def train(dataset: str, split: str, base: str, auxiliary: float, seed: int, options: list[str]) -> dict[str, Any]:
+def train(dataset: str, split: str, base: str, seed: int, options: list[str]) -> dict[str, Any]:
     """The validation error of one training, its best epoch and its seconds."""
     with tempfile.TemporaryDirectory() as folder:
         wanted = ["--dataset", dataset, *split_options(dataset, split, seed), "--base", base]
-        wanted += ["--set", f"training.auxiliary={auxiliary}", "-o", f"{folder}/run", "--json", "--quiet"]
+        wanted += ["-o", f"{folder}/run", "--json", "--quiet"]
         metrics = json.loads(run(["train", *wanted, *options]))
         env = json.loads((Path(folder) / "run" / "env.json").read_text())
     (target,) = [name for name in metrics["val"] if name != "mean"]
@@ -82,7 +82,7 @@ def main() -> None:
             print(f"molattn pretrain {wanted} -o {arguments.folder / name}", file=sys.stderr)
             resume = ["--resume"] if (arguments.folder / name / "checkpoint").is_dir() else []
             run(["pretrain", *shlex.split(wanted), "-o", str(arguments.folder / name), "-q", *resume])
-    kept: dict[str, Any] = json.loads(arguments.output.read_text())["results"] if arguments.output.is_file() else {}
+    kept: dict[str, Any] = saved(arguments.output)
     where = machine(("torch", "rdkit", "molattn"))
     rows = []
     for dataset in arguments.datasets:
@@ -94,7 +94,8 @@ def main() -> None:
                     for seed in arguments.seeds:
                         key = shlex.join([dataset, split, name, str(auxiliary), str(seed), *options])
                         if key not in kept:
-                            kept[key] = train(dataset, split, base, auxiliary, seed, options)
+                            more = ["--set", f"training.auxiliary={auxiliary}", *options]
+                            kept[key] = train(dataset, split, base, seed, more)
                             save(arguments.output, "pretraining", vars(arguments) | {"options": options}, kept, where)
                             print(f"{key}: {kept[key]['val']:.3f}, {kept[key]['seconds']:.0f} s", file=sys.stderr)
                         values.append(kept[key]["val"])

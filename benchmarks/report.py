@@ -67,3 +67,9 @@ def save(path: str | Path, benchmark: str, settings: Mapping[str, Any], results:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1, default=str) + "\n", encoding="utf-8")
+
+
+def saved(path: str | Path) -> Any:
+    """The results that `save` wrote; an empty dict where there is no file yet."""
+    path = Path(path)
+    return json.loads(path.read_text(encoding="utf-8"))["results"] if path.is_file() else {}

@@ -9,7 +9,7 @@ import torch
 
 import molattn as library
 from molattn.attention import MultiHeadAttention
-from molattn.chem import molecule_graph
+from molattn.chem import molecule_graph, random_smiles, read_smiles
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.presets import PRESETS
@@ -94,7 +94,7 @@ def test_15_a_split_with_one_class(score: Score, molattn: Molattn, tmp_path: Pat
 
 def test_16_duplicates_across_sides(score: Score, molattn: Molattn, tmp_path: Path) -> None:
     # Each molecule twice, in two spellings; by row they would be on two sides.
-    twice = [s for k in range(30) for s in ("O" + "C" * (k + 1), "C" * (k + 1) + "O")]
+    twice = [s for k, text in enumerate(SMILES[:30]) for s in (text, random_smiles(read_smiles(text), k))]
     sides = ["train", "test", *["train", "train"] * 25, *["val", "val"] * 2, *["test", "test"] * 2]
     table = _table(tmp_path / "t.csv", {"smiles": [*twice], "y": [*range(60)], "set": sides})
     score.count("duplicates", 30)
