@@ -32,9 +32,8 @@ def test_every_step_changes_a_setting_that_there_is(start: str):
             changed = resolve(None, {}, [words[1]]).to_dict()
         else:
             changed = resolve(None, {flags[words[0]]: int(words[1])}).to_dict()
-        differ = [
-            key for section, values in changed.items() for key, value in values.items() if value != defaults[section][key]
-        ]
+        before = [(section, key) for section in defaults for key in defaults[section]]
+        differ = [(s, key) for s, key in before if changed[s][key] != defaults[s][key]]
         assert len(differ) <= 1, name
 
 
