@@ -15,7 +15,7 @@ AUTO, NONE = "auto", "none"
 DEFAULT = "nci"
 """The base that `AUTO` stands for."""
 
-FINE_TUNING: dict[str, dict[str, Any]] = {"model": {"dropout": 0.05}, "training": {"epochs": 20}}
+FINE_TUNING: dict[str, dict[str, Any]] = {"model": {"dropout": 0.05}, "training": {"epochs": 40}}
 """What a training that starts from a base has otherwise than one from scratch, section by section, unless somebody
 says."""
 
