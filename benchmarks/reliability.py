@@ -2,6 +2,7 @@
 for; the headline, and a table line by line.
 
     python benchmarks/reliability.py [--lines 21 22] [-o reliability.json]
+    python benchmarks/reliability.py --page docs/reliability.md    # that page again, from a run of all lines
 
 Needs the extra `test`, and Chromium for line 35; lines 27, 29 and 30 start many processes.
 """
@@ -106,16 +107,31 @@ def table(scores: list[dict[str, Any]], lines: list[int]) -> str:
     return markdown(["line", "what", "tried", "holds", ""], rows)
 
 
+def page(scores: list[dict[str, Any]], where: dict[str, Any], seconds: float) -> str:
+    """The document with the headline and the table."""
+    return (
+        "# Nothing lost\n\nMade by `python benchmarks/reliability.py --page docs/reliability.md`: the scoreboard of faults "
+        "in `tests/reliability` at length. The\nordinary tests try fewer of each.\n\n"
+        f"**{headline(scores)}.**\n\n{table(scores, [])}\n\n{in_words(where)} {seconds:,.0f} seconds.\n"
+    )
+
+
 def main() -> None:
     """See above."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=int, nargs="*", default=[], help="of the scoreboard; all by default")
     parser.add_argument("-o", "--output", type=Path, default=Path("reliability.json"))
+    parser.add_argument("--page", type=Path, help="a Markdown file to write as well")
     options = parser.parse_args()
+    if options.page and options.lines:
+        parser.error("--page takes all lines: leave out --lines")
     start, where = time.perf_counter(), machine(("torch", "rdkit", "safetensors", "pyarrow"))
     scores = counted(options.lines)
     print(f"\n{headline(scores)}\n\n{table(scores, options.lines)}\n\n{in_words(where)}")
-    print(f"{time.perf_counter() - start:.0f} s.")
+    seconds = time.perf_counter() - start
+    print(f"{seconds:.0f} s.")
+    if options.page:
+        options.page.write_text(page(scores, where, seconds), encoding="utf-8")
     save(
         options.output, "reliability", {"lines": options.lines}, {"headline": headline(scores), "tests": scores}, where
     )
