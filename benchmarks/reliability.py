@@ -110,8 +110,8 @@ def table(scores: list[dict[str, Any]], lines: list[int]) -> str:
 def page(scores: list[dict[str, Any]], where: dict[str, Any], seconds: float) -> str:
     """The document with the headline and the table."""
     return (
-        "# Nothing lost\n\nMade by `python benchmarks/reliability.py --page docs/reliability.md`: the scoreboard of faults "
-        "in `tests/reliability` at length. The\nordinary tests try fewer of each.\n\n"
+        "# Nothing lost\n\nMade by `python benchmarks/reliability.py --page docs/reliability.md`: the scoreboard of faults in\n"
+        "`tests/reliability`, at length; the tests of every day try fewer of each.\n\n"
         f"**{headline(scores)}.**\n\n{table(scores, [])}\n\n{in_words(where)} {seconds:,.0f} seconds.\n"
     )
 
