@@ -109,8 +109,9 @@ def table(scores: list[dict[str, Any]], lines: list[int]) -> str:
 
 def page(scores: list[dict[str, Any]], where: dict[str, Any], seconds: float) -> str:
     """The document with the headline and the table."""
+    made = "`python benchmarks/reliability.py --page docs/reliability.md`"
     return (
-        "# Nothing lost\n\nMade by `python benchmarks/reliability.py --page docs/reliability.md`: the scoreboard of faults in\n"
+        f"# Nothing lost\n\nMade by {made}: the scoreboard of faults in\n"
         "`tests/reliability`, at length; the tests of every day try fewer of each.\n\n"
         f"**{headline(scores)}.**\n\n{table(scores, [])}\n\n{in_words(where)} {seconds:,.0f} seconds.\n"
     )
