@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import molattn
-from molattn.chem import grow
+from molattn.chem import grow, inchi_key
 from molattn.data.evaluation import evaluation_molecules
 from molattn.errors import InputError, UsageError
 from molattn.models.config import GraphModelConfig
@@ -19,7 +19,7 @@ from molattn.training.config import RunConfig, TrainingConfig, resolve
 from molattn.training.pretraining import PretrainConfig, pretrain
 from molattn.training.run import untrained
 from molattn.training.starting import settle_start
-from molattn.training.unlabelled import NCI
+from molattn.training.unlabelled import NCI, gather
 from tests.molecules import esol
 from tests.training.test_pretraining import Told
 
@@ -216,3 +216,15 @@ def test_every_base_that_comes_along_is_whole_and_small() -> None:
         assert card["licence"]
         assert card["command"].startswith("molattn pretrain")
         assert len(molattn.load(folder / name).targets) == len(card["targets"]["descriptors"])
+
+
+def test_the_base_that_training_starts_from_has_seen_no_molecule_of_esol() -> None:
+    folder = bases_dir()
+    assert folder is not None
+    card = tomllib.loads((folder / DEFAULT / "card.toml").read_text())
+    seen = gather(NCI)
+    assert (card["molecules"]["count"], card["molecules"]["sha256"]) == (len(seen.smiles), seen.sha256)
+    blocks = [{inchi_key(smiles).partition("-")[0] for smiles in some} for some in (seen.smiles, esol(1128)[0])]
+    assert len(blocks[0]) > 3900
+    assert len(blocks[1]) > 1100
+    assert blocks[0].isdisjoint(blocks[1])
