@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, nargs=2, default=(2, 8), help="of the shorter and the longer command")
     parser.add_argument("--whole", action="store_true", help="whole trainings and their test errors")
     parser.add_argument("--splits", nargs="+", default=["random0", "random1", "random2"])
-    parser.add_argument("--lengths", type=int, nargs="+", default=[60, 20], help="epochs of molattn's whole trainings")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[40, 20], help="epochs of molattn's whole trainings")
     options = parser.parse_args()
     results, table = whole(options) if options.whole else throughput(options)
     where = machine(("torch", "rdkit", "lightning"))
