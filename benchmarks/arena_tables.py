@@ -19,9 +19,9 @@ INTRODUCTION = """# How accurate, beside others
 Made by `python benchmarks/accuracy.py` from `benchmarks/results/accuracy.csv`, which has a row for every run; that
 command's help has the protocol. RMSE in the unit of the target, smaller is better; AUROC, larger is better. Mean and
 standard deviation over the splits and seeds that all contenders of the table have run; in brackets, how many. Of
-ensembles (five members, which differ in their seeds) there is a table of their own, beside the same models alone.
+ensembles (five members, which differ in their seeds) each has a table of its own, beside the same model alone.
 
-The second table of each set takes the difference to molattn on the same split and seed, run by run, over the random
+The last table of each set takes the difference to molattn on the same split and seed, run by run, over the random
 splits: its mean and the 95% confidence interval of the t distribution, with the variance of Nadeau and Bengio (2003,
 Machine Learning 52, 239), (1/n + test/train) s^2, since the splits share their training molecules. An interval
 without 0 is a difference.
@@ -109,9 +109,10 @@ def _section(name: str, runs: Sequence[Run]) -> str:
     singles = [model for model in by_model if model not in ensembles]
     table, ordered = compared_alike(f"test {metric}", singles)
     parts = [f"## {name}\n", table]
-    if ensembles:
-        alone = [model for model in singles if f"{model}{ENSEMBLE}" in ensembles]
-        parts += ["", compared_alike(f"test {metric}, ensembles", [*ensembles, *alone])[0]]
+    for ensemble in ensembles:
+        alone = ensemble.removesuffix(ENSEMBLE)
+        pair = [ensemble, alone] if alone in singles else [ensemble]
+        parts += ["", compared_alike(f"test {metric}, ensembles", pair)[0]]
     compared = []
     for model in [*ordered, *ensembles]:
         if model != OURS and (found := difference(of_kind(OURS, "random"), of_kind(model, "random"))):
