@@ -24,9 +24,9 @@ FEW_DESCRIPTORS: tuple[str, ...] = (
     "NumAromaticRings",
     "FractionCSP3",
     "HeavyAtomCount",
-    "BertzCT",
+    "NumHeteroatoms",
 )
-"""A dozen of them that say much about how a molecule dissolves, binds and passes membranes."""
+"""A dozen of them that say much about how a molecule dissolves, binds and passes membranes, quick to compute."""
 
 
 def __getattr__(name: str) -> tuple[str, ...]:

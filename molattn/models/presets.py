@@ -28,6 +28,9 @@ class Preset:
 
 _3D = {"conformers": True}
 
+# They learn nothing beside their targets.
+_ALONE = {"auxiliary": 0.0}
+
 PRESETS: dict[str, Preset] = {
     "molattn": Preset(
         "tensor-dot attention; bonds and path lengths in keys, values and a bias",
@@ -39,19 +42,19 @@ PRESETS: dict[str, Preset] = {
         "a sum of one term for each atom, after two layers over bonds: its answers explain themselves",
         "molattn's own",
         "",
-        {"model": {"num_layers": 2, "neighbours": "bonded", "readout": "additive"}},
+        {"model": {"num_layers": 2, "neighbours": "bonded", "readout": "additive"}, "training": _ALONE},
     ),
     "tensor-dot": Preset(
         "the book's plain tensor-dot attention; bonds and path lengths in keys and values",
         "White 2022, Deep Learning for Molecules and Materials, chapters 13 and 14",
         "https://dmol.pub",
-        {"model": {"attention": "tensor-dot"}},
+        {"model": {"attention": "tensor-dot"}, "training": _ALONE},
     ),
     "gaan": Preset(
         "heads behind gates; bonds and path lengths as a bias",
         "Zhang et al. 2018, GaAN: Gated Attention Networks",
         "https://arxiv.org/abs/1803.07294",
-        {"model": {"attention": "gaan"}},
+        {"model": {"attention": "gaan"}, "training": _ALONE},
     ),
     "mat": Preset(
         "attention averaged with distances in 3D and adjacency; a dummy node",
@@ -65,6 +68,7 @@ PRESETS: dict[str, Preset] = {
                 "virtual_node": True,
             },
             "data": _3D,
+            "training": _ALONE,
         },
     ),
     "rmat": Preset(
@@ -81,6 +85,7 @@ PRESETS: dict[str, Preset] = {
                 "readout": "attention",
             },
             "data": _3D,
+            "training": _ALONE,
         },
     ),
     "graphormer": Preset(
@@ -95,7 +100,8 @@ PRESETS: dict[str, Preset] = {
                 "nodes": ["degree"],
                 "virtual_node": True,
                 "readout": "virtual-node",
-            }
+            },
+            "training": _ALONE,
         },
     ),
     "grit": Preset(
@@ -107,7 +113,8 @@ PRESETS: dict[str, Preset] = {
                 "attention": "grit",
                 "edges": ["bond", "random-walks"],
                 "nodes": ["random-walks"],
-            }
+            },
+            "training": _ALONE,
         },
     ),
 }

@@ -1,5 +1,6 @@
 """Auxiliary targets of a training: a dozen descriptors of its molecules, learned beside what was measured."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,33 +16,44 @@ from molattn.training.config import TrainingConfig
 from molattn.training.labelled import Labelled
 
 
-def with_auxiliary(
-    model: MoleculeModel, train: Labelled, config: TrainingConfig, warn: Callable[[str], None] = lambda _: None
-) -> tuple[Labelled, AuxiliaryTargets | None]:
-    """The training molecules with `FEW_DESCRIPTORS` beside them, and the companion that learns these.
+def with_auxiliary(train: Labelled, config: TrainingConfig, warn: Callable[[str], None] = lambda _: None) -> Labelled:
+    """The training molecules with `FEW_DESCRIPTORS` beside them, standardised.
 
-    As they are, with no companion, where `config.auxiliary` is 0 or the descriptors are the same for all. Other
-    molecules than those of training are not looked at.
+    As they are where `config.auxiliary` is 0 or the descriptors are the same for all. Other molecules than those of
+    training are not looked at.
 
     Args:
-        model: before training.
-        train: its molecules.
-        config: how much they count, and the seed of the companion's weights.
+        train: molecules that have been read.
+        config: how much they count.
         warn: told where there is nothing to learn.
 
     Raises:
         UsageError: they are asked of targets of atoms.
     """
     if not config.auxiliary:
-        return train, None
-    if model.of_atoms:
+        return train
+    if train.offsets is not None:
         raise UsageError("auxiliary targets are of molecules, and these targets of atoms: set training.auxiliary=0")
-    values = compute([m.smiles for m in train.molecules], FEW_DESCRIPTORS, config.num_workers)
+    # The run has its own limit of atoms, and the molecules are within it.
+    smiles = [m.smiles for m in train.molecules]
+    values = compute(smiles, FEW_DESCRIPTORS, config.num_workers, max_atoms=sys.maxsize)
     targets = standardised(FEW_DESCRIPTORS, values, np.arange(len(values)))
     if not targets.names:
         warn("the auxiliary descriptors are the same for all training molecules: there are none to learn")
-        return train, None
+        return train
+    return replace(train, beside=targets.z)
+
+
+def companion_of(model: MoleculeModel, train: Labelled, config: TrainingConfig) -> AuxiliaryTargets | None:
+    """What learns the numbers beside the training molecules; None where there are none.
+
+    Args:
+        model: before training.
+        train: its molecules, from `with_auxiliary`.
+        config: how much the numbers count, and the seed of the companion's weights.
+    """
+    if train.beside is None:
+        return None
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
-        companion = AuxiliaryTargets(model, len(targets.names), config.auxiliary)
-    return replace(train, beside=targets.z), companion
+        return AuxiliaryTargets(model, train.beside.shape[1], config.auxiliary)

@@ -19,6 +19,9 @@ FINE_TUNING: dict[str, dict[str, Any]] = {"model": {"dropout": 0.05}, "training"
 """What a training that starts from a base has otherwise than one from scratch, section by section, unless somebody
 says."""
 
+FROM_SCRATCH: dict[str, dict[str, Any]] = {"training": {"auxiliary": 0.3}}
+"""What a training of a graph model from scratch has that one from a base, which knows descriptors, has no use for."""
+
 CARD, CONFIG = "card.toml", "config.json"
 
 # What a training may say otherwise than its base.

@@ -11,7 +11,7 @@ from molattn.models.base import MoleculeModel
 from molattn.models.registry import build
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Regression, Task
-from molattn.training.auxiliary import with_auxiliary
+from molattn.training.auxiliary import companion_of, with_auxiliary
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import RunConfig
 from molattn.training.fit import EpochRecord, Fitted, fit
@@ -52,6 +52,8 @@ def fit_members(
         warn: told what a user should know.
     """
     models, fits = [], []
+    asked = "training.auxiliary" in config.said
+    train = with_auxiliary(train, config.training, warn if asked else lambda _: None)
     for i in range(config.training.ensemble_size):
         training = replace(config.training, seed=config.training.seed + i)
         model = untrained(replace(config, training=training), len(task.owners(len(scaler.mean))), task.of_atoms)
@@ -59,8 +61,8 @@ def fit_members(
             model.start_from(scaler.scale(np.zeros((1, len(scaler.mean))))[0])
         kept = checkpoints(i)
         on_member(i, kept)
-        with_more, companion = with_auxiliary(model, train, training, warn)
-        fits.append(fit(model, with_more, val, scaler, training, on_epoch, kept, task, metric, companion))
+        companion = companion_of(model, train, training)
+        fits.append(fit(model, train, val, scaler, training, on_epoch, kept, task, metric, companion))
         models.append(model.cpu().eval())
     return Members(tuple(models), tuple(fits))
 

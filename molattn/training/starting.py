@@ -10,7 +10,8 @@ from molattn.data import load_card
 from molattn.errors import InputError, UsageError
 from molattn.models.artifact import load_artifact
 from molattn.models.base import MoleculeModel
-from molattn.training.bases import AUTO, DEFAULT, FINE_TUNING, NONE, base_names, clashes, find_base
+from molattn.models.config import GraphModelConfig
+from molattn.training.bases import AUTO, DEFAULT, FINE_TUNING, FROM_SCRATCH, NONE, base_names, clashes, find_base
 from molattn.training.config import DataConfig, RunConfig
 from molattn.training.unlabelled import NCI
 
@@ -20,26 +21,27 @@ def settle_start(config: RunConfig, of_atoms: bool = False) -> tuple[RunConfig, 
 
     With `AUTO` that is the base `DEFAULT`, where the model is the same, the targets are of molecules, and the data set
     does not consist of molecules that it has seen; otherwise nothing. A training that starts from a base takes what
-    `FINE_TUNING` has, for whatever nobody said.
+    `FINE_TUNING` has, for whatever nobody said; one from scratch what `FROM_SCRATCH` has, where the model is a graph
+    model and its targets are of molecules and measured.
 
     Raises:
         UsageError: a base that is not there, or does not go with the other settings.
     """
     name = config.training.base
     if name == NONE:
-        return config, ""
+        return _from_scratch(config, of_atoms), ""
     if name == AUTO:
         if DEFAULT not in base_names():
-            return _from(config, NONE), ""
+            return _from_scratch(config, of_atoms), ""
         reason = _why_not(config, DEFAULT, of_atoms)
         if reason:
-            return _from(config, NONE), f"training starts from scratch: {reason}"
+            return _from_scratch(config, of_atoms), f"training starts from scratch: {reason}"
         name = DEFAULT
         said = f"training starts from the base model {name}, which knows no labels; --base {NONE} starts from scratch"
-        return _tuned(_from(config, name)), said
+        return _with_unsaid(_from(config, name), FINE_TUNING), said
     if reason := _why_not(config, name, False):
         raise UsageError(f"{reason}: leave that out, or add --base {NONE}")
-    return _tuned(config), f"training starts from the base model {name}"
+    return _with_unsaid(config, FINE_TUNING), f"training starts from the base model {name}"
 
 
 def start_from(model: MoleculeModel, base: str) -> None:
@@ -86,11 +88,20 @@ def _from(config: RunConfig, name: str) -> RunConfig:
     return replace(config, training=replace(config.training, base=name))
 
 
-def _tuned(config: RunConfig) -> RunConfig:
-    """The settings of a training that starts from a base, where nobody said others."""
+def _from_scratch(config: RunConfig, of_atoms: bool) -> RunConfig:
+    """The settings of a training that starts from nothing."""
+    config = _from(config, NONE)
+    # Descriptors teach nothing new to a model whose targets RDKit computes.
+    if of_atoms or config.model.kind != GraphModelConfig.kind or _is_of_nci(config.data):
+        return config
+    return _with_unsaid(config, FROM_SCRATCH)
+
+
+def _with_unsaid(config: RunConfig, recipe: dict[str, dict[str, Any]]) -> RunConfig:
+    """The settings with those of `recipe`, where nobody said others."""
     plain = RunConfig(model=type(config.model)())
     changed: dict[str, Any] = {}
-    for section, values in FINE_TUNING.items():
+    for section, values in recipe.items():
         mine, default = getattr(config, section), getattr(plain, section)
         unsaid = {
             name: value

@@ -13,7 +13,7 @@ from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.smiles_model import SmilesModel
-from molattn.training.auxiliary import with_auxiliary
+from molattn.training.auxiliary import companion_of, with_auxiliary
 from molattn.training.companions import AuxiliaryTargets, MaskedAtoms
 from molattn.training.config import TrainingConfig
 from molattn.training.fit import fit
@@ -101,7 +101,7 @@ def test_they_go_with_the_models_that_have_what_they_read() -> None:
     with pytest.raises(ValueError, match="of atoms"):
         AuxiliaryTargets(of_atoms, 2, 1.0)
     with pytest.raises(UsageError, match=r"training\.auxiliary=0"):
-        with_auxiliary(of_atoms, TRAIN, TrainingConfig(auxiliary=0.3))
+        with_auxiliary(replace(TRAIN, offsets=np.arange(len(TRAIN) + 1)), TrainingConfig(auxiliary=0.3))
 
 
 def test_auxiliary_targets_change_the_training_and_nothing_of_the_model_but_its_weights() -> None:
@@ -110,7 +110,8 @@ def test_auxiliary_targets_change_the_training_and_nothing_of_the_model_but_its_
     for weight in (0.0, 0.3, 0.3):
         config = TrainingConfig(epochs=3, batch_size=8, accelerator="cpu", auxiliary=weight)
         model = _model()
-        train, companion = with_auxiliary(model, TRAIN, config)
+        train = with_auxiliary(TRAIN, config)
+        companion = companion_of(model, train, config)
         assert (companion is None) == (weight == 0) == (train is TRAIN)
         fitted = fit(model, train, VAL, scaler, config, companion=companion)
         assert len(fitted.history) == 3
@@ -124,7 +125,14 @@ def test_auxiliary_targets_change_the_training_and_nothing_of_the_model_but_its_
 def test_molecules_all_alike_have_no_auxiliary_targets() -> None:
     told: list[str] = []
     same = Labelled([GRAPHS[0]] * 4, TARGETS[:4])
-    train, companion = with_auxiliary(_model(), same, TrainingConfig(auxiliary=0.3), told.append)
-    assert train is same
-    assert companion is None
+    config = TrainingConfig(auxiliary=0.3)
+    assert with_auxiliary(same, config, told.append) is same
+    assert companion_of(_model(), same, config) is None
     assert "the same for all training molecules" in told[0]
+
+
+def test_a_molecule_within_the_runs_limit_of_atoms_has_auxiliary_targets_however_large_it_is() -> None:
+    large = molecule_graph("C" * 1100, max_atoms=2000)
+    train = with_auxiliary(Labelled([*GRAPHS[:3], large], TARGETS[:4]), TrainingConfig(auxiliary=0.3))
+    assert train.beside is not None
+    assert np.isfinite(train.beside[-1]).all()

@@ -1,6 +1,7 @@
 """Where a training starts from: a base where it fits, its sizes and weights; and what is refused."""
 
 import tomllib
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from safetensors.torch import load_file, save_file
 import molattn
 from molattn.chem import grow, inchi_key
 from molattn.data.evaluation import evaluation_molecules
-from molattn.errors import InputError, UsageError
+from molattn.errors import InputError, MolattnWarning, UsageError
 from molattn.models.config import GraphModelConfig
+from molattn.models.presets import PRESETS
 from molattn.training import bases
-from molattn.training.bases import DEFAULT, FINE_TUNING, base_names, bases_dir
+from molattn.training.bases import DEFAULT, FINE_TUNING, FROM_SCRATCH, base_names, bases_dir
 from molattn.training.config import RunConfig, TrainingConfig, resolve
 from molattn.training.pretraining import PretrainConfig, pretrain
 from molattn.training.run import untrained
@@ -74,8 +76,43 @@ def test_settings_of_the_fine_tuning_are_taken_unless_somebody_says_others(base:
     )
     assert config.training.epochs == TrainingConfig.epochs
     assert config.model.dropout == GraphModelConfig.dropout
-    config, said = settle_start(resolve(None, {"base": "none"}))
-    assert (config.training, said) == (TrainingConfig(base="none"), "")
+
+
+def test_a_graph_model_from_scratch_learns_descriptors_beside_what_was_measured() -> None:
+    def weight(*settings: str, of_atoms: bool = False, **options: object) -> float:
+        config, said = settle_start(resolve(None, {"base": "none", **options}, settings), of_atoms)
+        assert said == ""
+        return config.training.auxiliary
+
+    default = FROM_SCRATCH["training"]["auxiliary"]
+    assert default > 0 == TrainingConfig.auxiliary
+    config, _ = settle_start(resolve(None, {"base": "none"}))
+    assert config.training == TrainingConfig(base="none", auxiliary=default)
+    assert settle_start(config)[0] == config
+    assert weight("model.hidden_dim=16") == weight(preset="molattn") == weight(dataset="esol") == default
+    assert weight("training.auxiliary=0") == 0
+    assert weight("training.auxiliary=0.1") == 0.1
+    assert weight(of_atoms=True) == 0
+    assert weight(model="smiles-transformer") == 0
+    for name in ("nci-logp", "nci-tpsa"):
+        assert weight(dataset=name) == 0
+    for name in set(PRESETS) - {"molattn"}:
+        assert weight(preset=name) == 0
+
+
+def test_nothing_is_said_where_there_are_no_descriptors_to_learn_and_nobody_asked(tmp_path: Path) -> None:
+    table = tmp_path / "alike.csv"
+    table.write_text(
+        "smiles,y\n" + "".join(f"{s},{i}\n" for i, s in enumerate(["CC(O)F", "C[C@H](O)F", "C[C@@H](O)F"] * 4))
+    )
+    options = {"base": "none", "epochs": 1, "quiet": True, "settings": [f"model.{k}={v}" for k, v in SIZES.items()]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a side of one molecule
+        warnings.filterwarnings("error", "the auxiliary descriptors")
+        molattn.train(table, output_dir=tmp_path / "run", **options)
+        options["settings"] += ["training.auxiliary=0.3"]
+        with pytest.raises(MolattnWarning, match="the auxiliary descriptors are the same"):
+            molattn.train(table, output_dir=tmp_path / "asked", **options)
 
 
 @pytest.mark.parametrize(
@@ -178,16 +215,17 @@ def test_auto_is_molattns_own_base_where_it_fits(own: str) -> None:
     assert config.training.base == DEFAULT
     assert "--base none" in said
     untrained(config, 1, False)
-    for options, settings in (
-        ({"preset": "additive"}, []),
-        ({"model": "smiles-transformer"}, []),
-        ({"add_hs": True}, []),
-        ({"dataset": "nci-logp"}, []),
-        ({}, ["model.hidden_dim=16"]),
+    learned = FROM_SCRATCH["training"]["auxiliary"]
+    for options, settings, auxiliary in (
+        ({"preset": "additive"}, [], 0.0),
+        ({"model": "smiles-transformer"}, [], 0.0),
+        ({"add_hs": True}, [], learned),
+        ({"dataset": "nci-logp"}, [], 0.0),
+        ({}, ["model.hidden_dim=16"], learned),
     ):
         plain = resolve(None, {**options, "base": "auto"}, settings)
         config, _ = settle_start(plain)
-        assert config.training == replace(plain.training, base="none")
+        assert config.training == replace(plain.training, base="none", auxiliary=auxiliary)
         untrained(config, 1, False)
     config, said = settle_start(resolve(None, {"base": "auto"}), of_atoms=True)
     assert config.training.base == "none"
