@@ -34,7 +34,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for preset in arguments.presets:
             result = train(
-                arguments.split, arguments.seed, Path(folder) / preset, ["--preset", preset, "--base", "none", *options]
+                arguments.split,
+                arguments.seed,
+                Path(folder) / preset,
+                ["--preset", preset, "--base", "none", "--set", "training.auxiliary=0", *options],
             )
             (target,) = result["test"]
             errors = " | ".join(f"{result[side][target]['rmse']:.3f}" for side in ("val", "test"))
