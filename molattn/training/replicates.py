@@ -16,7 +16,7 @@ import tomli_w
 from molattn.data.files import write_text
 from molattn.errors import InputError, UsageError
 from molattn.training import ranks, run_folder
-from molattn.training.bases import FINE_TUNING
+from molattn.training.bases import FINE_TUNING, FROM_SCRATCH
 from molattn.training.checkpoint import differences
 from molattn.training.config import RunConfig, read_config
 from molattn.training.folders import CONFIG, METRICS, continues, is_unfinished
@@ -166,7 +166,10 @@ def summarised(values: list[Any]) -> Any:
 
 
 # Settings that a run decides by its data, where nobody said them.
-_LEFT_OPEN = [("training", "base"), *((section, name) for section, values in FINE_TUNING.items() for name in values)]
+_LEFT_OPEN = [
+    ("training", "base"),
+    *((section, name) for recipe in (FINE_TUNING, FROM_SCRATCH) for section, values in recipe.items() for name in values),
+]
 
 
 def _write_config(path: Path, config: RunConfig) -> None:
