@@ -106,9 +106,9 @@ def tune(
         raise UsageError(f"there is no pruner {pruner!r}: choose among {', '.join(PRUNERS)}")
     base = NONE if config.training.base == AUTO else config.training.base
     config = replace(config, training=replace(config.training, num_replicates=1, base=base))
-    config, said = settle_start(config)
-    space = search_space(search, config)
-    settings = {**config.to_dict(), "search": list(search), "pruner": pruner}
+    settled, _ = settle_start(config)  # before anything is read, for what cannot be
+    space = search_space(search, settled)
+    settings = {**settled.to_dict(), "search": list(search), "pruner": pruner}
     _claim(folder, settings, resume)
     try:
         teller.stage("reading molecules")
@@ -130,9 +130,9 @@ def tune(
         teller.warning(warning)
     metric = metrics_for(experiment.task.kind, experiment.task.metrics, training.metrics)[0]
     larger = METRICS[metric].larger_is_better
+    config, said = settle_start(replace(config, data=experiment.data), experiment.task.of_atoms)
     if said:
         teller.stage(said)
-    config = replace(config, data=experiment.data)
     study = optuna.create_study(
         storage=JournalStorage(JournalFileBackend(str(folder / STUDY))),
         study_name="molattn",

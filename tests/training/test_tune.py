@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from molattn.chem import read_smiles
 from molattn.errors import UsageError
 from molattn.training.config import RunConfig, resolve
 from molattn.training.search import Between, Choice, search_space
@@ -159,3 +160,14 @@ def test_where_to_look() -> None:
     ):
         with pytest.raises(UsageError, match=reason):
             search_space([text], config)
+
+
+def test_targets_of_atoms_are_searched_without_descriptors_beside_them(molattn: Molattn, tmp_path: Path) -> None:
+    table = tmp_path / "atoms.csv"
+    smiles = [s for s in esol(60)[0] if "[" not in s][:30]
+    rows = [f'{s},"{[float(a.GetDegree()) for a in read_smiles(s).GetAtoms()]}"' for s in smiles]
+    table.write_text("\n".join(["smiles,y", *rows]) + "\n")
+    answer = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "1", "-o", tmp_path / "study", "-q")
+    assert answer.code == 0, answer.err
+    best = tomllib.loads((tmp_path / "study" / "best.toml").read_text())
+    assert best["training"]["auxiliary"] == 0
