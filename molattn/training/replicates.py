@@ -168,7 +168,12 @@ def summarised(values: list[Any]) -> Any:
 # Settings that a run decides by its data, where nobody said them.
 _LEFT_OPEN = [
     ("training", "base"),
-    *((section, name) for recipe in (FINE_TUNING, FROM_SCRATCH) for section, values in recipe.items() for name in values),
+    *(
+        (section, name)
+        for recipe in (FINE_TUNING, FROM_SCRATCH)
+        for section, values in recipe.items()
+        for name in values
+    ),
 ]
 
 
