@@ -63,6 +63,7 @@ def resplits(run: Path, level: float, count: int) -> dict[str, dict[str, list[fl
     from molattn.data.tables import column, read_table
     from molattn.models.calibration import interval
     from molattn.training.calibrate import calibrate
+    from molattn.training.described import with_computed
 
     table = read_table(run / "predictions.csv")
     artifact = molattn.load(run)._artifact
@@ -71,13 +72,14 @@ def resplits(run: Path, level: float, count: int) -> dict[str, dict[str, list[fl
     rows = {side: np.flatnonzero(sides == side) for side in ("val", "test")}
     smiles = np.array(column(table, "smiles"), dtype=object)
     truth = np.array(column(table, target), dtype=float)[:, None]
-    read = artifact.model.read
-    answers = {
-        side: artifact.answers(
-            read(smiles[chosen], add_hs=artifact.add_hs, max_atoms=artifact.max_atoms, standardize=artifact.standardize)
-        )
-        for side, chosen in rows.items()
-    }
+    form = {"add_hs": artifact.add_hs, "max_atoms": artifact.max_atoms, "standardize": artifact.standardize}
+    answers = {}
+    for side, chosen in rows.items():
+        molecules = artifact.model.read(smiles[chosen], **form)
+        scaler = artifact.descriptors
+        beside = None if scaler is None else with_computed(scaler.computed, None, molecules)
+        z = None if scaler is None or beside is None else scaler.scale(beside)
+        answers[side] = artifact.answers(molecules, z)
     held, y = answers["test"], truth[rows["test"]]
     keys = np.array([canonical_smiles(read_smiles(text)) for text in smiles[rows["test"]]])
     molecules = np.unique(keys)

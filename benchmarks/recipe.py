@@ -48,6 +48,9 @@ BASE = {
 SCRATCH = {
     "no auxiliary descriptors": "--set training.auxiliary=0",
     "auxiliary descriptors, weight 1": "--set training.auxiliary=1",
+    "a dozen descriptors in the readout": "--molecule-featurizers rdkit_few",
+    "all descriptors in the readout": "--molecule-featurizers rdkit_2d",
+    "path lengths up to 6 bonds": "--set model.max_path=6",
     "50 epochs": "--epochs 50",
     "bonds alone, no path lengths": '--set model.edges=["bond"]',
     "path lengths alone, no bonds": '--set model.edges=["path"]',

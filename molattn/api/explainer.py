@@ -42,7 +42,7 @@ class Explainer:
         self.conformers = c if c is None or c.on_failure != "stop" else replace(c, on_failure="reject")
         self.targets, self.units = artifact.targets, artifact.units
         self.more = tuple(artifact.columns())
-        self.descriptors = () if artifact.descriptors is None else artifact.descriptors.names
+        self.descriptors = () if artifact.descriptors is None else artifact.descriptors.given
 
     def attention(self, smiles: str, descriptors: Any = None) -> AttentionMap:
         """What every atom of a molecule attended to: `.weights` is (layers, heads, n, n), in the SMILES' atom order.
@@ -78,7 +78,7 @@ class Explainer:
         waiting: list[Read] = []
         pairs = done = flat = 0
         first = ""
-        scaler = None if descriptors is None else self._artifact.descriptors
+        scaler = None if descriptors is None and self.descriptors else self._artifact.descriptors
         with closing(self._reads(smiles, num_workers, progress, DescriptorRows(scaler, descriptors))) as parts:
             for read in chain.from_iterable(parts):
                 done += 1
@@ -107,9 +107,9 @@ class Explainer:
         """Their maps; without predictions where the model reads descriptors, and z holds none."""
         a = self._artifact
         measured = next((m["attention"] for m in self._measured.values() if "attention" in m), NOT_MEASURED)
-        blind = z is None and bool(self.descriptors)
-        if blind:  # attention does not depend on them
-            z = np.zeros((len(molecules), len(self.descriptors)))
+        blind = z is None and a.descriptors is not None
+        if z is None and a.descriptors is not None:  # attention does not depend on them
+            z = np.zeros((len(molecules), len(a.descriptors.names)))
         for molecule, (outputs, weights) in zip(molecules, attentions_of(a.model, molecules, z), strict=True):
             answers = a.task.answers(outputs if a.task.of_atoms else outputs[None], a.scaler)
             if a.task.of_atoms or blind:
@@ -226,7 +226,7 @@ class Explainer:
         )
         size = CHUNK_OF_WORKER if self.conformers is None else CHUNK_OF_WORKER_3D
         done = 0
-        with closing(stream_outcomes(smiles, make, num_workers, size)) as parts:
+        with closing(stream_outcomes(smiles, beside.reader(make), num_workers, size)) as parts:
             for texts, outcomes in parts:
                 done += len(texts)
                 if progress is not None:

@@ -25,7 +25,13 @@ from molattn.chem.contributions import (
     contributions_table,
     rdkit_version,
 )
-from molattn.chem.descriptors import FEW_DESCRIPTORS, descriptors
+from molattn.chem.descriptors import (
+    FEW_DESCRIPTORS,
+    MOLECULE_FEATURIZERS,
+    descriptors,
+    featurizer_descriptors,
+    unknown_descriptors,
+)
 from molattn.chem.edits import molecules_like
 from molattn.chem.features import Feature
 from molattn.chem.fingerprints import Fingerprints, morgan_bits
@@ -60,6 +66,7 @@ __all__ = [
     "MAX_LENGTH",
     "MAX_PATH",
     "MAX_RINGS",
+    "MOLECULE_FEATURIZERS",
     "NOT_OPTIMISED",
     "NO_GEOMETRY",
     "ON_FAILURE",
@@ -82,6 +89,7 @@ __all__ = [
     "contributions_table",
     "descriptors",
     "featurize",
+    "featurizer_descriptors",
     "from_pyg",
     "functional_groups",
     "grow",
@@ -104,6 +112,7 @@ __all__ = [
     "to_pyg",
     "tokenize",
     "tokenize_all",
+    "unknown_descriptors",
     "unpack_bond",
 ]
 

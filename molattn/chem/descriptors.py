@@ -1,6 +1,6 @@
 """Numbers that RDKit computes from a molecule alone: what a model can learn before anybody has measured anything."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy.typing as npt
 from rdkit import Chem, rdBase
 
 from molattn.chem.parse import MAX_ATOMS, read_smiles
+from molattn.errors import UsageError
 
 # The information content of a graph grows without bounds, up to 1e100; AvgIpc says the same on a scale.
 _LEFT_OUT = ("Ipc",)
@@ -27,6 +28,31 @@ FEW_DESCRIPTORS: tuple[str, ...] = (
     "NumHeteroatoms",
 )
 """A dozen of them that say much about how a molecule dissolves, binds and passes membranes, quick to compute."""
+
+
+MOLECULE_FEATURIZERS: tuple[str, ...] = ("rdkit_few", "rdkit_2d")
+"""What can be computed of a molecule to stand beside it: `FEW_DESCRIPTORS`, or all `DESCRIPTORS`."""
+
+
+def featurizer_descriptors(featurizers: Sequence[str]) -> tuple[str, ...]:
+    """The descriptors that some of `MOLECULE_FEATURIZERS` compute, each once, in their order.
+
+    >>> len(featurizer_descriptors(["rdkit_few"]))
+    12
+
+    Errors: UsageError for a name that is not among them.
+    """
+    if unknown := [name for name in featurizers if name not in MOLECULE_FEATURIZERS]:
+        raise UsageError(
+            f"there is no molecule featurizer {unknown[0]!r}: choose among {', '.join(MOLECULE_FEATURIZERS)}"
+        )
+    names = [name for f in featurizers for name in (FEW_DESCRIPTORS if f == "rdkit_few" else _functions())]
+    return tuple(dict.fromkeys(names))
+
+
+def unknown_descriptors(names: Sequence[str]) -> list[str]:
+    """Those among `names` that are none of `DESCRIPTORS`."""
+    return [name for name in names if name not in _functions()]
 
 
 def __getattr__(name: str) -> tuple[str, ...]:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from molattn.training.run import RunResult
 
 _DATA, _FIT, _RUN = "Data", "Training", "Run"
-# As in molattn.data, which is not imported for a screen of help.
+# As in molattn.data and molattn.chem, which are not imported for a screen of help.
 _SPLITS = ("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified")
+_FEATURIZERS = ("rdkit_few", "rdkit_2d")
 _data, _training = DataConfig(), TrainingConfig()
 
 
@@ -77,6 +78,15 @@ def train(
     descriptor_columns: Annotated[
         list[str] | None,
         _option(_DATA, "Column of numbers that joins the readout; may be repeated.", metavar="NAME", hidden=True),
+    ] = None,
+    molecule_featurizers: Annotated[
+        list[str] | None,
+        _option(
+            _DATA,
+            f"Descriptors that RDKit computes and that join the readout: {', '.join(_FEATURIZERS)}.",
+            metavar="NAME",
+            hidden=True,
+        ),
     ] = None,
     add_hs: Annotated[
         bool | None, typer.Option("--add-hs", help="Make hydrogens atoms of the graph.", rich_help_panel=_DATA)
@@ -219,6 +229,7 @@ def train(
         "weight_column": weight_column,
         "group_column": group_column,
         "descriptor_columns": descriptor_columns,
+        "molecule_featurizers": molecule_featurizers,
         "add_hs": add_hs,
         "standardize": standardize,
         "split": split,

@@ -9,12 +9,15 @@ from scipy.stats import kendalltau, pearsonr
 from sklearn.metrics import roc_auc_score
 
 from molattn.chem import MoleculeGraph
+from molattn.data.batches import collate
 from molattn.errors import UsageError
 from molattn.explain.attribute import explained
 from molattn.explain.methods import METHODS, choose_method, offered, random_shares
 from molattn.explain.occlusion import in_order
+from molattn.explain.terms import Subject
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
+from molattn.models.descriptors import computed_of
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import outputs_of
 
@@ -102,6 +105,8 @@ def measure(
 ) -> Faithfulness:
     """Every method on one target of a model, over molecules that it was not trained on.
 
+    Descriptors that the model computes stay those of the whole molecule while atoms are left out.
+
     Args:
         target: see `explained`.
         truth: what every atom of a molecule adds to the target, (n,), where that is known.
@@ -113,30 +118,43 @@ def measure(
     Raises:
         UsageError: no such method or target, not for this model, or no molecules.
     """
-    if artifact.descriptors is not None:
-        raise UsageError("this model reads descriptors beside molecules: faithfulness is measured without them only")
+    beside = artifact.descriptors
+    if beside is not None and beside.given:
+        raise UsageError("this model reads columns beside molecules: faithfulness is measured without them only")
     if not molecules:
         raise UsageError("there are no molecules to measure attributions on")
     choose_method(artifact.model)
     model = artifact.model
     assert isinstance(model, GraphModel) and isinstance(model.config, GraphModelConfig)
     names = [choose_method(artifact.model, name) for name in methods] or offered(artifact.model)
-    outputs = outputs_of(artifact.model, molecules)
+    z = None if beside is None else beside.scale(np.array([computed_of(m, beside.computed) for m in molecules]))
+    outputs = outputs_of(artifact.model, molecules, descriptors=z)
+    subjects = [collate([m], None, None if z is None else z[i : i + 1]) for i, m in enumerate(molecules)]
     about = [explained(artifact, target, row) for row in outputs]
     places, scale = [a.output for a in about], about[0].std
     total = len(molecules) * (2 if truth is not None else 1)
     told = progress or (lambda done, total: None)  # noqa: ARG005
     trained, known = _over(
-        model, molecules, places, names, truth, deletion, scale, seed, lambda done: told(done, total)
+        model, molecules, subjects, places, names, truth, deletion, scale, seed, lambda done: told(done, total)
     )
     untrained: Mapping[str, Measured] = {}
     if truth is not None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            fresh = GraphModel(model.config, model.head.out_features).eval().requires_grad_(False)
+            k = model.num_descriptors
+            fresh = GraphModel(model.config, model.head.out_features, num_descriptors=k).eval().requires_grad_(False)
         fresh = fresh.to(model.head.weight.device)
         untrained, _ = _over(
-            fresh, molecules, places, names, truth, False, scale, seed, lambda done: told(len(molecules) + done, total)
+            fresh,
+            molecules,
+            subjects,
+            places,
+            names,
+            truth,
+            False,
+            scale,
+            seed,
+            lambda done: told(len(molecules) + done, total),
         )
     return Faithfulness(target or artifact.targets[0], about[0].unit, len(molecules), known, trained, untrained)
 
@@ -144,6 +162,7 @@ def measure(
 def _over(
     model: GraphModel,
     molecules: Sequence[MoleculeGraph],
+    subjects: Sequence[Subject],
     places: Sequence[int],
     names: Sequence[str],
     truth: Callable[[MoleculeGraph], np.ndarray] | None,
@@ -157,14 +176,14 @@ def _over(
     rng = np.random.default_rng(seed)
     agreements: dict[str, list[tuple[float, float, float]]] = {name: [] for name in find}
     curves: dict[str, list[np.ndarray]] = {name: [] for name in find}
-    for done, (molecule, output) in enumerate(zip(molecules, places, strict=True)):
-        values = {name: method(model, molecule, output).values for name, method in find.items()}
+    for done, (molecule, subject, output) in enumerate(zip(molecules, subjects, places, strict=True)):
+        values = {name: method(model, subject, output).values for name, method in find.items()}
         terms = None if truth is None else truth(molecule)
         if terms is not None and np.ptp(np.round(terms, 4)) > 0:
             for name, v in values.items():
                 agreements[name].append(agreement(v, terms))
         if deletion:
-            for name, curve in _changes(model, molecule, output, values, rng).items():
+            for name, curve in _changes(model, subject, molecule.num_atoms, output, values, rng).items():
                 curves[name].append(curve * scale)
         told(done + 1)
     chance = np.mean(curves[RANDOM]) if deletion else 0.0
@@ -184,10 +203,14 @@ def _over(
 
 
 def _changes(
-    model: GraphModel, molecule: MoleculeGraph, output: int, values: Mapping[str, np.ndarray], rng: np.random.Generator
+    model: GraphModel,
+    molecule: Subject,
+    n: int,
+    output: int,
+    values: Mapping[str, np.ndarray],
+    rng: np.random.Generator,
 ) -> dict[str, np.ndarray]:
-    """How much the output changes, (len(FRACTIONS),), as the top atoms by each method are left out."""
-    n = molecule.num_atoms
+    """How much the output changes, (len(FRACTIONS),), as the top of n atoms by each method are left out."""
     counts = [0, *(max(1, round(share * n)) for share in FRACTIONS)]
     # Equal values in random order: the order in which atoms are written says nothing.
     shuffles = [rng.permutation(n) for _ in range(_ORDERS)]

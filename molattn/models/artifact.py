@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from molattn.chem import STANDARDIZE, Conformers
+from molattn.chem import STANDARDIZE, Conformers, unknown_descriptors
 from molattn.data.files import write_bytes
 from molattn.data.seal import SEAL, sealed, unsealed
 from molattn.errors import InputError, UsageError
@@ -38,8 +38,9 @@ from molattn.models.uncertainty import NONE, answers_of, method_of
 # 2 has conformers, without which a model of 3D must not be used; 3 has outputs that are not the numbers themselves; 4
 # has standardize, without which molecules would be read otherwise than in training; 5 has outputs of atoms, or
 # descriptors, which the head reads; 6 has more in its weights than one model: those of other members, of calibration or
-# of training molecules, or a loss whose outputs older versions do not know; all else is written as 1.
-SCHEMA = 6
+# of training molecules, or a loss whose outputs older versions do not know; 7 has descriptors that are computed; all
+# else is written as 1.
+SCHEMA = 7
 WEIGHTS, CONFIG, NEXT = "model.safetensors", "config.json", "config.next.json"
 MEMBERS, CALIBRATION, DOMAIN = "members", "calibration", "domain"
 """What the names of tensors begin with that are not the first model's; a dot follows."""
@@ -194,13 +195,15 @@ def _part(weights: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 def _descriptors(scaler: DescriptorScaler) -> list[dict[str, Any]]:
     return [
-        {"name": name, "mean": mean, "std": std}
-        for name, mean, std in zip(scaler.names, scaler.mean, scaler.std, strict=True)
+        {"name": name, "mean": mean, "std": std, **({"computed": True} if i >= len(scaler.given) else {})}
+        for i, (name, mean, std) in enumerate(zip(scaler.names, scaler.mean, scaler.std, strict=True))
     ]
 
 
 def _schema(artifact: Artifact) -> int:
     """The oldest form that says all there is to say, so that an older molattn reads what it can."""
+    if artifact.descriptors is not None and artifact.descriptors.computed:
+        return 7
     more = artifact.members or artifact.calibration is not None or artifact.domain is not None
     if more or artifact.task.loss in _LOSSES_OF_6:
         return 6
@@ -298,15 +301,23 @@ def _built(config: dict[str, Any], weights: dict[str, Tensor], folder: Path) -> 
         conformers=None if conformers is None else Conformers(**conformers),
         task=task,
         standardize=standardize,
-        descriptors=DescriptorScaler(*(tuple(d[key] for d in beside) for key in ("name", "mean", "std")))
-        if beside
-        else None,
+        descriptors=_scaler_of(beside, folder) if beside else None,
         members=tuple(models[1:]),
         uncertainty=uncertainty,
         samples=method["samples"],
         calibration=_calibration(config, weights, len(targets)),
         domain=_domain(config, weights),
     )
+
+
+def _scaler_of(beside: list[dict[str, Any]], folder: Path) -> DescriptorScaler:
+    computed = tuple(d["name"] for d in beside if d.get("computed"))
+    names, mean, std = (tuple(d[key] for d in beside) for key in ("name", "mean", "std"))
+    if unknown := unknown_descriptors(computed):
+        raise InputError(f"{folder} asks for what is not here: the descriptor {unknown[0]}; upgrade rdkit or molattn")
+    if names[len(names) - len(computed) :] != computed:
+        raise InputError(f"{folder} is damaged: its descriptors are not in their order; copy it again")
+    return DescriptorScaler(names, mean, std, computed)
 
 
 def _calibration(config: dict[str, Any], weights: dict[str, Tensor], num_targets: int) -> Calibration | None:

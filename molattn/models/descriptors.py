@@ -1,11 +1,14 @@
-"""Descriptors that stand beside molecules, joined to them row by row on the way to a model."""
+"""Descriptors that stand beside molecules, given or computed, joined to them row by row on the way to a model."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from molattn.chem import descriptors
 from molattn.data.columns import index_of, listed
 from molattn.data.numbers import all_numbers_in
 from molattn.errors import SmilesError, UsageError
@@ -21,52 +24,96 @@ class DescriptorRows:
 
     Args:
         scaler: what the model reads; None for nothing.
-        given: n rows of k numbers, any iterable; or a data frame that has the columns; None for nothing.
+        given: n rows of numbers, one for each of `scaler.given`, any iterable; or a data frame that has the columns;
+            None for nothing.
 
     Raises:
         UsageError: there are none where the model reads some, or some where it reads none, or columns are missing.
     """
 
     def __init__(self, scaler: DescriptorScaler | None, given: Any):
-        if scaler is not None and given is None:
+        wanted = () if scaler is None else scaler.given
+        if wanted and given is None:
             raise UsageError(
-                f"the model reads {listed(scaler.names)} beside each molecule: give a table that has such columns, or "
+                f"the model reads {listed(wanted)} beside each molecule: give a table that has such columns, or "
                 "descriptors in Python"
             )
-        if scaler is None and given is not None:
-            raise UsageError("the model reads no descriptors: leave them out")
+        if not wanted and given is not None:
+            own = "no descriptors" if scaler is None else "descriptors that it computes, and no others"
+            raise UsageError(f"the model reads {own}: leave them out")
         self.scaler = scaler
-        self._rows = iter(()) if scaler is None else _rows(given, scaler.names)
+        self._rows = _rows(given, wanted) if wanted else None
 
-    def join(self, texts: Sequence[object], outcomes: Sequence[Molecule | SmilesError]) -> list[Read]:
+    def reader(self, make: Callable[[object], Molecule]) -> Callable[[object], "Molecule | Described"]:
+        """From a SMILES to its molecule, as `make` reads it, and what is computed of it, if anything is.
+
+        Pickle can carry it to other processes, as it can `make`.
+        """
+        names = () if self.scaler is None else self.scaler.computed
+        return partial(_described, make, names) if names else make
+
+    def join(self, texts: Sequence[object], outcomes: Sequence["Molecule | Described | SmilesError"]) -> list[Read]:
         """The next molecules with their descriptors; an error where they cannot be used.
+
+        Args:
+            texts: SMILES as they were given.
+            outcomes: their molecules, or what `reader` made of them.
 
         Raises:
             UsageError: there are too few rows, or a row has not k numbers.
         """
         if self.scaler is None:
-            return [(text, outcome, None) for text, outcome in zip(texts, outcomes, strict=True)]
-        rows = list(islice(self._rows, len(texts)))
+            plain = [outcome for outcome in outcomes if not isinstance(outcome, Described)]
+            return [(text, outcome, None) for text, outcome in zip(texts, plain, strict=True)]
+        rows = [()] * len(texts) if self._rows is None else list(islice(self._rows, len(texts)))
         if len(rows) < len(texts):
             raise UsageError("there are fewer rows of descriptors than SMILES: give one for each")
-        return [self._joined(*row, self.scaler) for row in zip(texts, outcomes, rows, strict=True)]
+        described = [self._described(outcome, self.scaler) for outcome in outcomes]
+        return [self._joined(*row, self.scaler) for row in zip(texts, described, rows, strict=True)]
 
     def check_end(self) -> None:
         """UsageError where there are more rows than were taken."""
-        if next(self._rows, None) is not None:
+        if self._rows is not None and next(self._rows, None) is not None:
             raise UsageError("there are more rows of descriptors than SMILES: give one for each")
 
     @staticmethod
+    def _described(
+        outcome: "Molecule | Described | SmilesError", scaler: DescriptorScaler
+    ) -> "Described | SmilesError":
+        if isinstance(outcome, Described | SmilesError):
+            return outcome
+        return Described(outcome, computed_of(outcome, scaler.computed))
+
+    @staticmethod
     def _joined(
-        text: object, outcome: Molecule | SmilesError, cells: Sequence[object], scaler: DescriptorScaler
+        text: object, outcome: "Described | SmilesError", cells: Sequence[object], scaler: DescriptorScaler
     ) -> Read:
-        if len(cells) != len(scaler.names):
-            raise UsageError(f"a row has {len(cells)} descriptors; the model reads {listed(scaler.names)}")
-        numbers, reason = all_numbers_in(cells, scaler.names)
-        reason = reason or scaler.too_far(numbers)
-        if reason:
-            return text, outcome if isinstance(outcome, SmilesError) else SmilesError(text, reason), None
-        return text, outcome, scaler.scale(np.array(numbers)[None])[0]
+        if len(cells) != len(scaler.given):
+            raise UsageError(f"a row has {len(cells)} descriptors; the model reads {listed(scaler.given)}")
+        if isinstance(outcome, SmilesError):
+            return text, outcome, None
+        numbers, reason = all_numbers_in(cells, scaler.given)
+        row = [] if reason else [*numbers, *outcome.computed]
+        if reason := reason or scaler.too_far(row):
+            return text, SmilesError(text, reason), None
+        return text, outcome.molecule, scaler.scale(np.array(row)[None])[0]
+
+
+class Described(NamedTuple):
+    """A molecule, and the numbers that RDKit computed of it."""
+
+    molecule: Molecule
+    computed: list[float]
+
+
+def _described(make: Callable[[object], Molecule], names: tuple[str, ...], text: object) -> Described:
+    molecule = make(text)
+    return Described(molecule, computed_of(molecule, names))
+
+
+def computed_of(molecule: Molecule, names: tuple[str, ...]) -> list[float]:
+    """What RDKit computes of a molecule, as the model reads it; NaN where it has no finite number."""
+    return descriptors(molecule.written, names, max_atoms=sys.maxsize).tolist() if names else []
 
 
 def stacked(rows: Iterable[np.ndarray | None]) -> np.ndarray | None:

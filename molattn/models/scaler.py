@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -46,22 +47,43 @@ class TargetScaler:
 class DescriptorScaler:
     """z = (x - mean) / std, descriptor by descriptor; z = 0 where std is 0.
 
+    Of what is computed also z = 0 where RDKit has no finite number, and z ends at -FARTHEST and FARTHEST: nobody can
+    correct it.
+
     Attributes:
-        names: k columns.
+        names: k columns, and behind them what RDKit computes.
         mean, std: (k,) in the columns' own units; std is 0 for one that was constant in training, of which the model
             learned nothing.
+        computed: the last of `names`, which RDKit computes of each molecule; none for columns alone.
     """
+
+    FARTHEST: ClassVar[float] = 5.0
 
     names: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    computed: tuple[str, ...] = ()
 
     @classmethod
-    def fit(cls, names: Sequence[str], descriptors: np.ndarray) -> "DescriptorScaler":
-        """From those of the training molecules, (n, k); fitted on nothing else."""
-        plain = TargetScaler.fit(descriptors)
-        spread = [s if (x != x[0]).any() else 0.0 for s, x in zip(plain.std, descriptors.T, strict=True)]
-        return cls(tuple(names), plain.mean, tuple(spread))
+    def fit(cls, names: Sequence[str], descriptors: np.ndarray, computed: Sequence[str] = ()) -> "DescriptorScaler":
+        """From those of the training molecules, (n, k); fitted on nothing else.
+
+        Args:
+            names: of the columns.
+            descriptors: (n, k), those that RDKit computes last, and NaN where it has no finite number.
+            computed: what RDKit computes.
+        """
+        # A number that RDKit has for no molecule says nothing, as one that is the same for all.
+        filled = np.where(np.isfinite(descriptors).any(0), descriptors, 0.0)
+        plain = TargetScaler.fit(filled)
+        found = [x[np.isfinite(x)] for x in filled.T]
+        spread = [s if (x != x[0]).any() else 0.0 for s, x in zip(plain.std, found, strict=True)]
+        return cls((*names, *computed), plain.mean, tuple(spread), tuple(computed))
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The columns, which somebody has to give."""
+        return self.names[: len(self.names) - len(self.computed)]
 
     @property
     def constant(self) -> list[str]:
@@ -73,6 +95,8 @@ class DescriptorScaler:
         std = np.array(self.std)
         with np.errstate(over="ignore"):
             z = (descriptors - np.array(self.mean)) / np.where(std == 0, 1.0, std)
+            own = slice(len(self.given), None)
+            z[..., own] = np.nan_to_num(z[..., own], nan=0.0).clip(-self.FARTHEST, self.FARTHEST)
             return np.where(std == 0, 0.0, z).astype(np.float32)
 
     def too_far(self, descriptors: Sequence[float]) -> str:

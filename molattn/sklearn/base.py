@@ -37,6 +37,8 @@ PARAMETERS = """
             name in a data frame if not given, the first of an array.
         descriptor_columns: columns of numbers that stand beside each molecule, by name or number; standardised by the
             training molecules. None are missing: impute them beforehand, in a `ColumnTransformer` perhaps.
+        molecule_featurizers: descriptors that RDKit computes, and that stand beside each molecule in the same way:
+            "rdkit_few", a dozen of them, or "rdkit_2d", all.
         standardize: "parent" or "tautomer", the form that molecules are brought to first; None leaves them as they are.
         loss: {losses}
         ensemble_size: models, of which the mean answers; they differ in their seeds.
@@ -81,6 +83,7 @@ class MolAttention(BaseEstimator):
         add_hs: bool = DataConfig.add_hs,
         smiles_column: str | int | None = None,
         descriptor_columns: Sequence[str | int] | None = None,
+        molecule_featurizers: Sequence[str] | None = None,
         standardize: str | None = None,
         loss: str | None = None,
         ensemble_size: int = TrainingConfig.ensemble_size,
@@ -112,6 +115,7 @@ class MolAttention(BaseEstimator):
         self.add_hs = add_hs
         self.smiles_column = smiles_column
         self.descriptor_columns = descriptor_columns
+        self.molecule_featurizers = molecule_featurizers
         self.standardize = standardize
         self.loss = loss
         self.ensemble_size = ensemble_size

@@ -7,7 +7,6 @@ import numpy as np
 
 from molattn.chem import canonical_smiles, read_smiles
 from molattn.data import CALIBRATION, set_aside, split_labels
-from molattn.data.columns import listed
 from molattn.errors import InputError, SmilesError, describe_rows, shown
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
@@ -18,6 +17,7 @@ from molattn.models.tasks import Task
 from molattn.models.uncertainty import method_of
 from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.config import RunConfig
+from molattn.training.described import computed_names, scaler_of, with_computed
 from molattn.training.domain import domain_of
 from molattn.training.fit import EpochRecord
 from molattn.training.labelled import Labelled
@@ -106,9 +106,12 @@ def train_arrays(
         labels = set_aside(labels, data.split, keys, targets[used], data.calibration_size, settings.seed)
     method = method_of(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     beside, z = None, None
+    descriptors = with_computed(computed_names(data), descriptors, molecules, settings.num_workers)
     if descriptors is not None:
-        beside = DescriptorScaler.fit(data.descriptor_columns, descriptors[used[labels == "train"]])
-        z = _scaled(beside, descriptors, used, reporter)
+        beside, said = scaler_of(data, descriptors[used[labels == "train"]])
+        for warning in said:
+            reporter.warning(warning)
+        z = _scaled(beside, descriptors, used)
     sides = ("train", "val", CALIBRATION)
     train, val, cal = (_labelled(molecules, targets, weights, z, used[labels == side]) for side in sides)
     for name, values in zip(names, train.targets.T, strict=True):
@@ -153,14 +156,11 @@ def train_arrays(
     return Trained(artifact, fitted.fits[0].history, fitted.fits[0].best_epoch)
 
 
-def _scaled(scaler: DescriptorScaler, descriptors: np.ndarray, used: np.ndarray, reporter: Reporter) -> np.ndarray:
-    """(n, k) standardised; said is what the model cannot learn from."""
+def _scaled(scaler: DescriptorScaler, descriptors: np.ndarray, used: np.ndarray) -> np.ndarray:
+    """(n, k) standardised."""
     z = scaler.scale(descriptors)
     if far := [int(i) for i in used if not np.isfinite(z[i]).all()]:
         raise InputError(f"row {far[0]} (from 0): {scaler.too_far(descriptors[far[0]].tolist())}")
-    if constant := scaler.constant:
-        have = "has" if len(constant) == 1 else "have"
-        reporter.warning(f"{listed(constant)} {have} one value in training: the model does not look at it")
     return z
 
 

@@ -29,6 +29,8 @@ class DataConfig:
         group_column: the table's column that says what each row belongs to, such as an assay or a series; rows of one
             group are on one side of the split. Empty for none.
         descriptor_columns: the table's columns of numbers that join the readout of each molecule, standardised.
+        molecule_featurizers: descriptors that RDKit computes of each molecule, and that join its readout in the same
+            way, names in `molattn.chem.MOLECULE_FEATURIZERS`.
         add_hs: whether hydrogens become atoms of the graph.
         max_atoms: larger molecules are refused.
         standardize: the form that molecules are brought to first: "parent" (groups normalised, the largest fragment,
@@ -58,6 +60,7 @@ class DataConfig:
     weight_column: str = ""
     group_column: str = ""
     descriptor_columns: tuple[str, ...] = ()
+    molecule_featurizers: tuple[str, ...] = ()
     add_hs: bool = False
     max_atoms: int = 1000
     standardize: str = ""

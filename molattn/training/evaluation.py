@@ -12,6 +12,7 @@ from molattn.data import Rejected, guess_smiles_column, read_records, read_table
 from molattn.errors import InputError, SmilesError
 from molattn.models.answers import Answers
 from molattn.models.artifact import Artifact
+from molattn.training.described import with_computed
 from molattn.training.labels import check_atoms, settle
 from molattn.training.metrics import mean_over_targets, metrics_for
 from molattn.training.run_folder import target_metrics
@@ -82,7 +83,7 @@ def evaluate(
         check_atoms(type(artifact.model), artifact.standardize)
     coded = code_targets(table, targets, task.name, task.classes, task.of_atoms, artifact.add_hs)
     beside = artifact.descriptors
-    names_beside = () if beside is None else beside.names
+    names_beside = () if beside is None else beside.given
     records = read_records(coded.table, column, targets, of_atoms=task.of_atoms, descriptor_columns=names_beside)
     made = artifact.model.read(
         records.smiles,
@@ -94,10 +95,10 @@ def evaluate(
         standardize=artifact.standardize,
     )
     described, far = None, {}
-    if beside is not None and records.descriptors is not None:
-        described = beside.scale(records.descriptors)
-        numbers = records.descriptors.tolist()
-        far = {int(i): beside.too_far(numbers[i]) for i in np.flatnonzero(~np.isfinite(described).all(1))}
+    numbers = None if beside is None else with_computed(beside.computed, records.descriptors, made, num_workers)
+    if beside is not None and numbers is not None:
+        described = beside.scale(numbers)
+        far = {int(i): beside.too_far(numbers[i].tolist()) for i in np.flatnonzero(~np.isfinite(described).all(1))}
     sizes = [0 if i in far or isinstance(outcome, SmilesError) else outcome.size for i, outcome in enumerate(made)]
     settled = settle(records, sizes, lambda i: getattr(made[i], "reason", far.get(i, "")), table, coded, targets)
     kept, true, rejected = settled.kept, settled.targets, settled.rejected

@@ -14,6 +14,7 @@ from molattn.models.tasks import Regression, Task
 from molattn.training.auxiliary import companion_of, with_auxiliary
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import RunConfig
+from molattn.training.described import width
 from molattn.training.fit import EpochRecord, Fitted, fit
 from molattn.training.labelled import Labelled
 from molattn.training.starting import start_from
@@ -75,7 +76,7 @@ def untrained(config: RunConfig, outputs: int, of_atoms: bool) -> MoleculeModel:
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)
         try:
-            model = build(config.model, outputs, of_atoms, len(config.data.descriptor_columns))
+            model = build(config.model, outputs, of_atoms, width(config.data))
         except ValueError as error:
             raise UsageError(f"[model]: {error}") from None
     start_from(model, config.training.base)

@@ -19,14 +19,13 @@ from molattn.data import (
     set_aside,
     split_labels,
 )
-from molattn.data.columns import listed
 from molattn.data.store_cache import Reading, stored_molecules
 from molattn.errors import ConformerError, InputError, UsageError
 from molattn.models.base import MoleculeModel
-from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import Regression
 from molattn.training import remarks
 from molattn.training.config import DataConfig
+from molattn.training.described import computed_names, scaler_of, with_computed
 from molattn.training.experiment import Experiment
 from molattn.training.labels import check_atoms, means_of_molecules, settle
 from molattn.training.source import find_source
@@ -53,12 +52,15 @@ def prepare(
     """
     if data.standardize and data.standardize not in STANDARDIZE:
         raise UsageError(f"unknown standardize {data.standardize!r}: choose one of {', '.join(STANDARDIZE)}")
+    computed = computed_names(data)
     source = find_source(data)
     data, path = source.data, source.path
     table = read_table(path)
     of_atoms = are_of_atoms(table, data.target_columns, data.task_type)
     if of_atoms:
         check_atoms(model, data.standardize)
+        # There is no molecule as a whole for them to stand beside.
+        data, computed = replace(data, molecule_featurizers=()), ()
     coded = code_targets(table, data.target_columns, data.task_type, of_atoms=of_atoms, add_hs=data.add_hs)
     table = coded.table
     records = read_records(
@@ -131,8 +133,10 @@ def prepare(
         offsets=settled.offsets,
     )
     _check_sides(experiment)
-    if records.descriptors is not None:
-        experiment = _described(experiment, records.descriptors[kept], table)
+    given = None if records.descriptors is None else records.descriptors[kept]
+    beside = with_computed(computed, given, molecules, num_workers)
+    if beside is not None:
+        experiment = _described(experiment, beside, table)
     experiment.warnings.extend([*remarks.one_class(experiment), *remarks.read_otherwise(experiment, table)])
     return experiment
 
@@ -187,13 +191,13 @@ def _sides(
 
 
 def _described(experiment: Experiment, descriptors: np.ndarray, table: Table) -> Experiment:
-    """The experiment with `descriptors`, (n, k) as in the table, beside its molecules.
+    """The experiment with `descriptors`, (n, k) in units, beside its molecules.
 
     Raises:
         InputError: a number that is too far from those of the training molecules.
     """
     train = descriptors[experiment.side("train")]
-    scaler = DescriptorScaler.fit(experiment.data.descriptor_columns, train)
+    scaler, warnings = scaler_of(experiment.data, train)
     z = scaler.scale(descriptors)
     if not np.isfinite(z).all():
         i = int(np.flatnonzero(~np.isfinite(z).all(1))[0])
@@ -201,10 +205,7 @@ def _described(experiment: Experiment, descriptors: np.ndarray, table: Table) ->
         raise InputError(
             f"{table.source}, {place}: {scaler.too_far(descriptors[i].tolist())}; correct it, or take out the row"
         )
-    warnings = [*experiment.warnings]
-    if constant := scaler.constant:
-        have = "has" if len(constant) == 1 else "have"
-        warnings.append(f"{listed(constant)} {have} one value in training: the model does not look at it")
+    warnings = [*experiment.warnings, *warnings]
     return replace(experiment, descriptors=z, descriptor_scaler=scaler, warnings=warnings)
 
 

@@ -201,7 +201,7 @@ def _check(config: PretrainConfig) -> None:
         raise UsageError("a setting is out of range: masked_atoms is at least 0 and below 1")
     if not config.masked_weight > 0:
         raise UsageError("a setting is out of range: masked_weight is above 0")
-    if data.conformers or data.standardize or data.descriptor_columns:
+    if data.conformers or data.standardize or data.descriptor_columns or data.molecule_featurizers:
         raise UsageError("a base learns from molecules as they are: leave out conformers, standardize and descriptors")
     if config.run.training.auxiliary or config.run.training.loss or config.run.training.metrics:
         raise UsageError("a base learns descriptors: leave out auxiliary targets, losses and metrics")

@@ -24,6 +24,7 @@ from molattn.training import ranks, run_folder
 from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, RunConfig
+from molattn.training.described import check_featurizers
 from molattn.training.domain import domain_of
 from molattn.training.experiment import Experiment
 from molattn.training.fit import EpochRecord
@@ -147,6 +148,7 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
     for warning in experiment.warnings:
         reporter.warning(warning)
     task, settings = experiment.task, config.training
+    check_featurizers(config, task.of_atoms)
     names = metrics_for(task.kind, task.metrics, settings.metrics)
     # Once here, where it costs nothing, so that weights that make no sense leave no folder.
     balance(task, experiment.labelled("train").targets, settings.class_balance, settings.positive_weights)

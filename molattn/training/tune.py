@@ -16,6 +16,7 @@ from molattn.errors import InputError, MissingExtra, UsageError
 from molattn.models.registry import MODELS
 from molattn.training.bases import AUTO, NONE
 from molattn.training.config import RunConfig, read_config
+from molattn.training.described import check_featurizers
 from molattn.training.experiment import Experiment
 from molattn.training.fit import EpochRecord
 from molattn.training.folders import BEST, STUDY, TUNED
@@ -130,6 +131,7 @@ def tune(
         teller.warning(warning)
     metric = metrics_for(experiment.task.kind, experiment.task.metrics, training.metrics)[0]
     larger = METRICS[metric].larger_is_better
+    check_featurizers(config, experiment.task.of_atoms)
     config, said = settle_start(replace(config, data=experiment.data), experiment.task.of_atoms)
     if said:
         teller.stage(said)

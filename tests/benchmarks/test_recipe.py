@@ -29,7 +29,10 @@ def test_every_step_changes_a_setting_that_there_is(start: str):
         words = shlex.split(options.replace('"', "'\"'"))
         flags = {"--epochs": "epochs", "--batch-size": "batch_size"}
         if words[0] == "--set":
-            changed = resolve(None, {}, [words[1]]).to_dict()
+            assert set(words[::2]) == {"--set"}, name
+            changed = resolve(None, {}, words[1::2]).to_dict()
+        elif words[0] == "--molecule-featurizers":
+            changed = resolve(None, {"molecule_featurizers": words[1:]}).to_dict()
         else:
             changed = resolve(None, {flags[words[0]]: int(words[1])}).to_dict()
         before = [(section, key) for section in defaults for key in defaults[section]]

@@ -27,6 +27,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "ensemble": {"target_columns": ("y",), "ensemble_size": 2, "calibration_size": 0.3},
     "tokens": {"target_columns": ("y",), "model": "smiles-transformer"},
     "quantile": {"target_columns": ("y",), "loss": "quantile"},
+    "computed": {"target_columns": ("y",), "molecule_featurizers": ("rdkit_few",)},
 }
 """What each is trained on, by its name."""
 

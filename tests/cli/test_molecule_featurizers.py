@@ -1,0 +1,135 @@
+"""`--molecule-featurizers`: descriptors that RDKit computes, from a table to a prediction, with nothing to give."""
+
+import csv
+import json
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import molattn as package
+from molattn.chem import FEW_DESCRIPTORS, MOLECULE_FEATURIZERS, descriptors
+from molattn.cli.train import _FEATURIZERS
+from molattn.errors import UsageError
+from molattn.models.graph_model import GraphModel
+from molattn.sklearn import MolAttentionRegressor
+from molattn.training.config import DataConfig, resolve
+from molattn.training.prepare import prepare
+from molattn.training.pretraining import PretrainConfig, pretrain
+from molattn.training.run import Silent
+from tests.cli.conftest import Molattn
+from tests.molecules import esol
+
+SMILES, VALUES = esol(40)
+SMALL = ["model.num_layers=1", "model.hidden_dim=16"]
+FAST = ("--epochs", "2", "--set", SMALL[0], "--set", SMALL[1], "--accelerator", "cpu", "-q", "--base", "none")
+
+
+def write(path: Path, **columns: list[object]) -> Path:
+    pd.DataFrame({"smiles": SMILES, "y": VALUES, **columns}).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("featurizers")
+    package.train(
+        write(folder / "my.csv"),
+        output_dir=folder / "run",
+        molecule_featurizers=["rdkit_few"],
+        target_columns=["y"],
+        epochs=2,
+        base="none",
+        accelerator="cpu",
+        settings=SMALL,
+        quiet=True,
+    )
+    return folder / "run"
+
+
+def test_the_help_names_what_there_is(molattn: Molattn) -> None:
+    assert _FEATURIZERS == MOLECULE_FEATURIZERS
+    assert "rdkit_few" in molattn("train", "--help-all").out
+
+
+def test_they_are_scaled_by_the_training_molecules(run: Path) -> None:
+    with open(run / "splits.csv", newline="") as file:
+        train = [s for s, row in zip(SMILES, csv.DictReader(file), strict=True) if row["split"] == "train"]
+    saved = json.loads((run / "model" / "config.json").read_text())["descriptors"]
+    assert tuple(d["name"] for d in saved) == FEW_DESCRIPTORS
+    found = np.array([descriptors(s, FEW_DESCRIPTORS) for s in train])
+    np.testing.assert_allclose([d["mean"] for d in saved], found.mean(0), rtol=1e-12)
+    np.testing.assert_allclose([d["std"] for d in saved], found.std(0), rtol=1e-12)
+    assert tomllib.loads((run / "config.toml").read_text())["data"]["molecule_featurizers"] == ["rdkit_few"]
+
+
+def test_predict_embed_evaluate_and_python_say_the_same_as_the_run(molattn: Molattn, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("\n".join(["smiles", *SMILES, "C1CC", ""]))
+    answer = molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "out.csv", "-n", "1")
+    assert answer.code == 0, answer.err
+    own = pd.read_csv(run / "predictions.csv")
+    out = pd.read_csv(tmp_path / "out.csv")["y_pred"]
+    np.testing.assert_allclose(out[:40], own["y_pred"], atol=1e-6)
+    assert np.isnan(out[40])
+    np.testing.assert_allclose(package.load(run).predict(SMILES), own["y_pred"], atol=1e-6)
+    assert molattn("embed", run, tmp_path / "in.csv", "-o", tmp_path / "e.npy", "-q").code == 0
+    assert np.load(tmp_path / "e.npy").shape == (41, 16 + len(FEW_DESCRIPTORS))
+    evaluation = package.load(run).evaluate(write(tmp_path / "my.csv"), num_workers=1)
+    np.testing.assert_allclose(evaluation.answers.values[:, 0], own["y_pred"], atol=1e-6)
+    assert molattn("predict", run, "--smiles", "CCO").code == 0
+    assert molattn("explain", run, "--smiles", "CCO", "-o", tmp_path / "x.svg").code == 0
+
+
+def test_they_stand_behind_columns_of_ones_own(tmp_path: Path) -> None:
+    table = write(tmp_path / "my.csv", mine=[float(i) for i in range(40)])
+    asked = DataConfig(str(table), target_columns=("y",), descriptor_columns=("mine",))
+    alone = prepare(asked, GraphModel, seed=0)
+    both = prepare(DataConfig(**{**vars(asked), "molecule_featurizers": ("rdkit_few",)}), GraphModel, seed=0)
+    assert both.descriptors is not None and alone.descriptors is not None
+    assert both.descriptors.shape == (40, 1 + len(FEW_DESCRIPTORS))
+    np.testing.assert_array_equal(both.descriptors[:, :1], alone.descriptors)
+    assert both.descriptor_scaler is not None and both.descriptor_scaler.given == ("mine",)
+
+
+def test_what_cannot_be_computed_or_stands_there_already_is_refused(tmp_path: Path) -> None:
+    table = write(tmp_path / "my.csv", TPSA=[float(i) for i in range(40)])
+    twice = DataConfig(
+        str(table), target_columns=("y",), descriptor_columns=("TPSA",), molecule_featurizers=("rdkit_few",)
+    )
+    with pytest.raises(UsageError, match="'TPSA' would stand beside the molecules twice, as a column and computed"):
+        prepare(twice, GraphModel, seed=0)
+    # Nothing is read before that is said.
+    with pytest.raises(UsageError, match="there is no molecule featurizer 'morgan'"):
+        prepare(DataConfig(str(table), molecule_featurizers=("morgan",)), GraphModel, seed=0)
+    config = PretrainConfig(molecules=str(table), run=resolve(None, {"molecule_featurizers": ["rdkit_few"]}))
+    with pytest.raises(UsageError, match="a base learns from molecules as they are"):
+        pretrain(config, tmp_path / "base", Silent())
+
+
+def test_atoms_have_none(molattn: Molattn, tmp_path: Path) -> None:
+    rows = [f'{"C" * n}O,"{[1.5] * (n + 1)}"' for n in range(1, 30)]
+    (tmp_path / "a.csv").write_text("\n".join(["smiles,a", *rows]))
+    answer = molattn("train", tmp_path / "a.csv", "--molecule-featurizers", "rdkit_few", *FAST, "-o", tmp_path / "run")
+    assert answer.code == 2
+    assert "descriptors stand beside molecules, and the targets are of atoms" in answer.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_folds_ensembles_and_smiles_models_compute_them_too(molattn: Molattn, tmp_path: Path) -> None:
+    options = ("--molecule-featurizers", "rdkit_few", "--ensemble-size", "2", "--model", "smiles-transformer")
+    table = write(tmp_path / "my.csv")
+    answer = molattn("train", table, *options, "--num-folds", "2", *FAST, "-o", tmp_path / "run")
+    assert answer.code == 0, answer.err
+    for fold in (0, 1):
+        folder = tmp_path / "run" / f"fold_{fold}"
+        own = pd.read_csv(folder / "predictions.csv")["y_pred"]
+        np.testing.assert_allclose(package.load(folder).predict(SMILES), own, atol=1e-6)
+
+
+def test_estimators_compute_them() -> None:
+    asked = {"epochs": 2, "base": "none", "hidden_dim": 16, "num_layers": 1}
+    made = MolAttentionRegressor(molecule_featurizers=["rdkit_few"], **asked).fit(SMILES, VALUES)
+    assert made.predictor_._artifact.descriptors.computed == FEW_DESCRIPTORS
+    assert np.isfinite(made.predict(SMILES)).all()

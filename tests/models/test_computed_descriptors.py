@@ -1,0 +1,157 @@
+"""Descriptors that RDKit computes beside molecules: its numbers, whoever asks and however a molecule is spelt."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from rdkit import Chem
+from rdkit.Chem import Crippen, rdMolDescriptors
+
+from molattn.api import Predictor
+from molattn.chem import DESCRIPTORS, FEW_DESCRIPTORS, featurizer_descriptors, standardized_smiles
+from molattn.errors import InputError, MolattnWarning, UsageError
+from molattn.models.artifact import Artifact, load_artifact, save_artifact
+from molattn.models.config import GraphModelConfig
+from molattn.models.registry import build
+from molattn.models.scaler import DescriptorScaler, TargetScaler
+
+SMILES = ["CC(=O)Oc1ccccc1C(=O)O", "C", "[Na+].[Cl-]", "CCO"]
+NAMES = ("MolLogP", "TPSA")
+SCALER = DescriptorScaler(NAMES, (1.0, 20.0), (2.0, 30.0), NAMES)
+
+
+def predictor(scaler: DescriptorScaler = SCALER, **settings: object) -> Predictor:
+    torch.manual_seed(0)
+    config = GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=1)
+    model = build(config, 1, num_descriptors=len(scaler.names)).eval().requires_grad_(False)
+    model.head.weight[:, -len(scaler.names) :] = 1.0
+    artifact = Artifact(model, TargetScaler((0.5,), (2.0,)), ("y",), ("",), False, 1000)
+    return Predictor(replace(artifact, descriptors=scaler, **settings))
+
+
+def numbers(smiles: str) -> list[float]:
+    mol = Chem.MolFromSmiles(smiles)
+    return [Crippen.MolLogP(mol), rdMolDescriptors.CalcTPSA(mol)]
+
+
+def test_the_answers_are_those_of_the_same_numbers_given() -> None:
+    own, told = predictor(), predictor(replace(SCALER, computed=()))
+    rows = [numbers(s) for s in SMILES]
+    assert own.descriptors == () and told.descriptors == NAMES
+    np.testing.assert_allclose(own.predict(SMILES), told.predict(SMILES, descriptors=rows), rtol=1e-6)
+    np.testing.assert_allclose(own.embed(SMILES), told.embed(SMILES, descriptors=rows), rtol=1e-5, atol=1e-6)
+    # And not those of other numbers.
+    assert not np.allclose(own.predict(SMILES), told.predict(SMILES, descriptors=rows[::-1]))
+
+
+def test_columns_stand_before_what_is_computed() -> None:
+    both = predictor(DescriptorScaler(("mine", *NAMES), (0.0, 1.0, 20.0), (1.0, 2.0, 30.0), NAMES))
+    told = predictor(DescriptorScaler(("mine", *NAMES), (0.0, 1.0, 20.0), (1.0, 2.0, 30.0)))
+    assert both.descriptors == ("mine",)
+    mine = [[0.5], [1], [-2.0], [3]]
+    rows = [[float(m[0]), *numbers(s)] for m, s in zip(mine, SMILES, strict=True)]
+    wanted = told.predict(SMILES, descriptors=rows)
+    np.testing.assert_allclose(both.predict(SMILES, descriptors=mine), wanted, rtol=1e-6)
+    np.testing.assert_allclose(both.predict(SMILES, descriptors=pd.DataFrame(mine, columns=["mine"])), wanted)
+    with pytest.raises(UsageError, match="the model reads 'mine' beside each molecule"):
+        both.predict(SMILES)
+    with pytest.raises(UsageError, match="a row has 3 descriptors; the model reads 'mine'"):
+        both.predict(SMILES, descriptors=rows)
+
+
+@pytest.mark.parametrize("spelling", ["OCC", "C(O)C", "[CH3][CH2][OH]"])
+def test_the_spelling_changes_nothing(spelling: str) -> None:
+    assert predictor().predict(spelling) == pytest.approx(predictor().predict("CCO"), abs=1e-6)
+
+
+def test_a_standard_form_has_its_own_numbers() -> None:
+    made = predictor(standardize="parent")
+    salt = "CC(=O)[O-].[Na+]"
+    assert made.predict(salt) == pytest.approx(predictor().predict(standardized_smiles(salt, "parent")), abs=1e-6)
+    assert made.predict(salt) != pytest.approx(predictor().predict(salt), abs=1e-3)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_bad_row_costs_no_other_with_workers_or_without(workers: int) -> None:
+    smiles = ["CCO", "C1CC", None, "C", "CC(=O)O"] * 40
+    good = [s for s in smiles if s not in ("C1CC", None)]
+    with pytest.warns(MolattnWarning, match=r"80 of 200 .*row 1"):
+        answers = predictor().predict(smiles, num_workers=workers)
+    assert np.isnan(answers).sum() == 80
+    np.testing.assert_array_equal(answers[np.isfinite(answers)], predictor().predict(good))
+
+
+def test_maps_and_attributions_have_predictions_without_being_given_any() -> None:
+    made, smiles = predictor(), ["CCO", "C1CC", "CC(=O)O"]
+    maps = list(made.attentions(smiles))
+    assert maps[0].prediction["y"] == pytest.approx(made.predict("CCO"), abs=1e-6)
+    assert made.attention("CCO").prediction == maps[0].prediction
+    found = made.attributions("CCO", "additive")
+    assert set(found.others) == set(NAMES)
+    assert found.constant + found.values.sum() + sum(found.others.values()) == pytest.approx(found.prediction, rel=1e-5)
+
+
+def test_a_model_that_computes_all_takes_none() -> None:
+    with pytest.raises(UsageError, match="the model reads descriptors that it computes, and no others: leave them out"):
+        predictor().predict(["CCO"], descriptors=[[1.0, 2.0]])
+
+
+def test_what_rdkit_cannot_compute_is_the_mean_and_what_is_far_ends() -> None:
+    x = np.array([[0.0, np.nan, 1.0], [2.0, np.nan, 1.0], [np.nan, np.nan, 1.0]])
+    scaler = DescriptorScaler.fit((), x, ("a", "b", "c"))
+    assert scaler.mean == (1.0, 0.0, 1.0) and scaler.std == (1.0, 0.0, 0.0)
+    assert scaler.given == () and scaler.constant == ["b", "c"]
+    z = scaler.scale(np.array([[np.nan, 3.0, np.nan], [1e300, np.inf, 9.0], [-np.inf, 0.0, 1.0], [2.0, 0.0, 1.0]]))
+    far = DescriptorScaler.FARTHEST
+    np.testing.assert_array_equal(z, [[0, 0, 0], [far, 0, 0], [-far, 0, 0], [1, 0, 0]])
+    # A column is refused where it is far, as before.
+    mixed = DescriptorScaler(("mine", "a"), (0.0, 0.0), (1e-5, 1.0), ("a",))
+    assert mixed.too_far([1e300, 1e300]) == "column 'mine': 1e+300 is too far from the numbers of training"
+    assert mixed.too_far([0.0, 1e300]) == ""
+    # Platinum has descriptors that are no numbers.
+    every = predictor(DescriptorScaler(DESCRIPTORS, (0.0,) * len(DESCRIPTORS), (1.0,) * len(DESCRIPTORS), DESCRIPTORS))
+    assert np.isfinite(every.predict(["[Pt]", "CCO"])).all()
+
+
+def test_a_saved_model_computes_the_same(tmp_path: Path) -> None:
+    made = predictor()
+    save_artifact(tmp_path, made._artifact)
+    loaded = Predictor(load_artifact(tmp_path))
+    np.testing.assert_array_equal(loaded.predict(SMILES), made.predict(SMILES))
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["schema"] == 7
+    assert loaded._artifact.descriptors == SCALER
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": "MolLogD"}, "asks for what is not here: the descriptor MolLogD; upgrade rdkit or molattn"),
+        ({"computed": False}, "its descriptors are not in their order"),
+    ],
+)
+def test_a_model_that_wants_what_there_is_not_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, object], message: str
+) -> None:
+    from molattn.models import artifact as module
+
+    one, other = module._descriptors(SCALER)
+    wrong = [{**one, **change}, other] if "name" in change else [one, {**other, **change}]
+    monkeypatch.setattr(module, "_descriptors", lambda _: wrong)
+    save_artifact(tmp_path, predictor()._artifact)
+    with pytest.raises(InputError, match=message):
+        load_artifact(tmp_path)
+
+
+def test_featurizers_name_descriptors_of_rdkit() -> None:
+    assert featurizer_descriptors(["rdkit_few"]) == FEW_DESCRIPTORS
+    assert featurizer_descriptors(["rdkit_2d"]) == DESCRIPTORS
+    assert set(featurizer_descriptors(["rdkit_few", "rdkit_2d"])) == set(DESCRIPTORS)
+    assert featurizer_descriptors(["rdkit_few", "rdkit_2d"])[:12] == FEW_DESCRIPTORS
+    assert featurizer_descriptors([]) == ()
+    with pytest.raises(UsageError, match="no molecule featurizer 'morgan': choose among rdkit_few, rdkit_2d"):
+        featurizer_descriptors(["morgan"])
