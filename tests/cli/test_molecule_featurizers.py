@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -80,6 +81,14 @@ def test_predict_embed_evaluate_and_python_say_the_same_as_the_run(molattn: Mola
     np.testing.assert_allclose(evaluation.answers.values[:, 0], own["y_pred"], atol=1e-6)
     assert molattn("predict", run, "--smiles", "CCO").code == 0
     assert molattn("explain", run, "--smiles", "CCO", "-o", tmp_path / "x.svg").code == 0
+
+
+def test_faithfulness_is_measured_with_them(molattn: Molattn, run: Path, tmp_path: Path) -> None:
+    own = Path(shutil.copytree(run, tmp_path / "run"))
+    answer = molattn("faithfulness", own)
+    assert answer.code == 0, answer.err
+    record = json.loads((own / "faithfulness.json").read_text())["targets"]["y"]
+    assert record["methods"]["random"]["deletion"] == pytest.approx(1)
 
 
 def test_they_stand_behind_columns_of_ones_own(tmp_path: Path) -> None:
