@@ -116,8 +116,9 @@ def _print(found: Sequence["Attribution"]) -> None:
         print(f"{'' if number == 0 else chr(10)}{a.smiles}")
         print(a.equation)
         print(f"{a.method}{f', in {a.unit}' if a.unit and a.in_units else ''}; faithfulness: {a.measured}")
-        width = max(map(len, a.labels))
-        for label, value in zip(a.labels, a.values, strict=True):
+        shares = [*zip(a.labels, a.values, strict=True), *a.others.items()]
+        width = max(len(label) for label, _ in shares)
+        for label, value in shares:
             print(f"  {label.ljust(width)}  {value:+.3f}")
 
 

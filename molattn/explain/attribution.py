@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from molattn.viewer import Picture
 
 
+_NAMED = 3  # terms beside the atoms that an equation has by name
+
+
 @dataclass(frozen=True, eq=False)
 class Attribution:
     """A share of one prediction for every atom of one molecule, in the order of the SMILES.
@@ -69,12 +72,16 @@ class Attribution:
 
     @property
     def equation(self) -> str:
-        """The prediction in words and numbers, as the sum that it is where `adds_up`."""
+        """The prediction in words and numbers, as the sum that it is where `adds_up`; many `others` are one term."""
         unit = f" {self.unit}" if self.unit else ""
         said = f"{self.target} {self.prediction:.3f}{unit}"
         if not self.adds_up:
             return f"{said}; these values are not a sum of it"
-        first, *rest = self.parts.items()
+        parts = self.parts
+        if len(self.others) > _NAMED:
+            together = sum(parts.pop(name) for name in self.others)
+            parts[f"{len(self.others)} others together"] = together
+        first, *rest = parts.items()
         terms = [f"{first[1]:.3f} ({first[0]})", *(f"{'-+'[x >= 0]} {abs(x):.3f} ({name})" for name, x in rest)]
         return f"{said} = {' '.join(terms)}"
 

@@ -30,9 +30,9 @@ def test_explain_prints_the_sum_and_a_line_for_each_atom(molattn: Molattn, run: 
     lines = answer.out.splitlines()
     assert lines[:2] == ["CCO", found.equation]
     assert lines[2] == "additive; faithfulness: not measured"
-    assert lines[3:] == [
-        f"  {label}  {value:+.3f}" for label, value in zip(("C0", "C1", "O2"), found.values, strict=True)
-    ]
+    rows = [(*line[2:].split(), line[:2]) for line in lines[3:]]
+    shares = [*zip(("C0", "C1", "O2"), found.values, strict=True), *found.others.items()]
+    assert rows == [(label, f"{value:+.3f}", "  ") for label, value in shares]
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png"])

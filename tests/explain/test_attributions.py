@@ -1,6 +1,7 @@
 """What each method says of models whose answer is known, and what must hold of all of them."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from molattn.chem import Conformers, molecule_graph
 from molattn.errors import UsageError
 from molattn.explain.additive import additive, cam
 from molattn.explain.attribute import attribute
+from molattn.explain.attribution import Attribution
 from molattn.explain.from_attention import received, rolled_out
 from molattn.explain.gradients import TOLERANCE, grad_attention, integrated_gradients
 from molattn.explain.methods import METHODS, choose_method, offered, random_shares
@@ -296,6 +298,22 @@ def test_descriptors_stand_apart_from_the_atoms_and_the_sum_is_the_prediction():
         assert values.shape == (3,) and np.isfinite(values).all()
     with pytest.raises(UsageError, match="reads pH and T|reads 'pH'|descriptors"):
         predictor.attributions("CCO")
+
+
+@pytest.mark.parametrize("count", [3, 4, 12])
+def test_an_equation_has_few_terms_and_still_adds_up(count):
+    others = {f"d{i}": 0.25 * (i - 1) for i in range(count)}
+    values = np.array([0.5, -1.25])
+    total = 0.125 - 0.75 + sum(others.values())
+    found = Attribution("CO", ("C", "O"), values, "additive", "y", total, "eV", 0.125, others, adds_up=True)
+    assert set(found.parts) == {"constant", "2 atoms", *others}
+    said, terms = found.equation.split(" = ")
+    assert said == f"y {total:.3f} eV"
+    numbers = re.findall(r"([+-]?) ?(\d+\.\d{3}) \(", terms)
+    assert len(numbers) == (2 + count if count <= 3 else 3)
+    assert sum(float(sign + number) for sign, number in numbers) == pytest.approx(total, abs=2e-3)
+    assert ("d0" in terms) == (count <= 3)
+    assert (f"({count} others together)" in terms) == (count > 3)
 
 
 def test_a_model_of_atoms_has_no_attributions():
