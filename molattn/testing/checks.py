@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from molattn.graph import DenseGraph
 from molattn.testing.failure import TOLERANCE, CheckFailed, assert_same
 from molattn.testing.on_graphs import OnGraphs, cast, random_graphs
-from molattn.testing.on_molecules import SMILES, OnMolecules, read_molecules
+from molattn.testing.on_molecules import on_molecules
 from molattn.testing.subject import Answers, Subject
 
 
@@ -185,7 +185,7 @@ def _single_precision(subject: Subject) -> None:
 def _subjects(module: nn.Module, graphs: DenseGraph | None) -> list[Subject]:
     """The module with what it is tried on: the graphs given, complete and sparse ones, or molecules."""
     if hasattr(module, "read") and hasattr(module, "collate"):
-        return [OnMolecules(module, read_molecules(module, SMILES))]
+        return [on_molecules(module)]
     if graphs is not None:
         return [OnGraphs(module, cast(graphs, torch.float64))]
     dims = []

@@ -5,6 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,12 +17,13 @@ SMILES = ("C", "CCO", "c1ccccc1O", "[Na+].[Cl-]", "CC(=O)Nc1ccc(O)cc1", "N#Cc1cc
 """The molecules that a model of molecules is tried on: one atom, two fragments, rings that tie."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OnMolecules:
-    """A model of molecules."""
+    """A model of molecules, which has some numbers beside each of them where it reads descriptors."""
 
     module: Any
     molecules: tuple[Any, ...]
+    beside: np.ndarray
     extra: tuple[Any, ...] = ()
     dirty: bool = False
 
@@ -47,7 +49,11 @@ class OnMolecules:
         return Answers(None, outputs[:b], weights, mask, None)
 
     def _batch(self) -> Any:
-        batch = self.module.collate([*self.molecules, *self.extra])
+        rows = {}
+        if self.beside.size:
+            nothing = np.zeros((len(self.extra), self.beside.shape[1]))
+            rows = {"descriptors": np.concatenate([self.beside, nothing])}
+        batch = self.module.collate([*self.molecules, *self.extra], **rows)
         if self.dirty:
             nobody = ~batch.mask
             pairs = nobody.unsqueeze(-1) | nobody.unsqueeze(-2)
@@ -68,7 +74,8 @@ class OnMolecules:
         return replace(self, molecules=tuple(moved))
 
     def alone(self, item: int) -> "OnMolecules":
-        return replace(self, molecules=self.molecules[item : item + 1])
+        one = slice(item, item + 1)
+        return replace(self, molecules=self.molecules[one], beside=self.beside[one])
 
     def padded(self, more: int) -> "OnMolecules":
         (long,) = self._read(["C" * (max(self.sizes) + more)])
@@ -89,6 +96,12 @@ class OnMolecules:
     def function(self) -> tuple[Callable[..., Tensor], tuple[Tensor, ...]]:
         batch = self._batch()
         return of_parameters(self.module, lambda: self.module(batch), [])
+
+
+def on_molecules(model: Any) -> OnMolecules:
+    """`model` with what it is tried on."""
+    width = getattr(model, "num_descriptors", 0)
+    return OnMolecules(model, read_molecules(model, SMILES), np.random.default_rng(0).normal(size=(len(SMILES), width)))
 
 
 def read_molecules(model: Any, smiles: Sequence[str]) -> tuple[Any, ...]:

@@ -13,14 +13,14 @@ from molattn.errors import SmilesError, UsageError
 from molattn.graph import GraphNetBlock
 from molattn.graph.encodings import Encoding
 from molattn.models.artifact import Artifact
-from molattn.models.config import GraphModelConfig
+from molattn.models.config import CONFIGS, GraphModelConfig
 from molattn.models.encodings import EDGE_ENCODINGS, NODE_ENCODINGS
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import attention_of
 from molattn.models.presets import PRESETS
 from molattn.models.registry import build
 from molattn.models.scaler import TargetScaler
-from molattn.testing import check_model
+from molattn.testing import CheckFailed, check_model
 from molattn.training.config import resolve
 
 SMALL = ("model.hidden_dim=16", "model.num_heads=2", "model.num_layers=2")
@@ -103,6 +103,19 @@ def test_an_encoding_of_ones_own_is_one_class_and_one_line(monkeypatch):
     monkeypatch.setitem(EDGE_ENCODINGS, "same-element", lambda config: SameElement(config.edge_dim))
     config = GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=2, edges=("bond", "path", "same-element"))
     check_model(GraphModel(config))
+
+
+@pytest.mark.parametrize(
+    "config", [kind(hidden_dim=16, num_heads=2, num_layers=1) for kind in CONFIGS.values()], ids=lambda c: c.kind
+)
+def test_a_model_with_descriptors_can_be_checked_too(config, monkeypatch):
+    model = build(config, 1, num_descriptors=3)
+    passed = check_model(model)
+    assert passed == check_model(build(config, 1))
+    join = type(model).join
+    monkeypatch.setattr(type(model), "join", lambda self, x, batch: join(self, x, batch) + batch.descriptors.sum())
+    with pytest.raises(CheckFailed):  # each molecule hears of all the descriptors in its batch
+        check_model(model)
 
 
 def test_bonded_neighbours_are_all_that_an_atom_attends_to():
