@@ -20,8 +20,7 @@ Made by `python benchmarks/accuracy.py` from `benchmarks/results/accuracy.csv`, 
 command's help has the protocol. RMSE in the unit of the target, smaller is better; AUROC, larger is better. Mean and
 standard deviation over the splits and seeds that all contenders of the table have run; in brackets, how many. Of
 ensembles (five members, which differ in their seeds) each has a table of its own, beside the same model alone. molattn
-starts from its base, molattn-scratch from nothing, molattn-descriptors from nothing with `--molecule-featurizers
-rdkit_few --set model.max_path=6 --set training.auxiliary=0`.
+starts from its base, molattn-scratch (`--base none`) from nothing.
 
 The last table of each set takes the difference to molattn on the same split and seed, run by run, over the random
 splits: its mean and the 95% confidence interval of the t distribution, with the variance of Nadeau and Bengio (2003,

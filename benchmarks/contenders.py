@@ -101,17 +101,11 @@ def _column(path: Path, name: str) -> np.ndarray:
         return np.array([float(row[name]) for row in csv.DictReader(file)])
 
 
-DESCRIPTORS = ("--base", "none", "--molecule-featurizers", "rdkit_few")
-DESCRIPTORS += ("--set", "training.auxiliary=0", "--set", "model.max_path=6")
-"""From scratch with a dozen descriptors in the readout, and path lengths up to 6 bonds."""
-
 CONTENDERS: dict[str, Callable[[Round], np.ndarray]] = {
     "molattn": molattn,
     "molattn-scratch": partial(molattn, options=("--base", "none")),
     "molattn-ensemble": partial(molattn, options=("--ensemble-size", "5")),
     "molattn-scratch-ensemble": partial(molattn, options=("--base", "none", "--ensemble-size", "5")),
-    "molattn-descriptors": partial(molattn, options=DESCRIPTORS),
-    "molattn-descriptors-ensemble": partial(molattn, options=(*DESCRIPTORS, "--ensemble-size", "5")),
     "forest": partial(classical, kind="forest"),
     "boosting": partial(classical, kind="boosting"),
     "chemprop": chemprop,

@@ -46,11 +46,12 @@ BASE = {
 }
 
 SCRATCH = {
-    "no auxiliary descriptors": "--set training.auxiliary=0",
-    "auxiliary descriptors, weight 1": "--set training.auxiliary=1",
-    "a dozen descriptors in the readout": "--molecule-featurizers rdkit_few",
+    "no descriptors in the readout": "--set data.molecule_featurizers=[]",
     "all descriptors in the readout": "--molecule-featurizers rdkit_2d",
-    "path lengths up to 6 bonds": "--set model.max_path=6",
+    "auxiliary descriptors": "--set training.auxiliary=0.3",
+    "path lengths up to 3 bonds": "--set model.max_path=3",
+    "path lengths up to 20 bonds": "--set model.max_path=20",
+    "atoms know their degree": '--set model.nodes=["degree"]',
     "50 epochs": "--epochs 50",
     "bonds alone, no path lengths": '--set model.edges=["bond"]',
     "path lengths alone, no bonds": '--set model.edges=["path"]',

@@ -23,7 +23,8 @@ class GraphModelConfig:
         feed_forward: channels inside the feed-forward steps, as a multiple of hidden_dim.
         readout: how the atoms become one vector, a name in `molattn.graph.READOUTS`.
         dropout: probability, in training.
-        max_path: longest path length, in bonds, that has a row of its own.
+        max_path: longest path length, in bonds, that has a row of its own. A training from scratch takes 6, unless
+            somebody says.
         path_edges: longest path, in bonds, whose bonds "path-edges" reads.
         walk_steps: powers of the random walk that "random-walks" reads.
         radial_bases, num_bases, cutoff: of "distance": "gaussian" or "bessel", how many, up to so many angstrom.

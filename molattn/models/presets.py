@@ -28,8 +28,11 @@ class Preset:
 
 _3D = {"conformers": True}
 
-# They learn nothing beside their targets.
-_ALONE = {"auxiliary": 0.0}
+# They know of a molecule what its graph says.
+_ALONE: dict[str, Any] = {"molecule_featurizers": []}
+
+# Their longer paths have rows of their own.
+_FAR: dict[str, Any] = {"max_path": 20}
 
 PRESETS: dict[str, Preset] = {
     "molattn": Preset(
@@ -42,19 +45,19 @@ PRESETS: dict[str, Preset] = {
         "a sum of one term for each atom, after two layers over bonds: its answers explain themselves",
         "molattn's own",
         "",
-        {"model": {"num_layers": 2, "neighbours": "bonded", "readout": "additive"}, "training": _ALONE},
+        {"model": {"num_layers": 2, "neighbours": "bonded", "readout": "additive"} | _FAR, "data": _ALONE},
     ),
     "tensor-dot": Preset(
         "the book's plain tensor-dot attention; bonds and path lengths in keys and values",
         "White 2022, Deep Learning for Molecules and Materials, chapters 13 and 14",
         "https://dmol.pub",
-        {"model": {"attention": "tensor-dot"}, "training": _ALONE},
+        {"model": {"attention": "tensor-dot"} | _FAR, "data": _ALONE},
     ),
     "gaan": Preset(
         "heads behind gates; bonds and path lengths as a bias",
         "Zhang et al. 2018, GaAN: Gated Attention Networks",
         "https://arxiv.org/abs/1803.07294",
-        {"model": {"attention": "gaan"}, "training": _ALONE},
+        {"model": {"attention": "gaan"} | _FAR, "data": _ALONE},
     ),
     "mat": Preset(
         "attention averaged with distances in 3D and adjacency; a dummy node",
@@ -67,8 +70,7 @@ PRESETS: dict[str, Preset] = {
                 "join_edges": "concat",
                 "virtual_node": True,
             },
-            "data": _3D,
-            "training": _ALONE,
+            "data": _3D | _ALONE,
         },
     ),
     "rmat": Preset(
@@ -83,9 +85,9 @@ PRESETS: dict[str, Preset] = {
                 "radial_bases": "bessel",
                 "virtual_node": True,
                 "readout": "attention",
-            },
-            "data": _3D,
-            "training": _ALONE,
+            }
+            | _FAR,
+            "data": _3D | _ALONE,
         },
     ),
     "graphormer": Preset(
@@ -100,8 +102,9 @@ PRESETS: dict[str, Preset] = {
                 "nodes": ["degree"],
                 "virtual_node": True,
                 "readout": "virtual-node",
-            },
-            "training": _ALONE,
+            }
+            | _FAR,
+            "data": _ALONE,
         },
     ),
     "grit": Preset(
@@ -114,7 +117,7 @@ PRESETS: dict[str, Preset] = {
                 "edges": ["bond", "random-walks"],
                 "nodes": ["random-walks"],
             },
-            "training": _ALONE,
+            "data": _ALONE,
         },
     ),
 }

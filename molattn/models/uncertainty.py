@@ -44,7 +44,10 @@ def method_of(asked: str, task: Task, models: int, dropout: float) -> str:
     if asked == ENSEMBLE and models == 1:
         raise UsageError("the uncertainty method ensemble needs several models: train with --ensemble-size 5")
     if asked == DROPOUT and not dropout:
-        raise UsageError("the uncertainty method dropout needs a model with dropout: set model.dropout above 0")
+        raise UsageError(
+            "the uncertainty method dropout needs a model with dropout, and this one has none: train it with "
+            "--set model.dropout=0.05"
+        )
     loss = next((loss for loss, names in _OF_LOSSES.items() if asked in names), "")
     if loss and loss != task.loss:
         raise UsageError(f"the uncertainty method {asked} needs a model trained with --loss-function {loss}")

@@ -38,14 +38,15 @@ PARAMETERS = """
         descriptor_columns: columns of numbers that stand beside each molecule, by name or number; standardised by the
             training molecules. None are missing: impute them beforehand, in a `ColumnTransformer` perhaps.
         molecule_featurizers: descriptors that RDKit computes, and that stand beside each molecule in the same way:
-            "rdkit_few", a dozen of them, or "rdkit_2d", all.
+            "rdkit_few", a dozen of them, or "rdkit_2d", all; () for none. None leaves it to what training starts from.
         standardize: "parent" or "tautomer", the form that molecules are brought to first; None leaves them as they are.
         loss: {losses}
         ensemble_size: models, of which the mean answers; they differ in their seeds.
         uncertainty_method: how standard deviations are made, such as "dropout"; None for what ensemble or loss bring.
         calibration_size: share of the molecules given to `fit` that is set aside, from those that train, for intervals.
         calibration_method: what is made of them, such as "zscaling"; None for conformal intervals, or sets of classes.
-        base: the base model to start from, by name ("nci") or folder; "auto" for nci where it fits, None for none.
+        base: the base model to start from, by name ("nci") or folder; "none" for none. "auto" and None are nci where
+            it fits.
         epochs, learning_rate: of the training; None leaves them to what it starts from.
         batch_size, weight_decay, patience: of the training; see `TrainingConfig`.
         validation_fraction: share of the molecules given to `fit` that does not train but chooses the epoch.

@@ -76,7 +76,7 @@ def train_arrays(
             labels to learn from.
     """
     check(config)
-    data, settings = config.data, config.training
+    data, settings = settle_start(config, task.of_atoms)[0].data, config.training
     read = MODELS[config.model.kind].read(
         smiles,
         add_hs=data.add_hs,
@@ -104,7 +104,6 @@ def train_arrays(
     if data.calibration_size:
         check_calibration(task, settings.calibration_method)
         labels = set_aside(labels, data.split, keys, targets[used], data.calibration_size, settings.seed)
-    method = method_of(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     beside, z = None, None
     descriptors = with_computed(computed_names(data), descriptors, molecules, settings.num_workers)
     if descriptors is not None:
@@ -119,8 +118,9 @@ def train_arrays(
             raise InputError(f"the training molecules have no label of {shown(name)}: there is nothing to learn")
 
     scaler = task.scaler(train.targets)
-    config, _ = settle_start(config, task.of_atoms)
+    config, _ = settle_start(config, task.of_atoms, len(train.molecules))
     settings = config.training
+    method = method_of(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     metric = metrics_for(task.kind, task.metrics, settings.metrics)[0]
 
     def told(record: EpochRecord) -> None:

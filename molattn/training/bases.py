@@ -19,8 +19,19 @@ FINE_TUNING: dict[str, dict[str, Any]] = {"model": {"dropout": 0.05}, "training"
 """What a training that starts from a base has otherwise than one from scratch, section by section, unless somebody
 says."""
 
-FROM_SCRATCH: dict[str, dict[str, Any]] = {"training": {"auxiliary": 0.3}}
-"""What a training of a graph model from scratch has that one from a base, which knows descriptors, has no use for."""
+FROM_SCRATCH: dict[str, dict[str, Any]] = {
+    "data": {"molecule_featurizers": ("rdkit_few",)},
+    "model": {"max_path": 6},
+}
+"""What a training of a graph model from scratch has otherwise: a base knows descriptors, and has seen atoms far apart,
+of which few molecules say too little."""
+
+MANY = range(1_500, 100_001)
+"""How many training molecules there are where `FOR_MANY` holds. Of more, descriptors would take minutes to compute."""
+
+FOR_MANY: dict[str, dict[str, Any]] = {"model": {"dropout": 0.0}, "training": {"auxiliary": 1.0}}
+"""What a training from a base on many molecules has, over `FINE_TUNING`: it has steps enough to forget what the base
+knows of descriptors, and learns them still, so that it does not; and needs no dropout."""
 
 CARD, CONFIG = "card.toml", "config.json"
 

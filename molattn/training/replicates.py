@@ -16,7 +16,7 @@ import tomli_w
 from molattn.data.files import write_text
 from molattn.errors import InputError, UsageError
 from molattn.training import ranks, run_folder
-from molattn.training.bases import FINE_TUNING, FROM_SCRATCH
+from molattn.training.bases import FINE_TUNING, FOR_MANY, FROM_SCRATCH
 from molattn.training.checkpoint import differences
 from molattn.training.config import RunConfig, read_config
 from molattn.training.folders import CONFIG, METRICS, continues, is_unfinished
@@ -166,15 +166,12 @@ def summarised(values: list[Any]) -> Any:
 
 
 # Settings that a run decides by its data, where nobody said them.
-_LEFT_OPEN = [
-    ("training", "base"),
-    *(
-        (section, name)
-        for recipe in (FINE_TUNING, FROM_SCRATCH)
-        for section, values in recipe.items()
-        for name in values
-    ),
-]
+_LEFT_OPEN = {("training", "base")} | {
+    (section, name)
+    for recipe in (FINE_TUNING, FOR_MANY, FROM_SCRATCH)
+    for section, values in recipe.items()
+    for name in values
+}
 
 
 def _write_config(path: Path, config: RunConfig) -> None:
@@ -182,7 +179,7 @@ def _write_config(path: Path, config: RunConfig) -> None:
     settings = config.to_dict()
     for section, name in _LEFT_OPEN:
         if f"{section}.{name}" not in config.said:
-            del settings[section][name]
+            settings[section].pop(name, None)  # not every kind of model has it
     write_text(path / CONFIG, tomli_w.dumps(settings))
 
 
@@ -200,7 +197,7 @@ def _check_settings(path: Path, config: RunConfig) -> None:
             if not now["data"][column]:
                 now["data"][column] = before["data"][column]
         for section, name in _LEFT_OPEN:
-            if f"{section}.{name}" not in config.said:
+            if f"{section}.{name}" not in config.said and name in before[section]:
                 now[section][name] = before[section][name]
         del before["training"]["num_workers"], now["training"]["num_workers"]
         if changed := differences({"config": before}, {"config": now}):

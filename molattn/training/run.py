@@ -123,7 +123,8 @@ def run(
 
 
 def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force: bool, resume: bool) -> RunResult:
-    settle_start(config)  # once here, before anything is read, for what cannot be
+    # Once here, before anything is read, for what cannot be, and for what is read beside the molecules.
+    settled, _ = settle_start(config)
     if resume and folder is not None:
         check_resumable(Path(folder))
     if config.data.conformers:
@@ -131,7 +132,7 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
     else:
         reporter.stage("reading molecules")
     experiment = prepare(
-        config.data,
+        settled.data,
         MODELS[config.model.kind],
         config.training.seed,
         config.training.num_workers,
@@ -152,7 +153,7 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
     names = metrics_for(task.kind, task.metrics, settings.metrics)
     # Once here, where it costs nothing, so that weights that make no sense leave no folder.
     balance(task, experiment.labelled("train").targets, settings.class_balance, settings.positive_weights)
-    config, said = settle_start(replace(config, data=experiment.data), task.of_atoms)
+    config, said = settle_start(replace(config, data=experiment.data), task.of_atoms, len(experiment.side("train")))
     if said:
         reporter.stage(said)
     untrained(config, len(task.owners(len(experiment.data.target_columns))), task.of_atoms)

@@ -11,18 +11,35 @@ from molattn.errors import InputError, UsageError
 from molattn.models.artifact import load_artifact
 from molattn.models.base import MoleculeModel
 from molattn.models.config import GraphModelConfig
-from molattn.training.bases import AUTO, DEFAULT, FINE_TUNING, FROM_SCRATCH, NONE, base_names, clashes, find_base
+from molattn.models.uncertainty import DROPOUT
+from molattn.training.bases import (
+    AUTO,
+    DEFAULT,
+    FINE_TUNING,
+    FOR_MANY,
+    FROM_SCRATCH,
+    MANY,
+    NONE,
+    base_names,
+    clashes,
+    find_base,
+)
 from molattn.training.config import DataConfig, RunConfig
 from molattn.training.unlabelled import NCI
 
 
-def settle_start(config: RunConfig, of_atoms: bool = False) -> tuple[RunConfig, str]:
+def settle_start(config: RunConfig, of_atoms: bool = False, molecules: int = 0) -> tuple[RunConfig, str]:
     """The settings with the base that training starts from, by its name, and a sentence on it, or none.
 
     With `AUTO` that is the base `DEFAULT`, where the model is the same, the targets are of molecules, and the data set
     does not consist of molecules that it has seen; otherwise nothing. A training that starts from a base takes what
-    `FINE_TUNING` has, for whatever nobody said; one from scratch what `FROM_SCRATCH` has, where the model is a graph
-    model and its targets are of molecules and measured.
+    `FINE_TUNING` has, for whatever nobody said, and where its molecules are `MANY` what `FOR_MANY` has; one from
+    scratch what `FROM_SCRATCH` has, where the model is a graph model and its targets are of molecules and measured.
+
+    Args:
+        config: as it was asked for.
+        of_atoms: whether the targets are.
+        molecules: there are to train on; 0 where nobody knows yet.
 
     Raises:
         UsageError: a base that is not there, or does not go with the other settings.
@@ -38,10 +55,10 @@ def settle_start(config: RunConfig, of_atoms: bool = False) -> tuple[RunConfig, 
             return _from_scratch(config, of_atoms), f"training starts from scratch: {reason}"
         name = DEFAULT
         said = f"training starts from the base model {name}, which knows no labels; --base {NONE} starts from scratch"
-        return _with_unsaid(_from(config, name), FINE_TUNING), said
+        return _fine_tuning(_from(config, name), of_atoms, molecules), said
     if reason := _why_not(config, name, False):
         raise UsageError(f"{reason}: leave that out, or add --base {NONE}")
-    return _with_unsaid(config, FINE_TUNING), f"training starts from the base model {name}"
+    return _fine_tuning(config, of_atoms, molecules), f"training starts from the base model {name}"
 
 
 def start_from(model: MoleculeModel, base: str) -> None:
@@ -86,6 +103,16 @@ def _is_of_nci(data: DataConfig) -> bool:
 
 def _from(config: RunConfig, name: str) -> RunConfig:
     return replace(config, training=replace(config.training, base=name))
+
+
+def _fine_tuning(config: RunConfig, of_atoms: bool, molecules: int) -> RunConfig:
+    """The settings of a training that starts from a base."""
+    recipe = FINE_TUNING
+    if not of_atoms and molecules in MANY:
+        recipe = {section: values | FOR_MANY[section] for section, values in recipe.items()}
+        if config.training.uncertainty_method == DROPOUT:
+            recipe["model"] = FINE_TUNING["model"]  # whose predictions it spreads
+    return _with_unsaid(config, recipe)
 
 
 def _from_scratch(config: RunConfig, of_atoms: bool) -> RunConfig:

@@ -107,7 +107,8 @@ def tune(
         raise UsageError(f"there is no pruner {pruner!r}: choose among {', '.join(PRUNERS)}")
     base = NONE if config.training.base == AUTO else config.training.base
     config = replace(config, training=replace(config.training, num_replicates=1, base=base))
-    settled, _ = settle_start(config)  # before anything is read, for what cannot be
+    # Before anything is read, for what cannot be, and for what is read beside the molecules.
+    settled, _ = settle_start(config)
     space = search_space(search, settled)
     settings = {**settled.to_dict(), "search": list(search), "pruner": pruner}
     _claim(folder, settings, resume)
@@ -115,7 +116,7 @@ def tune(
         teller.stage("reading molecules")
         training = config.training
         experiment = prepare(
-            config.data,
+            settled.data,
             MODELS[config.model.kind],
             training.seed,
             training.num_workers,
@@ -132,7 +133,8 @@ def tune(
     metric = metrics_for(experiment.task.kind, experiment.task.metrics, training.metrics)[0]
     larger = METRICS[metric].larger_is_better
     check_featurizers(config, experiment.task.of_atoms)
-    config, said = settle_start(replace(config, data=experiment.data), experiment.task.of_atoms)
+    molecules = len(experiment.side("train"))
+    config, said = settle_start(replace(config, data=experiment.data), experiment.task.of_atoms, molecules)
     if said:
         teller.stage(said)
     study = optuna.create_study(

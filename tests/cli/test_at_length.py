@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import molattn as library
+from molattn.chem import FEW_DESCRIPTORS
 from molattn.cli import at_length
 from molattn.cli.rows_progress import RowsProgress
 from molattn.data.parts import Parts, parts_folder
@@ -29,6 +30,7 @@ from tests.cli.conftest import Molattn
 
 ROOT = Path(__file__).parents[2]
 ROWS = 2 * CHUNK + 10
+DIM = 16 + len(FEW_DESCRIPTORS)  # the width of `QUICK`, and what stands beside the molecules
 BAD = -(-ROWS // 97)
 
 
@@ -245,9 +247,9 @@ def test_fingerprints(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     predictor = library.load(run)
     with pytest.warns(match="1 of 3 SMILES have no fingerprint"):
         wanted = predictor.embed(["CCO", "C1CC", "c1ccccc1"])
-    assert wanted.shape == (3, predictor.dim) == (3, 16)
+    assert wanted.shape == (3, predictor.dim) == (3, DIM)
     table = pq.read_table(tmp_path / "out.parquet")
-    names = ["f0_2", *(f"f{i}" for i in range(1, 16))]
+    names = ["f0_2", *(f"f{i}" for i in range(1, DIM))]
     assert table.column_names == ["smiles", "f0", *names, "status", "error"]
     found = np.array([[np.nan if v is None else v for v in table[name].to_pylist()] for name in names]).T
     np.testing.assert_array_equal(found, wanted.astype(np.float32))
@@ -259,7 +261,7 @@ def test_fingerprints(molattn: Molattn, run: Path, tmp_path: Path) -> None:
 def test_fingerprints_in_parts(molattn: Molattn, run: Path, many: Path, tmp_path: Path) -> None:
     assert molattn("embed", run, many, "-o", tmp_path / "out.npy").code == 0
     found = np.load(tmp_path / "out.npy")
-    assert found.shape == (ROWS, 16)
+    assert found.shape == (ROWS, DIM)
     assert np.isnan(found[:, 0]).nonzero()[0].tolist() == list(range(0, ROWS, 97))
 
 

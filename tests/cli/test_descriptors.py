@@ -25,7 +25,10 @@ LOGP = [((7 * i) % 11) / 3 - 1 for i in range(40)]
 # All that there is to learn stands in the descriptors.
 VALUES = [0.01 * m - p for m, p in zip(MASS, LOGP, strict=True)]
 ASKED = ("--descriptor-columns", "MW", "--descriptor-columns", "logP", "--target-columns", "y")
-FAST = ("--epochs", "3", "--set", "model.num_layers=1", "--set", "model.hidden_dim=16", "--accelerator", "cpu", "-q")
+# No others stand beside them.
+ALONE = "data.molecule_featurizers=[]"
+SIZES = ("model.num_layers=1", "model.hidden_dim=16")
+FAST = ("--epochs", "3", "--accelerator", "cpu", "-q", *(word for s in (ALONE, *SIZES) for word in ("--set", s)))
 
 
 def write(path: Path, changes: dict[int, tuple[str, str]] | None = None) -> Path:
@@ -42,7 +45,7 @@ def write(path: Path, changes: dict[int, tuple[str, str]] | None = None) -> Path
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("descriptors")
     table = write(folder / "my.csv", {3: ("130", ""), 5: ("heavy", "1")})
-    settings = ["model.num_layers=1", "model.hidden_dim=16", "training.learning_rate=0.01"]
+    settings = [ALONE, *SIZES, "training.learning_rate=0.01"]
     with pytest.warns(match="2 rows are left out, see rejected.csv; the first, line 5: no value in column 'logP'"):
         package.train(
             table,

@@ -58,7 +58,7 @@ def main() -> None:
                 accelerator="cpu",
                 quiet=True,
                 settings=SMALL,
-                **options,
+                **{"molecule_featurizers": (), **options},
             )
             predictor = molattn.load(Path(folder) / name)
             predictor.save(home / name)

@@ -11,13 +11,17 @@ from safetensors.torch import load_file, save_file
 
 import molattn
 from molattn.chem import grow, inchi_key
+from molattn.data import column, read_table
 from molattn.data.evaluation import evaluation_molecules
 from molattn.errors import InputError, MolattnWarning, UsageError
 from molattn.models.config import GraphModelConfig
 from molattn.models.presets import PRESETS
+from molattn.sklearn import MolAttentionRegressor
+from molattn.training import arrays as arrays_module
 from molattn.training import bases
-from molattn.training.bases import DEFAULT, FINE_TUNING, FROM_SCRATCH, base_names, bases_dir
-from molattn.training.config import RunConfig, TrainingConfig, resolve
+from molattn.training import run as run_module
+from molattn.training.bases import DEFAULT, FINE_TUNING, FOR_MANY, FROM_SCRATCH, MANY, base_names, bases_dir
+from molattn.training.config import DataConfig, RunConfig, TrainingConfig, resolve
 from molattn.training.pretraining import PretrainConfig, pretrain
 from molattn.training.run import untrained
 from molattn.training.starting import settle_start
@@ -78,26 +82,74 @@ def test_settings_of_the_fine_tuning_are_taken_unless_somebody_says_others(base:
     assert config.model.dropout == GraphModelConfig.dropout
 
 
-def test_a_graph_model_from_scratch_learns_descriptors_beside_what_was_measured() -> None:
-    def weight(*settings: str, of_atoms: bool = False, **options: object) -> float:
+def test_a_training_on_many_molecules_learns_descriptors_too_unless_somebody_says_otherwise(base: str) -> None:
+    def settled(molecules: int, *settings: str, of_atoms: bool = False, **options: object) -> tuple[float, float]:
+        config, _ = settle_start(resolve(None, {"base": base, **options}, settings), of_atoms, molecules)
+        return config.model.dropout, config.training.auxiliary
+
+    few = (FINE_TUNING["model"]["dropout"], TrainingConfig.auxiliary)
+    many = (FOR_MANY["model"]["dropout"], FOR_MANY["training"]["auxiliary"])
+    assert many[0] == 0 < few[0]
+    assert many[1] > 0 == few[1]
+    assert settled(0) == settled(MANY[0] - 1) == settled(MANY[-1] + 1) == settled(MANY[0], of_atoms=True) == few
+    assert settled(MANY[0]) == settled(MANY[-1]) == many
+    assert settled(MANY[0], "model.dropout=0.2") == (0.2, many[1])
+    assert settled(MANY[0], uncertainty_method="dropout") == (few[0], many[1])
+    assert settled(MANY[0], "training.auxiliary=0") == (many[0], 0)
+    config, _ = settle_start(resolve(None, {"base": base}), molecules=MANY[0])
+    assert config.training.epochs == FINE_TUNING["training"]["epochs"]
+    plain = resolve(None, {"base": "none"})
+    assert settle_start(plain, molecules=MANY[0]) == settle_start(plain, molecules=1)
+
+
+@pytest.mark.parametrize("form", ["folder", "arrays"])
+def test_how_many_molecules_there_are_is_counted_on_the_training_side(
+    form: str, base: str, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = []
+
+    def seen(config: RunConfig, of_atoms: bool = False, molecules: int = 0) -> tuple[RunConfig, str]:
+        taken.append(molecules)
+        return settle_start(config, of_atoms, molecules)
+
+    if form == "folder":
+        monkeypatch.setattr(run_module, "settle_start", seen)
+        molattn.train(table, base=base, output_dir=tmp_path / "run", epochs=1, accelerator="cpu", quiet=True)
+        sides = column(read_table(tmp_path / "run" / "splits.csv"), "split")
+        assert taken == [0, sides.count("train")]
+    else:
+        monkeypatch.setattr(arrays_module, "settle_start", seen)
+        smiles, y = esol(40)
+        MolAttentionRegressor(epochs=1, accelerator="cpu", validation_fraction=0.25).fit(smiles, y)
+        assert taken == [0, 30]
+
+
+def test_a_graph_model_from_scratch_has_descriptors_beside_what_it_reads() -> None:
+    def beside(*settings: str, of_atoms: bool = False, **options: object) -> tuple[str, ...]:
         config, said = settle_start(resolve(None, {"base": "none", **options}, settings), of_atoms)
         assert said == ""
-        return config.training.auxiliary
+        return config.data.molecule_featurizers
 
-    default = FROM_SCRATCH["training"]["auxiliary"]
-    assert default > 0 == TrainingConfig.auxiliary
+    default = FROM_SCRATCH["data"]["molecule_featurizers"]
+    assert default == ("rdkit_few",) != DataConfig.molecule_featurizers
     config, _ = settle_start(resolve(None, {"base": "none"}))
-    assert config.training == TrainingConfig(base="none", auxiliary=default)
+    assert config.data == DataConfig(molecule_featurizers=default)
+    assert config.model == GraphModelConfig(max_path=FROM_SCRATCH["model"]["max_path"]) != GraphModelConfig()
+    assert settle_start(resolve(None, {"base": "none"}, ["model.max_path=20"]))[0].model == GraphModelConfig()
+    for name in set(PRESETS) - {"molattn", "mat", "grit"}:  # those two read no lengths of paths
+        plain = resolve(None, {"base": "none", "preset": name})
+        assert settle_start(plain)[0].model == plain.model
     assert settle_start(config)[0] == config
-    assert weight("model.hidden_dim=16") == weight(preset="molattn") == weight(dataset="esol") == default
-    assert weight("training.auxiliary=0") == 0
-    assert weight("training.auxiliary=0.1") == 0.1
-    assert weight(of_atoms=True) == 0
-    assert weight(model="smiles-transformer") == 0
+    assert beside("model.hidden_dim=16") == beside(preset="molattn") == beside(dataset="esol") == default
+    assert beside("data.molecule_featurizers=[]") == ()
+    assert beside(molecule_featurizers=["rdkit_2d"]) == ("rdkit_2d",)
+    assert beside(of_atoms=True) == ()
+    assert beside(model="smiles-transformer") == ()
     for name in ("nci-logp", "nci-tpsa"):
-        assert weight(dataset=name) == 0
+        assert beside(dataset=name) == ()
     for name in set(PRESETS) - {"molattn"}:
-        assert weight(preset=name) == 0
+        assert beside(preset=name) == ()
+        assert beside(preset=name, molecule_featurizers=["rdkit_few"]) == default
 
 
 def test_nothing_is_said_where_there_are_no_descriptors_to_learn_and_nobody_asked(tmp_path: Path) -> None:
@@ -215,17 +267,18 @@ def test_auto_is_molattns_own_base_where_it_fits(own: str) -> None:
     assert config.training.base == DEFAULT
     assert "--base none" in said
     untrained(config, 1, False)
-    learned = FROM_SCRATCH["training"]["auxiliary"]
-    for options, settings, auxiliary in (
-        ({"preset": "additive"}, [], 0.0),
-        ({"model": "smiles-transformer"}, [], 0.0),
-        ({"add_hs": True}, [], learned),
-        ({"dataset": "nci-logp"}, [], 0.0),
-        ({}, ["model.hidden_dim=16"], learned),
+    beside = FROM_SCRATCH["data"]["molecule_featurizers"]
+    for options, settings, featurizers in (
+        ({"preset": "additive"}, [], ()),
+        ({"model": "smiles-transformer"}, [], ()),
+        ({"add_hs": True}, [], beside),
+        ({"dataset": "nci-logp"}, [], ()),
+        ({}, ["model.hidden_dim=16"], beside),
     ):
         plain = resolve(None, {**options, "base": "auto"}, settings)
         config, _ = settle_start(plain)
-        assert config.training == replace(plain.training, base="none", auxiliary=auxiliary)
+        assert config.training == replace(plain.training, base="none")
+        assert config.data == replace(plain.data, molecule_featurizers=featurizers)
         untrained(config, 1, False)
     config, said = settle_start(resolve(None, {"base": "auto"}), of_atoms=True)
     assert config.training.base == "none"
