@@ -47,10 +47,17 @@ def write_table(path: Path, smiles: Sequence[str]) -> Path:
 
 
 def ours(folder: Path) -> Commands:
-    """molattn, with a model that is trained here."""
-    run = folder / "run"
-    subprocess.run([*MOLATTN, "train", "--dataset", "esol", "--epochs", "2", "-q", "-o", run], check=True)
-    return {"molattn": lambda table: (*MOLATTN, "predict", run, table, "-o", folder / "ours.csv", "--force")}
+    """molattn, with a model that is trained here from its base, and with one from scratch, which has descriptors."""
+    commands: Commands = {}
+    for what, run, options in (
+        ("molattn", folder / "run", ()),
+        ("molattn, from scratch", folder / "scratch", ("--base", "none")),
+    ):
+        train = (*MOLATTN, "train", "--dataset", "esol", "--epochs", "2", "-q", "-o", run, *options)
+        subprocess.run(train, check=True)
+        predict = (*MOLATTN, "predict", run, "-o", folder / "ours.csv", "--force")
+        commands[what] = lambda table, predict=predict: (*predict, table)
+    return commands
 
 
 def chemprops(folder: Path, peers: Path) -> Commands:
