@@ -82,7 +82,7 @@ def test_the_numbers_on_the_card_of_esol():
 def test_the_splits_of_esol_fit_its_table():
     card = cards.load_card("esol")
     found = cards.split_files("esol")
-    assert list(found) == [*(f"random{seed}" for seed in range(10)), "scaffold"]
+    assert list(found) == [*(f"random{seed}" for seed in range(10)), "scaffold-balanced0", "scaffold"]
     for path in found.values():
         assert read_table(path).columns == ("smiles", "split")
         labels = read_split_file(path, read(card).smiles)

@@ -218,6 +218,15 @@ def test_the_further_random_splits_of_esol_are_our_own(esol, seed):
     assert leakage(keys, carried) == []
 
 
+def test_the_balanced_scaffold_split_of_esol_is_our_own(esol):
+    chem = pytest.importorskip("molattn.chem")
+    keys = [chem.canonical_smiles(chem.read_smiles(smiles)) for smiles in esol]
+    carried = read_split_file(split_files("esol")["scaffold-balanced0"], esol)
+    ours = split_labels("scaffold-balanced", keys, np.zeros(len(keys)), (0.8, 0.1, 0.1), 0)
+    assert np.array_equal(carried, ours)
+    assert leakage(keys, carried) == []
+
+
 def test_grouping_the_rows_of_a_molecule_leaves_no_leak(esol):
     for seed in range(5):
         assert leakage(esol, random_split(esol, seed=seed)) == []
