@@ -9,10 +9,10 @@ their side of the split. It trains on `train`, makes all its choices on `val`, a
 are taken from these answers by one function: RMSE, never standardised, or the AUROC. The test rows are looked at once
 per run. One thread for each.
 
-ESOL's splits random0 to random9 and scaffold are the files in datasets/splits, taken as they are; all others are made
-by molattn's own splits, with the number as the seed (scaffold-balanced0 too). A run that is in the file of results is
-not done again, so a long command can be stopped and goes on. With `--jobs 2` two runs at a time. Peers run in
-environments of their own: see `peers.py`.
+The splits are those in datasets/splits, taken as they are: of ESOL a file each, of FreeSolv, Lipophilicity and BBBP a
+table each with a column per split. Others are made by molattn's own splits, with the number as the seed. A run that is
+in the file of results is not done again, so a long command can be stopped and goes on. With `--jobs 2` two runs at a
+time. Peers run in environments of their own: see `peers.py`.
 """
 
 import argparse
@@ -37,14 +37,28 @@ from report import machine
 from sklearn.metrics import roc_auc_score
 
 from molattn.chem import canonical_smiles, read_smiles
-from molattn.data import column, datasets_dir, obtain, read_split_file, read_table, split_labels
-from molattn.errors import SmilesError
+from molattn.data import (
+    column,
+    datasets_dir,
+    obtain,
+    read_split_column,
+    read_split_file,
+    read_table,
+    split_labels,
+)
+from molattn.errors import InputError, SmilesError
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "accuracy.csv"
 PAGE = ROOT / "docs" / "accuracy.md"
 SIZES = (0.8, 0.1, 0.1)
 SPLITS = (*(f"random{i}" for i in range(10)), "scaffold", "scaffold-balanced0")
+DIGEST = "smiles_sha256"
+
+
+def split_file(dataset: str, split: str = "") -> Path:
+    """Where the project keeps a split of a data set, or all of them in a table with a column each."""
+    return datasets_dir() / "splits" / (f"{dataset}-{split}.csv" if split else f"{dataset}.csv")
 
 
 @dataclass(frozen=True)
@@ -122,12 +136,24 @@ class Dataset:
         return cls(name, task, [smiles[row] for row in kept], keys, y, np.array(kept), smiles)
 
     def sides(self, split: str) -> np.ndarray:
-        """(n,) train, val or test: from the project's file, or by the project's own split."""
-        file = datasets_dir() / "splits" / f"{self.name}-{split}.csv"
+        """(n,) train, val or test: from the project's files, or by the project's own split."""
+        file, columns = split_file(self.name, split), split_file(self.name)
         if file.exists():
             return read_split_file(file, self.table_smiles)[self.rows]
+        if columns.exists() and split in (kept := read_table(columns)).columns:
+            if column(kept, DIGEST) != self.digests():
+                raise InputError(f"{columns} was made for another table of {self.name} than the one that is there")
+            return read_split_column(kept, split)[self.rows]
+        return self.made(split)
+
+    def made(self, split: str) -> np.ndarray:
+        """(n,) train, val or test by the project's own split; the number in its name is the seed."""
         kind = split.rstrip("0123456789")
         return split_labels(kind, self.keys, self.y, SIZES, int(split[len(kind) :] or 0))
+
+    def digests(self) -> list[str]:
+        """What says which molecule a row of the table has, without its SMILES: eight digits of its SHA-256."""
+        return [hashlib.sha256(text.encode()).hexdigest()[:8] for text in self.table_smiles]
 
     def write(self, path: Path, sides: Iterable[str]) -> None:
         """The table that a contender gets."""

@@ -1,39 +1,47 @@
-"""Write splits of ESOL into datasets/splits: molattn's own `random` split with seeds 3 to 9, and `scaffold-balanced`.
+"""Write the splits of the arena into datasets/splits, made by molattn's own splits with the number as the seed.
 
-    python benchmarks/make_splits.py                             # random3 to random9, where they are kept
-    python benchmarks/make_splits.py --split scaffold-balanced --seeds 0
-    python benchmarks/make_splits.py --seeds 10 11 -o folder     # others, elsewhere
+    python benchmarks/make_splits.py                                         # ESOL: random3 to random9
+    python benchmarks/make_splits.py --splits scaffold-balanced0 random10 -o folder
+    python benchmarks/make_splits.py --dataset freesolv                      # all that the arena has, in one table
 
-A file has a row per row of the table. The two rows of a repeated molecule are on one side, unlike in random0 to
-random2, which were cut row by row.
+Of ESOL each split is a file of SMILES and sides, for `--splits-file`. Of another data set, whose molecules do not come
+with molattn, all are columns of one table without SMILES, row by row of the data set's table: beside it they serve as
+`--split-column`. A row that RDKit cannot read has no side. Rows of one molecule are on one side, unlike in ESOL's
+random0 to random2, which were cut row by row.
 """
 
 import argparse
 from pathlib import Path
 
 import numpy as np
+from accuracy import DIGEST, SPLITS, Dataset, split_file
 
-from molattn.chem import canonical_smiles, read_smiles
-from molattn.data import SPLITS, column, datasets_dir, load_card, read_table, split_labels, write_table
+from molattn.data import datasets_dir, write_table
 
 
 def main() -> None:
-    """Write one file per seed."""
+    """Write the files, and name them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", default="esol")
-    parser.add_argument("--split", choices=list(SPLITS), default="random")
-    parser.add_argument("--seeds", type=int, nargs="+", default=range(3, 10))
+    parser.add_argument("--splits", nargs="+", help="random3, scaffold-balanced0, ...")
     parser.add_argument("-o", "--output-dir", type=Path, default=datasets_dir() / "splits")
     arguments = parser.parse_args()
-    card = load_card(arguments.dataset)
-    table = read_table(card.path)
-    smiles, values = column(table, card.smiles_column), column(table, card.targets[0].name)
-    keys = [canonical_smiles(read_smiles(text)) for text in smiles]
-    targets = np.array([float(value) for value in values])
-    for seed in arguments.seeds:
-        path = arguments.output_dir / f"{card.name}-{arguments.split}{seed}.csv"
-        sides = split_labels(arguments.split, keys, targets, (0.8, 0.1, 0.1), seed)
-        write_table(path, ("smiles", "split"), zip(smiles, sides, strict=True))
+    dataset = Dataset.load(arguments.dataset)
+
+    def labels(split: str) -> np.ndarray:
+        sides = np.full(len(dataset.table_smiles), "", dtype="<U5")
+        sides[dataset.rows] = dataset.made(split)
+        return sides
+
+    if dataset.name == "esol":
+        for split in arguments.splits or [f"random{seed}" for seed in range(3, 10)]:
+            path = arguments.output_dir / split_file(dataset.name, split).name
+            write_table(path, ("smiles", "split"), zip(dataset.table_smiles, labels(split), strict=True))
+            print(path)
+    else:
+        splits = arguments.splits or SPLITS
+        path = arguments.output_dir / split_file(dataset.name).name
+        write_table(path, (DIGEST, *splits), zip(dataset.digests(), *map(labels, splits), strict=True))
         print(path)
 
 

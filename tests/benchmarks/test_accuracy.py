@@ -10,7 +10,8 @@ import pytest
 from arena_tables import difference, page
 from scipy import stats
 
-from molattn.data import datasets_dir
+from molattn.data import column, datasets_dir, read_table, write_table
+from molattn.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,31 @@ def test_every_split_has_whole_molecules_on_one_side_but_the_files_that_were_cut
 def test_a_split_file_of_the_project_is_taken_as_it_is(esol):
     with open(datasets_dir() / "splits" / "esol-random1.csv", newline="") as file:
         assert [row["split"] for row in csv.DictReader(file)] == esol.sides("random1").tolist()
+
+
+def test_the_splits_that_the_results_are_of_lie_in_the_project():
+    for result in accuracy.read_results(accuracy.RESULTS):
+        file = accuracy.split_file(result.dataset, result.split)
+        kept = read_table(file if file.exists() else accuracy.split_file(result.dataset))
+        sides = column(kept, "split" if file.exists() else result.split)
+        assert (sides.count("train"), sides.count("test")) == (result.train, result.test)
+
+
+def test_splits_without_smiles_are_held_to_the_table_that_they_were_made_for(tmp_path, monkeypatch):
+    smiles = [f"{'C' * n}O" for n in range(1, 21)]
+    rows = np.arange(1, 20)  # the first cannot be read, say
+    dataset = accuracy.Dataset("few", "regression", smiles[1:], smiles[1:], rows / 1.0, rows, smiles)
+    sides = ["", *["train"] * 10, *["val"] * 4, *["test"] * 5]
+    (tmp_path / "splits").mkdir()
+    file = tmp_path / "splits" / "few.csv"
+    monkeypatch.setattr(accuracy, "datasets_dir", lambda: tmp_path)
+    made = dataset.sides("random0")
+    write_table(file, (accuracy.DIGEST, "random0"), zip(dataset.digests(), sides, strict=True))
+    assert dataset.sides("random0").tolist() == sides[1:] != made.tolist()
+    assert dataset.sides("random1").tolist() == dataset.made("random1").tolist()
+    write_table(file, (accuracy.DIGEST, "random0"), zip(dataset.digests()[::-1], sides, strict=True))
+    with pytest.raises(InputError, match="another table of few"):
+        dataset.sides("random0")
 
 
 def test_results_are_kept_as_they_were(tmp_path):
