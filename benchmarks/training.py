@@ -89,6 +89,7 @@ class Training:
 Side = Callable[[Training, int | None], tuple[list[object], Callable[[], float]]]
 SIDES: dict[str, Side] = {
     "molattn": Training.molattn,
+    "molattn, from scratch": lambda t, epochs: t.molattn(epochs, "--base", "none"),
     "chemprop": Training.chemprop,
     "chemprop, C++ featurizer": lambda t, epochs: t.chemprop(epochs, "--use-cuikmolmaker-featurization"),
     "AttentiveFP": Training.attentivefp,
