@@ -1,7 +1,7 @@
 """What settings are worth on molecules that chose nothing, without a look at the test molecules of a split.
 
     python benchmarks/folds.py -o folds.json --base none --seeds 0 1 \\
-        --options "" "--set model.max_path=6" "--molecule-featurizers rdkit_few --set training.auxiliary=0"
+        --options "" "--set training.auxiliary=0" "--set data.molecule_featurizers=[]"
     python benchmarks/folds.py -o random.json --split random0 --base none --options "" "--set training.ema=0"
 
 The training and validation molecules of a split of ESOL are cut into five folds: those of the scaffold split, the

@@ -37,7 +37,17 @@ def main() -> None:
                 arguments.split,
                 arguments.seed,
                 Path(folder) / preset,
-                ["--preset", preset, "--base", "none", "--set", "data.molecule_featurizers=[]", *options],
+                [
+                    "--preset",
+                    preset,
+                    "--base",
+                    "none",
+                    "--set",
+                    "training.auxiliary=0",
+                    "--set",
+                    "data.molecule_featurizers=[]",
+                    *options,
+                ],
             )
             (target,) = result["test"]
             errors = " | ".join(f"{result[side][target]['rmse']:.3f}" for side in ("val", "test"))

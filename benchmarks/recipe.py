@@ -46,9 +46,10 @@ BASE = {
 }
 
 SCRATCH = {
+    "no auxiliary descriptors": "--set training.auxiliary=0",
+    "auxiliary descriptors, weight 1": "--set training.auxiliary=1",
     "no descriptors in the readout": "--set data.molecule_featurizers=[]",
     "all descriptors in the readout": "--molecule-featurizers rdkit_2d",
-    "auxiliary descriptors": "--set training.auxiliary=0.3",
     "path lengths up to 3 bonds": "--set model.max_path=3",
     "path lengths up to 20 bonds": "--set model.max_path=20",
     "atoms know their degree": '--set model.nodes=["degree"]',

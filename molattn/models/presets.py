@@ -28,8 +28,9 @@ class Preset:
 
 _3D = {"conformers": True}
 
-# They know of a molecule what its graph says.
+# They know of a molecule what its graph says, and learn nothing beside their targets.
 _ALONE: dict[str, Any] = {"molecule_featurizers": []}
+_TARGETS: dict[str, Any] = {"auxiliary": 0.0}
 
 # Their longer paths have rows of their own.
 _FAR: dict[str, Any] = {"max_path": 20}
@@ -45,19 +46,23 @@ PRESETS: dict[str, Preset] = {
         "a sum of one term for each atom, after two layers over bonds: its answers explain themselves",
         "molattn's own",
         "",
-        {"model": {"num_layers": 2, "neighbours": "bonded", "readout": "additive"} | _FAR, "data": _ALONE},
+        {
+            "model": {"num_layers": 2, "neighbours": "bonded", "readout": "additive"} | _FAR,
+            "data": _ALONE,
+            "training": _TARGETS,
+        },
     ),
     "tensor-dot": Preset(
         "the book's plain tensor-dot attention; bonds and path lengths in keys and values",
         "White 2022, Deep Learning for Molecules and Materials, chapters 13 and 14",
         "https://dmol.pub",
-        {"model": {"attention": "tensor-dot"} | _FAR, "data": _ALONE},
+        {"model": {"attention": "tensor-dot"} | _FAR, "data": _ALONE, "training": _TARGETS},
     ),
     "gaan": Preset(
         "heads behind gates; bonds and path lengths as a bias",
         "Zhang et al. 2018, GaAN: Gated Attention Networks",
         "https://arxiv.org/abs/1803.07294",
-        {"model": {"attention": "gaan"} | _FAR, "data": _ALONE},
+        {"model": {"attention": "gaan"} | _FAR, "data": _ALONE, "training": _TARGETS},
     ),
     "mat": Preset(
         "attention averaged with distances in 3D and adjacency; a dummy node",
@@ -71,6 +76,7 @@ PRESETS: dict[str, Preset] = {
                 "virtual_node": True,
             },
             "data": _3D | _ALONE,
+            "training": _TARGETS,
         },
     ),
     "rmat": Preset(
@@ -88,6 +94,7 @@ PRESETS: dict[str, Preset] = {
             }
             | _FAR,
             "data": _3D | _ALONE,
+            "training": _TARGETS,
         },
     ),
     "graphormer": Preset(
@@ -105,6 +112,7 @@ PRESETS: dict[str, Preset] = {
             }
             | _FAR,
             "data": _ALONE,
+            "training": _TARGETS,
         },
     ),
     "grit": Preset(
@@ -118,6 +126,7 @@ PRESETS: dict[str, Preset] = {
                 "nodes": ["random-walks"],
             },
             "data": _ALONE,
+            "training": _TARGETS,
         },
     ),
 }

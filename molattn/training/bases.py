@@ -22,6 +22,7 @@ says."""
 FROM_SCRATCH: dict[str, dict[str, Any]] = {
     "data": {"molecule_featurizers": ("rdkit_few",)},
     "model": {"max_path": 6},
+    "training": {"auxiliary": 0.3},
 }
 """What a training of a graph model from scratch has otherwise: a base knows descriptors, and has seen atoms far apart,
 of which few molecules say too little."""

@@ -124,32 +124,35 @@ def test_how_many_molecules_there_are_is_counted_on_the_training_side(
         assert taken == [0, 30]
 
 
-def test_a_graph_model_from_scratch_has_descriptors_beside_what_it_reads() -> None:
-    def beside(*settings: str, of_atoms: bool = False, **options: object) -> tuple[str, ...]:
+def test_a_graph_model_from_scratch_reads_descriptors_and_learns_them() -> None:
+    def taken(*settings: str, of_atoms: bool = False, **options: object) -> tuple[tuple[str, ...], float]:
         config, said = settle_start(resolve(None, {"base": "none", **options}, settings), of_atoms)
         assert said == ""
-        return config.data.molecule_featurizers
+        return config.data.molecule_featurizers, config.training.auxiliary
 
-    default = FROM_SCRATCH["data"]["molecule_featurizers"]
-    assert default == ("rdkit_few",) != DataConfig.molecule_featurizers
+    few, weight = default = FROM_SCRATCH["data"]["molecule_featurizers"], FROM_SCRATCH["training"]["auxiliary"]
+    assert few == ("rdkit_few",) != DataConfig.molecule_featurizers
+    assert weight > 0 == TrainingConfig.auxiliary
     config, _ = settle_start(resolve(None, {"base": "none"}))
-    assert config.data == DataConfig(molecule_featurizers=default)
+    assert config.training == TrainingConfig(base="none", auxiliary=weight)
+    assert config.data == DataConfig(molecule_featurizers=few)
     assert config.model == GraphModelConfig(max_path=FROM_SCRATCH["model"]["max_path"]) != GraphModelConfig()
     assert settle_start(resolve(None, {"base": "none"}, ["model.max_path=20"]))[0].model == GraphModelConfig()
     for name in set(PRESETS) - {"molattn", "mat", "grit"}:  # those two read no lengths of paths
         plain = resolve(None, {"base": "none", "preset": name})
         assert settle_start(plain)[0].model == plain.model
     assert settle_start(config)[0] == config
-    assert beside("model.hidden_dim=16") == beside(preset="molattn") == beside(dataset="esol") == default
-    assert beside("data.molecule_featurizers=[]") == ()
-    assert beside(molecule_featurizers=["rdkit_2d"]) == ("rdkit_2d",)
-    assert beside(of_atoms=True) == ()
-    assert beside(model="smiles-transformer") == ()
-    for name in ("nci-logp", "nci-tpsa"):
-        assert beside(dataset=name) == ()
+    assert taken("model.hidden_dim=16") == taken(preset="molattn") == taken(dataset="esol") == default
+    assert taken("data.molecule_featurizers=[]") == ((), weight)
+    assert taken(molecule_featurizers=["rdkit_2d"]) == (("rdkit_2d",), weight)
+    assert taken("training.auxiliary=0") == (few, 0)
+    assert taken("training.auxiliary=0.1") == (few, 0.1)
+    nothing = ((), 0.0)
+    assert taken(of_atoms=True) == taken(model="smiles-transformer") == nothing
+    assert taken(dataset="nci-logp") == taken(dataset="nci-tpsa") == nothing
     for name in set(PRESETS) - {"molattn"}:
-        assert beside(preset=name) == ()
-        assert beside(preset=name, molecule_featurizers=["rdkit_few"]) == default
+        assert taken(preset=name) == nothing
+        assert taken("training.auxiliary=0.3", preset=name, molecule_featurizers=["rdkit_few"]) == (few, 0.3)
 
 
 def test_nothing_is_said_where_there_are_no_descriptors_to_learn_and_nobody_asked(tmp_path: Path) -> None:
@@ -267,18 +270,18 @@ def test_auto_is_molattns_own_base_where_it_fits(own: str) -> None:
     assert config.training.base == DEFAULT
     assert "--base none" in said
     untrained(config, 1, False)
-    beside = FROM_SCRATCH["data"]["molecule_featurizers"]
-    for options, settings, featurizers in (
-        ({"preset": "additive"}, [], ()),
-        ({"model": "smiles-transformer"}, [], ()),
-        ({"add_hs": True}, [], beside),
-        ({"dataset": "nci-logp"}, [], ()),
-        ({}, ["model.hidden_dim=16"], beside),
+    few, weight = FROM_SCRATCH["data"]["molecule_featurizers"], FROM_SCRATCH["training"]["auxiliary"]
+    for options, settings, known in (
+        ({"preset": "additive"}, [], False),
+        ({"model": "smiles-transformer"}, [], False),
+        ({"add_hs": True}, [], True),
+        ({"dataset": "nci-logp"}, [], False),
+        ({}, ["model.hidden_dim=16"], True),
     ):
         plain = resolve(None, {**options, "base": "auto"}, settings)
         config, _ = settle_start(plain)
-        assert config.training == replace(plain.training, base="none")
-        assert config.data == replace(plain.data, molecule_featurizers=featurizers)
+        assert config.training == replace(plain.training, base="none", auxiliary=weight if known else 0.0)
+        assert config.data == replace(plain.data, molecule_featurizers=few if known else ())
         untrained(config, 1, False)
     config, said = settle_start(resolve(None, {"base": "auto"}), of_atoms=True)
     assert config.training.base == "none"
