@@ -4,6 +4,7 @@
     python benchmarks/recipe.py -o recipe.json --start scratch --splits random0 random1 random2 scaffold \
         --seeds 0 --scaffold-seeds 0 1 2 3
     python benchmarks/recipe.py -o recipe.json --steps "batches of 64" "no dropout"
+    python benchmarks/recipe.py -o recipe.json --start scratch --also "--set training.auxiliary=0"   # around another
 
 From the base those settings are changed that leave the model as the base has it; from scratch its parts and sizes as
 well. Each training is `molattn train --dataset esol` with the options in the table, in a process of its own, on one
@@ -47,6 +48,7 @@ BASE = {
 
 SCRATCH = {
     "no auxiliary descriptors": "--set training.auxiliary=0",
+    "auxiliary descriptors, weight 0.3": "--set training.auxiliary=0.3",
     "auxiliary descriptors, weight 1": "--set training.auxiliary=1",
     "no descriptors in the readout": "--set data.molecule_featurizers=[]",
     "all descriptors in the readout": "--molecule-featurizers rdkit_2d",
@@ -99,6 +101,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--scaffold-seeds", type=int, nargs="+", help="of the scaffold split; --seeds by default")
     parser.add_argument("--steps", nargs="+", metavar="STEP", help="names in the table; the default is always there")
+    parser.add_argument("--also", default="", help="options of `molattn train` that every line has, before its own")
     arguments = parser.parse_args()
     steps = STEPS[arguments.start]
     if unknown := set(arguments.steps or ()) - set(steps):
@@ -112,9 +115,9 @@ def main() -> None:
         found = {}
         for split in arguments.splits:
             for seed in (split == "scaffold" and arguments.scaffold_seeds) or arguments.seeds:
-                key = f"{arguments.start} | {options} | {split} | {seed}"
+                key = f"{arguments.start} | {f'{arguments.also} {options}'.strip()} | {split} | {seed}"
                 if key not in kept:
-                    kept[key] = train("esol", split, base, seed, options.split())
+                    kept[key] = train("esol", split, base, seed, [*arguments.also.split(), *options.split()])
                     save(arguments.output, "recipe", {}, kept, where)
                 found[f"{split} {seed}"] = kept[key]["val"]
         default = default or found

@@ -56,3 +56,8 @@ def test_what_is_in_the_file_is_not_trained_again(tmp_path: Path, monkeypatch: p
     assert len(asked) == 8
     assert asked[-1] == ("esol", "scaffold", "none", 1, ["--set", "model.num_layers=2"])
     assert "| 2 layers | `--set model.num_layers=2` | 0.550 | +0.000 (0.000) | 0.550 | +0.000 (0.000) |" in table
+
+    monkeypatch.setattr(sys, "argv", [*command, "--splits", "random0", "--seeds", "0", "--also", "--epochs 3"])
+    recipe.main()
+    also = ["--epochs", "3"]
+    assert [options for *_, options in asked[8:]] == [also, [*also, "--set", "model.num_layers=2"]]
