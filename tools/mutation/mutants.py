@@ -209,7 +209,9 @@ def _variants(owner: ast.AST, field: str, node: ast.AST) -> Iterator[ast.AST]:
 
 def _other_statements(statement: ast.stmt) -> Iterator[ast.stmt]:
     """What else a whole statement might be."""
-    if isinstance(statement, ast.Raise | ast.AugAssign | ast.Delete) or (
+    if isinstance(statement, ast.Expr) and ast.unparse(statement).startswith("super()."):
+        yield ast.Expr(ast.Call(ast.Name("super", ast.Load()), [], []))  # it stays a closure over its class
+    elif isinstance(statement, ast.Raise | ast.AugAssign | ast.Delete) or (
         isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
     ):
         yield ast.Pass()
@@ -226,7 +228,9 @@ def _becomes(statement: ast.stmt, other: ast.stmt) -> Callable[[], None]:
         line, end = statement.lineno, statement.end_lineno
         statement.__class__ = type(other)  # pyright: ignore[reportAttributeAccessIssue]
         statement.__dict__.clear()
+        statement.__dict__.update(vars(other))
         statement.lineno, statement.end_lineno, statement.col_offset, statement.end_col_offset = line, end, 0, 0
+        ast.fix_missing_locations(statement)
 
     return put
 

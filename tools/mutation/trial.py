@@ -1,0 +1,256 @@
+"""Mutants are tried inside pytest: one collection of the tests, then a forked child for each mutant.
+
+Nothing is imported again: the code of the function is exchanged in place, and the tests that ran the line in an
+unchanged module are run, the fastest first, until one fails. A child has a limit of processor time for each test, of
+time for all of them, and of memory, so that no mutant hangs or fills the machine.
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import mmap
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+import types
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mutants import Module, Mutant
+
+_SLOWEST = 3.0  # seconds of a processor: a test that takes longer tries no mutant
+_KILLERS = 3  # so many tests that killed mutants lately come first: the next one is in the same place
+_MEMORY = 4 << 30  # bytes that a child may have beyond what its parent has
+
+
+def outcomes_of(module: Module, tests: list[str], known: dict[str, str], root: Path) -> dict[str, str] | None:
+    """What became of each mutant of a module, by its name; None if the tests fail without any.
+
+    Args:
+        module: with the mutants to try.
+        tests: files of tests, or tests in them, as they are called under tests/, and options of pytest; the module's
+            doctests are run, too.
+        known: outcomes that are taken as they are.
+        root: of the repository, which is the current folder.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "found.json"
+
+        def run() -> int:
+            plugin = Mutation(module, known)
+            arguments = [name if name.startswith("--") else f"tests/{name}" for name in tests]
+            arguments.append(str(module.path.relative_to(root)))
+            options = ["-q", "-n0", "--no-header", "-p", "no:cacheprovider", f"--basetemp={folder}/tests"]
+            code = pytest.main([*arguments, *options], plugins=[_Steady(), plugin])
+            found.write_text(json.dumps(plugin.outcomes))
+            return int(code)
+
+        # A process of its own, as each module wants its tests collected before anything is imported.
+        if _in_child(run, 36_000, silent=False) != 0:
+            return None
+        return json.loads(found.read_text())
+
+
+class Mutation:
+    """The plugin of pytest that tries mutants in the place of running tests.
+
+    Args:
+        module: to mutate.
+        known: by name, what became of mutants before.
+    """
+
+    def __init__(self, module: Module, known: dict[str, str]):
+        self.module, self.known = module, known
+        self.outcomes: dict[str, str] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Instead of pytest's own."""
+        reached, seconds = self._baseline(session)
+        live = _live(self.module)
+        killers: list[str] = []
+        gc.freeze()  # or each child copies what its collector visits
+        for number, mutant in enumerate(self.module.mutants, 1):
+            outcome = self.known.get(mutant.name)
+            if outcome is None:
+                found = (item for item in session.items if seconds[item.nodeid] < _SLOWEST)
+                reaching = (item for item in found if not mutant.lines.isdisjoint(reached[item.nodeid]))
+                tests = sorted(reaching, key=lambda item: (item.nodeid not in killers, seconds[item.nodeid]))
+                outcome, killer = _tried(self.module, mutant, live, tests, seconds)
+                if killer is not None:
+                    killers = [killer, *(name for name in killers if name != killer)][:_KILLERS]
+            self.outcomes[mutant.name] = outcome
+            if outcome not in ("killed", "timeout"):
+                print(f"{outcome}: {mutant.name} (line {mutant.line})", flush=True)
+            if number % 50 == 0:
+                print(f"{number} of {len(self.module.mutants)}", flush=True)
+        return True
+
+    def pytest_report_teststatus(self) -> tuple[str, str, str]:
+        """No dots."""
+        return "", "", ""
+
+    def _baseline(self, session: pytest.Session) -> tuple[dict[str, frozenset[int]], dict[str, float]]:
+        """The lines of the module that every test runs, and the seconds of a processor it takes; in a child."""
+        path = str(self.module.path)
+        with tempfile.NamedTemporaryFile() as file:
+
+            def run() -> int:
+                found, there = {}, set(sys.modules)
+                for i, item in enumerate(session.items):
+                    lines: set[int] = set()
+
+                    def trace(frame: types.FrameType, _: str, __: object, lines: set[Any] = lines) -> Any:
+                        if frame.f_code.co_filename != path:
+                            return None
+
+                        def line(frame: types.FrameType, _: str, __: object) -> Any:
+                            lines.add(frame.f_lineno)
+                            return line
+
+                        return line
+
+                    start = _processor_seconds()
+                    sys.settrace(trace)
+                    _protocol(session, i)
+                    sys.settrace(None)
+                    if session.testsfailed:
+                        sys.stderr.write(f"{item.nodeid} fails without any mutant\n")
+                        return 1
+                    found[item.nodeid] = _processor_seconds() - start, sorted(lines)
+                late = sorted(name for name in sys.modules.keys() - there if name.partition(".")[0] == "torch")
+                Path(file.name).write_text(json.dumps([found, late]))
+                return 0
+
+            if _in_child(run, 3600, silent=False) != 0:
+                raise pytest.UsageError("the tests must pass first")
+            found, late = json.loads(Path(file.name).read_text())
+        for name in late:  # once here, instead of in every child
+            importlib.import_module(name)
+        reached = defaultdict(frozenset, {name: frozenset(lines) for name, (_, lines) in found.items()})
+        return reached, {name: seconds for name, (seconds, _) in found.items()}
+
+
+def _tried(
+    module: Module,
+    mutant: Mutant,
+    live: dict[str, list[list[types.FunctionType]]],
+    tests: list[pytest.Item],
+    seconds: dict[str, float],
+) -> tuple[str, str | None]:
+    """What becomes of a mutant, killed by a test, by being too slow, or not; and the test that killed it."""
+    if not tests:
+        return "not reached", None
+    session, place = tests[0].session, mmap.mmap(-1, 8)  # which test runs, for the parent to read
+
+    def run() -> int:
+        try:
+            mutant.put()
+            exchanged = _exchange(module, mutant.function, live)
+        except Exception:
+            exchanged = False
+        if not exchanged:
+            return 3
+        session.items = tests
+        _, hardest = resource.getrlimit(resource.RLIMIT_CPU)
+        for i in range(len(tests)):
+            limit = time.process_time() + 10 + 5 * seconds[tests[i].nodeid]
+            resource.setrlimit(resource.RLIMIT_CPU, (int(limit), hardest))
+            place[:] = i.to_bytes(8, "little")
+            _protocol(session, i)
+            if session.testsfailed:
+                return 1
+        return 0
+
+    code = _in_child(run, 60 + 10 * sum(seconds[item.nodeid] for item in tests))
+    outcomes = {0: "survived", 3: "not exchanged", None: "timeout", -signal.SIGXCPU: "timeout"}
+    outcome = outcomes.get(code, "killed")
+    return outcome, tests[int.from_bytes(place[:], "little")].nodeid if outcome == "killed" else None
+
+
+def _live(module: Module) -> dict[str, list[list[types.FunctionType]]]:
+    """By name, the functions that each code of `Module.codes` is run by, wherever they are held."""
+    file = str(module.path)
+    everyone = [f for f in gc.get_objects() if type(f) is types.FunctionType and f.__code__.co_filename == file]
+    found = defaultdict(list)
+    for f in everyone:
+        found[f.__code__.co_qualname, f.__code__.co_firstlineno].append(f)
+    return {name: [found[name, code.co_firstlineno] for code in codes] for name, codes in module.codes().items()}
+
+
+def _exchange(module: Module, function: str, live: dict[str, list[list[types.FunctionType]]]) -> bool:
+    """Give the function, wherever it is held, the code that the changed tree compiles to; whether there is one."""
+    exchanged = False
+    for functions, code in zip(live[function], module.codes()[function], strict=True):
+        for f in functions:
+            # A change that takes the only `super()` away leaves no cell for the class: it is kept, and not read.
+            kept = {} if code.co_freevars else {"co_freevars": f.__code__.co_freevars}
+            f.__code__ = code.replace(**kept)
+            exchanged = True
+    return exchanged
+
+
+def _protocol(session: pytest.Session, i: int) -> None:
+    following = session.items[i + 1] if i + 1 < len(session.items) else None
+    session.items[i].config.hook.pytest_runtest_protocol(item=session.items[i], nextitem=following)
+
+
+def _processor_seconds() -> float:
+    """Of this process and those it waited for: other work on the machine does not count."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def _in_child(run: Callable[[], int], limit: float, silent: bool = True) -> int | None:
+    """The exit status of `run` in a forked child; None if it takes longer than `limit` seconds."""
+    child = os.fork()
+    if child == 0:
+        code = 2
+        try:
+            os.setsid()
+            if silent:
+                nowhere = os.open(os.devnull, os.O_RDWR)
+                for stream in (0, 1, 2):
+                    os.dup2(nowhere, stream)
+                pages = int(Path("/proc/self/statm").read_text().split()[0])
+                limited = pages * resource.getpagesize() + _MEMORY
+                resource.setrlimit(resource.RLIMIT_AS, (limited, resource.getrlimit(resource.RLIMIT_AS)[1]))
+            code = run()
+        except BaseException as error:
+            sys.stderr.write(f"{error!r}\n")
+        finally:
+            os._exit(code)
+    end = time.monotonic() + limit
+    try:
+        while time.monotonic() < end:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.01)
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # its children, too
+            os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
+class _Steady:
+    """Hypothesis tries the same examples every time, and however long they take."""
+
+    def pytest_configure(self) -> None:
+        import torch
+        from hypothesis import HealthCheck, settings
+
+        torch.testing.assert_close(torch.ones(1), torch.ones(1))  # its first call imports for seconds
+
+        settings.register_profile(
+            "mutation", derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+        )
+        settings.load_profile("mutation")
