@@ -2,11 +2,13 @@
 
     python benchmarks/featurize.py                     # some ten minutes, the first time more for the peers
     python benchmarks/featurize.py --rounds 3 --ways molattn
+    python benchmarks/featurize.py --ways molattn --by-brackets    # what the look at brackets costs
 
 Each way runs in the environment of whoever it belongs to, one process and one thread, at its own defaults: ours with
 and without a C compiler, PyG's `from_smiles`, chemprop's featurizer and its C++ one. In every round all steps of a way
 read all molecules once, in another order than in the round before; a ratio is that of two steps of one round. Only
-molecules that RDKit can read are among them. It writes `featurize.json` and prints the tables for README.md.
+molecules that RDKit can read are among them. With `--by-brackets` those with atoms in brackets, and those without, are
+apart. It writes `featurize.json` and prints the tables for README.md.
 """
 
 import argparse
@@ -44,6 +46,15 @@ def molecules() -> dict[str, list[str]]:
     return {name: [text for text in texts if Chem.MolFromSmiles(text)] for name, texts in texts.items()}
 
 
+def by_brackets(sets: dict[str, list[str]]) -> dict[str, list[str]]:
+    """The same molecules, by whether they have atoms in brackets."""
+    every = [text for texts in sets.values() for text in texts]
+    return {
+        "no brackets": [text for text in every if "[" not in text],
+        "with brackets": [text for text in every if "[" in text],
+    }
+
+
 def measured(contender: str, file: Path, rounds: int, peers: Path) -> dict[str, list[float]]:
     """Microseconds of CPU per molecule, by step and round."""
     peer, way, compiled = CONTENDERS[contender]
@@ -65,11 +76,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--ways", nargs="*", default=list(CONTENDERS), choices=list(CONTENDERS))
+    parser.add_argument("--by-brackets", action="store_true", help="apart: molecules with brackets, and without")
     parser.add_argument("--peers", type=Path, default=FOLDER, help="where the environments of others lie")
     parser.add_argument("-o", "--output", type=Path, default=Path("featurize.json"))
     options = parser.parse_args()
     results: dict[str, Any] = {}
-    sets = molecules()
+    sets = by_brackets(molecules()) if options.by_brackets else molecules()
     with tempfile.TemporaryDirectory() as folder:
         for name, smiles in sets.items():
             file = Path(folder) / f"{name}.smi"

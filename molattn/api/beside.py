@@ -117,11 +117,16 @@ class Asked:
         own = np.full((1, len(a.task.own_columns(a.targets))), 0.5)
         self.ends(Answers(one, own, spread), level)
 
-    def said(self, molecules: Sequence[Molecule], z: np.ndarray | None, refused: set[int]) -> list[Said]:
+    def said(self, molecules: Sequence[Molecule], z: np.ndarray | None, refused: dict[int, str]) -> list[Said]:
         """The values of each molecule, or of each of its atoms, and what stands beside them.
 
-        `refused` gets the places of those that are too large for the memory, of which nothing is said.
+        `refused` gets, by their places, why nothing is said of some: they are too large for the memory, or what the
+        model answers is not finite.
         """
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what overflows is refused, not warned of
+            return self._said(molecules, z, refused)
+
+    def _said(self, molecules: Sequence[Molecule], z: np.ndarray | None, refused: dict[int, str]) -> list[Said]:
         a, task = self.artifact, self.artifact.task
         raw = a.answers(molecules, z, self.uncertainty, refused)
         answers = raw if self.calibration == NONE else a.calibrated(raw, self.calibration)

@@ -23,7 +23,7 @@ from molattn.explain.methods import choose_method
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.models.descriptors import DescriptorRows, Read, stacked
-from molattn.models.predict import PAIRS, attentions_of
+from molattn.models.predict import NOT_FINITE, PAIRS, attentions_of
 from molattn.models.tasks import Multiclass
 
 
@@ -56,6 +56,8 @@ class Explainer:
         """
         molecule, z = self._one(smiles, descriptors)
         (attention,) = self._maps([molecule], stacked([z]))
+        if isinstance(attention, SmilesError):
+            raise attention
         return attention
 
     def attentions(
@@ -103,15 +105,22 @@ class Explainer:
         for _, outcome, _ in rows:
             yield outcome if isinstance(outcome, SmilesError) else next(maps)
 
-    def _maps(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> Iterator[AttentionMap]:
-        """Their maps; without predictions where the model reads descriptors, and z holds none."""
+    def _maps(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> Iterator[AttentionMap | SmilesError]:
+        """Their maps, or an error where what the model says is not finite.
+
+        They are without predictions where the model reads descriptors, and z holds none.
+        """
         a = self._artifact
         measured = next((m["attention"] for m in self._measured.values() if "attention" in m), NOT_MEASURED)
         blind = z is None and a.descriptors is not None
         if z is None and a.descriptors is not None:  # attention does not depend on them
             z = np.zeros((len(molecules), len(a.descriptors.names)))
         for molecule, (outputs, weights) in zip(molecules, attentions_of(a.model, molecules, z), strict=True):
-            answers = a.task.answers(outputs if a.task.of_atoms else outputs[None], a.scaler)
+            with np.errstate(over="ignore", invalid="ignore"):
+                answers = a.task.answers(outputs if a.task.of_atoms else outputs[None], a.scaler)
+            if not all(np.isfinite(x).all() for x in (outputs, weights, answers.values, answers.own)):
+                yield SmilesError(molecule.smiles, NOT_FINITE)
+                continue
             if a.task.of_atoms or blind:
                 said, units = {}, {}  # no number is the whole molecule's
             elif isinstance(a.task, Multiclass):

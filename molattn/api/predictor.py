@@ -12,7 +12,7 @@ import numpy as np
 
 from molattn.api.beside import PLAIN, Asked, Beside, BesideColumn
 from molattn.api.explainer import Explainer, descriptor_rows
-from molattn.api.rows import RowPrediction, Said, answered, columns, of_each_atom, warn
+from molattn.api.rows import RowPrediction, Said, all_finite, answered, columns, of_each_atom, warn
 from molattn.chem import Progress
 from molattn.data.streams import CHUNK
 from molattn.errors import InputError, UsageError, describe_rows
@@ -20,7 +20,7 @@ from molattn.models.answers import Answers
 from molattn.models.artifact import save_artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.descriptors import DescriptorRows, Read
-from molattn.models.predict import embed_molecules, too_large
+from molattn.models.predict import NOT_FINITE, embed_molecules
 from molattn.models.tasks import Task
 from molattn.models.uncertainty import NONE
 
@@ -283,24 +283,18 @@ class Predictor(Explainer):
         return self._artifact.model.head.in_features
 
     def _predicted(self, asked: Asked, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[Said | str]:
-        refused: set[int] = set()
+        refused: dict[int, str] = {}
         said: list[Said | str] = [*asked.said(molecules, z, refused)]
         if self.task.of_atoms:
             atoms: Any = iter(said)
             of_each = (list(islice(atoms, n)) for n in self._artifact.model.counts(molecules).tolist())
             said = [(columns(v for v, _ in mine), columns(m for _, m in mine)) for mine in of_each]
-        return self._without(refused, molecules, said)
+        return _without(refused, said)
 
     def _embedded(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[Said | str]:
-        refused: set[int] = set()
+        refused: dict[int, str] = {}
         vectors = embed_molecules(self._artifact.model, molecules, descriptors=z, refused=refused)
-        return self._without(refused, molecules, [(tuple(vector), ()) for vector in vectors.tolist()])
-
-    def _without(self, refused: set[int], molecules: Sequence[Molecule], said: list[Said | str]) -> list[Said | str]:
-        """What was said, and why nothing was of those that are too large for the memory."""
-        for i in refused:
-            said[i] = too_large(self._artifact.model, molecules[i].size)
-        return said
+        return _without(refused, [(tuple(vector), ()) for vector in vectors.tolist()])
 
     def _stream(
         self,
@@ -364,3 +358,11 @@ class Predictor(Explainer):
 
     def __repr__(self) -> str:
         return f"Predictor of {', '.join(self.targets)}"
+
+
+def _without(refused: dict[int, str], said: list[Said | str]) -> list[Said | str]:
+    """What was said, and of which nothing was, or no finite number, why."""
+    return [
+        refused[i] if i in refused else one if isinstance(one, str) or all_finite(one) else NOT_FINITE
+        for i, one in enumerate(said)
+    ]

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,13 @@ class RowPrediction:
 def columns(rows: Iterable[Sequence[Any]]) -> tuple[Value, ...]:
     """What is said of atoms, (n, T), target by target: T tuples of n."""
     return tuple(zip(*rows, strict=True))
+
+
+def all_finite(values: Value | Said | tuple[Value, ...]) -> bool:
+    """Whether there is no number among some values that is NaN or infinite."""
+    if isinstance(values, tuple):
+        return all(all_finite(value) for value in values)
+    return isinstance(values, str) or isfinite(values)
 
 
 def of_each_atom(row: RowPrediction) -> list[RowPrediction]:

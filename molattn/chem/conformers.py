@@ -12,7 +12,7 @@ import numpy.typing as npt
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdDistGeom, rdForceFieldHelpers
 
-from molattn.chem.parse import MAX_ATOMS, read_smiles
+from molattn.chem.parse import MAX_ATOMS, failing, read_smiles
 from molattn.chem.paths import DISCONNECTED
 from molattn.errors import ConformerError
 
@@ -133,12 +133,12 @@ def embed(mol: Chem.Mol, smiles: object, settings: Conformers) -> Conformer:
 
     Errors: ConformerError, in which the molecule is called `smiles`.
     """
-    full = Chem.AddHs(mol)
     places: list[tuple[int, ...]] = []
-    fragments = Chem.GetMolFrags(full, asMols=True, fragsMolAtomMapping=places)
-    x = np.zeros((full.GetNumAtoms(), 3))
     warnings: list[str] = []
-    with rdBase.BlockLogs():
+    with failing(smiles, "find a 3D geometry", ConformerError), rdBase.BlockLogs():
+        full = Chem.AddHs(mol)
+        fragments = Chem.GetMolFrags(full, asMols=True, fragsMolAtomMapping=places)
+        x = np.zeros((full.GetNumAtoms(), 3))
         for fragment, place in zip(fragments, places, strict=True):
             # A lone atom has no geometry.
             if len(place) > 1:

@@ -1,12 +1,13 @@
 """Morgan fingerprints: which molecules are alike."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
-from rdkit import DataStructs
+from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
-from molattn.chem.parse import MAX_ATOMS, read_smiles
+from molattn.chem.parse import MAX_ATOMS, failing, read_smiles
 
 RADIUS, BITS = 2, 2048
 
@@ -24,8 +25,8 @@ class Fingerprints:
     """
 
     def __init__(self, smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS):
-        generator = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS)
-        self._bits = [generator.GetFingerprint(read_smiles(text, max_atoms=max_atoms)) for text in smiles]
+        make = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS).GetFingerprint
+        self._bits = [_made(make, text, max_atoms) for text in smiles]
 
     def __len__(self) -> int:
         return len(self._bits)
@@ -45,7 +46,12 @@ def morgan_bits(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndar
 
     Errors: SmilesError for one that cannot be read.
     """
-    generator = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS)
-    molecules = (read_smiles(text, max_atoms=max_atoms) for text in smiles)
-    rows = [np.packbits(generator.GetFingerprintAsNumPy(molecule)) for molecule in molecules]
+    make = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS).GetFingerprintAsNumPy
+    rows = [np.packbits(_made(make, text, max_atoms)) for text in smiles]
     return np.array(rows, dtype=np.uint8).reshape(len(rows), BITS // 8)
+
+
+def _made(make: Callable[[Chem.Mol], Any], text: str, max_atoms: int) -> Any:
+    mol = read_smiles(text, max_atoms=max_atoms)
+    with failing(text, "make its fingerprint"):
+        return make(mol)

@@ -2,16 +2,20 @@
 
 Limits are checked on the text, before RDKit sees it. RDKit takes what follows a blank or a letter that it
 does not know for a name, so that a Cyrillic look-alike of `CC` is read as another molecule; it needs minutes
-for some texts of 20 kB and crashes on others. After this gate nothing of that kind is left.
+for some texts of 20 kB and crashes on others. Numbers in brackets wrap, see `brackets`. After this gate nothing of that
+kind is left.
 """
 
 import math
 import re
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rdkit import Chem, rdBase
 
+from molattn.chem.brackets import AS_WRITTEN, FAILURES, what_is_wrong
 from molattn.errors import InputError, SmilesError
 
 MAX_LENGTH = 10_000
@@ -51,7 +55,7 @@ def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = Fals
     silence = rdBase.BlockLogs()  # until it is deleted; `with` takes as long again
     try:
         mol = Chem.MolFromSmiles(smiles, _SANITISED)
-    except (RuntimeError, ValueError) as error:
+    except FAILURES as error:
         raise SmilesError(text, "RDKit fails on it") from error
     finally:
         del silence
@@ -64,7 +68,7 @@ def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = Fals
         # Hydrogen molecules must be the same graph however they are written.
         hydrogens = [a.GetIdx() for a in mol.GetAtoms() if a.GetAtomicNum() == 1 and a.GetTotalNumHs()]
         if hydrogens:
-            mol = _with_hydrogens(mol, hydrogens)
+            mol = _with_hydrogens(mol, text, hydrogens)
             _check_atoms(text, mol.GetNumAtoms(), max_atoms)
     return with_all_hydrogens(mol, text, max_atoms) if add_hs else mol
 
@@ -79,10 +83,10 @@ def read_for_codes(text: object, *, max_atoms: int = MAX_ATOMS) -> Chem.Mol:
         smiles = _checked(text, max_atoms)
         silence = rdBase.BlockLogs()
         try:
-            mol = Chem.MolFromSmiles(smiles, _AS_WRITTEN)
+            mol = Chem.MolFromSmiles(smiles, AS_WRITTEN)
             if mol is not None:
                 Chem.SanitizeMol(mol)
-        except (RuntimeError, ValueError):
+        except FAILURES:
             mol = None
         finally:
             del silence
@@ -97,7 +101,7 @@ def with_all_hydrogens(mol: Chem.Mol, text: object, max_atoms: int = MAX_ATOMS) 
     Errors: SmilesError, where these are more than `max_atoms` together.
     """
     _check_atoms(text, mol.GetNumAtoms() + sum(a.GetTotalNumHs() for a in mol.GetAtoms()), max_atoms)
-    mol = _with_hydrogens(mol)
+    mol = _with_hydrogens(mol, text)
     _check_atoms(text, mol.GetNumAtoms(), max_atoms)
     return mol
 
@@ -105,11 +109,14 @@ def with_all_hydrogens(mol: Chem.Mol, text: object, max_atoms: int = MAX_ATOMS) 
 def canonical_smiles(mol: Chem.Mol, *, max_atoms: int = MAX_ATOMS) -> str:
     """RDKit's canonical SMILES of a molecule.
 
-    Errors: InputError over `max_atoms` atoms, since RDKit crashes the process on very long chains.
+    Errors: InputError over `max_atoms` atoms, since RDKit crashes the process on very long chains; or where it fails.
     """
     if mol.GetNumAtoms() > max_atoms:
         raise InputError(f"the molecule has {mol.GetNumAtoms():,} atoms, over the limit of {max_atoms:,}")
-    return Chem.MolToSmiles(mol)
+    try:
+        return Chem.MolToSmiles(mol)
+    except FAILURES as error:
+        raise InputError("RDKit fails to write the molecule as SMILES") from error
 
 
 def _checked(text: object, max_atoms: int) -> str:
@@ -117,7 +124,7 @@ def _checked(text: object, max_atoms: int) -> str:
     if type(text) is str and 0 < len(text) <= min(max_atoms, 2 * MAX_RINGS):
         # An atom and the end of a ring take a character each: of so few there cannot be too many.
         if text.isascii() and text.isprintable() and " " not in text:
-            return text
+            return _with_right_brackets(text, text)
     elif not isinstance(text, str):
         raise SmilesError(text, _not_text(text))
     if len(text) > MAX_LENGTH:
@@ -138,6 +145,12 @@ def _checked(text: object, max_atoms: int) -> str:
     _check_atoms(text, atoms, max_atoms)
     if rings > 2 * MAX_RINGS:
         raise SmilesError(text, f"it closes {rings // 2:,} rings, over the limit of {MAX_RINGS:,}")
+    return _with_right_brackets(smiles, text)
+
+
+def _with_right_brackets(smiles: str, text: object) -> str:
+    if "[" in smiles and (reason := what_is_wrong(smiles)):
+        raise SmilesError(text, reason)
     return smiles
 
 
@@ -159,24 +172,25 @@ def _not_printable(character: str, position: int) -> str:
     return f"character {position} is U+{ord(character):04X} ({name}); a SMILES is printable ASCII"
 
 
-def _with_hydrogens(mol: Chem.Mol, on_atoms: list[int] | None = None) -> Chem.Mol:
-    mol = Chem.AddHs(mol, onlyOnAtoms=on_atoms)
-    # RDKit leaves it open on the new atoms, and sets it on hydrogens that were read.
-    Chem.SetHybridization(mol)
+def _with_hydrogens(mol: Chem.Mol, text: object, on_atoms: list[int] | None = None) -> Chem.Mol:
+    with failing(text, "add its hydrogens"):
+        mol = Chem.AddHs(mol, onlyOnAtoms=on_atoms)
+        # RDKit leaves it open on the new atoms, and sets it on hydrogens that were read.
+        Chem.SetHybridization(mol)
     return mol
 
 
-def _parameters(*, sanitize: bool = True) -> Chem.SmilesParserParams:
-    parameters = Chem.SmilesParserParams()
-    parameters.allowCXSMILES = False
-    parameters.parseName = False
-    parameters.sanitize = sanitize
-    parameters.removeHs = sanitize
-    return parameters
+@contextmanager
+def failing(text: object, to_do: str, kind: type[SmilesError] = SmilesError) -> Iterator[None]:
+    """Make whatever RDKit raises over the molecule of `text` an error of this kind, which says what it fails to do."""
+    try:
+        yield
+    except FAILURES as error:
+        raise kind(text, f"RDKit fails to {to_do}") from error
 
 
-_SANITISED = _parameters()
-_AS_WRITTEN = _parameters(sanitize=False)
+_SANITISED = Chem.SmilesParserParams()
+_SANITISED.allowCXSMILES = _SANITISED.parseName = False
 
 
 def _why_not(smiles: str) -> str:
@@ -185,8 +199,11 @@ def _why_not(smiles: str) -> str:
     RDKit's own words go to a log of the whole process, so the chemistry is looked at a second time instead.
     """
     with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(smiles, _AS_WRITTEN)
-        problems = () if mol is None else Chem.DetectChemistryProblems(mol)
+        try:
+            mol = Chem.MolFromSmiles(smiles, AS_WRITTEN)
+            problems = () if mol is None else Chem.DetectChemistryProblems(mol)
+        except FAILURES:
+            return "RDKit fails on it"
         if mol is None:
             return "RDKit cannot read it as SMILES (a spelling, bracket, branch or ring closure is wrong)"
         if not problems:

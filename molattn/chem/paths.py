@@ -37,6 +37,7 @@ def _by_scipy(mol: Chem.Mol) -> npt.NDArray[np.float64]:
     from scipy.sparse.csgraph import shortest_path
 
     n = mol.GetNumAtoms()
-    ends = np.array([(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in mol.GetBonds()]).reshape(-1, 2)
+    # In 32 bits: scipy before 1.15 reads no others.
+    ends = np.array([(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in mol.GetBonds()], np.int32).reshape(-1, 2)
     adjacency = csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n, n))
     return np.asarray(shortest_path(adjacency, directed=False, unweighted=True))

@@ -1,6 +1,5 @@
 """Records of an SDF: a structure as a MOL block, and properties as text below it."""
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -10,7 +9,8 @@ from molattn.errors import InputError, SmilesError
 MAX_RECORD = 2**24
 """Characters in a record: a file without `$$$$` must not fill the memory."""
 
-_TAG = re.compile(r">.*?<(.*)>")
+MAX_PROPERTIES = 10_000
+"""Names of properties in a file: each is a column of every row, and a name for each record is no column."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def records(lines: Iterable[str]) -> Iterator[list[str]]:
             record, size, number = [], 0, number + 1
             continue
         record.append(text)
-        size += len(text)
+        size += len(text) + 8  # a line takes up memory though it is empty
         if size > MAX_RECORD:
             raise InputError(f"record {number} of the SDF has over {MAX_RECORD:,} characters: is a line $$$$ missing?")
     if any(line.strip() for line in record):
@@ -61,13 +61,24 @@ class SdfContents:
 
 
 def contents(lines: Iterable[str]) -> SdfContents:
-    """What occurs in a file, without a look at the structures."""
-    number, titles = 0, False
+    """What occurs in a file, without a look at the structures.
+
+    Errors: InputError for a record over `MAX_RECORD`, and for more than `MAX_PROPERTIES` names of properties.
+    """
+    number, titles, size = 0, False, 0
     names: dict[str, None] = {}
     for record in records(lines):
         number += 1
         titles = titles or bool(_title(record))
-        names |= dict.fromkeys(_properties(record))
+        for name in _properties(record):
+            if name not in names:
+                names[name] = None
+                size += len(name)
+        if len(names) > MAX_PROPERTIES or size > MAX_RECORD:
+            raise InputError(
+                f"up to record {number} the SDF has {len(names):,} properties of different names, and over "
+                f"{MAX_PROPERTIES:,}, or so long names, are no columns of a table: remove those that are not needed"
+            )
     return SdfContents(number, titles, tuple(names))
 
 
@@ -85,6 +96,8 @@ def read_record(record: list[str], places: bool = False) -> SdfRecord:
         smiles, atoms = read_molblock(block) if places else (smiles_of_molblock(block), None)
     except SmilesError as error:
         smiles = error
+    except InputError as error:
+        smiles = SmilesError(_title(record), str(error))
     return SdfRecord(smiles, _title(record), _properties(record), atoms)
 
 
@@ -102,11 +115,17 @@ def _properties(record: list[str]) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     current: list[str] | None = None
     for line in record[_end(record) :]:
-        tag = _TAG.match(line) if current is None else None
-        if tag is not None and tag[1].strip():
-            current = found[tag[1].strip()] = []
+        name = _name_in(line) if current is None else ""
+        if name:
+            current = found[name] = []
         elif not line.strip():
             current = None
         elif current is not None:
             current.append(line)
     return {name: "\n".join(text) for name, text in found.items()}
+
+
+def _name_in(line: str) -> str:
+    """NAME of a line `> <NAME>`, which may have more around it; empty for any other."""
+    start, end = line.find("<", 1), line.rfind(">")
+    return line[start + 1 : end].strip() if line.startswith(">") and 0 < start < end else ""

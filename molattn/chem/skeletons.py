@@ -2,7 +2,7 @@
 
 from rdkit import Chem, rdBase
 
-from molattn.chem.parse import MAX_ATOMS, read_smiles
+from molattn.chem.parse import MAX_ATOMS, failing, read_smiles
 
 _BLOCK = 14
 
@@ -17,7 +17,7 @@ def inchi_key(smiles: object, max_atoms: int = MAX_ATOMS) -> str:
 
     Source: Heller et al., J. Cheminform. 2015, 7, 23 (https://doi.org/10.1186/s13321-015-0068-4).
     """
-    return _key(read_smiles(smiles, max_atoms=max_atoms))
+    return _key(read_smiles(smiles, max_atoms=max_atoms), smiles)
 
 
 def skeletons(smiles: object, max_atoms: int = MAX_ATOMS) -> tuple[str, ...]:
@@ -36,10 +36,10 @@ def skeletons(smiles: object, max_atoms: int = MAX_ATOMS) -> tuple[str, ...]:
     """
     mol = read_smiles(smiles, max_atoms=max_atoms)
     parts = Chem.GetMolFrags(mol, asMols=True)
-    keys = [_key(part)[:_BLOCK] for part in ((mol, *parts) if len(parts) > 1 else (mol,))]
+    keys = [_key(part, smiles)[:_BLOCK] for part in ((mol, *parts) if len(parts) > 1 else (mol,))]
     return tuple(dict.fromkeys(keys)) if all(keys) else ()
 
 
-def _key(mol: Chem.Mol) -> str:
-    with rdBase.BlockLogs():
+def _key(mol: Chem.Mol, smiles: object) -> str:
+    with failing(smiles, "make its InChIKey"), rdBase.BlockLogs():
         return Chem.MolToInchiKey(mol)

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 from rdkit import Chem, rdBase
 
-from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles
-from molattn.errors import SmilesError
+from molattn.chem.parse import MAX_ATOMS, canonical_smiles, failing, read_smiles
 
 
 def parent(mol: Chem.Mol) -> Chem.Mol:
@@ -48,13 +47,10 @@ def standardized_smiles(smiles: object, how: str, max_atoms: int = MAX_ATOMS) ->
     mol = read_smiles(smiles, max_atoms=max_atoms)
     if not how:
         return str(smiles)
-    before = canonical_smiles(mol, max_atoms=max_atoms)
-    try:
-        with rdBase.BlockLogs():
-            # Of the canonical SMILES, so that every spelling has the same standard form.
-            after = canonical_smiles(STANDARDIZE[how](read_smiles(before, max_atoms=max_atoms)), max_atoms=max_atoms)
-            # What is read again must be what was written.
-            after = canonical_smiles(read_smiles(after, max_atoms=max_atoms), max_atoms=max_atoms)
-    except (RuntimeError, ValueError) as error:
-        raise SmilesError(smiles, f"RDKit cannot standardise it ({how})") from error
+    with failing(smiles, f"standardise it ({how})"), rdBase.BlockLogs():
+        before = canonical_smiles(mol, max_atoms=max_atoms)
+        # Of the canonical SMILES, so that every spelling has the same standard form.
+        after = canonical_smiles(STANDARDIZE[how](read_smiles(before, max_atoms=max_atoms)), max_atoms=max_atoms)
+        # What is read again must be what was written.
+        after = canonical_smiles(read_smiles(after, max_atoms=max_atoms), max_atoms=max_atoms)
     return str(smiles) if after == before else after

@@ -11,7 +11,7 @@ from multiprocessing import get_context, parent_process
 from threading import Thread
 from typing import Any, TypeVar
 
-from molattn.errors import SmilesError, UsageError
+from molattn.errors import InputError, MolattnError, SmilesError, UsageError, shown
 
 T = TypeVar("T")
 
@@ -22,11 +22,11 @@ DIED = "the process that read it died, twice; it may be too large for the memory
 def stream_outcomes(
     rows: Iterable[object], make: Callable[[object], T], num_workers: int = 0, chunk: int = 256
 ) -> Generator[tuple[list[object], list[T | SmilesError]], None, None]:
-    """Rows, and what `make` makes of each or the SmilesError that it raised there: some at a time, in order.
+    """Rows, and what `make` makes of each or a SmilesError that says why it cannot: some at a time, in order.
 
-    A row that is a SmilesError already stays one. Workers are started once, however many rows come, and at most four
-    chunks for each are read ahead. A worker that dies is replaced; the rows at which one dies again, alone, have an
-    error, and all others their outcome.
+    A row that is a SmilesError already stays one; whatever else `make` raises is that row's error, see `made`. Workers
+    are started once, however many rows come, and at most four chunks for each are read ahead. A worker that dies is
+    replaced; the rows at which one dies again, alone, have an error, and all others their outcome.
 
     Args:
         rows: Any number of rows, of any type.
@@ -34,7 +34,7 @@ def stream_outcomes(
         num_workers: Processes to share the work; 0 does it in this one, row by row.
         chunk: Rows that go to a worker at once.
 
-    Errors: UsageError where workers die as they start.
+    Errors: UsageError where workers die as they start; what `made` lets pass.
     """
     if num_workers < 1:
         for row in rows:
@@ -63,13 +63,23 @@ def stream_outcomes(
 
 
 def made(rows: list[object], make: Callable[[object], T]) -> list[T | SmilesError]:
-    """The outcome of each row."""
+    """The outcome of each row; whatever is raised over one row is its error, and no other's.
+
+    Errors: MemoryError, ImportError, and each MolattnError that is not about data: they are about all rows.
+    """
     outcomes: list[T | SmilesError] = []
     for row in rows:
         try:
             outcomes.append(row if isinstance(row, SmilesError) else make(row))
         except SmilesError as error:
             outcomes.append(error)
+        except InputError as error:
+            outcomes.append(SmilesError(row, str(error)))
+        except (MolattnError, MemoryError, ImportError):
+            raise
+        except Exception as error:
+            reason = f"reading it fails in a way that was not foreseen ({type(error).__name__}: {shown(str(error))})"
+            outcomes.append(SmilesError(row, reason))
     return outcomes
 
 

@@ -5,8 +5,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem
 
-from molattn.chem import MAX_ATOMS, MAX_LENGTH, MoleculeGraph, canonical_smiles, molecule_graph, parse, read_smiles
-from molattn.errors import InputError, SmilesError
+from molattn.chem import (
+    MAX_ATOMS,
+    MAX_LENGTH,
+    MoleculeGraph,
+    canonical_smiles,
+    conformer,
+    inchi_key,
+    molecule_graph,
+    morgan_bits,
+    murcko_scaffold,
+    parse,
+    read_smiles,
+    skeletons,
+)
+from molattn.chem.standardize import standardized_smiles
+from molattn.errors import ConformerError, InputError, SmilesError
 
 from .hostile import HOSTILE
 
@@ -129,6 +143,37 @@ def test_canonical_smiles():
     assert canonical_smiles(read_smiles("OCC")) == "CCO"
     with pytest.raises(InputError, match="1,001 atoms"):
         canonical_smiles(Chem.MolFromSmiles("C" * 1_001))
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ValueError, OverflowError, IndexError])
+@pytest.mark.parametrize(
+    ("name", "ask", "kind"),
+    [
+        ("Chem.MolFromSmiles", lambda: read_smiles("CCO"), SmilesError),
+        ("Chem.DetectChemistryProblems", lambda: read_smiles("C[CH9]"), SmilesError),
+        ("Chem.AddHs", lambda: read_smiles("CCO", add_hs=True), SmilesError),
+        ("Chem.AddHs", lambda: read_smiles("[HH]"), SmilesError),
+        ("Chem.AddHs", lambda: conformer("CCO"), ConformerError),
+        ("Chem.MolToSmiles", lambda: canonical_smiles(Chem.MolFromSmiles("CCO")), InputError),
+        ("Chem.MolToInchiKey", lambda: inchi_key("CCO"), SmilesError),
+        ("Chem.MolToInchiKey", lambda: skeletons("CCO"), SmilesError),
+        ("Chem.RemoveStereochemistry", lambda: murcko_scaffold("CCO"), SmilesError),
+        ("Chem.rdFingerprintGenerator.GetMorganGenerator", lambda: morgan_bits(["CCO"]), SmilesError),
+        ("Chem.MolStandardize.rdMolStandardize.Normalizer", lambda: standardized_smiles("CCO", "parent"), SmilesError),
+    ],
+)
+def test_whatever_rdkit_raises_is_an_error_of_ours(name, ask, kind, error, monkeypatch):
+    class Fails:
+        def __init__(self, *_args, **_kwargs):
+            if "Generator" not in name:
+                raise error("C++")
+
+        def GetFingerprintAsNumPy(self, _mol):
+            raise error("C++")
+
+    monkeypatch.setattr(f"rdkit.{name}", Fails)
+    with pytest.raises(kind, match="RDKit fails"):
+        ask()
 
 
 @settings(max_examples=300, deadline=None)

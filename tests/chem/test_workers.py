@@ -10,9 +10,22 @@ from pathlib import Path
 import pytest
 
 from molattn.chem.workers import DIED, stream_outcomes
-from molattn.errors import SmilesError
+from molattn.errors import InputError, SmilesError, UsageError
 
 ROOT = Path(__file__).parents[2]
+
+
+RAISED: dict[str, BaseException] = {
+    "runtime": RuntimeError("C++ exception\nof unknown type"),
+    "overflow": OverflowError("bad numeric conversion"),
+    "type": TypeError("no such signature"),
+    "index": IndexError("Atom index out of range"),
+    "input": InputError("the molecule has 2,000 atoms"),
+    "memory": MemoryError(),
+    "import": ImportError("no such library"),
+    "usage": UsageError("no such setting"),
+    "stop": KeyboardInterrupt(),
+}
 
 
 def length(row: object) -> int:
@@ -20,6 +33,8 @@ def length(row: object) -> int:
     text = str(row)
     if text == "bad":
         raise SmilesError(row, "it is bad")
+    if text in RAISED:
+        raise RAISED[text]
     if text == "die":
         os._exit(9)
     if text.startswith("once ") and not Path(text[5:]).exists():
@@ -46,6 +61,28 @@ def test_order_is_kept_and_errors_have_their_row(num_workers: int) -> None:
     wanted: list[object] = [i % 7 for i in range(50)]
     wanted[20], wanted[30] = "it is bad", "it was bad before"
     assert outcomes(rows, num_workers) == wanted
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_whatever_is_raised_over_one_row_is_its_error(num_workers: int) -> None:
+    found = outcomes(["a", "runtime", "bb", "overflow", "type", "index", "ccc", "input", "dddd"], num_workers, chunk=3)
+    assert found == [
+        1,
+        r"reading it fails in a way that was not foreseen (RuntimeError: 'C++ exception\nof unknown type')",
+        2,
+        "reading it fails in a way that was not foreseen (OverflowError: 'bad numeric conversion')",
+        "reading it fails in a way that was not foreseen (TypeError: 'no such signature')",
+        "reading it fails in a way that was not foreseen (IndexError: 'Atom index out of range')",
+        3,
+        "the molecule has 2,000 atoms",
+        4,
+    ]
+
+
+@pytest.mark.parametrize("name", ["memory", "import", "usage", "stop"])
+def test_what_is_about_all_rows_stops_them(name: str) -> None:
+    with pytest.raises(type(RAISED[name])):
+        outcomes(["a", name, "bb"], 0)
 
 
 def test_rows_are_read_only_a_little_ahead() -> None:
@@ -117,8 +154,3 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")")[-1].split()[0] != "Z"
     except OSError:
         return False
-
-
-def test_an_error_that_is_no_smiles_error_goes_through() -> None:
-    with pytest.raises(TypeError):
-        list(stream_outcomes([1], len, 0))  # pyright: ignore[reportArgumentType]
