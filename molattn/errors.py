@@ -2,13 +2,17 @@
 
 | exit code | class          | meaning                                    |
 |-----------|----------------|--------------------------------------------|
-| 0         |                | done                                       |
+| 0         |                | done, or whoever read the output has gone  |
 | 1         | anything else  | an internal error: a fault of molattn      |
 | 2         | `UsageError`   | the command, an option or a setting is off |
 | 3         | `InputError`   | the data given cannot be used              |
 | 4         | `RowsFailed`   | rows failed and `--strict` was given       |
 | 5         | `MissingExtra` | an optional package is not installed       |
 | 6         | `ProcessLost`  | a process that others wait for has ended   |
+| 130       |                | stopped from the keyboard                  |
+
+Whoever reads the output and goes before its end, as `head` does, has what they wanted: the command ends quietly with 0.
+A closed standard output, a full disk, a folder without the right to write: 3.
 """
 
 from collections.abc import Sequence

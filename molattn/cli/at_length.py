@@ -1,6 +1,5 @@
 """A table of any length through a model: every row comes back with what the model says of it, in bounded memory."""
 
-import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from molattn.cli.job import Job, rows_of
 from molattn.cli.tally import Tally, named, strictly, tally_of, tally_of_chunk, whole
+from molattn.cli.terminal import table_to_stdout
 from molattn.errors import RowsFailed, UsageError
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def run_job(job: Job, making: Making) -> Tally:
         source = work.stream.source
         if job.output is None:
             assert isinstance(work.output, TextOutput)
-            return whole(work.write(work.output.text_writer(sys.stdout.write), answered), first, end, source)
+            return whole(work.write(work.output.text_writer(table_to_stdout()), answered), first, end, source)
         if parts is None:
             with atomic(job.output) as file:
                 with compressed(job.output, file) as inner:

@@ -1,6 +1,5 @@
 """`molattn attention`: the attention weights of a whole table of molecules, as one tidy table."""
 
-import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -11,6 +10,7 @@ import typer
 
 from molattn.cli.options import Force, InputFormat, MoleculeTable, NumWorkers, Quiet, Run, SmilesColumn
 from molattn.cli.start import predictor_of
+from molattn.cli.terminal import tell, warn
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
 if TYPE_CHECKING:
@@ -87,10 +87,10 @@ def attention(
             raise InputError(f"{stream.source}: no molecule can be read{why}")
         writer.close()
     if not quiet:
-        print(f"{weights:,} weights of {done - len(failed)} molecules, written to {output}", file=sys.stderr)
+        tell(f"{weights:,} weights of {done - len(failed)} molecules, written to {output}")
     if failed:
         count = f"{len(failed)} of {done} rows have no weights"
-        print(f"warning: {count}; the first, {failed[0]}", file=sys.stderr)
+        warn(f"{count}; the first, {failed[0]}")
 
 
 def _maps(

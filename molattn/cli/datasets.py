@@ -1,12 +1,12 @@
 """`molattn datasets`: the data sets that molattn knows by name."""
 
-import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from molattn.cli.terminal import console, say, say_json, tell, warn
 
 if TYPE_CHECKING:
     from molattn.data import DatasetCard
@@ -51,7 +51,6 @@ def list_all(data_dir: _DataDir = None, as_json: _Json = False) -> None:
             ]
         )
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table()
@@ -63,8 +62,8 @@ def list_all(data_dir: _DataDir = None, as_json: _Json = False) -> None:
     for card, _, where in listed:
         rows = "" if card.rows is None else f"{card.rows:,}"
         table.add_row(card.name, card.title, rows, card.metric, where)
-    Console().print(table)
-    print("Learn from one with: molattn train --dataset esol")
+    console().print(table)
+    say("Learn from one with: molattn train --dataset esol")
 
 
 @datasets.command()
@@ -78,11 +77,11 @@ def show(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None
     if as_json:
         _print_json(content)
         return
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    console = Console()
-    console.print(f"[bold]{card.name}[/bold]  {card.title}", highlight=False)
+    out = console()
+    out.print(Text(card.name, "bold"), Text(f" {card.title}"))
     facts = Table(show_header=False, box=None)
     facts.add_row("table", path or where)
     facts.add_row("rows", "not known before the first download" if card.rows is None else f"{card.rows:,}")
@@ -104,7 +103,7 @@ def show(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None
     facts.add_row("licence", card.licence)
     for text in card.notes:
         facts.add_row("note", text)
-    console.print(facts, highlight=False, markup=False)
+    out.print(facts)
 
 
 @datasets.command()
@@ -123,30 +122,29 @@ def get(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None:
     if as_json:
         _print_json({"name": name, "path": str(card.path), "rows": rows, "sha256": sha256})
         return
-    print(f"{card.path}: {rows:,} rows, sha256 {sha256}")
-    print(f"Learn from it with: molattn train --dataset {name}{f' --data-dir {data_dir}' if data_dir else ''}")
+    say(f"{card.path}: {rows:,} rows, sha256 {sha256}")
+    say(f"Learn from it with: molattn train --dataset {name}{f' --data-dir {data_dir}' if data_dir else ''}")
 
 
 def fetched(name: str, data_dir: str | Path | None, quiet: bool = False) -> "DatasetCard":
     """The card of a data set whose table is at hand, after a bar for the download if there has to be one."""
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     from molattn.data import obtain
 
-    console = Console(stderr=True)
-    columns = (TextColumn(name), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    err = console(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(
-        *columns, console=console, disable=quiet or not console.is_terminal, transient=True, refresh_per_second=5
+        *columns, console=err, disable=quiet or not err.is_terminal, transient=True, refresh_per_second=5
     ) as bar:
-        task = bar.add_task("", total=None, visible=False)
+        task = bar.add_task(name, total=None, visible=False)
 
         def progress(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total or None, visible=True)
 
         card, said = obtain(name, data_dir or "", progress)
     if said and not quiet:
-        print(said, file=sys.stderr)
+        tell(said)
     return card
 
 
@@ -158,7 +156,7 @@ def _at_hand(card: "DatasetCard", data_dir: Path | None) -> tuple[str | None, st
     try:
         found = find(card, data_dir or "")
     except InputError as error:
-        print(f"warning: {error}", file=sys.stderr)
+        warn(error)
         return None, "damaged"
     if found is not None:
         return str(found.path), "here"
@@ -166,5 +164,4 @@ def _at_hand(card: "DatasetCard", data_dir: Path | None) -> tuple[str | None, st
 
 
 def _print_json(content: Any) -> None:
-    json.dump(content, sys.stdout, indent=1)
-    print()
+    say_json(content)

@@ -1,10 +1,8 @@
 """`molattn doctor`: what is installed here and whether it can be used."""
 
-import json
 import os
 import platform
 import re
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -14,6 +12,7 @@ from typing import Annotated
 import typer
 
 from molattn import __version__
+from molattn.cli.terminal import say, say_json
 
 # What is imported, to know that it can be, by the name that it is installed under.
 PACKAGES = {
@@ -56,14 +55,11 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSO
     ]
     lines = [_line(name, check) for name, check in checks]
     if as_json:
-        json.dump(
-            {"ok": all(line.ok for line in lines), "checks": [asdict(line) for line in lines]}, sys.stdout, indent=1
-        )
-        print()
+        say_json({"ok": all(line.ok for line in lines), "checks": [asdict(line) for line in lines]})
     else:
         width = max(len(line.name) for line in lines)
         for line in lines:
-            print(f"{'ok  ' if line.ok else 'FAIL'}  {line.name.ljust(width)}  {line.found}")
+            say(f"{'ok  ' if line.ok else 'FAIL'}  {line.name.ljust(width)}  {line.found}")
     if not all(line.ok for line in lines):
         raise typer.Exit(1)
 
@@ -106,11 +102,16 @@ def _gpu() -> str:
 
 
 def _compiled() -> str:
-    from molattn.compiled import why_not
-    from molattn.graph import compiled, compiled_blocks
+    from molattn.attention import elementwise
+    from molattn.compiled import MARCH, why_not
+    from molattn.graph import codes, compiled, compiled_blocks
 
-    why = next(filter(None, map(why_not, (compiled.SOURCE, compiled_blocks.SOURCE))), "")
-    return f"no, torch's operations instead, slower: {why}" if why else "yes"
+    sources = (compiled.SOURCE, compiled_blocks.SOURCE, codes.SOURCE, elementwise.SOURCE)
+    why = next(filter(None, map(why_not, sources)), "")
+    if why:
+        return f"no, torch's operations instead, slower: {why}"
+    march = os.environ.get(MARCH, "").strip()
+    return f"yes, for {march} ({MARCH})" if march else f"yes, for this processor; {MARCH} names another"
 
 
 def _reader() -> str:
@@ -154,10 +155,13 @@ def _data_sets() -> str:
 
 def _cache() -> str:
     """Where what can be fetched or made again lies, and how much room it takes."""
-    from molattn.cache import cache_folder
+    from molattn.cache import CACHE_VARIABLE, cache_folder
     from molattn.data.places import molecules_dir
 
-    home, molecules = cache_folder(), molecules_dir()
+    try:
+        home, molecules = cache_folder(), molecules_dir()
+    except RuntimeError as error:
+        raise RuntimeError(f"{error}: let {CACHE_VARIABLE} name a folder") from error
     size = sum(path.stat().st_size for path in home.rglob("*") if path.is_file()) if home.is_dir() else 0
     sets = len([path for path in molecules.glob("[!.]*") if path.is_dir()])
     count = "1 table" if sets == 1 else f"{sets} tables"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from molattn.cli.at_length import Making, run_job
-from molattn.cli.job import Job, new_names
+from molattn.cli.job import Job, new_names, outputs_held
 from molattn.cli.options import Force, InputFormat, MoleculeTable, NumWorkers, Quiet, Resume, Run, SmilesColumn
 from molattn.cli.start import predictor_of
-from molattn.cli.tally import tell
+from molattn.cli.tally import tell_rows
 
 if TYPE_CHECKING:
     from molattn.api import RowPrediction
@@ -57,18 +57,18 @@ def embed(
         quiet=quiet,
         what="fingerprint",
     )
-    job.check()
-
-    predictor = predictor_of(run)
-    alone = output.suffix.lower() == ".npy"
-    making = Making(
-        predictor.embed_rows,
-        partial(_new_columns, predictor.dim, alone),
-        partial(_cells, predictor.dim, alone),
-        _form,
-        predictor.descriptors,
-    )
-    tell(job, run_job(job, making))
+    with outputs_held([job]):
+        predictor = predictor_of(run)
+        alone = output.suffix.lower() == ".npy"
+        making = Making(
+            predictor.embed_rows,
+            partial(_new_columns, predictor.dim, alone),
+            partial(_cells, predictor.dim, alone),
+            _form,
+            predictor.descriptors,
+        )
+        tally = run_job(job, making)
+    tell_rows(job, tally)
 
 
 def _new_columns(dim: int, alone: bool, stream: "RowStream") -> list["NewColumn"]:

@@ -1,7 +1,5 @@
 """`molattn evaluate`: the metrics of a trained model on another table."""
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +7,7 @@ import typer
 
 from molattn.cli.options import NumWorkers, Quiet, Run, SmilesColumn
 from molattn.cli.start import predictor_of
+from molattn.cli.terminal import say_json, tell, warn
 from molattn.errors import RowsFailed, UsageError
 
 
@@ -49,14 +48,14 @@ def evaluate(
             progress=told,
         )
     for warning in result.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        warn(warning)
     if result.rejected:
         first = result.rejected[0]
         left_out = f"{len(result.rejected)} of {len(result.rejected) + len(result.rows)} rows are not measured"
         message = f"{left_out}; the first, {first.place}: {first.reason}"
         if strict:
             raise RowsFailed(message)
-        print(f"warning: {message}", file=sys.stderr)
+        warn(message)
     rejected = [{"row": r.row, "line": r.line, "smiles": r.smiles, "reason": r.reason} for r in result.rejected]
     content = {"targets": result.metrics, **({"mean": result.mean} if result.mean else {}), "rejected": rejected}
     if result.uncertainty:
@@ -72,13 +71,9 @@ def evaluate(
         for stem, picture in plots.items():
             picture.save(output_dir / f"{stem}.png")
         if not quiet:
-            print(
-                f"{METRICS} and {len(plots)} {'plot' if len(plots) == 1 else 'plots'} are in {output_dir}",
-                file=sys.stderr,
-            )
+            tell(f"{METRICS} and {len(plots)} {'plot' if len(plots) == 1 else 'plots'} are in {output_dir}")
     if as_json:
-        json.dump(content, sys.stdout, indent=1)
-        print()
+        say_json(content)
     else:
         of = "atoms" if predictor.task.of_atoms else "molecules"
         units = dict(zip(predictor.targets, predictor.units, strict=True))

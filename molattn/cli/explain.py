@@ -2,7 +2,6 @@
 
 import csv
 import io
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ import typer
 
 from molattn.cli.options import Force, Quiet, Run, Target
 from molattn.cli.start import predictor_of
+from molattn.cli.terminal import say, tell, warn
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def explain(
         written = [str(output)]
     if not quiet:
         first = next(a for a in found if a is not None)
-        print(f"{first.method}; faithfulness: {first.measured}; written to {', '.join(written)}", file=sys.stderr)
+        tell(f"{first.method}; faithfulness: {first.measured}; written to {', '.join(written)}")
 
 
 def _paths(output: Path | None, count: int, force: bool) -> list[Path]:
@@ -104,7 +104,7 @@ def _attributions(
                 raise RowsFailed(f"{message}; --strict stops at the first SMILES that cannot be read") from error
             if len(smiles) == 1:
                 raise
-            print(f"warning: {message}", file=sys.stderr)
+            warn(message)
             found.append(None)
     if not any(a is not None for a in found):
         raise InputError(f"none of the {len(smiles)} SMILES can be read")
@@ -113,13 +113,15 @@ def _attributions(
 
 def _print(found: Sequence["Attribution"]) -> None:
     for number, a in enumerate(found):
-        print(f"{'' if number == 0 else chr(10)}{a.smiles}")
-        print(a.equation)
-        print(f"{a.method}{f', in {a.unit}' if a.unit and a.in_units else ''}; faithfulness: {a.measured}")
+        if number:
+            say()
+        say(a.smiles)
+        say(a.equation)
+        say(f"{a.method}{f', in {a.unit}' if a.unit and a.in_units else ''}; faithfulness: {a.measured}")
         shares = [*zip(a.labels, a.values, strict=True), *a.others.items()]
         width = max(len(label) for label, _ in shares)
         for label, value in shares:
-            print(f"  {label.ljust(width)}  {value:+.3f}")
+            say(f"  {label.ljust(width)}  {value:+.3f}")
 
 
 def _table(found: Sequence["Attribution | None"]) -> str:

@@ -1,7 +1,5 @@
 """`molattn faithfulness`: how far the attributions of a trained model explain what it answers."""
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +7,7 @@ import typer
 
 from molattn.cli.options import Quiet, Run, Target
 from molattn.cli.start import predictor_of
+from molattn.cli.terminal import console, say, say_json, warn
 
 if TYPE_CHECKING:
     from molattn.explain.trial import Trial
@@ -56,23 +55,21 @@ def faithfulness(
         )
     if done.rejected:
         count = f"{len(done.rejected)} molecules cannot be read and are left out"
-        print(f"warning: {count}; the first, {done.rejected[0]}", file=sys.stderr)
+        warn(f"{count}; the first, {done.rejected[0]}")
     if as_json:
-        json.dump(done.record, sys.stdout, indent=1)
-        print()
+        say_json(done.record)
         return
     if not quiet:
         _print(done, run)
 
 
 def _print(done: "Trial", run: Path) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     found, record = done.found, done.record
     chosen = f"{found.molecules} of {done.of}" if found.molecules < done.of else str(found.molecules)
     side = f"{record['side']} " if record["side"] else ""
-    print(f"{found.target}, {chosen} {side}molecules of {record['data']}:")
+    say(f"{found.target}, {chosen} {side}molecules of {record['data']}:")
     table = Table()
     table.add_column("method", no_wrap=True)
     if done.truth:
@@ -84,12 +81,12 @@ def _print(done: "Trial", run: Path) -> None:
         if done.truth:
             cells += [_number(m.kendall), _number(m.pearson), _number(m.auroc), _number(found.untrained[name].kendall)]
         table.add_row(*cells, _number(m.deletion))
-    Console().print(table)
+    console().print(table)
     if done.truth:
-        print("tau (Kendall's), r (Pearson's), AUROC: with the true shares of atoms, means of molecules; 1 is perfect.")
-        print("untrained: the tau of the same model before training.")
-    print("deletion: the answer's change as the top atoms are left out, over that of random orders: 1 is chance.")
-    print(f"Kept in {run / 'faithfulness.json'}; molattn explain and every picture of attention say it.")
+        say("tau (Kendall's), r (Pearson's), AUROC: with the true shares of atoms, means of molecules; 1 is perfect.")
+        say("untrained: the tau of the same model before training.")
+    say("deletion: the answer's change as the top atoms are left out, over that of random orders: 1 is chance.")
+    say(f"Kept in {run / 'faithfulness.json'}; molattn explain and every picture of attention say it.")
 
 
 def _number(value: float | None) -> str:

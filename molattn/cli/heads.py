@@ -1,6 +1,5 @@
 """`molattn heads`: what each head of a model looks at, over the molecules of a table."""
 
-import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 
 from molattn.cli.options import InputFormat, MoleculeTable, NumWorkers, Quiet, Run, SmilesColumn
 from molattn.cli.start import predictor_of
+from molattn.cli.terminal import console, say, tell, warn
 from molattn.errors import InputError, RowsFailed, UsageError
 
 if TYPE_CHECKING:
@@ -73,13 +73,13 @@ def heads(
         message = f"{failed} of {rows} rows are left out; the first, {first}"
         if strict:
             raise RowsFailed(message)
-        print(f"warning: {message}", file=sys.stderr)
+        warn(message)
     if not summary.molecules:
         raise InputError(f"{table} has no molecule to summarise")
     for path in outputs:
         _write(summary, path)
         if not quiet:
-            print(f"{path} is written", file=sys.stderr)
+            tell(f"{path} is written")
     if not quiet:
         _print(summary)
 
@@ -150,7 +150,6 @@ def _write(summary: "HeadSummary", path: Path) -> None:
 def _print(summary: "HeadSummary") -> None:
     """Each head's shares by distance, its entropy, and what it prefers, in 80 columns."""
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
 
     distances = [key for key in summary.keys("distance") if summary.uniform(key)]
@@ -166,11 +165,9 @@ def _print(summary: "HeadSummary") -> None:
         for head in range(heads):
             shares = [_percent(float(summary.share(key)[layer, head])) for key in (*distances, *spread)]
             table.add_row(f"{layer}.{head}", *shares, *[""][len(spread) :], _preference(summary, layer, head))
-    Console().print(table)
-    print(
-        "head: layer.head; entropy: in % of log n; looks most at: the functional group whose share, from all other\n"
-        "atoms, is the most times that of uniform attention. The tables of -o have all groups, elements and numbers."
-    )
+    console().print(table)
+    say("head: layer.head; entropy: in % of log n; looks most at: the functional group whose share, from all other")
+    say("atoms, is the most times that of uniform attention. The tables of -o have all groups, elements and numbers.")
 
 
 def _percent(share: float) -> str:

@@ -2,13 +2,14 @@
 
 import os
 import re
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
+from molattn.cli.terminal import warn
 from molattn.errors import InputError, UsageError, shown
 
 
@@ -68,6 +69,25 @@ class Job:
             raise InputError(f"there is no folder {output.absolute().parent}: create it first")
 
 
+@contextmanager
+def outputs_held(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
+    """These jobs, which make sense, and at whose outputs nobody else works within the block.
+
+    Raises UsageError where another process does, and what `Job.check` raises.
+    """
+    from molattn.data.locks import held_output, room_for_outputs
+
+    room_for_outputs(len(jobs))
+    with ExitStack() as stack:
+        for job in jobs:
+            job.check()
+            if job.output is not None:
+                stack.enter_context(held_output(job.output))
+                # What was there may have come, or gone, before it was ours.
+                job.check()
+        yield jobs
+
+
 def rows_of(job: Job) -> tuple[int, int | None]:
     """The first row that is asked for, and the one behind the last; None where nobody can know.
 
@@ -107,7 +127,7 @@ def new_names(names: Sequence[str], taken: Sequence[str]) -> list[str]:
             number += 1
             candidate = f"{name}_{number}"
         if candidate != name:
-            print(f"warning: the table has a column {name!r}; the new one is {candidate!r}", file=sys.stderr)
+            warn(f"the table has a column {name!r}; the new one is {candidate!r}")
         fresh.append(candidate)
         used.add(candidate)
     return fresh

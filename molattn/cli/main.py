@@ -7,9 +7,12 @@ import os
 import sys
 import traceback
 import warnings
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from molattn import __version__
 from molattn.cli.attention import attention
@@ -23,10 +26,11 @@ from molattn.cli.heads import heads
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.pretrain import pretrain
+from molattn.cli.terminal import hush, prepare, printable, say, tell, warn
 from molattn.cli.train import train
 from molattn.cli.tune import tune
 from molattn.cli.view import view
-from molattn.errors import MolattnError, MolattnWarning
+from molattn.errors import InputError, MolattnError, MolattnWarning, shown
 
 _FULL = {
     errno.ENOSPC: "the disk is full",
@@ -34,8 +38,36 @@ _FULL = {
     errno.EFBIG: "a file grew larger than it may here",
 }
 
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR, errno.ENOTDIR)
+_REFUSED += (errno.EIO, errno.EBADF, errno.EMFILE, errno.ENFILE, errno.ENXIO, errno.ESTALE)
+"""What is the matter with a file or a stream that was named, and not with molattn."""
+
+
+class _Commands(TyperGroup):
+    """What is wrong with an argument is said with the argument in it: as text."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _printable():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _printable():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _printable() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if isinstance(said := getattr(error, "message", None), str):
+            error.message = printable(said)  # pyright: ignore[reportAttributeAccessIssue]
+        raise
+
+
 app = typer.Typer(
     name="molattn",
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -65,7 +97,7 @@ app.add_typer(datasets, name="datasets")
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"molattn {__version__}")
+        say(f"molattn {__version__}")
         raise typer.Exit
 
 
@@ -103,6 +135,7 @@ def main() -> None:
     # long table would fill hundreds of megabytes with what is never asked for again.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
+    prepare()
     _keep_memory()
     debug = "--debug" in sys.argv[1:]
     # `--debug` may stand after the command too, where people put it once something went wrong.
@@ -112,33 +145,68 @@ def main() -> None:
     if not {"-q", "--quiet"}.intersection(arguments):
         _show_log()
     try:
-        app(arguments)
+        _run(arguments)
     except MolattnError as error:
         _fail(f"error: {error}", error.exit_code, debug)
     except KeyboardInterrupt:
         _fail("stopped", 130, debug)
     except BrokenPipeError:
         # Whoever read our output has gone, as `head` does; leave quietly.
-        sys.stderr.close()
+        hush()
         sys.exit(0)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _FULL:
-            full = f"error: {_FULL[error.errno]}: make room and run it again; what was there before is whole"
-            _fail(full, 3, debug)
-        text = f"internal error: {type(error).__name__}: {error}\nThis is a fault of molattn; --debug shows where."
-        _fail(text, 1, debug)
+        if said := _outside(error):
+            _fail(f"error: {said}", InputError.exit_code, debug)
+        _fail(
+            f"internal error: {type(error).__name__}: {error}",
+            1,
+            debug,
+            "This is a fault of molattn; --debug shows where.",
+        )
 
 
-def _fail(text: str, code: int, debug: bool) -> None:
+def _run(arguments: list[str]) -> None:
+    """The command, to the last byte of its output; it ends by SystemExit or another error."""
+    try:
+        app(arguments)
+    except SystemExit as stop:
+        # That is how the libraries that print say that nobody reads on.
+        if isinstance(stop.__context__, BrokenPipeError):
+            raise stop.__context__ from None
+        sys.stdout.flush()
+        raise
+
+
+def _outside(error: Exception) -> str:
+    """What is the matter outside of molattn, in a sentence; empty for anything else."""
+    if isinstance(error, UnicodeEncodeError) and any("\ud800" <= c <= "\udfff" for c in error.object):
+        text = error.object[max(0, error.start - 40) : error.end + 20]
+        return f"{shown(text, 80)} is not UTF-8 text, which is what files hold: give another name or value"
+    if not isinstance(error, OSError):
+        return ""
+    if error.errno in _FULL:
+        return f"{_FULL[error.errno]}: make room and run it again; what was there before is whole"
+    if error.errno == errno.EBADF and error.filename is None:
+        return "standard output cannot be written to: open it, or give --output"
+    if error.errno in _REFUSED and error.filename is not None:
+        return f"{error.filename}: {error.strerror}: see that it can be read and written, or give another path"
+    return ""
+
+
+def _fail(text: str, code: int, debug: bool, next_line: str = "") -> None:
     if debug:
         traceback.print_exc()
-    print(text, file=sys.stderr)
+    tell(text)
+    if next_line:
+        tell(next_line)
+    # Python ends with another code where the last of its output goes nowhere.
+    hush()
     sys.exit(code)
 
 
 class _OnStderr(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        print(record.getMessage(), file=sys.stderr)
+        tell(record.getMessage())
 
 
 def _show_log() -> None:
@@ -152,4 +220,4 @@ def _show_log() -> None:
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     """molattn's own warnings as one line; the libraries' are for developers, who have --debug."""
     if issubclass(category, MolattnWarning):
-        print(f"warning: {message}", file=sys.stderr)
+        warn(message)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from molattn.cli.terminal import console, say
+
 MOST = 12
 """Targets whose uncertainties are printed."""
 ALONE = 3
@@ -34,10 +36,12 @@ def print_metrics(
             if baseline is not None:
                 columns[f"always {always}"] = baseline[target]
             unit = f" in {units[target]}" if units[target] and any(METRICS[n].has_unit for n in names) else ""
-            print(f"\n{target}{unit}, {model['n']} {molecules}:")
+            say()
+            say(f"{target}{unit}, {model['n']} {molecules}:")
             _print(["", *columns], [[METRICS[n].label, *(number(c[n]) for c in columns.values())] for n in names])
     else:
-        print(f"\n{molecules}:")
+        say()
+        say(f"{molecules}:")
         rows = [[target, str(m["n"]), *(number(m[n]) for n in names)] for target, m in measured.items()]
         rows.append(["mean of all", "", *(_mean(measured, n) for n in names)])
         if baseline is not None:
@@ -45,14 +49,15 @@ def print_metrics(
         _print(["", "labels", *(METRICS[n].label for n in names)], rows)
     for target, model in measured.items():
         for name, reason in model.get("why", {}).items():
-            print(f"{target}: {METRICS[name].label} is undefined: {reason}")
+            say(f"{target}: {METRICS[name].label} is undefined: {reason}")
 
 
 def print_uncertainty(measured: Mapping[str, Any], molecules: str, units: Mapping[str, str]) -> None:
     """Print what a run's metrics say of its uncertainties, target by target, each in a line."""
     calibration, level = measured["calibration"], measured["level"]
     said = f"uncertainty by {measured['method']}" if measured["method"] != "none" else "no uncertainty of its own"
-    print(f"\n{said}, calibration {calibration}; {molecules}:")
+    say()
+    say(f"{said}, calibration {calibration}; {molecules}:")
     for target, values in list(measured["test"].items())[:MOST]:
         unit = f" {units[target]}" if units.get(target) else ""
         words = {
@@ -65,15 +70,14 @@ def print_uncertainty(measured: Mapping[str, Any], molecules: str, units: Mappin
             "miscalibration_area": lambda v: f"miscalibration area {v:.3f}",
         }
         told = [words[name](v) for name, v in values.items() if name in words and v is not None]
-        print(f"  {target}: {', '.join(told)}")
+        say(f"  {target}: {', '.join(told)}")
         if "why" in values:
-            print(f"  {target}: no coverage: {values['why']['coverage']}")
+            say(f"  {target}: no coverage: {values['why']['coverage']}")
     if len(measured["test"]) > MOST:
-        print(f"  and {len(measured['test']) - MOST} more targets, see metrics.json")
+        say(f"  and {len(measured['test']) - MOST} more targets, see metrics.json")
 
 
 def _print(heads: list[str], rows: list[list[str]]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -82,7 +86,7 @@ def _print(heads: list[str], rows: list[list[str]]) -> None:
         table.add_column(Text(head), justify="right" if i else "left")
     for row in rows:
         table.add_row(*map(Text, row))
-    Console().print(table)
+    console().print(table)
 
 
 def _mean(measured: Mapping[str, Mapping[str, Any]], name: str) -> str:

@@ -153,8 +153,10 @@ def _started(num_workers: int) -> Any:
     os.environ.setdefault("RAY_worker_niceness", "0")
     local = not os.environ.get("RAY_ADDRESS")
     if local:
-        # It listens on all networks: let it ask who comes for the token that it makes.
+        # Other users of this machine can still come: let it ask for the token that it makes.
         os.environ.setdefault("RAY_AUTH_MODE", "token")
+        # Without clusters Ray listens on the loopback address alone, on Linux too; read when it is imported.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
         import ray
         import ray.data

@@ -1,7 +1,5 @@
 """`molattn predict`: what a trained model says of molecules, row by row, never stopping at a bad one."""
 
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from molattn.cli.at_length import Making, run_job, run_jobs
-from molattn.cli.job import Job, new_names, outputs_in
+from molattn.cli.job import Job, new_names, outputs_held, outputs_in
 from molattn.cli.options import Force, InputFormat, NumWorkers, Quiet, Resume, Run, Smiles, SmilesColumn
 from molattn.cli.start import predictor_of
-from molattn.cli.tally import tell
+from molattn.cli.tally import tell_rows
+from molattn.cli.terminal import printable, say, say_json, warn
 from molattn.errors import InputError, RowsFailed, UsageError
 
 LOCAL, RAY = "local", "ray"
@@ -119,7 +118,7 @@ def predict(
             count = f"{len(failed)} of {len(smiles)} rows have no prediction; the first, {first}"
             if strict:
                 raise RowsFailed(count)
-            print(f"warning: {count}", file=sys.stderr)
+            warn(count)
         return
     assert tables
     job = Job(
@@ -138,17 +137,15 @@ def predict(
         escape_formulas=escape_formulas,
     )
     asked = Asked(run, interval, uncertainty_method, calibration_method, applicability, escape_formulas)
-    jobs = _jobs(job, tables, output)
-    for one in jobs:
-        one.check()
-    if engine == RAY:
-        from molattn.cli.on_ray import run_on_ray
+    with outputs_held(_jobs(job, tables, output)) as jobs:
+        if engine == RAY:
+            from molattn.cli.on_ray import run_on_ray
 
-        tally = run_on_ray(jobs, asked)
-    else:
-        making = asked.making()
-        tally = run_jobs(jobs, partial(run_job, making=making))
-    tell(job, tally)
+            tally = run_on_ray(jobs, asked)
+        else:
+            making = asked.making()
+            tally = run_jobs(jobs, partial(run_job, making=making))
+    tell_rows(job, tally)
 
 
 @dataclass(frozen=True)
@@ -252,8 +249,7 @@ def _print_smiles(
             | {"status": "error" if r.error else "ok", "error": r.error, "warnings": list(r.warnings)}
             for r in rows
         ]
-        json.dump(content, sys.stdout, indent=1)
-        print()
+        say_json(content)
         return [r for r in rows if r.error]
     binary = predictor.task.kind == "binary"
     units = ["probability" if binary else u for u in predictor.units]
@@ -263,11 +259,11 @@ def _print_smiles(
         values = [f"error: {r.error}"]
         if r.values is not None:
             values = list(map(_shown, (*r.values, *r.more)))
-        lines.append((str(r.smiles), *values))
+        lines.append((printable(r.smiles), *values))
     width = max(len(line[0]) for line in lines)
     for line in lines:
-        print(line[0].ljust(width), *line[1:], sep="  ")
+        say("  ".join([line[0].ljust(width), *line[1:]]))
     for r in rows:
         for warning in r.warnings:
-            print(f"warning: {r.smiles}: {warning}", file=sys.stderr)
+            warn(f"{r.smiles}: {warning}")
     return [r for r in rows if r.error]

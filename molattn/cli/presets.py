@@ -1,11 +1,10 @@
 """`molattn presets`: the models that `--preset` knows."""
 
-import json
-import sys
 from typing import Annotated
 
 import typer
 
+from molattn.cli.terminal import console, say, say_json
 from molattn.models.presets import PRESETS
 
 
@@ -35,10 +34,8 @@ def presets(
             }
             for name, preset in PRESETS.items()
         ]
-        json.dump(listed, sys.stdout, indent=1)
-        print()
+        say_json(listed)
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("preset", "what it is", "source")
@@ -47,8 +44,8 @@ def presets(
     for name, preset in PRESETS.items():
         source = f"{preset.citation}, {_short(preset.url)}" if preset.url else preset.citation
         table.add_row(name, preset.title, source, f"{counts[name]:,}", "yes" if preset.needs_3d else "no")
-    Console().print(table)
-    print("Train one with: molattn train --dataset esol --preset mat")
+    console().print(table)
+    say("Train one with: molattn train --dataset esol --preset mat")
 
 
 def _short(url: str) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import NumWorkers, Quiet, SmilesColumn
+from molattn.cli.terminal import say
 from molattn.errors import UsageError
 
 
@@ -84,10 +85,10 @@ def pretrain(
         result = run(config, output_dir, reporter, force, resume)
     if not quiet:
         best = result.history[result.best_epoch]
-        print(
+        say(
             f"{len(result.targets.names)} descriptors of {len(result.molecules.smiles):,} molecules: validation RMSE "
             f"{best.val_metric:.3f} of their standard deviation, at epoch {result.best_epoch + 1}"
         )
         folder = shlex.quote(str(result.folder))
-        print(f"The base lies in {result.folder}: model.safetensors, config.json, card.toml, history.csv. Next:")
-        print(f"  molattn train my.csv --target-columns y --base {folder}")
+        say(f"The base lies in {result.folder}: model.safetensors, config.json, card.toml, history.csv. Next:")
+        say(f"  molattn train my.csv --target-columns y --base {folder}")

@@ -1,13 +1,13 @@
 """How a run goes, on a terminal: a bar with the validation error; plain lines where there is no terminal."""
 
 import math
-import sys
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from molattn.cli.terminal import console, tell, warn
 
 if TYPE_CHECKING:
     from molattn.training.fit import EpochRecord
@@ -21,7 +21,7 @@ class TerminalReporter:
 
     def __init__(self, quiet: bool = False):
         self.quiet = quiet
-        self.console = Console(stderr=True)
+        self.console = console(stderr=True)
         self.reading, self.progress = self._bar("molecules"), self._bar("training")
         self.reading_task: TaskID | None = None
         self.task: TaskID | None = None
@@ -33,7 +33,7 @@ class TerminalReporter:
             TextColumn(what),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             TimeRemainingColumn(),
             console=self.console,
             disable=self.quiet or not self.console.is_terminal,
@@ -49,18 +49,18 @@ class TerminalReporter:
     def stage(self, text: str) -> None:
         """A new part of the work begins."""
         if not self.quiet:
-            print(text, file=sys.stderr)
+            tell(text)
 
     def warning(self, text: str) -> None:
         """Something a user should know."""
-        print(f"warning: {text}", file=sys.stderr)
+        warn(text)
 
     def molecules(self, done: int, total: int) -> None:
         """So many of all molecules have been read."""
         if self.reading.disable:
             if not self.quiet and time.monotonic() > self.told + SECONDS:
                 self.told = time.monotonic()
-                print(f"molecule {done} of {total}", file=sys.stderr)
+                tell(f"molecule {done} of {total}")
             return
         if self.reading_task is None:
             self.reading.start()
@@ -81,7 +81,7 @@ class TerminalReporter:
         if self.progress.disable:
             # Where there is no terminal, as in a log file, a line now and then says that it is alive.
             if not self.quiet and (record.epoch + 1) % max(1, epochs // 10) == 0:
-                print(f"epoch {record.epoch + 1} of {epochs}: {text}", file=sys.stderr)
+                tell(f"epoch {record.epoch + 1} of {epochs}: {text}")
             return
         if self.task is None:
             self.progress.start()
@@ -114,7 +114,7 @@ class TuneReporter(TerminalReporter):
         if self.trials.disable:
             if not self.quiet:
                 so_far = "" if best is None else f": best {_number(best)}"
-                print(f"trial {done} of {total} finished{so_far}", file=sys.stderr)
+                tell(f"trial {done} of {total} finished{so_far}")
             return
         if self.trials_task is None:
             self.trials.start()

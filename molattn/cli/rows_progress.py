@@ -5,6 +5,8 @@ import time
 from types import TracebackType
 from typing import Self
 
+from molattn.cli.terminal import console, tell
+
 # Between two lines, where there is no bar: a table can take hours.
 SECONDS_OF_ROWS = 10.0
 
@@ -26,11 +28,10 @@ class RowsProgress:
         self.bar = None
         if not quiet and sys.stderr.isatty():
             # Here, because who writes to a file needs none of it.
-            from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn
 
-            columns = TextColumn("molecules"), BarColumn(), TextColumn("{task.description}")
-            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            columns = TextColumn("molecules"), BarColumn(), TextColumn("{task.description}", markup=False)
+            self.bar = Progress(*columns, console=console(stderr=True), transient=True)
             self.task = self.bar.add_task("", total=total)
 
     def __enter__(self) -> Self:
@@ -53,7 +54,7 @@ class RowsProgress:
                 self.bar.update(self.task, completed=self.before + done, description=self.text(done, now - self.start))
         elif now > self.told + SECONDS_OF_ROWS:
             self.told = now
-            print(self.text(done, now - self.start), file=sys.stderr)
+            tell(self.text(done, now - self.start))
 
     def text(self, done: int, seconds: float) -> str:
         """What there is to say after so many seconds."""

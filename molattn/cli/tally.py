@@ -1,11 +1,11 @@
 """What became of the rows of a table, and what is said of it."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from molattn.cli.job import Job
+from molattn.cli.terminal import tell, warn
 from molattn.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -77,14 +77,14 @@ def strictly(job: Job, tally: Tally) -> str:
     return f"{tally.first}; --strict stops at the first row without a {job.what}"
 
 
-def tell(job: Job, tally: Tally) -> None:
+def tell_rows(job: Job, tally: Tally) -> None:
     """Say how a table went, on standard error."""
     if tally.flat:
         count = f"{tally.flat} of {tally.rows} SMILES have no 3D geometry"
-        print(f"warning: {count}; the first, {tally.first_flat}", file=sys.stderr)
+        warn(f"{count}; the first, {tally.first_flat}")
     if job.output is not None and not job.quiet:
         done = {"prediction": "predicted", "fingerprint": "embedded"}[job.what]
-        print(f"{tally.rows - tally.failed} of {tally.rows} rows {done}, written to {job.output}", file=sys.stderr)
+        tell(f"{tally.rows - tally.failed} of {tally.rows} rows {done}, written to {job.output}")
     if tally.failed:
         count = f"{tally.failed} of {tally.rows} rows have no {job.what}"
-        print(f"warning: {count}; the first, {tally.first}", file=sys.stderr)
+        warn(f"{count}; the first, {tally.first}")

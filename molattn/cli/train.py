@@ -1,6 +1,5 @@
 """`molattn train`: from a table to a trained model and its run folder."""
 
-import json
 import shlex
 import shutil
 import sys
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from molattn.cli.launch import end_with_launcher, launch
+from molattn.cli.terminal import console, say, say_json
 from molattn.models.config import CONFIGS
 from molattn.models.presets import PRESETS
 from molattn.training.config import DataConfig, RunConfig, TrainingConfig, resolve
@@ -278,8 +278,7 @@ def train(
     if not is_first():
         return
     if as_json:
-        json.dump({"run": str(result.folder), **result.metrics}, sys.stdout, indent=1)
-        print()
+        say_json({"run": str(result.folder), **result.metrics})
     elif isinstance(result, SeveralResult):
         if not quiet:
             _report_several(result)
@@ -297,27 +296,27 @@ def _report(result: "RunResult") -> None:
     if "uncertainty" in metrics:
         print_uncertainty(metrics["uncertainty"], f"{of}test molecules", metrics["units"])
     run, program = shlex.quote(str(result.folder)), _program()
-    print(f"The run lies in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
+    say(f"The run lies in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
     beside = result.experiment.data.descriptor_columns
     level = " --interval 0.9" if result.artifact is not None and result.artifact.calibration is not None else ""
     if not beside:
-        print(f"  {program} predict {run} --smiles CCO --smiles c1ccccc1")
+        say(f"  {program} predict {run} --smiles CCO --smiles c1ccccc1")
     within = f"   (with {', '.join(beside)} in it)" if beside else ""
-    print(f"  {program} predict {run} in.csv -o out.csv{level}{within}")
+    say(f"  {program} predict {run} in.csv -o out.csv{level}{within}")
 
 
 def _report_several(result: "SeveralResult") -> None:
     """The test metrics of every run, their mean and deviation, where the runs lie, and a next command."""
-    from rich.console import Console
     from rich.table import Table
 
     from molattn.cli.metrics import number
     from molattn.training.metrics import METRICS
 
-    console = Console()
+    out = console()
     for target, metrics in result.metrics["test"].items():
         unit = result.metrics["units"][target]
-        print(f"\n{target}{f' in {unit}' if unit else ''}, test molecules of {len(result.runs)} runs:")
+        say()
+        say(f"{target}{f' in {unit}' if unit else ''}, test molecules of {len(result.runs)} runs:")
         # A metric that no run could give has no mean.
         numbers = {name: m for name, m in metrics.items() if name in METRICS and isinstance(m, dict) and "mean" in m}
         table = Table()
@@ -329,11 +328,11 @@ def _report_several(result: "SeveralResult") -> None:
             table.add_row(run, *row, end_section=i + 1 == len(result.runs))
         table.add_row("mean", *(number(m["mean"]) for m in numbers.values()))
         table.add_row("standard deviation", *(number(m["std"]) for m in numbers.values()))
-        console.print(table)
+        out.print(table)
     first = shlex.quote(str(result.folder / next(iter(result.runs))))
     example = "in.csv -o out.csv" if result.descriptors else "--smiles CCO"
-    print(f"The runs lie in {result.folder}, each in its folder; metrics.json has mean, std and all values. Next:")
-    print(f"  {_program()} predict {first} {example}")
+    say(f"The runs lie in {result.folder}, each in its folder; metrics.json has mean, std and all values. Next:")
+    say(f"  {_program()} predict {first} {example}")
 
 
 def _program() -> str:

@@ -1,14 +1,13 @@
 """`molattn tune`: which settings suit a data set, found by trial on its validation molecules."""
 
-import json
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from molattn.cli.options import NumWorkers, Quiet
+from molattn.cli.terminal import say, say_json
 from molattn.errors import UsageError
 from molattn.training.config import DataConfig, TrainingConfig, read_config, resolve
 from molattn.training.folders import TUNED
@@ -125,12 +124,12 @@ def tune(
         found = run(resolved, folder, teller, num_trials, where, pruner, resume is not None)
     if as_json:
         content = {"folder": str(found.folder), "metric": found.metric, "value": found.value}
-        json.dump({**content, "trials": found.trials, "values": found.values}, sys.stdout, indent=1)
-        print()
+        say_json({**content, "trials": found.trials, "values": found.values})
     elif not quiet:
-        print(f"\nBest of {found.trials} trials, validation {METRICS[found.metric].label} {found.value:.4g}:")
+        say()
+        say(f"Best of {found.trials} trials, validation {METRICS[found.metric].label} {found.value:.4g}:")
         for name, value in found.values.items():
-            print(f"  {name} = {value:.4g}" if isinstance(value, float) else f"  {name} = {value}")
+            say(f"  {name} = {value:.4g}" if isinstance(value, float) else f"  {name} = {value}")
         best = shlex.quote(str(found.folder / "best.toml"))
-        print(f"The study lies in {found.folder}: best.toml, trials.csv and all trials. Next:")
-        print(f"  molattn train --config {best}")
+        say(f"The study lies in {found.folder}: best.toml, trials.csv and all trials. Next:")
+        say(f"  molattn train --config {best}")

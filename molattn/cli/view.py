@@ -1,6 +1,5 @@
 """`molattn view`: what the atoms of molecules attend to, as a page to look at and to send on."""
 
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +8,7 @@ import typer
 
 from molattn.cli.options import Force, Quiet, Run, Smiles, SmilesColumn
 from molattn.cli.start import predictor_of
+from molattn.cli.terminal import tell, warn
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
 if TYPE_CHECKING:
@@ -71,11 +71,11 @@ def view(
             raise RowsFailed(message)
         if not maps:
             raise InputError(message)
-        print(f"warning: {message}", file=sys.stderr)
+        warn(message)
     write_page(output, maps, _attributions(predictor, maps), true)
     if not quiet:
         count = "1 molecule" if len(maps) == 1 else f"{len(maps)} molecules"
-        print(f"{output} shows {count}{more}: open it in a browser", file=sys.stderr)
+        tell(f"{output} shows {count}{more}: open it in a browser")
 
 
 def _attributions(predictor: "Predictor", maps: list["AttentionMap"]) -> list["Attribution"]:

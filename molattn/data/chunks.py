@@ -5,11 +5,54 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from molattn.data.numbers import with_points
-from molattn.errors import SmilesError
+from molattn.errors import InputError, SmilesError
 
 CHUNK = 1024
 """Rows that travel together. Rows are cut at multiples of it, wherever reading starts: what a model answers can depend
 on the company of a molecule in its batch, in the last digit."""
+
+HEAVIEST = 3 * 2**27
+"""Bytes that the rows of a chunk may take up. All of them are held at once, and twice while the next are read."""
+
+CELL = 64
+"""Bytes of a cell of text beside its characters, with the place that it takes in its row."""
+_PLACE = 8
+"""Bytes of a cell that is empty or of one character: Python has each of these texts once."""
+
+
+class Weight:
+    """What the rows of one chunk take up, so that few rows of a table never fill the memory.
+
+    Args:
+        source: what errors begin with.
+    """
+
+    def __init__(self, source: str):
+        self.source, self.bytes, self.first = source, 0, ""
+
+    def add(self, cells: Sequence[str], place: str) -> None:
+        """Count a row; its place, in words, is for the error.
+
+        Raises InputError once the rows are too heavy.
+        """
+        self.first = self.first or place
+        self.bytes += weight(cells)
+        if self.bytes > HEAVIEST:
+            raise too_heavy(self.source, f"the rows from {self.first} to {place}")
+
+
+def weight(cells: Sequence[str]) -> int:
+    """Bytes that the cells of a row take up."""
+    lengths = [length for cell in cells if (length := len(cell)) > 1]
+    return _PLACE * (len(cells) - len(lengths)) + CELL * len(lengths) + sum(lengths)
+
+
+def too_heavy(source: str, rows: str) -> InputError:
+    """Why a table is not read on, whose rows fill the memory."""
+    return InputError(
+        f"{source}: {rows} hold over {HEAVIEST >> 20} MiB, more than fits in the memory at once: leave out columns or "
+        "cells that are not needed"
+    )
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from molattn.errors import InputError, UsageError, shown
 
+_SHOWN, _SEARCHED, _LONGEST = 40, 1000, 200
+"""Names that an error shows, names among which it looks for the closest, and characters of those."""
+
 STRUCTURE_NAMES = frozenset({"structure", "structures", "molecule", "molecules", "mol", "mols"})
 
 
@@ -49,7 +52,9 @@ def index_of(columns: Sequence[str], name: str, source: str) -> int:
     if name.strip() in plain:
         return plain.index(name.strip())
     folded = [known.casefold() for known in plain]
-    close = difflib.get_close_matches(name.strip().casefold(), folded, n=1)
+    # Among very many or very long names the search would take minutes.
+    near = [known for known in folded[:_SEARCHED] if len(known) <= _LONGEST]
+    close = difflib.get_close_matches(name.strip().casefold()[:_LONGEST], near, n=1)
     hint = f"; did you mean {shown(plain[folded.index(close[0])])}?" if close else ""
     raise UsageError(f"{source} has no column {shown(name)}; it has {listed(plain)}{hint}")
 
@@ -80,5 +85,7 @@ def guess_smiles_column(columns: Sequence[str], known: str | None = None) -> str
 
 
 def listed(names: Iterable[str]) -> str:
-    """The names as an error shows them."""
-    return ", ".join(map(shown, names))
+    """The names as an error shows them, the first of many."""
+    names = [*names]
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return ", ".join(map(shown, names[:_SHOWN])) + more

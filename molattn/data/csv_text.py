@@ -1,12 +1,13 @@
 """CSV and TSV as text: what separates the cells, rows read strictly, and rows written so that they are read back."""
 
 import csv
+import io
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from molattn.data.chunks import CHUNK, Chunk, RowStream
+from molattn.data.chunks import CHUNK, Chunk, RowStream, Weight
 from molattn.data.columns import checked_names, numbered
 from molattn.errors import InputError, shown
 
@@ -15,6 +16,8 @@ LARGEST_CELL = 2**24
 
 DELIMITERS = ",;\t"
 """What is looked for in a header, the first first."""
+
+_OPENING = re.compile(rf'(?:^|[{DELIMITERS}])"')
 
 QUOTING = 'a field that holds the delimiter must stand in double quotes, as in "2,4-D"'
 
@@ -31,12 +34,14 @@ def csv_stream(lines: Iterable[str], source: str, delimiter: str = "", number_re
     Raises InputError, with the line, for names in the header that are missing or stand twice, and, when it comes to
     it, for a row that is too short or too long and quotes that do not match.
     """
-    head, lines = _head(lines)
+    lines, delimiter = iter(lines), delimiter or ""
+    if not delimiter:
+        head, bare = _head(lines)
+        lines, delimiter = itertools.chain(head, lines), _delimiter(bare)
     # The limit is one for the whole process: it is never lowered.
     csv.field_size_limit(max(csv.field_size_limit(), LARGEST_CELL))
     # strict: without it an unclosed quote swallows the rest of the file as one cell.
-    delimiter = delimiter or _delimiter("".join(head))
-    reader = csv.reader(itertools.chain(head, lines), delimiter=delimiter, strict=True)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     rows = _rows(reader, source)
     line, names = next(rows, (1, []))
     if not names:
@@ -56,23 +61,51 @@ def csv_line(cells: Sequence[str], delimiter: str = ",") -> str:
     return delimiter.join(_quoted(cell) for cell in cells) + "\n"
 
 
-def _head(lines: Iterable[str]) -> tuple[list[str], Iterator[str]]:
-    """The lines up to the end of the header, whose cells may span several, and those behind it."""
-    lines = iter(lines)
-    head: list[str] = []
+def _head(lines: Iterator[str]) -> tuple[Iterator[str], str]:
+    """The lines up to the end of the header, whose cells may span several, and what of it stands outside quotes.
+
+    Every character is looked at once, however many lines a quote that is never closed takes in.
+    """
+    blank = 0
+    head, bare = io.StringIO(newline=""), io.StringIO()
+    quoted = False
     for line in lines:
-        head.append(line)
-        text = "".join(head)
-        if text.strip("\r\n") and (text.count('"') % 2 == 0 or len(text) > LARGEST_CELL):
+        if not head.tell() and not line.strip("\r\n"):
+            blank += 1
+            continue
+        head.write(line)
+        outside, quoted = _outside(line, quoted)
+        bare.write(outside)
+        if not quoted or head.tell() > LARGEST_CELL:
             break
-    return head, lines
+    head.seek(0)
+    return itertools.chain(itertools.repeat("\n", blank), head), bare.getvalue()
 
 
-def _delimiter(head: str) -> str:
-    """What separates the cells, from the header; one of a single column has a comma."""
-    # The header ends at the first line end outside quotes, and a delimiter inside quotes separates nothing.
-    header = re.match(r'[\r\n]*((?:"[^"]*"|[^"\r\n])*)', head)
-    bare = re.sub(r'"[^"]*"', "", header[1]) if header else ""
+def _outside(line: str, quoted: bool) -> tuple[str, bool]:
+    """What of a line stands outside quotes, and whether its end is within them; `quoted` says it of its start.
+
+    A quote opens where a cell begins, and nowhere else: one within a cell is a character like any other.
+    """
+    found: list[str] = []
+    place = 0
+    while True:
+        if quoted:
+            end = line.find('"', place)
+            if end < 0:
+                return "".join(found), True
+            quoted = line.startswith('"', end + 1)  # two of them are one that is meant
+            place = end + 1 + quoted
+            continue
+        opening = _OPENING.search(line, place)
+        found.append(line[place : opening.end() if opening else len(line)])
+        if opening is None:
+            return "".join(found), False
+        place, quoted = opening.end(), True
+
+
+def _delimiter(bare: str) -> str:
+    """What separates the cells, from what of a header stands outside quotes; one of a single column has a comma."""
     return next((mark for mark in DELIMITERS if mark in bare), DELIMITERS[0])
 
 
@@ -93,9 +126,11 @@ def _chunks(rows: Iterator[tuple[int, list[str]]], source: str, columns: tuple[s
     for start in itertools.count(0, CHUNK):
         places: list[int] = []
         cells: list[list[str]] = []
+        weight = Weight(source)
         for line, row in itertools.islice(rows, CHUNK):
             if len(row) != width:
                 raise InputError(_wrong_width(f"{source}, line {line}", row, columns))
+            weight.add(row, f"line {line}")
             places.append(line)
             cells.append(row)
         if cells:

@@ -1,11 +1,13 @@
 """Files read with a reason where they cannot be, and written whole or not at all."""
 
 import gzip
+import hashlib
 import io
 import lzma
 import os
 import re
 import secrets
+import shutil
 import tarfile
 import zipfile
 import zlib
@@ -20,6 +22,9 @@ try:
     import fcntl
 except ImportError:  # Windows, where what a killed process left beside its output stays
     fcntl = None
+
+LONGEST_NAME = 255
+"""Bytes in the name of a file."""
 
 MAX_UNPACKED = 4 * 1024**3
 """The most bytes that a compressed file may turn into."""
@@ -80,6 +85,19 @@ def _bounded(file: Readable, path: Path) -> bytes:
     return whole.getvalue()
 
 
+def derived(path: Path, start: str, end: str) -> Path:
+    """A path beside `path`, of its name with `start` before and `end` behind it.
+
+    Where that is longer than a name may be, the middle of the name gives way to a few digits of its checksum.
+    """
+    name = os.fsencode(path.name)
+    room = LONGEST_NAME - len(os.fsencode(start + end))
+    if len(name) > room:
+        digits = hashlib.sha256(name).hexdigest()[:16]
+        name = os.fsencode(name[: room - 17].decode("utf-8", "ignore")) + b"-" + digits.encode()
+    return path.with_name(start + os.fsdecode(name) + end)
+
+
 @contextmanager
 def atomic(path: str | Path, mode: str = "wb", **options: str) -> Iterator[IO]:
     """A file to write to that takes the place of `path` when the block ends well, and leaves it alone otherwise.
@@ -109,7 +127,7 @@ def _held(path: Path, mode: str, options: dict[str, str]) -> tuple[Path, IO]:
     """A new temporary file beside `path`, locked for as long as it is open."""
     while True:
         # Not tempfile: its files are readable by their owner only, and so would the result be.
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+        temporary = derived(path, ".", f".{secrets.token_hex(4)}.tmp")
         file = open(temporary, mode.replace("w", "x"), **options)  # pyright: ignore[reportCallIssue, reportArgumentType]  # noqa: SIM115
         if fcntl is not None:
             with suppress(OSError):  # a file system without locks, where nobody finds it unlocked either
@@ -121,7 +139,8 @@ def _held(path: Path, mode: str, options: dict[str, str]) -> tuple[Path, IO]:
 
 def _remove_stale(path: Path) -> None:
     """Remove the temporary files for `path` that nobody writes to."""
-    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.tmp")
+    begins = derived(path, ".", ".00000000.tmp").name[: -len("00000000.tmp")]
+    name = re.compile(rf"{re.escape(begins)}[0-9a-f]{{8}}\.tmp")
     if fcntl is None or not path.parent.is_dir():
         return
     with os.scandir(path.parent) as entries:
@@ -130,6 +149,15 @@ def _remove_stale(path: Path) -> None:
         with suppress(OSError), open(left, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.unlink(left)
+
+
+def empty(folder: Path) -> None:
+    """Remove what is in a folder, and leave the folder itself."""
+    for left in folder.iterdir():
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -3,8 +3,12 @@
 import hashlib
 import io
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +16,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from molattn.data.chunks import CHUNK, Chunk, RowStream
+from molattn.data.chunks import CELL, CHUNK, HEAVIEST, Chunk, RowStream, too_heavy
 from molattn.data.columns import checked_names
 from molattn.data.files import write_bytes
 from molattn.data.places import cache_dir
 from molattn.errors import InputError, UsageError
+
+CHECKED = 2**29
+"""Bytes that Arrow may take for some rows of a Parquet file, or as many times its size as `TIMES` says, whichever is
+more: it holds a page of every column at once. See `parquet_check`."""
+TIMES = 4
 
 
 @contextmanager
 def parquet_stream(path: str | Path, source: str) -> Iterator[RowStream]:
     """The rows of a Parquet file.
 
-    Raises InputError for a file that is not Parquet or is damaged.
+    Raises InputError for a file that is not Parquet or is damaged, and one with rows that fill the memory.
     """
+    parquet_rows(path, source)
     try:
         # Not memory-mapped: what is read of the file would count as memory of the process.
         file = pq.ParquetFile(path, memory_map=False)
@@ -32,6 +42,47 @@ def parquet_stream(path: str | Path, source: str) -> Iterator[RowStream]:
         raise InputError(f"{source} cannot be read as Parquet ({_first_line(error)}): copy it again") from error
     with file:
         yield _stream(file.schema_arrow, _batches(file, source), source)
+
+
+def parquet_rows(path: str | Path, source: str) -> int:
+    """How many rows a Parquet file has, after all of it was read by a process of its own: see `parquet_check`.
+
+    Raises InputError as `parquet_stream`.
+    """
+    found = os.stat(path)
+    return _checked(source, os.path.realpath(path), found.st_size, found.st_ino, found.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _checked(source: str, path: str, size: int, *_: int) -> int:
+    """The rows that `parquet_check` counts; the numbers tell one state of a file from another."""
+    limit = max(CHECKED, TIMES * size)
+    said = _said(path, limit)
+    rows = f"rows {said['rows']} to {said['rows'] + CHUNK - 1}"
+    after = f"is damaged after row {said['rows']}" if "open" in said else "cannot be read as Parquet"
+    if said.get("heavy"):
+        raise too_heavy(source, rows)
+    if said.get("unpacks"):
+        raise InputError(
+            f"{source}: {rows} take over {limit >> 20:,} MiB to unpack, far more than the file: leave out columns that "
+            "are not needed, or write it with smaller pages"
+        )
+    if "damaged" in said:
+        raise InputError(f"{source} {after} ({said['damaged']}): copy it again")
+    return said["rows"]
+
+
+def _said(path: str, limit: int) -> dict[str, Any]:
+    command = [sys.executable, "-P", str(Path(__file__).with_name("parquet_check.py")), path]
+    known = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "ARROW_DEFAULT_MEMORY_POOL": "system"}
+    environment = {**os.environ, **known, "OMP_NUM_THREADS": "1"}
+    numbers = [str(n) for n in (CHUNK, HEAVIEST, CELL, limit)]
+    done = subprocess.run([*command, *numbers], env=environment, capture_output=True, stdin=subprocess.DEVNULL)
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        ended = "the process that read it died" if done.returncode < 0 else done.stderr.decode(errors="replace")
+        return {"rows": 0, "damaged": ended.strip().split("\n")[-1]}
 
 
 def frame_stream(frame: Any) -> RowStream:

@@ -15,7 +15,7 @@ from molattn.errors import InputError
 STDIN = "-"
 """In the place of a path: standard input."""
 
-LONGEST_LINE = 2**26
+LONGEST_LINE = 2**24
 """Bytes in a line. Text without line ends is no table, and must not fill the memory."""
 
 _BLOCK = 2**20
@@ -33,6 +33,8 @@ def opened(path: str | Path) -> Iterator[Any]:
     Raises InputError for a file that is not there or cannot be read.
     """
     if str(path) == STDIN:
+        if sys.stdin is None:
+            raise InputError("standard input is closed: give a file")
         yield sys.stdin.buffer
         return
     path = Path(path)

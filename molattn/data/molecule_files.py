@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from molattn.data.chunks import CHUNK, Chunk, RowStream
+from molattn.data.chunks import CHUNK, Chunk, RowStream, Weight
 from molattn.data.columns import checked_names
 from molattn.data.csv_text import csv_stream
 from molattn.errors import InputError, SmilesError
@@ -30,17 +30,17 @@ def smi_stream(lines: Iterable[str], source: str) -> RowStream:
     Raises InputError for a file without a line.
     """
     lines = iter(lines)
-    head: list[str] = []
-    for line in lines:
-        head.append(line)
-        if line.strip():
+    blank, first = 0, ""
+    for first in lines:
+        if first.strip():
             break
+        blank += 1
     else:
         raise InputError(f"{source}: the file is empty")
-    lines = itertools.chain(head, lines)
-    if re.match(r"smiles\s*\t", head[-1].strip(), re.IGNORECASE):
+    lines = itertools.chain(itertools.repeat("\n", blank), [first], lines)
+    if re.match(r"smiles\s*\t", first.strip(), re.IGNORECASE):
         return csv_stream(lines, source, "\t")
-    return RowStream(source, ("smiles", "name"), _chunks(_smi_rows(lines)), smiles_column="smiles")
+    return RowStream(source, ("smiles", "name"), _chunks(_smi_rows(lines), source, "line"), smiles_column="smiles")
 
 
 def _smi_rows(lines: Iterable[str]) -> Iterator[_Row]:
@@ -85,7 +85,7 @@ def sdf_stream(lines: Callable[[], Iterable[str]], source: str, places: bool = F
             cells = [text, *title, *(made.properties.get(n, "") for n in found.properties)]
             yield _Row(number, cells, refused, made.atoms)
 
-    return RowStream(source, columns, _chunks(rows()), "record", smiles)
+    return RowStream(source, columns, _chunks(rows(), source, "record"), "record", smiles)
 
 
 def _free(name: str, taken: Sequence[str]) -> str:
@@ -95,9 +95,13 @@ def _free(name: str, taken: Sequence[str]) -> str:
     return name
 
 
-def _chunks(rows: Iterator[_Row]) -> Iterator[Chunk]:
+def _chunks(rows: Iterator[_Row], source: str, place: str) -> Iterator[Chunk]:
     for start in itertools.count(0, CHUNK):
-        some = list(itertools.islice(rows, CHUNK))
+        some: list[_Row] = []
+        weight = Weight(source)
+        for row in itertools.islice(rows, CHUNK):
+            weight.add(row.cells, f"{place} {row.place}")
+            some.append(row)
         if not some:
             return
         refused = {i: row.refused for i, row in enumerate(some) if row.refused is not None}

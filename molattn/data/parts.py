@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from molattn.data.files import atomic, write_text
+from molattn.data.files import atomic, derived, write_text
 from molattn.data.writers import Output, compressed
 from molattn.errors import InputError, UsageError
 
@@ -19,7 +19,7 @@ JOINED = "joined.json"
 
 def parts_folder(output: Path) -> Path:
     """Where the parts of `output` lie until they are joined."""
-    return output.with_name(f"{output.name}.parts")
+    return derived(output, "", ".parts")
 
 
 def sha256_of(path: str | Path) -> str:

@@ -5,6 +5,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from molattn.data.plain import Misfit, strict_json
+
 _BLANK = "0" * 64
 SEAL = "sha256"
 """The field with checksums by the names of files, its own among them."""
@@ -16,18 +18,28 @@ def sealed(content: Mapping[str, Any], name: str) -> bytes:
     The checksum is of the whole text, with 64 zeros where it stands itself.
     """
     text = json.dumps({**content, SEAL: {**content.get(SEAL, {}), name: _BLANK}}, indent=1) + "\n"
-    return text.replace(_BLANK, hashlib.sha256(text.encode()).hexdigest()).encode()
+    return text.replace(_entry(name, _BLANK), _entry(name, hashlib.sha256(text.encode()).hexdigest())).encode()
+
+
+def _entry(name: str, checksum: str) -> str:
+    """Where the checksum stands; no text has such quotation marks in it, whatever zeros."""
+    return f"{json.dumps(name)}: {json.dumps(checksum)}"
 
 
 def unsealed(data: bytes, name: str) -> tuple[dict[str, Any], bool]:
     """The content of such a file, and whether it is as it was written; one without a checksum of itself is.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError: it is no JSON of this kind.
+        ValueError: it is no JSON of this kind.
     """
-    content = json.loads(data.decode())
-    found = content[SEAL].get(name)
+    content = strict_json(data)
+    seal = content.get(SEAL) if isinstance(content, dict) else None
+    if not isinstance(seal, dict):
+        raise Misfit(f"it has no {SEAL} with checksums")
+    found = seal.get(name)
     if found is None:
         return content, True
-    blank = data.replace(found.encode(), _BLANK.encode())
+    if not isinstance(found, str) or len(found) != len(_BLANK):
+        return content, False
+    blank = data.replace(_entry(name, found).encode(), _entry(name, _BLANK).encode())
     return content, hashlib.sha256(blank).hexdigest() == found

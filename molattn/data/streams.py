@@ -104,6 +104,11 @@ def open_stream(
 
 def count_rows(path: str | Path, format: str | None = None) -> int:
     """How many rows a file has, after all of it was read, so that what `open_stream` refuses is refused here."""
+    if (format or format_of(path)) == "parquet":
+        from molattn.data.frames import parquet_rows  # here, because it brings pyarrow
+
+        with ExitStack() as stack:
+            return parquet_rows(_on_disk(stack, path, shown_source(path), None), shown_source(path))
     if (format or format_of(path)) == "sdf":
         from molattn.chem.sdf import contents  # here, because it brings RDKit
 

@@ -4,6 +4,7 @@ They are read by `molattn.data.streams`. What the cells mean is read in `molattn
 """
 
 import gc
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,12 +14,15 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from molattn.data import files
-from molattn.data.chunks import RowStream
+from molattn.data.chunks import RowStream, weight
 from molattn.data.columns import index_of
 from molattn.data.csv_text import csv_line, csv_stream
 from molattn.data.lines import text_lines
 from molattn.data.streams import delimiter_of, format_of, open_stream
-from molattn.errors import UsageError
+from molattn.errors import InputError, UsageError
+
+UNPACKED, TIMES = 2**29, 64
+"""Bytes that the rows of a compressed file may take up in any case, and how many for each byte of the file."""
 
 
 @runtime_checkable
@@ -70,11 +74,18 @@ def read_table(source: Any, *, number_repeats: bool = False) -> Table:
             instead of being refused.
 
     Raises InputError, with line and column, for a missing or empty file, a text that is not UTF-8, names in
-    the header that are missing or stand twice, rows that are too short or too long and quotes that do not
-    match.
+    the header that are missing or stand twice, rows that are too short or too long, quotes that do not match, and
+    a compressed file that unpacks to far more than it is.
     """
     with _opened(source, number_repeats) as stream:
-        return _gathered(stream)
+        return _gathered(stream, _most(source))
+
+
+def _most(source: Any) -> int | float:
+    """Bytes that the rows of a source may take up; a file that unpacks to far more than it is was made to do so."""
+    if isinstance(source, str | Path) and (format_of(source) == "parquet" or Path(source).suffix.lower() == ".gz"):
+        return max(UNPACKED, TIMES * os.path.getsize(source))
+    return math.inf
 
 
 def read_table_bytes(data: bytes, source: str, *, number_repeats: bool = False) -> Table:
@@ -100,8 +111,9 @@ def _opened(source: Any, number_repeats: bool = False) -> AbstractContextManager
     return nullcontext(frame_stream(source))
 
 
-def _gathered(stream: RowStream) -> Table:
+def _gathered(stream: RowStream, most: int | float = math.inf) -> Table:
     rows: list[list[str]] = []
+    size = 0
     places: list[int] = []
     unreadable: dict[int, str] = {}
     atoms: dict[int, Any] = {}
@@ -109,7 +121,13 @@ def _gathered(stream: RowStream) -> Table:
         for chunk in stream.chunks:
             unreadable |= {chunk.start + row: error.reason for row, error in chunk.refused.items()}
             atoms |= {chunk.start + row: of_row for row, of_row in chunk.atoms.items()}
-            rows += chunk.rows()
+            some = chunk.rows()
+            if most < math.inf and (size := size + sum(map(weight, some))) > most:
+                raise InputError(
+                    f"{stream.source} unpacks to over {size >> 20:,} MiB of rows, far more than it is: leave out "
+                    "columns that are not needed, or give it unpacked as CSV"
+                )
+            rows += some
             places += chunk.places
     known = stream.smiles_column, atoms, stream.decimal_commas
     return Table(stream.columns, rows, stream.source, places, stream.place, unreadable, *known)

@@ -5,6 +5,7 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,6 +17,7 @@ from molattn.data.streams import Chunk, RowStream, format_of, is_spreadsheet
 from molattn.errors import UsageError
 
 _GROUP = 16  # chunks in a row group of Parquet
+_LINES = 64  # of a text that are written at once
 
 Column = Sequence[str | float | Sequence[str] | Sequence[float] | None]
 
@@ -138,7 +140,9 @@ class _TextWriter:
     def write(self, chunk: Chunk, added: Sequence[Column]) -> None:
         texts = [[v if isinstance(v, str) else _text(v) for v in column] for column in added]
         rows = zip(chunk.rows(), zip(*texts, strict=True), strict=True)
-        self.put("".join(self.line([*row, *new]) for row, new in rows))
+        # A few at a time: all rows of a chunk with long cells, once more as text, would be too much.
+        while some := "".join(self.line([*row, *new]) for row, new in islice(rows, _LINES)):
+            self.put(some)
 
     def close(self) -> None:
         pass

@@ -26,6 +26,7 @@ from molattn.cli.rows_progress import RowsProgress
 from molattn.data.parts import Parts, parts_folder
 from molattn.data.seal import sealed
 from molattn.data.streams import CHUNK
+from tests.assertions import assert_same_answers
 from tests.cli.conftest import Molattn
 
 ROOT = Path(__file__).parents[2]
@@ -252,9 +253,11 @@ def test_fingerprints(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     names = ["f0_2", *(f"f{i}" for i in range(1, DIM))]
     assert table.column_names == ["smiles", "f0", *names, "status", "error"]
     found = np.array([[np.nan if v is None else v for v in table[name].to_pylist()] for name in names]).T
-    np.testing.assert_array_equal(found, wanted.astype(np.float32))
+    assert_same_answers(found, wanted)
     assert molattn("embed", run, tmp_path / "in.csv", "-o", tmp_path / "out.npy").code == 0
-    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), wanted.astype(np.float32))
+    stored = np.load(tmp_path / "out.npy")
+    assert stored.dtype == np.float32
+    assert_same_answers(stored, wanted)
 
 
 @pytest.mark.usefixtures("short_parts")

@@ -105,6 +105,9 @@ def test_constant_and_far_columns_are_said(tmp_path: Path) -> None:
     write(tmp_path / "a.csv", {row: ("1e300", "1")})
     with pytest.raises(InputError, match=rf"a\.csv, line {row + 2}: column 'MW': 1e\+300 is too far"):
         prepare(asked, GraphModel, seed=0)
+    write(tmp_path / "a.csv", {i: (f"{1 + i % 4}e201", "1") for i in range(40)})
+    with pytest.raises(InputError, match="the numbers of column 'MW' are too large to be standardised"):
+        prepare(asked, GraphModel, seed=0)
     with pytest.raises(UsageError, match="has no column 'logp'; .* did you mean 'logP'"):
         prepare(DataConfig(asked.dataset, target_columns=("y",), descriptor_columns=("logp",)), GraphModel, seed=0)
     with pytest.raises(UsageError, match="asked for twice among the SMILES, target, weight, group and descriptor"):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from molattn import compiled
 from molattn.cli import doctor
 from tests.cli.conftest import Molattn
 
@@ -38,3 +39,21 @@ def test_what_fails_is_marked(molattn: Molattn, monkeypatch: pytest.MonkeyPatch,
     (failed,) = (check for check in report["checks"] if not check["ok"])
     assert failed["name"] == "rdkit" and "pip install 'rdkit'" in failed["found"]
     assert "FAIL  rdkit" in molattn("doctor").out
+
+
+def test_it_says_what_is_built_for_another_processor_and_why_nothing_is(
+    molattn: Molattn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "for this processor; MOLATTN_MARCH names another" in molattn("doctor").out
+    monkeypatch.setenv("MOLATTN_MARCH", "x86-64-v3")  # what this process has opened stays open
+    assert "yes, for x86-64-v3 (MOLATTN_MARCH)" in molattn("doctor").out
+    monkeypatch.setattr(compiled, "why_not", lambda source: f"{source.name} is not there")
+    assert "slower: edge_attention.c is not there" in molattn("doctor").out
+
+
+def test_a_user_without_a_home_is_told_where_a_cache_may_be(molattn: Molattn, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_CACHE_HOME", "MOLATTN_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])
+    answer = molattn("doctor")
+    assert answer.code == 1 and "let MOLATTN_CACHE name a folder" in answer.out

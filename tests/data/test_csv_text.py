@@ -1,12 +1,14 @@
 """CSV as text: where a header ends, what separates its cells, and how cells are written."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from molattn.data import csv_text
+from molattn.data import chunks, csv_text
+from molattn.data.columns import index_of
 from molattn.data.csv_text import csv_line, csv_stream, without_formula
-from molattn.errors import InputError
+from molattn.errors import InputError, UsageError
 
 
 def read(text: str) -> tuple[tuple[str, ...], list[list[str]], bool]:
@@ -39,23 +41,60 @@ def test_one_column_has_a_comma() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "of_header"),
+    ("lines", "of_header", "bare"),
     [
-        (["a,b\n", "1,2\n", '"\n'], 1),
-        (['"a",b\n', "1,2\n"], 1),
-        (['"a","b"\n', "1,2\n"], 1),
-        (['"a\n', 'b",c\n', "1,2\n"], 2),
-        (["\n", "\r\n", "a,b\n", "1,2\n"], 3),
-        (["\n", "\n"], 2),
-        (['"12345678\n', "\n", '"\n'], 2),  # it is 10 characters that are not too many
-        (['"123456789\n', '"\n'], 1),
+        (["a,b\n", "1,2\n", '"\n'], 1, "a,b\n"),
+        (['"a",b\n', "1,2\n"], 1, '",b\n'),
+        (['"a","b"\n', "1,2\n"], 1, '","\n'),
+        (['"a,""b";c\n', "1,2\n"], 1, '";c\n'),
+        (['a"b,c\n', "1,2\n"], 1, 'a"b,c\n'),
+        (['"a\n', 'b",c\n', "1,2\n"], 2, '",c\n'),
+        (["\n", "\r\n", "a,b\n", "1,2\n"], 3, "a,b\n"),
+        (["\n", "\n"], 2, ""),
+        (['"12345678\n', "\n", '"\n'], 2, '"'),  # it is 10 characters that are not too many
+        (['"123456789\n', '"\n'], 1, '"'),
     ],
 )
-def test_no_more_than_the_header_is_held(monkeypatch: pytest.MonkeyPatch, lines: list[str], of_header: int) -> None:
+def test_no_more_than_the_header_is_held(
+    monkeypatch: pytest.MonkeyPatch, lines: list[str], of_header: int, bare: str
+) -> None:
     monkeypatch.setattr(csv_text, "LARGEST_CELL", 10)
-    head, behind = csv_text._head(lines)
-    assert head == lines[:of_header]
+    behind = iter(lines)
+    head, outside = csv_text._head(behind)
+    assert [line.strip("\r") for line in head] == [line.replace("\r", "") for line in lines[:of_header]]
     assert list(behind) == lines[of_header:]
+    assert outside == bare
+
+
+def test_every_character_of_a_header_is_looked_at_once() -> None:
+    """A quote that is never closed, blank lines, and very many names: none takes the square of its length."""
+    rows = "1,CCO\n" * 80_000
+    for text, said in (
+        (f'"id,smiles\n{rows}', "t.csv, line 1: the quotes do not match"),
+        (f'id,"smiles\n{rows}', "t.csv, line 1: the quotes do not match"),
+        (f'id,smiles\n1,"CC\n{rows}', "t.csv, line 2: the quotes do not match"),
+        ("\n" * 400_000, "t.csv: the file is empty"),
+    ):
+        started = time.monotonic()
+        with pytest.raises(InputError, match=said):
+            read(text)
+        assert time.monotonic() - started < 10, text[:20]
+    started = time.monotonic()
+    assert read(f'id,smi"les\n{rows}')[0] == ("id", 'smi"les')
+    assert read("\n" * 400_000 + f"id,smiles\n{rows}")[0] == ("id", "smiles")
+    wide = read(",".join(map(str, range(1_000_000))) + "\n")[0]
+    assert len(wide) == 1_000_000
+    with pytest.raises(UsageError, match="has no column 'smiles'; it has '0', '1', .* and 999,960 more"):
+        index_of(wide, "smiles", "t.csv")
+    assert time.monotonic() - started < 30
+
+
+def test_rows_that_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "HEAVIEST", 2**20)
+    text = "a,b\n" + "1,2\n" * 10 + ("x" * 10_000 + ",1\n") * 200
+    with pytest.raises(InputError, match="t.csv: the rows from line 2 to line 11[0-9] hold over 1 MiB"):
+        read(text)
+    assert len(read("a,b\n" + "1,2\n" * 20_000)[1]) == 20_000, "of a chunk, not of the table"
 
 
 def test_rows_are_read_as_they_are_asked_for() -> None:
