@@ -1,8 +1,12 @@
 """C files of molattn, each built by the machine's own C compiler at its first use, where there is one.
 
-A shared library is kept in the user's cache under a name that says what it was made of: the source, the compiler and
-the processor. Whoever uses one has another way for where there is none. `MOLATTN_COMPILE=0` says never to build or use
-any.
+A shared library is kept in the user's cache under a name that says what it was made of: the source, the compiler, its
+options and the processor. It is opened if it is as it was written (see `molattn.owned`), and built anew if it is not.
+That a compiler fails or hangs is remembered for a day. Whoever uses a library has another way for where there is none.
+
+MOLATTN_COMPILE=0 says never to build or use any. MOLATTN_MARCH builds for another processor than this one, by its name
+for the compiler's -march: with x86-64-v3 there is no AVX-512 and no AMX, as on most machines. MOLATTN_SANITIZE=1 builds
+with the address and undefined behaviour sanitizers, for `.ci/sanitize`. `molattn doctor` says what came of it.
 """
 
 import ctypes
@@ -12,24 +16,41 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
-import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from molattn.cache import cache_folder
+from molattn.cache import CACHE_VARIABLE, cache_folder
+from molattn.owned import check_folder, is_whole, own_bytes, put, write_own
 
 _log = logging.getLogger(__name__)
 
 VARIABLE = "MOLATTN_COMPILE"
 """The environment variable that forbids compiling where it is "0"."""
+MARCH = "MOLATTN_MARCH"
+"""The environment variable with the processor to build for, in place of this one."""
+SANITIZE = "MOLATTN_SANITIZE"
+"""The environment variable that builds with sanitizers where it is "1"; for tests, as each library is then slow."""
 
 # No -ffast-math: linked into a library it would change how the whole process rounds small numbers.
 FLAGS = ("-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-shared")
 NATIVE = ("-march=native", "-mprefer-vector-width=512")
 """For this processor; left out where the compiler does not know them."""
-_SECONDS = 120
+SANITIZED = ("-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+_SECONDS = 90
+"""For a file; the largest takes 3 of them on a machine that has nothing else to do."""
+_ANSWER = 10
+"""Seconds for the compiler to say what it builds for: one that hangs does so here."""
+_REMEMBERED = 24 * 3600
+_SETS = re.compile(r"#define __(AMX\w*?|AVX\w*?|FMA4?|F16C|BMI2?|SSE4_[12]|SSSE3|POPCNT|MOVBE|VAES|GFNI)__ 1")
+"""What a compiler calls the sets of instructions that it may use, for x86."""
+_OF_KERNEL = {"bmi": "bmi1"}
+"""The names of Linux for them, where they are not the same but for underscores."""
 
 
 def library(source: Path) -> ctypes.CDLL | None:
@@ -44,24 +65,49 @@ def why_not(source: Path) -> str:
 
 
 def build(source: Path, folder: Path, compiler: str) -> Path:
-    """The library of `source` in `folder`, built if it is not there yet; several processes build it once.
+    """The library of `source` in `folder`, whole, built if it is not there yet; several processes build it once.
 
-    Raises OSError or subprocess.SubprocessError where it cannot be built.
+    Raises OSError or subprocess.SubprocessError where it cannot be built, or was in vain within the last day.
     """
-    made_of = "\n".join((*_texts(source), *FLAGS, *NATIVE, *_this_compiler(compiler), _processor()))
-    path = folder / f"{source.stem}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.so"
+    flags, natives = _options()
+    made_by = "\n".join((*flags, *(flag for native in natives for flag in native), *_this_compiler(compiler)))
+    made_of = "\n".join((*_texts(source), made_by, _processor()))
+    path = folder / f"{source.stem}-{_digest(made_of)}.so"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    about = folder.stat()
-    if about.st_uid != os.getuid() or about.st_mode & 0o022:
-        # What is loaded from there runs here.
-        raise OSError(f"others may write to {folder}: take that right from them (chmod go-w)")
-    if not path.exists():
-        from filelock import FileLock  # here, because it takes longer to import than a library to find
+    check_folder(folder)
+    if is_whole(path):
+        return path
+    # A compiler that hangs does so for every file.
+    failed, hung = path.with_suffix(".failed"), folder / f"compiler-{_digest(made_by)}.failed"
+    _recall(failed, hung)
+    from filelock import FileLock  # here, because it takes longer to import than a library to find
 
-        with FileLock(path.with_suffix(".lock"), timeout=2 * _SECONDS):
-            if not path.exists():
-                _build(source, path, compiler)
+    with FileLock(path.with_suffix(".lock"), timeout=_SECONDS + 2 * _ANSWER):
+        if not is_whole(path):
+            _recall(failed, hung)
+            try:
+                _build(source, path, [compiler, *flags], natives)
+            except subprocess.TimeoutExpired as error:
+                raise _remember(hung, f"{compiler} does not end within {error.timeout:g} s") from None
+            except OSError as error:
+                if error.errno is not None:  # the system failed, a full disk say: the next process tries again
+                    raise
+                raise _remember(failed, str(error)) from None
     return path
+
+
+def _options() -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """What the compiler is told, and for which processor: one after another until it knows one of these."""
+    flags, march = FLAGS, os.environ.get(MARCH, "").strip()
+    if os.environ.get(SANITIZE, "").strip() == "1":
+        if "asan" not in os.environ.get("LD_PRELOAD", ""):  # it would end this process
+            raise OSError(f"{SANITIZE} is 1, but LD_PRELOAD does not name libasan.so")
+        flags = (*FLAGS, *SANITIZED)
+    if not march:
+        return flags, (NATIVE, NATIVE[:1], ())
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", march):
+        raise OSError(f"{MARCH} is {march[:64]!r}, which is no name of a processor: x86-64-v3 is one")
+    return flags, ((f"-march={march}",),)
 
 
 def _texts(source: Path) -> Iterator[str]:
@@ -72,17 +118,79 @@ def _texts(source: Path) -> Iterator[str]:
         yield from _texts(source.parent / name)
 
 
-def _build(source: Path, path: Path, compiler: str) -> None:
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _build(source: Path, path: Path, command: Sequence[str], natives: Sequence[Sequence[str]]) -> None:
     _log.info("building %s.c for this processor: once, some seconds", source.stem)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        built = Path(folder) / path.name
-        for native in (NATIVE, NATIVE[:1], ()):
-            command = [compiler, *FLAGS, *native, "-o", str(built), str(source), "-lpthread"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
-            if not done.returncode:
-                os.replace(built, path)
+    built, said = path.with_suffix(".new"), ""
+    try:
+        for native in natives:
+            code, said = _run([*command, *native, "-dM", "-E", "-x", "c", os.devnull], _ANSWER)
+            if not code:
+                _check_processor(said, native)
+                code, said = _run([*command, *native, "-o", str(built), str(source), "-lpthread"], _SECONDS)
+            if not code:
+                put(built, path)
                 return
-    raise OSError(f"{compiler} fails: {(done.stderr.strip().splitlines() or ['it does not say why'])[0]}")
+    finally:
+        built.unlink(missing_ok=True)
+    raise OSError(f"{command[0]} fails: {(said.strip().splitlines() or ['it does not say why'])[0][:300]}")
+
+
+def _run(command: Sequence[str], seconds: float) -> tuple[int, str]:
+    """The exit status of a command, and what it said; with all that it started it ends after so many seconds.
+
+    Raises OSError or subprocess.TimeoutExpired.
+    """
+    started = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    with started:
+        try:
+            said, _ = started.communicate(timeout=seconds)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGKILL)
+            raise
+    return started.returncode, said
+
+
+def _check_processor(macros: str, native: Sequence[str]) -> None:
+    """An OSError where instructions would be used that this processor does not have: the first of them would end the
+    process. Nothing is asked of `NATIVE`, where the compiler has asked the processor itself."""
+    there = {flag.replace("_", "") for flag in _processor().split()}
+    if native[:1] == NATIVE[:1] or "sse2" not in there:  # or where Linux does not name them
+        return
+    wanted = [name.lower().replace("_", "") for name in _SETS.findall(macros)]
+    missing = sorted(name for name in wanted if _OF_KERNEL.get(name, name) not in there)
+    if missing:
+        raise OSError(f"this processor does not have {missing[0]}, which {' '.join(native)} asks for")
+
+
+def _remember(at: Path, why: str) -> OSError:
+    """What to raise, once it is written down that building was in vain: not every process has to wait for that."""
+    with suppress(OSError):
+        write_own(at, why)
+    return OSError(why)
+
+
+def _recall(*places: Path) -> None:
+    """An OSError where `_remember` has written something down within the last day."""
+    for at in places:
+        with suppress(FileNotFoundError):
+            since = at.stat().st_mtime
+            said = own_bytes(at) if 0 <= time.time() - since < _REMEMBERED else None
+            if said is not None:
+                when = time.strftime("%Y-%m-%d %H:%M", time.localtime(since))
+                raise OSError(f"{said[:400].decode('utf-8', 'replace')} (on {when}; remove {at} to try again)")
 
 
 @cache
@@ -95,9 +203,14 @@ def _found(source: Path) -> tuple[ctypes.CDLL | None, str]:
     if compiler is None:
         return None, "there is no C compiler: install gcc or clang"
     try:
-        return ctypes.CDLL(str(build(source, cache_folder() / "compiled", compiler))), ""
-    except (OSError, subprocess.SubprocessError, TimeoutError) as error:
+        path = build(source, cache_folder() / "compiled", compiler)
+    # A RuntimeError: no home folder, or a file system without locks.
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         return None, str(error)
+    try:
+        return ctypes.CDLL(str(path)), ""
+    except OSError as error:
+        return None, f"it cannot be opened ({error}): let {CACHE_VARIABLE} name a folder from where programs may run"
 
 
 def _this_compiler(compiler: str) -> tuple[str, ...]:
@@ -107,6 +220,7 @@ def _this_compiler(compiler: str) -> tuple[str, ...]:
     return path, str(about.st_size), str(about.st_mtime_ns)
 
 
+@cache
 def _processor() -> str:
     """What a library is made for: one that moved to another processor is built anew."""
     try:

@@ -1,17 +1,23 @@
-"""C files built at their first use: what is said where that cannot be, and what is not loaded."""
+"""C files built at their first use: what is said where that cannot be, what is built anew, and what is not loaded."""
 
+import ctypes
 import os
+import platform
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from molattn import compiled
+from molattn.owned import check_folder, is_whole, put
 
-WHY = "from molattn.graph.compiled import library, why_not; print(library() is None, why_not())"
 SOURCE = Path(compiled.__file__).with_name("graph") / "edge_attention.c"
+SMALL = SOURCE.with_name("codes.c")
+WHY = f"from molattn import compiled as c; from pathlib import Path; s = Path({str(SMALL)!r});"
+WHY += "print(c.library(s) is None, c.why_not(s))"
 
 pytestmark = pytest.mark.skipif(compiled.library(SOURCE) is None, reason=f"no library: {compiled.why_not(SOURCE)}")
 
@@ -23,30 +29,147 @@ def said_by(code, **environment):
     return done.stdout.strip()
 
 
+def compiler(path, script):
+    """A compiler that says what it builds for, and does something else when it is to build."""
+    path.write_text(f'#!/bin/sh\ncase "$*" in *-dM*) exec cc "$@";; esac\n{script}\n')
+    path.chmod(0o755)
+    return str(path)
+
+
 @pytest.mark.parametrize(
     ("environment", "why"),
     [
         ({"MOLATTN_COMPILE": "0"}, "True MOLATTN_COMPILE is 0"),
         ({"PATH": ""}, "True there is no C compiler"),
+        ({"MOLATTN_MARCH": "../x; y"}, "True MOLATTN_MARCH is '../x; y', which is no name of a processor"),
+        ({"MOLATTN_SANITIZE": "1", "LD_PRELOAD": ""}, "True MOLATTN_SANITIZE is 1, but LD_PRELOAD does not name"),
     ],
 )
 def test_without_it_the_reason_is_said(environment, why):
     assert said_by(WHY, **environment).startswith(why)
 
 
-def test_a_compiler_that_fails_is_named(tmp_path):
-    broken = tmp_path / "broken-cc"
-    broken.write_text("#!/bin/sh\necho 'no such thing' >&2\nexit 1\n")
-    broken.chmod(0o755)
-    said = said_by(WHY, CC=str(broken), XDG_CACHE_HOME=str(tmp_path / "cache"))
-    assert said == f"True {broken} fails: no such thing"
+def test_a_compiler_that_fails_is_named_and_asked_no_more(tmp_path):
+    broken = compiler(tmp_path / "broken-cc", f"echo asked >> {tmp_path}/count; echo 'no such thing' >&2; exit 1")
+    environment = {"CC": broken, "MOLATTN_CACHE": str(tmp_path / "cache")}
+    assert said_by(WHY, **environment) == f"True {broken} fails: no such thing"
+    again = said_by(WHY, **environment)
+    (failed,) = (tmp_path / "cache" / "compiled").glob("*.failed")
+    assert again.startswith(f"True {broken} fails: no such thing (on 20") and f"remove {failed} to try again" in again
+    attempts = (tmp_path / "count").read_text()
+    os.utime(failed, (time.time() - 90_000,) * 2)  # of the day before
+    said_by(WHY, **environment)
+    assert (tmp_path / "count").read_text() == 2 * attempts
+
+
+@pytest.mark.parametrize("when", ["at once", "when it builds"])
+def test_a_compiler_that_hangs_is_waited_for_once(tmp_path, monkeypatch, when):
+    # As one that waits for a licence: what it has started would go on, and hold its output open.
+    hanging = compiler(tmp_path / "cc", "sleep 1000; echo never")
+    if when == "at once":
+        Path(hanging).write_text("#!/bin/sh\nsleep 1000; echo never\n")
+    monkeypatch.setattr(compiled, "_SECONDS", 0.5)
+    monkeypatch.setattr(compiled, "_ANSWER", 0.5 if when == "at once" else 20)
+    start = time.monotonic()
+    with pytest.raises(OSError, match="does not end within 0.5 s$"):
+        compiled.build(SMALL, tmp_path / "compiled", hanging)
+    for source in (SMALL, SOURCE):
+        monkeypatch.setattr(compiled, "_run", lambda *_: pytest.fail("it was asked again"))
+        with pytest.raises(
+            OSError, match=r"does not end within 0.5 s \(on .*; remove .*compiler-.*failed to try again"
+        ):
+            compiled.build(source, tmp_path / "compiled", hanging)
+    assert time.monotonic() - start < 60
+    assert not list((tmp_path / "compiled").glob("*.new"))
 
 
 def test_a_cache_that_others_may_write_to_is_not_loaded_from(tmp_path):
-    folder = tmp_path / "molattn" / "compiled"
-    folder.mkdir(parents=True)
+    folder = tmp_path / "compiled"
+    folder.mkdir()
     folder.chmod(0o777)
-    assert said_by(WHY, XDG_CACHE_HOME=str(tmp_path)).startswith(f"True others may write to {folder}")
+    assert said_by(WHY, MOLATTN_CACHE=str(tmp_path)).startswith(f"True others may write to {folder}")
+    folder.chmod(0o700)
+    tmp_path.chmod(0o777)
+    assert said_by(WHY, MOLATTN_CACHE=str(tmp_path)).startswith(f"True others may write to {tmp_path}, where")
+    tmp_path.chmod(0o1777)  # as /tmp: nobody can move what is another's
+    check_folder(folder)
+
+
+def test_a_link_to_a_folder_is_followed_to_where_it_leads(tmp_path):
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to("real")
+    check_folder(tmp_path / "link")
+    (tmp_path / "real").chmod(0o722)
+    with pytest.raises(OSError, match="others may write to"):
+        check_folder(tmp_path / "link")
+
+
+@pytest.mark.parametrize("whose", ["folder", "parent"])
+def test_a_folder_of_another_user_is_not_loaded_from(tmp_path, monkeypatch, whose):
+    folder = tmp_path / "cache" / "compiled"
+    folder.mkdir(parents=True, mode=0o700)
+    true, other = Path.stat, folder if whose == "folder" else folder.parent
+
+    def stat(path, **options):  # only root can give files away
+        about = [*true(path, **options)]
+        about[4] = 12345 if path == other.resolve() else about[4]
+        return os.stat_result(about)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    with pytest.raises(OSError, match="belongs to another user" if whose == "folder" else "others may write to"):
+        check_folder(folder)
+
+
+def damage(path, how):
+    data = path.read_bytes()
+    if how == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    elif how == "zeros":
+        path.write_bytes(data[:4096] + bytes(4096) + data[8192:])
+    elif how == "junk":
+        path.write_bytes(os.urandom(len(data)))
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "writable":
+        path.chmod(0o722)
+    elif how == "link":
+        path.rename(path.with_name("elsewhere"))
+        path.symlink_to("elsewhere")
+    elif how == "pipe":
+        path.unlink()
+        os.mkfifo(path)
+    elif how == "no sum":
+        path.with_name(f"{path.name}.sha256").unlink()
+    elif how == "another sum":
+        path.with_name(f"{path.name}.sha256").write_text("0" * 64)
+    elif how == "given away":
+        os.chown(path, 12345, 12345)
+
+
+DAMAGES = ["cut", "zeros", "junk", "empty", "writable", "link", "pipe", "no sum", "another sum"]
+DAMAGES += ["given away"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_library_that_is_not_as_it_was_written_is_built_anew_once(tmp_path, monkeypatch, how):
+    first = compiled.build(SMALL, tmp_path / "compiled", "cc")
+    built = []
+    true = compiled._build
+    monkeypatch.setattr(compiled, "_build", lambda *a: (built.append(1), true(*a))[1])
+    damage(first, how)
+    assert not is_whole(first)
+    assert compiled.build(SMALL, tmp_path / "compiled", "cc") == first
+    assert compiled.build(SMALL, tmp_path / "compiled", "cc") == first
+    assert len(built) == 1 and is_whole(first) and first.stat().st_mode & 0o777 == 0o700
+    ctypes.CDLL(str(first)).molattn_look_up  # noqa: B018
+
+
+def test_a_mask_that_lets_others_write_does_not_count(tmp_path):
+    new = tmp_path / "new"
+    new.write_bytes(b"x")
+    new.chmod(0o777)
+    put(new, tmp_path / "lib.so")
+    assert is_whole(tmp_path / "lib.so") and not new.exists()
 
 
 @pytest.mark.slow
@@ -57,14 +180,43 @@ def test_four_at_once_build_it_once(tmp_path, monkeypatch):
     with ThreadPoolExecutor(4) as pool:
         paths = set(pool.map(lambda _: compiled.build(SOURCE, tmp_path / "compiled", "cc"), range(4)))
     assert len(built) == len(paths) == 1
-    assert [path.suffix for path in (tmp_path / "compiled").iterdir() if path.suffix != ".lock"] == [".so"]
+    assert sorted(path.suffix for path in (tmp_path / "compiled").iterdir()) == [".lock", ".sha256", ".so"]
 
 
 def test_building_is_told_once(tmp_path, caplog):
-    compiler = tmp_path / "cc"
-    compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\ntouch "$2"\n')
-    compiler.chmod(0o755)
+    quick = compiler(tmp_path / "cc", 'while [ "$1" != -o ]; do shift; done\ntouch "$2"')
     with caplog.at_level("INFO", logger="molattn"):
-        paths = [compiled.build(SOURCE, tmp_path / "compiled", str(compiler)) for _ in range(2)]
+        paths = [compiled.build(SOURCE, tmp_path / "compiled", quick) for _ in range(2)]
     assert paths[0] == paths[1]
     assert caplog.messages == ["building edge_attention.c for this processor: once, some seconds"]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names of processors are those of x86")
+def test_another_processor_has_libraries_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("MOLATTN_MARCH", "x86-64")
+    plain = compiled.build(SMALL, tmp_path / "compiled", "cc")
+    monkeypatch.delenv("MOLATTN_MARCH")
+    assert compiled.build(SMALL, tmp_path / "compiled", "cc") != plain
+    with monkeypatch.context() as patch:  # on the first processors of 64 bits
+        patch.setattr(compiled, "_processor", lambda: "Linux x86_64 flags : fpu sse sse2")
+        for march, missing in (("x86-64-v2", "popcnt"), ("x86-64-v4", "avx"), ("x86-64", "")):
+            patch.setenv("MOLATTN_MARCH", march)
+            if not missing:
+                assert compiled.build(SMALL, tmp_path / "compiled", "cc").exists()
+                continue
+            with pytest.raises(OSError, match=rf"does not have {missing}, which -march={march} asks for$"):
+                compiled.build(SMALL, tmp_path / "compiled", "cc")
+    monkeypatch.setenv("MOLATTN_MARCH", "no-such-processor")
+    with pytest.raises(OSError, match="cc fails: .*no-such-processor"):
+        compiled.build(SMALL, tmp_path / "compiled", "cc")
+
+
+def test_a_user_without_a_home_is_told():
+    code = f"import os; os.environ.pop('HOME', 0); os.environ.pop('XDG_CACHE_HOME', 0); {WHY}"
+    known = "import pwd; pwd.getpwuid = lambda uid: (_ for _ in ()).throw(KeyError(uid));"
+    assert "home" in said_by(known + code, MOLATTN_CACHE="").lower()
+
+
+def test_a_cache_that_cannot_be_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert said_by(WHY, MOLATTN_CACHE=str(tmp_path / "file")).startswith("True [Errno 20] Not a directory")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from molattn import compiled
+from molattn.attention.arguments import check_argument
 
 SOURCE = Path(__file__).with_name("elementwise.c")
 
@@ -46,13 +47,13 @@ def can_be_compiled(*tensors: Tensor) -> bool:
 
 def new_key() -> int:
     """The key of a dropout, from torch's generator: the same seed brings the same."""
-    return int(torch.empty((), dtype=torch.int64).random_(-(2**63), None)) & 0xFFFFFFFFFFFFFFFF
+    return int(torch.empty((), dtype=torch.int64, device="cpu").random_(-(2**63), None)) & 0xFFFFFFFFFFFFFFFF
 
 
 def kept(shape: tuple[int, ...], p: float, key: int) -> Tensor:
     """What a dropout multiplies by: 0 with probability p, else 1 / (1 - p)."""
-    y = torch.empty(shape)
-    _call("kept", y.numel(), p, key, y)
+    y = torch.empty(shape, dtype=torch.float32, device="cpu")  # whatever torch makes where it is not told
+    _call("kept", p, key, y)
     return y
 
 
@@ -64,7 +65,7 @@ class Dropped(torch.autograd.Function):
         ctx.p, ctx.key = p, key
         x = x.contiguous()
         y = torch.empty_like(x)
-        _call("drop", x.numel(), p, key, x, y)
+        _call("drop", p, key, x, y)
         return y
 
     @staticmethod
@@ -80,7 +81,7 @@ class AddDropped(torch.autograd.Function):
         ctx.p, ctx.key = p, key
         a, x = a.contiguous(), x.contiguous()
         y = torch.empty_like(x)
-        _call("add_dropped", x.numel(), p, key, a, x, y)
+        _call("add_dropped", p, key, a, x, y)
         return y
 
     @staticmethod
@@ -97,7 +98,7 @@ class DroppedGelu(torch.autograd.Function):
         x = x.contiguous()
         ctx.save_for_backward(x)
         y = torch.empty_like(x)
-        _call("gelu", x.numel(), p, key, x, y)
+        _call("gelu", p, key, x, y)
         return y
 
     @staticmethod
@@ -109,14 +110,25 @@ class DroppedGelu(torch.autograd.Function):
             return Dropped.apply(slope * dy, ctx.p, ctx.key), None, None
         dy = dy.contiguous()
         dx = torch.empty_like(x)
-        _call("gelu_backward", x.numel(), ctx.p, ctx.key, x, dy, dx)
+        _call("gelu_backward", ctx.p, ctx.key, x, dy, dx)
         return dx, None, None
 
 
 def dropping(p: float, key: int) -> Dropping:
-    """A dropout as the C source has it; it keeps all where p is 0."""
-    return Dropping(key, round(p * 2**32), 1 / (1 - p))
+    """A dropout as the C source has it; it keeps all where p is 0.
+
+    Raises:
+        ValueError: p is not from 0 to below 1.
+    """
+    if not 0 <= p < 1:
+        raise ValueError(f"a probability of dropping is from 0 to below 1, not {p}")
+    return Dropping(key, min(round(p * 2**32), 2**32 - 1), 1 / (1 - p))
 
 
-def _call(name: str, n: int, p: float, key: int, *tensors: Tensor) -> None:
-    getattr(library(), f"molattn_{name}")(ctypes.byref(dropping(p, key)), n, *[x.data_ptr() for x in tensors])
+def _call(name: str, p: float, key: int, *tensors: Tensor) -> None:
+    """One of the library's functions, of tensors of one shape; the last is written to."""
+    shape = tensors[-1].shape
+    for x in tensors:
+        check_argument(f"a tensor of {name}", x, shape)
+    places = [x.data_ptr() for x in tensors]
+    getattr(library(), f"molattn_{name}")(ctypes.byref(dropping(p, key)), tensors[-1].numel(), *places)

@@ -188,7 +188,7 @@ static int64_t weights_space(int64_t in, int64_t out, int units, int backward) {
 }
 
 static void prepare(Weights *of, float *space, int units, int backward) {
-  (void)backward;
+  (void)units;
 #if HAS_UNITS
   if (units) {
     of->forth = (Tile *)space, of->back = of->forth + of->in * of->out / (SIDE * DEPTH);

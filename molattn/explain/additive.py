@@ -44,15 +44,13 @@ def cam(model: GraphModel, molecule: Subject, output: int) -> Terms:
     c_i = w . x_i
 
     of the vectors that are pooled. Where the readout is a plain mean or sum these are the additive terms, but for the
-    factor n of the mean; where it pools by attention or by maximum, the map leaves out how it does.
+    factor n of the mean, its nodes; where it pools by attention or by maximum, the map leaves out how it does.
 
     Source: Zhou et al. 2016, arXiv:1512.04150; on graphs Pope et al. 2019, CVPR.
     """
     batch = batch_of(model, molecule)
     with torch.inference_mode():
-        if model.readout_name == "mean":
-            values = model.contributions(batch)[0, :, output] * batch.mask.sum()
-        elif model.readout_name in _SUMS:
+        if model.readout_name == "additive":
             values = model.contributions(batch)[0, :, output]
         else:
             x = wide(model.norm(model.update(batch).v))[0]

@@ -6,7 +6,7 @@ import numpy as np
 
 from molattn.chem import MoleculeGraph
 from molattn.data.batches import MoleculeBatch
-from molattn.errors import UsageError
+from molattn.errors import SmilesError, UsageError
 from molattn.explain.attention_map import NOT_MEASURED
 from molattn.explain.attribution import Attribution
 from molattn.explain.methods import METHODS, choose_method
@@ -14,7 +14,7 @@ from molattn.explain.terms import Terms
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.models.graph_model import GraphModel
-from molattn.models.predict import outputs_of
+from molattn.models.predict import NOT_FINITE, outputs_of
 from molattn.models.tasks import Binary, Multiclass
 
 
@@ -91,16 +91,24 @@ def attribute(
 
     Raises:
         UsageError: no such method or target, or not for this model.
+        SmilesError: what the model answers, or a share of it, is not finite.
     """
     model = artifact.model
     name = choose_method(model, method)
     assert isinstance(model, GraphModel) and isinstance(molecule, MoleculeGraph)
-    outputs = outputs_of(model, [molecule], descriptors=descriptors)[0]
+    refused: dict[int, str] = {}
+    outputs = outputs_of(model, [molecule], descriptors=descriptors, refused=refused)[0]
+    if refused:
+        raise SmilesError(molecule.smiles, refused[0])
     about = explained(artifact, target, outputs)
     batch = model.collate([molecule], None, descriptors)
     assert isinstance(batch, MoleculeBatch)
     terms = METHODS[name].find(model, batch, about.output)
-    return attribution_of(artifact, molecule, terms, name, about, float(outputs[about.output]), measured)
+    found = attribution_of(artifact, molecule, terms, name, about, float(outputs[about.output]), measured)
+    shares = [*found.values, *found.others.values(), found.prediction, found.constant or 0.0]
+    if not np.isfinite(shares).all():
+        raise SmilesError(molecule.smiles, NOT_FINITE)
+    return found
 
 
 def attribution_of(

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from molattn.chem import MoleculeGraph
 from molattn.data.batches import collate
-from molattn.errors import UsageError
+from molattn.errors import SmilesError, UsageError
 from molattn.explain.attribute import explained
 from molattn.explain.methods import METHODS, choose_method, offered, random_shares
 from molattn.explain.occlusion import in_order
@@ -117,6 +117,7 @@ def measure(
 
     Raises:
         UsageError: no such method or target, not for this model, or no molecules.
+        SmilesError: what the model answers for a molecule is not finite.
     """
     beside = artifact.descriptors
     if beside is not None and beside.given:
@@ -128,7 +129,10 @@ def measure(
     assert isinstance(model, GraphModel) and isinstance(model.config, GraphModelConfig)
     names = [choose_method(artifact.model, name) for name in methods] or offered(artifact.model)
     z = None if beside is None else beside.scale(np.array([computed_of(m, beside.computed) for m in molecules]))
-    outputs = outputs_of(artifact.model, molecules, descriptors=z)
+    refused: dict[int, str] = {}
+    outputs = outputs_of(artifact.model, molecules, descriptors=z, refused=refused)
+    for i, reason in refused.items():
+        raise SmilesError(molecules[i].smiles, reason)
     subjects = [collate([m], None, None if z is None else z[i : i + 1]) for i, m in enumerate(molecules)]
     about = [explained(artifact, target, row) for row in outputs]
     places, scale = [a.output for a in about], about[0].std

@@ -92,7 +92,7 @@ def _read(run: Path, model: Path) -> dict[str, Any] | None:
         for part in targets.values():
             for method in part["methods"].values():
                 method["sentence"]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         message = f"{path} is damaged ({type(error).__name__}): measure again with molattn faithfulness {run}"
         warnings.warn(MolattnWarning(message), stacklevel=4)
         return None

@@ -382,6 +382,14 @@ static int64_t furnish(Thread *s, float *at, const Work *work, int64_t most, int
   return used;
 }
 
+/* Whether every graph has as many nodes as there is room for at most. */
+static int counts_are_known(const Task *t) {
+  for (const Graphs *in = t->graphs; in < t->graphs + t->count; in++)
+    for (int64_t g = 0; g < in->count && in->sizes; g++)
+      if (in->sizes[g] < 0 || in->sizes[g] > in->n) return 0;
+  return 1;
+}
+
 /* Whether all codes of edges are those of rows that there are. */
 static int codes_are_known(const Task *t) {
   for (int64_t table = 0; table < t->tables; table++)
@@ -396,11 +404,12 @@ static int codes_are_known(const Task *t) {
   return 1;
 }
 
-/* Returns 0, 1 without memory, or 2 where an edge has a code without a row. */
+/* Returns 0, 1 without memory, 2 where an edge has a code without a row, or 3 where a graph has more nodes than places. */
 static int in_chunks(const Stack *t, int threads, int backward) {
   const int64_t c = t->c, w = width(t), hidden = t->hidden;
   const int units = !t->plain && !(c % DEPTH || w % DEPTH || hidden % DEPTH) && has_units();
   int64_t rows, most, largest;
+  if (!counts_are_known(&t->attention)) return 3;
   if (!codes_are_known(&t->attention)) return 2;
   const int64_t count = cut(&t->attention, NULL, &rows, &most, &largest);
   if (threads < 1 || rows * c < 32768) threads = 1;
@@ -467,8 +476,9 @@ static int in_chunks(const Stack *t, int threads, int backward) {
   return !enough;
 }
 
-/* How many floats `kept` has to hold. */
+/* How many floats `kept` has to hold; -1 where a graph has more nodes than places. */
 int64_t molattn_blocks_kept(const Stack *t) {
+  if (!counts_are_known(&t->attention)) return -1;
   int64_t rows, most, largest;
   cut(&t->attention, NULL, &rows, &most, &largest);
   return rows * t->count * kept_of_row(t);

@@ -79,10 +79,13 @@ def plain_code_attention(
 
 
 def check_codes(graphs: BucketedGraphs, codes: Sequence[Tensor], table: Tensor) -> None:
-    """A ValueError for codes of another number or shape than the buckets, or on a CPU not in the table."""
+    """A ValueError for codes of another number or shape than the buckets, not bytes, or on a CPU not in the table."""
     shapes = [(place.b, place.n, place.n) for place in graphs.places]
     if [tuple(code.shape) for code in codes] != shapes:
         raise ValueError(f"codes are {shapes} for these buckets, not {[tuple(code.shape) for code in codes]}")
+    kinds = {code.dtype for code in codes} - {torch.uint8}
+    if kinds:
+        raise ValueError(f"codes are bytes, torch.uint8, not {kinds.pop()}")
     if table.device.type == "cpu":
         largest = max((int(code.max()) for code in codes if code.numel()), default=0)
         if largest >= table.shape[1]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from molattn.attention.arguments import check_argument
 from molattn.graph.compiled import Graphs, Task, library
 from molattn.graph.places import Place
 
@@ -24,6 +25,15 @@ class CompiledEdgeAttention(torch.autograd.Function):
         packed, w_ke, w_ve = packed.contiguous(), w_ke.contiguous(), w_ve.contiguous()
         w_be = None if w_be is None else w_be.contiguous()
         e, kept = [x.contiguous() for x in e], [None if x is None else x.contiguous() for x in kept]
+        _check_places(packed, places, kept)
+        h, d = packed.shape[2:]
+        shape = (h, d, w_ke.shape[-1])
+        check_argument("w_ke", w_ke, shape)
+        check_argument("w_ve", w_ve, shape)
+        if w_be is not None:
+            check_argument("w_be", w_be, shape[::2])
+        for place, edges in zip(places, e, strict=True):
+            check_argument("e", edges, (place.b, place.n, place.n, shape[2]))
         output = torch.empty_like(packed[:, 0])
         task = task_of(packed.shape[1:], _graphs(places, kept, e), w_ke, w_ve, w_be)
         task.packed, task.output = packed.data_ptr(), output.data_ptr()
@@ -58,6 +68,10 @@ class CompiledCodeAttention(torch.autograd.Function):
     def forward(ctx, packed, table, places, kept, *codes):  # pyright: ignore[reportIncompatibleMethodOverride]
         packed, table = packed.contiguous(), table.contiguous()
         codes, kept = [x.contiguous() for x in codes], [None if x is None else x.contiguous() for x in kept]
+        _check_places(packed, places, kept)
+        check_argument("the table of codes", table, (packed.shape[2], *table.shape[1:2]))
+        for place, code in zip(places, codes, strict=True):
+            check_argument("codes", code, (place.b, place.n, place.n), torch.uint8)
         output = torch.empty_like(packed[:, 0])
         task = task_of(packed.shape[1:], _graphs(places, kept, codes=codes), table=table)
         task.packed, task.output = packed.data_ptr(), output.data_ptr()
@@ -79,6 +93,27 @@ class CompiledCodeAttention(torch.autograd.Function):
         task.packed, task.dy, task.d_packed, task.d_table = map(address, (packed, dy, d_packed, d_table))
         _call("molattn_backward", task)
         return d_packed, d_table, None, None, *(None for _ in codes)
+
+
+def _check_places(packed: Tensor, places: Sequence[Place], kept: Sequence[Tensor | None]) -> None:
+    """That every place is where the rows are that it says, its masks and dropout of its size: else a ValueError."""
+    if packed.dim() != 4 or packed.shape[1] not in (3, 4) or not packed.shape[3]:
+        raise ValueError(f"packed is (rows, 3 or 4, h, d), not {tuple(packed.shape)}")
+    check_argument("packed", packed, packed.shape)
+    rows = 0
+    for place, dropped in zip(places, kept, strict=True):
+        b, n = place.b, place.n
+        if place.start != rows or b < 0 or n < 0:
+            raise ValueError(f"{b} graphs of {n} nodes begin at row {place.start}, where those before end at {rows}")
+        rows += b * n
+        if place.sizes is not None:
+            check_argument("the mask of nodes, summed,", place.sizes, (b,), torch.int64)
+        if place.pairs is not None:
+            check_argument("the mask of edges", place.pairs, (b, n, n), torch.uint8)
+        if dropped is not None:
+            check_argument("kept", dropped, (b, packed.shape[2], n, n))
+    if rows != len(packed):
+        raise ValueError(f"there are {len(packed)} rows for graphs of {rows} nodes, padding included")
 
 
 def _graphs(

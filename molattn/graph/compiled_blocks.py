@@ -10,12 +10,15 @@ import torch
 from torch import Tensor
 
 from molattn import compiled
+from molattn.attention.arguments import check_argument
 from molattn.attention.elementwise import Dropping, dropping, new_key
 from molattn.graph.compiled import TABLES, Graphs, Task
 from molattn.graph.compiled_attention import address, task_of
 
 SOURCE = Path(__file__).with_name("blocks.c")
 _LANES = 16
+_W_BE = 7
+"""The only one of the weights of a block that need not be there."""
 
 
 class _Linear(ctypes.Structure):
@@ -50,6 +53,9 @@ class _Stack(ctypes.Structure):
         ("layers", ctypes.POINTER(_Layer)),
         *((name, ctypes.c_void_p) for name in ("v", "out", "kept", "d_out", "d_v")),
     )
+
+
+_BEYOND = "there is a graph with fewer than 0 or more nodes than it has places"
 
 
 @dataclass(frozen=True)
@@ -125,13 +131,46 @@ def compiled_blocks(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[T
     float32's for "highest"; for less, on processors with matrix units for bfloat16, 16 bits.
 
     Raises:
-        IndexError: a code without a row.
+        IndexError: a code without a row, or a graph of more nodes than n.
+        ValueError: tensors that are not what `BlockWeights`, `Places` and this say.
     """
+    _check(blocks, v, edges, places)
     keys = [tuple(new_key() for _ in range(4)) if block.dropout else (0,) * 4 for block in blocks]
     tensors = (*edges, *(x for block in blocks for x in block.tensors))
     # `needs_input_grad` does not know whether gradients are asked for at all.
     keep = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (v, *tensors))
     return _CompiledBlocks.apply(v, tuple(blocks), keys, places, keep, len(edges), *tensors)
+
+
+def _check(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[Tensor], places: Places) -> None:
+    """A ValueError for what the library would read beyond. What is in counts and codes it looks at itself."""
+    if not blocks or not edges or v.dim() != 3:
+        raise ValueError(f"there are {len(blocks)} blocks and {len(edges)} edges for nodes of {tuple(v.shape)}")
+    b, n, c = v.shape
+    h, (_, w, hidden), f = blocks[0].num_heads, blocks[0].sizes, edges[0].shape[-1]
+    if h < 1 or w % h or f < 1 or any(size < 1 or size % _LANES for size in (c, w, hidden)):
+        raise ValueError(f"{h} heads, {c}, {w} and {hidden} channels and {f} of the edges are not for compiled blocks")
+    check_argument("v", v, v.shape)
+    if not places.codes:
+        check_argument("e", edges[0], (b, n, n, f))
+    if len(edges) > TABLES or len(edges) != max(1, len(places.codes)):
+        raise ValueError(f"there are {len(edges)} tables for {len(places.codes)} codes of edges, of {TABLES} at most")
+    for rows, codes in zip(edges, places.codes, strict=False):
+        check_argument("a table of edges", rows, (len(rows), f))
+        check_argument("codes of edges", codes, (b, n, n), torch.uint8)
+    check_argument("counts", places.counts, (b,), torch.int64)
+    if places.edge_mask is not None:
+        check_argument("edge_mask", places.edge_mask, (b, n, n), torch.bool)
+    of_norm, of_w = [(c,), (c,)], [(w, c)] * 3 + [(w, f)] * 2 + [(h, f), (c, w), (c,)]
+    shapes = (*of_norm, *of_w, *of_norm, (hidden, c), (hidden,), (c, hidden), (c,))
+    for block in blocks:
+        if block.num_heads != h or not 0 <= block.dropout < 1 or len(block.tensors) != len(shapes):
+            raise ValueError("the blocks have other numbers of heads or of weights, or a dropout that is none")
+        for i, (x, shape) in enumerate(zip(block.tensors, shapes, strict=True)):
+            if x is not None:
+                check_argument("a weight of a block", x, shape)
+            elif i != _W_BE:
+                raise ValueError("a weight of a block is missing")
 
 
 class _CompiledBlocks(torch.autograd.Function):
@@ -180,7 +219,8 @@ class _Call:
         self.v, self.edges = v, edges
         self.weights = [weights[i : i + len(weights) // len(blocks)] for i in range(0, len(weights), 16)]
         self.qkv = [torch.cat(of[2:5]) for of in self.weights]  # pyright: ignore[reportCallIssue, reportArgumentType]
-        self.masks = [None if places.edge_mask is None else places.edge_mask.contiguous(), places.counts]
+        # The counts as they are now: what is kept for the gradient is as large as they say.
+        self.masks = [None if places.edge_mask is None else places.edge_mask.contiguous(), places.counts.clone()]
         self.codes = [codes.contiguous() for codes in places.codes]
         b, n, c = v.shape
         _, width, hidden = blocks[0].sizes
@@ -217,7 +257,10 @@ class _Call:
 
     def count_kept(self) -> int:
         """How many numbers the gradient needs of the forward pass."""
-        return _library().molattn_blocks_kept(ctypes.byref(self.stack))
+        count = _library().molattn_blocks_kept(ctypes.byref(self.stack))
+        if count < 0:
+            raise IndexError(_BEYOND)
+        return count
 
     def make_gradients(self, of_edges: bool) -> tuple[list[Tensor | None], list[Tensor | None]]:
         """Where the gradients of edges and weights go to."""
@@ -244,7 +287,7 @@ class _Call:
         if done == 1:
             raise MemoryError("no memory is left for the blocks")
         if done:
-            raise IndexError("there is an edge with a code that no row is for")
+            raise IndexError(_BEYOND if done == 3 else "there is an edge with a code that no row is for")
 
 
 def _pairs(layer: _Layer, of: Sequence[Tensor | None]) -> Iterator[tuple[ctypes.Structure, int | None, int | None]]:

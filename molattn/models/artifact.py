@@ -11,39 +11,41 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor
 
-from molattn.chem import STANDARDIZE, Conformers, unknown_descriptors
+from molattn.chem import STANDARDIZE, Conformers
 from molattn.data.files import write_bytes
-from molattn.data.seal import SEAL, sealed, unsealed
-from molattn.errors import InputError, UsageError
+from molattn.data.plain import Misfit
+from molattn.data.seal import SEAL, sealed
+from molattn.errors import InputError, UsageError, shown
 from molattn.models.answers import Answers
+from molattn.models.artifact_parts import (
+    CALIBRATION,
+    DOMAIN,
+    calibration_of,
+    domain_of,
+    numbers_of,
+    part,
+    scaler_of,
+    tensors_of_part,
+    wanted_forms,
+)
+from molattn.models.artifact_parts import member as member_name
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.calibration import Calibration, calibrated
-from molattn.models.config import CONFIGS, ModelConfig
+from molattn.models.config_file import CONFIG, LARGEST_FILE, NEXT, WEIGHTS, read_config, settings_of
 from molattn.models.domain import Domain
-from molattn.models.registry import build
+from molattn.models.registry import MODELS, build
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import REGRESSION, Regression, Task, task_from
+from molattn.models.tensor_file import Form, at_most, check_finite, check_forms, float32, forms_of, tensors_of
 from molattn.models.uncertainty import NONE, answers_of, method_of
 
-# 2 has conformers, without which a model of 3D must not be used; 3 has outputs that are not the numbers themselves; 4
-# has standardize, without which molecules would be read otherwise than in training; 5 has outputs of atoms, or
-# descriptors, which the head reads; 6 has more in its weights than one model: those of other members, of calibration or
-# of training molecules, or a loss whose outputs older versions do not know; 7 has descriptors that are computed; all
-# else is written as 1.
-SCHEMA = 7
-WEIGHTS, CONFIG, NEXT = "model.safetensors", "config.json", "config.next.json"
-MEMBERS, CALIBRATION, DOMAIN = "members", "calibration", "domain"
-"""What the names of tensors begin with that are not the first model's; a dot follows."""
 _LOSSES_OF_6 = ("evidential", "quantile", "dirichlet")
 
 
@@ -105,7 +107,7 @@ class Artifact:
         molecules: Sequence[Molecule],
         descriptors: np.ndarray | None = None,
         uncertainty: str = "",
-        refused: set[int] | None = None,
+        refused: dict[int, str] | None = None,
     ) -> Answers:
         """What it says of `molecules`, before any calibration; see `molattn.models.uncertainty.answers_of`."""
         method = uncertainty or self.uncertainty
@@ -127,19 +129,19 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
     """Write the model into `folder`; one that is there is replaced at once, or stays, whatever happens on the way."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    tensors, beside = dict(artifact.model.state_dict()), {}
+    tensors, beside = _weights(artifact.model), {}
     for i, member in enumerate(artifact.members, start=1):
-        tensors |= {f"{MEMBERS}.{i}.{name}": x for name, x in member.state_dict().items()}
-        beside[MEMBERS] = i
+        tensors |= {f"{member_name(i)}.{name}": x for name, x in _weights(member).items()}
+        beside["members"] = i
     if artifact.uncertainty != method_of("", artifact.task, len(artifact.models), 0.0):
         beside["uncertainty"] = {"method": artifact.uncertainty, "samples": artifact.samples}
     if artifact.calibration is not None:
         c = artifact.calibration
-        tensors |= _tensors(CALIBRATION, {f"{t}.{k}": v for t, s in enumerate(c.scores) for k, v in s.items()})
+        tensors |= tensors_of_part(CALIBRATION, {f"{t}.{k}": v for t, s in enumerate(c.scores) for k, v in s.items()})
         beside[CALIBRATION] = {"method": c.method, "uncertainty": c.uncertainty}
     if artifact.domain is not None:
         d = artifact.domain
-        tensors |= _tensors(DOMAIN, {"embeddings": d.embeddings, "bits": d.bits})
+        tensors |= tensors_of_part(DOMAIN, {"embeddings": d.embeddings, "bits": d.bits})
         beside[DOMAIN] = {"farthest": d.farthest, "least": d.least}
     weights = save({name: x.detach().cpu().contiguous() for name, x in tensors.items()})
     molecules: dict[str, Any] = {"add_hs": artifact.add_hs, "max_atoms": artifact.max_atoms}
@@ -172,6 +174,11 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
         _settle(folder)
 
 
+def _weights(model: MoleculeModel) -> dict[str, Tensor]:
+    """The weights of a model, of which a file has float32 alone."""
+    return {name: x.float() if x.is_floating_point() else x for name, x in model.state_dict().items()}
+
+
 def _settle(folder: Path) -> None:
     """The next configuration takes its place if its weights are there, and is removed if they are not."""
     if (folder / NEXT).is_file():
@@ -180,17 +187,6 @@ def _settle(folder: Path) -> None:
             os.replace(folder / NEXT, folder / CONFIG)
         else:
             (folder / NEXT).unlink()
-
-
-def _tensors(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:
-    return {f"{prefix}.{name}": torch.from_numpy(np.ascontiguousarray(values)) for name, values in arrays.items()}
-
-
-def _part(weights: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin with `prefix` and a dot, without it; those of the first model for none."""
-    if not prefix:
-        return {k: v for k, v in weights.items() if k.partition(".")[0] not in (MEMBERS, CALIBRATION, DOMAIN)}
-    return {k.removeprefix(f"{prefix}."): v for k, v in weights.items() if k.startswith(f"{prefix}.")}
 
 
 def _descriptors(scaler: DescriptorScaler) -> list[dict[str, Any]]:
@@ -216,8 +212,15 @@ def _schema(artifact: Artifact) -> int:
     return 1 if artifact.conformers is None else 2
 
 
+NO_WEIGHTS = 10_000_000
+"""Numbers that a model may keep beside its weights, such as the centres of radial bases."""
+
+
 def load_artifact(folder: str | Path) -> Artifact:
     """Read a model that `save_artifact` wrote, on the CPU.
+
+    What a file says is believed only where it is in range and fits the rest, so that a folder from a stranger takes no
+    more time or memory than its own size asks for.
 
     Raises:
         InputError: a file is missing, damaged, newer than this molattn, or made with other codes.
@@ -227,72 +230,61 @@ def load_artifact(folder: str | Path) -> Artifact:
         if not (folder / name).is_file():
             raise InputError(f"{folder} holds no model: {name} is missing; give the folder of a finished run")
     try:
-        data = (folder / WEIGHTS).read_bytes()
-        return _built(_config(folder, hashlib.sha256(data).hexdigest()), load(data), folder)
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OSError, SafetensorError) as error:
+        forms = forms_of(folder / WEIGHTS)
+        config = read_config(folder, _current(folder))
+        return _built(config, forms, folder)
+    except Misfit as error:
+        raise InputError(f"{folder / WEIGHTS} is damaged or was changed: {error}; copy it again") from error
+    except (UsageError, ValueError) as error:
+        # It names what the file says, whatever characters that has.
+        why = str(error).encode("ascii", "backslashreplace").decode()
+        raise InputError(f"{folder} asks for what is not here: {why}") from error
+    except (KeyError, TypeError, AttributeError, ArithmeticError, RuntimeError, OSError) as error:
         raise InputError(
             f"{folder} is damaged, it cannot be read as a model ({type(error).__name__}); copy it again"
         ) from error
 
 
-def _config(folder: Path, weights: str) -> dict[str, Any]:
-    """The configuration that goes with the weights of that checksum."""
-    path = folder / CONFIG
-    if (folder / NEXT).is_file() and weights.encode() in (folder / NEXT).read_bytes():
-        path = folder / NEXT
-    config, whole = unsealed(path.read_bytes(), CONFIG)
-    schema = config["schema"]
-    if isinstance(schema, int) and schema > SCHEMA:
-        raise InputError(f"{folder} was written by molattn {config['molattn']}: upgrade molattn to read it")
-    if not whole or not config[SEAL].keys() <= {WEIGHTS, CONFIG}:
-        raise InputError(f"{path} is damaged or was changed: its checksum differs from the one in it; copy it again")
-    if weights != config[SEAL][WEIGHTS]:
-        raise InputError(f"{folder / WEIGHTS} is damaged: its checksum differs from the one in {CONFIG}; copy it again")
-    return config
+def _current(folder: Path) -> str:
+    """The file of the configuration that goes with the weights."""
+    if not (folder / NEXT).is_file() or (folder / NEXT).stat().st_size > LARGEST_FILE:
+        return CONFIG
+    with open(folder / WEIGHTS, "rb") as file:
+        weights = hashlib.file_digest(file, "sha256").hexdigest()
+    return NEXT if weights.encode() in (folder / NEXT).read_bytes() else CONFIG
 
 
-def _fits(config: ModelConfig, weights: dict[str, Tensor]) -> bool:
-    """Whether a model of that configuration may be as small as its weights; any other would fill the memory first."""
-    most = 64 * max(1000, sum(x.numel() for x in weights.values()))
-    sizes = [value for value in dataclasses.asdict(config).values() if isinstance(value, int)]
-    products = [a * b for a, b in combinations(sizes, 2)] + [config.feed_forward * config.hidden_dim**2]
-    return max(products) <= most and config.num_layers <= len(weights)
-
-
-def _built(config: dict[str, Any], weights: dict[str, Tensor], folder: Path) -> Artifact:
-    targets, kind, beside = config["targets"], config["model"]["kind"], config.get("descriptors", [])
-    if kind not in CONFIGS:
-        raise InputError(f"{folder} is a model of the kind {kind!r}; this molattn has {', '.join(CONFIGS)}")
-    settings: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in config["model"].items()}
-    try:
-        task = task_from(config.get("task", {"kind": "regression", "loss": "mse"}))
-        asked = CONFIGS[kind](**settings), len(task.owners(len(targets))), task.of_atoms, len(beside)
-        count = config.get(MEMBERS, 0)
-        whole = 0 <= count < len(weights)
-        members = [_part(weights, f"{MEMBERS}.{i}" if i else "") for i in range(1 + count if whole else 0)]
-        if not whole or not all(_fits(asked[0], member) for member in members):
-            raise InputError(f"{folder} is damaged: its weights are not those of the model in {CONFIG}; copy it again")
-        models = [build(*asked) for _ in members]
-        method = config.get("uncertainty", {"method": "", "samples": 10})
-        uncertainty = method_of(method["method"], task, len(models), settings.get("dropout", 0.0))
-    except UsageError as error:
-        raise InputError(f"{folder} asks for what is not here: {error}") from error
-    except ValueError as error:
-        raise InputError(f"{folder} asks for what is not here: {error}") from error
-    if config["vocabulary"] != models[0].vocabulary():
+def _built(config: dict[str, Any], forms: dict[str, Form], folder: Path) -> Artifact:
+    targets, beside, settings = config["targets"], config.get("descriptors", ()), settings_of(config)
+    task = task_from(config.get("task", {"kind": "regression", "loss": "mse"}))
+    standardize = config["molecules"].get("standardize", "")
+    if standardize and standardize not in STANDARDIZE:
+        raise UsageError(f"the standard form {shown(standardize)}; upgrade molattn")
+    if config["vocabulary"] != MODELS[settings.kind].vocabulary():
         raise InputError(
             f"{folder} was trained with other codes for molecules than this molattn has; use molattn "
             f"{config['molattn']} or train again"
         )
-    for model, member in zip(models, members, strict=True):
-        model.load_state_dict(member)
+    count = 1 + config.get("members", 0)
+    asked = settings, len(task.owners(len(targets))), task.of_atoms, len(beside)
+    if max(count, settings.num_layers) > len(forms):
+        raise Misfit("its settings ask for more weights than it has")
+    with float32(), at_most(2 * numbers_of(part(forms, "")) + NO_WEIGHTS):
+        first = build(*asked)
+    check_forms(forms, wanted_forms(config, task, first, forms))
+    tensors, checksum = tensors_of(folder / WEIGHTS)
+    if checksum != config[SEAL][WEIGHTS]:
+        raise Misfit(f"its checksum differs from the one in {CONFIG}")
+    check_finite(tensors)
+    with float32():
+        models = [first, *(build(*asked) for _ in range(1, count))]
+    for i, model in enumerate(models):
+        model.load_state_dict(part(tensors, member_name(i)))
         model.eval().requires_grad_(False)
     conformers = config["molecules"].get("conformers")
-    standardize = config["molecules"].get("standardize", "")
-    if standardize and standardize not in STANDARDIZE:
-        raise InputError(f"{folder} asks for what is not here: the standard form {standardize!r}; upgrade molattn")
+    method = config.get("uncertainty", {"method": "", "samples": 10})
     return Artifact(
-        model=models[0],
+        model=first,
         scaler=TargetScaler(tuple(t["mean"] for t in targets), tuple(t["std"] for t in targets)),
         targets=tuple(t["name"] for t in targets),
         units=tuple(t["unit"] for t in targets),
@@ -301,37 +293,10 @@ def _built(config: dict[str, Any], weights: dict[str, Tensor], folder: Path) -> 
         conformers=None if conformers is None else Conformers(**conformers),
         task=task,
         standardize=standardize,
-        descriptors=_scaler_of(beside, folder) if beside else None,
+        descriptors=scaler_of(beside),
         members=tuple(models[1:]),
-        uncertainty=uncertainty,
+        uncertainty=method_of(method["method"], task, count, settings.dropout),
         samples=method["samples"],
-        calibration=_calibration(config, weights, len(targets)),
-        domain=_domain(config, weights),
+        calibration=calibration_of(config, tensors, task),
+        domain=domain_of(config, tensors),
     )
-
-
-def _scaler_of(beside: list[dict[str, Any]], folder: Path) -> DescriptorScaler:
-    computed = tuple(d["name"] for d in beside if d.get("computed"))
-    names, mean, std = (tuple(d[key] for d in beside) for key in ("name", "mean", "std"))
-    if unknown := unknown_descriptors(computed):
-        raise InputError(f"{folder} asks for what is not here: the descriptor {unknown[0]}; upgrade rdkit or molattn")
-    if names[len(names) - len(computed) :] != computed:
-        raise InputError(f"{folder} is damaged: its descriptors are not in their order; copy it again")
-    return DescriptorScaler(names, mean, std, computed)
-
-
-def _calibration(config: dict[str, Any], weights: dict[str, Tensor], num_targets: int) -> Calibration | None:
-    if (said := config.get("calibration")) is None:
-        return None
-    scores: list[dict[str, np.ndarray]] = [{} for _ in range(num_targets)]
-    for name, values in _part(weights, CALIBRATION).items():
-        t, _, key = name.partition(".")
-        scores[int(t)][key] = values.numpy()
-    return Calibration(said["method"], said["uncertainty"], tuple(scores))
-
-
-def _domain(config: dict[str, Any], weights: dict[str, Tensor]) -> Domain | None:
-    if (said := config.get("domain")) is None:
-        return None
-    arrays = _part(weights, DOMAIN)
-    return Domain(arrays["embeddings"].numpy(), arrays["bits"].numpy(), said["farthest"], said["least"])

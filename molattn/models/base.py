@@ -1,7 +1,9 @@
 """What every model of molecules offers, whatever it makes of a SMILES."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,6 +17,11 @@ from molattn.data.packing import Packing
 from molattn.data.store import sizes_of
 from molattn.errors import SmilesError
 from molattn.models.config import ModelConfig
+
+if hasattr(os, "register_at_fork"):
+    # A forked process has one thread; torch would wait for ever for those that its parent had. torch's own workers do
+    # the same.
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 @runtime_checkable

@@ -51,6 +51,13 @@ class Calibration:
     scores: tuple[Scores, ...]
 
 
+def score_names(task: Task, t: int) -> list[tuple[str, ...]]:
+    """The names of the scores of target t, those together that are equally long."""
+    if isinstance(task, Regression):
+        return [("z", "far", *(("quantiles",) if task.loss == "quantile" else ())), ("b",)]
+    return [("least", "adaptive"), *((f"x{c}", f"y{c}") for c in range(len(task.labels(t))))]
+
+
 def choose_calibration(asked: str, task: Task) -> str:
     """The calibration method asked for, or the conformal one where that is empty.
 

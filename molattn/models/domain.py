@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 NEIGHBOURS = 5
+BYTES = 256
+"""Of the packed bits of a molecule."""
 SHARE = 0.95
 """Of the training molecules themselves, so many are within each limit."""
 LABELS = ("no", "embedding", "fingerprint", "both")

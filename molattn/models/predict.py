@@ -19,6 +19,12 @@ from molattn.models.tasks import REGRESSION, Task
 MOLECULES = 512
 """The most molecules in a batch."""
 
+NOT_FINITE = (
+    "the model's answer for it is not a finite number: its weights are too large for it, or the molecule is too far "
+    "from those of training; use another model"
+)
+"""Why there is no answer for a molecule whose numbers overflow."""
+
 PAIRS = 2**17
 """Pairs of places, padding included, whose attention is computed together: 16 MB with 4 layers of 8 heads."""
 
@@ -42,7 +48,7 @@ def outputs_of(
     molecules: Sequence[Molecule],
     batch_size: int = MOLECULES,
     descriptors: np.ndarray | None = None,
-    refused: set[int] | None = None,
+    refused: dict[int, str] | None = None,
 ) -> np.ndarray:
     """What the model puts out for `molecules`, (n, outputs) float64, in their order; `Task.answers` reads it.
 
@@ -51,8 +57,9 @@ def outputs_of(
     Args:
         batch_size: the most molecules in a batch; large ones are fewer, see `batches_by_size`.
         descriptors: (n, k), standardised; None for a model without.
-        refused: gets the place of each molecule that is too large for the memory, alone in its batch; its numbers are
-            NaN. Without such a set it is an error.
+        refused: gets, by its place, why there is no answer for a molecule: it is too large for the memory, alone in
+            its batch, and its numbers are NaN; or they are not finite. Without it the one is an error, and of the
+            other nothing is said.
 
     Raises:
         SmilesError: a molecule is too large for the memory, and there is no `refused`.
@@ -65,7 +72,7 @@ def embed_molecules(
     molecules: Sequence[Molecule],
     batch_size: int = MOLECULES,
     descriptors: np.ndarray | None = None,
-    refused: set[int] | None = None,
+    refused: dict[int, str] | None = None,
 ) -> np.ndarray:
     """The fingerprints of `molecules`, (n, d + k) float64: what the head reads of each.
 
@@ -85,7 +92,7 @@ def _in_batches(
     molecules: Sequence[Molecule],
     batch_size: int,
     descriptors: np.ndarray | None,
-    refused: set[int] | None,
+    refused: dict[int, str] | None,
 ) -> np.ndarray:
     """What is asked of each molecule, or of each of its atoms, a row of `width` numbers each, float64."""
     device = next(model.parameters()).device
@@ -115,8 +122,18 @@ def _in_batches(
             elif refused is None:
                 raise SmilesError(chosen(molecules, rows)[0].smiles, too_large(model, int(sizes[rows[0]])))
             else:
-                refused.add(int(rows[0]))
+                refused[int(rows[0])] = too_large(model, int(sizes[rows[0]]))
+    if refused is not None:
+        refuse_not_finite(answers, offsets, refused)
     return answers
+
+
+def refuse_not_finite(numbers: np.ndarray, offsets: np.ndarray, refused: dict[int, str]) -> None:
+    """Add the molecules to `refused` whose rows, `offsets[i]` to `offsets[i + 1]`, hold a number that is not finite."""
+    rows = np.flatnonzero(~np.isfinite(numbers).all(1))
+    if len(rows):
+        for i in np.unique(np.searchsorted(offsets, rows, side="right") - 1).tolist():
+            refused.setdefault(i, NOT_FINITE)
 
 
 def too_large(model: MoleculeModel, size: int) -> str:

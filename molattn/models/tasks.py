@@ -72,12 +72,12 @@ class Task(ABC):
     @property
     def has_spread(self) -> bool:
         """Whether a single model of this loss answers a standard deviation, too."""
-        return False
+        return self.loss in _OF_LOSS
 
     @property
     def method(self) -> str:
         """What `--uncertainty-method` calls the one that the loss brings; "none" for none."""
-        return "none"
+        return _OF_LOSS.get(self.loss, "none")
 
     def mixed(self, parts: Sequence[Answers]) -> Answers:
         """The answers of several models as those of one, their mean; without standard deviations."""
@@ -146,14 +146,6 @@ class Regression(Task):
     of_atoms: bool = False
     alpha: float = 0.1
 
-    @property
-    def has_spread(self) -> bool:
-        return self.loss in ("mve", "evidential", "quantile")
-
-    @property
-    def method(self) -> str:
-        return _OF_LOSS.get(self.loss, "none")
-
     def owners(self, num_targets: int) -> list[int]:
         return [*range(num_targets)] * {"mve": 2, "evidential": 4, "quantile": 3}.get(self.loss, 1)
 
@@ -211,14 +203,6 @@ class Binary(Task):
     loss: str = "bce"
     of_atoms: bool = False
 
-    @property
-    def has_spread(self) -> bool:
-        return self.loss == "dirichlet"
-
-    @property
-    def method(self) -> str:
-        return _OF_LOSS.get(self.loss, "none")
-
     def owners(self, num_targets: int) -> list[int]:
         return [*range(num_targets)] * (2 if self.has_spread else 1)
 
@@ -275,14 +259,6 @@ class Multiclass(Task):
     loss: str = "cross-entropy"
     classes: tuple[tuple[str, ...], ...] = ()
     of_atoms: bool = False
-
-    @property
-    def has_spread(self) -> bool:
-        return self.loss == "dirichlet"
-
-    @property
-    def method(self) -> str:
-        return _OF_LOSS.get(self.loss, "none")
 
     def owners(self, num_targets: int) -> list[int]:  # noqa: ARG002
         return [t for t, names in enumerate(self.classes) for _ in names]
@@ -354,6 +330,7 @@ _OF_LOSS = {
     "quantile": "quantile-regression",
     "dirichlet": "dirichlet",
 }
+"""The losses that bring a standard deviation, and what the method of uncertainty is called that they are."""
 
 REGRESSION = Regression()
 """What a run is where nothing else is said."""

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from molattn.data.atom_lists import offsets_of
 from molattn.errors import UsageError
 from molattn.models.answers import Answers
 from molattn.models.base import Molecule, MoleculeModel
-from molattn.models.predict import outputs_of
+from molattn.models.predict import outputs_of, refuse_not_finite
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Task
 
@@ -62,7 +63,7 @@ def answers_of(
     method: str = "",
     samples: int = 10,
     descriptors: np.ndarray | None = None,
-    refused: set[int] | None = None,
+    refused: dict[int, str] | None = None,
 ) -> Answers:
     """What one model or several say of `molecules`, and how far off that may be.
 
@@ -86,6 +87,24 @@ def answers_of(
         samples: passes of the method "dropout".
         descriptors, refused: as for `outputs_of`.
     """
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what overflows is refused, not warned of
+        found = _answers(models, task, scaler, molecules, method, samples, descriptors, refused)
+    if refused is not None:
+        offsets = offsets_of(models[0].counts(molecules))
+        refuse_not_finite(np.concatenate([found.values, found.more], 1), offsets, refused)
+    return found
+
+
+def _answers(
+    models: Sequence[MoleculeModel],
+    task: Task,
+    scaler: TargetScaler,
+    molecules: Sequence[Molecule],
+    method: str,
+    samples: int,
+    descriptors: np.ndarray | None,
+    refused: dict[int, str] | None,
+) -> Answers:
     chosen = method or method_of("", task, len(models), 0.0)
 
     def said(model: MoleculeModel) -> Answers:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from molattn.errors import InputError, UsageError, shown
-from molattn.models.config import CONFIGS, ModelConfig
+from molattn.models.config import ModelConfig
 
 AUTO, NONE = "auto", "none"
 """What `training.base` can be, beside the name or folder of a base."""
@@ -34,7 +34,7 @@ FOR_MANY: dict[str, dict[str, Any]] = {"model": {"dropout": 0.0}, "training": {"
 """What a training from a base on many molecules has, over `FINE_TUNING`: it has steps enough to forget what the base
 knows of descriptors, and learns them still, so that it does not; and needs no dropout."""
 
-CARD, CONFIG = "card.toml", "config.json"
+CARD = "card.toml"
 
 # What a training may say otherwise than its base.
 _FREE = ("dropout",)
@@ -91,22 +91,27 @@ def find_base(name: str) -> Base:
             f"there is no base model {shown(name)}: give one of {known}, the folder that `molattn pretrain` wrote, or "
             f"{NONE} to train from scratch"
         )
+    # Here, because data brings numpy, which a screen of help does without.
+    from molattn.data.plain import Some, Text
+    from molattn.models.config_file import read_config, settings_of
+
+    kept = Some({"molecules": Some({"source": Text(10_000, least=1)})})
     try:
-        card = tomllib.loads((path / CARD).read_text(encoding="utf-8"))
-        config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
-        settings: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in config["model"].items()}
-        return Base(
-            name=name,
-            folder=path,
-            model=CONFIGS[settings["kind"]](**settings),
-            add_hs=config["molecules"]["add_hs"],
-            conformers=config["molecules"].get("conformers") is not None,
-            source=card["molecules"]["source"],
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        card = kept.read(tomllib.loads((path / CARD).read_text(encoding="utf-8")), "")
+    except (OSError, ValueError) as error:
+        why = str(error).partition("\n")[0]
         raise InputError(
-            f"{path} is damaged, it cannot be read as a base model ({type(error).__name__}); write or copy it again"
+            f"{path / CARD} is damaged, it cannot be read as the card of a base model ({why}); write or copy it again"
         ) from error
+    config = read_config(path)
+    return Base(
+        name=name,
+        folder=path,
+        model=settings_of(config),
+        add_hs=config["molecules"]["add_hs"],
+        conformers=config["molecules"].get("conformers") is not None,
+        source=card["molecules"]["source"],
+    )
 
 
 def clashes(base: Base, model: ModelConfig, add_hs: bool, conformers: bool) -> list[str]:

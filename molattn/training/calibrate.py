@@ -84,6 +84,6 @@ def _of_classes(p: np.ndarray, y: np.ndarray) -> Scores:
     rows = np.arange(len(y))
     scores = {"least": np.sort(1 - p[rows, y]), "adaptive": np.sort(cumulated(p)[rows, y])}
     for c in range(p.shape[1]):
-        rising = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(p[:, c], y == c)
+        rising = IsotonicRegression().fit(p[:, c], y == c)
         scores[f"x{c}"], scores[f"y{c}"] = (np.asarray(v, float) for v in (rising.X_thresholds_, rising.y_thresholds_))
     return scores

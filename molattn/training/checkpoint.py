@@ -22,13 +22,15 @@ import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities.exceptions import SIGTERMException
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor
 
 from molattn.data.files import write_bytes, write_text
-from molattn.errors import InputError, UsageError
+from molattn.data.plain import Anything, Flag, Misfit, Real, Some, Text, Whole, misfit
+from molattn.errors import InputError, UsageError, shown
+from molattn.models.tensor_file import forms_of, tensors_of
 from molattn.training import ranks
+from molattn.training.resumed import check_alike, check_tensors, optimizer_state
 
 STATE = "state.json"
 SCHEMA = 1
@@ -50,7 +52,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write it; whatever happens on the way, the one before stays whole until this one is."""
     folder.mkdir(parents=True, exist_ok=True)
     data = save({name: x.detach().cpu().contiguous() for name, x in checkpoint.tensors.items()})
-    name = f"epoch-{checkpoint.state['epoch']}.safetensors"
+    name = _file(checkpoint.state["epoch"])
     content = {"schema": SCHEMA, "file": name, "sha256": hashlib.sha256(data).hexdigest(), **checkpoint.state}
     write_bytes(folder / name, data)
     # JSON as Python writes it: NaN and Infinity are read back, and every digit is.
@@ -73,19 +75,42 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
         outer = json.loads((folder / STATE).read_text(encoding="utf-8"))
         text = outer["content"]
         content = json.loads(text)
-        if content["schema"] != SCHEMA:
+        if type(content["schema"]) is int and content["schema"] != SCHEMA:
             raise InputError(f"{folder} was written by another molattn: resume with that one, or --force starts over")
-        data = (folder / content["file"]).read_bytes()
-        if [hashlib.sha256(text.encode()).hexdigest(), hashlib.sha256(data).hexdigest()] != [
-            outer["sha256"],
-            content["sha256"],
-        ]:
-            raise ValueError("a checksum differs")
-        return Checkpoint(load(data), content)
-    except (KeyError, TypeError, ValueError, AttributeError, OSError, SafetensorError) as error:
-        raise InputError(
-            f"{folder} is damaged, its training cannot be resumed ({type(error).__name__}): --force starts over"
-        ) from error
+        _KEPT.read(content, "")
+        if content["file"] != _file(content["epoch"]):
+            raise misfit("file", content["file"], f"{_file(content['epoch'])}, the one of its epoch")
+        forms_of(folder / content["file"])  # before it is read: it may be of any length
+        tensors, checksum = tensors_of(folder / content["file"])
+        if [hashlib.sha256(text.encode()).hexdigest(), checksum] != [outer["sha256"], content["sha256"]]:
+            raise Misfit("a checksum differs")
+    except _DAMAGE as error:
+        raise damaged(folder, error) from error
+    return Checkpoint(tensors, content)
+
+
+_KEPT = Some(
+    {
+        "schema": Whole(SCHEMA, SCHEMA),
+        "file": Text(100),
+        "sha256": Text(64),
+        "epoch": Whole(0, 10**9),
+        "identity": Anything(dict, "an object with fields"),
+    },
+    {"over": Flag(), "seconds": Real(0.0)},
+)
+# What values of other types and sizes make the code raise that takes them for what they should be.
+_DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, OSError)
+
+
+def _file(epoch: int) -> str:
+    return f"epoch-{epoch}.safetensors"
+
+
+def damaged(folder: Path, error: BaseException) -> InputError:
+    """What is said of a checkpoint that cannot be read, or says what cannot be."""
+    why = str(error) if isinstance(error, Misfit) else type(error).__name__
+    return InputError(f"{folder} is damaged, its training cannot be resumed ({why}): --force starts over")
 
 
 class Checkpoints:
@@ -110,11 +135,14 @@ class Checkpoints:
         # Whoever trains together goes on from the same one.
         self.last = ranks.from_first(partial(load_checkpoint, folder))
         if self.last is not None:
+            if missing := next((key for key in ("over", "seconds") if key not in self.last.state), None):
+                raise damaged(folder, Misfit(f"it has no field {missing!r}"))
             changed = differences(self.last.state["identity"], json.loads(json.dumps(identity)))
             if changed:
+                more = f"; and {len(changed) - 10} more" if len(changed) > 10 else ""
                 raise UsageError(
-                    f"{run or folder.parent} cannot be resumed, since {'; '.join(changed)}: put back what was, or "
-                    "start over with --force"
+                    f"{run or folder.parent} cannot be resumed, since {'; '.join(changed[:10])}{more}: put back what "
+                    "was, or start over with --force"
                 )
 
     @property
@@ -131,7 +159,8 @@ def differences(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -
     """What differs between two nested sets of plain values, a phrase each."""
     found = []
     for key in dict.fromkeys((*before, *now)):
-        name = f"{prefix}{key}"
+        # Of what somebody else wrote any text may be a key.
+        name = f"{prefix}{key if key.isprintable() and len(key) <= 100 else shown(key)}"
         a, b = before.get(key), now.get(key)
         if isinstance(a, dict) and isinstance(b, dict):
             found += differences(a, b, f"{name}." if name not in ("config",) else "")
@@ -173,14 +202,20 @@ class SaveEpochs(Callback):
         self.checkpoints, self.watch = checkpoints, watch
         self.start, self.restored = time.perf_counter(), checkpoints.last is None
         if checkpoints.last is not None:
-            best = checkpoints.last.part("best")
-            watch.restore(checkpoints.last.state["watch"], best or None)
+            try:
+                best = checkpoints.last.part("best")
+                watch.restore(checkpoints.last.state["watch"], best or None)
+            except _DAMAGE as error:
+                raise damaged(checkpoints.folder, error) from error
 
     def goes_on(self, trainer: pl.Trainer) -> bool:
         """Set `trainer` to the epoch after the last one saved; whether there is one."""
         last = self.checkpoints.last
         if last is None:
             return True
+        if trainer.max_epochs is not None and last.state["epoch"] >= trainer.max_epochs:
+            wrong = misfit("epoch", last.state["epoch"], f"below {trainer.max_epochs}, the number of epochs")
+            raise damaged(self.checkpoints.folder, wrong)
         for step in ("ready", "started", "processed", "completed"):
             setattr(trainer.fit_loop.epoch_progress.current, step, last.state["epoch"] + 1)
         return not last.state["over"]
@@ -188,7 +223,10 @@ class SaveEpochs(Callback):
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if not self.restored:
             assert self.checkpoints.last is not None
-            _restore(self.checkpoints.last, trainer, pl_module)
+            try:
+                _restore(self.checkpoints.last, trainer, pl_module)
+            except _DAMAGE as error:
+                raise damaged(self.checkpoints.folder, error) from error
             self.restored = True
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -218,27 +256,20 @@ def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _restore(checkpoint: Checkpoint, trainer: pl.Trainer, task: pl.LightningModule) -> None:
-    try:
-        task.load_state_dict(checkpoint.part("task"))
-        optimizer = trainer.optimizers[0]
-        tensors = checkpoint.part("optimizer")
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            index, _, key = name.partition(".")
-            state.setdefault(int(index), {})[key] = value
-        groups = [
-            {k: tuple(v) if isinstance(v, list) and k != "params" else v for k, v in group.items()}
-            for group in checkpoint.state["optimizer"]
-        ]
-        optimizer.load_state_dict({"state": state, "param_groups": groups})
-        for config, schedule in zip(trainer.lr_scheduler_configs, checkpoint.state["schedules"], strict=True):
-            config.scheduler.load_state_dict(dict(schedule))
-    except (KeyError, ValueError, RuntimeError) as error:
-        raise InputError(
-            "the checkpoint does not fit the model, so the run cannot be resumed with this molattn: --force starts over"
-        ) from error
+    weights = checkpoint.part("task")
+    check_tensors(weights, task.state_dict())
+    optimizer = trainer.optimizers[0]
+    moments = optimizer_state(checkpoint.state["optimizer"], checkpoint.part("optimizer"), optimizer)
+    schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
+    check_alike(checkpoint.state["schedules"], [s.state_dict() for s in schedules], "schedules")
+    task.load_state_dict(weights)
+    optimizer.load_state_dict(moments)
+    for schedule, told in zip(schedules, checkpoint.state["schedules"], strict=True):
+        schedule.load_state_dict(dict(told))
     random_states = checkpoint.part("random")
-    torch.set_rng_state(random_states.pop("cpu"))
+    cpu = random_states.pop("cpu")
+    check_tensors({"random.cpu": cpu}, {"random.cpu": torch.get_rng_state()})
+    torch.set_rng_state(cpu)
     for device, value in random_states.items():
         if torch.cuda.is_available() and int(device) < torch.cuda.device_count():
             torch.cuda.set_rng_state(value, int(device))

@@ -271,6 +271,8 @@ def read_config(path: str | Path) -> dict[str, Any]:
         raise UsageError(f"there is no configuration file {str(path)!r}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
+    except RecursionError:
+        raise UsageError(f"{path} is nested too deeply for settings") from None
 
 
 def parse_setting(text: str) -> dict[str, dict[str, Any]]:

@@ -1,5 +1,6 @@
 """What stands beside the molecules of a run: columns of its table, and descriptors that RDKit computes."""
 
+import math
 import sys
 from collections.abc import Sequence
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from molattn.chem import Progress, featurizer_descriptors
 from molattn.data.columns import listed
-from molattn.errors import SmilesError, UsageError
+from molattn.errors import InputError, SmilesError, UsageError
 from molattn.models.base import Molecule
 from molattn.models.scaler import DescriptorScaler
 from molattn.training.computed import compute
@@ -75,8 +76,17 @@ def scaler_of(data: DataConfig, train: np.ndarray) -> tuple[DescriptorScaler, li
     Args:
         data: what is asked for.
         train: (n, k) of the training molecules, in units.
+
+    Raises:
+        InputError: numbers whose mean or standard deviation is not finite.
     """
     scaler = DescriptorScaler.fit(data.descriptor_columns, train, computed_names(data))
+    for name, mean, std in zip(scaler.names, scaler.mean, scaler.std, strict=True):
+        if not (math.isfinite(mean) and math.isfinite(std)):
+            raise InputError(
+                f"the numbers of column {name!r} are too large to be standardised: give it in another unit, or leave "
+                "it out of --descriptor-columns"
+            )
     constant = [name for name in scaler.constant if name in scaler.given]
     if not constant:
         return scaler, []

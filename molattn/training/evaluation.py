@@ -13,7 +13,7 @@ from molattn.errors import InputError, SmilesError
 from molattn.models.answers import Answers
 from molattn.models.artifact import Artifact
 from molattn.training.described import with_computed
-from molattn.training.labels import check_atoms, settle
+from molattn.training.labels import Settled, check_atoms, settle
 from molattn.training.metrics import mean_over_targets, metrics_for
 from molattn.training.run_folder import target_metrics
 from molattn.training.spread_metrics import LEVEL, spread_metrics
@@ -99,15 +99,26 @@ def evaluate(
     if beside is not None and numbers is not None:
         described = beside.scale(numbers)
         far = {int(i): beside.too_far(numbers[i].tolist()) for i in np.flatnonzero(~np.isfinite(described).all(1))}
-    sizes = [0 if i in far or isinstance(outcome, SmilesError) else outcome.size for i, outcome in enumerate(made)]
-    settled = settle(records, sizes, lambda i: getattr(made[i], "reason", far.get(i, "")), table, coded, targets)
+
+    def measurable() -> tuple[Settled, Answers, dict[int, str]]:
+        """The rows that can be measured, what is said of their molecules, and why nothing is of some."""
+        sizes = [0 if i in far or isinstance(outcome, SmilesError) else outcome.size for i, outcome in enumerate(made)]
+        settled = settle(records, sizes, lambda i: getattr(made[i], "reason", far.get(i, "")), table, coded, targets)
+        molecules = [outcome for i in settled.kept if not isinstance(outcome := made[i], SmilesError)]
+        if not molecules:
+            first = settled.rejected[:1]
+            why = f"; the first, {first[0].place}: {first[0].reason}" if first else ""
+            raise InputError(f"{path}: no row can be measured{why}")
+        task.check(settled.targets, targets)
+        refused: dict[int, str] = {}
+        said = artifact.answers(molecules, None if described is None else described[settled.kept], refused=refused)
+        return settled, said, refused
+
+    settled, raw, refused = measurable()
+    if refused:
+        far |= {int(settled.kept[i]): reason for i, reason in refused.items()}
+        settled, raw, _ = measurable()
     kept, true, rejected = settled.kept, settled.targets, settled.rejected
-    molecules = [outcome for i in kept if not isinstance(outcome := made[i], SmilesError)]
-    if not molecules:
-        first = f"; the first, {rejected[0].place}: {rejected[0].reason}" if rejected else ""
-        raise InputError(f"{path}: no row can be measured{first}")
-    task.check(true, targets)
-    raw = artifact.answers(molecules, None if described is None else described[kept])
     answers = artifact.calibrated(raw)
     measured = target_metrics(task, targets, true, answers, names)
     calibration, spread = artifact.calibration, {}

@@ -5,7 +5,7 @@ import logging
 import math
 import signal
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -21,17 +21,20 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from molattn.data.batches import SizeBuckets, batches_by_size
+from molattn.data.plain import LARGEST, Each, Fields, Flag, Misfit, Real, Text, Whole, misfit
 from molattn.data.store import sizes_of
 from molattn.errors import InputError, UsageError
 from molattn.models.base import MoleculeModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
+from molattn.models.tensor_file import check_finite
 from molattn.training import ranks
 from molattn.training.checkpoint import Checkpoints, SaveEpochs, callers_random_states, interruptible
 from molattn.training.companions import Companion
 from molattn.training.config import TrainingConfig
 from molattn.training.labelled import Labelled, Rows, step_of
 from molattn.training.learner import Learner
+from molattn.training.resumed import check_tensors
 
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
 
@@ -110,7 +113,7 @@ def fit(
     sampler = SizeBuckets(sizes_of(train.molecules), config.batch_size, config.seed, rank=rank, ranks=size)
     steps = config.epochs * len(sampler)
     module = Learner(model, train, scaler, config, task, metric or task.metrics[0], companion, steps)
-    watch = _KeepBest(config.patience, on_epoch)
+    watch = _KeepBest(config.patience, on_epoch, model.state_dict())
     rows_of_val = [rows[rank::size] for rows in batches_by_size(sizes_of(val.molecules), 4 * config.batch_size)]
     # A GPU fetches the next batch while it works on this one.
     pin = torch.cuda.is_available() and config.accelerator in ("auto", "gpu", "cuda")
@@ -226,11 +229,34 @@ class _Epoch(Callback):
             torch.manual_seed(int(np.random.SeedSequence([self.sampler.seed, epoch, rank]).generate_state(1)[0]))
 
 
+class _Measured:
+    """A number as JSON of Python has it: NaN and infinities are there where a loss was none."""
+
+    def read(self, value: Any, place: str) -> float:
+        if type(value) not in (int, float) or (abs(value) > LARGEST and not math.isinf(value)):
+            raise misfit(place, value, "a number")
+        return float(value)
+
+
+_RECORD = Fields(
+    {
+        "epoch": Whole(0, 10**9),
+        "learning_rate": Real(0.0),
+        "train_loss": _Measured(),
+        "val_loss": _Measured(),
+        "val_metric": _Measured(),
+        "best": Flag(),
+        "metric": Text(100),
+    }
+)
+_TOLD = Fields({"history": Each(_RECORD, 10**6), "best": _Measured(), "best_epoch": Whole(-1, 10**9)})
+
+
 class _KeepBest(Callback):
     """Keeps the weights of the best epoch, and stops when none has been better for `patience` epochs."""
 
-    def __init__(self, patience: int, on_epoch: Callable[[EpochRecord], None]):
-        self.patience, self.on_epoch = patience, on_epoch
+    def __init__(self, patience: int, on_epoch: Callable[[EpochRecord], None], like: Mapping[str, Tensor]):
+        self.patience, self.on_epoch, self.like = patience, on_epoch, like
         self.history: list[EpochRecord] = []
         self.state: dict[str, Tensor] | None = None
         self.best, self.best_epoch = math.inf, -1
@@ -240,9 +266,21 @@ class _KeepBest(Callback):
         return {"history": [asdict(r) for r in self.history], "best": self.best, "best_epoch": self.best_epoch}
 
     def restore(self, told: dict[str, Any], state: dict[str, Tensor] | None) -> None:
-        """Know again what `to_dict` told, and the weights."""
-        self.history = [EpochRecord(**r) for r in told["history"]]
-        self.best, self.best_epoch, self.state = told["best"], told["best_epoch"], state
+        """Know again what `to_dict` told, and the weights.
+
+        Raises:
+            Misfit: they are not those of a training of this model.
+        """
+        told = _TOLD.read(told, "watch")
+        history = [EpochRecord(**r) for r in told["history"]]
+        if [r.epoch for r in history] != list(range(len(history))) or told["best_epoch"] >= len(history):
+            raise Misfit("watch.history has not its epochs one after the other, the best among them")
+        if (state is None) != (told["best_epoch"] < 0):
+            raise Misfit("there are no weights of the best epoch, or there are and no epoch is the best")
+        if state is not None:
+            check_tensors(state, self.like)
+            check_finite(state)
+        self.history, self.best, self.best_epoch, self.state = history, told["best"], told["best_epoch"], state
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, Learner)

@@ -2,7 +2,6 @@
 
 import hashlib
 import shlex
-import shutil
 import time
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -14,7 +13,8 @@ import tomli_w
 import torch
 
 from molattn.chem import DESCRIPTORS
-from molattn.data.files import remove_leftovers, write_text
+from molattn.data.files import empty, remove_leftovers, write_text
+from molattn.data.locks import held_folder
 from molattn.data.store_cache import stored_molecules
 from molattn.data.tables import write_table
 from molattn.errors import InputError, MolattnError, SmilesError, UsageError
@@ -127,7 +127,11 @@ def pretrain(
     """
     check(config.run)
     _check(config)
-    folder = Path(folder)
+    with held_folder(Path(folder)):
+        return _pretrain(config, Path(folder), reporter, force, resume)
+
+
+def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: bool, resume: bool) -> Pretrained:
     _claim(folder, force, resume)
     run = config.run
     reporter.stage(f"reading the molecules of {'RDKit' if config.molecules == NCI else config.molecules}")
@@ -157,7 +161,6 @@ def pretrain(
         raise bad
     reporter.stage(f"pretraining on {len(train):,} molecules and {len(targets.names)} descriptors")
     start = time.perf_counter()
-    folder.mkdir(parents=True, exist_ok=True)
     checkpoints = Checkpoints(folder / CHECKPOINT, _identity(config, molecules), run.training.checkpoint_every)
     try:
         fitted = fit(
@@ -224,7 +227,7 @@ def _claim(folder: Path, force: bool, resume: bool) -> None:
         raise UsageError(f"{folder} exists: give another --output-dir, or --force to replace the base there")
     if not ((folder / CARD).is_file() or (folder / CHECKPOINT).is_dir()):
         raise UsageError(f"{folder} exists and is no base of molattn: --force replaces bases only")
-    shutil.rmtree(folder)
+    empty(folder)
 
 
 def _told(config: PretrainConfig, molecules: Unlabelled, reporter: Reporter) -> None:

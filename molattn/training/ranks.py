@@ -7,6 +7,7 @@ itself. Importing this loads nothing heavy.
 """
 
 import os
+import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -96,13 +97,37 @@ def together(settings: "TrainingConfig") -> Iterator[None]:
     if not dist.is_initialized():
         gpu = settings.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
         with _lost():
-            dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo")
+            dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo", **_meeting())
     _together = True
     try:
         with _lost():
             yield
     finally:
         _together = False
+
+
+def _meeting() -> dict[str, Any]:
+    """Where the ranks find each other, for `init_process_group`: torch's own way, but on this machine alone where the
+    address is a loopback one, as that of `molattn train --devices N` is."""
+    host = os.environ.get("MASTER_ADDR", "").replace("localhost", "127.0.0.1")
+    # Torchrun has made a store of its own.
+    if "TORCHELASTIC_USE_AGENT_STORE" in os.environ or not host.startswith("127."):
+        return {}
+    from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage] (it is documented there)
+    from torch.distributed.distributed_c10d import default_pg_timeout
+
+    names = {name for _, name in socket.if_nameindex()}
+    if loopback := next((name for name in ("lo", "lo0") if name in names), ""):
+        # Gloo would take the network that the host's name belongs to.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
+    mine, count, port = int(os.environ["RANK"]), launched(), int(os.environ["MASTER_PORT"])
+    listening = None
+    if mine == 0:
+        # Left to itself, the store listens on all networks.
+        with socket.create_server((host, port)) as server:
+            listening = server.detach()
+    store = TCPStore(host, port, count, mine == 0, timeout=default_pg_timeout, master_listen_fd=listening)
+    return {"store": store, "rank": mine, "world_size": count}
 
 
 def size() -> int:

@@ -1,11 +1,10 @@
 """Several runs of one kind: the folds of a cross-validation, replicates with other seeds; mean and spread of both."""
 
-import json
 import math
 import shutil
 import statistics
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,11 +14,12 @@ import tomli_w
 
 from molattn.data.files import write_text
 from molattn.errors import InputError, UsageError
-from molattn.training import ranks, run_folder
+from molattn.training import kept, ranks, run_folder
 from molattn.training.bases import FINE_TUNING, FOR_MANY, FROM_SCRATCH
 from molattn.training.checkpoint import differences
 from molattn.training.config import RunConfig, read_config
 from molattn.training.folders import CONFIG, METRICS, continues, is_unfinished
+from molattn.training.kept import read_kept
 from molattn.training.run import Reporter, RunResult, Silent, check, run
 from molattn.training.source import find_source
 
@@ -97,14 +97,27 @@ def _run_several(
 
     def begun() -> Path:
         if resume and folder is not None:
-            path = run_folder.reopen(folder)
+            path = run_folder.reopen(held, folder)
             _check_settings(path, config)
             return path
-        path = run_folder.claim(folder, Path(config.data.dataset).stem, force)
+        path = run_folder.claim(held, folder, Path(config.data.dataset).stem, force)
         _write_config(path, config)
         return path
 
-    path = ranks.from_first(begun)
+    with ExitStack() as held:
+        path = ranks.from_first(begun)
+        return _each(config, runs, path, reporter, finish, folder is None)
+
+
+def _each(
+    config: RunConfig,
+    runs: dict[str, RunConfig],
+    path: Path,
+    reporter: Reporter,
+    finish: Callable[[RunResult], None],
+    named: bool,
+) -> SeveralResult:
+    """Each of the runs in its folder in `path`; where none came to be, that is removed, and runs/ if `named` there."""
 
     def left_open(name: str) -> bool:
         """Whether a run is to be begun, or goes on; on the first rank, which alone writes there."""
@@ -127,7 +140,7 @@ def _run_several(
                 reporter.stage(continues(path))
             raise
         shutil.rmtree(path, ignore_errors=True)
-        if folder is None:
+        if named:
             with suppress(OSError):
                 path.parent.rmdir()
         raise
@@ -139,7 +152,7 @@ def _run_several(
 
 
 def _metrics_of(path: Path, runs: Iterable[str]) -> dict[str, dict[str, Any]]:
-    return {name: json.loads((path / name / METRICS).read_text(encoding="utf-8")) for name in runs}
+    return {name: read_kept(path / name / METRICS, kept.METRICS) for name in runs}
 
 
 def summarised(values: list[Any]) -> Any:
@@ -210,6 +223,6 @@ def _check_table(path: Path, runs: dict[str, RunConfig]) -> None:
     """InputError where a finished run saw another table than the next one will."""
     for name, member in runs.items():
         if (path / name / METRICS).is_file():
-            env = json.loads((path / name / "env.json").read_text(encoding="utf-8"))
+            env = read_kept(path / name / "env.json", kept.ENVIRONMENT)
             if env["data_sha256"] != find_source(member.data).sha256:
                 raise InputError(f"the table has changed since {path / name}: put it back, or --force starts over")

@@ -3,8 +3,8 @@
 import hashlib
 import shutil
 import time
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,11 +12,14 @@ import numpy as np
 
 from molattn.chem import ON_FAILURE
 from molattn.data import CALIBRATION
+from molattn.data.plain import Misfit
 from molattn.errors import MolattnError, ProcessLost, UsageError
 from molattn.models.answers import Answers
 from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.calibration import METHODS as CALIBRATION_METHODS
 from molattn.models.calibration import NONE
+from molattn.models.config_file import DOMAIN_SIZE, MAX_ATOMS, MEMBERS, SAMPLES, TIMEOUT
+from molattn.models.config_file import MODELS as MODELS_ON_DISK
 from molattn.models.registry import MODELS
 from molattn.models.uncertainty import METHODS as UNCERTAINTY_METHODS
 from molattn.models.uncertainty import method_of
@@ -164,9 +167,25 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
         raise UsageError("a calibration method needs calibration molecules: add --calibration-size 0.1")
 
     def claimed() -> Path:
-        return run_folder.reopen(folder) if resume and folder else run_folder.claim(folder, experiment.name, force)
+        if resume and folder:
+            return run_folder.reopen(held, folder)
+        return run_folder.claim(held, folder, experiment.name, force)
 
-    path = ranks.from_first(claimed)
+    with ExitStack() as held:
+        path = ranks.from_first(claimed)
+        return _in_folder(config, experiment, names, path, reporter, resume, folder is None)
+
+
+def _in_folder(
+    config: RunConfig,
+    experiment: Experiment,
+    names: tuple[str, ...],
+    path: Path,
+    reporter: Reporter,
+    resume: bool,
+    named: bool,
+) -> RunResult:
+    """Train in a folder; one that is of no use is removed, and with it runs/ if it was `named` there."""
     try:
         return _trained(config, experiment, names, path, reporter)
     except BaseException as error:
@@ -176,7 +195,7 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
                 reporter.stage(continues(path))
             raise
         shutil.rmtree(path, ignore_errors=True)
-        if folder is None:
+        if named:
             with suppress(OSError):
                 path.parent.rmdir()  # runs/, if this run was to be the first in it
         raise
@@ -343,10 +362,23 @@ def check(config: RunConfig) -> None:
         (config.data.conformer_timeout < 1, "conformer_timeout is 1 second or more"),
         (not 0 <= config.model.dropout < 1, "dropout is at least 0 and below 1"),
         *((getattr(config.model, size, 1) < 1, f"{size} is 1 or more") for size in _SIZES),
+        # What no model on disk may say.
+        (config.data.max_atoms > MAX_ATOMS.most, f"max_atoms is {MAX_ATOMS.most:,} at the most"),
+        (config.data.conformer_timeout > TIMEOUT.most, f"conformer_timeout is {TIMEOUT.most:,} seconds at the most"),
+        (config.training.ensemble_size > MEMBERS.most, f"ensemble_size is {MEMBERS.most:,} at the most"),
+        (
+            config.training.dropout_sampling_size > SAMPLES.most,
+            f"dropout_sampling_size is at most {SAMPLES.most:,}",
+        ),
+        (config.training.domain_size > DOMAIN_SIZE.most, f"domain_size is {DOMAIN_SIZE.most:,} at the most"),
     ]
     for is_wrong, rule in wrong:
         if is_wrong:
             raise UsageError(f"a setting is out of range: {rule}")
+    try:
+        MODELS_ON_DISK[config.model.kind].read(asdict(config.model), "model")
+    except Misfit as error:
+        raise UsageError(f"a setting is out of range: {error}") from None
     ranks.check_ranks(config.training)
     for name, value, known in (
         ("uncertainty_method", config.training.uncertainty_method, UNCERTAINTY_METHODS),

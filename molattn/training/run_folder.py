@@ -4,9 +4,9 @@ import dataclasses
 import json
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ import numpy as np
 import tomli_w
 
 from molattn.data import ALL_SIDES, SIDES, list_text
-from molattn.data.files import remove_leftovers, write_text
+from molattn.data.files import empty, remove_leftovers, write_text
+from molattn.data.locks import held_folder
 from molattn.data.tables import write_table
 from molattn.errors import UsageError
 from molattn.models.answers import Answers
@@ -29,42 +30,63 @@ from molattn.training.metrics import mean_over_targets, measure
 _PACKAGES = ("molattn", "torch", "rdkit", "numpy", "lightning", "torch-geometric", "torchmetrics", "safetensors")
 
 
-def claim(folder: str | Path | None, name: str, force: bool = False) -> Path:
+def claim(held: ExitStack, folder: str | Path | None, name: str, force: bool = False) -> Path:
     """The folder for a new run, made and empty: `folder`, or runs/NAME, runs/NAME-2 and so on.
 
     With `force`, a run that stands there is removed; nothing else ever is.
 
+    Args:
+        held: while it is open no other process works in the folder.
+        folder, name, force: see above.
+
     Raises:
-        UsageError: the folder exists and `force` is not given, or what stands there is not a run.
+        UsageError: the folder exists and `force` is not given, what stands there is not a run, or another process
+            works in it.
     """
+    path = Path("runs") / name if folder is None else Path(folder)
+    if path.is_file() and folder is not None:
+        raise UsageError(f"{path} is a file: give another --output-dir")
     if folder is None:
-        number, path = 1, Path("runs") / name
-        while path.exists():
+        path.parent.mkdir(exist_ok=True)
+        number = 1
+        # Several processes may begin at once: each makes its own.
+        while not _made(path):
             number += 1
             path = Path("runs") / f"{name}-{number}"
+        held.enter_context(held_folder(path))
     else:
-        path = Path(folder)
-        if path.is_file():
-            raise UsageError(f"{path} is a file: give another --output-dir")
-        if path.exists() and any(path.iterdir()):
+        held.enter_context(held_folder(path))
+        if any(path.iterdir()):
             if not force and is_unfinished(path):
                 raise UsageError(f"{continues(path)}, --force starts over")
             if not force:
                 raise UsageError(f"{path} exists: give another --output-dir, or --force to replace it")
             if not (path / CONFIG).is_file():
                 raise UsageError(f"{path} exists and is not a run of molattn: --force replaces runs only")
-            shutil.rmtree(path)
-    path.mkdir(parents=True, exist_ok=True)
+            empty(path)
     return path
 
 
-def reopen(folder: str | Path) -> Path:
+def _made(folder: Path) -> bool:
+    """Whether the folder was not there, and now is."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
+def reopen(held: ExitStack, folder: str | Path) -> Path:
     """The folder of an unfinished run, without the temporary files that it left when it was killed.
 
+    held: while it is open no other process works in the folder.
+
     Raises:
-        UsageError: there is none.
+        UsageError: there is none, or another process works in it.
     """
     path = Path(folder)
+    check_resumable(path)
+    held.enter_context(held_folder(path))
     check_resumable(path)
     remove_leftovers(path)
     return path

@@ -113,7 +113,9 @@ def miscalibration_area(y: np.ndarray, mu: np.ndarray, std: np.ndarray) -> float
     if not len(y):
         return math.nan
     expected, observed = np.array([0.0, *LEVELS, 1.0]), np.array([0.0, *observed_shares(y, mu, std), 1.0])
-    return float(np.trapezoid(np.abs(observed - expected), expected))
+    apart = np.abs(observed - expected)
+    # By trapezoids, by hand: numpy's own has another name before 2.0.
+    return float((np.diff(expected) * (apart[1:] + apart[:-1]) / 2).sum())
 
 
 def observed_shares(y: np.ndarray, mu: np.ndarray, std: np.ndarray) -> list[float]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import tomli_w
 
 from molattn.data.files import write_text
+from molattn.data.locks import held_folder
 from molattn.errors import InputError, MissingExtra, UsageError
 from molattn.models.registry import MODELS
 from molattn.training.bases import AUTO, NONE
@@ -93,6 +94,19 @@ def tune(
         InputError: data that cannot be used, or no trial that brought a model.
         MissingExtra: Optuna is not installed.
     """
+    with held_folder(folder):
+        return _tune(config, folder, teller, trials, search, pruner, resume)
+
+
+def _tune(
+    config: RunConfig,
+    folder: Path,
+    teller: Teller,
+    trials: int,
+    search: Sequence[str],
+    pruner: str,
+    resume: bool,
+) -> Tuned:
     try:
         import optuna
         from optuna.storages import JournalStorage
@@ -137,13 +151,19 @@ def tune(
     config, said = settle_start(replace(config, data=experiment.data), experiment.task.of_atoms, molecules)
     if said:
         teller.stage(said)
-    study = optuna.create_study(
-        storage=JournalStorage(JournalFileBackend(str(folder / STUDY))),
-        study_name="molattn",
-        direction="maximize" if larger else "minimize",
-        load_if_exists=True,
-        pruner=_pruner(pruner, training.epochs),
-    )
+    try:
+        study = optuna.create_study(
+            storage=JournalStorage(JournalFileBackend(str(folder / STUDY))),
+            study_name="molattn",
+            direction="maximize" if larger else "minimize",
+            load_if_exists=True,
+            pruner=_pruner(pruner, training.epochs),
+        )
+    except (LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:
+        raise InputError(
+            f"{folder / STUDY} is damaged, its trials cannot be read ({type(error).__name__}): begin anew with another "
+            "--output-dir"
+        ) from error
     # Another seed after each resumption, or the same settings would be proposed again.
     study.sampler = optuna.samplers.TPESampler(seed=training.seed + len(study.trials), n_startup_trials=5)
     for trial in study.get_trials(states=(optuna.trial.TrialState.RUNNING,)):
@@ -273,7 +293,8 @@ def _claim(folder: Path, settings: dict[str, Any], resume: bool) -> None:
     before = read_config(folder / TUNED)
     now = json.loads(json.dumps(settings))
     for part in (before, now):
-        del part["training"]["num_workers"]
+        if isinstance(part.get("training"), dict):
+            part["training"].pop("num_workers", None)
     changed = [name for name in now if before.get(name) != now[name]]
     if changed:
         raise UsageError(f"{folder} was begun with other settings of {', '.join(changed)}: put back what was")
@@ -282,5 +303,3 @@ def _claim(folder: Path, settings: dict[str, Any], resume: bool) -> None:
 def _forget(folder: Path) -> None:
     """The folder of a study that never began."""
     (folder / TUNED).unlink(missing_ok=True)
-    if not any(folder.iterdir()):
-        folder.rmdir()

@@ -51,6 +51,13 @@ def test_the_fused_kernel_is_taken_when_nobody_asks_for_weights_and_agrees(kerne
     assert len(kernel_calls) == 1
 
 
+@pytest.mark.parametrize("lead", [(), (2,), (2, 3)])
+def test_the_fused_kernel_is_taken_however_many_batches_there_are(kernel_calls, lead):
+    q, k, v = random_qkv(lead, 4, 5, 8, 6)
+    assert_close(attend(q, k, v), torch.softmax(q @ k.mT / 8**0.5, dim=-1) @ v)
+    assert len(kernel_calls) == 1
+
+
 def test_the_fused_kernel_is_left_alone_where_it_computes_something_else(kernel_calls):
     q, k, v = random_qkv((), 4, 5, 8, 6)
     attend(q, k, v, score=General(8, 8).to(F64))

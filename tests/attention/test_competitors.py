@@ -1,8 +1,10 @@
 """Competitors: the few operations that scores and normalizers are written with, the same over rows and edges."""
 
+import pytest
 import torch
 
 from molattn.attention import Competitors, Rows, Segments
+from molattn.attention.competitors import all_true, any_along
 from tests.assertions import assert_close, assert_identical
 
 F64 = torch.float64
@@ -60,3 +62,50 @@ def test_pairs_are_dotted_and_summed():
     assert_identical(EDGES.pair_sum(q, k), sums[MASK])
     assert_close(EDGES.pair_dot(q, k), (q @ k.T)[MASK])
     assert_close(Rows().pair_dot(q, k), q @ k.T)
+
+
+SHAPES = [(5,), (1, 5), (4, 5), (1, 1, 5), (2, 1, 5), (3, 4, 5), (2, 1, 1, 5), (2, 1, 4, 5), (2, 2, 1, 5), (2, 3, 4, 5)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_before_there_are_heads_only_what_no_query_of_any_head_sees_is_blanked(shape):
+    g = torch.Generator().manual_seed(0)
+    mask = torch.rand(shape, generator=g) < 0.4
+    mask[..., 2] = False
+    heads = max(shape[-3] if len(shape) > 2 else 1, 1)
+    seen = mask.expand(2, heads, 4, 5).any(2).any(1)
+    x = torch.randn(2, 5, 6, generator=g, dtype=F64).masked_fill(~seen.unsqueeze(-1), torch.nan)
+    blanked = Rows(mask).padding_blanked(x)
+    assert_identical(blanked, torch.where(seen.unsqueeze(-1), x, 0.0))
+    for over in (Rows(), Rows(torch.ones(shape, dtype=torch.bool))):
+        assert over.padding_blanked(x) is x
+
+
+def test_edges_may_bring_keys_of_their_own():
+    values = torch.randn(len(RECEIVER), 2, generator=torch.Generator().manual_seed(1), dtype=F64)
+    weights = torch.rand(len(RECEIVER), generator=torch.Generator().manual_seed(2), dtype=F64)
+    own = EDGES.own_keys()
+    expected = torch.zeros(3, 2, dtype=F64)
+    for k, i in enumerate(RECEIVER.tolist()):
+        expected[i] += weights[k] * values[k]
+    assert_close(own.reduce(weights, values), expected)
+    assert_identical(own.seen(values), values)
+    assert_identical(own.largest(weights), EDGES.largest(weights))
+
+
+@pytest.mark.parametrize("size", [3, 64, 65, 200])
+@pytest.mark.parametrize("dim", [-1, -2])
+def test_masks_large_and_small_are_looked_through_alike(size, dim):
+    mask = torch.rand(2, size, size, generator=torch.Generator().manual_seed(size)) < 1 / size
+    mask[:, 0] = mask[:, :, 0] = False
+    found = any_along(mask, dim)
+    assert found.dtype == torch.bool and not found.all()
+    assert_identical(found, mask.any(dim))
+
+
+def test_a_mask_is_known_to_be_true_only_where_looking_costs_nothing(monkeypatch):
+    true = torch.ones(2, 3, dtype=torch.bool)
+    assert all_true(true) and not all_true(true & torch.tensor([True, True, False]))
+    assert not all_true(true.to("meta"))  # a device without values: a look would raise
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert not all_true(true)

@@ -44,6 +44,20 @@ def test_temperature_goes_to_its_ends_without_a_jump():
     assert_close(row(Softmax(1e14), *LOGITS), row(Softmax(torch.inf), *LOGITS))
 
 
+@pytest.mark.parametrize("temperature", [0.25, 0.5, 1, 2, 3.5])
+def test_a_temperature_divides_the_logits(temperature):
+    expected = torch.tensor(LOGITS, dtype=F64).div(temperature).softmax(-1)
+    assert_close(row(Softmax(temperature), *LOGITS), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_smallest_normal_temperature_is_not_too_small(dtype):
+    tiny = torch.finfo(dtype).tiny
+    expected = row(Softmax(1), 0.0, -1.0, dtype=dtype)
+    assert_close(row(Softmax(tiny), 0.0, -tiny, dtype=dtype), expected, tol=1e-6)
+    assert_identical(row(Softmax(tiny / 2), 0.0, -tiny, dtype=dtype), torch.tensor([1.0, 0.0], dtype=dtype))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("temperature", [5e-324, 1e-306, 1e-300, 1e-40, 1e-37, 1e-30, 1e30, 1e300])
 def test_no_temperature_overflows(temperature, dtype):
@@ -171,3 +185,14 @@ def test_the_gradient_of_sparsemax_is_centred_on_its_support_and_zero_elsewhere(
     (gradient,) = torch.autograd.grad(weights, logits, incoming)
     mean = (3.0 - 1.0 + 2.0) / 3
     assert_close(gradient, torch.tensor([[3 - mean, -1 - mean, 0, 2 - mean]], dtype=F64))
+
+
+@pytest.mark.parametrize("over", ["rows", "edges"])
+def test_a_logit_at_the_threshold_of_sparsemax_is_outside_its_support(over):
+    # tau of the first two is (-0.5 - 1) / 2, which the third one reaches and does not exceed: S has two members.
+    logits = torch.tensor([0.0, -0.5, -0.75], dtype=F64, requires_grad=True)
+    everyone = Rows() if over == "rows" else Segments(torch.arange(3), torch.zeros(3, dtype=torch.long), 1)
+    weights = sparsemax(logits, everyone)
+    assert_identical(weights.detach(), torch.tensor([0.75, 0.25, 0.0], dtype=F64))
+    (gradient,) = torch.autograd.grad(weights, logits, torch.tensor([3.0, 1.0, 8.0], dtype=F64))
+    assert_identical(gradient, torch.tensor([1.0, -1.0, 0.0], dtype=F64))

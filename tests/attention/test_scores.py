@@ -7,6 +7,7 @@ from molattn.attention import (
     Additive,
     General,
     Location,
+    Rows,
     Segments,
     Softmax,
     attend,
@@ -84,6 +85,19 @@ def test_any_score_with_any_normalizer_over_edges(score, normalizer):
     assert_close(weights, expected[:, receiver, sender].T)
     assert_close(output, (expected @ k).transpose(0, 1))
     assert (output[1] == 0).all()
+
+
+@pytest.mark.parametrize("name", reference.SCORE_NAMES)
+def test_the_logits_themselves_are_those_of_the_equation(name):
+    # The weights of a softmax do not tell: a constant added to every logit changes none of them.
+    q, k, _ = problem()
+    score = scored(name)
+    of_pair = reference.pair_score(score)
+    by_pair = [[[of_pair(a, b, j) for j, b in enumerate(k[h].numpy())] for a in q[h].numpy()] for h in range(HEADS)]
+    assert_close(score(q, k, Rows()), torch.tensor(by_pair, dtype=F64))
+    if isinstance(score, torch.nn.Module):
+        biased = [key for key, _ in score.named_parameters() if key.endswith("bias")]
+        assert biased == (["w_k.bias"] if name == "additive" else [])
 
 
 @pytest.mark.parametrize("score", ["general", "additive", "location"])

@@ -1,10 +1,14 @@
+import base64
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import entropy
 
-from molattn.explain import AttentionMap
+from molattn.chem import MAX_ATOMS
+from molattn.errors import InputError, UsageError
+from molattn.explain import AttentionMap, attention_map
+from molattn.viewer import draw_atoms, heat_map
 
 
 @pytest.fixture
@@ -111,3 +115,52 @@ def test_rows_of_zeros_bring_no_nan(attention):
     empty = replace(attention, weights=np.zeros((2, 4, 3, 3)), rows_sum_to_one=False)
     assert (empty.entropy() == 0).all()
     np.testing.assert_allclose(empty.rollout(), 0.25 * np.eye(3))
+
+
+def test_its_graph_is_that_of_its_smiles_however_large_and_of_tokens_there_is_none(attention):
+    graph = attention.graph()
+    assert graph.symbols == ("C", "C", "O") and graph.path_lengths.tolist() == [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
+    full = AttentionMap("CO", ("C", "O", *"HHHH"), np.ones((1, 1, 6, 6)), {}, {}, add_hs=True)
+    assert full.graph().symbols == full.symbols
+    long = MAX_ATOMS + 1
+    huge = AttentionMap("C" * long, ("C",) * long, np.ones((1, 1, 1, 1)), {}, {})
+    assert huge.graph().num_atoms == long
+    with pytest.raises(UsageError, match="of the tokens of a SMILES"):
+        replace(attention, places="tokens").graph()
+    with pytest.raises(InputError, match=r"has 2 atoms \('C C'\), its SMILES 'CCO' has 3 \('C C O'\)"):
+        replace(attention, symbols=("C", "C")).graph()
+
+
+def test_it_is_written_read_and_made_a_table(attention, tmp_path):
+    attention.save(str(tmp_path / "m.safetensors"))
+    again = AttentionMap.load(str(tmp_path / "m.safetensors"))
+    np.testing.assert_array_equal(again.weights, attention.weights)
+    assert (again.smiles, again.prediction) == (attention.smiles, attention.prediction)
+    assert attention.to_frame().num_rows == attention.weights.size
+
+
+def test_a_notebook_gets_a_picture_a_line_and_a_page_that_is_not_too_large(attention, monkeypatch):
+    tokens = replace(attention, places="tokens")
+    for one, picture in ((attention, draw_atoms(attention)), (tokens, heat_map(tokens))):
+        shown = one._repr_mimebundle_()
+        assert base64.b64decode(shown["image/png"])[:8] == b"\x89PNG\r\n\x1a\n"
+        assert shown["image/png"] == base64.b64encode(picture.png).decode()
+        assert shown["text/plain"] == repr(one)
+        assert "<iframe" in shown["text/html"]
+    size = attention.weights.size
+    for largest, page in ((size, True), (size - 1, False)):
+        monkeypatch.setattr(attention_map, "EMBEDDED", largest)
+        assert ("text/html" in attention._repr_mimebundle_()) == page
+    html = attention.html(truth={"logS": -0.625})
+    assert html.lower().startswith("<!doctype html>") and "-0.625" in html
+
+
+def test_rows_of_little_weight_are_shares_and_zeros_cost_no_warning(attention):
+    np.testing.assert_allclose(replace(attention, weights=0.3 * attention.weights).rollout(), attention.rollout())
+    np.testing.assert_allclose(replace(attention, weights=0.3 * attention.weights).entropy(), attention.entropy())
+    with np.errstate(all="raise"):
+        still = replace(attention, weights=np.broadcast_to(np.eye(3), (2, 4, 3, 3)))
+        assert not np.signbit(still.entropy()).any()
+        two = AttentionMap("CO", ("C", "O"), np.full((1, 1, 2, 2), 0.5), {}, {})
+        np.testing.assert_allclose(two.entropy(relative=True), 1)
+        assert np.isnan(AttentionMap("C", ("C",), np.ones((1, 2, 1, 1)), {}, {}).entropy(relative=True)).all()

@@ -5,8 +5,9 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
-from molattn.graph import DenseGraph, GraphNetBlock, mean_nodes
+from molattn.graph import AttentionEdgeUpdate, DenseGraph, GraphNetBlock, mean_nodes
 from tests.assertions import assert_close, assert_identical, few_examples
 from tests.graph.graphs import (
     EDGE_DIM,
@@ -20,6 +21,7 @@ from tests.graph.graphs import (
     one_of,
     permuted,
     random_graphs,
+    through,
 )
 
 SIZES = [4, 1, 3, 1, 5]
@@ -268,6 +270,43 @@ def test_the_aggregation_to_the_graph_is_a_name_or_a_function():
 def test_heads_that_do_not_divide_the_channels_are_refused():
     with pytest.raises(ValueError, match="3 heads"):
         GraphNetBlock(NODE_DIM, num_heads=3)
+
+
+def test_the_feed_forward_steps_are_twice_as_wide_as_the_nodes_unless_said_otherwise():
+    net = GraphNetBlock(NODE_DIM, num_heads=2, global_dim=GLOBAL_DIM)
+    assert net.phi_v.feed_forward[0].out_features == 2 * NODE_DIM
+    assert net.phi_u.feed_forward[1].out_features == 2 * NODE_DIM
+    assert block().phi_v.feed_forward[0].out_features == 6
+
+
+class DeafToU(nn.Module):
+    """An edge update that takes graphs with u and graphs without."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = AttentionEdgeUpdate(NODE_DIM, 2, NODE_DIM // 2, EDGE_DIM)
+
+    def forward(self, graph):
+        return self.inner(graph.replace(u=None))
+
+    def literal(self, graph):
+        return self.inner.literal(graph.replace(u=None))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_block_that_was_not_made_for_u_hands_it_on_where_its_edge_update_allows(form):
+    net = double(GraphNetBlock(NODE_DIM, 2, EDGE_DIM, phi_e=DeafToU()))
+    graph = random_graphs([4, 2])
+    with_u, without = through(net, graph, form), through(net, graph.replace(u=None), form)
+    assert with_u.u is graph.u and without.u is None
+    assert_identical(with_u.v, without.v)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_graph_features_other_than_those_it_was_made_for_are_refused(form):
+    for net, globals_ in ((block(globals_=False), True), (block(), False)):
+        with pytest.raises(ValueError, match="features in u, the layer was made with global_dim"):
+            through(net, random_graphs([4, 2], globals_=globals_), form)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -404,9 +404,12 @@ def test_off_the_cpu_nothing_is_looked_at():
     assert conv.forward_dense(X.to("meta")[None]).shape == (1, 5, 2 * OUT)
 
 
-@pytest.mark.parametrize("sizes", [(-1, 4, 1), (0, 4, 1), (6, 0, 1), (6, 4, 0)])
-def test_sizes_are_said_when_the_layer_is_made(sizes):
-    with pytest.raises(ValueError, match="whole number of at least 1"):
+@pytest.mark.parametrize(
+    ("sizes", "name"),
+    [((-1, 4, 1), "in_channels"), ((0, 4, 1), "in_channels"), ((6, 0, 1), "out_channels"), ((6, 4, 0), "heads")],
+)
+def test_sizes_are_said_when_the_layer_is_made(sizes, name):
+    with pytest.raises(ValueError, match=f"^{name} is a whole number of at least 1"):
         TensorDotConv(*sizes)
 
 
@@ -558,9 +561,12 @@ def test_what_is_no_graph_of_features_is_refused():
     for data, says in (
         (Data(edge_index=edge_index), "no x"),
         (Data(x=torch.zeros(2, 3)), "no edge_index"),
-        (Data(x=torch.zeros(2, 3).long(), edge_index=edge_index), "embed codes"),
+        (Data(x=torch.zeros(2, 3).long(), edge_index=edge_index), "^x holds torch.int64.*embed codes"),
         (Data(x=torch.zeros(2, 3), edge_index=edge_index, batch=torch.zeros(2).long()), "no num_graphs"),
-        (Data(x=torch.zeros(2, 3), edge_index=edge_index, edge_attr=torch.zeros(1, 2).long()), "edge_attr holds"),
+        (
+            Data(x=torch.zeros(2, 3), edge_index=edge_index, edge_attr=torch.zeros(1, 2).long()),
+            "^edge_attr holds torch.int64",
+        ),
     ):
         with pytest.raises(ValueError, match=says):
             Graph.from_pyg(data)

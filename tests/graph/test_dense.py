@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -221,3 +222,43 @@ for a, b in zip(one, other, strict=True):
 def test_compiled_it_is_the_same_with_gradients():
     # In a process of its own: the checks of shapes that run under pytest cannot be compiled.
     subprocess.run([sys.executable, "-c", COMPILED], check=True)
+
+
+@pytest.mark.parametrize("attend", [edge_attention, plain_edge_attention])
+@pytest.mark.parametrize("parts", [3, 4])
+def test_it_is_the_equation_one_pair_at_a_time(attend, parts):
+    # As many channels in the edges as in a head would hide which of the two the scale comes from.
+    n, h, d, f = 4, 2, 5, 3
+    g = torch.Generator().manual_seed(3)
+    packed = torch.randn(1, n, parts, h, d, generator=g, dtype=F64)
+    e = torch.randn(1, n, n, f, generator=g, dtype=F64)
+    w_ke, w_ve = torch.randn(2, h, d, f, generator=g, dtype=F64)
+    w_be = torch.randn(h, f, generator=g, dtype=F64)
+    expected = torch.zeros(1, n, h, d, dtype=F64)
+    for i in range(n):
+        for head in range(h):
+            q, *_ = packed[0, i, :, head]
+            keys = [packed[0, j, 1, head] + w_ke[head] @ e[0, i, j] for j in range(n)]
+            values = [packed[0, j, 2, head] + w_ve[head] @ e[0, i, j] for j in range(n)]
+            logits = torch.stack([q @ key / d**0.5 + w_be[head] @ e[0, i, j] for j, key in enumerate(keys)])
+            expected[0, i, head] = logits.softmax(0) @ torch.stack(values)
+    if parts == 4:
+        expected = expected + packed[:, :, 3]
+    assert_close(attend(EdgeTerms(packed, e, w_ke, w_ve, w_be)), expected)
+
+
+def test_an_edge_mask_alone_is_as_good_as_with_nodes_everywhere():
+    terms, _ = terms_of([17, 17], density=0.4)
+    bare = replace(terms, node_mask=None)
+    assert_identical(bare.weights(), terms.weights())
+    for attend in (edge_attention, plain_edge_attention):
+        assert_close(attend(bare), plain_edge_attention(terms))
+
+
+def test_under_autocast_it_is_made_of_operations_that_have_gradients_of_their_own():
+    terms, learned = terms_of([3, 2], dtype=torch.float32, w_be=False)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = edge_attention(terms)
+        assert_identical(output, plain_edge_attention(terms))
+    gradients = torch.autograd.grad(output.float().square().sum(), learned, create_graph=True)
+    torch.autograd.grad(sum(x.sum() for x in gradients), learned[0])[0].sum()

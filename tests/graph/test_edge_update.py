@@ -8,6 +8,7 @@ import torch
 from torch_geometric.nn import TransformerConv
 
 from molattn.graph import AttentionEdgeUpdate, DenseGraph, Graph, sum_edges
+from molattn.graph.edge_update import FusedMessages
 from tests.assertions import assert_close, assert_identical
 from tests.graph.graphs import EDGE_DIM, F64, GLOBAL_DIM, NODE_DIM, double, inputs_of, random_graphs
 
@@ -280,8 +281,33 @@ def test_dropout_leaves_the_expectation(form):
     assert ((ebar.mean(0) - quiet).abs() < 5 * ebar.std(0) / draws**0.5).all()
 
 
+class Doubled(AttentionEdgeUpdate):
+    """A member of the family that changes one part."""
+
+    def _finished(self, weights, graph):  # noqa: ARG002
+        return 2 * weights
+
+
+def test_a_dense_graph_goes_through_as_one_operation_where_nothing_was_changed():
+    graph = random_graphs([4, 2], globals_=False)
+    plain = edge_update(globals_=False)
+    assert isinstance(plain(graph), FusedMessages)
+    for given in ({"edges_as": ("keys",)}, {"edges_as": ("values",)}, {"score": "dot"}):
+        other = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, EDGE_DIM, **given))
+        assert not isinstance(other(graph), FusedMessages)
+    changed = double(Doubled(NODE_DIM, HEADS, HEAD_DIM, EDGE_DIM))
+    changed.load_state_dict(plain.state_dict())
+    for form in FORMS.values():
+        assert_close(sum_edges(form(changed, graph)), 2 * sum_edges(form(plain, graph)))
+
+
 @pytest.mark.parametrize(
-    ("edge_dim", "global_dim", "says"), [(0, 3, "edge_dim=0"), (5, 3, "edge_dim=5"), (4, 0, "global_dim=0")]
+    ("edge_dim", "global_dim", "says"),
+    [
+        (0, 3, "4 features in e, the layer was made with edge_dim=0"),
+        (5, 3, "4 features in e, the layer was made with edge_dim=5"),
+        (4, 0, "3 features in u, the layer was made with global_dim=0"),
+    ],
 )
 def test_features_that_the_layer_was_not_made_for_are_refused(edge_dim: int, global_dim: int, says: str) -> None:
     layer = AttentionEdgeUpdate(6, num_heads=2, head_dim=3, edge_dim=edge_dim, global_dim=global_dim)

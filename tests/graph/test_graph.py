@@ -224,6 +224,55 @@ def test_replacing_a_field_leaves_the_others_and_the_old_graph():
         graph.v = after.v
 
 
+@pytest.mark.parametrize("sizes", [[3, 2], [NODE_DIM, 3]])
+def test_there_is_a_count_for_each_node_and_each_graph(sizes):
+    listed = random_graphs(sizes).to_edge_list()
+    assert listed.count_edges().tolist() == [n for n in sizes for _ in range(n)]
+    assert listed.count_nodes().tolist() == sizes
+    assert tuple(listed.sum_edges(listed.e).shape) == tuple(listed.max_edges(listed.e).shape) == (sum(sizes), EDGE_DIM)
+    own = listed.own_nodes()
+    assert own.sender.tolist() == list(range(sum(sizes))) and own.num_receivers == len(sizes)
+    assert_identical(own.receiver, listed.node_graph)
+
+
+def test_the_edges_of_a_graph_are_those_that_compete_in_every_head():
+    graph = random_graphs([4, 1, 3], density=0.5)
+    mask = graph.competitors.mask
+    assert mask is not None and mask.shape == (3, 1, 4, 4)
+    assert_identical(mask.expand(3, 2, 4, 4)[:, 1], graph.edges)
+
+
+def test_whether_nodes_come_first_is_known_anew_for_another_mask():
+    graph = random_graphs([4, 2, 0])
+    assert graph.leading is not None and graph.leading.tolist() == [4, 2, 0]
+    assert graph.replace(v=graph.v + 1).leading is graph.leading
+    assert graph.replace(node_mask=graph.node_mask.flip(-1)).leading is None
+    fewer = graph.replace(node_mask=graph.node_mask & (torch.arange(4) < 3))
+    assert fewer.leading is not None and fewer.leading.tolist() == [3, 2, 0]
+    unasked = random_graphs([4, 2]).replace(u=None)
+    assert unasked.leading is not None and unasked.leading.tolist() == [4, 2]
+
+
+def test_no_graphs_at_all_have_a_dense_form_and_an_edge_list():
+    none = torch.zeros(0, dtype=torch.long)
+    empty = Graph(torch.zeros(0, 4), none, none, none, num_graphs=0, e=torch.zeros(0, 3), u=torch.zeros(0, 2))
+    dense = empty.to_dense()
+    assert (tuple(dense.v.shape), tuple(dense.e.shape), tuple(dense.u.shape)) == ((0, 0, 4), (0, 0, 0, 3), (0, 2))
+    back = dense.to_edge_list()
+    assert (len(back.v), len(back.sender), back.num_graphs) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("x", [torch.tensor([[-3.0, 5.0], [-1.0, -2.0], [-7.0, 0.5]])])
+def test_maxima_of_numbers_below_zero_are_below_zero(x):
+    listed = Graph.from_edge_index(x, torch.tensor([[0, 1, 2, 0], [1, 0, 0, 2]]))
+    dense = listed.to_dense()
+    expected = torch.tensor([[-1.0, 0.5], [-3.0, 5.0], [-3.0, 5.0]])
+    assert_identical(listed.max_senders(x), expected)
+    assert_identical(dense.max_senders(dense.v)[0], expected)
+    for graph in (listed, dense):
+        assert max_nodes(graph.v, graph).tolist() == [[-1.0, 5.0]]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

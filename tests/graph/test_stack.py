@@ -6,15 +6,16 @@ import pytest
 import torch
 
 from molattn.attention.dropout import dropout_mask
-from molattn.graph import CodedEdges, DenseGraph, GraphNetBlock, compiled_blocks, stacked
+from molattn.compiled import why_not
+from molattn.graph import AttentionEdgeUpdate, CodedEdges, DenseGraph, GraphNetBlock, compiled_blocks, stacked
 from molattn.graph import block as block_module
-from molattn.graph.compiled_blocks import library
+from molattn.graph.compiled_blocks import SOURCE, library
 from molattn.graph.family import BlockSizes, tensor_dot
 from tests.assertions import assert_close, assert_identical
 
 F32, F64 = torch.float32, torch.float64
 
-pytestmark = pytest.mark.skipif(library() is None, reason="no compiled blocks: there is no C compiler")
+pytestmark = pytest.mark.skipif(library() is None, reason=f"no compiled blocks: {why_not(SOURCE)}")
 
 
 @pytest.fixture
@@ -271,3 +272,42 @@ def test_a_weight_changed_before_the_gradient_is_noticed():
         blocks[0].phi_e.w_q.weight.add_(1.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         whole.sum().backward()
+
+
+def test_in_evaluation_nothing_is_dropped():
+    blocks, graph = [block.float() for block in make_blocks(dropout=0.3)], single(make_graph((6, 21, 9)))
+    without = [block.float() for block in make_blocks()]  # of the same weights
+    noisy = stacked(blocks, graph)
+    for block in blocks:
+        block.eval()
+    assert_identical(stacked(blocks, graph), stacked(without, graph))
+    assert (noisy - stacked(without, graph)).abs().max() > 0.1
+
+
+def test_to_drop_everything_is_refused_in_training():
+    (block,) = (block.float() for block in make_blocks(1, dropout=1.0))
+    graph = single(make_graph((6, 9)))
+    with pytest.raises(ValueError, match="from 0 to below 1, not 1"):
+        block(graph)
+
+
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [
+        ({}, True),
+        ({"edges_as": ("keys", "values")}, True),
+        ({"edges_as": ("values", "bias")}, False),
+        ({"edges_as": ("keys", "bias")}, False),
+        ({"edges_as": ("keys", "values", "logits")}, False),
+        ({"score": "dot"}, False),
+        ({"bias": True}, False),
+        ({"global_dim": 3}, False),
+    ],
+    ids=str,
+)
+def test_only_plain_attention_is_stacked(given, plain):
+    phi_e = AttentionEdgeUpdate(32, 4, 8, 4, **given)
+    assert phi_e.speaks_plainly is plain
+    block = GraphNetBlock(32, 4, 4, phi_e=phi_e)
+    assert (block.weights(4) is not None) is plain
+    assert block.weights(5) is None  # edges of other channels

@@ -64,14 +64,15 @@ def test_no_memory_for_a_batch_costs_no_other_molecule(artifact: Artifact, error
     large = {i for i, graph in enumerate(GRAPHS) if graph.num_atoms**2 > pairs}
     handle = artifact.model.register_forward_pre_hook(no_more_than(pairs, error))
     try:
-        refused: set[int] = set()
+        refused: dict[int, str] = {}
         found = outputs_of(artifact.model, GRAPHS, refused=refused)
         rows = list(Predictor(artifact).rows(SMILES))
         with pytest.raises(SmilesError, match="there is not enough memory for its 50 atoms"):
             outputs_of(artifact.model, [GRAPHS[0], GRAPHS[42]])
     finally:
         handle.remove()
-    assert refused == large >= LONG
+    assert refused.keys() == large >= LONG
+    assert all("not enough memory" in reason for reason in refused.values())
     rest = [i for i in range(len(GRAPHS)) if i not in large]
     np.testing.assert_allclose(found[rest], expected[rest], atol=1e-6)
     assert np.isnan(found[list(large)]).all()
@@ -84,7 +85,7 @@ def test_another_error_is_not_taken_for_it(artifact: Artifact) -> None:
     handle = artifact.model.register_forward_pre_hook(no_more_than(0, RuntimeError("shapes differ")))
     try:
         with pytest.raises(RuntimeError, match="shapes differ"):
-            outputs_of(artifact.model, GRAPHS, refused=set())
+            outputs_of(artifact.model, GRAPHS, refused={})
     finally:
         handle.remove()
 

@@ -11,7 +11,7 @@ import torch
 from molattn.chem import molecule_graph
 from molattn.errors import InputError, UsageError
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
-from molattn.models.calibration import Calibration
+from molattn.models.calibration import Calibration, choose_calibration, score_names
 from molattn.models.config import GraphModelConfig
 from molattn.models.domain import Domain
 from molattn.models.graph_model import GraphModel
@@ -116,19 +116,20 @@ def test_dropout_spreads_leaves_predictions_and_random_state_alone() -> None:
 @pytest.mark.parametrize("task", TASKS, ids=lambda t: f"{t.kind}-{t.loss}")
 def test_all_of_it_is_read_back_to_the_bit(task: Task, tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
-    scores = tuple({"z": np.sort(draw.normal(size=30)), "x0": np.array([0.0, 1.0])} for _ in range(2))
+    method = choose_calibration("zscaling" if isinstance(task, Regression) else "", task)
+    names = [[name for together in score_names(task, t) for name in together] for t in range(2)]
+    scores = tuple({k: np.sort(draw.random(1 if k == "b" else 30)) for k in of_target} for of_target in names)
     domain = Domain.of(draw.normal(size=(20, 16)), draw.integers(0, 256, (20, 256)).astype(np.uint8))
-    written = _ensemble(task, 3, calibration=Calibration("zscaling", "ensemble", scores), domain=domain)
+    written = _ensemble(task, 3, calibration=Calibration(method, "ensemble", scores), domain=domain)
     save_artifact(tmp_path, written)
-    names = {p.name for p in tmp_path.iterdir()}
-    assert names == {"model.safetensors", "config.json"}
+    assert {p.name for p in tmp_path.iterdir()} == {"model.safetensors", "config.json"}
     read = load_artifact(tmp_path)
     a, b = written.answers(GRAPHS), read.answers(GRAPHS)
     np.testing.assert_array_equal(a.values, b.values)
     np.testing.assert_array_equal(a.more, b.more)
     assert read.uncertainty == "ensemble" and read.task == task and read.columns() == written.columns()
     assert read.calibration is not None and read.domain is not None
-    assert (read.calibration.method, read.calibration.uncertainty) == ("zscaling", "ensemble")
+    assert (read.calibration.method, read.calibration.uncertainty) == (method, "ensemble")
     for mine, theirs in zip(read.calibration.scores, scores, strict=True):
         assert mine.keys() == theirs.keys() and all((mine[k] == theirs[k]).all() for k in mine)
     assert (read.domain.embeddings == domain.embeddings).all() and (read.domain.bits == domain.bits).all()

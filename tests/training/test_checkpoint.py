@@ -102,7 +102,7 @@ def test_the_last_one_is_read_and_the_others_are_gone(tmp_path: Path) -> None:
 def test_damage_is_one_sentence(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     folder = written(tmp_path / "c")
     damage(folder)
-    with pytest.raises(InputError, match=r"c is damaged, its training cannot be resumed \(\w+\): --force starts over$"):
+    with pytest.raises(InputError, match=r"c is damaged, its training cannot be resumed \(.+\): --force starts over$"):
         load_checkpoint(folder)
 
 
@@ -110,7 +110,7 @@ def test_weights_that_are_none_are_damage_even_with_their_checksum(tmp_path: Pat
     folder = written(tmp_path / "c")
     (folder / "epoch-2.safetensors").write_bytes(b"none")
     change(folder, sha256=hashlib.sha256(b"none").hexdigest())
-    with pytest.raises(InputError, match=r"damaged, its training cannot be resumed \(SafetensorError\)"):
+    with pytest.raises(InputError, match=r"cannot be resumed \(it does not begin as a safetensors file"):
         load_checkpoint(folder)
 
 
@@ -141,7 +141,7 @@ def test_another_training_does_not_go_on(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "checkpoint"
     first = Checkpoints(folder, {"seed": 0, "sizes": (1, 2)})
     assert (first.last, first.seconds, first.every) == (None, 0.0, 1)
-    written(folder, identity={"seed": 0, "sizes": [1, 2]}, seconds=12.5)
+    written(folder, identity={"seed": 0, "sizes": [1, 2]}, seconds=12.5, over=False)
     again = Checkpoints(folder, {"seed": 0, "sizes": (1, 2)}, every=3)
     assert again.last is not None and (again.seconds, again.every) == (12.5, 3)
     said = "run cannot be resumed, since seed was 0 and is 1 now; more was null and is 2 now: put back what was, or"
@@ -292,7 +292,7 @@ def test_a_checkpoint_of_another_model_is_one_sentence(tmp_path: Path) -> None:
     SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch()).on_train_epoch_end(trainer_of(training, 5), training)
     goes = SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch())
     training.model = nn.Linear(4, 2)
-    with pytest.raises(InputError, match="the checkpoint does not fit the model, so the run cannot be resumed with"):
+    with pytest.raises(InputError, match=r"is damaged, .*the tensor '.*' is float32 \(2, 3\), and that of the model"):
         goes.on_train_epoch_start(trainer_of(training, 5), training)
 
 

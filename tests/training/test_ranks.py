@@ -3,11 +3,13 @@
 import csv
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 import molattn
@@ -69,6 +71,28 @@ def test_python_starts_no_processes(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="this is one alone"):
         molattn.train(small_table(tmp_path / "t.csv"), output_dir=tmp_path / "run", devices="2", quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+def test_ranks_of_one_machine_meet_where_no_other_can_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "")  # it is put back at the end
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME")
+    monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
+    variables = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    meeting = ranks._meeting()
+    assert (meeting["rank"], meeting["world_size"]) == (0, 1)
+    mine = [c.laddr for c in psutil.Process().net_connections("inet") if c.status == psutil.CONN_LISTEN]
+    assert [address.ip for address in mine if address.port == port] == ["127.0.0.1"]
+    assert os.environ["GLOO_SOCKET_IFNAME"] in ("lo", "lo0")
+    # Where other machines are asked for, or torchrun has made them meet, torch has its own way.
+    monkeypatch.setenv("MASTER_ADDR", "10.1.2.3")
+    assert ranks._meeting() == {}
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    assert ranks._meeting() == {}
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import statistics
 from pathlib import Path
 
@@ -177,3 +178,33 @@ def test_what_makes_no_sense_is_refused(table: Path, tmp_path: Path, options: di
     with pytest.raises(UsageError, match=says):
         molattn.train(table, output_dir=tmp_path / "run", target_columns=["y"], **OPTIONS, **options)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("metrics.json", "", ""),
+        ("metrics.json", "[1]", "the file is .* and must be an object"),
+        ("metrics.json", '{"train": 3, "val": {}, "test": {}}', "train is 3, and must be an object with targets"),
+        ("metrics.json", '{"train": {}, "val": {}}', "the file has no field 'test'"),
+        ("metrics.json", "[" * 100_000, "nested too deeply"),
+        ("env.json", "{}", "the file has no field 'data_sha256'"),
+        ("env.json", '{"data_sha256": 3}', "data_sha256 is 3, and must be a text"),
+        ("env.json", None, ""),
+    ],
+)
+def test_a_damaged_file_of_a_finished_run_is_named(
+    folds: Path, tmp_path: Path, name: str, content: str | None, said: str
+) -> None:
+    run = Path(shutil.copytree(folds, tmp_path / "run"))
+    (run / "metrics.json").unlink()
+    if name == "env.json":  # which is looked at where another run is still to be trained
+        shutil.rmtree(run / "fold_2")
+    path = run / "fold_0" / name
+    if content is None:
+        path.unlink()
+    else:
+        path.write_text(content)
+    with pytest.raises(InputError, match=rf"fold_0/{name} is damaged, it cannot be read .*{said}") as raised:
+        molattn.train(resume=run, quiet=True)
+    assert "--resume trains it again" in str(raised.value) and "\n" not in str(raised.value)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 from sklearn.metrics import log_loss
 
 from molattn.models.answers import Answers
@@ -41,7 +41,7 @@ def test_who_is_right_about_his_errors_has_next_to_no_calibration_error() -> Non
 def test_the_area_is_that_between_the_curves() -> None:
     # Of normal errors that are k times too large the observed share is 2 Phi(z / k) - 1.
     p = np.linspace(0, 1, 20001)[:-1]
-    wanted = np.trapezoid(np.abs(2 * stats.norm.cdf(stats.norm.ppf((1 + p) / 2) / 2) - 1 - p), p)
+    wanted = integrate.trapezoid(np.abs(2 * stats.norm.cdf(stats.norm.ppf((1 + p) / 2) / 2) - 1 - p), p)
     assert miscalibration_area(MU + 2 * (RIGHT - MU), MU, STD) == pytest.approx(wanted, abs=0.01)
     # Never within, or always: half of the square.
     assert miscalibration_area(MU + 1e9, MU, STD) == pytest.approx(0.495, abs=0.001)

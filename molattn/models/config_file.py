@@ -1,0 +1,194 @@
+"""`config.json` of a model: what it may say, and how it is read; importing it loads nothing heavy."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from molattn.data.plain import Anything, Each, Fields, Flag, Kind, Maybe, Misfit, OneOf, Real, Text, Whole
+from molattn.data.seal import SEAL, unsealed
+from molattn.errors import InputError, shown
+from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
+
+# 2 has conformers, without which a model of 3D must not be used; 3 has outputs that are not the numbers themselves; 4
+# has standardize, without which molecules would be read otherwise than in training; 5 has outputs of atoms, or
+# descriptors, which the head reads; 6 has more in its weights than one model: those of other members, of calibration or
+# of training molecules, or a loss whose outputs older versions do not know; 7 has descriptors that are computed; all
+# else is written as 1.
+SCHEMA = 7
+SEALED = 6
+"""From this schema on the file has always had a checksum of itself; older ones may be without."""
+
+WEIGHTS, CONFIG, NEXT = "model.safetensors", "config.json", "config.next.json"
+
+LARGEST_FILE = 16 * 2**20
+"""Bytes of a configuration; 617 targets take 0.1 MB."""
+
+# Names are columns of tables, and as long as those can be.
+NAME, WORD = Text(131_072), Text(100, least=1)
+MAX_ATOMS, SAMPLES, TIMEOUT = Whole(1, 10_000), Whole(2, 1_000), Whole(1, 86_400)
+DOMAIN_SIZE, MEMBERS = Whole(0, 100_000), Whole(0, 1_000)
+TARGETS = 20_000
+
+_SIZE = Whole(1, 65_536)
+_SHARED: dict[str, Kind] = {
+    "kind": WORD,
+    "hidden_dim": _SIZE,
+    "num_layers": Whole(1, 1_000),
+    "num_heads": _SIZE,
+    "feed_forward": Whole(1, 1_024),
+    "dropout": Real(0.0, 0.999_999),
+}
+MODELS: Mapping[str, Fields] = {
+    "graph": Fields(
+        {"kind": WORD},
+        {
+            **_SHARED,
+            "attention": WORD,
+            "edges": Each(WORD, 100),
+            "join_edges": WORD,
+            "edge_dim": _SIZE,
+            "nodes": Each(WORD, 100),
+            "neighbours": WORD,
+            "virtual_node": Flag(),
+            "global_dim": Whole(0, 65_536),
+            "readout": WORD,
+            "max_path": Whole(1, 100_000),
+            "path_edges": Whole(1, 1_000),
+            "walk_steps": Whole(1, 1_000),
+            "radial_bases": WORD,
+            "num_bases": Whole(1, 10_000),
+            "cutoff": Real(1e-6, 1e6),
+            "distance_kernel": WORD,
+            "lambdas": Each(Real(-1e3, 1e3), 1_000, least=1),
+        },
+    ),
+    "smiles-transformer": Fields({"kind": WORD}, _SHARED),
+}
+"""The settings of each kind of model; whichever is left out has its default."""
+
+_TARGET = Fields({"name": NAME, "unit": NAME, "mean": Real(), "std": Real(0.0, open=True)})
+_DESCRIPTOR = Fields({"name": NAME, "mean": Real(), "std": Real(0.0)}, {"computed": Flag()})
+_CONFORMERS = Fields(
+    {}, {"seed": Whole(0, 2**31 - 2), "timeout": TIMEOUT, "on_failure": OneOf(("paths", "reject", "stop"))}
+)
+_TASK = Fields(
+    {"kind": WORD, "loss": WORD},
+    {"classes": Each(Each(NAME, TARGETS, least=1), TARGETS), "of_atoms": Flag(), "alpha": Real(0.0, 1.0, open=True)},
+)
+_WHOLE = Fields(
+    {
+        "schema": Whole(1, SCHEMA),
+        "molattn": WORD,
+        "model": Anything(dict, "an object with fields"),
+        "targets": Each(_TARGET, TARGETS, least=1),
+        "molecules": Fields(
+            {"add_hs": Flag(), "max_atoms": MAX_ATOMS}, {"conformers": Maybe(_CONFORMERS), "standardize": Text(100)}
+        ),
+        "vocabulary": Anything(dict, "an object with fields"),
+        SEAL: Anything(dict, "an object with checksums"),
+    },
+    {
+        "task": _TASK,
+        "descriptors": Each(_DESCRIPTOR, TARGETS, least=1),
+        "members": MEMBERS,
+        "uncertainty": Fields({"method": Text(100), "samples": Whole(1, SAMPLES.most)}),
+        "calibration": Fields({"method": WORD, "uncertainty": WORD}),
+        "domain": Fields({"farthest": Real(0.0), "least": Real(0.0, 1.0)}),
+    },
+)
+
+
+def read_config(folder: Path, name: str = CONFIG) -> dict[str, Any]:
+    """The configuration of the model in `folder`: sealed, of a known schema, each value of its type and in its range.
+
+    Values that go together are held against each other, but names of what other modules have: those of attention, of
+    losses or of descriptors.
+
+    Raises:
+        InputError: it is missing, damaged, newer than this molattn, or says what it may not.
+    """
+    path = folder / name
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise Misfit(f"it has over {LARGEST_FILE:,} bytes")
+        content, whole = unsealed(path.read_bytes(), CONFIG)
+        _check_age(folder, content)
+        if not whole:
+            raise Misfit("its checksum differs from the one in it")
+        config = _WHOLE.read(content, "")
+        _check_seal(config)
+        config["model"] = _model(config["model"], folder)
+        _check_together(config)
+    except FileNotFoundError:
+        raise InputError(f"{folder} holds no model: {name} is missing; give the folder of a finished run") from None
+    except Misfit as error:
+        raise InputError(f"{path} is damaged or was changed: {error}; copy it again") from None
+    except (ValueError, OSError) as error:
+        why = str(error).partition("\n")[0]
+        raise InputError(f"{path} is damaged, it cannot be read ({why}); copy it again") from error
+    return config
+
+
+def settings_of(config: Mapping[str, Any]) -> ModelConfig:
+    """What the model of a configuration is made of."""
+    return CONFIGS[config["model"]["kind"]](**config["model"])
+
+
+def _check_age(folder: Path, content: dict[str, Any]) -> None:
+    schema, by = content.get("schema"), content.get("molattn")
+    if type(schema) is int and schema > SCHEMA:
+        known = isinstance(by, str) and len(by) <= 40 and by.isascii() and by.isprintable()
+        raise InputError(f"{folder} was written by molattn {by if known else 'of a later time'}: upgrade molattn")
+
+
+def _check_seal(config: dict[str, Any]) -> None:
+    seal = config[SEAL]
+    for name in seal:
+        if name not in (WEIGHTS, CONFIG):
+            raise Misfit(f"{SEAL} has a checksum of {shown(name)}, which is no file of a model")
+    if type(seal.get(WEIGHTS)) is not str:
+        raise Misfit(f"{SEAL} has no checksum of {WEIGHTS}")
+    if seal.get(CONFIG) is None and config["schema"] >= SEALED:
+        raise Misfit(f"{SEAL} has no checksum of {CONFIG}")
+
+
+def _model(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The settings of a model, by its kind."""
+    kind = WORD.read(settings.get("kind"), "model.kind")
+    if kind not in CONFIGS:
+        raise InputError(f"{folder} is a model of the kind {shown(kind)}; this molattn has {', '.join(CONFIGS)}")
+    return MODELS[kind].read(settings, "model")
+
+
+def _check_together(config: dict[str, Any]) -> None:
+    """Misfit where two values are each in its range and do not go together."""
+    targets, task = config["targets"], config.get("task", {"kind": "regression", "loss": "mse"})
+    _check_differ("targets", [target["name"] for target in targets])
+    _check_differ("descriptors", [d["name"] for d in config.get("descriptors", ())])
+    computed = [d.get("computed", False) for d in config.get("descriptors", ())]
+    if computed != sorted(computed):
+        raise Misfit("descriptors has one that is computed before one that is not")
+    classes = task.get("classes")
+    if (classes is not None) != (task["kind"] == "multiclass"):
+        raise Misfit(f"task.classes goes with the kind multiclass, and task.kind is {shown(task['kind'])}")
+    if classes is not None and len(classes) != len(targets):
+        raise Misfit(f"task.classes are those of {len(classes):,} targets, and there are {len(targets):,}")
+    for t, names in enumerate(classes or ()):
+        _check_differ(f"task.classes[{t}]", names)
+    if "alpha" in task and task["loss"] != "quantile":
+        raise Misfit(f"task.alpha goes with the loss quantile, and task.loss is {shown(task['loss'])}")
+    if task.get("of_atoms") and (found := next((k for k in ("calibration", "domain") if k in config), None)):
+        raise Misfit(f"{found} is of molecules, and task.of_atoms is true")
+    three_d, model = config["molecules"].get("conformers") is not None, settings_of(config)
+    if three_d and not isinstance(model, GraphModelConfig):
+        raise Misfit(f"molecules.conformers goes with a graph model, and model.kind is {shown(model.kind)}")
+    if model.needs_3d and not three_d:
+        raise Misfit("model.edges reads distances, and there is no molecules.conformers")
+
+
+def _check_differ(place: str, names: Any) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise Misfit(f"{place} has {shown(name)} twice")
+        seen.add(name)

@@ -1,0 +1,332 @@
+"""Attributions against molecules without their atoms, plain sums over a path, and differences of the answer."""
+
+import dataclasses
+from typing import Any
+
+import captum.attr
+import numpy as np
+import pytest
+import torch
+
+from molattn.chem import MoleculeGraph, molecule_graph
+from molattn.errors import UsageError
+from molattn.explain import occlusion
+from molattn.explain.additive import additive, cam
+from molattn.explain.attribute import Explained, attribute, attribution_of, explained
+from molattn.explain.from_attention import received, rolled_out
+from molattn.explain.gradients import TOLERANCE, grad_attention, integrated_gradients
+from molattn.explain.methods import METHODS, choose_method, offered, random_shares
+from molattn.explain.occlusion import in_order, without
+from molattn.explain.terms import Method, Terms, batch_of, repeated
+from molattn.models.config import GraphModelConfig
+from molattn.models.predict import attention_of, outputs_of
+from molattn.models.registry import build
+from molattn.models.scaler import DescriptorScaler, TargetScaler
+from molattn.models.tasks import Binary, Multiclass
+from tests.explain.test_attributions import artifact_of, model_of
+
+PHENOL = "Oc1ccccc1"
+
+
+def cut(molecule: MoleculeGraph, gone: list[int]) -> MoleculeGraph:
+    """The molecule with rows and columns of its codes taken out."""
+    pairs = {
+        name: np.delete(np.delete(getattr(molecule, name), gone, 0), gone, 1) for name in ("bond_codes", "path_lengths")
+    }
+    symbols = tuple(np.delete(np.array(molecule.symbols), gone).tolist())
+    return dataclasses.replace(molecule, atom_codes=np.delete(molecule.atom_codes, gone, 0), symbols=symbols, **pairs)
+
+
+@pytest.mark.parametrize("settings", [{}, {"readout": "max", "virtual_node": True}], ids=["mean", "max"])
+def test_occlusion_is_the_answer_less_that_for_the_molecule_without_the_atom(
+    settings: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, molecule = model_of(2, **settings), molecule_graph(PHENOL)
+    for output in (0, 1):
+        whole = outputs_of(model, [molecule])[0, output]
+        wanted = [whole - outputs_of(model, [cut(molecule, [i])])[0, output] for i in range(7)]
+        found = occlusion.occlusion(model, molecule, output)
+        np.testing.assert_allclose(found.values, wanted, atol=1e-5)
+        assert (found.in_units, found.adds_up, found.constant) == (True, False, None)
+    # However many fit into a batch.
+    kept = np.array([[True] * 7, [False] + [True] * 6, [True] * 5 + [False] * 2])
+    wanted = np.stack([outputs_of(model, [cut(molecule, gone)])[0] for gone in ([], [0], [5, 6])])
+    for pairs in (1, 2 * 49, 400_000):
+        monkeypatch.setattr(occlusion, "_PAIRS", pairs)
+        np.testing.assert_allclose(without(model, molecule, kept), wanted, atol=1e-5)
+    orders, counts = [np.array([6, 0, 1, 2, 3, 4, 5]), np.arange(7)], [0, 1, 3]
+    found = in_order(model, molecule, orders, counts)
+    assert found.shape == (2, 3, 2)
+    for o, c in np.ndindex(2, 3):
+        gone = cut(molecule, orders[o][: counts[c]].tolist())
+        np.testing.assert_allclose(found[o, c], outputs_of(model, [gone])[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("virtual_node", [False, True])
+def test_integrated_gradients_are_a_plain_sum_of_gradients_along_the_path(virtual_node: bool) -> None:
+    model, molecule = model_of(2, virtual_node=virtual_node), molecule_graph(PHENOL)
+    batch = model.collate([molecule])
+    graph = model.embed(batch)
+    first = int(virtual_node)
+    base = graph.v.clone()
+    base[:, first:] = graph.v[:, first:].mean(1, keepdim=True)
+    steps = 100
+    slope = torch.zeros_like(base)
+    for k in range(steps):
+        v = (base + (k + 0.5) / steps * (graph.v - base)).requires_grad_()
+        slope += torch.autograd.grad(model.finish(graph.replace(v=v), batch)[0, 1], v)[0] / steps
+    wanted = ((graph.v - base) * slope).sum(-1)[0, first:]
+    found = integrated_gradients(model, molecule, 1)
+    np.testing.assert_allclose(found.values, wanted.numpy(), atol=1e-3)
+    assert found.adds_up and found.in_units
+    assert found.constant == pytest.approx(float(model.finish(graph.replace(v=base), batch)[0, 1]), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("size", "errors", "points"),
+    [
+        (0.5, {32: 2.5e-3, 64: 1.5e-3, 128: 0.9e-3}, 128),
+        (0.5, {32: -2.5e-3, 64: -0.9e-3}, 64),
+        (-4.0, {32: 4.5e-3, 64: 3.5e-3}, 64),
+        (4.0, {32: 3.5e-3}, 32),
+        (1.5, {32: 1.0}, None),
+    ],
+)
+def test_points_are_doubled_until_the_terms_add_up(
+    size: float, errors: dict[int, float], points: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An integral that is wrong by a known amount for each number of points, in the place of captum's."""
+    model, molecule = model_of(), molecule_graph("CCO")
+    model.head.weight.mul_(0).add_(1e-3)
+    model.head.bias.fill_(size)
+    asked: list[int] = []
+
+    class Wrong:
+        def __init__(self, answer: Any):
+            self.answer = answer
+
+        def attribute(self, v: Any, base: Any, n_steps: int, internal_batch_size: int) -> Any:
+            assert internal_batch_size == 32
+            asked.append(n_steps)
+            total = float(self.answer(v)[0] - self.answer(base)[0])
+            return torch.full_like(v, (total + errors.get(n_steps, errors[min(errors)])) / v.numel())
+
+    monkeypatch.setattr(captum.attr, "IntegratedGradients", Wrong)
+    found = integrated_gradients(model, molecule, 0)
+    assert asked == [p for p in (32, 64, 128, 256, 512) if points is None or p <= points]
+    assert found.adds_up == (points is not None)
+    assert found.constant is not None
+    (y,) = outputs_of(model, [molecule])[0]
+    assert (abs(found.constant + found.values.sum() - y) <= TOLERANCE * max(1, abs(y))) == found.adds_up
+
+
+@pytest.mark.parametrize("settings", [{}, {"virtual_node": True}, {"readout": "virtual-node", "virtual_node": True}])
+def test_weighed_attention_follows_differences_of_the_answer(settings: dict) -> None:
+    """The slopes by differences: each weight of the literal form is moved a little, and the answer is asked again."""
+    model, molecule = model_of(num_layers=2, num_heads=2, **settings).double(), molecule_graph("CO")
+    n = 2 + bool(settings)
+    moved: dict[tuple[int, int, int], float] = {}
+    seen: list[Any] = [None, None]
+    inner = [block.phi_e.literal for block in model.blocks]
+
+    def literal(layer: int, graph: Any) -> Any:
+        messages = inner[layer](graph)
+        seen[layer] = messages
+        weights = messages.weights.clone()
+        for (where, edge, head), by in moved.items():
+            if where == layer:
+                weights[edge, head] += by
+        values = messages.e / messages.weights.unsqueeze(-1)
+        return dataclasses.replace(messages, weights=weights, e=values * weights.unsqueeze(-1))
+
+    def answer() -> float:
+        batch = model.collate([molecule])
+        graph: Any = model.embed(batch)
+        for layer, block in enumerate(model.blocks):
+            graph, _ = block._equations(graph if layer else graph.to_edge_list(), lambda g, at=layer: literal(at, g))
+        return float(model.read_out(graph.to_dense(), batch)[0, 0])
+
+    relevance = np.eye(n)
+    for layer in range(2):
+        moved.clear()
+        answer()
+        messages = seen[layer]
+        receiver, sender = messages.graph.receiver.tolist(), messages.graph.sender.tolist()
+        a = np.zeros((n, n))
+        for edge, (i, j) in enumerate(zip(receiver, sender, strict=True)):
+            for head in range(2):
+                ends = []
+                for by in (-1e-5, 1e-5):
+                    moved.clear()
+                    moved[layer, edge, head] = by
+                    ends.append(answer())
+                slope = (ends[1] - ends[0]) / 2e-5
+                a[i, j] += max(0.0, slope * float(messages.weights[edge, head])) / 2
+        relevance = relevance + a @ relevance
+    found = relevance - np.eye(n)
+    wanted = found[0] if "readout" in settings else found.mean(0)
+    result = grad_attention(model, molecule, 0)
+    np.testing.assert_allclose(result.values, wanted[n - 2 :], rtol=1e-4, atol=1e-9)
+    assert not result.in_units
+
+
+@pytest.mark.parametrize("readout", ["max", "attention", "additive", "sum", "mean"])
+@pytest.mark.parametrize("virtual_node", [False, True])
+def test_a_class_activation_map_is_what_a_sum_of_lone_atoms_would_be(readout: str, virtual_node: bool) -> None:
+    """Zhou et al.: w . x_i of the vectors that are pooled, beside descriptors that are none of them."""
+    torch.manual_seed(0)
+    config = GraphModelConfig(
+        hidden_dim=16, num_heads=4, num_layers=1, readout=readout, virtual_node=virtual_node, edge_dim=4
+    )
+    model = build(config, 2, num_descriptors=3).eval().requires_grad_(False)
+    batch = model.collate([molecule_graph(PHENOL)], None, np.ones((1, 3), np.float32))
+    x = model.norm(model.update(batch).v)[0, int(virtual_node) :]
+    if readout == "additive":
+        x = model.readout.terms(x)
+    for output in (0, 1):
+        found = cam(model, batch, output)
+        np.testing.assert_allclose(found.values, (x @ model.head.weight[output, :16]).numpy(), rtol=1e-4, atol=1e-6)
+        assert (found.adds_up, found.in_units, found.constant) == (False, True, None)
+
+
+def test_attention_as_an_attribution_is_numpys_mean_of_columns_and_product_of_layers() -> None:
+    model, molecule = model_of(num_layers=3, virtual_node=True), molecule_graph(PHENOL)
+    weights = attention_of(model, molecule)[1].astype(np.float64)
+    np.testing.assert_allclose(received(model, molecule, 0).values, weights[-1].mean(0).mean(0)[:7], rtol=1e-5)
+    # Abnar and Zuidema 2020, equation 1 and 2, with a residual connection of one half.
+    layers = [0.5 * w.mean(0) + 0.5 * np.eye(8) for w in weights]
+    wanted = np.linalg.multi_dot(layers[::-1]).mean(0)[:7]
+    found = rolled_out(model, molecule, 0)
+    np.testing.assert_allclose(found.values, wanted, rtol=1e-5)
+    assert not found.in_units and not received(model, molecule, 0).in_units
+
+
+def test_a_batch_is_repeated_row_by_row_and_a_molecule_is_a_batch_of_one() -> None:
+    model, molecule = model_of(virtual_node=True), molecule_graph(PHENOL)
+    batch = batch_of(model, molecule)
+    assert len(batch) == 1 and batch_of(model, batch) is not None
+    three = repeated(batch, 3)
+    assert len(three) == 3 and three.targets is None
+    for row in range(3):
+        torch.testing.assert_close(three.atom_codes[row], batch.atom_codes[0])
+    graph = model.embed(batch)
+    torch.testing.assert_close(
+        model.finish(repeated(graph, 3), three), model(batch).expand(3, -1), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_the_baseline_is_normal_numbers_of_the_seed_one_for_each_atom() -> None:
+    rng = np.random.default_rng(5)
+    find, model = random_shares(5), model_of()
+    for smiles, n in (("CCO", 3), (PHENOL, 7)):
+        found = find(model, molecule_graph(smiles), 0)
+        np.testing.assert_array_equal(found.values, rng.normal(size=n))
+        assert not found.in_units and not found.adds_up
+
+
+def test_what_is_offered_is_what_is_not_refused_and_the_first_is_the_default() -> None:
+    everything = list(METHODS)
+    for readout, missing in (("sum", set()), ("attention", {"additive"}), ("max", {"additive"})):
+        model = model_of(readout=readout)
+        assert offered(model) == [name for name in everything if name not in missing]
+        assert choose_method(model) == offered(model)[0]
+        for name in everything:
+            if name in missing:
+                with pytest.raises(UsageError, match=f"method {name}: the readout '{readout}' is not a sum"):
+                    choose_method(model, name)
+            else:
+                assert choose_method(model, name) == name
+    assert Method("", additive).refuses(model_of()) == ""
+    in_units = {
+        name
+        for name, method in METHODS.items()
+        if method.find(model_of(readout="sum"), molecule_graph("CO"), 0).in_units
+    }
+    assert in_units == {"additive", "occlusion", "integrated-gradients", "cam"}
+
+
+TERMS = Terms(np.array([1.0, -2.0, 0.5]), 0.25, {"virtual node": -0.5}, np.array([2.0, 4.0]), adds_up=True)
+
+
+def test_terms_are_put_into_the_unit_of_what_they_explain() -> None:
+    model = build(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, num_descriptors=2)
+    scaler = DescriptorScaler(("pH", "T"), (0.0, 0.0), (1.0, 1.0))
+    artifact = dataclasses.replace(artifact_of(model), descriptors=scaler)
+    about = Explained("y", 0, "eV", 10.0, 4.0)
+    output = 0.25 + TERMS.values.sum() - 0.5 + 6.0
+    found = attribution_of(artifact, molecule_graph("OCC"), TERMS, "additive", about, output, "how well")
+    np.testing.assert_array_equal(found.values, [4.0, -8.0, 2.0])
+    assert dict(found.others) == {"virtual node": -2.0, "pH": 8.0, "T": 16.0}
+    assert (found.constant, found.prediction, found.unit, found.target) == (11.0, 10.0 + 4.0 * output, "eV", "y")
+    assert sum(found.parts.values()) == pytest.approx(found.prediction)
+    assert (found.smiles, found.symbols, found.method, found.measured) == (
+        "OCC",
+        ("O", "C", "C"),
+        "additive",
+        "how well",
+    )
+    assert found.adds_up and found.in_units and not found.add_hs
+    # Shares have no unit, whatever the target's is.
+    shares = dataclasses.replace(TERMS, in_units=False, adds_up=False, descriptors=None, constant=None)
+    bare = attribution_of(artifact_of(model), molecule_graph("OCC"), shares, "attention", about, output)
+    np.testing.assert_array_equal(bare.values, TERMS.values)
+    assert (bare.others, bare.constant, bare.in_units, bare.adds_up) == ({"virtual node": -0.5}, None, False, False)
+    assert bare.measured == "not measured"
+
+
+def test_which_number_is_explained_follows_from_the_target() -> None:
+    outputs = np.array([0.5, -1.0, 2.0, 3.0, 1.0])
+    classes = Multiclass(classes=(("a", "b"), ("x", "y", "z")))
+    artifact = artifact_of(model_of(5), ("p", "q"), classes)
+    for target, output, name in (
+        ("p", 0, "p_prob_a"),
+        ("q", 3, "q_prob_y"),
+        ("p_prob_b", 1, "p_prob_b"),
+        ("q_prob_z", 4, "q_prob_z"),
+    ):
+        assert explained(artifact, target, outputs) == Explained(name, output, "score", 0.0, 1.0)
+    for target, words in (
+        (None, "say which target .*: p, q, p_prob_a, .*q_prob_z"),
+        ("r", "no target 'r': choose .*q_prob_z"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            explained(artifact, target, outputs)
+    numbers = dataclasses.replace(
+        artifact_of(model_of(2), ("p", "q")), scaler=TargetScaler((1.0, 2.0), (3.0, 4.0)), units=("cm", "kg")
+    )
+    assert explained(numbers, "q", outputs) == Explained("q", 1, "kg", 2.0, 4.0)
+    assert explained(numbers, "p", outputs) == Explained("p", 0, "cm", 1.0, 3.0)
+    binary = artifact_of(model_of(2), ("p", "q"), Binary())
+    assert explained(binary, "q", outputs) == Explained("q", 1, "log-odds", 0.0, 1.0)
+    alone = artifact_of(model_of(1))
+    assert explained(alone, None, outputs[:1]) == explained(alone, "y", outputs[:1])
+    for task in (Binary("dirichlet"), Multiclass("dirichlet", (("a", "b"),))):
+        with pytest.raises(UsageError, match="dirichlet answers evidence"):
+            explained(artifact_of(model_of(2), ("y",), task), "y", outputs)
+
+
+def test_each_method_explains_the_output_of_its_target() -> None:
+    artifact, molecule = artifact_of(model_of(2, readout="sum"), ("a", "b")), molecule_graph(PHENOL)
+    for name, method in METHODS.items():
+        for output, target in enumerate(("a", "b")):
+            found = attribute(artifact, molecule, name, target, "measured")
+            terms = method.find(artifact.model, molecule, output)
+            np.testing.assert_allclose(
+                found.values, terms.values * (2.0 if terms.in_units else 1.0), rtol=1e-4, atol=1e-6
+            )
+            assert (found.method, found.target, found.measured) == (name, target, "measured")
+
+
+def test_an_attribution_says_its_atoms_and_is_a_frame() -> None:
+    found = attribute(artifact_of(model_of(readout="sum")), molecule_graph("OCC"), "additive")
+    assert (found.num_atoms, found.labels) == (3, ["O0", "C1", "C2"])
+    frame = found.to_frame().to_pydict()
+    assert frame == {"atom": [0, 1, 2], "element": ["O", "C", "C"], "value": found.values.tolist()}
+    assert repr(found) == f"Attribution('OCC', additive: {found.equation})"
+    assert list(found.parts) == ["constant", "3 atoms"]
+    bare = dataclasses.replace(found, constant=None, unit="", values=np.array([0.25, -1.0, 0.0]), prediction=-0.75)
+    assert bare.parts["constant"] == 0.0
+    assert bare.equation == "y -0.750 = 0.000 (constant) - 0.750 (3 atoms)"
+    shown = found._repr_mimebundle_()
+    assert shown["text/plain"] == repr(found) and len(shown) > 1
+    assert found.draw((300, 200)).svg == found.draw((300, 200)).svg != found.draw().svg

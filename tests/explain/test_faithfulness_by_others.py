@@ -1,0 +1,169 @@
+"""The measures of faithfulness over several molecules, computed again one by one with scipy and numpy."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import kendalltau, pearsonr
+from sklearn.metrics import roc_auc_score
+
+from molattn.chem import MoleculeGraph, molecule_graph
+from molattn.errors import UsageError
+from molattn.explain.additive import additive
+from molattn.explain.faithfulness import FRACTIONS, RANDOM, Faithfulness, agreement, measure
+from molattn.explain.methods import METHODS, random_shares
+from molattn.explain.occlusion import in_order
+from molattn.models.config import GraphModelConfig, SmilesModelConfig
+from molattn.models.graph_model import GraphModel
+from molattn.models.registry import build
+from molattn.models.scaler import DescriptorScaler
+from molattn.models.tasks import Multiclass
+from tests.explain.test_attributions import artifact_of, model_of
+
+MOLECULES = [molecule_graph(s) for s in ("OCCN", "CC(=O)OCCC", "Cc1ccccc1O", "CC", "ClCCCBr")]
+MODEL = model_of(2, readout="sum", num_layers=1)
+ARTIFACT = artifact_of(MODEL, ("a", "b"))
+
+
+def truth(m: MoleculeGraph) -> np.ndarray:
+    """Nearly what the model's terms are; of ethane's atoms the same."""
+    return np.linspace(1, 2, m.num_atoms) * additive(MODEL, m, 1).values if m.num_atoms > 2 else np.ones(2)
+
+
+@pytest.fixture(scope="module")
+def told() -> list[tuple[int, int]]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def found(told: list) -> Faithfulness:
+    return measure(
+        ARTIFACT,
+        MOLECULES,
+        "b",
+        truth=truth,
+        methods=("additive", "occlusion"),
+        seed=4,
+        progress=lambda *x: told.append(x),
+    )
+
+
+def curve_of(m: MoleculeGraph, order: np.ndarray) -> list[float]:
+    n = m.num_atoms
+    counts = [0, *(max(1, round(share * n)) for share in FRACTIONS)]
+    answers = in_order(MODEL, m, [order], counts)[0, :, 1]
+    return [2.0 * abs(x - answers[0]) for x in answers[1:]]
+
+
+def test_agreement_is_the_mean_over_molecules_whose_truth_varies(found: Faithfulness, told: list) -> None:
+    assert (found.target, found.unit, found.molecules, found.with_truth) == ("b", "cm", 5, 4)
+    assert set(found.methods) == {"additive", "occlusion", RANDOM} == set(found.untrained)
+    random = random_shares(4)
+    values = {"additive": [], "occlusion": [], RANDOM: []}
+    for m in MOLECULES:
+        drawn = random(MODEL, m, 1).values
+        if m.num_atoms == 2:
+            continue
+        for name in values:
+            v = drawn if name == RANDOM else METHODS[name].find(MODEL, m, 1).values
+            y = truth(m)
+            counts = np.abs(y) > np.abs(y).mean()
+            values[name].append(
+                (kendalltau(v, y).statistic, pearsonr(v, y).statistic, roc_auc_score(counts, np.abs(v)))  # pyright: ignore
+            )
+    for name, rows in values.items():
+        m = found.methods[name]
+        assert (m.kendall, m.pearson, m.auroc) == pytest.approx(np.mean(rows, 0), abs=2e-3)
+    assert told == [(k, 10) for k in range(1, 11)]
+
+
+def test_a_curve_is_the_mean_change_and_deletion_is_it_over_that_of_chance(found: Faithfulness) -> None:
+    rng, random, curves = np.random.default_rng(4), [], []
+    for m in MOLECULES:
+        shuffles = [rng.permutation(m.num_atoms) for _ in range(5)]
+        random.append(np.mean([curve_of(m, order) for order in shuffles], 0))
+        v = additive(MODEL, m, 1).values
+        order = sorted(shuffles[0].tolist(), key=lambda i: -abs(v[i]))
+        curves.append(curve_of(m, np.array(order)))
+    np.testing.assert_allclose(found.methods["additive"].curve, np.mean(curves, 0), rtol=1e-4)
+    np.testing.assert_allclose(found.methods[RANDOM].curve, np.mean(random, 0), rtol=1e-4)
+    assert found.methods["additive"].deletion == pytest.approx(np.mean(curves) / np.mean(random), rel=1e-4)
+    assert found.methods[RANDOM].deletion == pytest.approx(1)
+
+
+def test_the_untrained_model_is_a_new_one_of_the_seed(found: Faithfulness) -> None:
+    torch.manual_seed(4)
+    fresh = GraphModel(MODEL.config, 2).eval().requires_grad_(False)
+    again = measure(
+        artifact_of(fresh, ("a", "b")), MOLECULES, "b", truth=truth, methods=("additive", "occlusion"), seed=4
+    )
+    for name, m in found.untrained.items():
+        assert (m.curve, m.deletion) == (None, None)
+        other = again.methods[name]
+        assert (m.kendall, m.pearson, m.auroc) == pytest.approx((other.kendall, other.pearson, other.auroc))
+
+
+def test_without_truth_or_deletion_that_part_is_not_measured() -> None:
+    told: list[tuple[int, int]] = []
+    found = measure(ARTIFACT, MOLECULES[:2], "a", methods=("additive",), progress=lambda *x: told.append(x))
+    assert (found.with_truth, found.untrained, told) == (0, {}, [(1, 2), (2, 2)])
+    m = found.methods["additive"]
+    assert (m.kendall, m.pearson, m.auroc) == (None, None, None) and m.deletion is not None
+    blind = measure(ARTIFACT, MOLECULES[:2], "a", methods=("additive",), truth=truth, deletion=False)
+    assert (blind.methods["additive"].curve, blind.methods[RANDOM].deletion) == (None, None)
+    assert blind.methods["additive"].kendall is not None
+    assert measure(ARTIFACT, MOLECULES[:1], "a", methods=("additive",)) == measure(
+        ARTIFACT, MOLECULES[:1], "a", methods=("additive",), seed=0
+    )
+
+
+def test_a_model_that_nothing_changes_has_no_chance_to_divide_by() -> None:
+    model = model_of(readout="sum")
+    model.head.weight.zero_()
+    found = measure(artifact_of(model), MOLECULES[:1], methods=("additive",))
+    assert found.target == "y"
+    assert found.methods["additive"].deletion is None
+    assert found.methods["additive"].curve == (0.0,) * 5
+
+
+def test_of_classes_each_molecule_is_asked_about_its_own_answer() -> None:
+    model = model_of(3, readout="sum", num_layers=0)
+    artifact = artifact_of(model, ("y",), Multiclass(classes=(("a", "b", "c"),)))
+    asked: list[int] = []
+    find = METHODS["additive"].find
+
+    def spy(model: Any, molecule: Any, output: int) -> Any:
+        asked.append(output)
+        return find(model, molecule, output)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(METHODS, "additive", type(METHODS["additive"])("", spy))
+        measure(artifact, MOLECULES, methods=("additive",))
+    outputs = [int(model(model.collate([m]))[0].argmax()) for m in MOLECULES]
+    assert asked == outputs
+
+
+def test_what_cannot_be_measured_is_refused() -> None:
+    tokens = build(SmilesModelConfig(hidden_dim=16, num_heads=2, num_layers=1), 1)
+    with pytest.raises(UsageError, match="reads tokens, not atoms"):
+        measure(artifact_of(tokens), MOLECULES)
+    beside = build(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, num_descriptors=1)
+    given = replace(artifact_of(beside), descriptors=DescriptorScaler(("pH",), (0.0,), (1.0,)))
+    with pytest.raises(UsageError, match="reads columns beside molecules"):
+        measure(given, MOLECULES)
+    with pytest.raises(UsageError, match="unknown method 'magic'"):
+        measure(ARTIFACT, MOLECULES, "a", methods=("magic",))
+
+
+def test_agreement_with_sizes_that_are_all_alike_is_that_of_chance() -> None:
+    values = np.array([3.0, 1.0, 2.0, 0.5])
+    signs = np.array([1.0, -1.0, 1.0, -1.0])
+    tau, r, auroc = agreement(values, signs)
+    assert auroc == 0.5
+    wanted = kendalltau(values, signs).statistic, pearsonr(values, signs).statistic  # pyright: ignore
+    assert (tau, r) == pytest.approx(wanted, rel=1e-4)
+    # The last digits of neither count.
+    noisy = agreement(values + 1e-9 * np.arange(4), signs + 1e-7 * np.arange(4))
+    assert noisy == pytest.approx((tau, r, 0.5), abs=1e-6)

@@ -1,0 +1,174 @@
+"""Calls of what C does, each with one argument that is not as it should be, at random.
+
+    python -m tests.graph.invalid_arguments SEED COUNT
+
+Prints how many were refused and how many went through, of each operation; none may end the process.
+"""
+
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from molattn.attention.elementwise import AddDropped, Dropped, DroppedGelu
+from molattn.graph import SumOfCodes
+from molattn.graph.codes import look_up
+from molattn.graph.compiled_attention import CompiledCodeAttention, CompiledEdgeAttention
+from molattn.graph.compiled_blocks import BlockWeights, Places, compiled_blocks
+from molattn.graph.places import Place
+
+REFUSED = (ValueError, IndexError, RuntimeError, TypeError)
+
+
+def wrong_shape(x: Tensor, chance: random.Random) -> Tensor:
+    """Another size somewhere, a dimension less or more."""
+    if not x.dim() or chance.random() < 0.2:
+        return x.unsqueeze(0)
+    at = chance.randrange(x.dim())
+    if chance.random() < 0.2:
+        return x.select(at, 0) if x.shape[at] else x.flatten()
+    size = chance.choice([0, 1, x.shape[at] - 1, x.shape[at] + 1, 3 * x.shape[at]])
+    return x.new_ones((*x.shape[:at], max(0, size), *x.shape[at + 1 :]))
+
+
+def wrong_type(x: Tensor, chance: random.Random) -> Tensor:
+    """The same numbers as another type."""
+    return x.to(chance.choice([torch.uint8, torch.int8, torch.int32, torch.float64, torch.bool, torch.bfloat16]))
+
+
+def wrong_numbers(x: Tensor, chance: random.Random) -> Tensor:
+    """Integers that are too small or too large; floats that are none."""
+    x = x.clone()
+    if x.numel() and x.dtype != torch.bool:
+        numbers = [float("nan"), float("inf")] if x.is_floating_point() else [-1, 255, 2**31 - 1, 2**32, 2**32 + 1]
+        number = chance.choice(numbers)
+        if not x.is_floating_point():
+            info = torch.iinfo(x.dtype)
+            number = max(info.min, min(info.max, number))
+        x.view(-1)[chance.randrange(x.numel())] = number
+    return x
+
+
+def wrong_place(x: Tensor, chance: random.Random) -> Tensor:
+    """Not in the memory of the processor, or not one number after another."""
+    return x.to("meta") if chance.random() < 0.5 else x.repeat_interleave(2, -1)[..., ::2] if x.dim() else x.to("meta")
+
+
+WRONG = (wrong_shape, wrong_type, wrong_numbers, wrong_place)
+
+
+def spoilt(x: Any, chance: random.Random) -> Any:
+    """`x`, or something in it, made wrong."""
+    if isinstance(x, Tensor):
+        return chance.choice(WRONG)(x, chance)
+    if isinstance(x, list | tuple):
+        if not x or chance.random() < 0.2:
+            return [*x, *x[-1:]] if chance.random() < 0.5 else list(x[:-1])
+        at = chance.randrange(len(x))
+        return type(x)(spoilt(y, chance) if k == at else y for k, y in enumerate(x))
+    if isinstance(x, float):
+        return chance.choice([-0.1, 1.0, 2.0, float("nan")])
+    return x
+
+
+def operations() -> dict[str, tuple[Callable[..., Tensor], dict[str, Any]]]:
+    """What C does, each with arguments that are right."""
+    b, n, h, d, f, c, hidden = 3, 5, 2, 8, 4, 16, 32
+    codes = torch.randint(4, (b, n, n), dtype=torch.uint8)
+    rows = torch.randn(b * n, 3, h, d)
+    masks = {"node_mask": torch.arange(n) < torch.tensor([5, 2, 3]).unsqueeze(-1), "edge_mask": None}
+
+    def place(node_mask: Tensor | None, edge_mask: Tensor | None) -> Place:
+        return Place.of(rows, 0, (b, n), node_mask, edge_mask)
+
+    def edges(packed, w_ke, w_ve, w_be, e, kept, node_mask, edge_mask):
+        return CompiledEdgeAttention.apply(packed, w_ke, w_ve, w_be, [place(node_mask, edge_mask)], kept, *e)
+
+    def coded(packed, table, codes, kept, node_mask, edge_mask):
+        from molattn.graph.coded import check_codes
+
+        there = [place(node_mask, edge_mask)]
+        check_codes(SimpleNamespace(places=there), codes, table)  # as `code_attention` does
+        return CompiledCodeAttention.apply(packed, table, there, kept, *codes)
+
+    def blocks(v, tensors, edges, counts, edge_mask, codes, dropout):
+        block = BlockWeights(2, (1e-5, 1e-5), dropout, tuple(tensors))
+        return compiled_blocks([block, replace(block)], v, edges, Places(counts, edge_mask, tuple(codes)))
+
+    norm = [torch.ones(c), torch.zeros(c)]
+    matrices = [
+        *[torch.randn(c, c)] * 3,
+        *[torch.randn(c, f)] * 2,
+        torch.randn(2, f),
+        torch.randn(c, c),
+        torch.zeros(c),
+    ]
+    weights = [*norm, *matrices, *norm, torch.randn(hidden, c), torch.zeros(hidden), torch.randn(c, hidden), norm[1]]
+    inside = {"v": torch.randn(b, n, c), "tensors": weights, "counts": torch.tensor([5, 2, 3]), "edge_mask": None}
+    of_pairs = {"packed": rows, "kept": [torch.rand(b, h, n, n)], **masks}
+    tables = [torch.randn(4, f), torch.randn(4, f)]
+    layer = SumOfCodes([4, 3], 6)
+    x = torch.randn(7, 9)
+    return {
+        "look_up": (look_up, {"rows": torch.randn(4, 6), "codes": torch.randint(4, (b, n))}),
+        "SumOfCodes": (layer, {"codes": torch.randint(3, (b, n, 2))}),
+        "edge_attention": (
+            edges,
+            {**of_pairs, "w_ke": torch.randn(h, d, f), "w_ve": torch.randn(h, d, f), "w_be": torch.randn(h, f)}
+            | {"e": [torch.randn(b, n, n, f)]},
+        ),
+        "code_attention": (coded, {**of_pairs, "table": torch.randn(h, 4), "codes": [codes]}),
+        "blocks of edges": (blocks, {**inside, "edges": [torch.randn(b, n, n, f)], "codes": [], "dropout": 0.1}),
+        "blocks of codes": (blocks, {**inside, "edges": tables, "codes": [codes, codes.flip(0)], "dropout": 0.1}),
+        "dropout": (lambda x, p: Dropped.apply(x, p, 7), {"x": x, "p": 0.1}),
+        "add_dropped": (lambda a, x, p: AddDropped.apply(a, x, p, 7), {"a": x, "x": x + 1, "p": 0.1}),
+        "gelu": (lambda x, p: DroppedGelu.apply(x, p, 7), {"x": x, "p": 0.1}),
+    }
+
+
+def called(function: Callable[..., Tensor], arguments: dict[str, Any]) -> str:
+    """What came of a call, forward and backward."""
+    for x in arguments.values():
+        for y in x if isinstance(x, list) else [x]:
+            if isinstance(y, Tensor) and y.is_floating_point() and y.is_leaf:
+                y.requires_grad_()
+    try:
+        out = function(**arguments)
+        if out.requires_grad:
+            out.sum().backward()
+    except REFUSED:
+        return "refused"
+    return "done"
+
+
+def main(seed: int, count: int) -> None:
+    """See above."""
+    chance, found = random.Random(seed), Counter[str]()
+    torch.manual_seed(seed)
+    known = operations()
+    for name, (function, arguments) in known.items():
+        assert called(function, arguments) == "done", name
+    for _ in range(count):
+        for name, (function, arguments) in known.items():
+            key = chance.choice([key for key, x in arguments.items() if x is not None and x != []])
+            changed = {**arguments, key: spoilt(arguments[key], chance)}
+            detached = {
+                k: [y.detach() for y in x]
+                if isinstance(x, list | tuple)
+                else x.detach()
+                if isinstance(x, Tensor)
+                else x
+                for k, x in changed.items()
+            }
+            found[f"{name}: {called(function, detached)}"] += 1
+    print(*(f"{name} {number}" for name, number in sorted(found.items())), sep="\n")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

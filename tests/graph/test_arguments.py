@@ -1,0 +1,85 @@
+"""What C is given is looked at first: arguments that are not as they should be are refused, and end no process."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jaxtyping
+import pytest
+import torch
+
+from molattn.attention.elementwise import AddDropped, kept
+from molattn.attention.elementwise import library as elementwise
+from molattn.compiled import why_not
+from molattn.graph import SumOfCodes
+from molattn.graph.codes import look_up
+from molattn.graph.compiled_blocks import SOURCE, BlockWeights, Places, compiled_blocks, library
+from tests.graph.invalid_arguments import operations
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(library() is None or elementwise() is None, reason=f"no library: {why_not(SOURCE)}")
+F64 = torch.float64
+REFUSED = (ValueError, jaxtyping.TypeCheckError)
+"""The second where shapes and types of arguments are checked before the layer sees them."""
+
+
+def test_whatever_argument_is_wrong_it_ends_no_process():
+    command = [sys.executable, "-m", "tests.graph.invalid_arguments", "5", "30"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    refused = [line for line in done.stdout.splitlines() if "refused" in line]
+    assert len(refused) == len(operations())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+@pytest.mark.parametrize("code", [2**32, 2**32 + 1, -(2**32), 2**31, -1, 4])
+def test_no_code_is_taken_for_another(dtype, code):
+    with pytest.raises(IndexError):
+        look_up(torch.zeros(4, 3, dtype=dtype), torch.tensor([0, code]))
+    with pytest.raises(IndexError):
+        SumOfCodes([4, 4], 3).to(dtype)(torch.tensor([[0, 0], [1, code]]))
+    with pytest.raises(IndexError):
+        SumOfCodes([4, 4], 3).to(dtype)(torch.tensor([[code, 0]]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_codes_are_integers_one_for_each_table(dtype):
+    layer = SumOfCodes([4, 4], 3).to(dtype)
+    for codes in (torch.zeros(2, 1, dtype=torch.uint8), torch.zeros(2, 2), torch.zeros(2, 2, dtype=torch.bool)):
+        with pytest.raises(REFUSED):
+            layer(codes)
+    with pytest.raises(REFUSED):
+        look_up(torch.zeros(4, 3, dtype=dtype), torch.ones(2))
+
+
+@pytest.mark.parametrize("count", [6, -1, 2**40])
+@pytest.mark.parametrize("learning", [True, False])
+def test_a_graph_has_no_more_nodes_than_places(count, learning):
+    _, arguments = operations()["blocks of edges"]
+    v, places = arguments["v"].requires_grad_(learning), Places(torch.tensor([5, count, 3]), None)
+    block = BlockWeights(2, (1e-5, 1e-5), 0.0, tuple(arguments["tensors"]))
+    with pytest.raises(IndexError, match="more nodes than it has places"):
+        compiled_blocks([block], v, arguments["edges"], places)
+
+
+def test_counts_that_change_before_the_gradient_change_nothing():
+    _, arguments = operations()["blocks of edges"]
+    block = BlockWeights(2, (1e-5, 1e-5), 0.0, tuple(arguments["tensors"]))
+    v, counts = arguments["v"].requires_grad_(), torch.tensor([5, 2, 3])
+    (wanted,) = torch.autograd.grad(compiled_blocks([block], v, arguments["edges"], Places(counts, None)).sum(), v)
+    out = compiled_blocks([block], v, arguments["edges"], Places(counts, None))
+    counts.fill_(2**40)
+    (found,) = torch.autograd.grad(out.sum(), v)
+    torch.testing.assert_close(found, wanted)
+
+
+def test_dropout_is_of_tensors_of_one_shape_whatever_torch_makes_by_default():
+    with pytest.raises(ValueError):
+        AddDropped.apply(torch.zeros(100), torch.zeros(10_000), 0.5, 1)
+    torch.set_default_dtype(F64)
+    try:
+        mask = kept((50, 50), 0.5, 1)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert mask.dtype == torch.float32 and set(mask.flatten().tolist()) == {0.0, 2.0}

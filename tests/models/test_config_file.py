@@ -1,0 +1,301 @@
+"""What the configuration of a model may say: each key in its type and range, in one sentence where it is not."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save
+
+from molattn.data.seal import sealed, unsealed
+from molattn.errors import InputError
+from molattn.models.artifact import load_artifact
+from molattn.models.config import CONFIGS
+from molattn.models.config_file import LARGEST_FILE, MODELS, SCHEMA, SEALED, read_config, settings_of
+from molattn.models.presets import PRESETS
+
+FROZEN = Path(__file__).parents[1] / "frozen" / "0.1.0"
+BASES = sorted((Path(__file__).parents[2] / "bases").glob("*/config.json"))
+KEPT = [*sorted(FROZEN.glob("*/config.json")), *BASES]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model that answers quantiles, with a domain."""
+    return Path(shutil.copytree(FROZEN / "quantile", tmp_path / "model"))
+
+
+def _changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> str:
+    """What is said of the folder after a change under a new seal."""
+    config = json.loads((folder / "config.json").read_text())
+    change(config)
+    (folder / "config.json").write_bytes(sealed(config, "config.json"))
+    return _said(folder)
+
+
+def _said(folder: Path) -> str:
+    with pytest.raises(InputError) as raised:
+        load_artifact(folder)
+    assert str(folder) in str(raised.value) and "\n" not in str(raised.value)
+    str(raised.value).encode()
+    assert len(str(raised.value)) < 400 + len(str(folder))
+    return str(raised.value)
+
+
+def test_the_table_has_every_setting_of_every_model() -> None:
+    assert MODELS.keys() == CONFIGS.keys()
+    for kind, config in CONFIGS.items():
+        assert set(MODELS[kind].free) == {f.name for f in fields(config)}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_in_range(name: str) -> None:
+    read = MODELS["graph"].read({"kind": "graph", **PRESETS[name].settings.get("model", {})}, "model")
+    assert settings_of({"model": read}).kind == "graph"
+
+
+@pytest.mark.parametrize("path", KEPT, ids=[path.parent.name for path in KEPT])
+def test_what_was_ever_written_is_read(path: Path) -> None:
+    before = json.loads(path.read_text())
+    found = read_config(path.parent)
+    assert json.loads(json.dumps(found)) == before
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wanted"),
+    [
+        ("hidden_dim", 0, "a whole number from 1 to 65,536"),
+        ("hidden_dim", 8.0, "a whole number from 1 to 65,536"),
+        ("num_layers", True, "a whole number from 1 to 1,000"),
+        ("dropout", 1, "a number from 0 to 0.999999"),
+        ("cutoff", 0.0, "a number from 1e-06 to 1e"),
+        ("virtual_node", 1, "true or false"),
+        ("readout", "x" * 101, "a text of 1 to 100 characters"),
+        ("readout", ["mean"], "a text of 1 to 100 characters"),
+        ("edges", "bond", "a list of 0 to 100 values"),
+        ("lambdas", {}, "a list of 1 to 1,000 values"),
+    ],
+)
+def test_a_setting_that_is_out_of_range_is_named(folder: Path, key: str, value: object, wanted: str) -> None:
+    said = _changed(folder, lambda config: config["model"].update({key: value}))
+    assert f"model.{key} is " in said and f", and must be {wanted}" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda c: c["model"].update(edges=["bond"] * 100_000),
+            "model.edges has 100,000 values, and must have 0 to 100",
+        ),
+        (lambda c: c["model"].update(edges=["bond", 3]), "model.edges[1] is 3, and must be a text of 1 to 100"),
+        (lambda c: c["model"].update(evil=1), "model has a field 'evil', which is not known"),
+        (lambda c: c["molecules"].update(max_atoms=10**9), "molecules.max_atoms is 1000000000, and must be a whole"),
+        (lambda c: c["molecules"].pop("add_hs"), "molecules has no field 'add_hs'"),
+        (lambda c: c.update(uncertainty={"method": "dropout", "samples": 10**9}), "uncertainty.samples is 1000000000"),
+        (lambda c: c["targets"][0].update(mean=None), "targets[0].mean is None, and must be a finite number"),
+        (lambda c: c["targets"][0].update(mean="x"), "targets[0].mean is 'x', and must be a finite number"),
+        (lambda c: c["targets"][0].update(std=0), "targets[0].std is 0, and must be a finite number above 0"),
+        (lambda c: c["targets"][0].update(std=-1.0), "targets[0].std is -1.0, and must be a finite number above 0"),
+        (lambda c: c["targets"][0].update(mean=10**400), "targets[0].mean is a number of over 100 digits"),
+        (lambda c: c["targets"][0].update(name="\ud800"), r"targets[0].name is '\ud800', and must be a text"),
+        (lambda c: c["targets"][0].update(unit="x" * 10**6), "targets[0].unit is 'xxxx"),
+        (lambda c: c.update(targets=[]), "targets has 0 values, and must have 1 to 20,000"),
+        (lambda c: c.update(targets=c["targets"] * 2), "targets has 'y' twice"),
+        (lambda c: c.update(targets=c["targets"] * 30_000), "targets has 30,000 values"),
+        (lambda c: c["task"].update(alpha=5), "task.alpha is 5, and must be a number between 0 and 1"),
+        (lambda c: c["task"].update(loss="mse"), "task.alpha goes with the loss quantile, and task.loss is 'mse'"),
+        (lambda c: c["task"].update(classes=[["a", "b"]]), "task.classes goes with the kind multiclass"),
+        (lambda c: c["task"].update(of_atoms=True), "domain is of molecules, and task.of_atoms is true"),
+        (lambda c: c["domain"].update(least=2), "domain.least is 2, and must be a number from 0 to 1"),
+        (lambda c: c["model"].update(edges=["distance"]), "model.edges reads distances, and there is no molecules.con"),
+        (lambda c: c.update(schema="9"), "schema is '9', and must be a whole number from 1 to 7"),
+        (lambda c: c.update(schema=9.5), "schema is 9.5, and must be a whole number from 1 to 7"),
+        (lambda c: c.update(schema=-1), "schema is -1, and must be a whole number from 1 to 7"),
+        (lambda c: c.update(schema=True), "schema is True, and must be a whole number from 1 to 7"),
+        (lambda c: c.update(schema=None), "schema is None, and must be a whole number from 1 to 7"),
+        (lambda c: c.pop("schema"), "the file has no field 'schema'"),
+        (lambda c: c.update(schema=99, molattn="\x1b[2J"), "was written by molattn of a later time: upgrade molattn"),
+        (lambda c: c.update(more=1), "the file has a field 'more', which is not known"),
+    ],
+)
+def test_a_value_that_may_not_be_is_named(folder: Path, change: Callable[[dict[str, Any]], object], said: str) -> None:
+    assert said in _changed(folder, change)
+
+
+def test_a_configuration_without_its_seal_is_refused_where_it_always_had_one(folder: Path) -> None:
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    del config["sha256"]["config.json"]
+    path.write_text(json.dumps(config))
+    assert "sha256 has no checksum of config.json" in _said(folder)
+    path.write_text(json.dumps({**config, "sha256": {**config["sha256"], "config.json": None}}))
+    assert "sha256 has no checksum of config.json" in _said(folder)
+    del config["sha256"]
+    path.write_text(json.dumps(config))
+    assert "it has no sha256 with checksums" in _said(folder)
+    assert json.loads((FROZEN / "regression" / "config.json").read_text())["schema"] < SEALED <= SCHEMA
+    shutil.copytree(FROZEN / "regression", folder, dirs_exist_ok=True)
+    config = json.loads(path.read_text())
+    del config["sha256"]["config.json"]
+    path.write_text(json.dumps(config))
+    assert load_artifact(folder).targets == ("y",)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[" * 100_000, "it is nested too deeply"),
+        ('{"schema": 1, "schema": 1}', "'schema' stands there twice"),
+        ('{"schema": NaN}', "NaN stands there, which is no number in JSON"),
+        ('{"schema": -Infinity}', "-Infinity stands there"),
+        ("[]", "it has no sha256 with checksums"),
+        ("null", "it has no sha256 with checksums"),
+        ("", "it cannot be read"),
+        ('{"schema": ' + "9" * 5_000 + "}", "it cannot be read"),
+        ("\udcff", "it cannot be read"),
+        (" " * (LARGEST_FILE + 1), "it has over 16,777,216 bytes"),
+    ],
+)
+def test_what_is_no_json_of_this_kind_is_refused(folder: Path, text: str, said: str) -> None:
+    (folder / "config.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert said in _said(folder)
+
+
+def test_a_number_beyond_all_numbers_is_refused(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    text = sealed(config, "config.json").decode().replace(repr(config["domain"]["farthest"]), "1e999")
+    (folder / "config.json").write_text(text)
+    assert "checksum" in _said(folder)
+    config["domain"]["farthest"] = math.inf
+    (folder / "config.json").write_bytes(sealed(config, "config.json"))
+    assert "Infinity stands there" in _said(folder)
+
+
+def test_zeros_in_a_name_are_not_taken_for_the_place_of_the_seal() -> None:
+    content = {"name": "0" * 64, "sha256": {"model.safetensors": "0" * 64}}
+    data = sealed(content, "config.json")
+    found, whole = unsealed(data, "config.json")
+    assert whole and found["name"] == "0" * 64 and found["sha256"]["model.safetensors"] == "0" * 64
+    assert not unsealed(data.replace(b"0" * 64, b"1" * 64), "config.json")[1]
+
+
+def test_a_model_of_tokens_has_no_conformers(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(FROZEN / "tokens", tmp_path / "model"))
+    assert "goes with a graph model" in _changed(folder, lambda c: c["molecules"].update(conformers={}))
+
+
+def test_the_sentence_about_a_damaged_base_names_what_is_damaged(tmp_path: Path) -> None:
+    from molattn.training.bases import find_base
+
+    base = Path(shutil.copytree(BASES[0].parent, tmp_path / "base"))
+    assert find_base(str(base)).model.kind == "graph"
+    for card in ("molecules = 3", "[molecules]\nsource = 3", "[molecules]", "[molecules", "\x00"):
+        (base / "card.toml").write_text(card)
+        with pytest.raises(InputError, match=r"card\.toml is damaged, it cannot be read as the card of a base model"):
+            find_base(str(base))
+    shutil.copy(BASES[0].parent / "card.toml", base)
+    said = _changed(base, lambda c: c["model"].update(num_heads="x"))
+    assert "model.num_heads is 'x'" in said
+    with pytest.raises(InputError, match=r"model\.num_heads is 'x'"):
+        find_base(str(base))
+
+
+def reweighed(folder: Path, change: Callable[[dict[str, Any]], object]) -> str:
+    """What is said of the folder after a change of its tensors under a new seal."""
+    import hashlib
+
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    data = save(tensors)
+    (folder / "model.safetensors").write_bytes(data)
+    config = json.loads((folder / "config.json").read_text())
+    config["sha256"]["model.safetensors"] = hashlib.sha256(data).hexdigest()
+    (folder / "config.json").write_bytes(sealed(config, "config.json"))
+    return _said(folder)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool", "float8_e4m3fn", "complex64", "float64", "float16", "uint8"])
+def test_weights_of_another_type_are_refused(folder: Path, dtype: str) -> None:
+    import torch
+
+    said = reweighed(folder, lambda x: x.update({"head.weight": x["head.weight"].to(getattr(torch, dtype))}))
+    assert "model.safetensors is damaged or was changed: the tensor 'head.weight' is " in said
+    assert "and that of the model is float32 (3, 8)" in said or "a type that no model has" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda x: x["head.bias"].fill_(math.nan), "the tensor 'head.bias' holds nan, which is no finite number"),
+        (lambda x: x["head.bias"][1:].fill_(-math.inf), "the tensor 'head.bias' holds -inf"),
+        (lambda x: x["domain.embeddings"].fill_(math.nan), "the tensor 'domain.embeddings' holds nan"),
+        (lambda x: x.pop("head.bias"), "the tensor 'head.bias' is missing"),
+        (lambda x: x.pop("domain.bits"), "the tensor 'domain.bits' is missing"),
+        (lambda x: x.update(evil=x["head.bias"].clone()), "the model has no tensor 'evil'"),
+        (lambda x: x.update({"calibration.0.z": x["head.bias"].clone()}), "the model has no tensor 'calibration.0.z'"),
+        (lambda x: x.update({"head.weight": x["head.weight"].T.contiguous()}), "is float32 (8, 3), and that of the mo"),
+        (lambda x: x.update({"domain.bits": x["domain.bits"][:, :9].contiguous()}), "'domain.bits' is uint8 ("),
+    ],
+)
+def test_weights_that_no_model_has_are_refused(
+    folder: Path, change: Callable[[dict[str, Any]], object], said: str
+) -> None:
+    assert said in reweighed(folder, change)
+
+
+def test_scores_of_calibration_are_in_order(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(FROZEN / "ensemble", tmp_path / "model"))
+    said = reweighed(folder, lambda x: x.update({"calibration.0.z": x["calibration.0.z"].flip(0).contiguous()}))
+    assert "the tensor 'calibration.0.z' is not in ascending order" in said
+    shutil.copytree(FROZEN / "ensemble", folder, dirs_exist_ok=True)
+    said = reweighed(folder, lambda x: x.update({"calibration.0.b": x["calibration.0.z"].clone()}))
+    assert "the tensor 'calibration.0.b' is float64 (" in said and "float64 (1,)" in said
+
+
+def test_a_file_that_is_longer_than_its_tensors_is_not_read(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    with open(path, "r+b") as file:
+        file.truncate(2**31 - 1)  # no such bytes are on the disk
+    assert "its list of tensors tells of" in _said(folder)
+    with open(path, "r+b") as file:
+        file.truncate(2**40)
+    assert "and the weights of a model have 2,147,483,648 at most" in _said(folder)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"head.bias": 3}',
+        b'{"head.bias": {}}',
+        b'{"head.bias": {"dtype": "F32", "shape": [1.5], "data_offsets": [0, 4]}}',
+        b'{"head.bias": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}',
+        b'{"head.bias": {"dtype": "F32", "shape": 3, "data_offsets": [0, 4]}}',
+        b'{"head.bias": {"dtype": "F32", "shape": [1000000000000], "data_offsets": [0, 4]}}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_hostile_list_of_tensors_is_refused(folder: Path, header: bytes) -> None:
+    for length in (len(header), 2**63, 2**64 - 1, 100_000_000, 0):
+        (folder / "model.safetensors").write_bytes(length.to_bytes(8, "little") + header + b"0" * 64)
+        assert "model.safetensors is damaged or was changed: " in _said(folder)
+
+
+def test_tensors_that_overlap_are_refused(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    told = [name for name in header if name != "__metadata__"]
+    one, other = (next(n for n in told if n.endswith(e)) for e in ("norm.weight", "norm.bias"))
+    header[one]["data_offsets"] = header[other]["data_offsets"]
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
+    assert "its tensors cannot be read" in _said(folder)

@@ -1,0 +1,443 @@
+"""One step of training against torch's own parts: the optimizer, its schedule, the clipping, the average, the ranks."""
+
+import copy
+import math
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import log_loss, mean_squared_error, roc_auc_score
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
+from torch.optim.swa_utils import AveragedModel
+
+from molattn.chem import molecule_graph
+from molattn.data.batches import SizeBuckets
+from molattn.models.config import GraphModelConfig
+from molattn.models.graph_model import GraphModel
+from molattn.models.predict import predict_molecules
+from molattn.models.scaler import TargetScaler
+from molattn.models.tasks import Binary, Regression
+from molattn.training import ranks
+from molattn.training.companions import AuxiliaryTargets, Companion
+from molattn.training.config import TrainingConfig
+from molattn.training.fit import EpochRecord, fit
+from molattn.training.labelled import Labelled, step_of
+from molattn.training.learner import Learner
+from tests.molecules import esol
+
+SMILES, VALUES = esol(24)
+GRAPHS = [molecule_graph(s) for s in SMILES]
+TARGETS = np.array(VALUES)[:, None]
+SMALL = GraphModelConfig(hidden_dim=8, num_layers=1, num_heads=2, edge_dim=4, dropout=0.0)
+TRAIN, VAL = Labelled(GRAPHS[:18], TARGETS[:18]), Labelled(GRAPHS[18:], TARGETS[18:])
+SCALER = TargetScaler.fit(TRAIN.targets)
+CONFIG = TrainingConfig(
+    epochs=2, batch_size=6, learning_rate=0.02, weight_decay=0.5, warmup=0.25, ema=0.6, grad_clip=0.3, accelerator="cpu"
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look for garbage in all that pytest holds takes longer than the trainings here."""
+    monkeypatch.setattr("gc.collect", lambda: 0)
+
+
+def model_of(outputs: int = 1, seed: int = 0) -> GraphModel:
+    torch.manual_seed(seed)
+    return GraphModel(SMALL, outputs)
+
+
+def learner_of(config: TrainingConfig = CONFIG, model: GraphModel | None = None, **settings: Any) -> Learner:
+    given = {"train": TRAIN, "scaler": SCALER, **settings}
+    return Learner(model_of() if model is None else model, config=config, **given)
+
+
+def validate(learner: Learner, data: Labelled, rows: Sequence[int]) -> None:
+    with torch.no_grad():
+        learner.validation_step(step_of(learner.model, data, rows), 0)
+
+
+def z_of(data: Labelled, rows: Sequence[int]) -> Tensor:
+    return torch.from_numpy((data.targets_of(rows) - SCALER.mean[0]) / SCALER.std[0]).float()
+
+
+def torchs_schedule(optimizer: torch.optim.Optimizer, steps: int, warmup: int) -> SequentialLR:
+    """A linear rise and torch's cosine down to zero."""
+    rise = LinearLR(optimizer, 1 / warmup, 1.0, max(1, warmup - 1))
+    return SequentialLR(optimizer, [rise, CosineAnnealingLR(optimizer, steps - warmup)], [warmup])
+
+
+def by_hand(model: GraphModel, config: TrainingConfig, warmup: int) -> tuple[list[EpochRecord], nn.Module]:
+    """The same training in a plain loop of torch's parts: what it told, and the averaged model of the best epoch."""
+    sampler = SizeBuckets([g.num_atoms for g in TRAIN.molecules], config.batch_size, config.seed)
+    average = AveragedModel(model, avg_fn=lambda a, w, t: torch.lerp(w, a, min(config.ema, int(t) / (int(t) + 9))))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+    schedule = torchs_schedule(optimizer, config.epochs * len(sampler), warmup)
+    history: list[EpochRecord] = []
+    kept: nn.Module = model
+    for epoch in range(config.epochs):
+        sampler.set_epoch(epoch)
+        losses: list[float] = []
+        for rows in sampler:
+            optimizer.zero_grad()
+            outputs = model(model.collate([GRAPHS[i] for i in rows]))
+            each = nn.functional.mse_loss(outputs, z_of(TRAIN, rows), reduction="none")
+            each.mean().backward()
+            losses += each.flatten().tolist()
+            if config.grad_clip:
+                nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip)
+            optimizer.step()
+            schedule.step()
+            average.update_parameters(model)
+        with torch.no_grad():
+            found = average.module.eval()(model.collate(VAL.molecules))
+        val = mean_squared_error(z_of(VAL, range(6)), found)
+        rmse = math.sqrt(val) * SCALER.std[0]
+        best = val < min((r.val_loss for r in history), default=math.inf)
+        kept = copy.deepcopy(average.module) if best else kept
+        history.append(EpochRecord(epoch, schedule.get_last_lr()[0], float(np.mean(losses)), val, rmse, best))
+    return history, kept
+
+
+def fitted(config: TrainingConfig) -> tuple[list[EpochRecord], GraphModel]:
+    model, told = model_of(), []
+    assert fit(model, TRAIN, VAL, SCALER, config, told.append).history == told
+    assert not model.training
+    return told, model
+
+
+def same(told: list[EpochRecord], wanted: list[EpochRecord], rel: float = 1e-4) -> None:
+    for a, b in zip(told, wanted, strict=True):
+        assert (a.epoch, a.best, a.metric) == (b.epoch, b.best, b.metric)
+        assert astuple(a)[1:5] == pytest.approx(astuple(b)[1:5], rel=rel, abs=1e-9), a.epoch
+
+
+def test_a_training_is_that_of_a_plain_loop_of_torchs_parts() -> None:
+    # Steep enough for the best epoch not to be the last one.
+    config = replace(CONFIG, epochs=5, learning_rate=0.3, ema=0.2)
+    told, model = fitted(config)
+    wanted, kept = by_hand(model_of(), config, warmup=4)
+    assert not wanted[-1].best
+    same(told, wanted, 1e-3)
+    found = predict_molecules(model, SCALER, VAL.molecules)
+    with torch.no_grad():
+        wanted_of_best = kept(model.collate(VAL.molecules)).numpy()
+    np.testing.assert_allclose(SCALER.scale(found), wanted_of_best, rtol=1e-3, atol=1e-4)
+
+
+CHANGES: list[dict[str, Any]] = [
+    {},
+    {"weight_decay": 0.0},
+    {"grad_clip": 0.0},
+    {"warmup": 0.0},
+    {"ema": 0.0},
+    {"seed": 1},
+    {"learning_rate": 0.01},
+]
+
+
+def test_each_setting_of_the_optimizer_is_torchs() -> None:
+    losses = []
+    for change in CHANGES:
+        config = replace(CONFIG, **change)
+        told, _ = fitted(config)
+        same(told, by_hand(model_of(), config, warmup=1 if "warmup" in change else 2)[0])
+        losses.append(told[-1].val_loss)
+    assert len({f"{loss:.3g}" for loss in losses}) == len(CHANGES), "a setting that changes nothing"
+
+
+def rates(steps: int, warmup: float, count: int) -> list[float]:
+    """The learning rates of the first `count` steps as shares of the largest."""
+    configured = learner_of(replace(CONFIG, warmup=warmup, learning_rate=1.0), steps=steps).configure_optimizers()
+    optimizer, told = configured["optimizer"], configured["lr_scheduler"]
+    assert told["interval"] == "step"
+    found = []
+    for _ in range(count):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        told["scheduler"].step()
+    return found
+
+
+@pytest.mark.parametrize(("steps", "share", "warmup"), [(20, 0.25, 5), (20, 0.0, 1), (7, 0.5, 4), (100, 0.05, 5)])
+def test_the_rate_rises_in_a_line_and_falls_along_torchs_cosine_to_zero(steps: int, share: float, warmup: int) -> None:
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    schedule, wanted = torchs_schedule(optimizer, steps, warmup), []
+    for _ in range(steps + 1):
+        wanted.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert rates(steps, share, steps + 1) == pytest.approx(wanted, abs=1e-7)
+    assert max(wanted) == 1.0 and wanted[-1] == pytest.approx(0.0, abs=1e-9)
+    # Whoever goes on beyond the end learns nothing more.
+    assert rates(steps, share, steps + 4)[steps:] == pytest.approx([0.0] * 4, abs=1e-12)
+
+
+def test_the_shortest_trainings_have_a_rate() -> None:
+    for steps in (0, 1):
+        for warmup in (0.0, 1.0):
+            assert rates(steps, warmup, 1) == [1.0]
+    # All of it a rise: one step later it would be over.
+    assert rates(4, 1.0, 6) == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 0.0], abs=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "fused"), [("cpu", True), ("cuda", True), ("mps", None)])
+def test_the_optimizer_is_one_call_where_torch_has_one(
+    monkeypatch: pytest.MonkeyPatch, kind: str, fused: object
+) -> None:
+    asked: list[object] = []
+
+    class Spy(torch.optim.SGD):
+        def __init__(self, params: Any, lr: float, fused: object, **_: object):
+            super().__init__(params, lr)
+            asked.append(fused)
+
+    monkeypatch.setattr(torch.optim, "AdamW", Spy)
+    monkeypatch.setattr(Learner, "device", torch.device(kind))
+    learner_of().configure_optimizers()
+    assert asked == [fused]
+
+
+def companion_of(model: GraphModel) -> AuxiliaryTargets:
+    torch.manual_seed(7)
+    return AuxiliaryTargets(model, 2, weight=0.5)
+
+
+BESIDE = np.random.default_rng(0).normal(size=(18, 2))
+WITH_BESIDE = replace(TRAIN, beside=BESIDE)
+
+
+def test_a_companion_adds_its_loss_and_its_weights_are_trained_beside_the_models() -> None:
+    model = model_of()
+    companion = companion_of(model)
+    learner = learner_of(replace(CONFIG, warmup=0.0), model, companion=companion, train=WITH_BESIDE)
+    optimizer = learner.configure_optimizers()["optimizer"]
+    step = step_of(model, WITH_BESIDE, range(5))
+    wanted_more = companion(model, step[0], step[2])[1].item()
+    plain = nn.functional.mse_loss(model(step[0]), z_of(TRAIN, range(5))).item()
+    before = [w.detach().clone() for w in (model.head.weight, companion.head.weight)]
+    for _ in range(2):
+        # What was left of the step before is gone, also where somebody took the gradients away.
+        learner.optimizer_zero_grad(0, 0, optimizer)
+        loss = learner.training_step(step, 0)
+        loss.backward()
+        assert loss.item() == pytest.approx(plain + wanted_more, rel=1e-5)
+        gradients = torch.autograd.grad(learner.training_step(step, 0), [model.head.weight, companion.head.weight])
+        for w, gradient in zip((model.head.weight, companion.head.weight), gradients, strict=True):
+            torch.testing.assert_close(w.grad, gradient, rtol=1e-4, atol=1e-6)
+    optimizer.step()
+    for w, old in zip((model.head.weight, companion.head.weight), before, strict=True):
+        assert not torch.equal(w, old)
+
+
+def test_what_is_validated_is_the_average_and_no_weight_moves() -> None:
+    model = model_of()
+    learner = learner_of(replace(CONFIG, ema=0.9), model)
+    learner.configure_optimizers()
+    step = step_of(model, VAL, range(6))
+    first = model(step[0]).detach()
+    with torch.no_grad():
+        model.head.bias.add_(5.0)
+    validate(learner, VAL, range(6))
+    z = z_of(VAL, range(6))
+    assert learner.val_losses.take() == pytest.approx(mean_squared_error(z, first), rel=1e-5)
+    assert learner.take_metric() == pytest.approx(math.sqrt(mean_squared_error(z, first)) * SCALER.std[0], rel=1e-5)
+    # After a step of training the average follows, at first the whole way.
+    learner.on_train_batch_end(None, None, 0)
+    validate(learner, VAL, range(6))
+    assert learner.val_losses.take() == pytest.approx(mean_squared_error(z, first + 5.0), rel=1e-5)
+    assert len(learner.validated) == 1
+
+
+def test_losses_are_told_as_their_mean_over_labels_and_rows_by_weight() -> None:
+    targets = np.column_stack([TARGETS[:6], TARGETS[6:12]])
+    targets[1, 0] = targets[4] = np.nan
+    weights = np.array([2.0, 1.0, 0.0, 0.5, 3.0, 1.0])
+    data = Labelled(GRAPHS[:6], targets, weights)
+    scaler = TargetScaler.fit(targets)
+    model = model_of(2)
+    learner = learner_of(CONFIG, model, train=data, scaler=scaler)
+    learner.configure_optimizers()
+    known = np.isfinite(targets)
+    with torch.no_grad():
+        outputs = model(model.collate(GRAPHS[:6])).numpy()
+    squares = (outputs - scaler.scale(targets)) ** 2
+    for rows, by_weight in ((weights, data), (np.ones(6), replace(data, weights=None))):
+        each = np.broadcast_to(rows[:, None], (6, 2))[known]
+        wanted = np.average(squares[known], weights=each)
+        for part in (range(4), range(4, 6)):
+            learner.training_step(step_of(model, by_weight, part), 0)
+            validate(learner, by_weight, part)
+        assert learner.train_losses.take() == pytest.approx(wanted, rel=1e-5)
+        assert learner.val_losses.take() == pytest.approx(wanted, rel=1e-5)
+        # Told once, and forgotten.
+        assert math.isnan(learner.train_losses.take())
+    # The metric knows no weights: the mean over targets of scikit-learn's over the labels.
+    predicted = outputs * np.array(scaler.std) + np.array(scaler.mean)
+    rmse = [math.sqrt(mean_squared_error(targets[known[:, t], t], predicted[known[:, t], t])) for t in range(2)]
+    assert learner.take_metric() == pytest.approx(np.mean(rmse), rel=1e-5)
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.25])
+def test_a_single_label_is_told_however_little_it_counts(weight: float) -> None:
+    data = replace(TRAIN, weights=np.full(18, weight))
+    learner = learner_of(CONFIG, train=data)
+    learner.configure_optimizers()
+    loss = learner.training_step(step_of(learner.model, data, [4]), 0).item()
+    assert learner.train_losses.take() == pytest.approx(loss, rel=1e-5)
+
+
+def test_a_task_is_told_by_its_own_loss_and_metric_and_classes_by_their_balance() -> None:
+    labels = np.array([0.0, 0.0, 0.0, 1.0, 0.0, 1.0] * 3)[:, None]
+    data = Labelled(TRAIN.molecules, labels)
+    model = model_of()
+    settings: dict[str, Any] = {"train": data, "scaler": TargetScaler.none(1), "task": Binary(), "metric": "auroc"}
+    for config, weight in (
+        (CONFIG, 1.0),
+        (replace(CONFIG, class_balance=True), 2.0),
+        (replace(CONFIG, positive_weights=(3.0,)), 3.0),
+    ):
+        learner = learner_of(config, model, **settings)
+        learner.configure_optimizers()
+        validate(learner, data, range(18))
+        with torch.no_grad():
+            p = model(model.collate(GRAPHS[:18])).sigmoid().double().numpy()[:, 0]
+        weights = np.where(labels[:, 0] == 1, weight, 1.0)
+        loss = log_loss(labels[:, 0], p, sample_weight=weights) * weights.sum() / 18
+        assert learner.val_losses.take() == pytest.approx(loss, rel=1e-5)
+        assert learner.take_metric() == pytest.approx(roc_auc_score(labels[:, 0], p))
+    learner = learner_of(CONFIG, model, **{**settings, "train": replace(data, targets=np.zeros((18, 1)))})
+    learner.configure_optimizers()
+    validate(learner, Labelled(GRAPHS[:2], np.zeros((2, 1))), range(2))
+    assert math.isnan(learner.take_metric())
+
+
+def test_the_loss_is_told_what_evidence_costs() -> None:
+    task = Regression("evidential")
+    model = model_of(4)
+    losses = []
+    for cost in (0.0, 1.0, 2.0):
+        learner = learner_of(replace(CONFIG, evidential_regularization=cost), model, task=task)
+        losses.append(learner.training_step(step_of(model, TRAIN, range(6)), 0).item())
+    assert losses[1] > losses[0]
+    assert losses[2] - losses[1] == pytest.approx(losses[1] - losses[0], rel=1e-4)
+
+
+class Two:
+    """Two ranks that answer each other, the first in this thread and the second in another."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.barrier, self.said = threading.Barrier(2, timeout=60), {}
+        monkeypatch.setattr(ranks, "size", lambda: 2)
+        monkeypatch.setattr(ranks, "add_up", self.add_up)
+        monkeypatch.setattr(ranks, "as_first", self.as_first)
+        monkeypatch.setattr(ranks, "gathered", self.gathered)
+        self.local = threading.local()
+
+    def gathered(self, mine: Any) -> list[Any]:
+        self.said[self.local.rank] = mine
+        self.barrier.wait()
+        both = [self.said[0], self.said[1]]
+        self.barrier.wait()
+        return both
+
+    def add_up(self, tensors: Iterable[Tensor]) -> None:
+        mine = list(tensors)
+        for x, a, b in zip(mine, *self.gathered([x.clone() for x in mine]), strict=True):
+            x.copy_(a + b)
+
+    def as_first(self, tensors: Iterable[Tensor]) -> None:
+        mine = list(tensors)
+        for x, a in zip(mine, self.gathered([x.clone() for x in mine])[0], strict=True):
+            x.copy_(a)
+
+    def run(self, of_rank: Callable[[int], Any]) -> list[Any]:
+        found: list[Any] = [None, None]
+
+        def one(rank: int) -> None:
+            self.local.rank = rank
+            try:
+                found[rank] = of_rank(rank)
+            except BaseException:
+                self.barrier.abort()
+                raise
+
+        other = threading.Thread(target=one, args=(1,))
+        other.start()
+        one(0)
+        other.join()
+        return found
+
+
+@pytest.mark.parametrize("with_companion", [False, True])
+@pytest.mark.parametrize("weighed", [False, True])
+def test_two_ranks_have_together_the_gradient_of_the_whole_batch(
+    monkeypatch: pytest.MonkeyPatch, with_companion: bool, weighed: bool
+) -> None:
+    # Of little weight all together: they are shares of whatever they sum to.
+    data = replace(WITH_BESIDE, weights=np.linspace(0.02, 0.2, 18) if weighed else None)
+    data = replace(data, targets=np.where(np.arange(18)[:, None] == 2, np.nan, data.targets))
+
+    def gradients(learner: Learner, rows: Sequence[int]) -> list[Tensor]:
+        model = learner.model
+        learner.optimizer_zero_grad(0, 0, learner.configure_optimizers()["optimizer"])
+        learner.training_step(step_of(model, data, rows), 0).backward()
+        learner.on_after_backward()
+        learner.on_train_batch_end(None, None, 0)
+        validate(learner, data, rows)
+        beside = [] if learner.companion is None else [p.grad for p in learner.companion.parameters()]
+        told = [learner.train_losses.take(), learner.val_losses.take(), learner.take_metric()]
+        return [*(p.grad for p in model.parameters()), *beside, torch.tensor(told)]
+
+    def of(seed: int) -> Learner:
+        model = model_of(seed=seed)
+        companion = companion_of(model) if with_companion else None
+        if companion is not None and seed:
+            companion.head.weight.data.zero_()
+        return learner_of(CONFIG, model, companion=companion, train=data)
+
+    wanted = gradients(of(0), range(7))
+    two = Two(monkeypatch)
+    # The second begins with other weights, and takes those of the first; it has fewer rows, and one without a label.
+    learners = [of(0), of(1)]
+    for found in two.run(lambda rank: gradients(learners[rank], [range(3, 7), range(3)][rank])):
+        for a, b in zip(found, wanted, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_two_ranks_without_a_label_learn_nothing_and_divide_by_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = replace(TRAIN, targets=np.full((18, 1), np.nan))
+
+    def one(rank: int) -> float:
+        learner = learner_of(CONFIG, train=TRAIN)
+        learner.configure_optimizers()
+        loss = learner.training_step(step_of(learner.model, data, range(rank, rank + 2)), 0)
+        loss.backward()
+        assert math.isnan(learner.train_losses.take())
+        return loss.item()
+
+    assert Two(monkeypatch).run(one) == [0.0, 0.0]
+
+
+def test_what_is_beside_the_model_is_averaged_by_molecules_and_not_by_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the companion's mean over molecules each rank has its molecules' share, however many labels they have."""
+
+    class Mean(Companion):
+        def forward(self, model: Any, batch: Any, beside: Tensor | None) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+            return model(batch), batch.targets.new_tensor(float(len(batch)))
+
+    data = replace(TRAIN, targets=np.full((18, 1), np.nan))
+
+    def one(rank: int) -> float:
+        model = model_of()
+        learner = learner_of(CONFIG, model, companion=Mean(), train=TRAIN)
+        learner.configure_optimizers()
+        rows = [range(1), range(1, 4)][rank]
+        return learner.training_step(step_of(model, data, rows), 0).item()
+
+    assert Two(monkeypatch).run(one) == pytest.approx([1 * 1 / 4, 3 * 3 / 4])
