@@ -1,10 +1,13 @@
 """What every test runs under."""
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 # Threads that wait for each other crawl when two test processes share two cores. Read when torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -25,3 +28,12 @@ def pytest_configure(config: pytest.Config) -> None:
     atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
     # Not in pyproject.toml: pytest would import molattn to find the class, before its shapes can be checked.
     config.addinivalue_line("filterwarnings", "error::molattn.errors.MolattnWarning")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _small_trainings_begin_at_once() -> Iterator[None]:
+    """A training first looks through all that is in memory: here, with all that tests import, that takes longer than
+    a small training itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("molattn.training.fit.gc", SimpleNamespace(collect=int, freeze=gc.freeze, unfreeze=gc.unfreeze))
+        yield

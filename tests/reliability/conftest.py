@@ -4,6 +4,7 @@ MOLATTN_RELIABILITY=long makes every test as long as `benchmarks/reliability.py`
 that gets a line of JSON for every test.
 """
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -35,12 +36,13 @@ def score(request: pytest.FixtureRequest, record_property: Any) -> Iterator[Scor
     assert found is not None, "a test of the scoreboard is named after its line"
     counted = Score(int(found[1]), request.node.name, os.environ.get("MOLATTN_RELIABILITY") == "long")
     yield counted
-    record = counted.record(request.node.stash.get(_PASSED, False))
+    passed = request.node.stash.get(_PASSED, False)
+    record = json.dumps(counted.record(passed))
     record_property("score", record)
     if name := os.environ.get("MOLATTN_SCORES"):
         with open(name, "a", encoding="utf-8") as file:
-            file.write(record + "\n")
-    if request.node.stash.get(_PASSED, False):
+            file.write(counted.line_of_json(passed) + "\n")
+    if passed:
         assert counted.holds, record
 
 

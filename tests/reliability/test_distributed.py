@@ -53,7 +53,8 @@ def test_29_two_ranks_and_101_rows(score: Score, tmp_path: Path, start: tuple[st
     found, wanted = ([*csv.DictReader((tmp_path / run / "predictions.csv").open())] for run in ("two", "one"))
     score.count("ranks", 2)
     score.rows([row["row"] for row in found], [str(i) for i in range(101)])
-    score.rows([row["smiles"] for row in found], [row["smiles"] for row in wanted])
+    texts = [row["smiles"] for row in wanted]
+    score.rows([row["smiles"] for row in found], texts, given=enumerate(texts))
     a, b = (np.array([float(row["y_pred"]) for row in rows]) for rows in (found, wanted))
     score.wrong_rows += int((np.abs(a - b) > 1e-4).sum())
     score.slowest("predictions of two ranks and of one process apart", float(np.abs(a - b).max()))

@@ -28,8 +28,11 @@ from tests.reliability.score import Score
 def _answers(score: Score, predictor: Predictor, smiles: list[Any]) -> list[bool]:
     """Predict, and check that each row is its own and has an answer or a reason; whether each has an answer."""
     rows = list(predictor.rows(smiles))
-    score.count("rows", len(smiles))
-    score.lost_rows += abs(len(rows) - len(smiles))
+    score.rows(
+        [row.smiles is asked or row.smiles == asked for asked, row in zip(smiles, rows, strict=False)],
+        [True] * len(smiles),
+        given=smiles,
+    )
     for asked, row in zip(smiles, rows, strict=True):
         score.hold(row.smiles is asked or row.smiles == asked, f"another row came back for {asked!r}")
         if row.values is None:
@@ -52,14 +55,14 @@ def test_01_hostile_strings(score: Score, molattn: Molattn, predictor: Predictor
     # What a CSV cannot hold goes in through Python.
     cells = [(t, ok) for t, ok in HOSTILE if isinstance(t, str) and "\ud800" not in t]
     others = [(t, ok) for t, ok in HOSTILE if not isinstance(t, str) or "\ud800" in t]
-    score.count("hostile inputs", len(HOSTILE))
+    score.end_to_end(text for text, _ in HOSTILE)
     score.rows(_answers(score, predictor, [text for text, _ in others]), [ok for _, ok in others])
     with open(tmp_path / "in.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("id", "smiles"), *((i, text) for i, (text, _) in enumerate(cells))])
     answer = molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "out.csv")
     score.hold(answer.code == 0, answer.err)
     found = read_table(tmp_path / "out.csv").rows
-    score.rows([row[0] for row in found], [str(i) for i in range(len(cells))], "of the table")
+    score.rows([row[0] for row in found], [str(i) for i in range(len(cells))], "of the table", given=dict(cells))
     score.rows([row[3] for row in found], ["ok" if ok else "error" for _, ok in cells], "of the table")
 
 
@@ -72,10 +75,10 @@ def test_02_one_bad_row_in_a_thousand_and_one(score: Score, molattn: Molattn, ru
         smiles[place] = text
         with open(tmp_path / "in.csv", "w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([["smiles"], *([s] for s in smiles)])
-        score.count("hostile inputs")
+        score.end_to_end([text])
         answer = molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "out.csv", "--force")
         rows = read_table(tmp_path / "out.csv").rows
-        score.rows([row[0] for row in rows], smiles)
+        score.rows([row[0] for row in rows], smiles, given=smiles)
         score.rows([i for i, row in enumerate(rows) if row[2] == "error"], [place])
         score.hold(answer.code == 0, answer.err)
         strict = molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "strict.csv", "--strict")
@@ -98,14 +101,14 @@ def test_03_other_characters_are_refused_before_rdkit(score: Score) -> None:
     others = [chr(i) for i in (*range(32), *range(127, 0x3000, score.times(97, 1)), 0xFEFF, 0x1F600, 0xD800)]
     for other in others:
         for text in (f"C{other}C", f"{other}CC", f"CC{other}"):
-            score.count("hostile inputs")
+            score.count("texts refused by the gate alone")
             _refused(score, text)
     score.hold(any(unicodedata.name(c, "").startswith("CYRILLIC") for c in others), "no Cyrillic letter was tried")
 
 
 def test_04_empty_smiles(score: Score, predictor: Predictor) -> None:
     empty: list[Any] = ["", " ", "    ", None, math.nan, np.nan, np.str_("")]
-    score.count("hostile inputs", len(empty))
+    score.end_to_end(empty)
     score.rows(_answers(score, predictor, empty), [False] * len(empty))
 
 
@@ -151,7 +154,7 @@ def test_07_over_the_limits(score: Score) -> None:
         "".join(chance.choices(pieces, k=MAX_ATOMS + 1 + chance.randrange(9_000))) for _ in range(score.times(50, 1000))
     ]
     for text in texts:
-        score.count("hostile inputs")
+        score.count("texts refused by the gate alone")
         start = time.perf_counter()
         _refused(score, text)
         score.slowest("seconds for the slowest", time.perf_counter() - start)
@@ -167,8 +170,8 @@ def test_08_hostile_rings_and_chains(score: Score, predictor: Predictor) -> None
         "C12" + "C" * 500 + "12",
         *tangles,
     ]
+    score.end_to_end(texts)
     for text in texts:
-        score.count("hostile inputs")
         start = time.perf_counter()
         _answers(score, predictor, [text])
         score.slowest("seconds for the slowest", time.perf_counter() - start)
@@ -188,20 +191,23 @@ def test_09_dialects(score: Score, tmp_path: Path) -> None:
             read_table(tmp_path / "t.csv")
 
 
-def test_10_tables_that_are_off(score: Score, tmp_path: Path) -> None:
+def test_10_tables_that_are_off(score: Score, molattn: Molattn, run: Path, tmp_path: Path) -> None:
     for data, message in OFF:
         if message is not None:
             (tmp_path / "t.csv").write_bytes(data.encode() if isinstance(data, str) else data)
-            score.count("hostile inputs")
+            score.end_to_end([data])
             with pytest.raises(InputError, match=message):
                 read_table(tmp_path / "t.csv")
+            answer = molattn("predict", run, tmp_path / "t.csv", "-o", tmp_path / "out.csv")
+            score.hold(answer.code == 3 and "t.csv" in answer.err, f"{data!r}: {answer}")
+            score.hold(not (tmp_path / "out.csv").exists(), f"{data!r}: an output was left")
 
 
 def test_11_targets_that_are_no_numbers(score: Score, tmp_path: Path) -> None:
     for text, reason in UNUSABLE:
         with open(tmp_path / "t.csv", "w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([("smiles", "y"), ("C", "1"), ("CC", text), ("CCC", "3")])
-        score.count("hostile inputs")
+        score.count("targets")
         found = read_records(read_table(tmp_path / "t.csv"), "smiles", ["y"])
         score.rows(found.smiles, ["C", "CCC"], text)
         score.hold([(r.row, r.line) for r in found.rejected] == [(1, 3)], found.rejected)

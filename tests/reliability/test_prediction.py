@@ -51,7 +51,7 @@ def test_26_input_columns_are_kept(score: Score, molattn: Molattn, run: Path, tm
             with open(out, newline="", encoding="utf-8") as file:
                 head, *found = csv.reader(file)
             score.hold(head[: len(names)] == names and len(set(head)) == len(head), head)
-            score.rows([row[: len(names)] for row in found], rows, f"table {k}")
+            score.rows([row[: len(names)] for row in found], rows, f"table {k}", given=rows)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -66,7 +66,8 @@ def test_27_the_count_and_order_of_rows(
         score.count("tables")
         if score.hold(answer.code == 0, answer.err):
             rows = [line.split(",") for line in out.read_text().splitlines()[1:]]
-            score.rows([row[:2] for row in rows], [[str(i), s] for i, s in enumerate(smiles)])
+            wanted = [[str(i), s] for i, s in enumerate(smiles)]
+            score.rows([row[:2] for row in rows], wanted, given=wanted)
             score.rows([row[3] for row in rows], ["ok" if i % 11 else "error" for i in range(count)])
 
 

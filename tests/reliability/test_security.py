@@ -82,7 +82,7 @@ def _pickles(marker: Path) -> dict[str, bytes]:
 def test_32_the_payload_works(score: Score, tmp_path: Path) -> None:
     for name, data in _pickles(tmp_path / "ran").items():
         if name.endswith((".pkl", ".pt", ".pth", ".ckpt")):
-            score.count("pickles")
+            score.count("payloads that run where they may")
             load = pickle.loads if "pkl" in name else lambda d: torch.load(io.BytesIO(d), weights_only=False)
             load(data)  # here it may
             score.hold((tmp_path / "ran").exists(), f"{name} runs nothing anywhere")
@@ -263,7 +263,7 @@ def test_35_hostile_names_in_pages(
             if name == "y":
                 elements |= found
                 continue
-            score.count("hostile names")
+            score.end_to_end([f"{command} of {name}"])
             active = found - elements
             score.executed += bool(active)
             score.hold(not active, f"{command} of {name!r}: {active}")
@@ -279,8 +279,8 @@ def test_35_formulas(score: Score, molattn: Molattn, run: Path, tmp_path: Path) 
     score.hold(answer.code == 0, answer.err)
     found = read_table(tmp_path / "out.csv")
     cells = [*found.columns, *(cell for row in found.rows for cell in row)]
-    score.count("formulas", len(texts))
-    score.rows([row[1] for row in found.rows], [f"'{text}" for text in texts])
+    score.end_to_end(texts)
+    score.rows([row[1] for row in found.rows], [f"'{text}" for text in texts], given=rows)
     for cell in cells:
         score.hold(not cell.lstrip().startswith(("=", "+", "@")), f"{cell!r} is a formula")
 
@@ -353,7 +353,8 @@ def test_36_the_search_finds_what_is_forbidden(score: Score, source: str) -> Non
 
 
 def test_36_nothing_forbidden_is_called(score: Score) -> None:
-    paths = [path for folder in ("molattn", "benchmarks", "docs") for path in sorted((ROOT / folder).rglob("*.py"))]
+    folders = ("molattn", "benchmarks", "docs", "tools")
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     assert len(paths) > 200
     for path in paths:
         score.count("files of source")

@@ -1,0 +1,50 @@
+"""The lowest versions that pyproject.toml allows, as a list for pip: `pip install -c lowest.txt -e '.[test]'`.
+
+    python .ci/lowest.py [--except torch] > lowest.txt
+
+Of what is excepted the list has the version in constraints.txt: a processor's build of an old torch, say, is not to be
+had everywhere. What comes along with these packages is left to pip.
+"""
+
+import argparse
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+EXTRAS = ("test", "keras", "notebook", "ray", "tune", "widget")
+"""Of these too; the others are tools for whoever develops."""
+
+
+def lowest(requirements: list[str]) -> dict[str, str]:
+    """The version of each package: the highest of its lower bounds."""
+    found: dict[str, str] = {}
+    for requirement in requirements:
+        match = re.fullmatch(r"([A-Za-z0-9._-]+)(?:\[[\w,]+\])?>=([0-9.]+)", requirement)
+        if match is None:
+            raise SystemExit(f"pyproject.toml: {requirement!r} has no lower bound alone")
+        name, version = match.groups()
+        found[name] = max(found.get(name, version), version, key=lambda v: [int(part) for part in v.split(".")])
+    return found
+
+
+def pins() -> dict[str, str]:
+    """Those of constraints.txt."""
+    lines = (line.partition("==") for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines())
+    return {name: version for name, equals, version in lines if equals}
+
+
+def main() -> None:
+    """See above."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--except", dest="excepted", nargs="*", default=[], metavar="PACKAGE")
+    excepted = parser.parse_args().excepted
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    versions = lowest([*project["dependencies"], *(r for extra in EXTRAS for r in extras[extra])])
+    versions |= {name: pins()[name] for name in excepted}
+    print("\n".join(f"{name}=={version}" for name, version in sorted(versions.items())))
+
+
+if __name__ == "__main__":
+    main()

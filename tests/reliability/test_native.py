@@ -1,0 +1,142 @@
+"""Line 41: compiled libraries that are not as they were written, and compilers that hang."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from molattn import compiled
+from tests.reliability.score import Score
+
+SOURCES = [*Path(compiled.__file__).parent.rglob("*.c")]
+SMALL = next(source for source in SOURCES if source.name == "codes.c")
+OPEN = """
+import ctypes, os, sys
+from pathlib import Path
+from molattn import compiled
+source = Path(sys.argv[1])
+library = compiled.library(source)
+if library is None:
+    print("none", compiled.why_not(source))
+else:
+    numbers = (ctypes.c_int64 * 1)
+    rows, codes, y = (ctypes.c_float * 2)(3.0, 5.0), (ctypes.c_int32 * 1)(1), (ctypes.c_float * 1)()
+    library.molattn_look_up.argtypes = (*[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2)
+    print("wrong" if library.molattn_look_up(rows, codes, y, 1, 1, 1, numbers(0), numbers(2)) else y[0])
+"""
+
+pytestmark = pytest.mark.skipif(
+    compiled.library(SMALL) is None, reason=f"nothing is compiled: {compiled.why_not(SMALL)}"
+)
+
+
+def opened(cache: Path, **environment: str) -> tuple[int, str]:
+    """The exit status of a process that opens the library and calls it, and what it said."""
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN, str(SMALL)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "MOLATTN_CACHE": str(cache), **environment},
+    )
+    return done.returncode, done.stdout.strip() or done.stderr[-300:]
+
+
+def damaged(path: Path, whole: bytes, chance: Random) -> str:
+    """Make another file of a library, or of its checksum; how, in words."""
+    how = chance.choice(["cut", "zeros", "flipped", "junk", "link", "writable", "gone", "longer", "sum", "pipe"])
+    place = chance.randrange(len(whole))
+    path.unlink()
+    if how == "link":
+        path.with_name("other").write_bytes(whole[:place])
+        path.symlink_to("other")
+    elif how == "pipe":
+        os.mkfifo(path)
+    elif how != "gone":
+        flipped = bytes([whole[place] ^ 1 << chance.randrange(8)])
+        page = place // 4096 * 4096
+        zeros = whole[:page] + bytes(len(whole[page : page + 4096 * chance.randint(1, 4)]))
+        path.write_bytes(
+            {
+                "cut": whole[:place],
+                "zeros": zeros + whole[len(zeros) :],
+                "flipped": whole[:place] + flipped + whole[place + 1 :],
+                "junk": chance.randbytes(place),
+                "longer": whole + chance.randbytes(64),
+            }.get(how, whole)
+        )
+        path.chmod(0o722 if how == "writable" else 0o700)
+        if how == "sum":
+            path.with_name(f"{path.name}.sha256").write_bytes(chance.randbytes(chance.randrange(70)))
+    return how
+
+
+def test_41_damaged_libraries_are_built_anew(score: Score, tmp_path: Path) -> None:
+    path = compiled.build(SMALL, tmp_path / "compiled", "cc")
+    whole, chance = path.read_bytes(), Random(41)
+    for _ in range(score.times(8, 300)):
+        how = damaged(path, whole, chance)
+        score.count("damaged libraries")
+        code, said = opened(tmp_path, CC="cc")
+        score.hold((code, said) == (0, "5.0"), f"{how}: {code}, {said}")
+        score.hold(not path.is_symlink() and path.read_bytes() == whole, f"{how}: it was not built anew")
+
+
+def test_41_libraries_of_others_are_left_out(score: Score, tmp_path: Path) -> None:
+    path = compiled.build(SMALL, tmp_path / "compiled", "cc")
+    for folder, mode in ((path.parent, 0o777), (path.parent, 0o770), (tmp_path, 0o707)):
+        score.count("folders of others")
+        before = folder.stat().st_mode
+        folder.chmod(mode)
+        code, said = opened(tmp_path)
+        score.hold(code == 0 and said.startswith("none others may write to"), f"{folder} {mode:o}: {code}, {said}")
+        folder.chmod(before)
+    if os.geteuid() == 0:  # only root can give files away
+        for there in (path, path.parent):
+            score.count("files of others")
+            os.chown(there, 12345, 12345)
+            code, said = opened(tmp_path, CC="cc")
+            built_anew = there is path and (code, said) == (0, "5.0") and path.stat().st_uid == 0
+            score.hold(built_anew or (there is not path and "belongs to another user" in said), f"{there}: {said}")
+            os.chown(there, 0, 0)
+
+
+@pytest.mark.slow
+def test_41_compilers_that_hang_or_fail(score: Score, tmp_path: Path) -> None:
+    scripts = {"hangs": "sleep 600; echo no", "fails": "echo no such thing; exit 1", "dies": "kill -9 $$"}
+    for name, script in scripts.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+        for again in (False, True):
+            score.count("compilers")
+            start = time.monotonic()
+            code, said = opened(tmp_path / f"cache {name}", CC=str(tmp_path / name))
+            seconds = time.monotonic() - start
+            score.hold(code == 0 and said.startswith("none"), f"{name}: {code}, {said}")
+            score.hold(("to try again" in said) == again, f"{name}: it was not remembered: {said}")
+            score.slowest(f"seconds of a compiler that {name}, {'again' if again else 'first'}", seconds)
+
+
+def test_41_storage_from_which_nothing_may_run(score: Score, tmp_path: Path) -> None:
+    """As root, for true; else it is not tried."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    for options, said_there in (
+        ("noexec", "MOLATTN_CACHE name a folder from where programs may run"),
+        ("ro", "Read-only"),
+    ):
+        mount = ["mount", "-t", "tmpfs", "-o", f"size=8m,mode=700,{options}", "molattn-tests", str(disk)]
+        if subprocess.run(mount, capture_output=True, check=False).returncode:
+            score.count("storage that this process may not mount")
+            continue
+        try:
+            score.count("storage")
+            code, said = opened(disk)
+            score.hold(code == 0 and said.startswith("none") and said_there in said, f"{options}: {code}, {said}")
+        finally:
+            subprocess.run(["umount", str(disk)], check=True, capture_output=True)
