@@ -144,7 +144,7 @@ def _checked(text: object, max_atoms: int) -> str:
         rings += bool(ring)
     _check_atoms(text, atoms, max_atoms)
     if rings > 2 * MAX_RINGS:
-        raise SmilesError(text, f"it closes {rings // 2:,} rings, over the limit of {MAX_RINGS:,}")
+        raise SmilesError(text, f"it closes {(rings + 1) // 2:,} rings, over the limit of {MAX_RINGS:,}")
     return _with_right_brackets(smiles, text)
 
 

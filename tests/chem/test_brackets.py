@@ -126,6 +126,16 @@ def test_every_element_is_known_by_its_symbol_and_its_number() -> None:
             assert brackets.what_is_wrong(text) == ""
 
 
+@pytest.mark.parametrize(("length", "reason"), [(40, "asks for isotope"), (41, "is 43 characters long")])
+def test_a_bracket_is_measured_before_it_is_read(length: int, reason: str) -> None:
+    assert reason in brackets.what_is_wrong(f"[{'9' * (length - 1)}C]")
+
+
+def test_a_long_bracket_is_said_in_part() -> None:
+    for length, cut in ((40, ""), (41, "...")):
+        assert brackets.what_is_wrong(f"[{'C' * length}") == f"the bracket [{'C' * 40}{cut} at character 0 has no end"
+
+
 @pytest.mark.parametrize(
     ("text", "hydrogens", "charge"),
     [

@@ -19,6 +19,7 @@ from molattn.chem import (
     read_smiles,
     skeletons,
 )
+from molattn.chem.parse import read_for_codes
 from molattn.chem.standardize import standardized_smiles
 from molattn.errors import ConformerError, InputError, SmilesError
 
@@ -82,6 +83,32 @@ def test_the_estimate_never_refuses_what_fits(text):
         read_smiles(text, max_atoms=atoms - 1)
 
 
+def test_each_limit_is_itself_allowed():
+    long = "C" + " " * (MAX_LENGTH - 1)
+    assert read_smiles(long).GetNumAtoms() == 1
+    with pytest.raises(SmilesError, match=f"{MAX_LENGTH + 1:,} characters"):
+        read_smiles(long + " ")
+    rings = "C" + "C11" * 500  # RDKit refuses a bond of an atom to itself
+    with pytest.raises(SmilesError, match="RDKit cannot read it"):
+        read_smiles(rings)
+    for one_more in (rings + "C1", "C" + "C11" * 501):
+        with pytest.raises(SmilesError, match="it closes 501 rings, over the limit of 500"):
+            read_smiles(one_more)
+    with pytest.raises(SmilesError, match="it closes 600 rings"):  # in a text that is no longer than its atoms may be
+        read_smiles("C" + "11" * 600, max_atoms=2_000)
+
+
+@pytest.mark.parametrize("read", [read_smiles, read_for_codes])
+@pytest.mark.parametrize("text", ["C[N](C)(C)(C)(C)C", "C1CC", "[CH9]", "[CH260]"])
+def test_rdkit_may_speak_again_while_an_error_is_kept(read, text, capfd):
+    with pytest.raises(SmilesError) as kept:
+        read(text)
+    assert capfd.readouterr().err == ""
+    Chem.MolFromSmiles("C1CC")
+    assert "unclosed ring" in capfd.readouterr().err
+    assert kept.value.reason
+
+
 def test_written_hydrogens_do_not_count_unless_they_stay():
     text = "[H]C([H])([H])" + "C([H])([H])" * 98 + "C"
     assert read_smiles(text, max_atoms=100).GetNumAtoms() == 100
@@ -141,6 +168,7 @@ def test_hydrogens_have_the_same_codes_read_or_added():
 
 def test_canonical_smiles():
     assert canonical_smiles(read_smiles("OCC")) == "CCO"
+    assert canonical_smiles(Chem.MolFromSmiles("OCC"), max_atoms=3) == "CCO"
     with pytest.raises(InputError, match="1,001 atoms"):
         canonical_smiles(Chem.MolFromSmiles("C" * 1_001))
 

@@ -1,5 +1,6 @@
 """What heads look at: shares that sum to 1, and ratios that are 1 where nobody has a preference."""
 
+import inspect
 from collections import defaultdict
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import torch
 from molattn.api import Predictor
 from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError
 from molattn.explain import AttentionMap, summarize_heads
+from molattn.explain.head_summary import COLUMNS, DISTANCES, HeadSummary
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
@@ -113,6 +115,54 @@ def test_atoms_of_other_fragments_and_the_virtual_node_have_shares_of_their_own(
     assert shares == pytest.approx({name: (name in ("self", "other fragment")) / 3 for name in shares})
 
 
+def test_the_entropies_are_the_means_over_atoms():
+    """Of the definition, -sum w log w, written out for each atom; virtual nodes are looked at and do not count."""
+    maps = [with_virtual_node(attention_map(s, 2, 3, seed=i)) for i, s in enumerate(("CCO", "C", ASPIRIN))]
+    summary = summarize_heads(maps)
+    assert summary.atoms == sum(m.num_atoms for m in maps) == 17
+    nats, shares = np.zeros((2, 3)), np.zeros((2, 3))
+    for attention in maps:
+        w = attention.weights[:, :, : attention.num_atoms].astype(float)
+        of_atoms = -(w * np.log(w)).sum(-1)
+        nats += of_atoms.sum(-1) / 17
+        shares += of_atoms.sum(-1) / np.log(w.shape[-1]) / 17
+    np.testing.assert_allclose(summary.nats(), nats, rtol=1e-6)
+    assert summary.keys("entropy") == [("entropy", "any atom", "any")]
+    np.testing.assert_allclose(summary.share(("entropy", "any atom", "any")), shares, rtol=1e-6)
+    frame = summary.to_frame().to_pandas()
+    assert set(frame[frame.nats.notna()].by) == {"entropy"}
+    np.testing.assert_allclose(frame[frame.by == "entropy"].nats, nats.ravel(), rtol=1e-6)
+
+
+def test_two_atoms_have_an_entropy():
+    summary = summarize_heads([uniform(attention_map("CO", 1, 1))])
+    np.testing.assert_allclose(summary.share(("entropy", "any atom", "any")), 1)
+    np.testing.assert_allclose(summary.nats(), np.log(2))
+
+
+def test_elements_attend_to_the_virtual_node_by_its_name():
+    attention = with_virtual_node(attention_map("CCO", 1, 2))
+    summary = summarize_heads([attention])
+    senders = {key[2] for key in summary.keys("elements")}
+    assert senders == {"C", "O", "virtual node"} and {key[1] for key in summary.keys("elements")} == {"C", "O"}
+    np.testing.assert_allclose(summary.share(("elements", "O", "virtual node")), attention.weights[:, :, 2, 3])
+    np.testing.assert_allclose(summary.share(("elements", "C", "O")), attention.weights[:, :, :2, 2].mean(-1))
+
+
+def test_what_there_is_comes_in_the_order_of_distance_and_else_the_commonest_first():
+    summary = summarize_heads(uniform(attention_map(s, 1, 1)) for s in ("O", "CCCCO", "CCCCCN"))
+    assert summary.keys("distance") == [("distance", "any atom", name) for name in DISTANCES]
+    given = {("C", "C"): 4 * 4 / 5 + 5 * 5 / 6, ("C", "N"): 5 / 6, ("N", "C"): 5 / 6, ("N", "N"): 1 / 6}
+    given |= {("C", "O"): 4 / 5, ("O", "C"): 4 / 5, ("O", "O"): 1 + 1 / 5}
+    found = [key[1:] for key in summary.keys("elements")]
+    assert [given[pair] for pair in found] == pytest.approx(sorted(given.values(), reverse=True))
+
+
+def test_nothing_counted_is_an_empty_table():
+    frame = HeadSummary().to_frame()
+    assert (frame.num_rows, frame.column_names) == (0, list(COLUMNS))
+
+
 def test_one_atom_alone_has_no_entropy_to_speak_of():
     frame = summarize_heads([attention_map("C", 1, 1)]).to_frame().to_pandas()
     assert "entropy" not in set(frame.by)
@@ -130,7 +180,12 @@ def test_what_cannot_be_summarised_is_refused():
 
 def test_molecules_that_cannot_be_read_are_left_out_and_said():
     maps = [attention_map("CCO", 1, 1), SmilesError("C1CC", "a ring is open"), attention_map("C", 1, 1)]
-    with pytest.warns(MolattnWarning, match="1 of 3 SMILES are left out; the first, row 1, 'C1CC': a ring is open"):
-        assert summarize_heads(maps).molecules == 2
+    said = "1 of 3 SMILES are left out; the first, row 1, 'C1CC': a ring is open"
+    with pytest.warns(MolattnWarning, match=said) as warned:
+        assert inspect.unwrap(summarize_heads)(maps).molecules == 2  # without the tests' checks of shapes in between
+    assert warned[0].filename == __file__
+    maps.append(SmilesError("", "there is nothing"))
+    with pytest.warns(MolattnWarning, match="2 of 4 SMILES are left out; the first, row 1, "):
+        summarize_heads(maps)
     with pytest.raises(InputError, match="no molecule to summarise: the first, row 0, 'C1CC'"):
         summarize_heads(maps[1:2])
