@@ -27,6 +27,18 @@ def check_folder(folder: Path) -> None:
         raise OSError(f"{folder} belongs to another user: let MOLATTN_CACHE name a folder of your own")
     if about.st_mode & _OTHERS:
         raise OSError(f"others may write to {folder}: take that right from them (chmod go-w)")
+    check_place(real)
+
+
+def check_place(path: Path) -> None:
+    """That nobody else can put another file or folder into the place of this one.
+
+    Raises OSError, which says who can and what to do. Links are followed: what counts is where they lead.
+    """
+    real = path.resolve()
+    if not hasattr(os, "geteuid"):  # Windows keeps rights otherwise
+        return
+    us = os.geteuid()
     for parent in real.parents:
         about = parent.stat()
         # Many systems give each user a group, which may write to all that is the user's.
@@ -34,7 +46,7 @@ def check_folder(folder: Path) -> None:
         shared = (group or about.st_mode & stat.S_IWOTH) and not about.st_mode & stat.S_ISVTX
         if shared or about.st_uid not in (0, us, _NOBODY):
             raise OSError(
-                f"others may write to {parent}, where {folder.name} lies: let MOLATTN_CACHE name a folder of your own"
+                f"others may write to {parent}, where {path.name} lies: let MOLATTN_CACHE name a folder of your own"
             )
 
 

@@ -25,6 +25,7 @@ from molattn.data.packing import Packing
 from molattn.data.places import molecules_dir
 from molattn.data.store import MoleculeStore, dtypes_of, packer, refused
 from molattn.errors import ConformerError, SmilesError, UsageError
+from molattn.owned import check_place
 
 SCHEMA = 1
 HEADER = "header.json"
@@ -70,7 +71,7 @@ def stored_molecules(
 
     What is in the cache is found by its content: the SMILES, the settings, the versions and the code that reads
     molecules. It is read through and compared with its checksums, and read anew where it is damaged. Processes that ask
-    at once wait for the first. Where the cache cannot be written to, a temporary folder takes its place.
+    at once wait for the first. Where the cache cannot be written to, or others can, a temporary folder takes its place.
 
     Args:
         smiles: n of them.
@@ -94,6 +95,7 @@ def stored_molecules(
         with suppress(Damaged):
             return Stored(_opened(folder / key, identity, rows), folder / key, "")
         folder.mkdir(parents=True, exist_ok=True)
+        check_place(folder / key)
         with FileLock(folder / f".{key}.lock"):
             with suppress(Damaged):  # another process may have been faster
                 return Stored(_opened(folder / key, identity, rows), folder / key, "")
@@ -162,6 +164,8 @@ def _opened(
     is worth another try.
     """
     try:
+        if not begun:
+            check_place(folder / HEADER)  # checksums are no help against who writes them, too
         header = json.loads((folder / HEADER).read_bytes())
         if header["identity"] != identity or (header["final"] is not True and not begun):
             raise Damaged("it is another store, or not a whole one")

@@ -1,4 +1,4 @@
-"""`config.json` of a model: what it may say, and how it is read; importing it loads nothing heavy."""
+"""`config.json` of a model: what it may say, and how it is read."""
 
 from collections.abc import Mapping
 from pathlib import Path

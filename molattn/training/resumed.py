@@ -55,14 +55,16 @@ def optimizer_state(
 ) -> dict[str, Any]:
     """What `optimizer.load_state_dict` takes, from the settings of its groups and its tensors by INDEX.NAME.
 
-    Only the learning rate may differ from what the optimizer has; how it computes is its own choice on this machine.
+    Only the learning rate may differ from what the optimizer has; how it computes is its own choice on this machine,
+    and settings that the checkpoint does not have are those of this version of torch.
 
     Raises:
         Misfit: they are not those of such an optimizer.
     """
     fresh = optimizer.state_dict()["param_groups"]
     for group, own in zip(groups, fresh, strict=True):
-        group.update({key: own[key] for key in _HOW if key in own})
+        # What an older torch did not know of is as this one has it.
+        group.update({key: own[key] for key in own if key in _HOW or key not in group})
     check_alike(groups, fresh, "optimizer")
     settings = []
     for i, (group, own) in enumerate(zip(groups, fresh, strict=True)):

@@ -269,6 +269,58 @@ def test_a_store_under_another_name_is_not_taken(cache: Path) -> None:
     assert found.num_atoms == 2
 
 
+def test_a_cache_that_others_may_write_to_is_not_believed(cache: Path) -> None:
+    stored_molecules(["C"], _reads_with())
+    key = cache / _only(cache)
+    for folder, again in ((key, False), (cache, False), (cache.parent, False), (cache, True)):
+        folder.chmod(0o777)
+        stored = stored_molecules(["C"], _reads_with())
+        assert stored.folder is None and stored.molecules[0].num_atoms == 1
+        if folder == key:  # made anew, in a folder of its own
+            assert not stored.warning and not key.stat().st_mode & 0o022
+        else:
+            assert f"(others may write to {folder}, where" in stored.warning.replace(f"{cache}: ", "", 1)
+        folder.chmod(0o1777 if again else 0o755)  # as /tmp: nobody can move what is another's
+        assert stored_molecules(["C"], reading(_fails)).folder == key
+
+
+def test_a_cache_that_another_user_has_filled_is_not_believed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored_molecules(["C"], _reads_with())
+    key, true = (cache / _only(cache)).resolve(), Path.stat
+
+    def stat(path: Path, **options: Any) -> os.stat_result:  # only root can give files away
+        about = [*true(path, **options)]
+        about[4] = 12345 if path == key else about[4]
+        return os.stat_result(about)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    cache.chmod(0o1777)
+    stored = stored_molecules(["C"], _reads_with())
+    assert stored.folder is None and stored.molecules[0].num_atoms == 1
+
+
+def test_a_link_in_the_cache_is_followed_to_where_others_may_write(cache: Path, tmp_path: Path) -> None:
+    stored_molecules(["C"], _reads_with())
+    key = cache / _only(cache)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    moved = key.rename(tmp_path / "open" / "molecules")
+    key.symlink_to(moved)
+    stored = stored_molecules(["C"], _reads_with())
+    assert stored.folder is None and stored.molecules[0].num_atoms == 1
+
+
+def test_a_home_that_cannot_be_written_to_costs_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MOLATTN_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for home in ("/proc/1", str(tmp_path / "file" / "home")):
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("HOME", home)
+        stored = stored_molecules(["C"], _reads_with())
+        assert stored.molecules[0].num_atoms == 1
+        assert home in stored.warning and "MOLATTN_CACHE names a folder" in stored.warning
+
+
 def test_a_cache_that_cannot_be_written_to_costs_no_run(cache: Path) -> None:
     cache.parent.mkdir()
     cache.write_text("this is no folder")

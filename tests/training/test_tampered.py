@@ -109,6 +109,13 @@ def test_what_is_wrong_with_a_checkpoint_is_said(
         resume(run)
 
 
+def test_a_setting_that_an_older_torch_did_not_have_is_that_of_this_one(run: Path) -> None:
+    state = state_of(run)
+    del state["optimizer"][0]["decoupled_weight_decay"]
+    tamper(run, state)
+    resume(run)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

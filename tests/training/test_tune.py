@@ -3,6 +3,7 @@
 import csv
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from molattn.chem import read_smiles
 from molattn.errors import UsageError
 from molattn.training.config import RunConfig, resolve
 from molattn.training.search import Between, Choice, search_space
+from molattn.training.tune import STUDY
 from tests.cli.conftest import Molattn
 from tests.cli.conftest import molattn as molattn  # the fixture
 from tests.molecules import esol
@@ -171,3 +173,25 @@ def test_targets_of_atoms_are_searched_without_descriptors_beside_them(molattn: 
     assert answer.code == 0, answer.err
     best = tomllib.loads((tmp_path / "study" / "best.toml").read_text())
     assert best["training"]["auxiliary"] == 0
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda line: line.replace('"op_code":0', '"op_code":99'), "AssertionError"),
+        (lambda line: line.replace('"study_name"', '"name"'), "KeyError"),
+        (lambda _: "[]", "TypeError"),
+    ],
+)
+def test_a_study_whose_journal_is_damaged_is_said(
+    damage: Callable[[str], str], why: str, molattn: Molattn, table: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "study"
+    assert molattn("tune", table, *QUICK, *WHERE, "--num-trials", "1", "-o", folder, "-q").code == 0
+    journal = folder / STUDY
+    first, *others = journal.read_text().splitlines()
+    assert damage(first) != first
+    journal.write_text("\n".join([damage(first), *others]) + "\n")
+    answer = molattn("tune", "--resume", folder, "--num-trials", "2", "-q")
+    assert answer.code == 3 and answer.err.count("\n") == 1, answer.err
+    assert f"{STUDY} is damaged" in answer.err and why in answer.err
