@@ -1,140 +1,122 @@
-"""The attention layer beside `TransformerConv` and `GATv2Conv` of PyG: how many times faster, and in how much memory.
+"""`TensorDotConv` beside `TransformerConv` and `GATv2Conv` of PyG: how many times faster, and in how much memory.
 
     python benchmarks/attention_layers.py
 
 Forward and backward, the nodes asking for a gradient as they do anywhere but in a first layer, on complete graphs with
-self-loops and 8 random edge features; 64 channels in 4 heads and 128 in 8; one thread. Ours does TransformerConv's
-maths with the same weights: edges in keys and values, and a skip connection; before anything is timed the two are
-compared. GATv2Conv has maths of its own. The three run in turns; a figure is the median over rounds of the ratio within
-a round (CPU time of the process), with the quartiles in brackets: above 1 ours is faster. Each table is measured twice,
-in processes of their own: with the allocator as it comes, and with one told to keep its memory (`mallopt`). Page faults
-are a large part of PyG's time, and only the second ratio is about arithmetic.
+self-loops and 8 random edge features; 64 channels in 4 heads and 128 in 8; one thread. Ours is called as users call it:
+`forward_dense` with the graphs padded to the largest, and `forward` with the edge list that PyG's layers get. It holds
+TransformerConv's weights (`TensorDotConv.from_pyg`), and before anything is timed outputs and gradients of both forms
+are compared with TransformerConv's; GATv2Conv has maths of its own. The four run in turns. A ratio is the median over
+rounds of the ratio within a round (CPU time of the process), with the quartiles in brackets: above 1 ours is faster.
+Each table is measured twice, in processes of their own: with the allocator as it comes, and with one told to keep its
+memory (`mallopt`). Page faults are a large part of PyG's time, and only the second ratio is about arithmetic.
 
-`--molecules` takes random batches of the sizes of ESOL's molecules and of those of the NCI's that come with RDKit.
-There ours gets them cut into dense batches of like size, PyG one edge list; putting either together is not counted.
-`--filled` says how many of the pairs that are worked on are pairs of atoms: where batches are padded to their largest
-molecule, drawn at random or sorted by size, and where they are cut. `--memory` takes the most memory that a process of
-one side ever held.
+`--molecules` takes batches of the sizes of ESOL's molecules and of those of the NCI's that come with RDKit, drawn as
+training draws them (`molattn.data.batches.SizeBuckets`); "filled" is how many of the pairs of places in the padded form
+are pairs of atoms. Putting batches together is not counted. `--memory` takes the most memory that a process of one side
+ever held.
 """
 
 import argparse
 import csv
 import ctypes
 import os
-import platform
-import random
 import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 
 import torch
+from report import in_words, machine
 from torch import Tensor, nn
 from torch_geometric.nn import GATv2Conv, TransformerConv
 
-from molattn.attention import linear
-from molattn.graph import BucketedGraphs, Graph, bucketed_edge_attention, cut_by_size
+from molattn.data.batches import SizeBuckets
+from molattn.graph import DenseGraph, Graph, TensorDotConv
 from molattn.graph.compiled import library, why_not
 
 EDGE_DIM = 8
 HEAD_DIM = 16
-BATCH = {10: 64, 20: 64, 40: 64, 80: 64, 160: 16}
-"""Graphs in a batch; at 160 atoms PyG's messages of 64 graphs would not fit into the memory of a small machine."""
-
-
-class TensorDot(nn.Module):
-    """TransformerConv's maths, with its weights.
-
-    o_i = sum_j softmax_j( q_i . (k_j + W_e e_ij) / sqrt(d) ) (v_j + W_e e_ij) + W_s v_i
-    """
-
-    def __init__(self, like: TransformerConv):
-        super().__init__()
-        layers = (like.lin_query, like.lin_key, like.lin_value, like.lin_skip)
-        self.heads = like.heads
-        self.weight = nn.Parameter(torch.cat([layer.weight for layer in layers]).detach().clone())
-        self.bias = nn.Parameter(torch.cat([layer.bias for layer in layers]).detach().clone())
-        self.w_e = nn.Parameter(like.get_parameter("lin_edge.weight").detach().clone())
-
-    def forward(self, v: Tensor, graphs: BucketedGraphs) -> Tensor:
-        """(rows, channels) to the same."""
-        packed = linear(v, self.weight, self.bias).unflatten(-1, (4, self.heads, -1))
-        w_e = self.w_e.unflatten(0, (self.heads, -1))
-        return bucketed_edge_attention(packed, graphs, w_e, w_e).flatten(1)
+OURS = ("forward_dense", "forward")
+THEIRS = ("TransformerConv", "GATv2Conv")
+MEASURED = (*(f"{name}, us per graph" for name in OURS), *(f"{b} / {a}" for a in OURS for b in THEIRS))
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch in both forms."""
+    """Complete graphs in both forms, and the gradient that comes back to the output of each node."""
 
-    graph: Graph
+    dense: DenseGraph
+    listed: Graph
     edge_index: Tensor
-    bucketed: BucketedGraphs
-    v: Tensor
-    rows: Tensor
-    dv: Tensor
-    drows: Tensor
+    dy: Tensor
 
     @classmethod
     def of_sizes(cls, sizes: list[int], channels: int) -> "Batch":
-        """Complete graphs of these sizes with random nodes and edges."""
-        counts = torch.tensor(sizes)
-        first = counts.cumsum(0) - counts
-        sender = torch.cat([torch.arange(n).repeat(n) + a for n, a in zip(sizes, first.tolist(), strict=True)])
-        receiver = torch.cat(
-            [torch.arange(n).repeat_interleave(n) + a for n, a in zip(sizes, first.tolist(), strict=True)]
-        )
-        v, e = torch.randn(int(counts.sum()), channels), torch.randn(len(sender), EDGE_DIM)
-        node_graph = torch.repeat_interleave(torch.arange(len(sizes)), counts)
-        graph = Graph(v, sender, receiver, node_graph, len(sizes), e)
-        bucketed = BucketedGraphs.from_graph(graph)
-        edge_index = torch.stack([sender, receiver])
-        rows, dv = bucketed.v, torch.randn_like(v)
-        drows = torch.zeros_like(rows).index_copy(0, bucketed.place, dv)
-        return cls(graph, edge_index, bucketed, v.clone().requires_grad_(), rows.requires_grad_(), dv, drows)
+        """Graphs of these sizes with random nodes and edges."""
+        b, n = len(sizes), max(sizes)
+        mask = torch.arange(n) < torch.tensor(sizes).unsqueeze(-1)
+        dense = DenseGraph(torch.randn(b, n, channels), mask, torch.randn(b, n, n, EDGE_DIM))
+        listed = dense.to_edge_list()
+        for x in (dense.v, listed.v):
+            x.requires_grad_()
+        dy = torch.randn(b, n, channels).masked_fill(~mask.unsqueeze(-1), 0.0)
+        return cls(dense, listed, torch.stack([listed.sender, listed.receiver]), dy)
+
+    @property
+    def filled(self) -> float:
+        """Pairs of nodes over pairs of places."""
+        return len(self.listed.sender) / self.dense.edges.numel()
 
 
 def layers(channels: int) -> dict[str, nn.Module]:
-    """Ours and the peers, ours with TransformerConv's weights."""
+    """Each side and its layer, ours with TransformerConv's weights."""
     heads = channels // HEAD_DIM
     transformer = TransformerConv(channels, HEAD_DIM, heads, edge_dim=EDGE_DIM)
     gat = GATv2Conv(channels, HEAD_DIM, heads, edge_dim=EDGE_DIM, add_self_loops=False)
-    return {"ours": TensorDot(transformer), "TransformerConv": transformer, "GATv2Conv": gat}
+    ours = TensorDotConv.from_pyg(transformer)
+    return {"forward_dense": ours, "forward": ours, "TransformerConv": transformer, "GATv2Conv": gat}
 
 
 def step(name: str, layer: nn.Module, batch: Batch) -> Tensor:
     """Forward and backward; the output."""
     layer.zero_grad()
-    batch.v.grad = batch.rows.grad = None
-    ours = name == "ours"
-    output = layer(batch.rows, batch.bucketed) if ours else layer(batch.v, batch.edge_index, batch.graph.e)
-    output.backward(batch.drows if ours else batch.dv)
+    batch.dense.v.grad = batch.listed.v.grad = None
+    if name == "forward_dense":
+        assert isinstance(layer, TensorDotConv)
+        output = layer.forward_dense(batch.dense.v, batch.dense.node_mask, batch.dense.e)
+        output.backward(batch.dy)
+    else:
+        output = layer(batch.listed.v, batch.edge_index, batch.listed.e)
+        output.backward(batch.dy[batch.dense.node_mask])
     return output.detach()
 
 
 def check(sides: dict[str, nn.Module], batch: Batch) -> None:
-    """Ours and TransformerConv agree, output and gradient of the nodes, to 1e-5 of the largest number.
+    """Both forms of ours and TransformerConv agree: output, gradients of nodes and edge weight, to 1e-5 of the largest.
 
     Raises:
         AssertionError: they do not.
     """
-    ours = batch.bucketed.in_order(step("ours", sides["ours"], batch))
-    of_rows = batch.rows.grad
-    theirs = step("TransformerConv", sides["TransformerConv"], batch)
-    assert of_rows is not None and batch.v.grad is not None
-    for a, b in ((ours, theirs), (batch.bucketed.in_order(of_rows), batch.v.grad)):
-        apart = float((a - b).abs().max() / b.abs().max())
-        assert apart < 1e-5, f"the two sides lie {apart:.1e} apart"
-    assert int(of_rows.any(-1).sum()) == len(batch.v), "the padding has gradients"
+    answers = []
+    for name, weight in (("TransformerConv", "lin_edge"), ("forward_dense", "phi_e.w_ke"), ("forward", "phi_e.w_ke")):
+        output, v = step(name, sides[name], batch), batch.listed.v.grad
+        if name == "forward_dense":
+            assert batch.dense.v.grad is not None
+            output, v = output[batch.dense.node_mask], batch.dense.v.grad[batch.dense.node_mask]
+        answers.append((output, v, sides[name].get_parameter(f"{weight}.weight").grad))
+    for ours in answers[1:]:
+        for a, b in zip(ours, answers[0], strict=True):
+            apart = float((a - b).abs().max() / b.abs().max())
+            assert apart < 1e-5, f"the two sides lie {apart:.1e} apart"
 
 
-def ratios(sides: dict[str, nn.Module], batches: list[Batch], rounds: int, budget: float) -> list[str]:
-    """Ours in microseconds per graph, and how many times longer each peer takes: median and quartiles."""
+def measured(sides: dict[str, nn.Module], batches: list[Batch], rounds: int, budget: float) -> list[str]:
+    """The cells under `MEASURED`: microseconds per graph of ours, and how many times longer a peer takes."""
 
     def seconds(name: str, repeats: int) -> float:
         start = time.process_time()
@@ -147,42 +129,41 @@ def ratios(sides: dict[str, nn.Module], batches: list[Batch], rounds: int, budge
     for name in sides:
         seconds(name, 1)
         repeats[name] = max(1, round(budget / seconds(name, 1)))
-    graphs = sum(batch.graph.num_graphs for batch in batches)
     times: dict[str, list[float]] = {name: [] for name in sides}
     for i in range(rounds):
         # Who goes first takes turns too: the first call of a round finds colder caches.
         for name in list(sides) if i % 2 else list(sides)[::-1]:
             times[name].append(seconds(name, repeats[name]))
-    cells = [f"{statistics.median(times['ours']) / graphs * 1e6:.0f}"]
-    for name in list(sides)[1:]:
-        low, middle, high = statistics.quantiles([a / b for a, b in zip(times[name], times["ours"], strict=True)], n=4)
-        cells.append(f"{middle:.1f} [{low:.1f}, {high:.1f}]")
+    graphs = sum(batch.listed.num_graphs for batch in batches)
+    cells = [f"{statistics.median(times[name]) / graphs * 1e6:.0f}" for name in OURS]
+    for ours in OURS:
+        for theirs in THEIRS:
+            ratios = [b / a for a, b in zip(times[ours], times[theirs], strict=True)]
+            low, middle, high = statistics.quantiles(ratios, n=4)
+            cells.append(f"{middle:.1f} [{low:.1f}, {high:.1f}]")
     return cells
 
 
 def esol_sizes() -> list[int]:
     """The heavy atoms of ESOL's molecules."""
-    from rdkit import Chem
-
-    table = Path(__file__).parent.parent / "datasets" / "esol.csv"
-    with table.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    column = next(name for name in rows[0] if name.lower() == "smiles")
-    molecules = (Chem.MolFromSmiles(row[column]) for row in rows)
-    return [molecule.GetNumAtoms() for molecule in molecules if molecule is not None]
+    with (Path(__file__).parents[1] / "datasets" / "esol.csv").open(newline="", encoding="utf-8") as file:
+        return _atoms([row["smiles"] for row in csv.DictReader(file)])
 
 
 def nci_sizes() -> list[int]:
     """The heavy atoms of the molecules of the NCI that come with RDKit."""
-    from rdkit import Chem, RDConfig, rdBase
+    from rdkit import RDConfig
+
+    lines = (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text(encoding="utf-8").splitlines()
+    return _atoms([line.split()[0] for line in lines if line.split()])
+
+
+def _atoms(smiles: list[str]) -> list[int]:
+    from rdkit import Chem, rdBase
 
     rdBase.DisableLog("rdApp.*")
-    lines = (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text(encoding="utf-8").splitlines()
-    molecules = (Chem.MolFromSmiles(line.split()[0]) for line in lines if line.split())
+    molecules = map(Chem.MolFromSmiles, smiles)
     return [molecule.GetNumAtoms() for molecule in molecules if molecule is not None and molecule.GetNumAtoms()]
-
-
-MOLECULES: dict[str, Callable[[], list[int]]] = {"ESOL": esol_sizes, "NCI": nci_sizes}
 
 
 def keep_memory() -> None:
@@ -194,150 +175,109 @@ def keep_memory() -> None:
             raise OSError("the allocator takes no advice")
 
 
+def _row(*cells: object) -> None:
+    print(f"| {' | '.join(map(str, cells))} |", flush=True)
+
+
+def _header(*columns: str) -> None:
+    _row(*columns)
+    _row(*["---"] * len(columns))
+
+
 def measure_sizes(arguments: argparse.Namespace) -> None:
     """The table over numbers of atoms."""
-    print("| channels | heads | atoms | batch | ours, us per graph | TransformerConv | GATv2Conv |")
-    print("|---|---|---|---|---|---|---|")
+    _header("channels", "heads", "atoms", "batch", *MEASURED)
     for channels in arguments.hidden:
         for atoms in arguments.atoms:
             torch.manual_seed(0)
-            sides = layers(channels)
-            graphs = arguments.batch or BATCH.get(atoms, 64)
-            batch = Batch.of_sizes([atoms] * graphs, channels)
+            sides, batch = layers(channels), Batch.of_sizes([atoms] * arguments.batch, channels)
             check(sides, batch)
-            cells = ratios(sides, [batch], arguments.rounds, arguments.budget)
-            print(f"| {channels} | {channels // HEAD_DIM} | {atoms} | {graphs} | {' | '.join(cells)} |", flush=True)
+            cells = measured(sides, [batch], arguments.rounds, arguments.budget)
+            _row(channels, channels // HEAD_DIM, atoms, arguments.batch, *cells)
 
 
 def measure_molecules(arguments: argparse.Namespace) -> None:
-    """The table over random batches of molecules as they come."""
-    print(
-        "| molecules | channels | heads | batch | buckets | filled | ours, us per graph | TransformerConv | GATv2Conv |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|")
-    for name, sizes_of in MOLECULES.items():
-        sizes = sizes_of()
+    """The table over batches of molecules, as training draws them."""
+    _header("molecules", "channels", "heads", "batch", "filled", *MEASURED)
+    for name, sizes in (("ESOL", esol_sizes()), ("NCI", nci_sizes())):
         for channels in arguments.hidden:
             for graphs in arguments.batches:
                 torch.manual_seed(0)
                 sides = layers(channels)
-                draw = random.Random(0)
-                batches = [Batch.of_sizes(draw.sample(sizes, graphs), channels) for _ in range(4)]
+                drawn = islice(SizeBuckets(sizes, graphs, seed=0), 4)
+                batches = [Batch.of_sizes([sizes[i] for i in rows], channels) for rows in drawn]
                 for batch in batches:
                     check(sides, batch)
-                parts = [bucket for batch in batches for bucket in batch.bucketed.buckets]
-                filled = sum(len(b.graph.sender) for b in batches) / sum(
-                    p.node_mask[:, None].numel() * p.node_mask.shape[1] for p in parts
-                )
-                cells = ratios(sides, batches, arguments.rounds, arguments.budget)
-                shape = f"{name} | {channels} | {channels // HEAD_DIM} | {graphs} | {len(parts) / 4:.1f} | {filled:.2f}"
-                print(f"| {shape} | {' | '.join(cells)} |", flush=True)
-
-
-def measure_filled(arguments: argparse.Namespace) -> None:
-    """The table of the pairs of atoms among all that dense batches hold."""
-    print("| molecules | batch | random, padded | sorted, padded | random, cut by size | dense batches for each |")
-    print("|---|---|---|---|---|---|")
-    for name, sizes_of in MOLECULES.items():
-        sizes = sizes_of()
-        mixed = random.Random(0).sample(sizes, len(sizes))
-        for graphs in arguments.batches:
-            batches = [mixed[i : i + graphs] for i in range(0, len(mixed), graphs)]
-            cut = [[batch[i] for i in bucket] for batch in batches for bucket in cut_by_size(batch)]
-            ordered = [sorted(sizes)[i : i + graphs] for i in range(0, len(sizes), graphs)]
-            cells = [f"{_filled(padded):.2f}" for padded in (batches, ordered, cut)]
-            print(f"| {name} | {graphs} | {' | '.join(cells)} | {len(cut) / len(batches):.1f} |", flush=True)
-
-
-def _filled(batches: list[list[int]]) -> float:
-    """Pairs of atoms over pairs of places, where each batch is padded to its largest graph."""
-    return sum(n * n for sizes in batches for n in sizes) / sum(len(sizes) * max(sizes) ** 2 for sizes in batches)
+                filled = statistics.mean(batch.filled for batch in batches)
+                cells = measured(sides, batches, arguments.rounds, arguments.budget)
+                _row(name, channels, channels // HEAD_DIM, graphs, f"{filled:.2f}", *cells)
 
 
 def measure_memory(arguments: argparse.Namespace) -> None:
     """The table of peak memory: each side in a process of its own, less what it held before the first step."""
-    print("| channels | heads | atoms | batch | ours, MB | TransformerConv, MB | ratio |")
-    print("|---|---|---|---|---|---|---|")
+    names = (*OURS, THEIRS[0])
+    _header("channels", "heads", "atoms", "batch", *(f"{name}, MB" for name in names))
+    atoms, graphs = arguments.atoms[-1], arguments.batch
     for channels in arguments.hidden:
-        sizes = {}
-        for side in ("ours", "TransformerConv"):
-            command = [sys.executable, __file__, "--side", side, "--hidden", str(channels)]
-            sizes[side] = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        cells = f"{sizes['ours']:.0f} | {sizes['TransformerConv']:.0f} | {sizes['TransformerConv'] / sizes['ours']:.1f}"
-        print(f"| {channels} | {channels // HEAD_DIM} | 80 | 64 | {cells} |", flush=True)
+        options = ["--hidden", str(channels), "--atoms", str(atoms), "--batch", str(graphs)]
+        commands = [[sys.executable, __file__, "--side", name, *options] for name in names]
+        said = [subprocess.run(command, check=True, capture_output=True, text=True).stdout for command in commands]
+        _row(channels, channels // HEAD_DIM, atoms, graphs, *(f"{float(peak):.0f}" for peak in said))
 
 
-def peak(side: str, channels: int) -> None:
-    """Print what three steps add to the most memory ever held, in MB."""
+def peak(side: str, channels: int, atoms: int, graphs: int) -> float:
+    """What three steps add to the most memory ever held, in MB."""
     torch.manual_seed(0)
-    sides = layers(channels)
-    small, batch = Batch.of_sizes([4], channels), Batch.of_sizes([80] * 64, channels)
-    step(side, sides[side], small)
-    before = resident()
-    for _ in range(3):
-        step(side, sides[side], batch)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before)
-
-
-def resident() -> float:
-    """The memory that the process holds now, in MB."""
+    layer = layers(channels)[side]
+    small, batch = Batch.of_sizes([4], channels), Batch.of_sizes([atoms] * graphs, channels)
+    step(side, layer, small)
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    for _ in range(3):
+        step(side, layer, batch)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+TIMED = {"sizes": measure_sizes, "molecules": measure_molecules}
+ALLOCATORS = {"default": "Allocator as it comes", "kept": "Memory kept"}
 
 
 def main() -> None:
     """Measure, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--atoms", type=int, nargs="+", default=[10, 20, 40, 80, 160])
+    parser.add_argument("--atoms", type=int, nargs="+", default=[10, 20, 40, 80], help="--memory takes the last")
     parser.add_argument("--hidden", type=int, nargs="+", default=[64, 128], help=f"channels, in heads of {HEAD_DIM}")
-    parser.add_argument("--batch", type=int, help="graphs in a batch; 64 by default, 16 of 160 atoms")
-    parser.add_argument("--batches", type=int, nargs="+", default=[64, 256], help="of molecules as they come")
+    parser.add_argument("--batch", type=int, default=64, help="graphs in a batch")
+    parser.add_argument("--batches", type=int, nargs="+", default=[64, 256], help="of molecules")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--budget", type=float, default=0.25, help="seconds of one side in a round")
-    parser.add_argument("--allocator", choices=("default", "kept", "both"), default="both")
+    parser.add_argument("--allocator", choices=(*ALLOCATORS, "both"), default="both")
     parser.add_argument("--sizes", action="store_true", help="only the table over numbers of atoms")
-    parser.add_argument("--molecules", action="store_true", help="only the table over molecules as they come")
-    parser.add_argument("--filled", action="store_true", help="only the table of pairs that are pairs of atoms")
+    parser.add_argument("--molecules", action="store_true", help="only the table over molecules")
     parser.add_argument("--memory", action="store_true", help="only the table of peak memory")
     parser.add_argument("--side", help=argparse.SUPPRESS)
+    parser.add_argument("--table", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.side:
-        peak(arguments.side, arguments.hidden[0])
+        print(peak(arguments.side, arguments.hidden[0], arguments.atoms[0], arguments.batch))
         return
-    everything = not (arguments.sizes or arguments.molecules or arguments.filled or arguments.memory)
-    timed = [name for name in ("sizes", "molecules") if everything or getattr(arguments, name)]
-    if arguments.allocator != "both":
+    if arguments.table:
         if arguments.allocator == "kept":
             keep_memory()
-        for name in timed:
-            {"sizes": measure_sizes, "molecules": measure_molecules}[name](arguments)
-            print(flush=True)
+        TIMED[arguments.table](arguments)
         return
-    for name in timed:
-        for allocator, title in (("default", "Allocator as it comes"), ("kept", "Memory kept")):
-            print(f"{title}:\n", flush=True)
-            subprocess.run(
-                [sys.executable, __file__, *_passed(arguments), f"--{name}", "--allocator", allocator], check=True
-            )
-    for name, table in (("filled", measure_filled), ("memory", measure_memory)):
-        if everything or getattr(arguments, name):
-            table(arguments)
-            print()
-    packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "torch_geometric"))
-    way = "compiled attention" if library() is not None else f"no compiled attention ({why_not()})"
-    print(
-        f"One thread of a machine with {os.cpu_count()} CPU cores ({platform.machine()}, "
-        f"{torch.backends.cpu.get_cpu_capability()}), {packages}, {way}."
-    )
-
-
-def _passed(arguments: argparse.Namespace) -> list[str]:
-    """The options that a process for one table is given."""
-    passed = ["--rounds", str(arguments.rounds), "--budget", str(arguments.budget)]
-    for name in ("atoms", "hidden", "batches"):
-        passed += [f"--{name}", *map(str, getattr(arguments, name))]
-    return passed + (["--batch", str(arguments.batch)] if arguments.batch else [])
+    everything = not (arguments.sizes or arguments.molecules or arguments.memory)
+    for name in TIMED:
+        for allocator, title in ALLOCATORS.items():
+            if (everything or getattr(arguments, name)) and arguments.allocator in (allocator, "both"):
+                print(f"{title}, {name}:\n", flush=True)
+                options = [*sys.argv[1:], "--table", name, "--allocator", allocator]
+                subprocess.run([sys.executable, __file__, *options], check=True)
+                print(flush=True)
+    if everything or arguments.memory:
+        measure_memory(arguments)
+    way = "Compiled attention" if library() is not None else f"No compiled attention ({why_not()})"
+    print(f"\n{in_words(machine(('torch', 'torch_geometric')))} {way}.")
 
 
 if __name__ == "__main__":
