@@ -29,8 +29,6 @@ from molattn.graph.aggregate import (
     sum_nodes,
 )
 from molattn.graph.block import EdgeUpdate, GraphNetBlock
-from molattn.graph.buckets import BucketedGraphs, bucketed_edge_attention, cut_by_size
-from molattn.graph.coded import code_attention, plain_code_attention
 from molattn.graph.codes import SumOfCodes
 from molattn.graph.conv import TensorDotConv
 from molattn.graph.dense import EdgeTerms, edge_attention, plain_edge_attention
@@ -75,7 +73,6 @@ __all__ = [
     "Bessel",
     "BondEncoding",
     "BondOneHot",
-    "BucketedGraphs",
     "CodedEdges",
     "Concat",
     "DegreeEncoding",
@@ -105,15 +102,11 @@ __all__ = [
     "SumOfCodes",
     "TensorDotConv",
     "VirtualNode",
-    "bucketed_edge_attention",
-    "code_attention",
-    "cut_by_size",
     "edge_attention",
     "max_edges",
     "max_nodes",
     "mean_edges",
     "mean_nodes",
-    "plain_code_attention",
     "plain_edge_attention",
     "stacked",
     "sum_edges",

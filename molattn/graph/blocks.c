@@ -34,7 +34,7 @@ typedef struct {
   Dropping of_weights, of_edges, of_hidden, of_nodes;
 } Layer;
 typedef struct {
-  int64_t rows, c, hidden, plain, count; /* of all places; of a node; inside a feed-forward step; without units; blocks */
+  int64_t rows, c, hidden, plain, count; /* with padding; of a node; inside a feed-forward step; without units; blocks */
   Task attention;                        /* but packed, output, matrices, dropout and their gradients */
   const Layer *layers;
   const float *v;                        /* (rows, c) */
@@ -46,7 +46,7 @@ typedef struct {
 
 enum { ENOUGH = 96 }; /* rows of a chunk: its numbers stay in the second level of a cache */
 
-/* Consecutive graphs of one place; their rows without padding; the rows of the chunks before, rounded up. */
+/* Consecutive graphs; their rows without padding; the rows of the chunks before, rounded up. */
 typedef struct {
   const Graphs *in;
   int64_t first, count, rows, before;
@@ -74,7 +74,6 @@ typedef struct {
   float *normed, *y, *g, *slope, *d_packed, *d_hidden, *d_x, *d_y; /* c, c, hidden, hidden, 3w, hidden, c, c or w */
 } Thread;
 
-INLINE int64_t nodes_of(const Graphs *in, int64_t g) { return in->sizes ? in->sizes[g] : in->n; }
 INLINE int64_t width(const Stack *t) { return t->attention.h * t->attention.d; }
 INLINE int64_t kept_of_row(const Stack *t) { return 4 * width(t) + 2 * t->c + t->hidden; } /* in a block */
 
@@ -88,7 +87,7 @@ INLINE int64_t size_of_sum(const Stack *t, int sum) {
 
 /* For every graph g of a chunk: its n nodes are the rows r, r + 1, ... of the chunk, and `at`, ... of the tensors. */
 #define EACH_GRAPH(chunk)                                                                                      \
-  for (int64_t g = (chunk)->first, r = 0, n = 0, at = (chunk)->in->start + g * (chunk)->in->n;                 \
+  for (int64_t g = (chunk)->first, r = 0, n = 0, at = g * (chunk)->in->n;                                      \
        g < (chunk)->first + (chunk)->count && (n = nodes_of((chunk)->in, g), 1);                               \
        g++, r += n, at += (chunk)->in->n)
 
@@ -310,21 +309,21 @@ static void *of_thread(void *thread) {
 
 /* All graphs in chunks, in order, to `chunks`, or NULL to count only: how many; the rows of all, each rounded up. */
 static int64_t cut(const Task *t, Chunk *chunks, int64_t *rows, int64_t *most, int64_t *largest) {
+  const Graphs *in = t->graphs;
   int64_t count = 0;
   *rows = *most = *largest = 0;
-  for (const Graphs *in = t->graphs; in < t->graphs + t->count; in++)
-    for (int64_t g = 0; g < in->count;) {
-      Chunk chunk = {in, g, 0, 0, *rows};
-      for (; g < in->count && (!chunk.count || chunk.rows + nodes_of(in, g) <= ENOUGH); g++, chunk.count++) {
-        const int64_t n = nodes_of(in, g);
-        chunk.rows += n;
-        if (n > *largest) *largest = n;
-      }
-      if (chunks) chunks[count] = chunk;
-      if (chunk.rows > *most) *most = chunk.rows;
-      *rows += up(chunk.rows, ROWS_UP);
-      count++;
+  for (int64_t g = 0; g < in->count;) {
+    Chunk chunk = {in, g, 0, 0, *rows};
+    for (; g < in->count && (!chunk.count || chunk.rows + nodes_of(in, g) <= ENOUGH); g++, chunk.count++) {
+      const int64_t n = nodes_of(in, g);
+      chunk.rows += n;
+      if (n > *largest) *largest = n;
     }
+    if (chunks) chunks[count] = chunk;
+    if (chunk.rows > *most) *most = chunk.rows;
+    *rows += up(chunk.rows, ROWS_UP);
+    count++;
+  }
   return count;
 }
 
@@ -384,23 +383,23 @@ static int64_t furnish(Thread *s, float *at, const Work *work, int64_t most, int
 
 /* Whether every graph has as many nodes as there is room for at most. */
 static int counts_are_known(const Task *t) {
-  for (const Graphs *in = t->graphs; in < t->graphs + t->count; in++)
-    for (int64_t g = 0; g < in->count && in->sizes; g++)
-      if (in->sizes[g] < 0 || in->sizes[g] > in->n) return 0;
+  const Graphs *in = t->graphs;
+  for (int64_t g = 0; g < in->count && in->sizes; g++)
+    if (in->sizes[g] < 0 || in->sizes[g] > in->n) return 0;
   return 1;
 }
 
 /* Whether all codes of edges are those of rows that there are. */
 static int codes_are_known(const Task *t) {
+  const Graphs *in = t->graphs;
   for (int64_t table = 0; table < t->tables; table++)
-    for (const Graphs *in = t->graphs; in < t->graphs + t->count && t->num_rows[table] < 256; in++)
-      for (int64_t g = 0; g < in->count; g++)
-        for (int64_t i = 0, n = nodes_of(in, g); i < n; i++) {
-          const uint8_t *codes = in->edge_codes[table] + (g * in->n + i) * in->n;
-          uint8_t largest = 0;
-          for (int64_t j = 0; j < n; j++) largest = codes[j] > largest ? codes[j] : largest;
-          if (largest >= t->num_rows[table]) return 0;
-        }
+    for (int64_t g = 0; g < in->count && t->num_rows[table] < 256; g++)
+      for (int64_t i = 0, n = nodes_of(in, g); i < n; i++) {
+        const uint8_t *codes = in->edge_codes[table] + (g * in->n + i) * in->n;
+        uint8_t largest = 0;
+        for (int64_t j = 0; j < n; j++) largest = codes[j] > largest ? codes[j] : largest;
+        if (largest >= t->num_rows[table]) return 0;
+      }
   return 1;
 }
 

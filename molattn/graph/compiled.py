@@ -20,12 +20,10 @@ class Graphs(ctypes.Structure):
     """`Graphs` of the C source: addresses, and how many."""
 
     _fields_ = (
-        ("start", ctypes.c_int64),
         ("count", ctypes.c_int64),
         ("n", ctypes.c_int64),
         ("sizes", ctypes.c_void_p),
         ("e", ctypes.c_void_p),
-        ("codes", ctypes.c_void_p),
         ("allowed", ctypes.c_void_p),
         ("kept", ctypes.c_void_p),
         ("d_e", ctypes.c_void_p),
@@ -37,11 +35,11 @@ class Task(ctypes.Structure):
     """`Task` of the C source."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("h", "d", "f", "parts", "count", "num_codes")),
+        *((name, ctypes.c_int64) for name in ("h", "d", "f", "parts")),
         ("scale", ctypes.c_float),
-        *((name, ctypes.c_void_p) for name in ("packed", "w_ke", "w_ve", "w_be", "table")),
+        *((name, ctypes.c_void_p) for name in ("packed", "w_ke", "w_ve", "w_be")),
         ("graphs", ctypes.POINTER(Graphs)),
-        *((name, ctypes.c_void_p) for name in ("output", "dy", "d_packed", "d_w_ke", "d_w_ve", "d_w_be", "d_table")),
+        *((name, ctypes.c_void_p) for name in ("output", "dy", "d_packed", "d_w_ke", "d_w_ve", "d_w_be")),
         ("dropping", ctypes.c_void_p),
         ("tables", ctypes.c_int64),
         ("num_rows", ctypes.c_int64 * TABLES),

@@ -225,16 +225,16 @@ class _Call:
         b, n, c = v.shape
         _, width, hidden = blocks[0].sizes
         num_heads = blocks[0].num_heads
-        self.graphs = (Graphs * 1)(Graphs(count=b, n=n))
-        self.graphs[0].allowed, self.graphs[0].sizes = map(address, self.masks)
+        self.graphs = Graphs(count=b, n=n)
+        self.graphs.allowed, self.graphs.sizes = map(address, self.masks)
         task = task_of((3, num_heads, width // num_heads), self.graphs)
         task.f = edges[0].shape[-1]
         if self.codes:
             task.tables = len(edges)
             for i, (rows, codes) in enumerate(zip(edges, self.codes, strict=True)):
-                task.num_rows[i], task.rows[i], self.graphs[0].edge_codes[i] = len(rows), *map(address, (rows, codes))
+                task.num_rows[i], task.rows[i], self.graphs.edge_codes[i] = len(rows), *map(address, (rows, codes))
         else:
-            self.graphs[0].e = address(edges[0])
+            self.graphs.e = address(edges[0])
         self.layers = (_Layer * len(blocks))()
         for layer, block, of, qkv, four in zip(self.layers, blocks, self.weights, self.qkv, keys, strict=True):
             for at, w, b_ in _pairs(layer, of):
@@ -269,7 +269,7 @@ class _Call:
         for i, d_rows in enumerate(d_edges if tables else ()):
             self.stack.attention.d_rows[i] = address(d_rows)
         if not tables:
-            self.graphs[0].d_e = address(d_edges[0])
+            self.graphs.d_e = address(d_edges[0])
         d_weights: list[Tensor | None] = []
         self.gradients = []
         for layer, of, qkv in zip(self.layers, self.weights, self.qkv, strict=True):

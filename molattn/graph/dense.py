@@ -1,6 +1,5 @@
 """Attention over dense graphs with edge features, as one operation whose gradient is written by hand."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -71,29 +70,16 @@ def edge_attention(terms: EdgeTerms) -> Float[Tensor, "b n h d"]:
     if not is_one_operation(terms.packed):
         return plain_edge_attention(terms)
     b, n = terms.packed.shape[:2]
-    place = Place.of(terms.packed, 0, (b, n), terms.node_mask, terms.edge_mask)
+    place = Place.of(terms.packed, (b, n), terms.node_mask, terms.edge_mask)
     rows = terms.packed.flatten(0, 1)
-    output = in_places(rows, terms.w_ke, terms.w_ve, terms.w_be, (place,), (terms.e,), (terms.kept,))
+    way = CompiledEdgeAttention if can_be_compiled(rows, terms.w_ke, terms.e) else ChunkedEdgeAttention
+    output = way.apply(rows, terms.w_ke, terms.w_ve, terms.w_be, place, terms.kept, terms.e)
     return output.unflatten(0, (b, n))
 
 
 def is_one_operation(packed: Tensor) -> bool:
     """Whether attention to these queries, keys and values is one operation: no compiler and no autocast at work."""
     return not torch.compiler.is_compiling() and not torch.is_autocast_enabled(packed.device.type)
-
-
-def in_places(
-    packed: Float[Tensor, "rows p h d"],
-    w_ke: Float[Tensor, "h d f"],
-    w_ve: Float[Tensor, "h d f"],
-    w_be: Float[Tensor, "h f"] | None,
-    places: Sequence[Place],
-    e: Sequence[Tensor],
-    kept: Sequence[Tensor | None],
-) -> Float[Tensor, "rows h d"]:
-    """`edge_attention` of dense graphs of several sizes whose nodes are rows of one tensor, as one operation."""
-    way = CompiledEdgeAttention if can_be_compiled(packed, w_ke, e) else ChunkedEdgeAttention
-    return way.apply(packed, w_ke, w_ve, w_be, places, kept, *e)
 
 
 def plain_edge_attention(terms: EdgeTerms) -> Float[Tensor, "b n h d"]:

@@ -1,11 +1,11 @@
 /* Attention over dense graphs, forward and backward, a graph at a time in a core's own cache.
  *
- * The equations are those of molattn/graph/dense.py and coded.py, with their letters: h heads of d channels, n nodes, f
- * channels of the edges, receiver i, sender j. The receivers of a graph come in blocks of as many as a vector has
- * lanes, L, one in each lane: what a receiver has of its own (query, edges, weights) is turned so that receivers stand
- * last; what all of them share (keys, values, matrices) is read number by number, where it lies. So no sum crosses the
- * lanes, no vector has room for channels that are not there, and keys and values are passed over once for a block.
- * Nothing is padded but the last block of a graph: a batch of mixed sizes costs what its graphs cost.
+ * The equations are those of molattn/graph/dense.py, with its letters: h heads of d channels, n nodes, f channels of the
+ * edges, receiver i, sender j. The receivers of a graph come in blocks of as many as a vector has lanes, L, one in each
+ * lane: what a receiver has of its own (query, edges, weights) is turned so that receivers stand last; what all of them
+ * share (keys, values, matrices) is read number by number, where it lies. So no sum crosses the lanes, no vector has
+ * room for channels that are not there, and keys and values are passed over once for a block. Nothing is padded but the
+ * last block of a graph: a batch of mixed sizes costs what its graphs cost.
  *
  * Nothing is kept from forward to backward: working the weights out again costs no more than writing them to memory and
  * reading them back, and a large graph needs no n x n numbers for each head.
@@ -19,10 +19,9 @@ enum { TABLES = 4 }; /* at most, of rows that edges are sums of */
 
 /* Graphs that stand in dense tensors of n nodes: molattn.graph.compiled.Graphs. */
 typedef struct {
-  int64_t start, count, n;  /* the first row of theirs; how many graphs; nodes with padding */
+  int64_t count, n;         /* how many graphs; nodes with padding */
   const int64_t *sizes;     /* (count,) nodes without padding; NULL where there is none */
-  const float *e;           /* (count, n, n, f), or NULL where f is 0 or edges are sums of rows */
-  const uint8_t *codes;     /* (count, n, n), which of the table's numbers a logit gets; NULL where there is no table */
+  const float *e;           /* (count, n, n, f), or NULL where edges are sums of rows */
   const uint8_t *allowed;   /* (count, n, n), or NULL where every node attends to every other */
   const float *kept;        /* (count, h, n, n), what weights are multiplied by, or NULL */
   float *d_e;               /* (count, n, n, f), or NULL */
@@ -31,20 +30,17 @@ typedef struct {
 
 /* molattn.graph.compiled.Task */
 typedef struct {
-  int64_t h, d, f, parts, count; /* parts of a row of packed: q, k, v and perhaps what is added; count of buckets */
-  int64_t num_codes;
+  int64_t h, d, f, parts;        /* parts of a row of packed: q, k, v and perhaps what is added */
   float scale;
   const float *packed;           /* (rows, parts, h, d) */
   const float *w_ke, *w_ve;      /* (h, d, f) */
   const float *w_be;             /* (h, f), or NULL */
-  const float *table;            /* (h, num_codes), or NULL */
   const Graphs *graphs;
   float *output;                 /* (rows, h, d) */
   const float *dy;               /* (rows, h, d) */
   float *d_packed;               /* (rows, parts, h, d) */
   float *d_w_ke, *d_w_ve;        /* (h, d, f) */
   float *d_w_be;                 /* (h, f), or NULL */
-  float *d_table;                /* (h, num_codes), or NULL */
   const Dropping *dropping;      /* of weights, in place of `kept`; or NULL */
   int64_t tables;                /* of rows that edges are sums of, 0 where they are `e` */
   int64_t num_rows[TABLES];
@@ -53,15 +49,15 @@ typedef struct {
   int64_t add_edges;             /* d_e is added to what stands there */
 } Task;
 
-/* What a thread works in. D is d with room for whole vectors, P that of num_codes for pairs of them. */
+/* What a thread works in. D is d with room for whole vectors. */
 typedef struct {
   float *d_w_ke, *d_w_ve;      /* (h, f, D): sums over the graphs of the thread */
-  float *d_w_be, *d_table;     /* (h, f, L), (h, num_codes, L): the same, of the receivers in each lane */
+  float *d_w_be;               /* (h, f, L): the same, of the receivers in each lane */
   float *d_rows[TABLES];       /* (num_rows, f): sums over the graphs of the thread */
-  float *w_keT, *w_veT, *table;/* (h, f, d), (h, f, d), (h, P) */
+  float *w_keT, *w_veT;        /* (h, f, d) */
   float *q, *asked;            /* (h, d, L), (h, f, L) */
   float *e, *w, *share;        /* (n, f, L), (h, n, L), (h, L) */
-  float *kept, *allowed, *codes; /* (n, L) each, the last two of integers */
+  float *kept, *allowed;       /* (n, L) each, the second of integers */
   float *o, *sums;             /* (h, d, L), (h, f, L) */
   float *q_rows, *dy_rows;     /* (L, h d and a vector more) */
   float *edges;                /* (L, in_cache(f), f) */
@@ -69,6 +65,8 @@ typedef struct {
   float *d_q, *d_asked;        /* (h, d, L), (h, f, L) */
   float *d_k, *d_v;            /* (h, n, D) */
 } Space;
+
+INLINE int64_t nodes_of(const Graphs *in, int64_t g) { return in->sizes ? in->sizes[g] : in->n; }
 
 /* Receivers i, i + 1, ... of a graph of n nodes; its first row. */
 typedef struct {
@@ -243,38 +241,6 @@ APART void who_is_heard(const Block *b, float *allowed) {
   }
 }
 
-APART void turn_codes(const Block *b, float *codes) {
-  const uint8_t *of = b->in->codes + (b->g * b->in->n + b->i) * b->in->n;
-  for (int64_t j = 0; j < b->n; j++) {
-    I code = {};
-    for (int64_t r = 0; r < b->receivers; r++) code[r] = of[r * b->in->n + j];
-    ((I *)codes)[j] = code;
-  }
-}
-
-/* a_j += table[code_j], of one head; the table has room for whole pairs of vectors. */
-APART void add_by_code(float *a, int64_t n, const float *codes, const float *table, int64_t num_codes) {
-  for (int64_t j = 0; j < n; j++) {
-    const I code = ((const I *)codes)[j];
-    V x = {};
-#ifdef __clang__
-    (void)num_codes;
-    for (int r = 0; r < L; r++) x[r] = table[code[r]];
-#else
-    for (int64_t c = 0; c < num_codes; c += 2 * L)
-      x = pick(code >= (int32_t)c, __builtin_shuffle(load(table + c), load(table + c + L), code), x);
-#endif
-    store(a + j * L, load(a + j * L) + x);
-  }
-}
-
-/* d_table[code_j] += dL/da_j, lane by lane. */
-APART void sum_by_code(float *d_table, int64_t n, const float *codes, const float *d_a, int64_t receivers) {
-  const I *code = (const I *)codes;
-  for (int64_t j = 0; j < n; j++)
-    for (int64_t r = 0; r < receivers; r++) d_table[code[j][r] * L + r] += d_a[j * L + r];
-}
-
 /* w_j = e^(a_j - max a) and 1 / sum_j w_j, of one head. */
 APART V soften(float *w, int64_t n, const float *allowed) {
   const V zero = {};
@@ -313,11 +279,6 @@ static void weights(const Task *t, const Block *b, const Space *s, int backward)
       for (int64_t k = 0; k < h; k++)
         products(s->d_w + (k * n + j) * L, count, s->dy + k * d * L, packed + j * stride + (2 * h + k) * d, stride, d,
                  s->d_sums + k * f * L, here, f);
-  }
-  if (b->in->codes) {
-    turn_codes(b, s->codes);
-    for (int64_t k = 0; k < h; k++)
-      add_by_code(s->w + k * n * L, n, s->codes, s->table + k * up(t->num_codes, 2 * L), t->num_codes);
   }
   if (allowed) who_is_heard(b, s->allowed);
   for (int64_t k = 0; k < h; k++) store(s->share + k * L, soften(s->w + k * n * L, n, allowed));
@@ -422,9 +383,6 @@ static void backward_block(const Task *t, const Block *b, const Space *s) {
     sum_receivers(s->d_w_ke + k * f * D, f, d_asked, s->q_rows + k * d, wide, b->receivers, D);
     sum_receivers(s->d_w_ve + k * f * D, f, s->sums + k * f * L, s->dy_rows + k * d, wide, b->receivers, D);
   }
-  if (t->d_table)
-    for (int64_t k = 0; k < h; k++)
-      sum_by_code(s->d_table + k * t->num_codes * L, n, s->codes, s->d_w + k * n * L, b->receivers);
   if (t->d_w_be)
     for (int64_t c = 0; c < h * f; c++) store(s->d_w_be + c * L, load(s->d_w_be + c * L) + load(s->d_asked + c * L));
   turn_back(t->d_packed + (b->row + b->i) * stride, stride, s->d_q, b->receivers, h * d);
@@ -503,13 +461,11 @@ static int64_t make_room(float *at, const Room *rooms, size_t count) {
 
 /* The part of a thread's space that belongs to the matrices. */
 static int64_t take_sums(Space *s, float *at, const Task *t) {
-  const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L), codes = t->table ? t->num_codes : 0;
+  const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L);
   const Room rooms[] = {
       {&s->d_w_ke, h * f * D},
       {&s->d_w_ve, h * f * D},
       {&s->d_w_be, h * f * L},
-      {&s->d_table, h * codes * L},
-      {&s->table, h * up(codes, 2 * L)},
       {&s->w_keT, h * f * d}, /* those before begin at 0 */
       {&s->w_veT, h * f * d},
   };
@@ -530,7 +486,6 @@ static int64_t take_rest(Space *s, float *at, const Task *t, int64_t n) {
       {&s->share, h * L},
       {&s->kept, n * L},
       {&s->allowed, n * L},
-      {&s->codes, n * L},
       {&s->o, h * d * L},
       {&s->sums, h * f * L},
       {&s->dy, h * d * L},
@@ -551,7 +506,7 @@ static int64_t take(Space *s, float *at, const Task *t, int64_t n) {
 
 typedef struct {
   const Task *task;
-  int64_t from, to; /* graphs of all buckets together */
+  int64_t from, to; /* graphs */
   Space space;
 } Part;
 
@@ -566,11 +521,9 @@ static void begin(const Task *t, const Space *s) {
         s->w_keT[(k * f + x) * d + c] = t->w_ke[(k * d + c) * f + x];
         s->w_veT[(k * f + x) * d + c] = t->w_ve[(k * d + c) * f + x];
       }
-  for (int64_t k = 0; k < t->h && t->table; k++)
-    memcpy(s->table + k * up(t->num_codes, 2 * L), t->table + k * t->num_codes, FLOATS(t->num_codes));
 }
 
-/* The gradients of matrices and tables, from the sums of each thread. */
+/* The gradients of the matrices, from the sums of each thread. */
 static void add_up(const Task *t, const Space **of, int threads) {
   const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L);
   for (int64_t k = 0; k < h; k++)
@@ -591,26 +544,18 @@ static void add_up(const Task *t, const Space **of, int threads) {
         t->d_w_be[k * f + x] = of_bias;
       }
     }
-  for (int64_t c = 0; c < h * t->num_codes && t->d_table; c++) {
-    float of_code = 0;
-    for (int i = 0; i < threads; i++)
-      for (int64_t r = 0; r < L; r++) of_code += of[i]->d_table[c * L + r];
-    t->d_table[c] = of_code;
-  }
 }
 
 static void run(Part *part, int backward) {
   const Task *t = part->task;
   const Space *s = &part->space;
+  const Graphs *in = t->graphs;
   begin(t, s);
-  int64_t first = 0;
-  for (const Graphs *b = t->graphs; b < t->graphs + t->count; first += b->count, b++)
-    for (int64_t g = 0; g < b->count; g++) {
-      if (first + g < part->from || first + g >= part->to) continue;
-      Block block = {b, g, b->sizes ? b->sizes[g] : b->n, b->start + g * b->n, 0, 0};
-      if (backward) backward_graph(t, &block, s);
-      else forward_graph(t, &block, s);
-    }
+  for (int64_t g = part->from; g < part->to; g++) {
+    Block block = {in, g, nodes_of(in, g), g * in->n, 0, 0};
+    if (backward) backward_graph(t, &block, s);
+    else forward_graph(t, &block, s);
+  }
 }
 
 static void *forward_part(void *part) { run(part, 0); return NULL; }
@@ -619,14 +564,14 @@ static void *backward_part(void *part) { run(part, 1); return NULL; }
 /* Cut the graphs into runs of about equal work, one for each thread: which graph goes where depends on nothing but the
  * sizes and the number of threads, so that sums come out the same every time. Returns 0, or 1 without memory. */
 static int in_parts(const Task *t, int threads, void *(*of_part)(void *), int backward) {
-  int64_t largest_n = 0, graphs = 0;
+  const int64_t graphs = t->graphs->count;
+  int64_t largest_n = 0;
   double work = 0, done = 0;
-  for (const Graphs *b = t->graphs; b < t->graphs + t->count; b++)
-    for (int64_t g = 0; g < b->count; g++, graphs++) {
-      const int64_t n = b->sizes ? b->sizes[g] : b->n;
-      if (n > largest_n) largest_n = n;
-      work += (double)n * (n + 8);
-    }
+  for (int64_t g = 0; g < graphs; g++) {
+    const int64_t n = nodes_of(t->graphs, g);
+    if (n > largest_n) largest_n = n;
+    work += (double)n * (n + 8);
+  }
   if (threads < 1 || work * t->h < 32768) threads = 1; /* starting a thread costs as much as a few graphs */
   if (threads > graphs) threads = graphs ? (int)graphs : 1;
   Space counted;
@@ -639,15 +584,13 @@ static int in_parts(const Task *t, int threads, void *(*of_part)(void *), int ba
     free(parts), free(ids), free(of), free(space);
     return 1;
   }
-  int64_t graph = 0;
   int part = 0;
-  for (const Graphs *b = t->graphs; b < t->graphs + t->count; b++)
-    for (int64_t g = 0; g < b->count; g++, graph++) {
-      const int64_t n = b->sizes ? b->sizes[g] : b->n;
-      for (; part + 1 < threads && done >= work * (part + 1) / threads; part++)
-        parts[part].to = parts[part + 1].from = graph;
-      done += (double)n * (n + 8);
-    }
+  for (int64_t g = 0; g < graphs; g++) {
+    const int64_t n = nodes_of(t->graphs, g);
+    for (; part + 1 < threads && done >= work * (part + 1) / threads; part++)
+      parts[part].to = parts[part + 1].from = g;
+    done += (double)n * (n + 8);
+  }
   for (; part + 1 < threads; part++) parts[part].to = parts[part + 1].from = graphs;
   parts[part].to = graphs;
   for (int i = 0; i < threads; i++) {

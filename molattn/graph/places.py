@@ -1,4 +1,4 @@
-"""Where dense graphs stand in rows of nodes, and who of them may attend to whom."""
+"""Dense graphs whose nodes are rows, and who of them may attend to whom."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,17 +17,15 @@ VECTOR = 16
 
 @dataclass(frozen=True)
 class Place:
-    """Where b dense graphs of n nodes stand in rows of nodes, and what their masks mean.
+    """b dense graphs of n nodes, whose nodes are b n rows one after another, and what their masks mean.
 
     Attributes:
-        start: the first row of theirs.
         b, n: how many graphs, of how many nodes.
         like: a tensor of the dtype and on the device of the logits.
         node_mask: (b, n), True where there is a node; None where there is one everywhere.
         edge_mask: (b, n, n), True where there is an edge; None where every pair of nodes has one.
     """
 
-    start: int
     b: int
     n: int
     like: Tensor
@@ -35,11 +33,11 @@ class Place:
     edge_mask: Tensor | None = None
 
     @classmethod
-    def of(cls, like: Tensor, start: int, shape: tuple[int, int], node_mask: Tensor | None, edge_mask: Tensor | None):
+    def of(cls, like: Tensor, shape: tuple[int, int], node_mask: Tensor | None, edge_mask: Tensor | None) -> "Place":
         """The place of b graphs of n nodes, `shape`, with these masks."""
         if node_mask is not None and edge_mask is None and all_true(node_mask):
             node_mask = None
-        return cls(start, *shape, like.detach()[:0], node_mask, edge_mask)
+        return cls(*shape, like.detach()[:0], node_mask, edge_mask)
 
     # For `ChunkedEdgeAttention`, in torch's operations.
 
@@ -88,7 +86,7 @@ class Place:
     @cached_property
     def dead(self) -> Tensor | None:
         """The rows of the receivers that hear nobody."""
-        return None if self.hearing is None else (~self.hearing).flatten().nonzero().squeeze(-1) + self.start
+        return None if self.hearing is None else (~self.hearing).flatten().nonzero().squeeze(-1)
 
     def chunks(self, num_heads: int, on_cpu: bool) -> Iterator[tuple[slice, slice, int]]:
         """The graphs a few at a time: which of the b, which rows, how many."""
@@ -98,7 +96,7 @@ class Place:
         size = -(-self.b // -(-self.b // graphs))
         for first in range(0, self.b, size):
             c = min(size, self.b - first)
-            row = self.start + first * self.n
+            row = first * self.n
             yield slice(first, first + c), slice(row, row + c * self.n), c
 
     def lower_(self, logits: Tensor, here: slice) -> None:

@@ -10,7 +10,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor
 from molattn.attention.elementwise import AddDropped, Dropped, DroppedGelu
 from molattn.graph import SumOfCodes
 from molattn.graph.codes import look_up
-from molattn.graph.compiled_attention import CompiledCodeAttention, CompiledEdgeAttention
+from molattn.graph.compiled_attention import CompiledEdgeAttention
 from molattn.graph.compiled_blocks import BlockWeights, Places, compiled_blocks
 from molattn.graph.places import Place
 
@@ -85,17 +84,10 @@ def operations() -> dict[str, tuple[Callable[..., Tensor], dict[str, Any]]]:
     masks = {"node_mask": torch.arange(n) < torch.tensor([5, 2, 3]).unsqueeze(-1), "edge_mask": None}
 
     def place(node_mask: Tensor | None, edge_mask: Tensor | None) -> Place:
-        return Place.of(rows, 0, (b, n), node_mask, edge_mask)
+        return Place.of(rows, (b, n), node_mask, edge_mask)
 
     def edges(packed, w_ke, w_ve, w_be, e, kept, node_mask, edge_mask):
-        return CompiledEdgeAttention.apply(packed, w_ke, w_ve, w_be, [place(node_mask, edge_mask)], kept, *e)
-
-    def coded(packed, table, codes, kept, node_mask, edge_mask):
-        from molattn.graph.coded import check_codes
-
-        there = [place(node_mask, edge_mask)]
-        check_codes(SimpleNamespace(places=there), codes, table)  # as `code_attention` does
-        return CompiledCodeAttention.apply(packed, table, there, kept, *codes)
+        return CompiledEdgeAttention.apply(packed, w_ke, w_ve, w_be, place(node_mask, edge_mask), kept, e)
 
     def blocks(v, tensors, edges, counts, edge_mask, codes, dropout):
         block = BlockWeights(2, (1e-5, 1e-5), dropout, tuple(tensors))
@@ -111,7 +103,7 @@ def operations() -> dict[str, tuple[Callable[..., Tensor], dict[str, Any]]]:
     ]
     weights = [*norm, *matrices, *norm, torch.randn(hidden, c), torch.zeros(hidden), torch.randn(c, hidden), norm[1]]
     inside = {"v": torch.randn(b, n, c), "tensors": weights, "counts": torch.tensor([5, 2, 3]), "edge_mask": None}
-    of_pairs = {"packed": rows, "kept": [torch.rand(b, h, n, n)], **masks}
+    of_pairs = {"packed": rows, "e": torch.randn(b, n, n, f), "kept": torch.rand(b, h, n, n), **masks}
     tables = [torch.randn(4, f), torch.randn(4, f)]
     layer = SumOfCodes([4, 3], 6)
     x = torch.randn(7, 9)
@@ -120,10 +112,8 @@ def operations() -> dict[str, tuple[Callable[..., Tensor], dict[str, Any]]]:
         "SumOfCodes": (layer, {"codes": torch.randint(3, (b, n, 2))}),
         "edge_attention": (
             edges,
-            {**of_pairs, "w_ke": torch.randn(h, d, f), "w_ve": torch.randn(h, d, f), "w_be": torch.randn(h, f)}
-            | {"e": [torch.randn(b, n, n, f)]},
+            {**of_pairs, "w_ke": torch.randn(h, d, f), "w_ve": torch.randn(h, d, f), "w_be": torch.randn(h, f)},
         ),
-        "code_attention": (coded, {**of_pairs, "table": torch.randn(h, 4), "codes": [codes]}),
         "blocks of edges": (blocks, {**inside, "edges": [torch.randn(b, n, n, f)], "codes": [], "dropout": 0.1}),
         "blocks of codes": (blocks, {**inside, "edges": tables, "codes": [codes, codes.flip(0)], "dropout": 0.1}),
         "dropout": (lambda x, p: Dropped.apply(x, p, 7), {"x": x, "p": 0.1}),

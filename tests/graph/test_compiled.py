@@ -143,10 +143,10 @@ def test_nan_stays_in_its_graph_and_shows():
 
 def test_what_is_not_float32_on_the_cpu_goes_another_way():
     packed, w, e = torch.zeros(2, 3, 1, 4), torch.zeros(1, 4, 2), torch.zeros(1, 2, 2, 2)
-    assert can_be_compiled(packed, w, [e])
-    assert not can_be_compiled(packed.double(), w.double(), [e.double()])
-    assert not can_be_compiled(packed, w, [e.bfloat16()])
-    assert not can_be_compiled(packed.to("meta"), w, [e])
+    assert can_be_compiled(packed, w, e)
+    assert not can_be_compiled(packed.double(), w.double(), e.double())
+    assert not can_be_compiled(packed, w, e.bfloat16())
+    assert not can_be_compiled(packed.to("meta"), w, e)
 
 
 def test_it_is_what_a_float32_layer_takes(monkeypatch):
