@@ -425,7 +425,8 @@ static void no_edges_beyond(const Task *t, const Block *b) {
 static void forward_graph(const Task *t, Block *b, const Space *s) {
   const int64_t h = t->h, d = t->d, stride = t->parts * h * d;
   attend(t, b, s);
-  memset(t->output + (b->row + b->n) * h * d, 0, FLOATS((b->in->n - b->n) * h * d));
+  if (b->n < b->in->n) /* of graphs of nothing there is no output */
+    memset(t->output + (b->row + b->n) * h * d, 0, FLOATS((b->in->n - b->n) * h * d));
   if (t->parts == 4)
     for (int64_t i = 0; i < b->in->n; i++)
       for (int64_t c = 0; c < h * d; c++)
