@@ -4,6 +4,7 @@ import atexit
 import gc
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,3 +38,14 @@ def _small_trainings_begin_at_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("molattn.training.fit.gc", SimpleNamespace(collect=int, freeze=gc.freeze, unfreeze=gc.unfreeze))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _torch_is_left_as_it_was() -> Iterator[None]:
+    """What a test leaves switched on would change the tests that happen to come after it in the same process."""
+    yield
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "are_deterministic_algorithms_enabled"):
+        left = (torch.are_deterministic_algorithms_enabled(), torch.get_default_dtype(), torch.is_grad_enabled())
+        torch.use_deterministic_algorithms(False)
+        assert left == (False, torch.float32, True), left

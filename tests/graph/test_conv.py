@@ -663,6 +663,7 @@ def test_torch_compile_traces_it_as_one_graph_of_any_size():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # a C++ compiler, for minutes
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])  # the second needs a C++ compiler
 def test_torch_compile_gives_its_gradients_and_its_dense_form(backend):
     run_alone(WITH_COMPILE + WITH_GRADIENTS_AND_DENSE, backend)

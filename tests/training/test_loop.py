@@ -214,7 +214,7 @@ def test_devices_by_place_are_lightnings_own_and_more_than_one_needs_more_proces
 
 def test_a_device_that_is_not_there_is_said() -> None:
     with pytest.raises(UsageError, match="training.accelerator or training.devices: "):
-        _trainer(replace(CONFIG, accelerator="abacus"), [])
+        fitted(replace(CONFIG, accelerator="abacus"))
 
 
 def test_the_first_rank_goes_on_with_its_random_numbers_and_each_other_has_its_own() -> None:
