@@ -17,7 +17,7 @@ from molattn.errors import ConformerError, SmilesError
 TEXTS = {name: np.dtype("u1") for name in ("smiles", "key", "notes")}
 """The columns of every store: the SMILES, the canonical SMILES, and JSON with what few molecules have."""
 
-Index = Sequence[int] | npt.NDArray[np.integer[Any]]
+Index = Sequence[int] | npt.NDArray[Any]  # of whole numbers
 
 
 class MoleculeStore(Sequence[Any]):
