@@ -101,9 +101,7 @@ def with_all_hydrogens(mol: Chem.Mol, text: object, max_atoms: int = MAX_ATOMS) 
     Errors: SmilesError, where these are more than `max_atoms` together.
     """
     _check_atoms(text, mol.GetNumAtoms() + sum(a.GetTotalNumHs() for a in mol.GetAtoms()), max_atoms)
-    mol = _with_hydrogens(mol, text)
-    _check_atoms(text, mol.GetNumAtoms(), max_atoms)
-    return mol
+    return _with_hydrogens(mol, text)
 
 
 def canonical_smiles(mol: Chem.Mol, *, max_atoms: int = MAX_ATOMS) -> str:
