@@ -19,7 +19,7 @@ time. "Equivalent" are those that do what the original does, or differ in speed 
 
 {survivors}
 
-{versions} {seconds} seconds in one process with one thread.
+{versions} {seconds} seconds, all modules one after the other, with one thread.
 """
 
 
