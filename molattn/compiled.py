@@ -4,6 +4,9 @@ A shared library is kept in the user's cache under a name that says what it was 
 options and the processor. It is opened if it is as it was written (see `molattn.owned`), and built anew if it is not.
 That a compiler fails or hangs is remembered for a day. Whoever uses a library has another way for where there is none.
 
+No library is believed because it compiles. Its structures must lie in memory as Python's do, at every start; and at the
+first one it must agree with that other way on small examples, which is remembered beside it.
+
 MOLATTN_COMPILE=0 says never to build or use any. MOLATTN_MARCH builds for another processor than this one, by its name
 for the compiler's -march: with x86-64-v3 there is no AVX-512 and no AMX, as on most machines. MOLATTN_SANITIZE=1 builds
 with the address and undefined behaviour sanitizers, for `.ci/sanitize`. `molattn doctor` says what came of it.
@@ -19,13 +22,15 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import count
 from pathlib import Path
+from threading import RLock
 
 from molattn.cache import CACHE_VARIABLE, cache_folder
-from molattn.owned import check_folder, is_whole, own_bytes, put, write_own
+from molattn.owned import check_folder, is_whole, own_bytes, put, sum_of, write_own
 
 _log = logging.getLogger(__name__)
 
@@ -53,15 +58,86 @@ _OF_KERNEL = {"bmi": "bmi1"}
 """The names of Linux for them, where they are not the same but for underscores."""
 
 
-def library(source: Path) -> ctypes.CDLL | None:
+def library(
+    source: Path,
+    structures: Sequence[type[ctypes.Structure]] = (),
+    disagreement: Callable[[], str] | None = None,
+) -> ctypes.CDLL | None:
     """The library of a C file, built and opened at the first call of a process; None where there is none: see
-    `why_not`."""
-    return _found(source)[0]
+    `why_not`.
+
+    Args:
+        structures: Python's, of those that the C file announces with LAYOUT under the same names.
+        disagreement: says where the library, which is already used for that, differs from what it stands for; empty
+            for nowhere. It is called once for each library that is built.
+    """
+    loaded, _ = _found(source)
+    if loaded is None:
+        return None
+    with _checking:
+        if source not in _refused and (structures or disagreement):
+            _refused[source] = ""  # `disagreement` will ask for the library
+            _refused[source] = _otherwise_laid_out(loaded, structures) or _disagrees(loaded, source, disagreement)
+        return None if _refused.get(source) else loaded
 
 
 def why_not(source: Path) -> str:
     """Why `library` is None, in words; empty where it is not."""
-    return _found(source)[1]
+    return _found(source)[1] or _refused.get(source, "")
+
+
+_checking = RLock()
+_refused: dict[Path, str] = {}
+"""Of the libraries that were looked at: why not, or nothing."""
+
+
+class _Field(ctypes.Structure):
+    """`Field` of layout.h."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("offset", ctypes.c_int64), ("size", ctypes.c_int64))
+
+
+def _otherwise_laid_out(loaded: ctypes.CDLL, structures: Sequence[type[ctypes.Structure]]) -> str:
+    """Where a structure of C and that of Python differ; empty for nowhere."""
+    for of in structures:
+        name = of.__name__.lstrip("_")
+        try:
+            fields = ctypes.pointer(_Field.in_dll(loaded, f"molattn_layout_{name}"))
+        except ValueError:
+            return f"the library does not say how {name} is laid out"
+        last = next(i for i in count() if fields[i].name is None)
+        in_c = {fields[i].name.decode(): (fields[i].offset, fields[i].size) for i in range(last)}
+        here = {field: (getattr(of, field).offset, getattr(of, field).size) for field, *_ in of._fields_}
+        for field in (*here, *in_c):
+            if here.get(field) != in_c.get(field):
+                return f"{name}.{field} is {_at(in_c.get(field))} in C and {_at(here.get(field))} here"
+        if fields[last].size != ctypes.sizeof(of):
+            return f"{name} has {fields[last].size} bytes in C and {ctypes.sizeof(of)} here"
+    return ""
+
+
+def _at(place: tuple[int, int] | None) -> str:
+    return "nowhere" if place is None else f"at byte {place[0]}, of {place[1]}"
+
+
+def _disagrees(loaded: ctypes.CDLL, source: Path, disagreement: Callable[[], str] | None) -> str:
+    """What `disagreement` says, unless it is known to say nothing of this very file."""
+    if disagreement is None:
+        return ""
+    path = Path(loaded._name)
+    agreed, digest = path.with_suffix(".agrees"), own_bytes(sum_of(path))
+    if digest is not None and own_bytes(agreed) == digest:
+        return ""
+    try:
+        said = disagreement()
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+    if said:
+        return f"{source.name} disagrees with the reference: {said}"
+    if digest is not None:
+        with suppress(OSError):  # else the next process compares again
+            write_own(agreed, digest.decode())
+    return ""
 
 
 def build(source: Path, folder: Path, compiler: str) -> Path:

@@ -69,7 +69,7 @@ def own_bytes(path: Path) -> bytes | None:
 
 def is_whole(path: Path) -> bool:
     """Whether a file is what `put` has put there."""
-    data, said = own_bytes(path), own_bytes(_sum_of(path))
+    data, said = own_bytes(path), own_bytes(sum_of(path))
     return data is not None and said is not None and hashlib.sha256(data).hexdigest().encode() == said.strip()
 
 
@@ -82,7 +82,7 @@ def put(new: Path, path: Path) -> None:
         os.fchmod(file.fileno(), 0o700)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())
-    write_own(_sum_of(path), digest + "\n")
+    write_own(sum_of(path), digest + "\n")
     os.replace(new, path)
     _sync_folder(path.parent)
 
@@ -100,7 +100,8 @@ def write_own(path: Path, text: str) -> None:
         new.unlink(missing_ok=True)
 
 
-def _sum_of(path: Path) -> Path:
+def sum_of(path: Path) -> Path:
+    """Where the SHA-256 of a file that `put` has put there is written."""
     return path.with_name(f"{path.name}.sha256")
 
 

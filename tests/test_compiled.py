@@ -3,6 +3,7 @@
 import ctypes
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -10,8 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
 
 from molattn import compiled
+from molattn.graph import compiled as graph_compiled
+from molattn.graph.compiled import Graphs, Task
 from molattn.owned import check_folder, is_whole, put
 
 SOURCE = Path(compiled.__file__).with_name("graph") / "edge_attention.c"
@@ -118,6 +122,97 @@ def test_a_folder_of_another_user_is_not_loaded_from(tmp_path, monkeypatch, whos
     monkeypatch.setattr(Path, "stat", stat)
     with pytest.raises(OSError, match="belongs to another user" if whose == "folder" else "others may write to"):
         check_folder(folder)
+
+
+def copied(folder, *changes):
+    """The C files in another folder, with changes to `edge_attention.c`: its place."""
+    for room in ("attention", "graph"):
+        shutil.copytree(Path(compiled.__file__).with_name(room), folder / room, ignore=shutil.ignore_patterns("*.py"))
+    source = folder / "graph" / "edge_attention.c"
+    text = source.read_text()
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    source.write_text(text)
+    return source
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (
+            "  float scale;",
+            "  int64_t more;\n  float scale;",
+            "Task.scale is at byte 40, of 4 in C and at byte 32",
+        ),
+        ("float *w_ke, *w_ve;  ", "float *w_ve, *w_ke;  ", "Task.w_ke is at byte 56, of 8 in C and at byte 48, of 8"),
+        ("int64_t add_edges;", "int64_t add_edges, more;", "Task has 256 bytes in C and 248 here"),
+        ("int64_t count, n;  ", "int32_t count, n;  ", "Graphs.count is at byte 0, of 4 in C and at byte 0, of 8"),
+        ("FIELD(Graphs, kept) ", "", "Graphs.kept is nowhere in C and at byte 40, of 8 here"),
+        ("LAYOUT(Graphs,", "#define Others Graphs\nLAYOUT(Others,", "the library does not say how Graphs is laid out"),
+    ],
+)
+def test_a_structure_that_c_lays_out_otherwise_is_not_used(tmp_path, monkeypatch, old, new, why):
+    monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
+    source = copied(tmp_path, (old, new))
+    assert compiled.library(source, (Graphs, Task)) is None
+    assert compiled.why_not(source).startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("INLINE int64_t nodes_of(const Graphs *in, int64_t g) { return in->sizes ? in->sizes[g] : in->n; }",) * 2,
+        ("? in->sizes[g] : in->n; }", "? in->n : in->n; }"),
+    ],
+    ids=["as it is", "with a fault"],
+)
+def test_a_library_that_computes_something_else_is_not_used(tmp_path, monkeypatch, old, new):
+    monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
+    source = copied(tmp_path, (old, new))
+    monkeypatch.setattr(graph_compiled, "SOURCE", source)
+    graph_compiled.library.cache_clear()
+    try:
+        before = torch.get_rng_state()
+        used = graph_compiled.library()
+        assert torch.equal(before, torch.get_rng_state())
+    finally:
+        graph_compiled.library.cache_clear()
+    agreed = list((tmp_path / "compiled").glob("*.agrees"))
+    if old == new:
+        assert used is not None and len(agreed) == 1
+    else:
+        assert used is None and not agreed
+        assert "edge_attention.c disagrees with the reference: " in compiled.why_not(source)
+        assert " is off by " in compiled.why_not(source)
+
+
+def test_a_library_is_compared_once_for_each_build(tmp_path, monkeypatch):
+    monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
+    source, asked = copied(tmp_path).with_name("codes.c"), []
+
+    def disagreement():
+        asked.append(compiled.library(source, (), disagreement))
+        return ""
+
+    def fails():
+        raise ArithmeticError("of two and two")
+
+    def anew():
+        compiled._found.cache_clear()
+        compiled._refused.pop(source, None)
+
+    for _ in range(2):
+        assert compiled.library(source, (), disagreement) is not None
+        assert compiled.library(source, (), fails) is not None, "it is not asked again"
+        anew()  # as in another process
+    assert len(asked) == 1 and asked[0] is not None, "it is used while it is asked"
+    (agreed,) = (tmp_path / "compiled").glob("codes-*.agrees")
+    agreed.write_text("of something else")
+    assert compiled.library(source, (), fails) is None
+    assert compiled.why_not(source) == "codes.c disagrees with the reference: ArithmeticError: of two and two"
+    anew()
+    assert compiled.library(source, (), disagreement) is not None and len(asked) == 2
 
 
 def damage(path, how):

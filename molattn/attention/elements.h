@@ -6,6 +6,7 @@
 #ifndef MOLATTN_ELEMENTS_H
 #define MOLATTN_ELEMENTS_H
 
+#include "layout.h"
 #include "vectors.h"
 
 /* molattn.attention.elementwise.Dropping */
@@ -14,6 +15,7 @@ typedef struct {
   uint32_t threshold; /* an element is dropped where its number is below; 0 keeps all */
   float scale;        /* what is kept is multiplied by it */
 } Dropping;
+LAYOUT(Dropping, FIELD(Dropping, key) FIELD(Dropping, threshold) FIELD(Dropping, scale));
 
 /* 0, 1, 2, ... */
 #define LANE(l, s) (l)

@@ -5,9 +5,11 @@ from functools import cache
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from molattn import compiled
+from molattn.attention.agreement import first_difference, undisturbed
 from molattn.attention.arguments import check_argument
 
 SOURCE = Path(__file__).with_name("elementwise.c")
@@ -26,7 +28,7 @@ class Dropping(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL | None:
     """The built library, at the first call of a process; None where there is none to be had."""
-    loaded = compiled.library(SOURCE)
+    loaded = compiled.library(SOURCE, (Dropping,), _disagreement)
     if loaded is not None:
         names = {"kept": 1, "drop": 2, "add_dropped": 3, "gelu": 2, "gelu_backward": 3}
         for name, tensors in names.items():
@@ -34,6 +36,26 @@ def library() -> ctypes.CDLL | None:
             function.argtypes = (ctypes.POINTER(Dropping), ctypes.c_int64, *[ctypes.c_void_p] * tensors)
             function.restype = None
     return loaded
+
+
+def _disagreement() -> str:
+    """Where the library differs from torch on a few numbers, not of whole vectors; empty for nowhere."""
+    with undisturbed():
+        p, key, n = 0.25, new_key(), 1003
+        a, x, dy = (torch.randn(n) for _ in range(3))
+        m = kept((n,), p, key)
+        inputs = [a.requires_grad_(), x.requires_grad_()]
+        pairs = [("kept", m, torch.where(m > 0, 1 / (1 - p), 0.0))]
+        for name, ours, reference in (
+            ("drop", Dropped.apply(x, p, key), m * x),
+            ("add_dropped", AddDropped.apply(a, x, p, key), a + m * x),
+            ("gelu", DroppedGelu.apply(x, p, key), m * F.gelu(x)),
+        ):
+            pairs.append((name, ours, reference))
+            found, wanted = (torch.autograd.grad(y, inputs, dy, allow_unused=True) for y in (ours, reference))
+            pairs += [(f"the gradient of {name}", *both) for both in zip(found, wanted, strict=True)]
+        share = float((m > 0).float().mean())
+        return first_difference(pairs) or ("" if abs(share - 0.75) < 0.1 else f"{share:.2f} are kept, not 0.75")
 
 
 def can_be_compiled(*tensors: Tensor) -> bool:

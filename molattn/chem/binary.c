@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../attention/layout.h"
+
 enum { DONE, HAS_STEREO, NOT_COVERED, NOT_UNDERSTOOD };                                  /* what came of it */
 enum { ELEMENT, DEGREE, HYDROGENS, CHARGE, HYBRIDISATION, AROMATIC, RINGS, RADICALS, CIP, FACTS }; /* binary.FACTS */
 enum { NONE = 255 };                                                                     /* no code for this */
@@ -24,6 +26,8 @@ typedef struct {
   const uint8_t *start; /* (HEADER - 10,) how the bytes begin, up to the number of atoms */
   uint8_t self;         /* an atom with itself */
 } Tables;
+LAYOUT(Tables, FIELD(Tables, features) FIELD(Tables, fact) FIELD(Tables, atoms) FIELD(Tables, pairs)
+       FIELD(Tables, start) FIELD(Tables, self));
 
 typedef struct {
   const uint8_t *at, *end;

@@ -120,7 +120,7 @@ def _found() -> tuple[Callable[[Chem.Mol], Codes | None] | None, str]:
     version = _version(Chem.MolFromSmiles("C").ToBinary(0))
     if version not in VERSIONS:
         return None, f"binaries of version {'.'.join(map(str, version))} are not known"
-    library = compiled.library(SOURCE)
+    library = compiled.library(SOURCE, (Tables,))
     if library is None:
         return None, compiled.why_not(SOURCE)
     read, agreed = _reader(library), _agreed(library)

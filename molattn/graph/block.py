@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from molattn.attention import ConcatHeads
 from molattn.graph.aggregate import TO_GRAPH, TO_NODE, EdgesToNodes, ToGraph, sum_edges
-from molattn.graph.compiled_blocks import BlockWeights
-from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
+from molattn.graph.compiled_blocks import BlockTensors, BlockWeights
+from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages, given
 from molattn.graph.graph import AnyGraph, DenseGraph
 from molattn.graph.stack import stacked
 from molattn.graph.updates import GlobalUpdate, NodeUpdate
@@ -150,14 +150,16 @@ class GraphNetBlock(nn.Module):
         parts = (self, self.norm_v, phi_e, *layers, self.w_jhl, phi_v, phi_v.feed_forward, *between, *after)
         if any(m is not None and (m._forward_hooks or m._forward_pre_hooks or m._backward_hooks) for m in parts):
             return None
-        of_phi_e = (None if layer is None else layer.weight for layer in layers)
-        of_rest: Any = (x for part in after for x in (part.weight, part.bias))
-        return BlockWeights(
-            phi_e.num_heads,
-            (self.norm_v.eps, phi_v.norm.eps),
-            phi_v.dropout if self.training else 0.0,
-            (self.norm_v.weight, self.norm_v.bias, *of_phi_e, *of_rest),
-        )
+        (q, k, v, ke, ve, be), (o, norm_x, *_) = layers, after
+        tensors: dict[str, Any] = {
+            **{"norm_v_w": self.norm_v.weight, "norm_v_b": self.norm_v.bias},
+            **{"w_q": q.weight, "w_k": k.weight, "w_v": v.weight},
+            **{"w_ke": given(ke).weight, "w_ve": given(ve).weight, "w_be": None if be is None else be.weight},
+            **{"o_w": o.weight, "o_b": o.bias, "norm_x_w": norm_x.weight, "norm_x_b": norm_x.bias},
+            **{"first_w": first.weight, "first_b": first.bias, "last_w": last.weight, "last_b": last.bias},
+        }
+        dropout = phi_v.dropout if self.training else 0.0
+        return BlockWeights(phi_e.num_heads, (self.norm_v.eps, phi_v.norm.eps), dropout, BlockTensors(**tensors))
 
     def _normed(self, graph: AnyGraph) -> AnyGraph:
         u = graph.u if self.norm_u is None or graph.u is None else self.norm_u(graph.u)

@@ -22,10 +22,12 @@ typedef struct {
   float *d_w, *d_b;
   float eps;
 } Norm;
+LAYOUT(Norm, FIELD(Norm, w) FIELD(Norm, b) FIELD(Norm, d_w) FIELD(Norm, d_b) FIELD(Norm, eps));
 typedef struct {
   const float *w, *b; /* (out, in), (out,) */
   float *d_w, *d_b;
 } Linear;
+LAYOUT(Linear, FIELD(Linear, w) FIELD(Linear, b) FIELD(Linear, d_w) FIELD(Linear, d_b));
 typedef struct {
   Norm norm_v, norm_x;
   Linear qkv, o, first, last;            /* qkv without b */
@@ -33,6 +35,10 @@ typedef struct {
   float *d_w_ke, *d_w_ve, *d_w_be;
   Dropping of_weights, of_edges, of_hidden, of_nodes;
 } Layer;
+LAYOUT(Layer, FIELD(Layer, norm_v) FIELD(Layer, norm_x) FIELD(Layer, qkv) FIELD(Layer, o) FIELD(Layer, first)
+       FIELD(Layer, last) FIELD(Layer, w_ke) FIELD(Layer, w_ve) FIELD(Layer, w_be) FIELD(Layer, d_w_ke)
+       FIELD(Layer, d_w_ve) FIELD(Layer, d_w_be) FIELD(Layer, of_weights) FIELD(Layer, of_edges)
+       FIELD(Layer, of_hidden) FIELD(Layer, of_nodes));
 typedef struct {
   int64_t rows, c, hidden, plain, count; /* with padding; of a node; inside a feed-forward step; without units; blocks */
   Task attention;                        /* but packed, output, matrices, dropout and their gradients */
@@ -43,6 +49,9 @@ typedef struct {
   const float *d_out;                    /* (rows, c) */
   float *d_v;                            /* (rows, c) */
 } Stack;
+LAYOUT(Stack, FIELD(Stack, rows) FIELD(Stack, c) FIELD(Stack, hidden) FIELD(Stack, plain) FIELD(Stack, count)
+       FIELD(Stack, attention) FIELD(Stack, layers) FIELD(Stack, v) FIELD(Stack, out) FIELD(Stack, kept)
+       FIELD(Stack, d_out) FIELD(Stack, d_v));
 
 enum { ENOUGH = 96 }; /* rows of a chunk: its numbers stay in the second level of a cache */
 

@@ -7,7 +7,10 @@ import ctypes
 from functools import cache
 from pathlib import Path
 
+import torch
+
 from molattn import compiled
+from molattn.attention.agreement import first_difference, undisturbed
 
 SOURCE = Path(__file__).with_name("edge_attention.c")
 
@@ -52,11 +55,34 @@ class Task(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL | None:
     """The built library, at the first call of a process; None where there is none to be had: see `why_not`."""
-    loaded = compiled.library(SOURCE)
+    loaded = compiled.library(SOURCE, (Graphs, Task), _disagreement)
     for name in ("molattn_forward", "molattn_backward") if loaded is not None else ():
         getattr(loaded, name).argtypes = (ctypes.POINTER(Task), ctypes.c_int)
         getattr(loaded, name).restype = ctypes.c_int
     return loaded
+
+
+def _disagreement() -> str:
+    """Where the library differs from `plain_edge_attention` on two molecules; empty for nowhere."""
+    from molattn.graph import dense  # whose operation this library is part of
+
+    with undisturbed():
+        b, n, h, d, f = 2, 19, 2, 5, 3  # more receivers than a vector has lanes
+        mask = torch.arange(n) < torch.tensor([[n], [4]])
+        edges = (torch.rand(b, n, n) < 0.7) & mask.unsqueeze(1) & mask.unsqueeze(2)
+        dy = torch.randn(b, n, h, d).masked_fill(~mask[:, :, None, None], 0.0)
+        pairs = []
+        for masked in (False, True):
+            shapes = ((b, n, 3 + masked, h, d), (b, n, n, f), (h, d, f), (h, d, f), (h, f))
+            inputs = [torch.randn(shape, requires_grad=True) for shape in shapes]
+            kept = (torch.rand(b, h, n, n) < 0.8) / 0.8 if masked else None
+            terms = dense.EdgeTerms(*inputs, mask, edges if masked else None, kept)
+            ours, reference = dense.edge_attention(terms), dense.plain_edge_attention(terms)
+            found, wanted = (torch.autograd.grad(y, inputs, dy) for y in (ours, reference))
+            pairs.append(("attention", ours[mask], reference[mask]))
+            names = ("packed", "e", "w_ke", "w_ve", "w_be")
+            pairs += [(f"the gradient of {name}", *both) for name, *both in zip(names, found, wanted, strict=True)]
+        return first_difference(pairs)
 
 
 def why_not() -> str:

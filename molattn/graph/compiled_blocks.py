@@ -1,15 +1,17 @@
 """Blocks of the default model, one after another, by `blocks.c`: forward, and their gradient."""
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from molattn import compiled
+from molattn.attention.agreement import first_difference, undisturbed
 from molattn.attention.arguments import check_argument
 from molattn.attention.elementwise import Dropping, dropping, new_key
 from molattn.graph.compiled import TABLES, Graphs, Task
@@ -17,8 +19,6 @@ from molattn.graph.compiled_attention import address, task_of
 
 SOURCE = Path(__file__).with_name("blocks.c")
 _LANES = 16
-_W_BE = 7
-"""The only one of the weights of a block that need not be there."""
 
 
 class _Linear(ctypes.Structure):
@@ -58,6 +58,27 @@ class _Stack(ctypes.Structure):
 _BEYOND = "there is a graph with fewer than 0 or more nodes than it has places"
 
 
+class BlockTensors(NamedTuple):
+    """The weights of a block of c channels, h heads of w channels together and f channels of the edges."""
+
+    norm_v_w: Tensor  # (c,)
+    norm_v_b: Tensor  # (c,)
+    w_q: Tensor  # (w, c)
+    w_k: Tensor  # (w, c)
+    w_v: Tensor  # (w, c)
+    w_ke: Tensor  # (w, f)
+    w_ve: Tensor  # (w, f)
+    w_be: Tensor | None  # (h, f)
+    o_w: Tensor  # (c, w)
+    o_b: Tensor  # (c,)
+    norm_x_w: Tensor  # (c,)
+    norm_x_b: Tensor  # (c,)
+    first_w: Tensor  # (hidden, c)
+    first_b: Tensor  # (hidden,)
+    last_w: Tensor  # (c, hidden)
+    last_b: Tensor  # (c,)
+
+
 @dataclass(frozen=True)
 class BlockWeights:
     """What a block is made of.
@@ -66,19 +87,18 @@ class BlockWeights:
         num_heads: h.
         eps: of norm_v and norm_x.
         dropout: the probability of dropping, 0 outside of training.
-        tensors: norm_v's, w_q, w_k and w_v, w_ke, w_ve and w_be, w_jhl's, norm_x's, W_1's and W_2's: the matrix, then
-            what is added.
+        tensors: the weights.
     """
 
     num_heads: int
     eps: tuple[float, float]
     dropout: float
-    tensors: tuple[Tensor | None, ...]
+    tensors: BlockTensors
 
     @property
     def sizes(self) -> tuple[int, int, int]:
         """Channels of a node, of all heads, inside the feed-forward step."""
-        return len(self.tensors[0]), len(self.tensors[2]), len(self.tensors[12])  # pyright: ignore[reportArgumentType]
+        return len(self.tensors.norm_v_w), len(self.tensors.w_q), len(self.tensors.first_w)
 
 
 @dataclass(frozen=True)
@@ -99,7 +119,7 @@ class Places:
 @cache
 def library() -> ctypes.CDLL | None:
     """The built library, at the first call of a process; None where there is none to be had."""
-    loaded = compiled.library(SOURCE)
+    loaded = compiled.library(SOURCE, (_Linear, _Norm, _Layer, _Stack, Task, Graphs, Dropping), _disagreement)
     if loaded is not None:
         loaded.molattn_blocks_kept.argtypes = (ctypes.POINTER(_Stack),)
         loaded.molattn_blocks_kept.restype = ctypes.c_int64
@@ -107,6 +127,38 @@ def library() -> ctypes.CDLL | None:
             getattr(loaded, name).argtypes = (ctypes.POINTER(_Stack), ctypes.c_int)
             getattr(loaded, name).restype = ctypes.c_int
     return loaded
+
+
+def _disagreement() -> str:
+    """Where the library differs from the blocks' own equations on two molecules; empty for nowhere."""
+    from molattn.graph.block import GraphNetBlock  # whose operation this library is part of
+    from molattn.graph.graph import DenseGraph
+
+    with undisturbed():
+        c, f, n = 32, 3, 19  # more receivers than a vector has lanes
+        blocks = [GraphNetBlock(c, 2, f).eval() for _ in range(2)]
+        weights = [block.weights(f) for block in blocks]
+        mask = torch.arange(n) < torch.tensor([[n], [4]])
+        probe = torch.randn(2, n, c).masked_fill(~mask.unsqueeze(-1), 0.0)
+        edges = (torch.rand(2, n, n) < 0.7) & mask.unsqueeze(1) & mask.unsqueeze(2)
+        codes = torch.randint(4, (2, n, n), dtype=torch.uint8)
+        pairs = []
+        for edge_mask, tables in ((None, ()), (edges, (codes,))):
+            v = torch.randn(2, n, c, requires_grad=True)
+            rows = torch.randn((4, f) if tables else (2, n, n, f), requires_grad=True)
+            graph = DenseGraph(v, mask, rows[codes.long()] if tables else rows, edge_mask=edge_mask)
+            listed: Any = graph
+            for block in blocks:
+                listed, _ = block.literal(listed)
+            places = Places(mask.sum(1), edge_mask, tables)
+            ours = compiled_blocks([x for x in weights if x is not None], v, [rows], places)
+            learned = [v, rows, *(x for block in blocks for x in block.parameters())]
+            found = torch.autograd.grad((ours * probe).sum(), learned)
+            wanted = torch.autograd.grad((listed.v * probe[mask]).sum(), learned)
+            names = ["v", "the edges", *(name for block in blocks for name, _ in block.named_parameters())]
+            pairs.append(("a node", ours[mask], listed.v))
+            pairs += [(f"the gradient of {name}", *both) for name, *both in zip(names, found, wanted, strict=True)]
+        return first_difference(pairs)
 
 
 def can_be_compiled(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[Tensor]) -> bool:
@@ -161,16 +213,20 @@ def _check(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[Tensor], p
     check_argument("counts", places.counts, (b,), torch.int64)
     if places.edge_mask is not None:
         check_argument("edge_mask", places.edge_mask, (b, n, n), torch.bool)
-    of_norm, of_w = [(c,), (c,)], [(w, c)] * 3 + [(w, f)] * 2 + [(h, f), (c, w), (c,)]
-    shapes = (*of_norm, *of_w, *of_norm, (hidden, c), (hidden,), (c, hidden), (c,))
+    shapes = {
+        **dict.fromkeys(("norm_v_w", "norm_v_b", "norm_x_w", "norm_x_b", "o_b", "last_b"), (c,)),
+        **dict.fromkeys(("w_q", "w_k", "w_v"), (w, c)),
+        **dict.fromkeys(("w_ke", "w_ve"), (w, f)),
+        **{"w_be": (h, f), "o_w": (c, w), "first_w": (hidden, c), "first_b": (hidden,), "last_w": (c, hidden)},
+    }
     for block in blocks:
         if block.num_heads != h or not 0 <= block.dropout < 1 or len(block.tensors) != len(shapes):
             raise ValueError("the blocks have other numbers of heads or of weights, or a dropout that is none")
-        for i, (x, shape) in enumerate(zip(block.tensors, shapes, strict=True)):
+        for name, x in zip(BlockTensors._fields, block.tensors, strict=True):
             if x is not None:
-                check_argument("a weight of a block", x, shape)
-            elif i != _W_BE:
-                raise ValueError("a weight of a block is missing")
+                check_argument(f"{name} of a block", x, shapes[name])
+            elif name != "w_be":
+                raise ValueError(f"{name} of a block is missing")
 
 
 class _CompiledBlocks(torch.autograd.Function):
@@ -217,8 +273,9 @@ class _Call:
         weights: Sequence[Tensor | None],
     ):
         self.v, self.edges = v, edges
-        self.weights = [weights[i : i + len(weights) // len(blocks)] for i in range(0, len(weights), 16)]
-        self.qkv = [torch.cat(of[2:5]) for of in self.weights]  # pyright: ignore[reportCallIssue, reportArgumentType]
+        each = len(BlockTensors._fields)
+        self.weights = [BlockTensors(*weights[i : i + each]) for i in range(0, len(weights), each)]
+        self.qkv = [torch.cat((of.w_q, of.w_k, of.w_v)) for of in self.weights]
         # The counts as they are now: what is kept for the gradient is as large as they say.
         self.masks = [None if places.edge_mask is None else places.edge_mask.contiguous(), places.counts.clone()]
         self.codes = [codes.contiguous() for codes in places.codes]
@@ -237,10 +294,10 @@ class _Call:
             self.graphs.e = address(edges[0])
         self.layers = (_Layer * len(blocks))()
         for layer, block, of, qkv, four in zip(self.layers, blocks, self.weights, self.qkv, keys, strict=True):
-            for at, w, b_ in _pairs(layer, of):
-                at.w, at.b = w, b_
+            for at, x, y in _pairs(layer, of):
+                at.w, at.b = address(x), address(y)
             layer.qkv.w = address(qkv)
-            layer.w_ke, layer.w_ve, layer.w_be = map(address, of[5:8])
+            layer.w_ke, layer.w_ve, layer.w_be = address(of.w_ke), address(of.w_ve), address(of.w_be)
             layer.norm_v.eps, layer.norm_x.eps = block.eps
             drops = (dropping(block.dropout, key) for key in four)
             layer.of_weights, layer.of_edges, layer.of_hidden, layer.of_nodes = drops
@@ -273,12 +330,14 @@ class _Call:
         d_weights: list[Tensor | None] = []
         self.gradients = []
         for layer, of, qkv in zip(self.layers, self.weights, self.qkv, strict=True):
-            d_qkv, d = torch.empty_like(qkv), [None if x is None else torch.empty_like(x) for x in of]
-            d[2:5] = d_qkv.chunk(3)
-            for at, w, b in _pairs(layer, d):
-                at.d_w, at.d_b = w, b
+            d_qkv = torch.empty_like(qkv)
+            d_q, d_k, d_v = d_qkv.chunk(3)
+            d = BlockTensors(*(None if x is None else torch.empty_like(x) for x in of))  # pyright: ignore
+            d = d._replace(w_q=d_q, w_k=d_k, w_v=d_v)
+            for at, x, y in _pairs(layer, d):
+                at.d_w, at.d_b = address(x), address(y)
             layer.qkv.d_w = address(d_qkv)
-            layer.d_w_ke, layer.d_w_ve, layer.d_w_be = map(address, d[5:8])
+            layer.d_w_ke, layer.d_w_ve, layer.d_w_be = address(d.w_ke), address(d.w_ve), address(d.w_be)
             d_weights += d
         return d_edges, d_weights
 
@@ -290,10 +349,15 @@ class _Call:
             raise IndexError(_BEYOND if done == 3 else "there is an edge with a code that no row is for")
 
 
-def _pairs(layer: _Layer, of: Sequence[Tensor | None]) -> Iterator[tuple[ctypes.Structure, int | None, int | None]]:
-    """Matrices, and what is added, beside where the library reads of them."""
-    for at, first in ((layer.norm_v, 0), (layer.o, 8), (layer.norm_x, 10), (layer.first, 12), (layer.last, 14)):
-        yield at, address(of[first]), address(of[first + 1])
+def _pairs(layer: _Layer, of: BlockTensors) -> tuple[tuple[ctypes.Structure, Tensor, Tensor], ...]:
+    """Where the library reads of matrices and of what is added, with both."""
+    return (
+        (layer.norm_v, of.norm_v_w, of.norm_v_b),
+        (layer.o, of.o_w, of.o_b),
+        (layer.norm_x, of.norm_x_w, of.norm_x_b),
+        (layer.first, of.first_w, of.first_b),
+        (layer.last, of.last_w, of.last_b),
+    )
 
 
 def _library() -> ctypes.CDLL:

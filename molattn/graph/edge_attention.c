@@ -27,6 +27,8 @@ typedef struct {
   float *d_e;               /* (count, n, n, f), or NULL */
   const uint8_t *edge_codes[TABLES]; /* (count, n, n), which row of each table an edge is the sum of */
 } Graphs;
+LAYOUT(Graphs, FIELD(Graphs, count) FIELD(Graphs, n) FIELD(Graphs, sizes) FIELD(Graphs, e) FIELD(Graphs, allowed)
+       FIELD(Graphs, kept) FIELD(Graphs, d_e) FIELD(Graphs, edge_codes));
 
 /* molattn.graph.compiled.Task */
 typedef struct {
@@ -48,6 +50,10 @@ typedef struct {
   float *d_rows[TABLES];         /* (num_rows, f) */
   int64_t add_edges;             /* d_e is added to what stands there */
 } Task;
+LAYOUT(Task, FIELD(Task, h) FIELD(Task, d) FIELD(Task, f) FIELD(Task, parts) FIELD(Task, scale) FIELD(Task, packed)
+       FIELD(Task, w_ke) FIELD(Task, w_ve) FIELD(Task, w_be) FIELD(Task, graphs) FIELD(Task, output) FIELD(Task, dy)
+       FIELD(Task, d_packed) FIELD(Task, d_w_ke) FIELD(Task, d_w_ve) FIELD(Task, d_w_be) FIELD(Task, dropping)
+       FIELD(Task, tables) FIELD(Task, num_rows) FIELD(Task, rows) FIELD(Task, d_rows) FIELD(Task, add_edges));
 
 /* What a thread works in. D is d with room for whole vectors. */
 typedef struct {

@@ -19,7 +19,7 @@ from molattn.attention.elementwise import AddDropped, Dropped, DroppedGelu
 from molattn.graph import SumOfCodes
 from molattn.graph.codes import look_up
 from molattn.graph.compiled_attention import CompiledEdgeAttention
-from molattn.graph.compiled_blocks import BlockWeights, Places, compiled_blocks
+from molattn.graph.compiled_blocks import BlockTensors, BlockWeights, Places, compiled_blocks
 from molattn.graph.places import Place
 
 REFUSED = (ValueError, IndexError, RuntimeError, TypeError)
@@ -90,7 +90,7 @@ def operations() -> dict[str, tuple[Callable[..., Tensor], dict[str, Any]]]:
         return CompiledEdgeAttention.apply(packed, w_ke, w_ve, w_be, place(node_mask, edge_mask), kept, e)
 
     def blocks(v, tensors, edges, counts, edge_mask, codes, dropout):
-        block = BlockWeights(2, (1e-5, 1e-5), dropout, tuple(tensors))
+        block = BlockWeights(2, (1e-5, 1e-5), dropout, BlockTensors(*tensors))
         return compiled_blocks([block, replace(block)], v, edges, Places(counts, edge_mask, tuple(codes)))
 
     norm = [torch.ones(c), torch.zeros(c)]

@@ -13,7 +13,7 @@ from molattn.attention.elementwise import library as elementwise
 from molattn.compiled import why_not
 from molattn.graph import SumOfCodes
 from molattn.graph.codes import look_up
-from molattn.graph.compiled_blocks import SOURCE, BlockWeights, Places, compiled_blocks, library
+from molattn.graph.compiled_blocks import SOURCE, BlockTensors, BlockWeights, Places, compiled_blocks, library
 from tests.graph.invalid_arguments import operations
 
 ROOT = Path(__file__).parents[2]
@@ -58,14 +58,14 @@ def test_codes_are_integers_one_for_each_table(dtype):
 def test_a_graph_has_no_more_nodes_than_places(count, learning):
     _, arguments = operations()["blocks of edges"]
     v, places = arguments["v"].requires_grad_(learning), Places(torch.tensor([5, count, 3]), None)
-    block = BlockWeights(2, (1e-5, 1e-5), 0.0, tuple(arguments["tensors"]))
+    block = BlockWeights(2, (1e-5, 1e-5), 0.0, BlockTensors(*arguments["tensors"]))
     with pytest.raises(IndexError, match="more nodes than it has places"):
         compiled_blocks([block], v, arguments["edges"], places)
 
 
 def test_counts_that_change_before_the_gradient_change_nothing():
     _, arguments = operations()["blocks of edges"]
-    block = BlockWeights(2, (1e-5, 1e-5), 0.0, tuple(arguments["tensors"]))
+    block = BlockWeights(2, (1e-5, 1e-5), 0.0, BlockTensors(*arguments["tensors"]))
     v, counts = arguments["v"].requires_grad_(), torch.tensor([5, 2, 3])
     (wanted,) = torch.autograd.grad(compiled_blocks([block], v, arguments["edges"], Places(counts, None)).sum(), v)
     out = compiled_blocks([block], v, arguments["edges"], Places(counts, None))

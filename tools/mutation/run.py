@@ -102,9 +102,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="*", help=f"all by default: {', '.join(MODULES)}")
     parser.add_argument("-o", "--output", type=lambda p: Path(p).absolute(), default=Path("mutation.json").absolute())
-    parser.add_argument(
-        "--all", action="store_true", help="try again what was killed, and the equivalent ones"
-    )
+    parser.add_argument("--all", action="store_true", help="try again what was killed, and the equivalent ones")
     parser.add_argument("--sample", type=int, metavar="N", help="N mutants of each module, chosen at random")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     cores = len(os.sched_getaffinity(0))

@@ -1,0 +1,18 @@
+/* How a structure lies in memory, for Python to hold against its own idea of it before anything is called: see
+ * molattn/compiled.py. */
+
+#ifndef MOLATTN_LAYOUT_H
+#define MOLATTN_LAYOUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+  const char *name; /* NULL after the last field: there `size` is that of the whole */
+  int64_t offset, size;
+} Field;
+
+#define FIELD(of, name) {#name, offsetof(of, name), sizeof(((of *)0)->name)},
+#define LAYOUT(of, ...) const Field molattn_layout_##of[] = {__VA_ARGS__{NULL, 0, sizeof(of)}}
+
+#endif
