@@ -18,13 +18,17 @@ factors. The published attentions that are made of the same parts are in `molatt
 """
 
 from molattn.graph.aggregate import (
+    EDGES_TO_GRAPH,
     TO_GRAPH,
     TO_NODE,
     AttentionOverEdges,
+    max_all_edges,
     max_edges,
     max_nodes,
+    mean_all_edges,
     mean_edges,
     mean_nodes,
+    sum_all_edges,
     sum_edges,
     sum_nodes,
 )
@@ -61,6 +65,7 @@ from molattn.graph.updates import GlobalUpdate, NodeUpdate, ResidualEdges
 from molattn.graph.virtual_node import VirtualNode
 
 __all__ = [
+    "EDGES_TO_GRAPH",
     "READOUTS",
     "TO_GRAPH",
     "TO_NODE",
@@ -103,12 +108,15 @@ __all__ = [
     "TensorDotConv",
     "VirtualNode",
     "edge_attention",
+    "max_all_edges",
     "max_edges",
     "max_nodes",
+    "mean_all_edges",
     "mean_edges",
     "mean_nodes",
     "plain_edge_attention",
     "stacked",
+    "sum_all_edges",
     "sum_edges",
     "sum_nodes",
 ]

@@ -1,4 +1,4 @@
-"""rho, the aggregations: edges to their receiver, and nodes or edges to their graph. Tables at the foot."""
+"""rho, the aggregations: edges to their receiver, and edges or nodes to their graph. Tables at the foot."""
 
 from collections.abc import Callable
 
@@ -12,6 +12,7 @@ from molattn.graph.graph import AnyGraph, Graph
 
 Messages = EdgeMessages | LiteralMessages
 EdgesToNodes = Callable[[Messages], Tensor]
+EdgesToGraph = Callable[[Messages], Tensor]
 ToGraph = Callable[[Tensor, AnyGraph], Tensor]
 
 
@@ -65,21 +66,47 @@ class AttentionOverEdges(nn.Module):
         return (weights @ keys).flatten(-3)
 
 
+def sum_all_edges(messages: Messages) -> Float[Tensor, "b hd"]:
+    """rho e->u: ebar = sum_k e'_k over the edges of a graph, which grows with it.
+
+    Shapes: (b, h * d), heads side by side; zeros for a graph without edges.
+    Source: Battaglia et al. 2018, arXiv:1806.01261, algorithm 1.
+    """
+    return messages.graph.sum_nodes(messages.sum())
+
+
+def mean_all_edges(messages: Messages) -> Float[Tensor, "b hd"]:
+    """rho e->u: ebar = sum_k e'_k / m over the m edges of a graph; shapes as for `sum_all_edges`."""
+    count = messages.graph.count_all_edges().clamp_min(1)
+    total = sum_all_edges(messages)
+    return total / count.to(total.dtype).unsqueeze(-1)
+
+
+def max_all_edges(messages: Messages) -> Float[Tensor, "b hd"]:
+    """rho e->u: ebar = max_k e'_k over the edges of a graph, channel by channel; shapes as for `sum_all_edges`.
+
+    It has to form every e'_k.
+    """
+    return messages.graph.max_all_edges(messages.each().flatten(-2))
+
+
 def sum_nodes(x: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
-    """rho ->u: xbar = sum_i x_i over the nodes of a graph, which grows with it; (b, d)."""
+    """rho v->u: vbar = sum_i x_i over the nodes of a graph, which grows with it; (b, d)."""
     return graph.sum_nodes(x)
 
 
 def mean_nodes(x: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
-    """rho ->u: xbar = sum_i x_i / n over the n nodes of a graph, which does not grow with it; (b, d)."""
+    """rho v->u: vbar = sum_i x_i / n over the n nodes of a graph, which does not grow with it; (b, d)."""
     return graph.sum_nodes(x) / graph.count_nodes().clamp_min(1).to(x.dtype).unsqueeze(-1)
 
 
 def max_nodes(x: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
-    """rho ->u: xbar = max_i x_i over the nodes of a graph, channel by channel; (b, d)."""
+    """rho v->u: vbar = max_i x_i over the nodes of a graph, channel by channel; (b, d)."""
     return graph.max_nodes(x)
 
 
 TO_NODE: dict[str, EdgesToNodes] = {"sum": sum_edges, "mean": mean_edges, "max": max_edges}
+
+EDGES_TO_GRAPH: dict[str, EdgesToGraph] = {"sum": sum_all_edges, "mean": mean_all_edges, "max": max_all_edges}
 
 TO_GRAPH: dict[str, ToGraph] = {"sum": sum_nodes, "mean": mean_nodes, "max": max_nodes}

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from torch import Tensor, nn
 
 from molattn.attention import ConcatHeads
-from molattn.graph.aggregate import TO_GRAPH, TO_NODE, EdgesToNodes, ToGraph, sum_edges
+from molattn.graph.aggregate import EDGES_TO_GRAPH, TO_GRAPH, TO_NODE, EdgesToNodes, sum_edges
 from molattn.graph.compiled_blocks import BlockTensors, BlockWeights
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages, given
 from molattn.graph.graph import AnyGraph, DenseGraph
@@ -46,7 +46,7 @@ class GraphNetBlock(nn.Module):
         node_dim, edge_dim, global_dim: d_v, d_e, d_u; 0 for graphs without edge or graph features.
         num_heads: h; a head has node_dim / h channels.
         hidden_dim: channels inside the feed-forward steps; 2 * node_dim by default.
-        to_graph: rho_eu and rho_vu, a name in `TO_GRAPH` or a function.
+        to_graph: rho_eu and rho_vu, a name in `EDGES_TO_GRAPH` and `TO_GRAPH`.
         dropout: in training.
         phi_e: the edge update; `AttentionEdgeUpdate` of these sizes by default.
         rho_ev: the aggregation of edges, a name in `TO_NODE` or a function or module of the messages.
@@ -78,7 +78,7 @@ class GraphNetBlock(nn.Module):
         edge_dim: int = 0,
         global_dim: int = 0,
         hidden_dim: int | None = None,
-        to_graph: str | ToGraph = "sum",
+        to_graph: str = "sum",
         dropout: float = 0.0,
         *,
         phi_e: EdgeUpdate | None = None,
@@ -98,7 +98,7 @@ class GraphNetBlock(nn.Module):
         self.w_jhl = join or ConcatHeads(num_heads, head_dim, node_dim)
         self.phi_v = NodeUpdate(node_dim, hidden_dim, global_dim, dropout)
         self.phi_u = GlobalUpdate(node_dim, global_dim, hidden_dim) if global_dim else None
-        self.rho_eu = self.rho_vu = _look_up(to_graph, TO_GRAPH)
+        self.rho_eu, self.rho_vu = _look_up(to_graph, EDGES_TO_GRAPH), _look_up(to_graph, TO_GRAPH)
         self.edges = edges
 
     def forward(self, graph: AnyGraph) -> AnyGraph:
@@ -124,7 +124,7 @@ class GraphNetBlock(nn.Module):
         graph = graph.replace(v=v, e=graph.e if self.edges is None else self.edges(e, graph.e))
         if self.phi_u is None or graph.u is None:
             return graph, e
-        ebar = self.rho_eu(ebar_i, graph)
+        ebar = self.rho_eu(e)
         vbar = self.rho_vu(v, graph)
         u = self.phi_u(ebar, vbar, graph.u)
         return graph.replace(u=u), e

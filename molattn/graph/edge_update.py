@@ -286,7 +286,18 @@ class EdgeMessages:
     w_ve: Float[Tensor, "h d f"] | None = None
 
     def sum(self) -> Float[Tensor, "*nodes hd"]:
-        """sum_k e'_k over the edges into each receiver, heads side by side: (n, h * d) or (b, n, h * d)."""
+        """sum_k e'_k over the edges into each receiver, heads side by side: (n, h * d) or (b, n, h * d).
+
+        Worked out once for rho_ev and rho_eu, which both ask for it: change what comes out of place.
+        """
+        # torch.compile cannot trace the lock of a cached property, and finds what is worked out twice itself.
+        return self._summed() if torch.compiler.is_compiling() else self._sum
+
+    @cached_property
+    def _sum(self) -> Tensor:
+        return self._summed()
+
+    def _summed(self) -> Tensor:
         total = self.graph.competitors.reduce(self.dropped, self.values)
         total = total if isinstance(self.graph, Graph) else total.transpose(1, 2)
         if self.edges is not None:
@@ -347,7 +358,7 @@ class FusedMessages(EdgeMessages):
     def values(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self._terms.packed[:, :, 2].transpose(1, 2)
 
-    def sum(self) -> Float[Tensor, "b n hd"]:
+    def _summed(self) -> Tensor:
         return edge_attention(self._terms).flatten(-2)
 
 

@@ -134,6 +134,11 @@ class Graph:
         """The number of edges into each node, (n,)."""
         return self.receiver.new_zeros(self.v.shape[0]).index_add(0, self.receiver, torch.ones_like(self.receiver))
 
+    def count_all_edges(self) -> Int[Tensor, "b"]:
+        """The number of edges of each graph, (b,); an edge belongs to the graph of its receiver."""
+        edge_graph = self.node_graph[self.receiver]
+        return edge_graph.new_zeros(self.num_graphs).index_add(0, edge_graph, torch.ones_like(edge_graph))
+
     def max_nodes(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "b d"]:
         """The maximum over each graph's nodes, zeros for a graph without: (n, d) -> (b, d)."""
         return _max_into(x, self.node_graph, self.num_graphs)
@@ -145,6 +150,10 @@ class Graph:
     def max_edges(self, x: Float[Tensor, "m *d"]) -> Float[Tensor, "n *d"]:
         """The maximum over the edges into each node, zeros for a node without: (m, ...) -> (n, ...)."""
         return _max_into(x, self.receiver, self.v.shape[0])
+
+    def max_all_edges(self, x: Float[Tensor, "m d"]) -> Float[Tensor, "b d"]:
+        """The maximum over each graph's edges, zeros for a graph without: (m, d) -> (b, d)."""
+        return _max_into(x, self.node_graph[self.receiver], self.num_graphs)
 
     def mean_senders(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """The mean over the senders of each node's edges, zeros for a node without: (n, d) -> (n, d)."""
@@ -254,6 +263,10 @@ class DenseGraph:
         """The number of edges into each node, (b, n)."""
         return self.edges.sum(-1)
 
+    def count_all_edges(self) -> Int[Tensor, "b"]:
+        """The number of edges of each graph, (b,)."""
+        return self.edges.sum((-2, -1))
+
     def max_nodes(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b d"]:
         """The maximum over each graph's nodes, zeros for a graph without: (b, n, d) -> (b, d)."""
         return _max_along(x, self.node_mask, 1)
@@ -265,6 +278,10 @@ class DenseGraph:
     def max_edges(self, x: Float[Tensor, "b n n *d"]) -> Float[Tensor, "b n *d"]:
         """The maximum over the edges into each node, zeros for a node without: (b, i, j, ...) -> (b, i, ...)."""
         return _max_along(x, self.edges, 2)
+
+    def max_all_edges(self, x: Float[Tensor, "b n n d"]) -> Float[Tensor, "b d"]:
+        """The maximum over each graph's edges, zeros for a graph without: (b, i, j, d) -> (b, d)."""
+        return _max_along(x.flatten(1, 2), self.edges.flatten(1), 1)
 
     def mean_senders(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
         """The mean over the senders of each node's edges, zeros for a node without: (b, j, d) -> (b, i, d)."""
@@ -306,6 +323,8 @@ def _spread(mask: Tensor, x: Tensor) -> Tensor:
 
 
 def _max_along(x: Tensor, mask: Tensor, dim: int) -> Tensor:
+    if x.shape[dim] == 0:
+        return x.sum(dim)  # zeros, which amax does not make of nothing
     there = _spread(mask, x)
     return x.masked_fill(~there, torch.finfo(x.dtype).min).amax(dim).masked_fill(~there.any(dim), 0.0)
 

@@ -8,12 +8,16 @@ from torch import nn
 
 from molattn.attention import ConcatHeads
 from molattn.graph import (
+    EDGES_TO_GRAPH,
     TO_NODE,
     AttentionEdgeUpdate,
     AttentionOverEdges,
     GraphNetBlock,
+    max_all_edges,
     max_edges,
+    mean_all_edges,
     mean_edges,
+    sum_all_edges,
     sum_edges,
 )
 from molattn.graph.family import GatedSum, GritEdgeUpdate, MixedEdgeUpdate, RelativeEdgeUpdate
@@ -182,7 +186,36 @@ def test_garbage_in_padded_nodes_reaches_no_message(rho):
         assert_close(ours, theirs, 0.0)
 
 
+@every_phi_e
+@pytest.mark.parametrize("rho", EDGES_TO_GRAPH)
+@every_density
+def test_an_aggregation_of_edges_to_their_graph_is_its_equation_one_graph_at_a_time(phi_e, rho, density):
+    made = double(PHI_E[phi_e]())
+    graph = random_graphs(SIZES, globals_=False, edges=phi_e != "no edges", density=density)
+    literal = made.literal(graph)
+    edge_graph = literal.graph.node_graph[literal.graph.receiver]
+    expected = torch.zeros(len(SIZES), HEADS * HEAD_DIM, dtype=F64)
+    for b in range(len(SIZES)):
+        if len(mine := literal.e.flatten(-2)[edge_graph == b]):
+            expected[b] = {"sum": mine.sum(0), "mean": mine.mean(0), "max": mine.amax(0)}[rho]
+    for messages in (literal, made(literal.graph), made(graph)):
+        assert_close(EDGES_TO_GRAPH[rho](messages), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_edges_are_counted_in_whole_numbers_whatever_their_features_are(dtype):
+    phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM)).to(dtype)
+    many = random_graphs([1], edges=False, globals_=False).replace(
+        v=torch.ones(1, 70, NODE_DIM, dtype=dtype), node_mask=torch.ones(1, 70, dtype=torch.bool)
+    )
+    for graph in (many, many.to_edge_list()):
+        assert int(graph.count_all_edges()) == 4900
+        messages = phi_e(graph)
+        assert_close(mean_all_edges(messages), sum_all_edges(messages) / 4900)
+
+
 def test_names_of_aggregations_are_functions():
+    assert {"sum": sum_all_edges, "mean": mean_all_edges, "max": max_all_edges} == EDGES_TO_GRAPH
     assert {"sum": sum_edges, "mean": mean_edges, "max": max_edges} == TO_NODE
     with pytest.raises(ValueError, match="unknown aggregation 'median': choose one of sum, mean, max"):
         GraphNetBlock(NODE_DIM, HEADS, rho_ev="median")

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from molattn.graph import AttentionEdgeUpdate, DenseGraph, GraphNetBlock, mean_nodes
+from molattn.graph import (
+    AttentionEdgeUpdate,
+    DenseGraph,
+    EdgeMessages,
+    GraphNetBlock,
+    max_all_edges,
+    max_nodes,
+)
+from molattn.graph.edge_update import FusedMessages
 from tests.assertions import assert_close, assert_identical, few_examples
 from tests.graph.graphs import (
     EDGE_DIM,
@@ -57,7 +65,7 @@ def by_hand(net, graph, to_graph):
         return (x if of_graph is None else x + of_graph(normed_u)).view(h, d)
 
     phi = net.phi_e
-    joined, after = [], []
+    messages, after = [], []
     for i in range(n):
         incoming = [k for k in range(len(graph.sender)) if graph.receiver[k] == i]
         heads = torch.zeros(h, d, dtype=F64)
@@ -69,9 +77,9 @@ def by_hand(net, graph, to_graph):
             if phi.w_be is not None:
                 logits = logits + torch.stack([phi.w_be(e[k]) for k in incoming])
             for w, value in zip(logits.softmax(0), values, strict=True):  # 1. e'_k
-                heads = heads + w.unsqueeze(-1) * value
+                messages.append(w.unsqueeze(-1) * value)
+                heads = heads + messages[-1]
         ebar_i = net.w_jhl.linear(heads.flatten())  # 2. ebar'_i
-        joined.append(ebar_i)
         x = v[i] + ebar_i
         if u is not None:
             x = x + net.phi_v.w_u(u[0])
@@ -80,7 +88,8 @@ def by_hand(net, graph, to_graph):
     if u is None:
         return torch.stack(after), None
     rho = {"sum": sum, "mean": lambda xs: sum(xs) / len(xs), "max": lambda xs: torch.stack(xs).amax(0)}[to_graph]
-    ebar, vbar = rho(joined), rho(after)  # 4. ebar', 5. vbar'
+    ebar = rho([e_k.flatten() for e_k in messages]) if messages else torch.zeros(h * d, dtype=F64)  # 4. ebar'
+    vbar = rho(after)  # 5. vbar'
     norm, first, _, last = net.phi_u.feed_forward
     together = torch.cat([ebar, vbar, u[0]])
     return torch.stack(after), u + last(F.gelu(first(norm(together))))  # 6. u'
@@ -89,7 +98,7 @@ def by_hand(net, graph, to_graph):
 @with_or_without_edges
 @with_or_without_u
 @pytest.mark.parametrize("to_graph", ["sum", "mean", "max"])
-@pytest.mark.parametrize(("size", "density"), [(4, None), (4, 0.4), (1, None)])
+@pytest.mark.parametrize(("size", "density"), [(4, None), (4, 0.4), (4, 0.0), (1, None)])
 def test_the_six_equations(edges, globals_, to_graph, size, density):
     net = block(edges, globals_, to_graph)
     graph = random_graphs([size], edges=edges, globals_=globals_, density=density)
@@ -260,11 +269,56 @@ def test_blocks_can_be_stacked_in_any_form():
     assert_close(listed.u, dense.u)
 
 
-def test_the_aggregation_to_the_graph_is_a_name_or_a_function():
-    graph = random_graphs([4, 2])
-    by_name, by_function, sums = block(to_graph="mean")(graph), block(to_graph=mean_nodes)(graph), block()(graph)
-    assert_identical(by_name.u, by_function.u)
-    assert (sums.u - by_name.u).abs().max() > 1e-3
+def test_the_name_of_an_aggregation_to_the_graph_is_that_of_edges_and_of_nodes():
+    net = block(to_graph="max")
+    assert (net.rho_eu, net.rho_vu) == (max_all_edges, max_nodes)
+    with pytest.raises(ValueError, match="unknown aggregation 'median': choose one of sum, mean, max"):
+        block(to_graph="median")
+
+
+@pytest.mark.parametrize("form", ["dense", "edge list"])
+@pytest.mark.parametrize("to_graph", ["sum", "mean"])
+def test_a_sum_or_mean_of_the_edges_forms_none_of_them_and_sums_them_once(to_graph, form, monkeypatch):
+    """What an edge weighs and says is added up as factors; rho_ev and rho_eu share the sum."""
+    sums, summed = [], {cls: vars(cls)["_summed"] for cls in (EdgeMessages, FusedMessages)}
+    for cls, by in summed.items():
+        monkeypatch.setattr(cls, "_summed", lambda messages, by=by: sums.append(messages) or by(messages))
+    monkeypatch.setattr(EdgeMessages, "each", lambda _: pytest.fail("every e'_k was formed"))
+    through(block(to_graph=to_graph), random_graphs([4, 2], density=0.6), form)
+    assert len(sums) == 1
+
+
+@pytest.mark.parametrize("to_graph", ["sum", "mean", "max"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_node_that_no_edge_reaches_or_leaves_adds_nothing_to_what_edges_tell_the_graph(to_graph, form):
+    """The mean and the maximum are those over edges: not even the bias of the join comes from such a node."""
+    net, seen = block(to_graph=to_graph), []
+    net.phi_u.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    graph = random_graphs([4], density=1.0)
+    graph.edge_mask[0, :, 0] = False  # no edge reaches the first node, and now none leaves it
+    rest = DenseGraph(graph.v[:, 1:], graph.node_mask[:, 1:], graph.e[:, 1:, 1:], graph.u)
+    for one in (graph, rest):
+        through(net, one, form)
+    assert_close(seen[0], seen[1])
+
+
+@pytest.mark.parametrize("to_graph", ["sum", "mean", "max"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_graph_without_edges_tells_u_zeros_of_them(to_graph, form):
+    net, seen = block(to_graph=to_graph), []
+    net.phi_u.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    through(net, random_graphs([3, 1], density=0.0), form)
+    assert (seen[0] == 0).all() and seen[0].shape == (2, NODE_DIM)
+
+
+@pytest.mark.parametrize("to_graph", ["sum", "mean", "max"])
+@pytest.mark.parametrize("form", FORMS)
+def test_graphs_without_nodes_are_updated_as_a_graph_beside_others_is(to_graph, form):
+    net = block(to_graph=to_graph)
+    alone, batch = random_graphs([0]), random_graphs([3, 0])
+    batch = batch.replace(u=batch.u[:1].expand(2, -1))
+    assert through(net, alone, form).v.shape == (0, NODE_DIM)
+    assert_close(through(net, alone.replace(u=batch.u[:1]), form).u, through(net, batch, form).u[1:])
 
 
 def test_heads_that_do_not_divide_the_channels_are_refused():

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from molattn.graph.aggregate import ToGraph
-
 
 def check_there_are_edges(edge_dim: int) -> None:
     """Refuses, with a ValueError, an edge_dim of 0 for attention that is made of the edges."""
@@ -19,7 +17,7 @@ class BlockSizes:
         node_dim, edge_dim, global_dim: d_v, d_e, d_u; 0 for graphs without edge or graph features.
         num_heads: h.
         hidden_dim: channels inside the feed-forward steps; 2 * node_dim by default.
-        to_graph: rho_eu and rho_vu, a name in `TO_GRAPH` or a function.
+        to_graph: rho_eu and rho_vu, a name in `EDGES_TO_GRAPH` and `TO_GRAPH`.
         dropout: in training.
     """
 
@@ -28,7 +26,7 @@ class BlockSizes:
     edge_dim: int = 0
     global_dim: int = 0
     hidden_dim: int | None = None
-    to_graph: str | ToGraph = "sum"
+    to_graph: str = "sum"
     dropout: float = 0.0
 
     @property
@@ -43,7 +41,7 @@ class BlockSizes:
         return self.node_dim // self.num_heads
 
     @property
-    def of_block(self) -> tuple[int, int, int, int, int | None, str | ToGraph, float]:
+    def of_block(self) -> tuple[int, int, int, int, int | None, str, float]:
         """The first arguments of `GraphNetBlock`."""
         return (
             self.node_dim,

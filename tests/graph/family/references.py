@@ -113,8 +113,8 @@ def before(w: Weights, graph: Arrays, biases: tuple[bool, bool, bool]) -> tuple[
     return x, q, k, v
 
 
-def after(w: Weights, graph: Arrays, ebar: Array, weights: Array, e: Array | None = None) -> Layer:
-    """The residual steps: the nodes from ebar, then u from the sums of both over each graph."""
+def after(w: Weights, graph: Arrays, ebar: Array, messages: Array, weights: Array, e: Array | None = None) -> Layer:
+    """The residual steps: the nodes from ebar, then u from the sums of the e'_k and the nodes of each graph."""
     x = graph.v + ebar
     if graph.u is not None:
         x = x + w.product("phi_v.w_u", graph.u)[graph.node_graph]
@@ -125,7 +125,8 @@ def after(w: Weights, graph: Arrays, ebar: Array, weights: Array, e: Array | Non
         u = np.zeros_like(graph.u)
         for b in range(graph.num_graphs):
             mine = [i for i, other in enumerate(graph.node_graph) if other == b]
-            together = np.concatenate([ebar[mine].sum(0), v[mine].sum(0), graph.u[b]])
+            own = [k for k, r in enumerate(graph.receiver) if graph.node_graph[r] == b]
+            together = np.concatenate([messages[own].sum(0).reshape(-1), v[mine].sum(0), graph.u[b]])
             hidden = gelu(w.linear("phi_u.feed_forward.1", w.norm("phi_u.feed_forward.0", together)))
             u[b] = graph.u[b] + w.linear("phi_u.feed_forward.3", hidden)
     return Layer(v, graph.e if e is None else e, u, weights)
@@ -162,7 +163,7 @@ def tensor_dot(w: Weights, graph: Arrays) -> Layer:
     for k, _, r, h in edges(graph, w):  # 14.8, 14.9: ebar_il = sum_kjh e'_kjh w_jhl
         for channel in range(out):
             ebar[r, channel] += e_prime[k, h] @ w_jhl[channel, h]
-    return after(w, graph, ebar, b)
+    return after(w, graph, ebar, e_prime, b)
 
 
 def molattn(w: Weights, graph: Arrays) -> Layer:
@@ -176,8 +177,9 @@ def molattn(w: Weights, graph: Arrays) -> Layer:
         logits[k, h] = q[r, h] @ (k_s[s, h] + k_e[k, h]) / np.sqrt(d) + bias[k, h]
         values[k, h] = v_s[s, h] + v_e[k, h]
     weights = softmax_into_receivers(logits, graph.receiver)
-    ebar = sum_into_receivers(weights[..., None] * values, graph)
-    return after(w, graph, w.linear("w_jhl.linear", ebar), weights)
+    messages = weights[..., None] * values
+    ebar = sum_into_receivers(messages, graph)
+    return after(w, graph, w.linear("w_jhl.linear", ebar), messages, weights)
 
 
 def gaan(w: Weights, graph: Arrays) -> Layer:
@@ -193,7 +195,8 @@ def gaan(w: Weights, graph: Arrays) -> Layer:
         logits[k, h] = q[r, h] @ k_s[s, h] + bias[k, h]
         values[k, h] = leaky_relu(v_s[s, h])
     weights = softmax_into_receivers(logits, graph.receiver)
-    heads = sum_into_receivers(weights[..., None] * values, graph).reshape(v_s.shape)
+    messages = weights[..., None] * values
+    heads = sum_into_receivers(messages, graph).reshape(v_s.shape)
     ebar = []
     for i in range(len(x)):
         senders = [s for s, r in zip(graph.sender, graph.receiver, strict=True) if r == i]
@@ -203,7 +206,7 @@ def gaan(w: Weights, graph: Arrays) -> Layer:
         gates = sigmoid(w.linear("rho_ev.w_g", np.concatenate([x[i], largest, mean])))
         gated = [gates[h] * heads[i, h] for h in range(w.heads)]
         ebar.append(w.linear("w_jhl", np.concatenate([x[i], *gated])))
-    return after(w, graph, np.stack(ebar), weights)
+    return after(w, graph, np.stack(ebar), messages, weights)
 
 
 def mat(w: Weights, graph: Arrays, lambdas: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)) -> Layer:
@@ -220,8 +223,9 @@ def mat(w: Weights, graph: Arrays, lambdas: tuple[float, float, float] = (1 / 3,
     of_attention = softmax_into_receivers(logits, graph.receiver)
     of_distance, of_adjacency = graph.e[:, :1], graph.e[:, 1:]
     weights = l_a * of_attention + l_d * of_distance + l_g * of_adjacency
-    ebar = sum_into_receivers(weights[..., None] * values, graph)
-    return after(w, graph, w.linear("w_jhl.linear", ebar), weights)
+    messages = weights[..., None] * values
+    ebar = sum_into_receivers(messages, graph)
+    return after(w, graph, w.linear("w_jhl.linear", ebar), messages, weights)
 
 
 def rmat(w: Weights, graph: Arrays) -> Layer:
@@ -240,8 +244,9 @@ def rmat(w: Weights, graph: Arrays) -> Layer:
         logits[k, h] = met / np.sqrt(q.shape[-1]) + of_content[h] @ k_s[s, h] + of_edges[h] @ b_k[k, h]
         values[k, h] = v_s[s, h] + b_v[k, h]
     weights = softmax_into_receivers(logits, graph.receiver)
-    ebar = sum_into_receivers(weights[..., None] * values, graph)
-    return after(w, graph, w.linear("w_jhl.linear", ebar), weights)
+    messages = weights[..., None] * values
+    ebar = sum_into_receivers(messages, graph)
+    return after(w, graph, w.linear("w_jhl.linear", ebar), messages, weights)
 
 
 def graphormer(w: Weights, graph: Arrays) -> Layer:
@@ -256,8 +261,9 @@ def graphormer(w: Weights, graph: Arrays) -> Layer:
         logits[k, h] = q[r, h] @ k_s[s, h] / np.sqrt(q.shape[-1]) + graph.e[k, h]
         values[k, h] = v_s[s, h]
     weights = softmax_into_receivers(logits, graph.receiver)
-    ebar = sum_into_receivers(weights[..., None] * values, graph)
-    return after(w, graph, w.linear("w_jhl.linear", ebar), weights)
+    messages = weights[..., None] * values
+    ebar = sum_into_receivers(messages, graph)
+    return after(w, graph, w.linear("w_jhl.linear", ebar), messages, weights)
 
 
 def grit(w: Weights, graph: Arrays, rounding: float = 1e-6) -> Layer:
@@ -279,11 +285,12 @@ def grit(w: Weights, graph: Arrays, rounding: float = 1e-6) -> Layer:
         logits[k, h] = w["phi_e.w_a"][h] @ e_hat[k, h]
         values[k, h] = v_s[s, h] + w["phi_e.w_ve"][h] @ e_hat[k, h]
     weights = softmax_into_receivers(logits, graph.receiver)
-    x_hat = sum_into_receivers(weights[..., None] * values, graph)
+    messages = weights[..., None] * values
+    x_hat = sum_into_receivers(messages, graph)
     scaled = x_hat * w["rho_ev.a"] + np.log(1 + graph.degree)[:, None] * x_hat * w["rho_ev.b"]
     m, heads, d = e_hat.shape
     carried = graph.e + w.linear("edges.w", e_hat.reshape(m, heads * d))
-    return after(w, graph, w.linear("w_jhl.linear", scaled), weights, carried)
+    return after(w, graph, w.linear("w_jhl.linear", scaled), messages, weights, carried)
 
 
 REFERENCES: dict[str, Callable[[Weights, Arrays], Layer]] = {
