@@ -364,24 +364,24 @@ class FusedMessages(EdgeMessages):
 
 @dataclass(frozen=True)
 class LiteralMessages:
-    """The e'_k of every edge, each one there to be looked at.
+    """The e'_k of every edge, each one there to be looked at; also what a phi_e of one's own may answer.
 
     Attributes:
-        graph: the edge list whose edges these are, as phi_e saw it.
-        weights: (m, h), before dropout.
-        e: (m, h, d), e'_k per head.
+        graph: the graph whose edges these are, as phi_e saw it; `AttentionEdgeUpdate.literal` makes an edge list of it.
+        weights: (m, h) of an edge list, (b, h, i, j) of a dense graph, before dropout.
+        e: (m, h, d) or (b, i, j, h, d), e'_k per head; zeros where there is no edge.
         edges: what `EdgeMessages` has under this name, where phi_e forms it anyway.
     """
 
-    graph: Graph
-    weights: Float[Tensor, "m h"]
-    e: Float[Tensor, "m h d"]
+    graph: AnyGraph
+    weights: Float[Tensor, "m h"] | Float[Tensor, "b h n n"]
+    e: Float[Tensor, "*edges h d"]
     edges: Tensor | None = None
 
-    def sum(self) -> Float[Tensor, "n hd"]:
-        """sum_k e'_k over the edges into each receiver, heads side by side: (n, h * d)."""
+    def sum(self) -> Float[Tensor, "*nodes hd"]:
+        """sum_k e'_k over the edges into each receiver, heads side by side: (n, h * d) or (b, n, h * d)."""
         return self.graph.sum_edges(self.e).flatten(-2)
 
-    def each(self) -> Float[Tensor, "m h d"]:
+    def each(self) -> Float[Tensor, "*edges h d"]:
         """e'_k of every edge: `e`."""
         return self.e
