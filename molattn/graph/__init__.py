@@ -32,7 +32,7 @@ from molattn.graph.aggregate import (
     sum_edges,
     sum_nodes,
 )
-from molattn.graph.block import EdgeUpdate, GraphNetBlock
+from molattn.graph.block import EdgeUpdate, GraphNetBlock, PhiU, PhiV
 from molattn.graph.codes import SumOfCodes
 from molattn.graph.conv import TensorDotConv
 from molattn.graph.dense import EdgeTerms, edge_attention, plain_edge_attention
@@ -99,6 +99,8 @@ __all__ = [
     "NodeUpdate",
     "PathEdgeEncoding",
     "PathEncoding",
+    "PhiU",
+    "PhiV",
     "RadialBases",
     "RandomWalkEncoding",
     "RandomWalkNodes",

@@ -6,26 +6,75 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from torch import Tensor, nn
 
 from molattn.attention import ConcatHeads
-from molattn.graph.aggregate import EDGES_TO_GRAPH, TO_GRAPH, TO_NODE, EdgesToNodes, sum_edges
+from molattn.graph.aggregate import (
+    EDGES_TO_GRAPH,
+    TO_GRAPH,
+    TO_NODE,
+    EdgesToGraph,
+    EdgesToNodes,
+    Messages,
+    ToGraph,
+    sum_edges,
+)
 from molattn.graph.compiled_blocks import BlockTensors, BlockWeights
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages, given
 from molattn.graph.graph import AnyGraph, DenseGraph
 from molattn.graph.stack import stacked
 from molattn.graph.updates import GlobalUpdate, NodeUpdate
 
-Messages = TypeVar("Messages", EdgeMessages, LiteralMessages)
+M = TypeVar("M", EdgeMessages, LiteralMessages, Messages)
+CarriesEdges = Callable[[Messages, Tensor | None], Tensor]
 
 
 @runtime_checkable
 class EdgeUpdate(Protocol):
-    """What the block asks of a phi_e: a module with `forward` and `literal`, as `AttentionEdgeUpdate` has them."""
+    """What the block asks of a phi_e: a module with `forward` and `literal`, as `AttentionEdgeUpdate` has them.
 
-    def __call__(self, graph: AnyGraph) -> EdgeMessages:
+    e'_k = phi_e(e_k, v_r, v_s, u), for all edges at once, of a graph whose nodes and u are normalised. A phi_e whose
+    e'_k have other heads than the block's says so by its attributes `num_heads` and `head_dim`.
+    """
+
+    def __call__(self, graph: AnyGraph) -> Messages:
         """The e'_k of every edge, as factors where that is faster."""
         ...
 
     def literal(self, graph: AnyGraph) -> LiteralMessages:
-        """The e'_k of every edge, each one formed."""
+        """The e'_k of every edge, each one formed; a dense graph is made an edge list."""
+        ...
+
+
+@runtime_checkable
+class PhiV(Protocol):
+    """What the block asks of a phi_v: a module, or a function, as `NodeUpdate` is one.
+
+    v'_i = phi_v(ebar'_i, v_i, u), for all nodes at once.
+    """
+
+    def __call__(self, ebar: Tensor, graph: AnyGraph, /) -> Tensor:
+        """The new nodes, (n, c) of an edge list or (b, n, c) of a dense graph.
+
+        Args:
+            ebar: what rho_ev, and then the join, made of the edges into each node: (n, d) or (b, n, d).
+            graph: as it came, for `graph.v`, v_i, and `graph.per_node(graph.u)`, the u of each node.
+        """
+        ...
+
+
+@runtime_checkable
+class PhiU(Protocol):
+    """What the block asks of a phi_u: a module, or a function, as `GlobalUpdate` is one.
+
+    u' = phi_u(ebar', vbar', u), for all graphs at once.
+    """
+
+    def __call__(self, ebar: Tensor, vbar: Tensor, u: Tensor | None, /) -> Tensor:
+        """The new graph features, (b, c).
+
+        Args:
+            ebar: (b, h * d), what rho_eu made of the e'_k of each graph.
+            vbar: (b, c), what rho_vu made of the v'_i of each graph.
+            u: (b, d_u), or None of graphs that have none.
+        """
         ...
 
 
@@ -35,23 +84,34 @@ class GraphNetBlock(nn.Module):
     e'_k    = phi_e(e_k, v_r, v_s, u)        multi-head attention of a receiver to its senders and edges
     ebar'_i = rho_ev(E'_i)                   a sum, the heads joined by w_jhl
     v'_i    = phi_v(ebar'_i, v_i, u)         residual, feed-forward
-    ebar'   = rho_eu(E')
+    ebar'   = rho_eu(E')                     over all edges of the graph, heads side by side
     vbar'   = rho_vu(V')
     u'      = phi_u(ebar', vbar', u)
 
-    Nodes and u are normalised before phi_e sees them (pre-norm). A graph without u stops after v'. Every part can be
-    replaced by passing another; the members of the family (`molattn.graph.family`) are made in this way.
+    Nodes and u are normalised before phi_e sees them (pre-norm), and the edges that are handed on are e, unless `edges`
+    says otherwise. Every part can be replaced by passing another; the members of the family (`molattn.graph.family`)
+    are made in this way.
+
+    A block without a phi_u stops after v': that is one with a global_dim of 0 to which none is passed. A phi_u that is
+    passed always runs, as in graph_nets and jraph: it takes u as it is, also where global_dim is 0, and may make one
+    for graphs that have none.
 
     Args:
         node_dim, edge_dim, global_dim: d_v, d_e, d_u; 0 for graphs without edge or graph features.
         num_heads: h; a head has node_dim / h channels.
         hidden_dim: channels inside the feed-forward steps; 2 * node_dim by default.
-        to_graph: rho_eu and rho_vu, a name in `EDGES_TO_GRAPH` and `TO_GRAPH`.
+        to_graph: rho_eu and rho_vu where they are not passed, a name in `EDGES_TO_GRAPH` and `TO_GRAPH`.
         dropout: in training.
         phi_e: the edge update; `AttentionEdgeUpdate` of these sizes by default.
         rho_ev: the aggregation of edges, a name in `TO_NODE` or a function or module of the messages.
         join: what makes node_dim channels of the aggregated heads; `ConcatHeads` by default.
-        edges: what becomes of the edges, a module of the messages and of e, such as `ResidualEdges`; None keeps e.
+        edges: what becomes of the edges, a function or module of the messages and of e, such as `ResidualEdges`; None
+            keeps e.
+        phi_v: the node update, a module or function as `PhiV` describes it; `NodeUpdate` by default.
+        rho_eu: the aggregation of a graph's edges, a name in `EDGES_TO_GRAPH` or a function or module of the messages.
+        rho_vu: the aggregation of a graph's nodes, a name in `TO_GRAPH` or a function or module of v' and the graph.
+        phi_u: the global update, a module or function as `PhiU` describes it; `GlobalUpdate` by default, for a phi_v
+            that keeps node_dim channels and a rho_eu and rho_vu that keep those of e' and v'.
 
     Raises:
         ValueError: num_heads does not divide node_dim, an unknown aggregation, or, at a call, a graph whose edge or
@@ -67,9 +127,20 @@ class GraphNetBlock(nn.Module):
     >>> after, messages = block.step(two_molecules)
     >>> tuple(after.v.shape), tuple(after.u.shape), tuple(messages.weights.shape)
     ((2, 5, 16), (2, 8), (2, 4, 5, 5))
+
+    Parts of one's own can be functions, here those of a block that counts edges:
+
+    >>> block = GraphNetBlock(
+    ...     node_dim=16, num_heads=4, edge_dim=3, phi_v=lambda ebar, graph: graph.v + ebar,
+    ...     rho_eu=lambda messages: messages.graph.count_all_edges().unsqueeze(-1).float(),
+    ...     phi_u=lambda ebar, vbar, u: ebar)
+    >>> block(two_molecules.replace(u=None)).u.flatten().tolist()
+    [25.0, 9.0]
     """
 
     phi_e: EdgeUpdate
+    phi_v: PhiV
+    phi_u: PhiU | None
 
     def __init__(
         self,
@@ -84,7 +155,11 @@ class GraphNetBlock(nn.Module):
         phi_e: EdgeUpdate | None = None,
         rho_ev: str | EdgesToNodes = "sum",
         join: nn.Module | None = None,
-        edges: nn.Module | None = None,
+        edges: CarriesEdges | None = None,
+        phi_v: PhiV | None = None,
+        rho_eu: str | EdgesToGraph | None = None,
+        rho_vu: str | ToGraph | None = None,
+        phi_u: PhiU | None = None,
     ):
         super().__init__()
         if node_dim % num_heads:
@@ -93,12 +168,18 @@ class GraphNetBlock(nn.Module):
         head_dim, hidden_dim = node_dim // num_heads, hidden_dim or 2 * node_dim
         self.norm_v = nn.LayerNorm(node_dim)
         self.norm_u = nn.LayerNorm(global_dim) if global_dim else None
-        self.phi_e = phi_e or AttentionEdgeUpdate(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout)
+        if phi_e is None:
+            phi_e = AttentionEdgeUpdate(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout)
+        self.phi_e = phi_e
+        num_heads, head_dim = getattr(phi_e, "num_heads", num_heads), getattr(phi_e, "head_dim", head_dim)
         self.rho_ev = _look_up(rho_ev, TO_NODE)
-        self.w_jhl = join or ConcatHeads(num_heads, head_dim, node_dim)
-        self.phi_v = NodeUpdate(node_dim, hidden_dim, global_dim, dropout)
-        self.phi_u = GlobalUpdate(node_dim, global_dim, hidden_dim) if global_dim else None
-        self.rho_eu, self.rho_vu = _look_up(to_graph, EDGES_TO_GRAPH), _look_up(to_graph, TO_GRAPH)
+        self.w_jhl = ConcatHeads(num_heads, head_dim, node_dim) if join is None else join
+        self.phi_v = NodeUpdate(node_dim, hidden_dim, global_dim, dropout) if phi_v is None else phi_v
+        if phi_u is None and global_dim:
+            phi_u = GlobalUpdate(node_dim, global_dim, hidden_dim, num_heads * head_dim)
+        self.phi_u = phi_u
+        self.rho_eu = _look_up(to_graph if rho_eu is None else rho_eu, EDGES_TO_GRAPH)
+        self.rho_vu = _look_up(to_graph if rho_vu is None else rho_vu, TO_GRAPH)
         self.edges = edges
 
     def forward(self, graph: AnyGraph) -> AnyGraph:
@@ -106,7 +187,7 @@ class GraphNetBlock(nn.Module):
         v = stacked((self,), graph) if isinstance(graph, DenseGraph) else None
         return self.step(graph)[0] if v is None else graph.replace(v=v)
 
-    def step(self, graph: AnyGraph) -> tuple[AnyGraph, EdgeMessages]:
+    def step(self, graph: AnyGraph) -> tuple[AnyGraph, Messages]:
         """The updated graph and the e'_k, with the attention weights, that brought it there."""
         return self._equations(graph, self.phi_e)
 
@@ -116,13 +197,13 @@ class GraphNetBlock(nn.Module):
             graph = graph.to_edge_list()
         return self._equations(graph, self.phi_e.literal)
 
-    def _equations(self, graph: AnyGraph, phi_e: Callable[[AnyGraph], Messages]) -> tuple[AnyGraph, Messages]:
+    def _equations(self, graph: AnyGraph, phi_e: Callable[[AnyGraph], M]) -> tuple[AnyGraph, M]:
         """The six equations, with phi_e in its fast or its literal form."""
         e = phi_e(self._normed(graph))
         ebar_i = self.w_jhl(self.rho_ev(e))
         v = self.phi_v(ebar_i, graph)
         graph = graph.replace(v=v, e=graph.e if self.edges is None else self.edges(e, graph.e))
-        if self.phi_u is None or graph.u is None:
+        if self.phi_u is None:
             return graph, e
         ebar = self.rho_eu(e)
         vbar = self.rho_vu(v, graph)
@@ -131,9 +212,12 @@ class GraphNetBlock(nn.Module):
 
     def weights(self, edge_dim: int) -> BlockWeights | None:
         """What `compiled_blocks` needs of this block; None where parts are others, or a hook looks into one."""
-        phi_e, phi_v = self.phi_e, self.phi_v
+        phi_e = self.phi_e
+        phi_v: Any = self.phi_v
         if not (
             type(phi_e) is AttentionEdgeUpdate
+            and type(phi_v) is NodeUpdate
+            and phi_v.w_u is None
             and phi_e.speaks_plainly
             and phi_e.edge_dim == edge_dim
             and phi_e.dropout == phi_v.dropout < 1

@@ -19,6 +19,9 @@ class NodeUpdate(nn.Module):
         node_dim, global_dim: d_v and d_u; 0 for graphs without graph features.
         hidden_dim: channels between W_1 and W_2.
         dropout: in training.
+
+    Raises:
+        ValueError: at a call, a graph without u for an update that was made for one.
     """
 
     def __init__(self, node_dim: int, hidden_dim: int, global_dim: int = 0, dropout: float = 0.0):
@@ -33,6 +36,8 @@ class NodeUpdate(nn.Module):
     def forward(self, ebar: Float[Tensor, "*nodes d_v"], graph: AnyGraph) -> Float[Tensor, "*nodes d_v"]:
         """`ebar`, of the shape of `graph.v`, brings the new nodes, of the same shape."""
         if self.w_u is not None:
+            if graph.u is None:
+                raise ValueError("the node update reads u, and the graph has none")
             ebar = ebar + graph.per_node(self.w_u(graph.u))
         x = add_dropped(graph.v, ebar, self.dropout, self.training)
         first, *_, last = self.feed_forward
@@ -46,21 +51,27 @@ class GlobalUpdate(nn.Module):
     u' = u + W_2 gelu(W_1 norm([ebar, vbar, u]))
 
     Args:
-        node_dim, global_dim: d_v (of ebar and vbar) and d_u.
+        node_dim, global_dim: d_v (of vbar) and d_u.
         hidden_dim: channels between W_1 and W_2.
+        message_dim: channels of ebar, h * d of the e'_k; node_dim by default.
+
+    Raises:
+        ValueError: at a call, a graph without u.
     """
 
-    def __init__(self, node_dim: int, global_dim: int, hidden_dim: int):
+    def __init__(self, node_dim: int, global_dim: int, hidden_dim: int, message_dim: int | None = None):
         super().__init__()
-        inputs = 2 * node_dim + global_dim
+        inputs = (node_dim if message_dim is None else message_dim) + node_dim + global_dim
         self.feed_forward = nn.Sequential(
             nn.LayerNorm(inputs), nn.Linear(inputs, hidden_dim), nn.GELU(), nn.Linear(hidden_dim, global_dim)
         )
 
     def forward(
-        self, ebar: Float[Tensor, "b d_v"], vbar: Float[Tensor, "b d_v"], u: Float[Tensor, "b d_u"]
+        self, ebar: Float[Tensor, "b hd"], vbar: Float[Tensor, "b d_v"], u: Float[Tensor, "b d_u"] | None
     ) -> Float[Tensor, "b d_u"]:
-        """(b, d_v), (b, d_v), (b, d_u) -> (b, d_u)."""
+        """(b, h * d), (b, d_v), (b, d_u) -> (b, d_u)."""
+        if u is None:
+            raise ValueError("the global update reads u, and the graph has none")
         return u + self.feed_forward(torch.cat([ebar, vbar, u], dim=-1))
 
 
