@@ -88,9 +88,9 @@ class GraphNetBlock(nn.Module):
     vbar'   = rho_vu(V')
     u'      = phi_u(ebar', vbar', u)
 
-    Nodes and u are normalised before phi_e sees them (pre-norm), and the edges that are handed on are e, unless `edges`
-    says otherwise. Every part can be replaced by passing another; the members of the family (`molattn.graph.family`)
-    are made in this way.
+    Nodes and u are normalised before phi_e sees them (pre-norm; `norm_v` and `norm_u` can be set to `nn.Identity()`),
+    and the edges that are handed on are e, unless `edges` says otherwise. Every part can be replaced by passing
+    another; the members of the family (`molattn.graph.family`) are made in this way.
 
     A block without a phi_u stops after v': that is one with a global_dim of 0 to which none is passed. A phi_u that is
     passed always runs, as in graph_nets and jraph: it takes u as it is, also where global_dim is 0, and may make one
@@ -216,6 +216,7 @@ class GraphNetBlock(nn.Module):
         phi_v: Any = self.phi_v
         if not (
             type(phi_e) is AttentionEdgeUpdate
+            and type(self.norm_v) is nn.LayerNorm
             and type(phi_v) is NodeUpdate
             and phi_v.w_u is None
             and phi_e.speaks_plainly

@@ -158,7 +158,7 @@ class Parts:
             "rho_vu": self.rho_vu,
             "phi_u": self.phi_u,
         }
-        return double(GraphNetBlock(NODE_DIM, 2, **{**settings, **other}))
+        return double(GraphNetBlock(**{"node_dim": NODE_DIM, "num_heads": 2, **settings, **other}))
 
     def functions(self, net) -> Functions:
         """The same for `algorithm_1`: the norm of the nodes and of u, if there is one, is part of phi_e."""

@@ -297,3 +297,16 @@ def test_blocks_as_one_operation_take_a_known_node_update_that_is_passed_but_no_
     found = known.weights(5)
     assert found is not None and any(x is phi_v.feed_forward[0].weight for x in found.tensors)
     assert GraphNetBlock(32, 4, 5, phi_u=lambda _ebar, vbar, _u: vbar).weights(5) is None
+
+
+def test_a_block_without_its_norms_is_no_stack_and_shows_the_edge_update_nodes_as_they_are():
+    made = parts()
+    net = made.block()
+    net.norm_v = nn.Identity()
+    graph = random_graphs([4, 2], density=0.6)
+    e, _, _ = by_algorithm_1(graph, replace(made.functions(net), phi_e=made.phi_e))
+    assert_close(through(net, graph, "dense").e, stacked(e, WIDTH))
+    known: Any = GraphNetBlock(32, 4, 5)
+    assert known.weights(5) is not None
+    known.norm_v = nn.Identity()
+    assert known.weights(5) is None
