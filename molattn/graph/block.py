@@ -116,6 +116,7 @@ class GraphNetBlock(nn.Module):
     Raises:
         ValueError: num_heads does not divide node_dim, an unknown aggregation, or, at a call, a graph whose edge or
             graph features are not those that the block was made for.
+        TypeError: a to_graph that is no name.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261, algorithm 1.
 
@@ -162,6 +163,8 @@ class GraphNetBlock(nn.Module):
         phi_u: PhiU | None = None,
     ):
         super().__init__()
+        if not isinstance(to_graph, str):
+            raise TypeError("to_graph is a name: pass a function of the nodes as rho_vu, one of the edges as rho_eu")
         if node_dim % num_heads:
             raise ValueError(f"{num_heads} heads do not divide {node_dim} node channels")
         self.node_dim, self.edge_dim, self.global_dim = node_dim, edge_dim, global_dim

@@ -1,5 +1,8 @@
 """GraphNetBlock: the six equations, and what must not change when graphs are named, padded or batched otherwise."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -274,6 +277,13 @@ def test_the_name_of_an_aggregation_to_the_graph_is_that_of_edges_and_of_nodes()
     assert (net.rho_eu, net.rho_vu) == (max_all_edges, max_nodes)
     with pytest.raises(ValueError, match="unknown aggregation 'median': choose one of sum, mean, max"):
         block(to_graph="median")
+
+
+def test_a_function_in_place_of_the_name_is_refused_with_the_names_of_where_it_goes():
+    """In a process of its own, as users have it: here the checker of types says it first."""
+    code = "from molattn.graph import *; GraphNetBlock(8, 2, global_dim=5, to_graph=mean_nodes)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "TypeError: to_graph is a name: pass a function of the nodes as rho_vu" in done.stderr
 
 
 @pytest.mark.parametrize("form", ["dense", "edge list"])
