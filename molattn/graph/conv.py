@@ -333,7 +333,8 @@ class TensorDotConv(nn.Module):
         if batch is not None and isinstance(x, Tensor) != isinstance(batch, Tensor):
             raise ValueError("batch is a pair, the senders' and the receivers', where x is one, and only there")
         batches = () if batch is None else (batch,) if isinstance(batch, Tensor) else batch
-        for nodes, of_nodes in zip((senders, receivers), batches, strict=False):
+        # Torch 2.6 compiles a zip that is not strict as if it were.
+        for nodes, of_nodes in zip((senders, receivers)[: len(batches)], batches, strict=True):
             if of_nodes.shape != nodes.shape[:1]:
                 raise ValueError(f"batch names the graph of each of {nodes.shape[0]} nodes, not {_shape(of_nodes)}")
         if not torch.compiler.is_compiling():

@@ -6,12 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
 
 from molattn.attention.dropout import dropout_mask
 from molattn.graph import (
     AttentionEdgeUpdate,
-    DenseGraph,
     EdgeTerms,
     chunked,
     edge_attention,
@@ -178,26 +176,7 @@ def test_the_weights_are_those_that_the_output_is_made_with():
     assert_close(edge_attention(bare), torch.einsum("bhij,bjhd->bihd", weights, terms.packed[:, :, 2]))
 
 
-class Layer(nn.Module):
-    """The layer on tensors, for compilers and exporters."""
-
-    def __init__(self):
-        super().__init__()
-        self.phi_e = AttentionEdgeUpdate(8, H, D, EDGE_DIM)
-
-    def forward(self, v, node_mask, e):
-        return self.phi_e(DenseGraph(v, node_mask, e)).sum()
-
-
-def test_it_exports_with_the_same_numbers():
-    torch.manual_seed(0)
-    layer = Layer().eval()
-    inputs = torch.randn(2, 4, 8), torch.arange(4) < torch.tensor([[4], [3]]), torch.randn(2, 4, 4, EDGE_DIM)
-    exported = torch.export.export(layer, inputs).module()
-    assert_close(exported(*inputs), layer(*inputs), 1e-6)
-
-
-COMPILED = """
+LAYER = """
 import torch
 from molattn.graph import AttentionEdgeUpdate, DenseGraph
 
@@ -212,6 +191,14 @@ class Layer(torch.nn.Module):
 torch.manual_seed(0)
 layer = Layer()
 inputs = torch.randn(2, 4, 8), torch.arange(4) < torch.tensor([[4], [3]]), torch.randn(2, 4, 4, 5)
+"""
+
+EXPORTED = """
+exported = torch.export.export(layer.eval(), inputs).module()
+torch.testing.assert_close(exported(*inputs), layer(*inputs), rtol=1e-6, atol=1e-6)
+"""
+
+COMPILED = """
 compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
 one, other = (torch.autograd.grad(f(*inputs).square().sum(), list(layer.parameters())) for f in (layer, compiled))
 for a, b in zip(one, other, strict=True):
@@ -219,9 +206,10 @@ for a, b in zip(one, other, strict=True):
 """
 
 
-def test_compiled_it_is_the_same_with_gradients():
+@pytest.mark.parametrize("code", [EXPORTED, COMPILED], ids=["exported", "compiled with gradients"])
+def test_for_torchs_compiler_it_is_the_same(code):
     # In a process of its own: the checks of shapes that run under pytest cannot be compiled.
-    subprocess.run([sys.executable, "-c", COMPILED], check=True)
+    subprocess.run([sys.executable, "-c", LAYER + code], check=True)
 
 
 @pytest.mark.parametrize("attend", [edge_attention, plain_edge_attention])
