@@ -43,8 +43,9 @@ class TerminalReporter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.reading.stop()
-        self.progress.stop()
+        for bar in (self.reading, self.progress):
+            if not bar.disable:  # Rich before 14.3 ends those, too, with an empty line.
+                bar.stop()
 
     def stage(self, text: str) -> None:
         """A new part of the work begins."""
