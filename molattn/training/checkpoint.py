@@ -10,6 +10,7 @@ import random
 import shutil
 import signal
 import time
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -276,7 +277,9 @@ def _restore(checkpoint: Checkpoint, trainer: pl.Trainer, task: pl.LightningModu
     plain = checkpoint.state["random"]
     version, numbers, gauss = plain["python"]
     random.setstate((version, tuple(numbers), gauss))
-    np.random.set_state((plain["numpy"][0], np.array(plain["numpy"][1], dtype=np.uint32), *plain["numpy"][2:]))  # noqa: NPY002
+    name, words, *rest = plain["numpy"]
+    # An array of Python's refuses what is no such number; numpy 1's takes it modulo 2^32.
+    np.random.set_state((name, np.array(array("I", words), dtype=np.uint32), *rest))  # noqa: NPY002
 
 
 def _optimizer_state(optimizer: torch.optim.Optimizer) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
