@@ -10,9 +10,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from rdkit import rdBase
+
 import molattn
 from molattn import Predictor
-from molattn.chem import molecule_graph
+from molattn.chem import conformer, molecule_graph
 from tests.molecules import SPECIAL, esol
 
 # What a model keeps of its training molecules would make every form the newest.
@@ -30,6 +32,8 @@ FORMS: dict[str, dict[str, Any]] = {
     "computed": {"target_columns": ("y",), "molecule_featurizers": ("rdkit_few",)},
 }
 """What each is trained on, by its name."""
+GEOMETRIES = "geometries.json"
+"""Beside the answers of a model of conformers."""
 
 
 def answers(predictor: Predictor) -> list[Any]:
@@ -37,6 +41,12 @@ def answers(predictor: Predictor) -> list[Any]:
     beside = [[0.5]] * len(SPECIAL) if predictor.descriptors else None
     rows = predictor.rows(SPECIAL, descriptors=beside)
     return json.loads(json.dumps([[r.values, r.more] for r in rows]))
+
+
+def geometries() -> dict[str, Any]:
+    """Where this RDKit puts the atoms of these molecules, as JSON has it: what a model of conformers says depends on
+    it, and another RDKit puts them elsewhere."""
+    return {"rdkit": rdBase.rdkitVersion, "coordinates": {s: conformer(s).coordinates.tolist() for s in SPECIAL}}
 
 
 def main() -> None:
@@ -63,6 +73,8 @@ def main() -> None:
             predictor = molattn.load(Path(folder) / name)
             predictor.save(home / name)
             (home / name / "answers.json").write_text(json.dumps(answers(predictor), indent=1) + "\n")
+            if name == "conformers":
+                (home / name / GEOMETRIES).write_text(json.dumps(geometries(), indent=1) + "\n")
 
 
 if __name__ == "__main__":
