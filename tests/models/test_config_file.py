@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file
 
 from molattn.data.seal import sealed, unsealed
 from molattn.errors import InputError
@@ -17,6 +17,7 @@ from molattn.models.artifact import load_artifact
 from molattn.models.config import CONFIGS
 from molattn.models.config_file import LARGEST_FILE, MODELS, SCHEMA, SEALED, read_config, settings_of
 from molattn.models.presets import PRESETS
+from tests.models.tensors import saved
 
 FROZEN = Path(__file__).parents[1] / "frozen" / "0.1.0"
 BASES = sorted((Path(__file__).parents[2] / "bases").glob("*/config.json"))
@@ -211,7 +212,7 @@ def reweighed(folder: Path, change: Callable[[dict[str, Any]], object]) -> str:
 
     tensors = load_file(folder / "model.safetensors")
     change(tensors)
-    data = save(tensors)
+    data = saved(tensors)
     (folder / "model.safetensors").write_bytes(data)
     config = json.loads((folder / "config.json").read_text())
     config["sha256"]["model.safetensors"] = hashlib.sha256(data).hexdigest()

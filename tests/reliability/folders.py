@@ -24,13 +24,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file
 
 import molattn
 from molattn import Predictor
 from molattn.api import Beside
 from molattn.data.seal import sealed
 from molattn.errors import MolattnError
+from tests.models.tensors import saved
 
 FROZEN = sorted((Path(__file__).parents[1] / "frozen" / "0.1.0").iterdir())
 SMILES = ("CC(=O)Oc1ccccc1C(=O)O", "C1CC1N")
@@ -117,7 +118,7 @@ def change_tensors(tensors: Tensors, chance: Random) -> None:
 
 def write(folder: Path, config: dict[str, Any], tensors: Tensors) -> None:
     """The model on disk, under seals that fit."""
-    weights = save(tensors)
+    weights = saved(tensors)
     if isinstance(config.get("sha256"), dict):
         config["sha256"] = {"model.safetensors": hashlib.sha256(weights).hexdigest()}
     folder.mkdir(parents=True, exist_ok=True)
