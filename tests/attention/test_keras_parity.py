@@ -5,6 +5,7 @@ only those who run these tests should wait.
 """
 
 import builtins
+import inspect
 import sys
 
 import numpy as np
@@ -104,9 +105,11 @@ def test_what_keras_does_besides_is_refused_with_what_it_is():
     import keras
 
     x, image = inputs((1, 5, 7), (1, 5, 5, 7))
+    # Keras had none of these two at first.
+    known = inspect.signature(keras.layers.MultiHeadAttention).parameters
+    later = {name: value for name, value in {"use_gate": True, "sliding_window": 2}.items() if name in known}
     for layer, message in [
-        (keras_layer(x, num_heads=2, key_dim=3, use_gate=True), "use_gate"),
-        (keras_layer(x, num_heads=2, key_dim=3, sliding_window=2), "sliding_window"),
+        *((keras_layer(x, num_heads=2, key_dim=3, **{name: value}), name) for name, value in later.items()),
         (keras_layer(x, num_heads=2, key_dim=3, output_shape=(2, 3)), "output_shape"),
         (keras_layer(image, num_heads=2, key_dim=3), "attention_axes"),
     ]:

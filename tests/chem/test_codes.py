@@ -194,12 +194,15 @@ def test_labels_in_canonical_order_are_those_in_any_other(text: str) -> None:
 
 
 def test_stereo_is_unknown_when_the_labeler_gives_up():
-    labels = stereo_labels(read_smiles("F" + "[C@@H](O)" * 20 + "/C=C/Cl"), max_iterations=10)
+    # A long chain would not do: RDKit 2025.9 counts few comparisons in one.
+    cage = "C12C3C4C5C1C6C7C2C8C3C9C4C%10C5C6C%11C7C8C9C%10%11"
+    text = "F" + "[C@@H](O)" * 5 + f"[C@]({cage})({cage}C)/C=C/Cl"
+    labels = stereo_labels(read_smiles(text), max_iterations=10)
     assert set(labels.atoms.values()) == {"unknown"}
     assert set(labels.bonds.values()) == {"unknown"}
-    assert "20 comparisons" in labels.warnings[0]
-    graph = molecule_graph("F" + "[C@@H](O)" * 490 + "Cl")
-    assert atom_labels(graph, "cip").count("unknown") == 490
+    assert "within 20 comparisons" in labels.warnings[0]
+    graph = molecule_graph(text)
+    assert atom_labels(graph, "cip").count("unknown") == 6
     assert len(graph.warnings) == 1
 
 

@@ -86,7 +86,7 @@ def by_hand(model: GraphModel, config: TrainingConfig, warmup: int) -> tuple[lis
         for rows in sampler:
             optimizer.zero_grad()
             outputs = model(model.collate([GRAPHS[i] for i in rows]))
-            each = nn.functional.mse_loss(outputs, z_of(TRAIN, rows), reduction="none")
+            each = nn.functional.mse_loss(outputs, z_of(TRAIN, rows).to(outputs.dtype), reduction="none")
             each.mean().backward()
             losses += each.flatten().tolist()
             if config.grad_clip:
