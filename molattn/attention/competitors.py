@@ -9,6 +9,9 @@ from typing import Protocol, runtime_checkable
 import torch
 from jaxtyping import Int
 from torch import Tensor
+from torch.nn import Parameter
+
+from molattn.attention.transforms import is_transformed
 
 
 @runtime_checkable
@@ -112,10 +115,25 @@ class Rows:
         """`x`, (..., j, c), before it becomes the keys of several heads: zeros where no query of any head may look."""
         if self.mask is None:
             return x
-        seen = self.seen_by_any()
-        if seen.dim() > 2:
-            seen = seen.squeeze(-3) if seen.shape[-3] == 1 else seen.any(-3)
+        seen = _in_any_head(self.seen_by_any())
         return x if all_true(seen) else x.masked_fill(~seen, 0.0)
+
+    def finite_where_hidden(self, x: Tensor) -> Tensor:
+        """`x`, (..., j, c), with zeros for what is not finite in a row where no query of any head may look."""
+        return x if self.mask is None else _finite_but_in(_in_any_head(self.seen_by_any()), x)
+
+    def finite_queries(self, x: Tensor, alone: bool) -> Tensor:
+        """`x`, (..., i, c), before it becomes the queries of several heads: zeros for what is not finite in a row that
+        may look at nobody and, where the queries are the keys (`alone`), in one that nobody may look at.
+
+        Nothing else comes of such a row, but 0 times NaN would be NaN in the gradients.
+        """
+        if self.mask is None:
+            return x
+        real = _in_any_head(any_along(self.mask, -1).unsqueeze(-1))
+        if alone:
+            real = real & _in_any_head(self.seen_by_any())
+        return _finite_but_in(real, x)
 
     def _lowered(self, x: Tensor) -> Tensor:
         # The lowest finite number, not -inf: a row with nobody allowed stays finite, also in the backward pass.
@@ -179,17 +197,52 @@ class Segments:
         return x.new_zeros(self.num_receivers, *x.shape[1:]).index_add(0, self.receiver, x)
 
 
+def _in_any_head(rows: Tensor) -> Tensor:
+    """(..., h, n, 1) -> (..., n, 1); without heads as it is."""
+    if rows.dim() < 3:
+        return rows
+    return rows.squeeze(-3) if rows.shape[-3] == 1 else rows.any(-3)
+
+
+def _finite_but_in(real: Tensor, x: Tensor) -> Tensor:
+    # The same tensor where it can be: another node would have gradients added in another order.
+    if all_true(real):
+        return x
+    stays = real | x.isfinite()
+    return x if all_true(stays) else torch.where(stays, x, 0.0)
+
+
 # Below so many elements, calling one operation costs more than what it does.
 _SMALL = 4096
 
 
 def any_along(mask: Tensor, dim: int) -> Tensor:
     """`mask.any(dim)`; a large one as the maximum of its bytes: thirty times faster on a CPU at 1024 by 1024."""
-    if mask.numel() <= _SMALL:
+    if not _takes_bytes(mask) or mask.numel() <= _SMALL:
         return mask.any(dim)
     return mask.view(torch.uint8).amax(dim).view(torch.bool)
 
 
+def either(a: Tensor, b: Tensor) -> Tensor:
+    """`a | b` of masks, by their bytes, which are the faster to combine."""
+    if not _takes_bytes(a, b):
+        return a | b
+    return (a.view(torch.uint8) | b.view(torch.uint8)).view(torch.bool)
+
+
 def all_true(mask: Tensor) -> bool:
-    """Whether every element is known to be True: a GPU would have to be waited for, a compiler cannot look."""
-    return mask.device.type == "cpu" and not torch.compiler.is_compiling() and bool(mask.all())
+    """Whether every element is known to be True; a GPU would have to be waited for."""
+    return mask.device.type == "cpu" and has_numbers(mask) and bool(mask.all())
+
+
+def has_numbers(x: Tensor) -> bool:
+    """Whether Python may look at the numbers: none are there under a compiler, in a function that `torch.func`
+    transforms, on the meta device and in fake tensors."""
+    return (
+        not torch.compiler.is_compiling() and type(x) in (Tensor, Parameter) and not x.is_meta and not is_transformed(x)
+    )
+
+
+def _takes_bytes(*masks: Tensor) -> bool:
+    # The C++ that torch.compile writes has no masks seen as bytes.
+    return not torch.compiler.is_compiling() and not is_transformed(*masks)

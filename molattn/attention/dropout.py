@@ -3,6 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from molattn.attention.arguments import check_dropout
 from molattn.attention.elementwise import AddDropped, Dropped, DroppedGelu, can_be_compiled, kept, new_key
 
 
@@ -12,8 +13,7 @@ def dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     Raises:
         ValueError: p is not from 0 to below 1.
     """
-    if not 0 <= p < 1:
-        raise ValueError(f"a probability of dropping is from 0 to below 1, not {p}")
+    check_dropout(p)
     if can_be_compiled(like):
         return kept(shape, p, new_key())
     return F.dropout(like.new_ones(shape), p)

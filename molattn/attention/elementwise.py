@@ -10,7 +10,8 @@ from torch import Tensor
 
 from molattn import compiled
 from molattn.attention.agreement import first_difference, undisturbed
-from molattn.attention.arguments import check_argument
+from molattn.attention.arguments import check_argument, check_dropout
+from molattn.attention.transforms import is_transformed
 
 SOURCE = Path(__file__).with_name("elementwise.c")
 
@@ -59,10 +60,12 @@ def _disagreement() -> str:
 
 
 def can_be_compiled(*tensors: Tensor) -> bool:
-    """Whether the functions here take these: float32 on the CPU, no compiler at work, and a library to be had."""
+    """Whether the functions here take these: float32 on the CPU, neither a compiler nor `torch.func` at work, and a
+    library to be had."""
     return (
         all(x.dtype == torch.float32 and x.device.type == "cpu" for x in tensors)
         and not torch.compiler.is_compiling()
+        and not is_transformed(*tensors)
         and library() is not None
     )
 
@@ -142,8 +145,7 @@ def dropping(p: float, key: int) -> Dropping:
     Raises:
         ValueError: p is not from 0 to below 1.
     """
-    if not 0 <= p < 1:
-        raise ValueError(f"a probability of dropping is from 0 to below 1, not {p}")
+    check_dropout(p)
     return Dropping(key, min(round(p * 2**32), 2**32 - 1), 1 / (1 - p))
 
 

@@ -5,6 +5,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from molattn.attention.transforms import is_transformed
+
 # Below so many multiplications, setting oneDNN up costs more than it saves.
 _SMALL = 2**20
 _HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
@@ -19,7 +21,7 @@ def linear(
 
     For float32 on the CPU torch calls MKL, which keeps to AVX2 on AMD processors; oneDNN uses AVX-512 wherever there
     is one, and is twice as fast there. Elsewhere the two are alike. Everything but large float32 products on the CPU
-    (other devices and types, autocast, a compiler at work) is torch's own function.
+    (other devices and types, autocast, a compiler or `torch.func` at work) is torch's own function.
     """
     if not _pays(x, weight):
         return F.linear(x, weight, bias)
@@ -37,6 +39,7 @@ def _pays(x: Tensor, weight: Tensor) -> bool:
         and not torch.is_autocast_enabled("cpu")
         and _HAS_ONEDNN
         and bool(torch.backends.mkldnn.enabled)
+        and not is_transformed(x, weight)
     )
 
 

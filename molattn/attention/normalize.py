@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from molattn.attention.competitors import Competitors
+from molattn.attention.competitors import Competitors, Rows, has_numbers
 
 Normalizer = Callable[[Tensor, Competitors], Tensor]
 
@@ -75,7 +75,8 @@ def sparsemax(logits: Tensor, over: Competitors) -> Tensor:
     w_ij = max(a_ij - tau_i, 0),    tau_i = (sum_{j in S_i} a_ij - 1) / |S_i|,    S_i = {j : a_ij > tau_i}
 
     S is found by starting from all and leaving out what lies below tau until nothing does (Michelot 1986), in at
-    most as many steps as there are competitors; it needs sums only, no sorting. The gradient is
+    most as many steps as there are competitors; it needs sums only, no sorting. Where no step can be looked at (under
+    a compiler, `torch.func` or on the meta device), rows are sorted instead. The gradient is
     dL/da_ij = g_j - mean_{S_i} g within S and zero outside.
 
     Source: Martins & Astudillo 2016, arXiv:1602.02068.
@@ -84,6 +85,8 @@ def sparsemax(logits: Tensor, over: Competitors) -> Tensor:
     # tau is never less than the largest logit minus 1, so nothing below that is ever in S. "Not below" rather than
     # "above": a NaN stays in, and is seen in what comes out.
     support = over.keep((~(z <= -1)).to(z.dtype))
+    if isinstance(over, Rows) and not has_numbers(z):
+        return _sparsemax_by_sorting(z, over)
     while True:
         size = over.total(support).clamp(min=1)
         tau = (over.total(torch.where(support > 0, z, 0.0)) - 1) / size
@@ -91,6 +94,19 @@ def sparsemax(logits: Tensor, over: Competitors) -> Tensor:
         if torch.equal(smaller, support):
             return torch.where(support > 0, z - tau, 0.0)
         support = smaller
+
+
+def _sparsemax_by_sorting(z: Tensor, over: Rows) -> Tensor:
+    """The same of logits whose largest is 0: tau_i is the largest (sum of the k largest - 1) / k."""
+    if not z.shape[-1]:
+        return z
+    # As good as hidden: -1 is never above tau.
+    largest_first = (over.keep(z.detach().clamp(min=-1) + 1) - 1).sort(-1, descending=True).values
+    k = torch.arange(1, z.shape[-1] + 1, dtype=z.dtype, device=z.device)
+    tau = ((largest_first.cumsum(-1) - 1) / k).amax(-1, keepdim=True)
+    support = over.keep((~(z <= tau)).to(z.dtype))
+    tau = (over.total(torch.where(support > 0, z, 0.0)) - 1) / over.total(support).clamp(min=1)
+    return torch.where(support > 0, z - tau, 0.0)
 
 
 NORMALIZERS: dict[str, Normalizer] = {"softmax": softmax, "hardmax": hardmax, "sparsemax": sparsemax}

@@ -259,3 +259,42 @@ def test_values_may_be_one_number_each_with_and_without_a_mask(single):
     for over in (None, mask):
         as_columns = attend(q, k, v.unsqueeze(-1), over).squeeze(-1)
         assert_close(attend(q, k, v, over), as_columns)
+
+
+@pytest.mark.parametrize("return_weights", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("values", [3, 7])
+def test_every_key_has_one_value(values, masked, return_weights):
+    q, k, _ = random_qkv((2,), 4, 5, 8, 6)
+    mask = torch.ones(4, 5, dtype=torch.bool) if masked else None
+    with pytest.raises(ValueError, match=f"5 keys and {values} values"):
+        attend(q, k, torch.randn(2, values, 6, dtype=F64), mask, return_weights=return_weights)
+    edges = Segments(torch.tensor([0, 1]), torch.tensor([1, 1]), 2)
+    with pytest.raises(ValueError, match=f"5 keys and {values} values"):
+        attend(q[0], k[0], torch.randn(values, 6, dtype=F64), edges)
+
+
+@pytest.mark.parametrize("score", ["dot", "scaled_dot"])
+def test_a_product_is_of_as_many_channels(score):
+    q, _, v = random_qkv((2,), 4, 5, 8, 6)
+    for channels in (7, 1):  # a single one would broadcast
+        k = torch.randn(2, 5, channels, dtype=F64)
+        with pytest.raises(ValueError, match=f"queries of 8 channels and keys of {channels}"):
+            attend(q, k, v, score=score)
+        with pytest.raises(ValueError, match=f"queries of 8 channels and keys of {channels}"):
+            attention_weights(q, k, score=score)
+
+
+@pytest.mark.parametrize("return_weights", [False, True])
+@pytest.mark.parametrize("shape", [(4, 6), (5, 4), (3, 5), (2, 3, 5)])
+def test_a_mask_of_other_queries_or_keys_is_refused_with_the_sizes(shape, return_weights):
+    q, k, v = random_qkv((2,), 4, 5, 8, 6)
+    with pytest.raises(ValueError, match="for 4 queries and 5 keys"):
+        attend(q, k, v, torch.ones(shape, dtype=torch.bool), return_weights=return_weights)
+
+
+@pytest.mark.parametrize("return_weights", [False, True])
+@pytest.mark.parametrize("dropout", [-0.1, 1.0, 1.5, torch.nan])
+def test_a_dropout_that_is_none_is_refused(dropout, return_weights):
+    with pytest.raises(ValueError, match="from 0 to below 1"):
+        attend(*random_qkv((), 4, 5, 8, 6), dropout=dropout, return_weights=return_weights)
