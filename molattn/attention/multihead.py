@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from molattn.attention.attend import attend
+from molattn.attention.arguments import check_dropout, check_sizes
+from molattn.attention.attend import attend, split_mask
 from molattn.attention.competitors import Rows
 from molattn.attention.heads import KEEPS_HEAD_DIM, make_join, merge_heads, split_heads
 from molattn.attention.normalize import NORMALIZERS, Normalizer
@@ -38,8 +39,9 @@ class MultiHeadAttention(nn.Module):
         positions: the largest number of keys, for key_bias "per_position" and for score "location".
 
     Raises:
-        ValueError: head_dim is not given and num_heads does not divide embed_dim; an unknown name; a bias per position
-            with bias=False or without `positions`; an output_dim that the join cannot give.
+        ValueError: head_dim is not given and num_heads does not divide embed_dim; a size below 1; a dropout that is not
+            from 0 to below 1; an unknown name; a bias per position with bias=False or without `positions`; an
+            output_dim that the join cannot give.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762.
 
@@ -69,6 +71,17 @@ class MultiHeadAttention(nn.Module):
         positions: int | None = None,
     ):
         super().__init__()
+        check_sizes(
+            embed_dim=embed_dim,
+            num_heads=num_heads,
+            head_dim=head_dim,
+            value_head_dim=value_head_dim,
+            key_dim=key_dim,
+            value_dim=value_dim,
+            output_dim=output_dim,
+            positions=positions,
+        )
+        check_dropout(dropout)
         if head_dim is None:
             if embed_dim % num_heads:
                 raise ValueError(f"{num_heads} heads do not divide embed_dim {embed_dim}: give head_dim")
@@ -90,6 +103,19 @@ class MultiHeadAttention(nn.Module):
             output_dim = output_dim or (value_head_dim if join in KEEPS_HEAD_DIM else embed_dim)
             join = make_join(join, num_heads, value_head_dim, output_dim, bias)
         self.join = join
+
+    def extra_repr(self) -> str:
+        settings: dict[str, Any] = {"embed_dim": self.embed_dim, "num_heads": self.num_heads, "head_dim": self.head_dim}
+        if self.value_head_dim != self.head_dim:
+            settings["value_head_dim"] = self.value_head_dim
+        # What has weights is listed among the parts.
+        if not isinstance(self.score, nn.Module):
+            settings["score"] = getattr(self.score, "__name__", self.score)
+        if not isinstance(self.normalizer, nn.Module):
+            names = (name for name, known in NORMALIZERS.items() if known == self.normalizer)
+            settings["normalizer"] = next(names, None) or getattr(self.normalizer, "__name__", self.normalizer)
+        settings["dropout"] = self.dropout
+        return ", ".join(f"{name}={value}" for name, value in settings.items())
 
     def _bias_per_position(self, bias: bool, positions: int | None) -> nn.Parameter:
         if not bias or positions is None:
@@ -135,28 +161,51 @@ class MultiHeadAttention(nn.Module):
             query: (batch, i, embed_dim), or without the batch.
             key: (batch, j, key_dim); the query by default (self-attention).
             value: (batch, j, value_dim); the key by default.
-            mask: broadcastable to (batch, H, i, j); boolean, True where a query may attend, or float, added. Who is
-                there among the keys, (batch, j), goes in as `padding_mask` of it; the past alone as `causal_mask`.
+            mask: boolean, True where a query may attend, or float, added, minus infinity forbidding the pair. (i, j)
+                for all heads of the batch, or (batch, H, i, j), any of which may be 1; without a batch (H, i, j). Who
+                is there among the keys, (batch, j), goes in as `padding_mask` of it; the past alone as `causal_mask`.
             bias: finite, broadcastable to (batch, H, i, j), added to the logits.
             return_weights: also return the weights of every head, (batch, H, i, j), before dropout.
 
         Returns:
             (batch, i, output_dim); a query with nobody to attend to gets what the join makes of zeros (the output
-            bias), never NaN.
+            bias), never NaN. NaN and infinity in a row that nobody may look at, and in one that may look at nobody,
+            reach no other row's output and no gradient.
 
         Raises:
-            ValueError: more keys than a bias or a score per position has positions.
+            ValueError: a mask of other dimensions, as (batch, i, j), which could be one for each head; or of other
+                sizes; other numbers of keys and values; more keys than a bias or a score per position has positions.
         """
-        key, over = query if key is None else key, mask
-        if mask is not None and mask.dtype == torch.bool:
+        alone = key is None or key is query
+        key, over = query if key is None else key, None
+        if mask is not None:
+            self._check_mask(mask, query, key)
             # Once here, rather than in the keys and values of every head; and NaN there would reach the gradients of
             # the projections.
+            mask, bias = split_mask(mask, bias)
             over = Rows(mask, blank=True)
+            query = over.finite_queries(query, alone)
             key = over.padding_blanked(key)
             value = None if value is None else over.padding_blanked(value)
         k, v = self.keys_and_values(key, value)
         output, weights = self.attend_to(query, k, v, over, bias, return_weights)
         return output if weights is None else (output, weights)
+
+    def _check_mask(self, mask: Tensor, query: Tensor, key: Tensor) -> None:
+        shape, dims = tuple(mask.shape), query.dim() + 1
+        if mask.dim() not in (2, dims):
+            if mask.dim() == query.dim() == 3:
+                raise ValueError(
+                    f"a mask {shape} of 3 dimensions for a batch could be one for each item or one for each head: "
+                    "mask.unsqueeze(1) makes it (batch, 1, i, j), mask.unsqueeze(0) makes it (1, heads, i, j)"
+                )
+            raise ValueError(
+                f"a mask {shape} of {mask.dim()} dimensions for queries {tuple(query.shape)}: it has 2, (i, j), or "
+                f"{dims}, one of them for the heads; padding_mask makes one of who is there among the keys"
+            )
+        wanted = (*query.shape[:-2], self.num_heads, query.shape[-2], key.shape[-2])[-mask.dim() :]
+        if any(size not in (1, n) for size, n in zip(shape, wanted, strict=True)):
+            raise ValueError(f"a mask {shape} does not broadcast to {tuple(wanted)}, of (batch, heads, i, j)")
 
     def keys_and_values(
         self, key: Float[Tensor, "*b j d_k"], value: Float[Tensor, "*b j d_v"] | None = None, first: int = 0
@@ -193,7 +242,12 @@ class MultiHeadAttention(nn.Module):
 
         Returns:
             (batch, i, output_dim), and the weights (batch, H, i, j), None and not computed unless asked for.
+
+        Raises:
+            ValueError: a mask of other dimensions or sizes, as `forward`.
         """
+        if isinstance(mask, Tensor):
+            self._check_mask(mask, query, k)
         q = split_heads(self.q_proj(query), self.num_heads)
         dropout = self.dropout if self.training else 0.0
         if not return_weights:

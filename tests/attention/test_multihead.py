@@ -81,6 +81,78 @@ def test_what_stands_in_the_padding_changes_nothing_bit_for_bit(garbage, form, r
         assert_identical(dirty, clean)
 
 
+PADDED = ["padding", "padding and past", "float", "float and past", "one head sees less", "padding attends to nobody"]
+
+
+def padding_masks(kind, there):
+    """Masks that hide the same rows from everyone."""
+    n = there.shape[1]
+    mask = padding_mask(there)
+    if "past" in kind:
+        mask = mask & causal_mask(n)
+    if kind == "one head sees less":
+        mask = mask.expand(-1, 2, n, n).clone()
+        mask[:, 1, :, 1] = False
+    if kind == "padding attends to nobody":
+        mask = mask & there[:, None, :, None]
+    if "float" in kind:
+        added = torch.randn(n, n, generator=torch.Generator().manual_seed(5), dtype=F64)
+        mask = added.expand(mask.shape[0], 1, n, n).masked_fill(~mask, -torch.inf)
+    return mask
+
+
+@pytest.mark.parametrize("garbage", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("kind", PADDED)
+@pytest.mark.parametrize("return_weights", [False, True])
+@pytest.mark.parametrize("alone", [True, False])
+def test_nan_in_the_padding_of_self_attention_reaches_no_other_row_and_no_gradient(
+    garbage, kind, return_weights, alone
+):
+    # Padding is among the queries too, and what it asks goes through the weights that all queries share.
+    torch.manual_seed(2)
+    layer = MultiHeadAttention(8, 2).to(F64)
+    there = torch.arange(5) < torch.tensor([[3], [5], [1]])
+    mask = padding_masks(kind, there)
+
+    def run(fill):
+        x = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(3), dtype=F64)
+        x[~there] = fill
+        x.requires_grad_()
+        result = layer(*((x,) if alone else (x, x, x)), mask=mask, return_weights=return_weights)
+        output = (result[0] if isinstance(result, tuple) else result)[there]
+        return [output, *torch.autograd.grad(output.sin().sum(), [x, *layer.parameters()])]
+
+    for clean, dirty in zip(run(0.0), run(garbage), strict=True):
+        assert clean.isfinite().all()
+        assert_close(dirty, clean)
+
+
+@pytest.mark.parametrize("return_weights", [False, True])
+def test_nan_in_a_query_that_may_look_at_nobody_reaches_nothing(return_weights):
+    torch.manual_seed(2)
+    layer = MultiHeadAttention(8, 2).to(F64)
+    mask = torch.rand(2, 1, 4, 5, generator=torch.Generator().manual_seed(1)) > 0.3
+    mask[0, :, 1:3] = False
+    x, y = torch.randn(2, 4, 8, dtype=F64), torch.randn(2, 5, 8, dtype=F64)
+    x[0, 1:3] = torch.nan
+    inputs = [x.requires_grad_(), y.requires_grad_(), *layer.parameters()]
+    result = layer(x, y, mask=mask, return_weights=return_weights)
+    output = result[0] if isinstance(result, tuple) else result
+    for tensor in (output, *torch.autograd.grad(output.sin().sum(), inputs)):
+        assert tensor.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", PADDED)
+def test_nan_in_a_real_row_is_not_hidden(kind):
+    layer = MultiHeadAttention(8, 2).to(F64)
+    there = torch.arange(5) < torch.tensor([[3], [5]])
+    x = torch.randn(2, 5, 8, dtype=F64)
+    x[0, 2] = torch.nan
+    output = layer(x, mask=padding_masks(kind, there))
+    assert output[0, 2].isnan().all()
+    assert output[1].isfinite().all()
+
+
 def test_heads_of_a_width_of_their_own():
     layer = MultiHeadAttention(6, 4, head_dim=5)
     output, weights = layer(torch.randn(2, 3, 6), return_weights=True)
@@ -215,14 +287,81 @@ def test_a_score_with_weights_of_ones_own_serves_in_the_layer():
         ({"score": "location"}, "max_length"),
         ({"key_bias": "per_position"}, "positions"),
         ({"key_bias": "per_position", "positions": 4, "bias": False}, "bias=True"),
+        ({"num_heads": 0}, "num_heads is at least 1, not 0"),
+        ({"num_heads": -2}, "num_heads"),
+        ({"embed_dim": 0}, "embed_dim"),
+        ({"head_dim": 0}, "head_dim is at least 1"),
+        ({"value_head_dim": 0}, "value_head_dim"),
+        ({"key_dim": 0}, "key_dim"),
+        ({"value_dim": -1}, "value_dim"),
+        ({"output_dim": 0}, "output_dim"),
+        ({"positions": 0, "key_bias": "per_position"}, "positions"),
+        ({"dropout": 1.0}, "from 0 to below 1"),
+        ({"dropout": -0.1}, "from 0 to below 1"),
+        ({"dropout": torch.nan}, "from 0 to below 1"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
-        MultiHeadAttention(8, 2, **settings)
+        MultiHeadAttention(**{"embed_dim": 8, "num_heads": 2, **settings})
 
 
 def test_more_keys_than_positions_are_refused():
     layer = MultiHeadAttention(8, 2, key_bias="per_position", positions=4)
     with pytest.raises(ValueError, match="5 keys are more than the 4 positions"):
         layer(torch.randn(1, 5, 8))
+
+
+@pytest.mark.parametrize("return_weights", [False, True])
+@pytest.mark.parametrize("kind", [torch.bool, torch.float])
+@pytest.mark.parametrize("lead", [1, 2, 3])
+def test_a_mask_of_each_item_needs_a_place_for_the_heads(lead, kind, return_weights):
+    # With as many items as heads, or one, it would broadcast: to the heads, in silence.
+    layer = MultiHeadAttention(8, 2)
+    x, y = torch.randn(lead, 3, 8), torch.randn(lead, 4, 8)
+    mask = torch.ones(lead, 3, 4).to(kind)
+    with pytest.raises(ValueError, match=r"mask.unsqueeze\(1\)"):
+        layer(x, y, mask=mask, return_weights=return_weights)
+    with pytest.raises(ValueError, match=r"mask.unsqueeze\(1\)"):
+        layer.attend_to(x, *layer.keys_and_values(y), mask)
+    layer(x, y, mask=mask.unsqueeze(1), return_weights=return_weights)
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.float])
+@pytest.mark.parametrize(
+    ("query", "mask", "message"),
+    [
+        ((2, 3, 8), (4,), "padding_mask"),
+        ((2, 3, 8), (2, 4), "does not broadcast"),  # who is there among the keys: it goes through padding_mask
+        ((2, 3, 8), (4, 4), "does not broadcast"),
+        ((2, 3, 8), (2, 3, 3, 4), r"does not broadcast to \(2, 2, 3, 4\)"),
+        ((2, 3, 8), (3, 1, 3, 4), "does not broadcast"),
+        ((2, 3, 8), (2, 1, 1, 1, 4), "5 dimensions"),
+        ((3, 8), (1, 1, 3, 4), "it has 2, .* or 3"),
+        ((3, 8), (4, 3, 4), r"does not broadcast to \(2, 3, 4\)"),
+    ],
+)
+def test_a_mask_of_another_shape_is_refused_with_what_it_has_to_be(query, mask, message, kind):
+    layer = MultiHeadAttention(8, 2)
+    key = torch.randn(*query[:-2], 4, 8)
+    with pytest.raises(ValueError, match=message):
+        layer(torch.randn(query), key, mask=torch.ones(mask).to(kind))
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (1, 4), (3, 1), (2, 3, 4), (1, 3, 4), (2, 1, 1)])
+def test_without_a_batch_the_first_of_three_dimensions_are_the_heads(shape):
+    layer = MultiHeadAttention(8, 2).to(F64)
+    x, y = torch.randn(3, 8, dtype=F64), torch.randn(4, 8, dtype=F64)
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) > 0.4
+    in_a_batch = layer(x[None], y[None], mask=mask if mask.dim() == 2 else mask[None])[0]
+    assert_close(layer(x, y, mask=mask), in_a_batch)
+
+
+def test_a_layer_says_what_it_is():
+    assert "embed_dim=8, num_heads=2, head_dim=4, score=scaled_dot, normalizer=softmax" in repr(
+        MultiHeadAttention(8, 2)
+    )
+    layer = MultiHeadAttention(8, 2, value_head_dim=3, score="additive", normalizer=Softmax(0.5), dropout=0.1)
+    assert "value_head_dim=3, normalizer=Softmax(temperature=0.5), dropout=0.1" in repr(layer)
+    assert "(score): Additive(" in repr(layer)
+    assert "normalizer=sparsemax" in repr(MultiHeadAttention(8, 2, normalizer="sparsemax"))
