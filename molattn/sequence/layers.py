@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from molattn.attention import MultiHeadAttention
 from molattn.attention.dropout import Dropout
 from molattn.sequence.cache import KeyValues
+from molattn.sequence.masks import without_garbage
 
 Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "gelu": F.gelu}
@@ -129,7 +130,10 @@ class EncoderLayer(nn.Module):
             x: (batch, n, d_model).
             mask: broadcastable to (batch, heads, n, n); boolean, True where a query may attend, or float, added.
             return_weights: also return the weights of every head.
+
+        NaN and infinity in a row of x that nobody may look at, as padding, reach no other row and no gradient.
         """
+        x = without_garbage(x, mask)
         seen, weights = self.around_self.before(x), None
         if return_weights:
             update, weights = self.self_attention(seen, mask=mask, return_weights=True)
@@ -261,8 +265,12 @@ class DecoderLayer(nn.Module):
     ) -> Float[Tensor, "b n d"] | tuple[Float[Tensor, "b n d"], tuple[Tensor, Tensor]]:
         """The whole target at once: `extend` from an empty cache.
 
+        NaN and infinity in a row of x or of the memory that nobody may look at, as padding, reach no other row and no
+        gradient.
+
         Returns:
             (batch, n, d_model); with `return_weights` also the weights (batch, heads, n, n) and (batch, heads, n, m).
         """
+        x, memory = without_garbage(x, mask), without_garbage(memory, memory_mask)
         x, _, weights = self.extend(x, self.begin(memory), mask, memory_mask, return_weights)
         return x if weights is None else (x, weights)

@@ -1,10 +1,11 @@
 """Masks: who may look at whom. Boolean, True where one may, broadcastable to (batch, heads, query, key)."""
 
-from jaxtyping import Bool, Int
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from molattn import attention
-from molattn.attention import causal_mask
+from molattn.attention import Rows, causal_mask
 
 PAD = 0
 
@@ -31,3 +32,18 @@ def causal_padding_mask(tokens: Int[Tensor, "b n"], pad: int = PAD) -> Bool[Tens
     Shapes: (batch, n) -> (batch, 1, n, n).
     """
     return padding_mask(tokens, pad) & causal_mask(tokens.shape[-1], device=tokens.device)
+
+
+def without_garbage(x: Float[Tensor, "b n d"], mask: Tensor | None) -> Float[Tensor, "b n d"]:
+    """`x` with zeros for what is not finite in the rows that `mask` hides from everyone.
+
+    Such a row is used up by nothing but itself; yet 0 times NaN would be NaN in the gradients of all weights that it
+    goes through.
+
+    Args:
+        x: (batch, n, d).
+        mask: broadcastable to (batch, heads, query, n), boolean or float.
+    """
+    if mask is None or mask.shape[-1] not in (1, x.shape[-2]):  # of other sizes: the attention says so
+        return x
+    return Rows(mask if mask.dtype == torch.bool else mask != -torch.inf).finite_where_hidden(x)

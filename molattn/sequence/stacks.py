@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from molattn.sequence.layers import Activation, DecoderLayer, EncoderLayer, LayerCache
+from molattn.sequence.masks import without_garbage
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,8 @@ class Encoder(nn.Module):
             x: (batch, n, d_model).
             mask: broadcastable to (batch, heads, n, n); boolean, True where a query may attend, or float, added.
             return_weights: also return the weights, which are not computed otherwise.
+
+        NaN and infinity in a row of x that nobody may look at, as padding, reach no other row and no gradient.
         """
         if not return_weights:
             for layer in self.layers:
@@ -210,7 +213,11 @@ class Decoder(nn.Module):
                 float, added.
             memory_mask: over the source, broadcastable to (batch, heads, n, m), of either kind.
             return_weights: also return the weights, which are not computed otherwise.
+
+        NaN and infinity in a row of x or of the memory that nobody may look at, as padding, reach no other row and no
+        gradient.
         """
+        x, memory = without_garbage(x, mask), without_garbage(memory, memory_mask)
         x, _, weights = self.extend(x, self.begin(memory), mask, memory_mask, return_weights)
         return x if weights is None else (x, weights)
 

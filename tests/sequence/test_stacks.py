@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from molattn.attention import MultiHeadAttention, causal_mask
-from molattn.sequence import DecoderLayer, EncoderLayer, FeedForward, padding_mask
+from molattn.sequence import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, padding_mask
 from tests.assertions import assert_close
 from tests.sequence.torch_stacks import F64, pair_of_stacks, randomise
 
@@ -125,6 +125,46 @@ def test_gradients_of_the_layers_in_float64(norm_first):
     assert torch.autograd.gradcheck(lambda x: encoder(x, mask), x)
     decoder = randomise(DecoderLayer(4, 2, 6, activation="gelu", norm_first=norm_first))
     assert torch.autograd.gradcheck(lambda x, memory: decoder(x, memory, causal_mask(3)), (x, memory))
+
+
+STACKS = {
+    "encoder layer": lambda norm_first: EncoderLayer(8, 2, 12, norm_first=norm_first),
+    "encoder": lambda norm_first: Encoder(2, 8, 2, 12, norm_first=norm_first),
+    "decoder layer": lambda norm_first: DecoderLayer(8, 2, 12, norm_first=norm_first),
+    "decoder": lambda norm_first: Decoder(2, 8, 2, 12, norm_first=norm_first),
+}
+
+
+@pytest.mark.parametrize("garbage", [torch.nan, torch.inf])
+@pytest.mark.parametrize("kind", ["boolean", "float"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("return_weights", [False, True])
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("name", STACKS)
+def test_nan_in_the_padding_reaches_no_token_and_no_gradient(name, norm_first, return_weights, causal, kind, garbage):
+    torch.manual_seed(0)
+    stack = randomise(STACKS[name](norm_first))
+    mask, memory_mask = padding_mask(TARGET), padding_mask(SOURCE)
+    mask = mask & causal_mask(4) if causal else mask
+    if kind == "float":
+        mask = torch.zeros(3, 1, 4, 4, dtype=F64).masked_fill(~mask, -torch.inf)
+        memory_mask = torch.zeros(3, 1, 1, 5, dtype=F64).masked_fill(~memory_mask, -torch.inf)
+
+    def run(fill):
+        g = torch.Generator().manual_seed(1)
+        x, memory = (torch.randn(3, n, 8, generator=g, dtype=F64) for n in (4, 5))
+        x[TARGET == 0], memory[SOURCE == 0] = fill, fill
+        inputs = [x.requires_grad_()]
+        if "decoder" in name:
+            inputs.append(memory.requires_grad_())
+        masks = (mask, memory_mask)[: len(inputs)]
+        result = stack(*inputs, *masks, return_weights=return_weights)
+        output = (result[0] if return_weights else result)[TARGET != 0]
+        return [output, *torch.autograd.grad(output.sin().sum(), [*inputs, *stack.parameters()])]
+
+    for clean, dirty in zip(run(0.0), run(garbage), strict=True):
+        assert clean.isfinite().all()
+        assert_close(dirty, clean)
 
 
 def test_feed_forward_is_point_wise_and_takes_a_function():
