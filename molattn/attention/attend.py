@@ -140,7 +140,7 @@ def attend(
         _check_queries_and_keys(q, k, over, score)
         return _fused(q, k, v, over, bias, dropout, scale=None if score is scaled_dot else 1.0)
     weights = attention_weights(q, k, over, bias=bias, score=score, normalizer=normalizer)
-    output = over.reduce(F.dropout(weights, dropout, training=dropout > 0), v)
+    output = over.reduce(F.dropout(weights, dropout) if dropout else weights, v)
     return (output, weights) if return_weights else output
 
 

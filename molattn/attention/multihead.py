@@ -174,10 +174,12 @@ class MultiHeadAttention(nn.Module):
 
         Raises:
             ValueError: a mask of other dimensions, as (batch, i, j), which could be one for each head; or of other
-                sizes; other numbers of keys and values; more keys than a bias or a score per position has positions.
+                sizes; queries, keys and values of other batches; other numbers of keys and values; more keys than a
+                bias or a score per position has positions.
         """
         alone = key is None or key is query
         key, over = query if key is None else key, None
+        _check_inputs(query, key, value)
         if mask is not None:
             self._check_mask(mask, query, key)
             # Once here, rather than in the keys and values of every head; and NaN there would reach the gradients of
@@ -324,3 +326,13 @@ class MultiHeadAttention(nn.Module):
         from molattn.attention.exchange import to_keras
 
         return to_keras(self)
+
+
+def _check_inputs(query: Tensor, key: Tensor, value: Tensor | None) -> None:
+    # One without a batch, or a batch of one, would be broadcast.
+    shapes = [x.shape[:-2] for x in (query, key, key if value is None else value)]
+    if query.dim() < 2 or shapes.count(shapes[0]) < 3:
+        every = ", ".join(str(tuple(x.shape)) for x in (query, key, value) if x is not None)
+        raise ValueError(f"queries, keys and values are (batch, n, channels) of one batch, or all without; got {every}")
+    if value is not None and value.shape[-2] != key.shape[-2]:
+        raise ValueError(f"{key.shape[-2]} keys and {value.shape[-2]} values: every key has one value")
