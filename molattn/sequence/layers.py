@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from molattn.attention import MultiHeadAttention
+from molattn.attention.arguments import check_sizes
 from molattn.attention.dropout import Dropout
 from molattn.sequence.cache import KeyValues
 from molattn.sequence.masks import without_garbage
@@ -27,21 +28,30 @@ class FeedForward(nn.Module):
         hidden_dim: channels between the two.
         activation: f, a name in `ACTIVATIONS` or a function.
         dropout: after f, in training.
+        bias: whether there are b_1 and b_2.
 
     Raises:
-        ValueError: an unknown activation.
+        ValueError: an unknown activation; a size below 1.
 
     Shapes: (..., d_model) -> (..., d_model). Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.3.
     """
 
-    def __init__(self, d_model: int, hidden_dim: int, activation: str | Activation = "relu", dropout: float = 0.0):
+    def __init__(
+        self,
+        d_model: int,
+        hidden_dim: int,
+        activation: str | Activation = "relu",
+        dropout: float = 0.0,
+        bias: bool = True,
+    ):
         super().__init__()
+        check_sizes(d_model=d_model, hidden_dim=hidden_dim)
         if isinstance(activation, str) and activation not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
             raise ValueError(f"unknown activation {activation!r}: choose one of {known}, or pass a function")
         self.f = ACTIVATIONS[activation] if isinstance(activation, str) else activation
-        self.linear_1 = nn.Linear(d_model, hidden_dim)
-        self.linear_2 = nn.Linear(hidden_dim, d_model)
+        self.linear_1 = nn.Linear(d_model, hidden_dim, bias=bias)
+        self.linear_2 = nn.Linear(hidden_dim, d_model, bias=bias)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
@@ -56,13 +66,27 @@ class Residual(nn.Module):
 
     A sublayer is called between `before` and `after`: y = after(x, sublayer(before(x))).
 
+    Args:
+        d_model: channels.
+        dropout: on what the sublayer adds, in training.
+        norm_first: pre-norm if True, post-norm if False.
+        layer_norm_eps: what the layer norm adds to the variance.
+        bias: whether the layer norm has one.
+
     Shapes: (..., d_model) -> (..., d_model). Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1; pre-norm:
     Xiong et al. 2020, arXiv:2002.04745.
     """
 
-    def __init__(self, d_model: int, dropout: float = 0.0, norm_first: bool = False):
+    def __init__(
+        self,
+        d_model: int,
+        dropout: float = 0.0,
+        norm_first: bool = False,
+        layer_norm_eps: float = 1e-5,
+        bias: bool = True,
+    ):
         super().__init__()
-        self.norm = nn.LayerNorm(d_model)
+        self.norm = nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias)
         self.dropout = Dropout(dropout)
         self.norm_first = norm_first
 
@@ -89,9 +113,12 @@ class EncoderLayer(nn.Module):
         activation: of the feed-forward, a name in `ACTIVATIONS` or a function.
         norm_first: pre-norm if True, post-norm if False.
         dropout: on weights, on what each sublayer adds and inside the feed-forward, in training.
+        layer_norm_eps: what the layer norms add to the variance.
+        bias: whether the linear maps and the layer norms have one.
 
     Raises:
-        ValueError: an unknown activation; no head_dim and num_heads does not divide d_model.
+        ValueError: an unknown activation; no head_dim and num_heads does not divide d_model; a size below 1; a dropout
+            that is not from 0 to below 1.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1.
     """
@@ -106,12 +133,15 @@ class EncoderLayer(nn.Module):
         activation: str | Activation = "relu",
         norm_first: bool = False,
         dropout: float = 0.0,
+        layer_norm_eps: float = 1e-5,
+        bias: bool = True,
     ):
         super().__init__()
-        self.self_attention = MultiHeadAttention(d_model, num_heads, head_dim=head_dim, dropout=dropout)
-        self.feed_forward = FeedForward(d_model, hidden_dim or 4 * d_model, activation, dropout)
-        self.around_self = Residual(d_model, dropout, norm_first)
-        self.around_feed_forward = Residual(d_model, dropout, norm_first)
+        hidden_dim = 4 * d_model if hidden_dim is None else hidden_dim
+        self.self_attention = MultiHeadAttention(d_model, num_heads, head_dim=head_dim, dropout=dropout, bias=bias)
+        self.feed_forward = FeedForward(d_model, hidden_dim, activation, dropout, bias)
+        self.around_self = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
+        self.around_feed_forward = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
 
     @overload
     def forward(self, x: Tensor, mask: Tensor | None = None, return_weights: Literal[False] = False) -> Tensor: ...
@@ -143,6 +173,20 @@ class EncoderLayer(nn.Module):
         x = self.around_feed_forward.after(x, self.feed_forward(self.around_feed_forward.before(x)))
         return x if weights is None else (x, weights)
 
+    @classmethod
+    def from_torch(cls, layer: nn.TransformerEncoderLayer) -> "EncoderLayer":
+        """The layer with the weights, settings, dtype, device and mode of torch's.
+
+        This one always puts the batch first, and takes the opposite of torch's boolean masks, padding with them:
+        `padding_mask(~src_key_padding_mask) & ~src_mask`.
+
+        Raises:
+            ValueError: torch's layer does what this one does not; the message says what.
+        """
+        from molattn.sequence.exchange import encoder_layer_from_torch
+
+        return encoder_layer_from_torch(layer)
+
 
 @dataclass(frozen=True)
 class LayerCache:
@@ -167,8 +211,8 @@ class DecoderLayer(nn.Module):
     x = around(x, self-attention);    x = around(x, cross-attention to the memory);    x = around(x, feed-forward)
 
     Args:
-        d_model, num_heads, hidden_dim, head_dim, activation, norm_first, dropout: those of `EncoderLayer`, for both
-            attentions.
+        d_model, num_heads, hidden_dim, head_dim, activation, norm_first, dropout, layer_norm_eps, bias: those of
+            `EncoderLayer`, for both attentions.
 
     Raises:
         ValueError: as `EncoderLayer`.
@@ -186,14 +230,17 @@ class DecoderLayer(nn.Module):
         activation: str | Activation = "relu",
         norm_first: bool = False,
         dropout: float = 0.0,
+        layer_norm_eps: float = 1e-5,
+        bias: bool = True,
     ):
         super().__init__()
-        self.self_attention = MultiHeadAttention(d_model, num_heads, head_dim=head_dim, dropout=dropout)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads, head_dim=head_dim, dropout=dropout)
-        self.feed_forward = FeedForward(d_model, hidden_dim or 4 * d_model, activation, dropout)
-        self.around_self = Residual(d_model, dropout, norm_first)
-        self.around_cross = Residual(d_model, dropout, norm_first)
-        self.around_feed_forward = Residual(d_model, dropout, norm_first)
+        hidden_dim = 4 * d_model if hidden_dim is None else hidden_dim
+        self.self_attention = MultiHeadAttention(d_model, num_heads, head_dim=head_dim, dropout=dropout, bias=bias)
+        self.cross_attention = MultiHeadAttention(d_model, num_heads, head_dim=head_dim, dropout=dropout, bias=bias)
+        self.feed_forward = FeedForward(d_model, hidden_dim, activation, dropout, bias)
+        self.around_self = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
+        self.around_cross = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
+        self.around_feed_forward = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
 
     def begin(self, memory: Float[Tensor, "b m d"]) -> LayerCache:
         """The cache before the first target token."""
@@ -274,3 +321,14 @@ class DecoderLayer(nn.Module):
         x, memory = without_garbage(x, mask), without_garbage(memory, memory_mask)
         x, _, weights = self.extend(x, self.begin(memory), mask, memory_mask, return_weights)
         return x if weights is None else (x, weights)
+
+    @classmethod
+    def from_torch(cls, layer: nn.TransformerDecoderLayer) -> "DecoderLayer":
+        """The layer with the weights, settings, dtype, device and mode of torch's; as `EncoderLayer.from_torch`.
+
+        Raises:
+            ValueError: torch's layer does what this one does not; the message says what.
+        """
+        from molattn.sequence.exchange import decoder_layer_from_torch
+
+        return decoder_layer_from_torch(layer)

@@ -24,13 +24,15 @@ class DecoderWeights:
 
 
 class Encoder(nn.Module):
-    """Encoder blocks, one after the other, with a last layer norm if they are pre-norm.
+    """Encoder blocks, one after the other, with a last layer norm if they are pre-norm or it is asked for.
 
-    x_l = EncoderLayer_l(x_(l-1));    y = norm(x_L) if norm_first else x_L
+    x_l = EncoderLayer_l(x_(l-1));    y = norm(x_L) if final_norm else x_L
 
     Args:
         num_layers: L.
-        d_model, num_heads, hidden_dim, head_dim, activation, norm_first, dropout: those of `EncoderLayer`.
+        d_model, num_heads, hidden_dim, head_dim, activation, norm_first, dropout, layer_norm_eps, bias: those of
+            `EncoderLayer`.
+        final_norm: whether there is a layer norm after the last block; norm_first by default.
 
     Raises:
         ValueError: as `EncoderLayer`.
@@ -55,6 +57,9 @@ class Encoder(nn.Module):
         activation: str | Activation = "relu",
         norm_first: bool = False,
         dropout: float = 0.0,
+        layer_norm_eps: float = 1e-5,
+        bias: bool = True,
+        final_norm: bool | None = None,
     ):
         super().__init__()
         layers = [
@@ -66,11 +71,14 @@ class Encoder(nn.Module):
                 activation=activation,
                 norm_first=norm_first,
                 dropout=dropout,
+                layer_norm_eps=layer_norm_eps,
+                bias=bias,
             )
             for _ in range(num_layers)
         ]
         self.layers = nn.ModuleList(layers)
-        self.norm = nn.LayerNorm(d_model) if norm_first else nn.Identity()
+        final_norm = norm_first if final_norm is None else final_norm
+        self.norm = nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias) if final_norm else nn.Identity()
 
     @overload
     def forward(self, x: Tensor, mask: Tensor | None = None, return_weights: Literal[False] = False) -> Tensor: ...
@@ -102,17 +110,30 @@ class Encoder(nn.Module):
             every.append(weights)
         return self.norm(x), tuple(every)
 
+    @classmethod
+    def from_torch(cls, stack: nn.TransformerEncoder) -> "Encoder":
+        """The stack with the weights, settings, dtype, device and mode of torch's; as `EncoderLayer.from_torch`.
+
+        Raises:
+            ValueError: torch's stack does what this one does not; the message says what.
+        """
+        from molattn.sequence.exchange import encoder_from_torch
+
+        return encoder_from_torch(stack)
+
 
 class Decoder(nn.Module):
-    """Decoder blocks, one after the other, with a last layer norm if they are pre-norm.
+    """Decoder blocks, one after the other, with a last layer norm if they are pre-norm or it is asked for.
 
-    x_l = DecoderLayer_l(x_(l-1), memory);    y = norm(x_L) if norm_first else x_L
+    x_l = DecoderLayer_l(x_(l-1), memory);    y = norm(x_L) if final_norm else x_L
 
     Nothing is causal by itself: the mask says who may look at whom (`causal_mask`, `causal_padding_mask`).
 
     Args:
         num_layers: L.
-        d_model, num_heads, hidden_dim, head_dim, activation, norm_first, dropout: those of `DecoderLayer`.
+        d_model, num_heads, hidden_dim, head_dim, activation, norm_first, dropout, layer_norm_eps, bias: those of
+            `DecoderLayer`.
+        final_norm: whether there is a layer norm after the last block; norm_first by default.
 
     Raises:
         ValueError: as `DecoderLayer`.
@@ -131,6 +152,9 @@ class Decoder(nn.Module):
         activation: str | Activation = "relu",
         norm_first: bool = False,
         dropout: float = 0.0,
+        layer_norm_eps: float = 1e-5,
+        bias: bool = True,
+        final_norm: bool | None = None,
     ):
         super().__init__()
         layers = [
@@ -142,11 +166,14 @@ class Decoder(nn.Module):
                 activation=activation,
                 norm_first=norm_first,
                 dropout=dropout,
+                layer_norm_eps=layer_norm_eps,
+                bias=bias,
             )
             for _ in range(num_layers)
         ]
         self.layers = nn.ModuleList(layers)
-        self.norm = nn.LayerNorm(d_model) if norm_first else nn.Identity()
+        final_norm = norm_first if final_norm is None else final_norm
+        self.norm = nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias) if final_norm else nn.Identity()
 
     def begin(self, memory: Float[Tensor, "b m d"]) -> tuple[LayerCache, ...]:
         """The cache of every block before the first target token."""
@@ -220,6 +247,17 @@ class Decoder(nn.Module):
         x, memory = without_garbage(x, mask), without_garbage(memory, memory_mask)
         x, _, weights = self.extend(x, self.begin(memory), mask, memory_mask, return_weights)
         return x if weights is None else (x, weights)
+
+    @classmethod
+    def from_torch(cls, stack: nn.TransformerDecoder) -> "Decoder":
+        """The stack with the weights, settings, dtype, device and mode of torch's; as `EncoderLayer.from_torch`.
+
+        Raises:
+            ValueError: torch's stack does what this one does not; the message says what.
+        """
+        from molattn.sequence.exchange import decoder_from_torch
+
+        return decoder_from_torch(stack)
 
     def _layers(self) -> list[DecoderLayer]:
         # A ModuleList tells the type checker only that it holds modules.

@@ -1,7 +1,7 @@
 """The Transformer: tokens in, the logits of the next token out."""
 
 from dataclasses import dataclass
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -170,3 +170,23 @@ class Transformer(nn.Module):
         y = self.embed_target(target, first=state.target_mask.shape[-1])
         y, caches, _ = self.decoder.extend(y, state.caches, target_mask, state.source_mask)
         return self.output(y[:, 0]), TransformerState(caches, state.source_mask, target_mask)
+
+    @classmethod
+    def from_torch(cls, model: nn.Transformer, source_vocab: int, target_vocab: int, **settings: Any) -> "Transformer":
+        """A model around the encoder and the decoder of torch's, which has no embeddings and no output of its own.
+
+        The two stacks have the weights, settings, dtype, device and mode of torch's, as `Encoder.from_torch` and
+        `Decoder.from_torch` give them; embeddings and output are new, as those of `Transformer(source_vocab,
+        target_vocab, ...)`.
+
+        Args:
+            model: torch's.
+            source_vocab, target_vocab: as those of `Transformer`.
+            settings: `layout`, and `dropout` of the embeddings.
+
+        Raises:
+            ValueError: torch's model does what this one does not; the message says what.
+        """
+        from molattn.sequence.exchange import transformer_from_torch
+
+        return transformer_from_torch(model, source_vocab, target_vocab, **settings)

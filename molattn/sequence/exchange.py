@@ -1,0 +1,123 @@
+"""The Transformer's layers and stacks from torch's."""
+
+from copy import deepcopy
+
+import torch.nn.functional as F
+from torch import nn
+
+from molattn.attention import MultiHeadAttention
+from molattn.sequence.layers import Activation, DecoderLayer, EncoderLayer, FeedForward, Residual
+from molattn.sequence.positions import Layout
+from molattn.sequence.stacks import Decoder, Encoder
+from molattn.sequence.transformer import Transformer
+
+
+def encoder_layer_from_torch(layer: nn.Module) -> EncoderLayer:
+    """`EncoderLayer.from_torch`."""
+    if not isinstance(layer, nn.TransformerEncoderLayer):
+        raise ValueError(f"a {type(layer).__name__} is no torch.nn.TransformerEncoderLayer")
+    ours = EncoderLayer(
+        layer.self_attn.embed_dim,
+        layer.self_attn.num_heads,
+        layer.linear1.out_features,
+        activation=_activation(layer),
+        norm_first=layer.norm_first,
+    )
+    ours.self_attention = MultiHeadAttention.from_torch(layer.self_attn)
+    _take_residual(ours.around_self, layer.norm1, layer.dropout1)
+    _take_residual(ours.around_feed_forward, layer.norm2, layer.dropout2)
+    _take_feed_forward(ours.feed_forward, layer)
+    return ours.train(layer.training)
+
+
+def decoder_layer_from_torch(layer: nn.Module) -> DecoderLayer:
+    """`DecoderLayer.from_torch`."""
+    if not isinstance(layer, nn.TransformerDecoderLayer):
+        raise ValueError(f"a {type(layer).__name__} is no torch.nn.TransformerDecoderLayer")
+    ours = DecoderLayer(
+        layer.self_attn.embed_dim,
+        layer.self_attn.num_heads,
+        layer.linear1.out_features,
+        activation=_activation(layer),
+        norm_first=layer.norm_first,
+    )
+    ours.self_attention = MultiHeadAttention.from_torch(layer.self_attn)
+    ours.cross_attention = MultiHeadAttention.from_torch(layer.multihead_attn)
+    _take_residual(ours.around_self, layer.norm1, layer.dropout1)
+    _take_residual(ours.around_cross, layer.norm2, layer.dropout2)
+    _take_residual(ours.around_feed_forward, layer.norm3, layer.dropout3)
+    _take_feed_forward(ours.feed_forward, layer)
+    return ours.train(layer.training)
+
+
+def encoder_from_torch(stack: nn.TransformerEncoder) -> Encoder:
+    """`Encoder.from_torch`."""
+    layers = [encoder_layer_from_torch(layer) for layer in stack.layers]
+    ours = Encoder(0, *_sizes(layers))
+    ours.layers, ours.norm = nn.ModuleList(layers), _final_norm(stack.norm)
+    return ours.train(stack.training)
+
+
+def decoder_from_torch(stack: nn.TransformerDecoder) -> Decoder:
+    """`Decoder.from_torch`."""
+    layers = [decoder_layer_from_torch(layer) for layer in stack.layers]
+    ours = Decoder(0, *_sizes(layers))
+    ours.layers, ours.norm = nn.ModuleList(layers), _final_norm(stack.norm)
+    return ours.train(stack.training)
+
+
+def transformer_from_torch(
+    model: nn.Transformer,
+    source_vocab: int,
+    target_vocab: int,
+    *,
+    layout: str | Layout = "concatenated",
+    dropout: float = 0.0,
+) -> Transformer:
+    """`Transformer.from_torch`."""
+    if not isinstance(model.encoder, nn.TransformerEncoder) or not isinstance(model.decoder, nn.TransformerDecoder):
+        raise ValueError("torch's model with a custom_encoder or custom_decoder has no equal here")
+    encoder, decoder = encoder_from_torch(model.encoder), decoder_from_torch(model.decoder)
+    ours = Transformer(
+        source_vocab, target_vocab, model.d_model, model.nhead, num_layers=0, layout=layout, dropout=dropout
+    )
+    ours = ours.to(next(model.parameters()))
+    ours.encoder, ours.decoder = encoder, decoder
+    return ours.train(model.training)
+
+
+def _sizes(layers: list[EncoderLayer] | list[DecoderLayer]) -> tuple[int, int]:
+    if not layers:
+        raise ValueError("torch's stack has no layers, and so no sizes")
+    attention = layers[0].self_attention
+    return attention.embed_dim, attention.num_heads
+
+
+def _activation(layer: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer) -> str | Activation:
+    f = layer.activation
+    if f is F.relu or f is F.gelu:
+        return "relu" if f is F.relu else "gelu"
+    if isinstance(f, nn.Module) and next(f.parameters(), None) is not None:
+        raise ValueError(f"torch's layer has an activation with weights, {type(f).__name__}, which has no equal here")
+    return f
+
+
+def _take_feed_forward(ours: FeedForward, layer: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer) -> None:
+    ours.linear_1, ours.linear_2 = deepcopy(layer.linear1), deepcopy(layer.linear2)
+    ours.dropout.p = layer.dropout.p
+
+
+def _take_residual(ours: Residual, norm: nn.Module, dropout: nn.Dropout) -> None:
+    ours.norm, ours.dropout.p = _layer_norm(norm), dropout.p
+
+
+def _final_norm(norm: nn.Module | None) -> nn.LayerNorm | nn.Identity:
+    return nn.Identity() if norm is None else _layer_norm(norm)
+
+
+def _layer_norm(norm: nn.Module) -> nn.LayerNorm:
+    if not isinstance(norm, nn.LayerNorm):
+        raise ValueError(
+            f"torch's layer has a {type(norm).__name__} in the place of a LayerNorm, which has no equal here"
+        )
+    return deepcopy(norm)

@@ -1,0 +1,141 @@
+"""The Transformer's layers and stacks from torch's, in every setting."""
+
+import pytest
+import torch
+from torch import nn
+
+from molattn.attention import causal_mask
+from molattn.sequence import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, Transformer, padding_mask
+from tests.assertions import assert_close, assert_identical
+from tests.sequence.torch_stacks import F64, randomise
+
+SOURCE = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 0, 0], [5, 0, 0, 0, 0]])
+TARGET = torch.tensor([[2, 7, 1, 8], [2, 8, 1, 0], [8, 4, 0, 0]])
+SETTINGS = [
+    {},
+    {"norm_first": True},
+    {"activation": "gelu", "layer_norm_eps": 0.1},
+    {"activation": torch.tanh, "bias": False},
+    {"activation": nn.SiLU(), "norm_first": True, "layer_norm_eps": 1e-3, "bias": False},
+]
+over_settings = pytest.mark.parametrize("settings", SETTINGS, ids=str)
+
+
+def layer_of(kind, settings, batch_first=True):
+    torch.manual_seed(0)
+    return kind(8, 2, 12, dropout=0.0, batch_first=batch_first, **settings)
+
+
+def inputs():
+    g = torch.Generator().manual_seed(1)
+    return torch.randn(3, 4, 8, generator=g, dtype=F64), torch.randn(3, 5, 8, generator=g, dtype=F64)
+
+
+@over_settings
+@pytest.mark.parametrize("final_norm", [None, nn.LayerNorm(8, eps=0.2)])
+@pytest.mark.parametrize("num_layers", [1, 2])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_encoders(settings, final_norm, num_layers, batch_first):
+    layer = layer_of(nn.TransformerEncoderLayer, settings, batch_first)
+    theirs = randomise(nn.TransformerEncoder(layer, num_layers, final_norm, enable_nested_tensor=False))
+    ours = Encoder.from_torch(theirs)
+    _, x = inputs()
+    padding = padding_mask(SOURCE)
+    expected = theirs(x if batch_first else x.transpose(0, 1), ~causal_mask(5), SOURCE == 0)
+    assert_close(ours(x, padding & causal_mask(5)), expected if batch_first else expected.transpose(0, 1), 1e-10)
+    one = theirs.layers[0]
+    expected = one(x if batch_first else x.transpose(0, 1))
+    assert_close(EncoderLayer.from_torch(one)(x), expected if batch_first else expected.transpose(0, 1), 1e-10)
+
+
+@over_settings
+@pytest.mark.parametrize("final_norm", [None, nn.LayerNorm(8, eps=0.2)])
+def test_decoders(settings, final_norm):
+    theirs = nn.TransformerDecoder(layer_of(nn.TransformerDecoderLayer, settings), 2, final_norm)
+    theirs = randomise(theirs)
+    ours = Decoder.from_torch(theirs)
+    x, memory = inputs()
+    expected = theirs(x, memory, ~causal_mask(4), tgt_key_padding_mask=TARGET == 0, memory_key_padding_mask=SOURCE == 0)
+    assert_close(ours(x, memory, padding_mask(TARGET) & causal_mask(4), padding_mask(SOURCE)), expected, 1e-10)
+    assert_close(DecoderLayer.from_torch(theirs.layers[0])(x, memory), theirs.layers[0](x, memory), 1e-10)
+
+
+@over_settings
+def test_a_stack_made_by_hand_takes_the_same_weights(settings):
+    theirs = randomise(nn.TransformerEncoder(layer_of(nn.TransformerEncoderLayer, settings), 2, None, False))
+    by_hand = Encoder(2, 8, 2, 12, final_norm=False, **settings).to(F64).eval()
+    by_hand.load_state_dict(Encoder.from_torch(theirs).state_dict())
+    _, x = inputs()
+    assert_close(by_hand(x), theirs(x), 1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_a_transformer_is_built_around_the_two_stacks(norm_first):
+    # torch's has a last layer norm in both stacks, pre-norm or not.
+    torch.manual_seed(0)
+    theirs = randomise(nn.Transformer(8, 2, 2, 1, 12, batch_first=True, norm_first=norm_first))
+    ours = Transformer.from_torch(theirs, 10, 11)
+    assert not ours.training and ours.output.weight.dtype == F64
+    x, y = ours.embed_source(SOURCE), ours.embed_target(TARGET)
+    causal = ~causal_mask(4)
+    of_theirs = theirs(
+        x,
+        y,
+        tgt_mask=causal,
+        src_key_padding_mask=SOURCE == 0,
+        tgt_key_padding_mask=TARGET == 0,
+        memory_key_padding_mask=SOURCE == 0,
+    )
+    assert_close(ours(SOURCE, TARGET), ours.output(of_theirs), 1e-10)
+
+
+def test_dropout_mode_and_dtype_come_along_and_the_weights_are_copies():
+    layer = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.25, batch_first=True)
+    layer.dropout1.p, layer.dropout.p, layer.dropout2.p = 0.1, 0.2, 0.3
+    ours = EncoderLayer.from_torch(layer)
+    assert ours.training and ours.self_attention.dropout == 0.25
+    assert (ours.around_self.dropout.p, ours.feed_forward.dropout.p, ours.around_feed_forward.dropout.p) == (
+        0.1,
+        0.2,
+        0.3,
+    )
+    before = [p.clone() for p in ours.parameters()]
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.add_(1.0)
+    for p, old in zip(ours.parameters(), before, strict=True):
+        assert_identical(p, old)
+    assert not EncoderLayer.from_torch(layer.eval()).training
+
+
+def test_what_has_no_equal_is_refused_by_name():
+    layer = nn.TransformerEncoderLayer(8, 2, 12)
+    layer.norm1 = nn.RMSNorm(8)
+    with pytest.raises(ValueError, match="RMSNorm"):
+        EncoderLayer.from_torch(layer)
+    with pytest.raises(ValueError, match="PReLU"):
+        DecoderLayer.from_torch(nn.TransformerDecoderLayer(8, 2, 12, activation=nn.PReLU()))
+    layer = nn.TransformerDecoderLayer(8, 2, 12)
+    layer.multihead_attn = nn.MultiheadAttention(8, 2, add_bias_kv=True)
+    with pytest.raises(ValueError, match="add_bias_kv"):
+        DecoderLayer.from_torch(layer)
+    stack = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12), 1, nn.BatchNorm1d(8), False)
+    with pytest.raises(ValueError, match="BatchNorm1d"):
+        Encoder.from_torch(stack)
+    stack.layers = nn.ModuleList()
+    with pytest.raises(ValueError, match="no layers"):
+        Encoder.from_torch(stack)
+    stack.layers = nn.ModuleList([nn.Linear(8, 8)])
+    with pytest.raises(ValueError, match="a Linear is no"):
+        Encoder.from_torch(stack)
+    with pytest.raises(ValueError, match="custom_encoder"):
+        Transformer.from_torch(nn.Transformer(8, 2, custom_encoder=nn.Identity()), 5, 5)
+
+
+def test_sizes_are_checked():
+    for settings in ({"hidden_dim": 0}, {"hidden_dim": -1}, {"dropout": 1.0}):
+        with pytest.raises(ValueError, match=r"at least 1|from 0 to below 1"):
+            EncoderLayer(8, 2, **settings)
+    with pytest.raises(ValueError, match="d_model"):
+        FeedForward(0, 4)
