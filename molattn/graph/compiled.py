@@ -6,6 +6,7 @@ Without it everything goes on in torch's operations: the same numbers to roundin
 import ctypes
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -74,9 +75,9 @@ def _disagreement() -> str:
         pairs = []
         for masked in (False, True):
             shapes = ((b, n, 3 + masked, h, d), (b, n, n, f), (h, d, f), (h, d, f), (h, f))
-            inputs = [torch.randn(shape, requires_grad=True) for shape in shapes]
+            inputs: Any = [torch.randn(shape, requires_grad=True) for shape in shapes]
             kept = (torch.rand(b, h, n, n) < 0.8) / 0.8 if masked else None
-            terms = dense.EdgeTerms(*inputs, mask, edges if masked else None, kept)
+            terms = dense.EdgeTerms(*inputs, node_mask=mask, edge_mask=edges if masked else None, kept=kept)
             ours, reference = dense.edge_attention(terms), dense.plain_edge_attention(terms)
             found, wanted = (torch.autograd.grad(y, inputs, dy) for y in (ours, reference))
             pairs.append(("attention", ours[mask], reference[mask]))

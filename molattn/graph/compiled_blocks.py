@@ -274,7 +274,8 @@ class _Call:
     ):
         self.v, self.edges = v, edges
         each = len(BlockTensors._fields)
-        self.weights = [BlockTensors(*weights[i : i + each]) for i in range(0, len(weights), each)]
+        parts: Any = (weights[i : i + each] for i in range(0, len(weights), each))
+        self.weights = [BlockTensors(*part) for part in parts]
         self.qkv = [torch.cat((of.w_q, of.w_k, of.w_v)) for of in self.weights]
         # The counts as they are now: what is kept for the gradient is as large as they say.
         self.masks = [None if places.edge_mask is None else places.edge_mask.contiguous(), places.counts.clone()]
