@@ -18,7 +18,7 @@ SETTINGS = [
     {"activation": torch.tanh, "bias": False},
     {"activation": nn.SiLU(), "norm_first": True, "layer_norm_eps": 1e-3, "bias": False},
 ]
-over_settings = pytest.mark.parametrize("settings", SETTINGS, ids=str)
+over_settings = pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: ",".join(settings) or "none")
 
 
 def layer_of(kind, settings, batch_first=True):
