@@ -43,9 +43,12 @@ class TerminalReporter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        for bar in (self.reading, self.progress):
+        for bar in self._bars():
             if not bar.disable:  # Rich before 14.3 ends those, too, with an empty line.
                 bar.stop()
+
+    def _bars(self) -> tuple[Progress, ...]:
+        return self.reading, self.progress
 
     def stage(self, text: str) -> None:
         """A new part of the work begins."""
@@ -99,9 +102,8 @@ class TuneReporter(TerminalReporter):
         self.trials_task: TaskID | None = None
         self.best_of_trials = ""
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.trials.stop()
-        super().__exit__(kind, error, tb)
+    def _bars(self) -> tuple[Progress, ...]:
+        return (self.trials, *super()._bars())
 
     def epoch(self, record: "EpochRecord", epochs: int) -> None:
         """One of at most `epochs` epochs of a trial is over."""
