@@ -7,8 +7,7 @@ test/test_transformers.py, TestTransformers, 26 tests: 17 are restated. Nine do 
 tensors (1), whether the fast path is taken (2), fairseq (1), the kernels of a GPU (1).
 
 The same file, TestSDPAFailureModes and TestSDPA, 29 tests: 14 are restated, some as what works here. Fifteen do
-not apply: which kernel is chosen and which inputs the kernels of a GPU refuse (10), nested tensors (4), two devices
-(1).
+not apply: which kernel is chosen, and which inputs the kernels of a GPU refuse (10); nested tensors (4); two devices.
 """
 
 import inspect
