@@ -1,18 +1,21 @@
 """What arguments may be: the sizes and probabilities of a layer, and the tensors of a C function."""
 
 from collections.abc import Sequence
+from numbers import Integral
 
 import torch
 from torch import Tensor
 
 
 def check_sizes(**sizes: int | None) -> None:
-    """That every size is at least 1; None is one that is not given.
+    """That every size is a whole number of at least 1; None is one that is not given.
 
     Raises:
         ValueError: one is not; with its name.
     """
     for name, size in sizes.items():
+        if not isinstance(size, Integral | None):
+            raise ValueError(f"{name} is a whole number, not {size}")
         if size is not None and size < 1:
             raise ValueError(f"{name} is at least 1, not {size}")
 
