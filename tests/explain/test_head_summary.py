@@ -161,6 +161,7 @@ def test_what_there_is_comes_in_the_order_of_distance_and_else_the_commonest_fir
 def test_nothing_counted_is_an_empty_table():
     frame = HeadSummary().to_frame()
     assert (frame.num_rows, frame.column_names) == (0, list(COLUMNS))
+    assert HeadSummary().nats().size == 0
 
 
 def test_one_atom_alone_has_no_entropy_to_speak_of():
@@ -180,12 +181,12 @@ def test_what_cannot_be_summarised_is_refused():
 
 def test_molecules_that_cannot_be_read_are_left_out_and_said():
     maps = [attention_map("CCO", 1, 1), SmilesError("C1CC", "a ring is open"), attention_map("C", 1, 1)]
-    said = "1 of 3 SMILES are left out; the first, row 1, 'C1CC': a ring is open"
+    said = "^1 of 3 SMILES are left out; the first, row 1, 'C1CC': a ring is open"
     with pytest.warns(MolattnWarning, match=said) as warned:
         assert inspect.unwrap(summarize_heads)(maps).molecules == 2  # without the tests' checks of shapes in between
     assert warned[0].filename == __file__
     maps.append(SmilesError("", "there is nothing"))
-    with pytest.warns(MolattnWarning, match="2 of 4 SMILES are left out; the first, row 1, "):
+    with pytest.warns(MolattnWarning, match="^2 of 4 SMILES are left out; the first, row 1, "):
         summarize_heads(maps)
     with pytest.raises(InputError, match="no molecule to summarise: the first, row 0, 'C1CC'"):
         summarize_heads(maps[1:2])

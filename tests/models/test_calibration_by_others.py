@@ -19,9 +19,10 @@ from molattn.models.calibration import (
     choose_calibration,
     conformal_quantile,
     interval,
+    score_names,
     sets,
 )
-from molattn.models.tasks import Multiclass
+from molattn.models.tasks import Multiclass, Regression
 from molattn.training import calibrate as room
 from molattn.training.calibrate import calibrate, check_calibration
 from tests.models.test_calibration import GRADES, NUMBERS, QUANTILES, _classes, _fit, _numbers
@@ -37,6 +38,13 @@ def _two_targets(n: int, seed: int) -> tuple[Answers, np.ndarray]:
     own = np.concatenate([a.own[:, [0]], b.own[:, [0]], a.own[:, [1]], b.own[:, [1]]], 1)
     values, std = np.concatenate([a.values, b.values], 1), np.concatenate([a.std, 3 * b.std], 1)  # pyright: ignore
     return Answers(values, own, std), np.concatenate([y, z], 1)
+
+
+def test_the_scores_of_each_task_have_their_names() -> None:
+    assert score_names(Regression(), 0) == [("z", "far"), ("b",)]
+    assert score_names(Regression("quantile"), 0) == [("z", "far", "quantiles"), ("b",)]
+    grades = Multiclass(classes=(("a",), ("b", "c")))
+    assert score_names(grades, 1) == [("least", "adaptive"), ("x0", "y0"), ("x1", "y1")]
 
 
 @pytest.mark.parametrize("n", [4, 9, 10, 19, 33])

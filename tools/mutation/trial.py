@@ -26,6 +26,11 @@ import pytest
 from mutants import Module, Mutant
 
 _SLOWEST = 3.0  # seconds of a processor: a test that takes longer tries no mutant
+_IMPORTED = (
+    *("captum", "lightning", "matplotlib", "molattn", "numpy", "pandas", "pyarrow", "rdkit", "scipy", "sklearn"),
+    *("torch", "torch_geometric", "torchmetrics"),
+)
+"""What takes long to import."""
 _KILLERS = 3  # so many tests that killed mutants lately come first: the next one is in the same place
 _MEMORY = 4 << 30  # bytes that a child may have beyond what its parent has
 
@@ -73,7 +78,11 @@ class Mutation:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Instead of pytest's own."""
-        reached, seconds = self._baseline(session)
+        # Once here, instead of in every child, and not in the time of the test that happens to come first.
+        for name in self._baseline(session)[2]:
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+        reached, seconds, _ = self._baseline(session)
         live = _live(self.module)
         killers: list[str] = []
         gc.freeze()  # or each child copies what its collector visits
@@ -97,8 +106,9 @@ class Mutation:
         """No dots."""
         return "", "", ""
 
-    def _baseline(self, session: pytest.Session) -> tuple[dict[str, frozenset[int]], dict[str, float]]:
-        """The lines of the module that every test runs, and the seconds of a processor it takes; in a child."""
+    def _baseline(self, session: pytest.Session) -> tuple[dict[str, frozenset[int]], dict[str, float], list[str]]:
+        """The lines of the module that every test runs, the seconds of a processor it takes, and what the tests import;
+        in a child."""
         path = str(self.module.path)
         with tempfile.NamedTemporaryFile() as file:
 
@@ -125,17 +135,15 @@ class Mutation:
                         sys.stderr.write(f"{item.nodeid} fails without any mutant\n")
                         return 1
                     found[item.nodeid] = _processor_seconds() - start, sorted(lines)
-                late = sorted(name for name in sys.modules.keys() - there if name.partition(".")[0] == "torch")
+                late = sorted(name for name in sys.modules.keys() - there if name.partition(".")[0] in _IMPORTED)
                 Path(file.name).write_text(json.dumps([found, late]))
                 return 0
 
             if _in_child(run, 3600, silent=False) != 0:
                 raise pytest.UsageError("the tests must pass first")
             found, late = json.loads(Path(file.name).read_text())
-        for name in late:  # once here, instead of in every child
-            importlib.import_module(name)
         reached = defaultdict(frozenset, {name: frozenset(lines) for name, (_, lines) in found.items()})
-        return reached, {name: seconds for name, (seconds, _) in found.items()}
+        return reached, {name: seconds for name, (seconds, _) in found.items()}, late
 
 
 def _tried(
