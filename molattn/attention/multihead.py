@@ -330,8 +330,8 @@ class MultiHeadAttention(nn.Module):
 
 def _check_inputs(query: Tensor, key: Tensor, value: Tensor | None) -> None:
     # One without a batch, or a batch of one, would be broadcast.
-    shapes = [x.shape[:-2] for x in (query, key, key if value is None else value)]
-    if query.dim() < 2 or shapes.count(shapes[0]) < 3:
+    batch = query.shape[:-2]
+    if query.dim() < 2 or key.shape[:-2] != batch or (value is not None and value.shape[:-2] != batch):
         every = ", ".join(str(tuple(x.shape)) for x in (query, key, value) if x is not None)
         raise ValueError(f"queries, keys and values are (batch, n, channels) of one batch, or all without; got {every}")
     if value is not None and value.shape[-2] != key.shape[-2]:

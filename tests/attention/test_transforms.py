@@ -281,7 +281,12 @@ def run_alone(code, *arguments):
     assert done.returncode == 0, done.stderr
 
 
+def test_a_masked_layer_compiles_to_one_graph():
+    run_alone(EVERY_LAYER, "aot_eager", "both")
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_every_mask_and_every_stack_compile_to_one_graph():
     run_alone(EVERY_LAYER + EVERY_MODEL, "aot_eager", *MASKS)
 
