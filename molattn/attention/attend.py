@@ -9,7 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from molattn.attention.arguments import check_dropout
 from molattn.attention.competitors import Competitors, Rows, Segments, all_true, any_along, either
-from molattn.attention.normalize import NORMALIZERS, Normalizer, softmax
+from molattn.attention.normalize import NORMALIZERS, Normalizer, Softmax
 from molattn.attention.score import SCORES, SCORES_WITH_WEIGHTS, Score, dot, scaled_dot
 from molattn.attention.transforms import is_transformed
 
@@ -131,7 +131,8 @@ def attend(
     _check_keys_and_values(k, v, over)
     if (
         (score is scaled_dot or score is dot)
-        and normalizer == softmax
+        and isinstance(normalizer, Softmax)
+        and normalizer.temperature == 1
         and isinstance(over, Rows)
         and min(q.dim(), k.dim(), v.dim()) > 1
         and not return_weights

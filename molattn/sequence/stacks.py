@@ -260,5 +260,5 @@ class Decoder(nn.Module):
         return decoder_from_torch(stack)
 
     def _layers(self) -> list[DecoderLayer]:
-        # A ModuleList tells the type checker only that it holds modules.
-        return cast(list[DecoderLayer], list(self.layers))
+        # A ModuleList tells the type checker only that it holds modules. Quoted: the compiler of torch 2.6 stops at it.
+        return cast("list[DecoderLayer]", list(self.layers))
