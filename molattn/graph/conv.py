@@ -333,7 +333,7 @@ class TensorDotConv(nn.Module):
         if batch is not None and isinstance(x, Tensor) != isinstance(batch, Tensor):
             raise ValueError("batch is a pair, the senders' and the receivers', where x is one, and only there")
         batches = () if batch is None else (batch,) if isinstance(batch, Tensor) else batch
-        # Torch 2.6 compiles a zip that is not strict as if it were.
+        # Torch 2.7 compiles a zip that is not strict as if it were.
         for nodes, of_nodes in zip((senders, receivers)[: len(batches)], batches, strict=True):
             if of_nodes.shape != nodes.shape[:1]:
                 raise ValueError(f"batch names the graph of each of {nodes.shape[0]} nodes, not {_shape(of_nodes)}")

@@ -126,7 +126,7 @@ def _meeting() -> dict[str, Any]:
         # Left to itself, the store listens on all networks.
         with socket.create_server((host, port)) as server:
             listening = server.detach()
-    # Torch 2.6's store with libuv takes no socket that listens already; the one without does in all of them.
+    # Torch 2.7's store with libuv takes no socket that listens already; the one without does in all of them.
     store = TCPStore(
         host, port, count, mine == 0, timeout=default_pg_timeout, master_listen_fd=listening, use_libuv=False
     )

@@ -111,9 +111,7 @@ def test_what_is_wrong_with_a_checkpoint_is_said(
 
 def test_a_setting_that_an_older_torch_did_not_have_is_that_of_this_one(run: Path) -> None:
     state = state_of(run)
-    # It came with torch 2.7, `maximize` long before.
-    state["optimizer"][0].pop("decoupled_weight_decay", None)
-    del state["optimizer"][0]["maximize"]
+    del state["optimizer"][0]["decoupled_weight_decay"]
     tamper(run, state)
     resume(run)
 
