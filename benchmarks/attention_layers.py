@@ -97,7 +97,8 @@ def step(name: str, layer: nn.Module, batch: Batch) -> Tensor:
 
 
 def check(sides: dict[str, nn.Module], batch: Batch) -> None:
-    """Both forms of ours and TransformerConv agree: output, gradients of nodes and edge weight, to 1e-5 of the largest.
+    """Both forms of ours and TransformerConv agree: output and gradients of nodes to 1e-5 of the largest, those of the
+    edge weight, sums over all edges, to 1e-4.
 
     Raises:
         AssertionError: they do not.
@@ -110,9 +111,9 @@ def check(sides: dict[str, nn.Module], batch: Batch) -> None:
             output, v = output[batch.dense.node_mask], batch.dense.v.grad[batch.dense.node_mask]
         answers.append((output, v, sides[name].get_parameter(f"{weight}.weight").grad))
     for ours in answers[1:]:
-        for a, b in zip(ours, answers[0], strict=True):
+        for a, b, tolerance in zip(ours, answers[0], (1e-5, 1e-5, 1e-4), strict=True):
             apart = float((a - b).abs().max() / b.abs().max())
-            assert apart < 1e-5, f"the two sides lie {apart:.1e} apart"
+            assert apart < tolerance, f"the two sides lie {apart:.1e} apart"
 
 
 def measured(sides: dict[str, nn.Module], batches: list[Batch], rounds: int, budget: float) -> list[str]:
