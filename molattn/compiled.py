@@ -52,6 +52,8 @@ _SECONDS = 90
 _ANSWER = 10
 """Seconds for the compiler to say what it builds for: one that hangs does so here."""
 _REMEMBERED = 24 * 3600
+_HEEDED = ("PATH", "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "TMPDIR")
+"""The environment variables by which a compiler finds what it needs."""
 _SETS = re.compile(r"#define __(AMX\w*?|AVX\w*?|FMA4?|F16C|BMI2?|SSE4_[12]|SSSE3|POPCNT|MOVBE|VAES|GFNI)__ 1")
 """What a compiler calls the sets of instructions that it may use, for x86."""
 _OF_KERNEL = {"bmi": "bmi1"}
@@ -153,8 +155,11 @@ def build(source: Path, folder: Path, compiler: str) -> Path:
     check_folder(folder)
     if is_whole(path):
         return path
-    # A compiler that hangs does so for every file.
-    failed, hung = path.with_suffix(".failed"), folder / f"compiler-{_digest(made_by)}.failed"
+    # What fails in one environment, without a linker in its PATH say, may work in another. A compiler that hangs does
+    # so for every file.
+    within = "\n".join(os.environ.get(name, "") for name in _HEEDED)
+    failed = folder / f"{source.stem}-{_digest(made_of + within)}.failed"
+    hung = folder / f"compiler-{_digest(made_by + within)}.failed"
     _recall(failed, hung)
     from filelock import FileLock  # here, because it takes longer to import than a library to find
 

@@ -66,6 +66,15 @@ def test_a_compiler_that_fails_is_named_and_asked_no_more(tmp_path):
     assert (tmp_path / "count").read_text() == 2 * attempts
 
 
+def test_what_fails_in_one_environment_is_tried_in_another(tmp_path):
+    picky = compiler(
+        tmp_path / "picky-cc", 'case "$CPATH" in *there*) exec cc "$@";; esac\necho "not found" >&2; exit 1'
+    )
+    environment = {"CC": picky, "MOLATTN_CACHE": str(tmp_path / "cache")}
+    assert said_by(WHY, **environment) == f"True {picky} fails: not found"
+    assert said_by(WHY, **environment, CPATH=str(tmp_path / "there")) == "False"
+
+
 @pytest.mark.parametrize("when", ["at once", "when it builds"])
 def test_a_compiler_that_hangs_is_waited_for_once(tmp_path, monkeypatch, when):
     # As one that waits for a licence: what it has started would go on, and hold its output open.

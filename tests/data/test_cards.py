@@ -1,4 +1,5 @@
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -191,7 +192,6 @@ def test_the_data_travel_in_the_wheel_and_through_the_sdist(tmp_path):
         install = ["-m", "pip", "install", "-q", "--no-deps", "--target", str(site), str(wheel)]
         done = subprocess.run([sys.executable, *install], **clean)
         assert done.returncode == 0, done.stdout + done.stderr
-        done = subprocess.run(
-            [sys.executable, "-c", INSTALLED.format(site=str(site))], env={"PYTHONPATH": str(site)}, **clean
-        )
+        environment = {"PYTHONPATH": str(site), "PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        done = subprocess.run([sys.executable, "-c", INSTALLED.format(site=str(site))], env=environment, **clean)
         assert done.stdout.strip() == "installed", done.stdout + done.stderr
