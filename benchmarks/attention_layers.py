@@ -37,7 +37,7 @@ from torch_geometric.nn import GATv2Conv, TransformerConv
 
 from molattn.data.batches import SizeBuckets
 from molattn.graph import DenseGraph, Graph, TensorDotConv
-from molattn.graph.compiled import library, why_not
+from molattn.kernels.edge_attention import library, why_not
 
 EDGE_DIM = 8
 HEAD_DIM = 16

@@ -21,7 +21,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from molattn.chem import MoleculeGraph, featurize
 from molattn.data.batches import SizeBuckets
-from molattn.graph import stacked
+from molattn.graph import run_blocks
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.training.config import TrainingConfig
@@ -73,7 +73,7 @@ def main() -> None:
 
     def blocks() -> None:
         for graph, coded in zip(graphs, edges, strict=True):
-            stacked(model.blocks, graph, coded)
+            run_blocks(model.blocks, graph, coded)
 
     def losses(backward: bool) -> None:
         for batch, wanted in zip(batches, targets, strict=True):

@@ -8,7 +8,8 @@ It knows nothing of molecules, graphs or training. Who competes is a value: `Row
 """
 
 from molattn.attention.attend import attend, attention_weights
-from molattn.attention.competitors import Competitors, Rows, Segments
+from molattn.attention.competitors import Competitors, PaddedNodes, Rows, Segments
+from molattn.attention.edges import EdgeTerms
 from molattn.attention.heads import (
     JOINS,
     ConcatHeads,
@@ -23,7 +24,7 @@ from molattn.attention.heads import (
 from molattn.attention.linear import linear
 from molattn.attention.masks import causal_mask, padding_mask
 from molattn.attention.multihead import MultiHeadAttention
-from molattn.attention.normalize import NORMALIZERS, Normalizer, Softmax, hardmax, softmax, sparsemax
+from molattn.attention.normalize import NORMALIZERS, Normalizer, Softmax, hardmax, make_normalizer, softmax, sparsemax
 from molattn.attention.score import (
     SCORES,
     SCORES_WITH_WEIGHTS,
@@ -35,21 +36,28 @@ from molattn.attention.score import (
     make_score,
     scaled_dot,
 )
+from molattn.kernels.dispatch import BACKENDS, OPERATIONS, Call, Operation, backend, record_backends
 
 __all__ = [
+    "BACKENDS",
     "JOINS",
     "NORMALIZERS",
+    "OPERATIONS",
     "SCORES",
     "SCORES_WITH_WEIGHTS",
     "Additive",
+    "Call",
     "Competitors",
     "ConcatHeads",
+    "EdgeTerms",
     "General",
     "Location",
     "MaxHeads",
     "MeanHeads",
     "MultiHeadAttention",
     "Normalizer",
+    "Operation",
+    "PaddedNodes",
     "Rows",
     "Score",
     "Segments",
@@ -58,14 +66,17 @@ __all__ = [
     "VectorHeads",
     "attend",
     "attention_weights",
+    "backend",
     "causal_mask",
     "dot",
     "hardmax",
     "linear",
     "make_join",
+    "make_normalizer",
     "make_score",
     "merge_heads",
     "padding_mask",
+    "record_backends",
     "scaled_dot",
     "softmax",
     "sparsemax",

@@ -1,6 +1,8 @@
 """`attention_weights` and `attend`: the one entry that every attention in the project goes through."""
 
-from typing import Literal, TypeVar, overload
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, NamedTuple, TypeVar, overload
 
 import torch
 import torch.nn.functional as F
@@ -8,10 +10,16 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from molattn.attention.arguments import check_dropout
-from molattn.attention.competitors import Competitors, Rows, Segments, all_true, any_along, either
+from molattn.attention.competitors import Competitors, PaddedNodes, Rows, Segments, any_along, either
+from molattn.attention.dropout import dropout_mask as draw_dropout_mask
+from molattn.attention.edges import EdgeTerms
 from molattn.attention.normalize import NORMALIZERS, Normalizer, Softmax
 from molattn.attention.score import SCORES, SCORES_WITH_WEIGHTS, Score, dot, scaled_dot
-from molattn.attention.transforms import is_transformed
+from molattn.kernels import edge_attention
+from molattn.kernels.arguments import why_not_eager
+from molattn.kernels.chunked import chunked_edge_attention
+from molattn.kernels.dispatch import Operation
+from molattn.kernels.transforms import all_true, has_numbers, is_transformed
 
 T = TypeVar("T")
 
@@ -22,6 +30,7 @@ def attention_weights(
     over: Competitors | Tensor | None = None,
     *,
     bias: Tensor | None = None,
+    edges: EdgeTerms | None = None,
     score: str | Score = "scaled_dot",
     normalizer: str | Normalizer = "softmax",
 ) -> Tensor:
@@ -35,6 +44,8 @@ def attention_weights(
         over: `Rows` or `Segments`; a tensor is the mask of `Rows`: a boolean one is True where a query may attend,
             a float one is added to the logits, minus infinity forbidding the pair. None: everyone competes.
         bias: finite, added to the logits; broadcastable to their shape.
+        edges: what the edge between a query and a key adds to the key and to the logit; over `Rows`, q and k are then
+            (b, h, n, d), over `Segments` (nodes, h, d).
         score: a name in `SCORES`, a function, or a module such as `Additive`.
         normalizer: a name in `NORMALIZERS`, or a function such as `Softmax(temperature)`.
 
@@ -55,7 +66,7 @@ def attention_weights(
     over, bias = _competitors(over, bias)
     score = _look_up_score(score)
     _check_queries_and_keys(q, k, over, score)
-    logits = score(q, k, over)
+    logits = score(q, k, over) if edges is None else edges.logits(q, k, over, score)
     if bias is not None:
         logits = logits + bias
     return _look_up(normalizer, NORMALIZERS, "normalizer")(logits, over)
@@ -69,9 +80,11 @@ def attend(
     over: Competitors | Tensor | None = None,
     *,
     bias: Tensor | None = None,
+    edges: EdgeTerms | None = None,
     score: str | Score = "scaled_dot",
     normalizer: str | Normalizer = "softmax",
     dropout: float = 0.0,
+    dropout_mask: Tensor | None = None,
     return_weights: Literal[False] = False,
 ) -> Tensor: ...
 
@@ -84,9 +97,11 @@ def attend(
     over: Competitors | Tensor | None = None,
     *,
     bias: Tensor | None = None,
+    edges: EdgeTerms | None = None,
     score: str | Score = "scaled_dot",
     normalizer: str | Normalizer = "softmax",
     dropout: float = 0.0,
+    dropout_mask: Tensor | None = None,
     return_weights: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
 
@@ -98,21 +113,24 @@ def attend(
     over: Competitors | Tensor | None = None,
     *,
     bias: Tensor | None = None,
+    edges: EdgeTerms | None = None,
     score: str | Score = "scaled_dot",
     normalizer: str | Normalizer = "softmax",
     dropout: float = 0.0,
+    dropout_mask: Tensor | None = None,
     return_weights: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Attention: the values, averaged with the weights of `attention_weights`.
 
-    o_i = sum_j w_ij v_j
+    o_i = sum_j w_ij v_j                 with edges: sum_j w_ij (v_j + W_ve e_ij)
 
-    Takes the fused kernel (`torch.nn.functional.scaled_dot_product_attention`) whenever score, normalizer and
-    competitors allow it and nobody asks for the weights; what it returns is the same to rounding.
+    Which implementation runs, decides `molattn.attention.backend`; with `return_weights` it is the reference, whose
+    weights are those of the sum. What it returns is the same to rounding.
 
     Args:
         v: values, (..., j, c), or (senders, ..., c) over `Segments`.
         dropout: probability of dropping a weight, the rest scaled by 1 / (1 - dropout). Give 0 outside training.
+        dropout_mask: what the weights are multiplied by instead, of their shape: a dropout's, drawn before.
         return_weights: also return the weights, before dropout.
 
         The others are those of `attention_weights`.
@@ -129,25 +147,109 @@ def attend(
     score, normalizer = _look_up_score(score), _look_up(normalizer, NORMALIZERS, "normalizer")
     check_dropout(dropout)
     _check_keys_and_values(k, v, over)
-    if (
-        (score is scaled_dot or score is dot)
-        and isinstance(normalizer, Softmax)
-        and normalizer.temperature == 1
-        and isinstance(over, Rows)
-        and min(q.dim(), k.dim(), v.dim()) > 1
-        and not return_weights
-        and (torch.compiler.is_compiling() or not is_transformed(q, k, v, over.mask, bias))
-    ):
-        _check_queries_and_keys(q, k, over, score)
-        return _fused(q, k, v, over, bias, dropout, scale=None if score is scaled_dot else 1.0)
-    weights = attention_weights(q, k, over, bias=bias, score=score, normalizer=normalizer)
-    output = over.reduce(F.dropout(weights, dropout) if dropout else weights, v)
-    return (output, weights) if return_weights else output
+    _check_queries_and_keys(q, k, over, score)
+    given = _Given(q, k, v, over, bias, edges, score, normalizer, dropout, dropout_mask)
+    return _reference(given) if return_weights else _attend(given)
 
 
-def _fused(
-    q: Tensor, k: Tensor, v: Tensor, over: Rows, bias: Tensor | None, dropout: float, scale: float | None
-) -> Tensor:
+class _Given(NamedTuple):
+    """What `attend` is called with."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    over: Competitors
+    bias: Tensor | None
+    edges: EdgeTerms | None
+    score: Score
+    normalizer: Normalizer
+    dropout: float
+    dropout_mask: Tensor | None
+
+
+def _reference(of: _Given) -> tuple[Tensor, Tensor]:
+    """The equations: score, normalizer, sum; and the weights."""
+    weights = attention_weights(
+        of.q, of.k, of.over, bias=of.bias, edges=of.edges, score=of.score, normalizer=of.normalizer
+    )
+    dropped = weights
+    if of.dropout_mask is not None:
+        dropped = weights * of.dropout_mask
+    elif of.dropout:
+        dropped = F.dropout(weights, of.dropout)
+    reduce = of.over.reduce if of.edges is None else partial(of.edges.reduce, over=of.over)
+    return reduce(dropped, of.v), weights
+
+
+def _is_softmax_of_products(of: _Given) -> bool:
+    return (
+        (of.score is scaled_dot or of.score is dot)
+        and isinstance(of.normalizer, Softmax)
+        and of.normalizer.temperature == 1
+    )
+
+
+def _why_not_fused(of: _Given) -> str:
+    if of.edges is not None or of.dropout_mask is not None:
+        return "edge features, or a dropout that is given"
+    if not _is_softmax_of_products(of):
+        return "a score or normalizer other than the softmax of products"
+    if not isinstance(of.over, Rows) or min(of.q.dim(), of.k.dim(), of.v.dim()) < 2:
+        return "an edge list, or a single query"
+    if not torch.compiler.is_compiling() and is_transformed(of.q, of.k, of.v, of.over.mask, of.bias):
+        return "torch.func is at work"
+    return ""
+
+
+def _why_not_edge_attention(of: _Given) -> str:
+    """Of both implementations for padded graphs with edge features."""
+    if torch.compiler.is_compiling():
+        return "a compiler is at work"
+    edges = of.edges
+    if edges is None or edges.w_ke is None or edges.w_ve is None:
+        return "no edge features in the keys and in the values"
+    if not isinstance(of.over, PaddedNodes):
+        return "an edge list"
+    if of.score is not scaled_dot or not _is_softmax_of_products(of):
+        return "a score or normalizer other than the softmax of scaled products"
+    if of.bias is not None or of.q.shape != of.k.shape or of.q.shape != of.v.shape:
+        return "a bias, or values of other channels than the keys"
+    if torch.is_autocast_enabled(of.q.device.type):
+        return "autocast is at work"
+    if is_transformed(of.q, of.k, of.v, edges.e, edges.w_ke, edges.w_ve, edges.w_be, of.dropout_mask):
+        return "torch.func is at work"
+    return "tensors without numbers" if not has_numbers(of.q) else ""
+
+
+def _why_not_compiled(of: _Given) -> str:
+    edges = of.edges
+    if edges is None:
+        return "no edge features"
+    tensors = (of.q, of.k, of.v, edges.e, edges.w_ke, edges.w_ve, edges.w_be, of.dropout_mask)
+    return (
+        _why_not_edge_attention(of)
+        or why_not_eager(*tensors)
+        or ("no edge features" if not edges.e.shape[-1] else "")
+        or edge_attention.why_not()
+    )
+
+
+def _padded_graphs(way: Callable[..., Tensor], of: _Given) -> Tensor:
+    """An implementation whose nodes come before their heads."""
+    edges, over, mask = of.edges, of.over, of.dropout_mask
+    assert edges is not None and isinstance(over, PaddedNodes)
+    if mask is None and of.dropout:
+        b, h, n, _ = of.q.shape
+        mask = draw_dropout_mask(of.q, (b, h, n, n), of.dropout)
+    q, k, v = (x.transpose(1, 2) for x in (of.q, of.k, of.v))
+    output = way(q, k, v, edges.e, edges.w_ke, edges.w_ve, edges.w_be, over.node_mask, over.edge_mask, mask)
+    return output.transpose(1, 2)
+
+
+def _fused(of: _Given) -> Tensor:
+    q, k, v, over, bias, dropout = of.q, of.k, of.v, of.over, of.bias, of.dropout
+    assert isinstance(over, Rows)
+    scale = None if of.score is scaled_dot else 1.0
     # The kernel takes masks and biases of two dimensions or more.
     if bias is not None and bias.dim() < 2:
         bias = torch.atleast_2d(bias)
@@ -257,3 +359,10 @@ def _look_up(choice: str | T, table: dict[str, T], what: str) -> T:
     if choice not in table:
         raise ValueError(f"unknown {what} {choice!r}: choose one of {', '.join(table)}, or pass a function")
     return table[choice]
+
+
+_attend = Operation("attention")
+_attend.add("compiled", partial(_padded_graphs, edge_attention.edge_attention), _why_not_compiled)
+_attend.add("chunked", partial(_padded_graphs, chunked_edge_attention), _why_not_edge_attention)
+_attend.add("fused", _fused, _why_not_fused)
+_attend.add("reference", lambda of: _reference(of)[0])

@@ -4,14 +4,14 @@ Scores and normalizers are written once against the few operations that both for
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
-from torch.nn import Parameter
 
-from molattn.attention.transforms import is_transformed
+from molattn.kernels.transforms import all_true, is_transformed
 
 
 @runtime_checkable
@@ -140,6 +140,35 @@ class Rows:
         return x if self.mask is None else x.masked_fill(~self.mask, torch.finfo(x.dtype).min)
 
 
+class PaddedNodes(Rows):
+    """The nodes of b padded graphs, each attending to those of its own graph, the same in every head.
+
+    Shapes: q, k and v (b, h, n, ...), logits and weights (b, h, i, j).
+
+    Attributes:
+        node_mask: (b, n), True where there is a node; None where there is one everywhere.
+        edge_mask: (b, n, n), True where i may attend to j; None where every pair of nodes may.
+    """
+
+    node_mask: Tensor | None
+    edge_mask: Tensor | None
+
+    def __init__(self, node_mask: Tensor | None = None, edge_mask: Tensor | None = None, blank: bool = False):
+        for name, mask in (("node_mask", node_mask), ("edge_mask", edge_mask)):
+            if mask is not None and mask.dtype != torch.bool:
+                raise TypeError(f"{name} is boolean, True where there is one; got {mask.dtype}")
+        # Into the dictionary itself: the fields of a frozen class cannot be set, and the mask is made when asked for.
+        vars(self).update(node_mask=node_mask, edge_mask=edge_mask, blank=blank)
+
+    @cached_property
+    def mask(self) -> Tensor | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        pairs = self.edge_mask
+        if self.node_mask is not None:
+            nodes = self.node_mask.unsqueeze(-1) & self.node_mask.unsqueeze(-2)
+            pairs = nodes if pairs is None else pairs & nodes
+        return None if pairs is None else pairs.unsqueeze(1)
+
+
 @dataclass(frozen=True)
 class Segments:
     """The competitors of receiver i are the edges k with receiver[k] = i.
@@ -178,10 +207,10 @@ class Segments:
         return x  # an edge list names only the pairs that compete
 
     def total(self, x: Tensor) -> Tensor:
-        return self._sum(x).index_select(0, self.receiver)
+        return self.sum_into(x).index_select(0, self.receiver)
 
     def largest(self, x: Tensor) -> Tensor:
-        index = self.receiver.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
+        index = self.receiver.long().view(-1, *[1] * (x.dim() - 1)).expand_as(x)
         lowest = x.new_full((self.num_receivers, *x.shape[1:]), -torch.inf)
         return lowest.scatter_reduce(0, index, x.detach(), "amax", include_self=True).index_select(0, self.receiver)
 
@@ -191,9 +220,14 @@ class Segments:
         return shifted / self.total(shifted)
 
     def reduce(self, weights: Tensor, v: Tensor) -> Tensor:
-        return self._sum(weights.unsqueeze(-1) * v.index_select(0, self.sender))
+        return self.sum_into(weights.unsqueeze(-1) * v.index_select(0, self.sender))
 
-    def _sum(self, x: Tensor) -> Tensor:
+    def at_receivers(self, x: Tensor) -> Tensor:
+        """What belongs to a query, given to each of its competitors: (receivers, ...) -> (edges, ...)."""
+        return x.index_select(0, self.receiver)
+
+    def sum_into(self, x: Tensor) -> Tensor:
+        """The sum over the competitors of each query: (edges, ...) -> (receivers, ...)."""
         return x.new_zeros(self.num_receivers, *x.shape[1:]).index_add(0, self.receiver, x)
 
 
@@ -218,6 +252,8 @@ _SMALL = 4096
 
 def any_along(mask: Tensor, dim: int) -> Tensor:
     """`mask.any(dim)`; a large one as the maximum of its bytes: thirty times faster on a CPU at 1024 by 1024."""
+    if torch.compiler.is_compiling():
+        return mask.sum(dim) > 0  # the C++ that torch 2.7 writes for two of `any` does not compile
     if not _takes_bytes(mask) or mask.numel() <= _SMALL:
         return mask.any(dim)
     return mask.view(torch.uint8).amax(dim).view(torch.bool)
@@ -228,19 +264,6 @@ def either(a: Tensor, b: Tensor) -> Tensor:
     if not _takes_bytes(a, b):
         return a | b
     return (a.view(torch.uint8) | b.view(torch.uint8)).view(torch.bool)
-
-
-def all_true(mask: Tensor) -> bool:
-    """Whether every element is known to be True; a GPU would have to be waited for."""
-    return mask.device.type == "cpu" and has_numbers(mask) and bool(mask.all())
-
-
-def has_numbers(x: Tensor) -> bool:
-    """Whether Python may look at the numbers: none are there under a compiler, in a function that `torch.func`
-    transforms, on the meta device and in fake tensors."""
-    return (
-        not torch.compiler.is_compiling() and type(x) in (Tensor, Parameter) and not x.is_meta and not is_transformed(x)
-    )
 
 
 def _takes_bytes(*masks: Tensor) -> bool:

@@ -10,7 +10,7 @@ from molattn.attention.arguments import check_dropout, check_sizes
 from molattn.attention.attend import attend, split_mask
 from molattn.attention.competitors import Rows
 from molattn.attention.heads import KEEPS_HEAD_DIM, make_join, merge_heads, split_heads
-from molattn.attention.normalize import NORMALIZERS, Normalizer
+from molattn.attention.normalize import NORMALIZERS, Normalizer, make_normalizer
 from molattn.attention.score import Score, make_score
 
 
@@ -89,12 +89,10 @@ class MultiHeadAttention(nn.Module):
         value_head_dim = value_head_dim or head_dim
         if key_bias not in ("shared", "per_position"):
             raise ValueError(f"unknown key_bias {key_bias!r}: choose one of shared, per_position")
-        if isinstance(normalizer, str) and normalizer not in NORMALIZERS:
-            raise ValueError(f"unknown normalizer {normalizer!r}: choose one of {', '.join(NORMALIZERS)}")
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
         self.head_dim, self.value_head_dim = head_dim, value_head_dim
         self.score = make_score(score, head_dim, head_dim, max_length=positions)
-        self.normalizer = NORMALIZERS[normalizer] if isinstance(normalizer, str) else normalizer
+        self.normalizer = make_normalizer(normalizer)
         self.q_proj = nn.Linear(embed_dim, num_heads * head_dim, bias=bias)
         self.k_proj = nn.Linear(key_dim or embed_dim, num_heads * head_dim, bias=bias and key_bias == "shared")
         self.v_proj = nn.Linear(value_dim or embed_dim, num_heads * value_head_dim, bias=bias)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from molattn.attention.competitors import Competitors, Rows, has_numbers
+from molattn.attention.competitors import Competitors, Rows
+from molattn.kernels.transforms import has_numbers
 
 Normalizer = Callable[[Tensor, Competitors], Tensor]
 
@@ -110,3 +111,16 @@ def _sparsemax_by_sorting(z: Tensor, over: Rows) -> Tensor:
 
 
 NORMALIZERS: dict[str, Normalizer] = {"softmax": softmax, "hardmax": hardmax, "sparsemax": sparsemax}
+
+
+def make_normalizer(normalizer: str | Normalizer) -> Normalizer:
+    """A normalizer from its name in `NORMALIZERS`; a normalizer itself is returned as it is.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    if not isinstance(normalizer, str):
+        return normalizer
+    if normalizer not in NORMALIZERS:
+        raise ValueError(f"unknown normalizer {normalizer!r}: choose one of {', '.join(NORMALIZERS)}")
+    return NORMALIZERS[normalizer]

@@ -34,6 +34,15 @@ def scaled_dot(q: Tensor, k: Tensor, over: Competitors) -> Tensor:
     return over.pair_dot(q * q.shape[-1] ** -0.5, k)
 
 
+def query_of_products(score: Score) -> Callable[[Tensor], Tensor] | None:
+    """f of the queries, where the score is f(q_i) . k_j; None for other scores."""
+    if score is dot:
+        return lambda q: q
+    if score is scaled_dot:
+        return lambda q: q * q.shape[-1] ** -0.5
+    return score.w if isinstance(score, General) else None
+
+
 class General(nn.Module):
     """General, or multiplicative, score: queries and keys may differ in their number of features.
 

@@ -20,13 +20,13 @@ import numpy as np
 import rdkit
 from rdkit import Chem, rdBase
 
-from molattn import compiled
 from molattn.chem.atoms import ATOM_FEATURES, SYMBOLS, symbols_of
 from molattn.chem.bonds import KINDS, SELF, pair_codes, with_stereo
 from molattn.chem.codes import Codes, codes_by_getters
 from molattn.chem.stereo import stereo_labels
+from molattn.kernels import loader
 
-SOURCE = Path(__file__).with_name("binary.c")
+SOURCE = loader.SOURCES / "binary.c"
 
 VERSIONS = ((16, 4, 0),)
 """Of the binary, as its header says them: those that the reader was made for."""
@@ -120,9 +120,9 @@ def _found() -> tuple[Callable[[Chem.Mol], Codes | None] | None, str]:
     version = _version(Chem.MolFromSmiles("C").ToBinary(0))
     if version not in VERSIONS:
         return None, f"binaries of version {'.'.join(map(str, version))} are not known"
-    library = compiled.library(SOURCE, (Tables,))
+    library = loader.library(SOURCE, (Tables,))
     if library is None:
-        return None, compiled.why_not(SOURCE)
+        return None, loader.why_not(SOURCE)
     read, agreed = _reader(library), _agreed(library)
     if not agreed.exists():
         with rdBase.BlockLogs():
@@ -141,7 +141,7 @@ def _agreed(library: ctypes.CDLL) -> Path:
     """
     made_of = hashlib.sha256(rdkit.__version__.encode())
     for name in _MAKE_CODES:
-        made_of.update(SOURCE.with_name(name).read_bytes())
+        made_of.update(Path(__file__).with_name(name).read_bytes())
     for array in _tables().values():
         made_of.update(array.tobytes())
     path = Path(library._name)

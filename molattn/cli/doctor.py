@@ -102,14 +102,15 @@ def _gpu() -> str:
 
 
 def _compiled() -> str:
-    from molattn.attention import elementwise
-    from molattn.compiled import MARCH, why_not
-    from molattn.graph import codes, compiled, compiled_blocks
+    from molattn.kernels import blocks, edge_attention, elementwise, lookup
+    from molattn.kernels.dispatch import VARIABLE
+    from molattn.kernels.loader import MARCH
 
-    sources = (compiled.SOURCE, compiled_blocks.SOURCE, codes.SOURCE, elementwise.SOURCE)
-    why = next(filter(None, map(why_not, sources)), "")
+    why = next(filter(None, (kernel.why_not() for kernel in (edge_attention, blocks, lookup, elementwise))), "")
     if why:
-        return f"no, torch's operations instead, slower: {why}"
+        return f"no, torch's operations instead, training about 3 times slower: {why}"
+    if chosen := os.environ.get(VARIABLE, "").strip():
+        return f"yes, but {VARIABLE} allows {chosen} alone"
     march = os.environ.get(MARCH, "").strip()
     return f"yes, for {march} ({MARCH})" if march else f"yes, for this processor; {MARCH} names another"
 

@@ -66,6 +66,7 @@ def embed(
             partial(_cells, predictor.dim, alone),
             _form,
             predictor.descriptors,
+            predictor.model.why_slow,
         )
         tally = run_job(job, making)
     tell_rows(job, tally)

@@ -35,7 +35,6 @@ from molattn.graph.aggregate import (
 from molattn.graph.block import EdgeUpdate, GraphNetBlock, PhiU, PhiV
 from molattn.graph.codes import SumOfCodes
 from molattn.graph.conv import TensorDotConv
-from molattn.graph.dense import EdgeTerms, edge_attention, plain_edge_attention
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
 from molattn.graph.encodings import (
     AdjacencyWeights,
@@ -60,7 +59,7 @@ from molattn.graph.encodings import (
 )
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
 from molattn.graph.readout import READOUTS, AdditiveReadout, AttentionReadout
-from molattn.graph.stack import CodedEdges, stacked
+from molattn.graph.stack import CodedEdges, run_blocks, why_not_fused
 from molattn.graph.updates import GlobalUpdate, NodeUpdate, ResidualEdges
 from molattn.graph.virtual_node import VirtualNode
 
@@ -85,7 +84,6 @@ __all__ = [
     "DistanceEncoding",
     "DistanceKernel",
     "EdgeMessages",
-    "EdgeTerms",
     "EdgeUpdate",
     "Encoding",
     "Gaussians",
@@ -109,16 +107,15 @@ __all__ = [
     "SumOfCodes",
     "TensorDotConv",
     "VirtualNode",
-    "edge_attention",
     "max_all_edges",
     "max_edges",
     "max_nodes",
     "mean_all_edges",
     "mean_edges",
     "mean_nodes",
-    "plain_edge_attention",
-    "stacked",
+    "run_blocks",
     "sum_all_edges",
     "sum_edges",
     "sum_nodes",
+    "why_not_fused",
 ]

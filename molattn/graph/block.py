@@ -16,11 +16,11 @@ from molattn.graph.aggregate import (
     ToGraph,
     sum_edges,
 )
-from molattn.graph.compiled_blocks import BlockTensors, BlockWeights
-from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages, given
+from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
 from molattn.graph.graph import AnyGraph, DenseGraph
-from molattn.graph.stack import stacked
+from molattn.graph.stack import run_blocks
 from molattn.graph.updates import GlobalUpdate, NodeUpdate
+from molattn.kernels.blocks import BlockTensors, BlockWeights
 
 M = TypeVar("M", EdgeMessages, LiteralMessages, Messages)
 CarriesEdges = Callable[[Messages, Tensor | None], Tensor]
@@ -187,12 +187,20 @@ class GraphNetBlock(nn.Module):
 
     def forward(self, graph: AnyGraph) -> AnyGraph:
         """The updated graph, of the same form (edge list or dense) and shapes."""
-        v = stacked((self,), graph) if isinstance(graph, DenseGraph) else None
-        return self.step(graph)[0] if v is None else graph.replace(v=v)
+        return run_blocks((self,), graph) if isinstance(graph, DenseGraph) else self._equations(graph, self.phi_e)[0]
+
+    def update(self, graph: AnyGraph) -> AnyGraph:
+        """`forward`, never as part of a fused stack."""
+        return self._equations(graph, self.phi_e)[0]
 
     def step(self, graph: AnyGraph) -> tuple[AnyGraph, Messages]:
-        """The updated graph and the e'_k, with the attention weights, that brought it there."""
-        return self._equations(graph, self.phi_e)
+        """The updated graph and the e'_k; their attention weights are those that the sum was made with."""
+        return self._equations(graph, self._with_weights)
+
+    def _with_weights(self, graph: AnyGraph) -> Messages:
+        messages = self.phi_e(graph)
+        _ = messages.weights  # a sum that is asked for after them is made of them
+        return messages
 
     def literal(self, graph: AnyGraph) -> tuple[AnyGraph, LiteralMessages]:
         """`step` with every e'_k formed; the graph comes back as an edge list. Same numbers, slower."""
@@ -213,41 +221,53 @@ class GraphNetBlock(nn.Module):
         u = self.phi_u(ebar, vbar, graph.u)
         return graph.replace(u=u), e
 
-    def weights(self, edge_dim: int) -> BlockWeights | None:
-        """What `compiled_blocks` needs of this block; None where parts are others, or a hook looks into one."""
-        phi_e = self.phi_e
-        phi_v: Any = self.phi_v
-        if not (
-            type(phi_e) is AttentionEdgeUpdate
-            and type(self.norm_v) is nn.LayerNorm
-            and type(phi_v) is NodeUpdate
-            and phi_v.w_u is None
-            and phi_e.speaks_plainly
-            and phi_e.edge_dim == edge_dim
-            and phi_e.dropout == phi_v.dropout < 1
-            and self.phi_u is self.edges is None
-            and self.rho_ev is sum_edges
-            and type(self.w_jhl) is ConcatHeads
-            and self.w_jhl.linear.bias is not None
-        ):
-            return None
-        first, *between, last = phi_v.feed_forward
-        layers = (phi_e.w_q, phi_e.w_k, phi_e.w_v, phi_e.w_ke, phi_e.w_ve, phi_e.w_be)
-        after = (self.w_jhl.linear, phi_v.norm, first, last)
+    def why_not_fusable(self, edge_dim: int) -> str:
+        """Why this block cannot be part of a fused stack over edges of so many channels, in words; empty where it can.
+
+        Its parts have to be the default ones, and no hook may look into one.
+        """
+        phi_e, phi_v, join = self.phi_e, self.phi_v, self.w_jhl
+        if not isinstance(phi_e, AttentionEdgeUpdate):
+            return f"its phi_e is {type(phi_e).__name__}"
+        if why := phi_e.why_not_fusable:
+            return why
+        if type(self.norm_v) is not nn.LayerNorm or not isinstance(phi_v, NodeUpdate) or phi_v.w_u is not None:
+            return "a norm_v or phi_v other than the default"
+        if self.phi_u is not None or self.edges is not None or self.rho_ev is not sum_edges:
+            return "a phi_u, edges that are updated, or a rho_ev other than the sum"
+        if not isinstance(join, ConcatHeads) or join.linear.bias is None:
+            return "a join other than the default"
+        if phi_e.edge_dim != edge_dim or not phi_e.dropout == phi_v.dropout < 1:
+            return f"edges of {edge_dim} channels, not {phi_e.edge_dim}, or two dropouts"
+        if type(phi_v) is not NodeUpdate or type(join) is not ConcatHeads:
+            return "a phi_v or join of a class of its own"
         # Not `modules()`, which takes as long as a small molecule.
-        parts = (self, self.norm_v, phi_e, *layers, self.w_jhl, phi_v, phi_v.feed_forward, *between, *after)
-        if any(m is not None and (m._forward_hooks or m._forward_pre_hooks or m._backward_hooks) for m in parts):
-            return None
-        (q, k, v, ke, ve, be), (o, norm_x, *_) = layers, after
+        layers = (phi_e.w_q, phi_e.w_k, phi_e.w_v, phi_e.w_ke, phi_e.w_ve, phi_e.w_be, join.linear)
+        parts = (self, self.norm_v, phi_e, *layers, join, phi_v, phi_v.norm, phi_v.feed_forward)
+        hooked = (
+            m._forward_hooks or m._forward_pre_hooks or m._backward_hooks
+            for m in (*parts, *phi_v.feed_forward)
+            if m is not None
+        )
+        return "a hook" if any(hooked) else ""
+
+    def weights(self) -> BlockWeights:
+        """What a fused stack needs of a block that can be part of one: see `why_not_fusable`."""
+        phi_e: Any = self.phi_e
+        phi_v: Any = self.phi_v
+        first, *_, last = phi_v.feed_forward
+        join: Any = self.w_jhl
+        o, norm_v, norm_x = join.linear, self.norm_v, phi_v.norm
         tensors: dict[str, Any] = {
-            **{"norm_v_w": self.norm_v.weight, "norm_v_b": self.norm_v.bias},
-            **{"w_q": q.weight, "w_k": k.weight, "w_v": v.weight},
-            **{"w_ke": given(ke).weight, "w_ve": given(ve).weight, "w_be": None if be is None else be.weight},
+            **{"norm_v_w": norm_v.weight, "norm_v_b": norm_v.bias},
+            **{"w_q": phi_e.w_q.weight, "w_k": phi_e.w_k.weight, "w_v": phi_e.w_v.weight},
+            **{"w_ke": phi_e.w_ke.weight, "w_ve": phi_e.w_ve.weight},
+            "w_be": None if phi_e.w_be is None else phi_e.w_be.weight,
             **{"o_w": o.weight, "o_b": o.bias, "norm_x_w": norm_x.weight, "norm_x_b": norm_x.bias},
             **{"first_w": first.weight, "first_b": first.bias, "last_w": last.weight, "last_b": last.bias},
         }
         dropout = phi_v.dropout if self.training else 0.0
-        return BlockWeights(phi_e.num_heads, (self.norm_v.eps, phi_v.norm.eps), dropout, BlockTensors(**tensors))
+        return BlockWeights(phi_e.num_heads, (norm_v.eps, norm_x.eps), dropout, BlockTensors(**tensors))
 
     def _normed(self, graph: AnyGraph) -> AnyGraph:
         u = graph.u if self.norm_u is None or graph.u is None else self.norm_u(graph.u)

@@ -3,21 +3,32 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from molattn.attention import Score, attention_weights, dot, linear, make_score, scaled_dot, split_heads
-from molattn.attention.competitors import all_true
-from molattn.attention.dropout import dropout, dropout_mask
-from molattn.graph.dense import EdgeTerms, edge_attention, is_one_operation
+from molattn.attention import (
+    Competitors,
+    EdgeTerms,
+    Normalizer,
+    Score,
+    attend,
+    attention_weights,
+    linear,
+    make_normalizer,
+    make_score,
+    softmax,
+)
+from molattn.attention.dropout import dropout_mask
+from molattn.attention.score import Location, scaled_dot
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
+from molattn.kernels.transforms import all_true
 
 EDGES_AS = ("keys", "values", "bias", "logits")
-"""What edge features can speak as: part of the keys, part of the values, a learned bias, or the logits' own bias."""
+"""What edge features can be: part of the keys, part of the values, a learned bias, or the logits' own bias."""
 
 
 class AttentionEdgeUpdate(nn.Module):
@@ -27,22 +38,25 @@ class AttentionEdgeUpdate(nn.Module):
     w_k  = softmax_k( (W_q v_r) . (W_k v_s + W_ke e_k) / sqrt(d) + w_be . e_k )
 
     with v_r the receiver (the query), v_s the sender, e_k the edge between them, in each of the heads. With graph
-    features u, each of q, k and v also gets a term: W_q v_r + W_qu u, and so on.
+    features u, each of q, k and v also gets a term: W_q v_r + W_qu u, and so on. Another score takes the place of the
+    scaled product, of the query and of the key with its edge; another normalizer that of the softmax.
 
     The softmax runs over the edges into one receiver, so this phi_e is not strictly a function of one edge: it is
     the weight that each edge wins among its competitors. Without edge features it is the book's equations 14.2
     to 14.7.
 
-    Neither W_ke e_k nor W_ve e_k is ever formed per edge: q . (W_ke e) = (W_ke^T q) . e, and
-    sum_k w_k W_ve e_k = W_ve sum_k w_k e_k. `literal` forms them, and gives the same numbers.
+    Where the score is a product, neither W_ke e_k nor W_ve e_k is ever formed per edge: q . (W_ke e) = (W_ke^T q) . e,
+    and sum_k w_k W_ve e_k = W_ve sum_k w_k e_k. `literal` forms them, and gives the same numbers.
 
     Args:
         node_dim, edge_dim, global_dim: d_v, d_e, d_u; 0 for graphs without edge or graph features.
         num_heads, head_dim: h and d.
         dropout: probability of dropping a weight, in training.
-        edges_as: what the edges speak as, names in `EDGES_AS`: "keys" (W_ke), "values" (W_ve), "bias" (w_be), and
-            "logits": e_k itself, which then has one channel per head, is added to the logits.
-        score: of queries and keys, a name or a module as `make_score` takes it.
+        edges_as: what the edges are, names in `EDGES_AS`: "keys" (W_ke), "values" (W_ve), "bias" (w_be), and "logits":
+            e_k itself, which then has one channel per head, is added to the logits.
+        score: of queries and keys, a name or a module as `molattn.attention.make_score` takes it; all heads share its
+            weights. Not "location": nodes have no positions.
+        normalizer: a name in `molattn.attention.NORMALIZERS`, or a function such as `Softmax(temperature)`.
         bias: whether W_q, W_k and W_v have one.
         activation: applied to the values, where the edges are no part of them.
 
@@ -64,37 +78,42 @@ class AttentionEdgeUpdate(nn.Module):
         *,
         edges_as: Collection[str] = ("keys", "values", "bias"),
         score: str | Score = "scaled_dot",
+        normalizer: str | Normalizer = "softmax",
         bias: bool = False,
         activation: nn.Module | None = None,
     ):
         super().__init__()
+        if score == "location" or isinstance(score, Location):
+            raise ValueError("the location score needs positions, which the nodes of a graph do not have")
         self.score = make_score(score, head_dim, head_dim)
+        self.normalizer = make_normalizer(normalizer)
         self._check_settings(edge_dim, num_heads, edges_as, activation)
         self.num_heads, self.head_dim, self.dropout = num_heads, head_dim, dropout
         self.node_dim, self.edge_dim, self.global_dim = node_dim, edge_dim, global_dim
         self.edges_are_logits = "logits" in edges_as
         self.activation = activation
         width = num_heads * head_dim
-        spoken = edges_as if edge_dim else ()
+        roles = edges_as if edge_dim else ()
         self.w_q = nn.Linear(node_dim, width, bias=bias)
         self.w_k = nn.Linear(node_dim, width, bias=bias)
         self.w_v = nn.Linear(node_dim, width, bias=bias)
-        self.w_ke = nn.Linear(edge_dim, width, bias=False) if "keys" in spoken else None
-        self.w_ve = nn.Linear(edge_dim, width, bias=False) if "values" in spoken else None
-        self.w_be = nn.Linear(edge_dim, num_heads, bias=False) if "bias" in spoken else None
+        self.w_ke = nn.Linear(edge_dim, width, bias=False) if "keys" in roles else None
+        self.w_ve = nn.Linear(edge_dim, width, bias=False) if "values" in roles else None
+        self.w_be = nn.Linear(edge_dim, num_heads, bias=False) if "bias" in roles else None
         self.w_qu = nn.Linear(global_dim, width, bias=False) if global_dim else None
         self.w_ku = nn.Linear(global_dim, width, bias=False) if global_dim else None
         self.w_vu = nn.Linear(global_dim, width, bias=False) if global_dim else None
 
     def forward(self, graph: AnyGraph) -> "EdgeMessages":
-        """The e'_k of every edge, not yet multiplied out; the fast way through."""
-        if isinstance(graph, DenseGraph) and self._is_one_operation(graph):
-            return self._as_one_operation(graph)
+        """The e'_k of every edge, not yet multiplied out, from `molattn.attention.attend`."""
         q, k, v = self._project(graph)
-        bias = self._edge_logits(graph, q, k)
-        weights = attention_weights(q, k, graph.competitors, bias=bias, score=self.score)
-        weights = self._finished(weights, graph)
-        return EdgeMessages(graph, weights, self._drop(weights), v, *self._value_edges(graph))
+        edges, bias = self._edge_terms(graph, q, k)
+        attended = _Attended(q, k, v, graph.competitors, bias, edges, self.score, self.normalizer)
+        mask = self._dropout_mask(graph, q)
+        if type(self)._finished is AttentionEdgeUpdate._finished and not torch.compiler.is_compiling():
+            return AttendedMessages(graph, attended, mask)
+        weights = self._finished(attended.weights(), graph)
+        return EdgeMessages(graph, weights, _times(weights, mask), v, *_value_edges(edges))
 
     def literal(self, graph: AnyGraph) -> "LiteralMessages":
         """The e'_k of every edge as tensors that one can hold: the equations, one line each."""
@@ -102,31 +121,24 @@ class AttentionEdgeUpdate(nn.Module):
             graph = graph.to_edge_list()
         q, k, v = self._project(graph)
         k, v, bias = self._with_edges(graph, k[graph.sender], v[graph.sender])
-        weights = attention_weights(q, k, graph.competitors.own_keys(), bias=bias, score=self.score)
+        over = graph.competitors.own_keys()
+        weights = attention_weights(q, k, over, bias=bias, score=self.score, normalizer=self.normalizer)
         weights = self._finished(weights, graph)
-        return LiteralMessages(graph, weights, self._drop(weights).unsqueeze(-1) * v)
+        return LiteralMessages(graph, weights, _times(weights, self._dropout_mask(graph, q)).unsqueeze(-1) * v)
 
     # What the members of the family change: how edges reach the logits and the values, and what becomes of the weights.
 
-    def _edge_logits(self, graph: AnyGraph, q: Tensor, k: Tensor) -> Tensor | None:  # noqa: ARG002
-        """(W_q v_r) . (W_ke e_k) / sqrt(d) + w_be . e_k, as (W_ke^T q / sqrt(d) + w_be) . e_k."""
+    def _edge_terms(self, graph: AnyGraph, q: Tensor, k: Tensor) -> tuple[EdgeTerms | None, Tensor | None]:  # noqa: ARG002
+        """What the edges are for keys, values and logits, and what else is added to the logits."""
         logits = None
-        asked = None if self.w_ke is None else asked_of_edges(q * self.scale, self.w_ke, self.num_heads)
-        if self.w_be is not None:
-            of_bias = self.w_be.weight if isinstance(graph, Graph) else self.w_be.weight.unsqueeze(1)
-            asked = of_bias.expand(*q.shape[:-1], -1) if asked is None else asked + of_bias
-        if asked is not None:
-            logits = receivers_dot_edges(graph, asked, given(graph.e))
         if self.edges_are_logits and graph.e is not None:
-            own = graph.e if isinstance(graph, Graph) else graph.e.permute(0, 3, 1, 2)
-            logits = own if logits is None else logits + own
-        return logits
-
-    def _value_edges(self, graph: AnyGraph) -> tuple[Tensor | None, Tensor | None]:
-        """The edges' part of the values as factors: features shared by the heads, and W_ve as (h, d, d_e)."""
-        if self.w_ve is None:
-            return None, None
-        return graph.e, self.w_ve.weight.view(self.num_heads, self.head_dim, -1)
+            logits = graph.e if isinstance(graph, Graph) else graph.e.permute(0, 3, 1, 2)
+        if graph.e is None or self.w_ke is self.w_ve is self.w_be is None:
+            return None, logits
+        w_ke, w_ve = (
+            None if w is None else w.weight.unflatten(0, (self.num_heads, -1)) for w in (self.w_ke, self.w_ve)
+        )
+        return EdgeTerms(graph.e, w_ke, w_ve, None if self.w_be is None else self.w_be.weight), logits
 
     def _with_edges(self, graph: Graph, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """k_k and v_k of every edge, (m, h, d), and what is added to its logits, (m, h): the literal form."""
@@ -140,52 +152,21 @@ class AttentionEdgeUpdate(nn.Module):
         return k, v, bias
 
     def _finished(self, weights: Tensor, graph: AnyGraph) -> Tensor:  # noqa: ARG002
-        """The weights of the edges from those of the softmax: the same."""
+        """The weights of the edges from those of the normalizer: the same."""
         return weights
 
-    def _is_one_operation(self, graph: DenseGraph) -> bool:
-        """Whether `edge_attention` does it all: edges in keys and values, nothing of a member's own."""
-        changed = (getattr(type(self), part) is not getattr(AttentionEdgeUpdate, part) for part in _PARTS)
-        return (
-            self.w_ke is not None
-            and self.w_ve is not None
-            and self.score is scaled_dot
-            and not self.edges_are_logits
-            and not any(changed)
-            and is_one_operation(graph.v)
-        )
-
     @property
-    def speaks_plainly(self) -> bool:
-        """Whether edges are in keys and values, and nothing is beside nodes and edges: no bias, no graph features."""
+    def why_not_fusable(self) -> str:
+        """Why a block with this phi_e is not part of a fused stack, in words; empty where it can be."""
+        if type(self) is not AttentionEdgeUpdate:
+            return f"its phi_e is {type(self).__name__}"
+        if self.score is not scaled_dot or self.normalizer != softmax:
+            return "a score other than scaled_dot, or a normalizer other than softmax"
+        if self.w_ke is None or self.w_ve is None or self.edges_are_logits:
+            return "edges that are not part of keys and values"
         return (
-            self.w_ke is not None
-            and self.w_ve is not None
-            and self.score is scaled_dot
-            and not self.edges_are_logits
-            and self.w_q.bias is None
-            and not self.global_dim
+            "graph features (global_dim)" if self.global_dim else "a bias of W_q" if self.w_q.bias is not None else ""
         )
-
-    def _as_one_operation(self, graph: DenseGraph) -> "FusedMessages":
-        self._check(graph)
-        layers = (self.w_q, self.w_k, self.w_v)
-        bias = None if self.w_q.bias is None else torch.cat([layer.bias for layer in layers])
-        v = graph.v if all_true(graph.node_mask) else graph.v.masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)
-        packed = linear(v, torch.cat([layer.weight for layer in layers]), bias)
-        if graph.u is not None:
-            of_graph = torch.cat([given(layer).weight for layer in (self.w_qu, self.w_ku, self.w_vu)])
-            packed = packed + graph.per_node(F.linear(graph.u, of_graph))
-        kept = None
-        if self.training and self.dropout > 0:
-            b, n = graph.node_mask.shape
-            kept = dropout_mask(packed, (b, self.num_heads, n, n), self.dropout)
-        by_head = (self.num_heads, self.head_dim, -1)
-        w_be = None if self.w_be is None else self.w_be.weight
-        w_ke, w_ve = given(self.w_ke).weight.view(by_head), given(self.w_ve).weight.view(by_head)
-        packed = packed.unflatten(-1, (3, *by_head[:2]))
-        terms = EdgeTerms(packed, given(graph.e), w_ke, w_ve, w_be, graph.node_mask, graph.edge_mask, kept)
-        return FusedMessages(graph, terms)
 
     @property
     def scale(self) -> float:
@@ -195,14 +176,18 @@ class AttentionEdgeUpdate(nn.Module):
     def _project(self, graph: AnyGraph) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v: (n, h, d) of an edge list, (b, h, n, d) of a dense graph."""
         self._check(graph)
-        projected = []
-        for of_node, of_graph in ((self.w_q, self.w_qu), (self.w_k, self.w_ku), (self.w_v, self.w_vu)):
-            x = of_node(graph.v)
-            if of_graph is not None:
-                x = x + graph.per_node(of_graph(graph.u))
-            heads = split_heads(x, self.num_heads)
-            projected.append(heads.transpose(0, 1) if isinstance(graph, Graph) else heads)
-        q, k, v = projected
+        layers = (self.w_q, self.w_k, self.w_v)
+        x = graph.v
+        if isinstance(graph, DenseGraph) and not all_true(graph.node_mask):
+            x = x.masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)  # NaN there would reach the gradients of the weights
+        bias = None if self.w_q.bias is None else torch.cat([layer.bias for layer in layers])
+        packed = linear(x, torch.cat([layer.weight for layer in layers]), bias)
+        if graph.u is not None:
+            of_graph = torch.cat([not_none(layer).weight for layer in (self.w_qu, self.w_ku, self.w_vu)])
+            packed = packed + graph.per_node(F.linear(graph.u, of_graph))
+        q, k, v = packed.unflatten(-1, (3, self.num_heads, self.head_dim)).unbind(-3)
+        if isinstance(graph, DenseGraph):
+            q, k, v = (x.transpose(1, 2) for x in (q, k, v))
         return q, k, v if self.activation is None else self.activation(v)
 
     def _check(self, graph: AnyGraph) -> None:
@@ -218,32 +203,32 @@ class AttentionEdgeUpdate(nn.Module):
     ) -> None:
         unknown = [name for name in edges_as if name not in EDGES_AS]
         if unknown:
-            raise ValueError(f"edges cannot speak as {unknown[0]!r}: choose among {', '.join(EDGES_AS)}")
+            raise ValueError(f"edges cannot be {unknown[0]!r}: choose among {', '.join(EDGES_AS)}")
         if "logits" in edges_as and edge_dim not in (0, num_heads):
-            raise ValueError(f"edges that speak as logits have one channel per head: {num_heads}, not {edge_dim}")
-        if edge_dim and "keys" in edges_as and self.score is not scaled_dot and self.score is not dot:
-            raise ValueError("edges can be part of the keys where the score is a dot product, scaled or not")
+            raise ValueError(f"edges that are logits have one channel per head: {num_heads}, not {edge_dim}")
         if edge_dim and "values" in edges_as and activation is not None:
             raise ValueError("edges cannot be part of values that go through an activation: leave 'values' out")
 
-    def _drop(self, weights: Tensor) -> Tensor:
-        return dropout(weights, self.dropout, self.training)
-
-
-_PARTS = ("_edge_logits", "_value_edges", "_with_edges", "_finished", "_project")
-"""What the members of the family change."""
+    def _dropout_mask(self, graph: AnyGraph, q: Tensor) -> Tensor | None:
+        """What the weights are multiplied by, of their shape; None for nothing."""
+        if not self.training or self.dropout == 0:
+            return None
+        if isinstance(graph, Graph):
+            return dropout_mask(q, (len(graph.receiver), self.num_heads), self.dropout)
+        b, n = graph.node_mask.shape
+        return dropout_mask(q, (b, self.num_heads, n, n), self.dropout)
 
 
 T = TypeVar("T")
 
 
-def given(x: T | None) -> T:
+def not_none(x: T | None) -> T:
     """`x`, which the checks at the door have seen to be there."""
     assert x is not None
     return x
 
 
-def asked_of_edges(x: Tensor, w: nn.Linear, num_heads: int) -> Tensor:
+def query_in_edge_space(x: Tensor, w: nn.Linear, num_heads: int) -> Tensor:
     """W^T x head by head, so that x . (W e) = (W^T x) . e: (n, h, d) or (b, h, n, d) to the channels of e."""
     of_heads = w.weight.view(num_heads, -1, w.in_features)
     return (x.transpose(0, 1) @ of_heads).transpose(0, 1) if x.dim() == 3 else x @ of_heads
@@ -261,6 +246,38 @@ def senders_dot_edges(graph: AnyGraph, x: Tensor, e: Tensor) -> Tensor:
     if isinstance(graph, Graph):
         return (graph.at_senders(x) * e.unsqueeze(1)).sum(-1)
     return (x.transpose(1, 2) @ e.permute(0, 2, 3, 1)).permute(0, 2, 3, 1)
+
+
+def _times(weights: Tensor, mask: Tensor | None) -> Tensor:
+    return weights if mask is None else weights * mask
+
+
+def _value_edges(edges: EdgeTerms | None) -> tuple[Tensor | None, Tensor | None]:
+    """The edges' part of the values as factors, if there is one."""
+    return (None, None) if edges is None or edges.w_ve is None else (edges.e, edges.w_ve)
+
+
+class _Attended(NamedTuple):
+    """What `attend` is called with, but for dropout."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    over: Competitors
+    bias: Tensor | None
+    edges: EdgeTerms | None
+    score: Score
+    normalizer: Normalizer
+
+    def weights(self) -> Tensor:
+        q, k, _, over, bias, edges, score, normalizer = self
+        return attention_weights(q, k, over, bias=bias, edges=edges, score=score, normalizer=normalizer)
+
+    def sum(self, mask: Tensor | None) -> Tensor:
+        q, k, v, over, bias, edges, score, normalizer = self
+        return attend(
+            q, k, v, over, bias=bias, edges=edges, score=score, normalizer=normalizer, dropout_mask=mask
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -301,7 +318,7 @@ class EdgeMessages:
         total = self.graph.competitors.reduce(self.dropped, self.values)
         total = total if isinstance(self.graph, Graph) else total.transpose(1, 2)
         if self.edges is not None:
-            total = total + torch.einsum("...hf,hdf->...hd", self._summed_edges(), given(self.w_ve))
+            total = total + torch.einsum("...hf,hdf->...hd", self._summed_edges(), not_none(self.w_ve))
         return total.flatten(-2)
 
     def each(self) -> Float[Tensor, "*edges h d"]:
@@ -314,7 +331,7 @@ class EdgeMessages:
         if self.edges is not None:
             # Without a dimension of its own for the heads, an edge says the same to each of them.
             form = "...hf,hdf->...hd" if self._one_per_head else "...f,hdf->...hd"
-            values = values + torch.einsum(form, self.edges, given(self.w_ve))
+            values = values + torch.einsum(form, self.edges, not_none(self.w_ve))
         return weights.unsqueeze(-1) * values
 
     @property
@@ -324,7 +341,7 @@ class EdgeMessages:
 
     def _summed_edges(self) -> Tensor:
         """sum_k dropped_k f_k: (..., h, f)."""
-        e = given(self.edges)
+        e = not_none(self.edges)
         if isinstance(self.graph, Graph):
             return self.graph.sum_edges(self.dropped.unsqueeze(-1) * (e if self._one_per_head else e.unsqueeze(1)))
         if self._one_per_head:
@@ -332,34 +349,32 @@ class EdgeMessages:
         return self.dropped.transpose(1, 2) @ e
 
 
-class FusedMessages(EdgeMessages):
-    """`EdgeMessages` of a dense graph that `edge_attention` sums, in which the weights are never all there at once.
+class AttendedMessages(EdgeMessages):
+    """`EdgeMessages` that `molattn.attention.attend` sums, in which the weights need not be there.
 
-    The weights are worked out when somebody looks at them. What is done to them then does not reach the sum.
+    They are worked out when somebody looks at them; a sum that is asked for later is made of them.
     """
 
-    def __init__(self, graph: DenseGraph, terms: EdgeTerms):
-        # Into the dictionary itself: the fields of a frozen class cannot be set, and three of them are worked out late.
-        vars(self).update(graph=graph, terms=terms, edges=graph.e, w_ve=terms.w_ve)
-
-    @property
-    def _terms(self) -> EdgeTerms:
-        return vars(self)["terms"]
+    def __init__(self, graph: AnyGraph, attended: _Attended, dropout_mask: Tensor | None):
+        edges, w_ve = _value_edges(attended.edges)
+        # Into the dictionary itself: the fields of a frozen class cannot be set, and two of them are worked out late.
+        vars(self).update(
+            graph=graph, attended=attended, dropout_mask=dropout_mask, values=attended.v, edges=edges, w_ve=w_ve
+        )
 
     @cached_property
     def weights(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._terms.weights()
+        return vars(self)["attended"].weights()
 
     @cached_property
     def dropped(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._terms.dropped(self.weights)
-
-    @cached_property
-    def values(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._terms.packed[:, :, 2].transpose(1, 2)
+        return _times(self.weights, vars(self)["dropout_mask"])
 
     def _summed(self) -> Tensor:
-        return edge_attention(self._terms).flatten(-2)
+        if "weights" in vars(self):
+            return super()._summed()
+        total = vars(self)["attended"].sum(vars(self)["dropout_mask"])
+        return (total if isinstance(self.graph, Graph) else total.transpose(1, 2)).flatten(-2)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from molattn.attention import Rows, Segments
+from molattn.attention import PaddedNodes, Rows, Segments
+from molattn.kernels.transforms import all_true
 
 
 @dataclass(frozen=True)
@@ -231,7 +232,9 @@ class DenseGraph:
     @property
     def competitors(self) -> Rows:
         """The senders of a row compete for its receiver's attention; the same in every head."""
-        return Rows(self.edges.unsqueeze(-3))
+        if torch.compiler.is_compiling():  # which cannot trace a mask that is made when it is asked for
+            return Rows(self.edges.unsqueeze(-3))
+        return PaddedNodes(None if all_true(self.node_mask) else self.node_mask, self.edge_mask)
 
     @cached_property
     def leading(self) -> Int[Tensor, "b"] | None:

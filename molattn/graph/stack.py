@@ -1,15 +1,19 @@
 """Blocks one after another as one operation, where they can be."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from molattn.graph.compiled_blocks import BlockWeights, Places, can_be_compiled, compiled_blocks
-from molattn.graph.dense import is_one_operation
-from molattn.graph.graph import DenseGraph
+from molattn.graph.codes import look_up
+from molattn.graph.edge_update import not_none
+from molattn.graph.graph import AnyGraph, DenseGraph
+from molattn.kernels import blocks as compiled
+from molattn.kernels.blocks import BlockWeights
+from molattn.kernels.dispatch import Operation
 
 
 @dataclass(frozen=True)
@@ -24,38 +28,96 @@ class CodedEdges:
     rows: tuple[Float[Tensor, "_ f"], ...]
     codes: tuple[UInt8[Tensor, "b n n"], ...]
 
+    def features(self) -> Float[Tensor, "b n n f"]:
+        """e_ij of every pair, formed."""
+        of_tables = [look_up(rows, codes) for rows, codes in zip(self.rows, self.codes, strict=True)]
+        return sum(of_tables[1:], of_tables[0])
+
     def __add__(self, other: "CodedEdges") -> "CodedEdges":
         return CodedEdges(self.rows + other.rows, self.codes + other.codes)
 
 
 @runtime_checkable
-class Stackable(Protocol):
-    """A block that may be part of a stack."""
+class Fusable(Protocol):
+    """A block that may be part of a fused stack: `GraphNetBlock` is one."""
 
-    def weights(self, edge_dim: int) -> BlockWeights | None:
-        """What it is made of, for edges of so many channels; None where `compiled_blocks` does not do what it does."""
+    def why_not_fusable(self, edge_dim: int) -> str:
+        """Why it cannot be over edges of so many channels, in words; empty where it can."""
+        ...
+
+    def weights(self) -> BlockWeights:
+        """What it is made of, where it can be."""
+        ...
+
+    def update(self, graph: AnyGraph) -> AnyGraph:
+        """The graph after it, by itself."""
         ...
 
 
-def stacked(
-    blocks: Iterable[object], graph: DenseGraph, edges: CodedEdges | None = None
-) -> Float[Tensor, "b n c"] | None:
-    """The nodes of a graph after all blocks, as one operation; None where they have to be taken one by one.
+def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edges: CodedEdges | None = None) -> DenseGraph:
+    """The graph after all blocks: fused, as one operation, where every block allows it, else one after another.
 
     Args:
-        edges: in place of `graph.e`.
+        edges: in place of `graph.e`; the graph that comes back has no edges where they were not formed.
 
     Raises:
         IndexError: an edge with a code without a row.
     """
-    features = edges.rows if edges is not None else () if graph.e is None else (graph.e,)
-    if not features or graph.u is not None or not is_one_operation(graph.v):
-        return None
-    of_blocks = [b.weights(features[0].shape[-1]) if isinstance(b, Stackable) else None for b in blocks]
-    known = [of for of in of_blocks if of is not None]
-    if not known or len(known) < len(of_blocks) or not can_be_compiled(known, graph.v, features):
-        return None
-    if graph.leading is None:
-        return None
-    places = Places(graph.leading, graph.edge_mask, () if edges is None else edges.codes)
-    return compiled_blocks(known, graph.v, features, places)
+    return _run_blocks(list(blocks), graph, edges)
+
+
+def why_not_fused(blocks: Sequence[Any], edge_dim: int) -> str:
+    """Why blocks over edges of so many channels are not run as one operation on the CPU, in words; or nothing."""
+    return _why_not_blocks(blocks, edge_dim) or compiled.why_not()
+
+
+def _why_not_blocks(blocks: Sequence[Any], edge_dim: int) -> str:
+    if not blocks:
+        return "there are no blocks"
+    for block in blocks:
+        if not isinstance(block, Fusable):
+            return f"{type(block).__name__} is no block of molattn"
+        if why := block.why_not_fusable(edge_dim):
+            return why
+    return ""
+
+
+def _features(graph: DenseGraph, edges: CodedEdges | None) -> tuple[Tensor, ...]:
+    return edges.rows if edges is not None else () if graph.e is None else (graph.e,)
+
+
+def _why_not_compiled(blocks: Sequence[Any], graph: DenseGraph, edges: CodedEdges | None) -> str:
+    features = _features(graph, edges)
+    if torch.compiler.is_compiling():
+        return "a compiler is at work"
+    if not features:
+        return "no edge features"
+    if graph.u is not None:
+        return "graph features (global_dim)"
+    if torch.is_autocast_enabled(graph.v.device.type):
+        return "autocast is at work"
+    if why := _why_not_blocks(blocks, features[0].shape[-1]):
+        return why
+    if why := compiled.why_not_blocks([block.weights() for block in blocks], graph.v, features):
+        return why
+    return "" if graph.leading is not None else "nodes that do not stand before the padding"
+
+
+def _compiled(blocks: Sequence[Any], graph: DenseGraph, edges: CodedEdges | None) -> DenseGraph:
+    layout = compiled.EdgeLayout(not_none(graph.leading), graph.edge_mask, () if edges is None else edges.codes)
+    weights = [block.weights() for block in blocks]
+    return graph.replace(v=compiled.compiled_blocks(weights, graph.v, _features(graph, edges), layout))
+
+
+def _one_by_one(blocks: Sequence[Any], graph: Any, edges: CodedEdges | None) -> DenseGraph:
+    if edges is not None:
+        graph = graph.replace(e=edges.features())
+    block: Any
+    for block in blocks:
+        graph = block.update(graph) if isinstance(block, Fusable) else block(graph)
+    return graph
+
+
+_run_blocks = Operation("blocks")
+_run_blocks.add("compiled", _compiled, _why_not_compiled)
+_run_blocks.add("reference", _one_by_one)

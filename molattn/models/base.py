@@ -170,6 +170,10 @@ class MoleculeModel(nn.Module, ABC):
             raise ValueError(f"the model reads {self.num_descriptors} descriptors beside each molecule, not {found}")
         return molecules if z is None else torch.cat([molecules, z.to(molecules.dtype)], dim=-1)
 
+    def why_slow(self) -> str:
+        """Why this model runs slower on the CPU than its kind does elsewhere, in words; empty where it does not."""
+        return ""
+
     def start_from(self, nothing: np.ndarray) -> None:  # noqa: ARG002
         """Before training: `nothing`, (T,) standardised, is what the targets are where there is no molecule at all.
 

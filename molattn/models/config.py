@@ -30,6 +30,9 @@ class GraphModelConfig:
         radial_bases, num_bases, cutoff: of "distance": "gaussian" or "bessel", how many, up to so many angstrom.
         distance_kernel: of "distance-kernel": "exp" or "softmax".
         lambdas: of MAT: shares of attention, distance and adjacency; they sum to 1.
+        score, normalizer, join: of the attentions "molattn" and "tensor-dot": names in `molattn.attention.SCORES` or
+            `SCORES_WITH_WEIGHTS`, `NORMALIZERS` and `JOINS`.
+        temperature: of their softmax; 0 is hard attention.
     """
 
     kind: str = "graph"
@@ -55,6 +58,10 @@ class GraphModelConfig:
     cutoff: float = 10.0
     distance_kernel: str = "exp"
     lambdas: tuple[float, ...] = (1 / 3, 1 / 3, 1 / 3)
+    score: str = "scaled_dot"
+    normalizer: str = "softmax"
+    join: str = "concat"
+    temperature: float = 1.0
 
     @property
     def needs_3d(self) -> bool:

@@ -1,17 +1,20 @@
 """The graph attention model: embed -> blocks -> readout -> head."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from molattn.attention import JOINS, NORMALIZERS, SCORES, SCORES_WITH_WEIGHTS
 from molattn.chem import ATOM_FEATURES, BOND_FEATURES, Conformers, MoleculeGraph, Progress, featurize, molecule_graph
 from molattn.data.batches import MoleculeBatch, collate
 from molattn.data.packing import GraphPacking
 from molattn.errors import SmilesError
-from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumOfCodes, VirtualNode, stacked
+from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumOfCodes, VirtualNode, run_blocks, why_not_fused
 from molattn.graph.encodings import adjacency
 from molattn.graph.family import FAMILY, BlockSizes, DegreeScaledSum, mat
 from molattn.models.base import MoleculeModel, wide
@@ -58,6 +61,10 @@ class GraphModel(MoleculeModel):
             hidden_dim=config.feed_forward * d,
             to_graph="mean",
             dropout=config.dropout,
+            score=config.score,
+            normalizer=config.normalizer,
+            join=config.join,
+            temperature=config.temperature,
         )
         self.blocks = nn.ModuleList(
             mat(sizes, config.lambdas) if config.attention == "mat" else FAMILY[config.attention](sizes)
@@ -135,20 +142,19 @@ class GraphModel(MoleculeModel):
         """The batch as graphs, after all blocks; their edges are there only where they were needed."""
         coded = self.edges.coded(batch) if self.edges is not None and self.virtual_node is None else None
         if coded is not None:
-            graph = self._atoms(batch)
-            v = stacked(self.blocks, graph, coded)
-            if v is not None:
-                return graph.replace(v=v)
+            return run_blocks(self.blocks, self._atoms(batch), coded)
         return self.through(self.embed(batch))
 
     def through(self, graph: DenseGraph) -> DenseGraph:
         """A graph that `embed` made, after all blocks."""
-        v = stacked(self.blocks, graph)
-        if v is not None:
-            return graph.replace(v=v)
-        for block in self.blocks:
-            graph = block(graph)
-        return graph
+        return run_blocks(self.blocks, graph)
+
+    def why_slow(self) -> str:
+        """Why this model's blocks do not run fused on the CPU where others do, in words; empty where they do."""
+        config: Any = self.config
+        if config.attention not in ("molattn", "tensor-dot"):
+            return ""
+        return why_not_fused(list(self.blocks), 0 if self.edges is None else self.edges.dim)
 
     def attention(self, batch: MoleculeBatch) -> tuple[Tensor, Tensor]:
         """What `forward` returns, and the weights of every layer and head, (b, layers, heads, n, n).
@@ -248,9 +254,16 @@ def _check(config: GraphModelConfig) -> None:
         ("attention", config.attention, FAMILY),
         ("readout", config.readout, READOUTS),
         ("neighbours", config.neighbours, NEIGHBOURS),
+        ("score", config.score, [*SCORES, *SCORES_WITH_WEIGHTS]),
+        ("normalizer", config.normalizer, NORMALIZERS),
+        ("join", config.join, JOINS),
     ):
         if value not in table:
             raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(table)}")
+    settings = {f.name: f.default for f in fields(config) if f.name in ("score", "normalizer", "join", "temperature")}
+    others = [name for name, usual in settings.items() if getattr(config, name) != usual]
+    if others and config.attention not in ("molattn", "tensor-dot"):
+        raise ValueError(f"model.{others[0]} is of the attentions molattn and tensor-dot, not of {config.attention}")
     if config.readout == "global" and not config.global_dim:
         raise ValueError("the readout 'global' reads u: set model.global_dim")
     if config.readout == "virtual-node" and not config.virtual_node:

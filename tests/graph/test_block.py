@@ -18,7 +18,7 @@ from molattn.graph import (
     max_all_edges,
     max_nodes,
 )
-from molattn.graph.edge_update import FusedMessages
+from molattn.graph.edge_update import AttendedMessages
 from tests.assertions import assert_close, assert_identical, few_examples
 from tests.graph.graphs import (
     EDGE_DIM,
@@ -290,9 +290,8 @@ def test_a_function_in_place_of_the_name_is_refused_with_the_names_of_where_it_g
 @pytest.mark.parametrize("to_graph", ["sum", "mean"])
 def test_a_sum_or_mean_of_the_edges_forms_none_of_them_and_sums_them_once(to_graph, form, monkeypatch):
     """What an edge weighs and says is added up as factors; rho_ev and rho_eu share the sum."""
-    sums, summed = [], {cls: vars(cls)["_summed"] for cls in (EdgeMessages, FusedMessages)}
-    for cls, by in summed.items():
-        monkeypatch.setattr(cls, "_summed", lambda messages, by=by: sums.append(messages) or by(messages))
+    sums, by = [], AttendedMessages._summed
+    monkeypatch.setattr(AttendedMessages, "_summed", lambda messages: sums.append(messages) or by(messages))
     monkeypatch.setattr(EdgeMessages, "each", lambda _: pytest.fail("every e'_k was formed"))
     through(block(to_graph=to_graph), random_graphs([4, 2], density=0.6), form)
     assert len(sums) == 1

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from molattn.attention import Softmax
 from molattn.graph import AttentionEdgeUpdate, sum_edges
 from molattn.graph.edge_update import EDGES_AS
 from tests.assertions import assert_close
@@ -20,11 +21,27 @@ LOGITS = {
     "general": lambda score, q, k: (score.w.weight @ q) @ k,
     "additive": lambda score, q, k: score.w.weight[0] @ (score.w_q(q) + score.w_k(k)).tanh(),
 }
-WITH_EDGES_IN_KEYS = [(score, ("keys", "values", "bias")) for score in ("scaled_dot", "dot")]
+WITH_EDGES_IN_KEYS = [(score, ("keys", "values", "bias")) for score in LOGITS]
 WITHOUT = [(score, edges_as) for score in LOGITS for edges_as in (("values", "bias"), ("logits",))]
 
 
-def by_loops(phi_e, graph, score, activation):
+def sparsemax(logits):
+    """The projection to the simplex by its definition: tau so that what is above it sums to 1."""
+    z = logits.sort(descending=True).values
+    k = torch.arange(1, len(z) + 1, dtype=z.dtype)
+    taus = (z.cumsum(0) - 1) / k
+    return (logits - taus[z > taus][-1]).clamp_min(0)
+
+
+NORMALIZERS = {
+    "softmax": lambda logits: logits.softmax(0),
+    "hardmax": lambda logits: (logits == logits.max()).double() / (logits == logits.max()).sum(),
+    "sparsemax": sparsemax,
+    Softmax(0.5): lambda logits: (2 * logits).softmax(0),
+}
+
+
+def by_loops(phi_e, graph, score, activation, normalizer="softmax"):
     """The weights, (m, h), and ebar, (n, h * d), one receiver and one head at a time."""
     weights = torch.zeros(len(graph.sender), HEADS, dtype=F64)
     ebar = torch.zeros(len(graph.v), HEADS, HEAD_DIM, dtype=F64)
@@ -53,27 +70,25 @@ def by_loops(phi_e, graph, score, activation):
                     logit = logit + e_k[h]
                 logits.append(logit)
                 values.append(value)
-            won = torch.stack(logits).softmax(0)
+            won = NORMALIZERS[normalizer](torch.stack(logits))
             weights[incoming, h] = won.detach()
             ebar[r, h] = (won[:, None] * torch.stack(values)).sum(0).detach()
     return weights, ebar.flatten(-2)
 
 
-def check(phi_e, edge_dim, score, density, activation=lambda x: x, globals_=True):
+def check(phi_e, edge_dim, score, density, activation=lambda x: x, globals_=True, normalizer="softmax"):
     """All three forms against the loops, and against each other with their gradients."""
     graph = random_graphs(SIZES, edge_dim=edge_dim, density=density, globals_=globals_, requires_grad=True)
     listed = graph.to_edge_list()
     b, i, j = graph.edges.nonzero(as_tuple=True)
     dense, sparse, literal = phi_e(graph), phi_e(listed), phi_e.literal(graph)
+    totals = [sum_edges(messages) for messages in (dense, sparse, literal)]  # before anybody looks at the weights
     with torch.no_grad():
-        weights, ebar = by_loops(phi_e, listed, score, activation)
+        weights, ebar = by_loops(phi_e, listed, score, activation, normalizer)
     results = []
-    for messages, of_edges in (
-        (dense, dense.weights[b, :, i, j]),
-        (sparse, sparse.weights),
-        (literal, literal.weights),
+    for messages, total, of_edges in zip(
+        (dense, sparse, literal), totals, (dense.weights[b, :, i, j], sparse.weights, literal.weights), strict=True
     ):
-        total = sum_edges(messages)
         total = total[graph.node_mask] if messages is dense else total
         assert_close(of_edges, weights)
         assert_close(total, ebar)
@@ -105,6 +120,22 @@ def test_any_score_of_content_holds_in_every_form(score, bias, edges_as):
     )
     assert all((w.bias is not None) == bias for w in (phi_e.w_q, phi_e.w_k, phi_e.w_v))
     check(phi_e, edge_dim, score, 0.5)
+
+
+@pytest.mark.parametrize("normalizer", NORMALIZERS, ids=str)
+@pytest.mark.parametrize("score", ["scaled_dot", "additive"])
+def test_any_normalizer_holds_in_every_form(normalizer, score):
+    phi_e = double(
+        AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, EDGE_DIM, GLOBAL_DIM, score=score, normalizer=normalizer)
+    )
+    check(phi_e, EDGE_DIM, score, 0.5, normalizer=normalizer)
+
+
+def test_a_score_of_positions_is_refused():
+    with pytest.raises(ValueError, match="positions, which the nodes of a graph do not have"):
+        AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, score="location")
+    with pytest.raises(ValueError, match="unknown normalizer 'hard'"):
+        AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, normalizer="hard")
 
 
 @pytest.mark.parametrize("activation", [nn.LeakyReLU(0.1), nn.Tanh()], ids=["leaky relu", "tanh"])
@@ -155,13 +186,11 @@ def test_without_edge_features_it_does_not_matter_what_they_would_speak_as():
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"edges_as": ("keys", "colours")}, "cannot speak as 'colours': choose among keys, values, bias, logits"),
+        ({"edges_as": ("keys", "colours")}, "cannot be 'colours': choose among keys, values, bias, logits"),
         ({"edges_as": ("logits",)}, "one channel per head: 2, not 3"),
-        ({"score": "general"}, "part of the keys where the score is a dot product"),
-        ({"score": "additive"}, "part of the keys where the score is a dot product"),
         ({"activation": nn.ReLU()}, "leave 'values' out"),
         ({"score": "cosine"}, "unknown score 'cosine'"),
-        ({"score": "location"}, "max_length"),
+        ({"score": "location"}, "positions"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(given, says):

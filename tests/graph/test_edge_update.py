@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch_geometric.nn import TransformerConv
 
-from molattn.graph import AttentionEdgeUpdate, DenseGraph, Graph, sum_edges
-from molattn.graph.edge_update import FusedMessages
+from molattn.attention import record_backends
+from molattn.graph import AttentionEdgeUpdate, DenseGraph, Graph, LiteralMessages, sum_edges
 from tests.assertions import assert_close, assert_identical
 from tests.graph.graphs import EDGE_DIM, F64, GLOBAL_DIM, NODE_DIM, double, inputs_of, random_graphs
 
@@ -290,15 +290,33 @@ class Doubled(AttentionEdgeUpdate):
 
 def test_a_dense_graph_goes_through_as_one_operation_where_nothing_was_changed():
     graph = random_graphs([4, 2], globals_=False)
+
+    def taken(phi_e):
+        with record_backends() as calls:
+            phi_e(graph).sum()
+        return [call.backend for call in calls if call.operation == "attention"]
+
     plain = edge_update(globals_=False)
-    assert isinstance(plain(graph), FusedMessages)
-    for given in ({"edges_as": ("keys",)}, {"edges_as": ("values",)}, {"score": "dot"}):
+    assert taken(plain) == ["chunked"]  # in float64
+    for given in ({"edges_as": ("keys",)}, {"edges_as": ("values",)}, {"score": "dot"}, {"normalizer": "sparsemax"}):
         other = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, EDGE_DIM, **given))
-        assert not isinstance(other(graph), FusedMessages)
+        assert taken(other) == ["reference"]
     changed = double(Doubled(NODE_DIM, HEADS, HEAD_DIM, EDGE_DIM))
     changed.load_state_dict(plain.state_dict())
+    assert not taken(changed)
     for form in FORMS.values():
         assert_close(sum_edges(form(changed, graph)), 2 * sum_edges(form(plain, graph)))
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "literal"])
+def test_a_sum_after_the_weights_is_made_of_them(form):
+    phi_e, graph = edge_update(dropout=0.3), random_graphs([4, 2], density=0.7)
+    messages = FORMS[form](phi_e.train(), graph)
+    wanted = (messages.dropped, messages.each())
+    with record_backends() as calls:
+        total = sum_edges(messages)
+    assert not [call for call in calls if call.operation == "attention"]
+    assert_close(total, sum_edges(LiteralMessages(messages.graph, wanted[0], wanted[1])))
 
 
 @pytest.mark.parametrize(

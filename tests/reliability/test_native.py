@@ -9,19 +9,19 @@ from random import Random
 
 import pytest
 
-from molattn import compiled
+from molattn.kernels import loader
 from tests.reliability.score import Score
 
-SOURCES = [*Path(compiled.__file__).parent.rglob("*.c")]
-SMALL = next(source for source in SOURCES if source.name == "codes.c")
+SOURCES = [*loader.SOURCES.glob("*.c")]
+SMALL = next(source for source in SOURCES if source.name == "lookup.c")
 OPEN = """
 import ctypes, os, sys
 from pathlib import Path
-from molattn import compiled
+from molattn.kernels import loader
 source = Path(sys.argv[1])
-library = compiled.library(source)
+library = loader.library(source)
 if library is None:
-    print("none", compiled.why_not(source))
+    print("none", loader.why_not(source))
 else:
     numbers = (ctypes.c_int64 * 1)
     rows, codes, y = (ctypes.c_float * 2)(3.0, 5.0), (ctypes.c_int32 * 1)(1), (ctypes.c_float * 1)()
@@ -29,9 +29,7 @@ else:
     print("wrong" if library.molattn_look_up(rows, codes, y, 1, 1, 1, numbers(0), numbers(2)) else y[0])
 """
 
-pytestmark = pytest.mark.skipif(
-    compiled.library(SMALL) is None, reason=f"nothing is compiled: {compiled.why_not(SMALL)}"
-)
+pytestmark = pytest.mark.skipif(loader.library(SMALL) is None, reason=f"nothing is compiled: {loader.why_not(SMALL)}")
 
 
 def opened(cache: Path, **environment: str) -> tuple[int, str]:
@@ -77,7 +75,7 @@ def damaged(path: Path, whole: bytes, chance: Random) -> str:
 
 
 def test_41_damaged_libraries_are_built_anew(score: Score, tmp_path: Path) -> None:
-    path = compiled.build(SMALL, tmp_path / "compiled", "cc")
+    path = loader.build(SMALL, tmp_path / "compiled", "cc")
     whole, chance = path.read_bytes(), Random(41)
     for _ in range(score.times(8, 300)):
         how = damaged(path, whole, chance)
@@ -88,7 +86,7 @@ def test_41_damaged_libraries_are_built_anew(score: Score, tmp_path: Path) -> No
 
 
 def test_41_libraries_of_others_are_left_out(score: Score, tmp_path: Path) -> None:
-    path = compiled.build(SMALL, tmp_path / "compiled", "cc")
+    path = loader.build(SMALL, tmp_path / "compiled", "cc")
     for folder, mode in ((path.parent, 0o777), (path.parent, 0o770), (tmp_path, 0o707)):
         score.count("folders of others")
         before = folder.stat().st_mode

@@ -8,7 +8,7 @@ from molattn.attention import softmax
 from molattn.attention.dropout import Dropout, dropout
 from molattn.graph.aggregate import Messages
 from molattn.graph.block import GraphNetBlock
-from molattn.graph.edge_update import EdgeMessages, LiteralMessages, given
+from molattn.graph.edge_update import EdgeMessages, LiteralMessages, not_none
 from molattn.graph.family.sizes import BlockSizes, check_there_are_edges
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
 
@@ -75,7 +75,7 @@ class GritEdgeUpdate(nn.Module):
         if got != self.edge_dim or graph.u is not None:
             raise ValueError(f"this layer takes {self.edge_dim} edge features and no graph features, not {got}")
         q, k, v = (w(graph.v).unflatten(-1, (self.num_heads, -1)) for w in (self.w_q, self.w_k, self.w_v))
-        e = self.norm_e(given(graph.e))
+        e = self.norm_e(not_none(graph.e))
         by, plus = (w(e).unflatten(-1, (self.num_heads, -1)) for w in (self.w_ew, self.w_eb))
         x = (graph.at_receivers(q) + graph.at_senders(k)) * by
         h = F.relu(x / (x.abs() + _ROUNDING).sqrt() + plus)
@@ -125,7 +125,7 @@ class GritEdges(nn.Module):
 
     def forward(self, messages: Messages, e: Tensor) -> Tensor:
         """e, (m, d_e) or (b, n, n, d_e), after the block."""
-        return e + self.dropout(self.w(given(messages.edges).flatten(-2)))
+        return e + self.dropout(self.w(not_none(messages.edges).flatten(-2)))
 
 
 def grit(sizes: BlockSizes) -> GraphNetBlock:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from molattn.graph.block import GraphNetBlock
-from molattn.graph.edge_update import AttentionEdgeUpdate, given
+from molattn.graph.edge_update import AttentionEdgeUpdate, not_none
 from molattn.graph.family.sizes import BlockSizes, check_there_are_edges
 from molattn.graph.graph import AnyGraph, Graph
 
@@ -51,7 +51,7 @@ class MixedEdgeUpdate(AttentionEdgeUpdate):
         self.lambdas = tuple(lambdas)
 
     def _finished(self, weights: Tensor, graph: AnyGraph) -> Tensor:
-        e = given(graph.e)
+        e = not_none(graph.e)
         fixed = (e * torch.tensor(self.lambdas[1:], dtype=e.dtype, device=e.device)).sum(-1)
         fixed = fixed.unsqueeze(-1) if isinstance(graph, Graph) else fixed.unsqueeze(1)
         return self.lambdas[0] * weights + graph.competitors.keep(fixed.expand_as(weights))

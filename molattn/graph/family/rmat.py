@@ -3,11 +3,12 @@
 import torch
 from torch import Tensor, nn
 
+from molattn.attention import EdgeTerms
 from molattn.attention.dropout import Dropout
 from molattn.graph.block import GraphNetBlock
 from molattn.graph.edge_update import (
     AttentionEdgeUpdate,
-    asked_of_edges,
+    query_in_edge_space,
     receivers_dot_edges,
     senders_dot_edges,
 )
@@ -57,16 +58,15 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
         self.u = nn.Parameter(torch.randn(num_heads, head_dim) * head_dim**-0.5)
         self.t = nn.Parameter(torch.randn(num_heads, head_dim) * head_dim**-0.5)
 
-    def _edge_logits(self, graph: AnyGraph, q: Tensor, k: Tensor) -> Tensor:
+    def _edge_terms(self, graph: AnyGraph, q: Tensor, k: Tensor) -> tuple[EdgeTerms, Tensor]:
         u, t = (x if isinstance(graph, Graph) else x.unsqueeze(1) for x in (self.u, self.t))
         f = self.f_k(graph.e)
-        logits = receivers_dot_edges(graph, asked_of_edges(q * self.scale + t, self.w_ke, self.num_heads), f)
-        logits = logits + senders_dot_edges(graph, asked_of_edges(k * self.scale, self.w_ke, self.num_heads), f)
+        logits = receivers_dot_edges(graph, query_in_edge_space(q * self.scale + t, self.w_ke, self.num_heads), f)
+        logits = logits + senders_dot_edges(graph, query_in_edge_space(k * self.scale, self.w_ke, self.num_heads), f)
         content = (k * u).sum(-1)
-        return logits + (content[graph.sender] if isinstance(graph, Graph) else content.unsqueeze(-2))
-
-    def _value_edges(self, graph: AnyGraph) -> tuple[Tensor, Tensor]:
-        return self.f_v(graph.e), self.w_ve.weight.view(self.num_heads, self.head_dim, -1)
+        logits = logits + (content[graph.sender] if isinstance(graph, Graph) else content.unsqueeze(-2))
+        w_ve = self.w_ve.weight.unflatten(0, (self.num_heads, -1))
+        return EdgeTerms(self.f_v(graph.e), w_ve=w_ve), logits
 
     def _with_edges(self, graph: Graph, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         b_k = self.w_ke(self.f_k(graph.e)).unflatten(-1, (self.num_heads, -1))

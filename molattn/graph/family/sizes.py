@@ -1,6 +1,10 @@
-"""The sizes of a block, which every member of the family takes."""
+"""The sizes and settings of a block, which every member of the family takes."""
 
 from dataclasses import dataclass
+
+from torch import nn
+
+from molattn.attention import Normalizer, Softmax, make_join, make_normalizer
 
 
 def check_there_are_edges(edge_dim: int) -> None:
@@ -19,6 +23,9 @@ class BlockSizes:
         hidden_dim: channels inside the feed-forward steps; 2 * node_dim by default.
         to_graph: rho_eu and rho_vu, a name in `EDGES_TO_GRAPH` and `TO_GRAPH`.
         dropout: in training.
+        score, normalizer, join: of tensor-dot attention: names in `molattn.attention.SCORES` or `SCORES_WITH_WEIGHTS`,
+            `NORMALIZERS` and `JOINS`.
+        temperature: of the softmax.
     """
 
     node_dim: int
@@ -28,6 +35,10 @@ class BlockSizes:
     hidden_dim: int | None = None
     to_graph: str = "sum"
     dropout: float = 0.0
+    score: str = "scaled_dot"
+    normalizer: str = "softmax"
+    join: str = "concat"
+    temperature: float = 1.0
 
     @property
     def head_dim(self) -> int:
@@ -57,3 +68,32 @@ class BlockSizes:
     def of_edge_update(self) -> tuple[int, int, int, int, int, float]:
         """The first arguments of `AttentionEdgeUpdate`."""
         return self.node_dim, self.num_heads, self.head_dim, self.edge_dim, self.global_dim, self.dropout
+
+    @property
+    def own_normalizer(self) -> Normalizer:
+        """The normalizer, at its temperature.
+
+        Raises:
+            ValueError: an unknown name; a temperature for another than the softmax.
+        """
+        if self.temperature == 1:
+            return make_normalizer(self.normalizer)
+        if self.normalizer != "softmax":
+            raise ValueError(f"a temperature goes with the softmax, not with {self.normalizer}")
+        return Softmax(self.temperature)
+
+    @property
+    def own_join(self) -> nn.Module | None:
+        """What makes node_dim channels of the heads; None for the block's own, "concat".
+
+        A join that keeps the channels of a head is followed by a linear map to node_dim.
+
+        Raises:
+            ValueError: an unknown name.
+        """
+        if self.join == "concat":
+            return None
+        if self.join == "w_jhl":
+            return make_join(self.join, self.num_heads, self.head_dim, self.node_dim)
+        join = make_join(self.join, self.num_heads, self.head_dim, self.head_dim)
+        return nn.Sequential(join, nn.Linear(self.head_dim, self.node_dim))

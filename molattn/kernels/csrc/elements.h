@@ -9,7 +9,7 @@
 #include "layout.h"
 #include "vectors.h"
 
-/* molattn.attention.elementwise.Dropping */
+/* molattn.kernels.elementwise.Dropping */
 typedef struct {
   uint64_t key;       /* of this dropout */
   uint32_t threshold; /* an element is dropped where its number is below; 0 keeps all */

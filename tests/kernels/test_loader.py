@@ -13,17 +13,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from molattn import compiled
-from molattn.graph import compiled as graph_compiled
-from molattn.graph.compiled import Graphs, Task
+from molattn.kernels import edge_attention, loader
+from molattn.kernels.edge_attention import Graphs, Task
 from molattn.owned import check_folder, is_whole, put
 
-SOURCE = Path(compiled.__file__).with_name("graph") / "edge_attention.c"
-SMALL = SOURCE.with_name("codes.c")
-WHY = f"from molattn import compiled as c; from pathlib import Path; s = Path({str(SMALL)!r});"
+SOURCE = loader.SOURCES / "edge_attention.c"
+SMALL = SOURCE.with_name("lookup.c")
+WHY = f"from molattn.kernels import loader as c; from pathlib import Path; s = Path({str(SMALL)!r});"
 WHY += "print(c.library(s) is None, c.why_not(s))"
 
-pytestmark = pytest.mark.skipif(compiled.library(SOURCE) is None, reason=f"no library: {compiled.why_not(SOURCE)}")
+pytestmark = pytest.mark.skipif(loader.library(SOURCE) is None, reason=f"no library: {loader.why_not(SOURCE)}")
 
 
 def said_by(code, **environment):
@@ -81,17 +80,17 @@ def test_a_compiler_that_hangs_is_waited_for_once(tmp_path, monkeypatch, when):
     hanging = compiler(tmp_path / "cc", "sleep 1000; echo never")
     if when == "at once":
         Path(hanging).write_text("#!/bin/sh\nsleep 1000; echo never\n")
-    monkeypatch.setattr(compiled, "_SECONDS", 0.5)
-    monkeypatch.setattr(compiled, "_ANSWER", 0.5 if when == "at once" else 20)
+    monkeypatch.setattr(loader, "_SECONDS", 0.5)
+    monkeypatch.setattr(loader, "_ANSWER", 0.5 if when == "at once" else 20)
     start = time.monotonic()
     with pytest.raises(OSError, match="does not end within 0.5 s$"):
-        compiled.build(SMALL, tmp_path / "compiled", hanging)
+        loader.build(SMALL, tmp_path / "compiled", hanging)
     for source in (SMALL, SOURCE):
-        monkeypatch.setattr(compiled, "_run", lambda *_: pytest.fail("it was asked again"))
+        monkeypatch.setattr(loader, "_run", lambda *_: pytest.fail("it was asked again"))
         with pytest.raises(
             OSError, match=r"does not end within 0.5 s \(on .*; remove .*compiler-.*failed to try again"
         ):
-            compiled.build(source, tmp_path / "compiled", hanging)
+            loader.build(source, tmp_path / "compiled", hanging)
     assert time.monotonic() - start < 60
     assert not list((tmp_path / "compiled").glob("*.new"))
 
@@ -135,9 +134,8 @@ def test_a_folder_of_another_user_is_not_loaded_from(tmp_path, monkeypatch, whos
 
 def copied(folder, *changes):
     """The C files in another folder, with changes to `edge_attention.c`: its place."""
-    for room in ("attention", "graph"):
-        shutil.copytree(Path(compiled.__file__).with_name(room), folder / room, ignore=shutil.ignore_patterns("*.py"))
-    source = folder / "graph" / "edge_attention.c"
+    shutil.copytree(loader.SOURCES, folder / "csrc")
+    source = folder / "csrc" / "edge_attention.c"
     text = source.read_text()
     for old, new in changes:
         assert text.count(old) == 1, old
@@ -152,10 +150,10 @@ def copied(folder, *changes):
         (
             "  float scale;",
             "  int64_t more;\n  float scale;",
-            "Task.scale is at byte 40, of 4 in C and at byte 32",
+            "Task.scale is at byte 32, of 4 in C and at byte 24",
         ),
-        ("float *w_ke, *w_ve;  ", "float *w_ve, *w_ke;  ", "Task.w_ke is at byte 56, of 8 in C and at byte 48, of 8"),
-        ("int64_t add_edges;", "int64_t add_edges, more;", "Task has 256 bytes in C and 248 here"),
+        ("float *w_ke, *w_ve;  ", "float *w_ve, *w_ke;  ", "Task.w_ke is at byte 72, of 8 in C and at byte 64, of 8"),
+        ("int64_t add_edges;", "int64_t add_edges, more;", "Task has 296 bytes in C and 288 here"),
         ("int64_t count, n;  ", "int32_t count, n;  ", "Graphs.count is at byte 0, of 4 in C and at byte 0, of 8"),
         ("FIELD(Graphs, kept) ", "", "Graphs.kept is nowhere in C and at byte 40, of 8 here"),
         ("LAYOUT(Graphs,", "#define Others Graphs\nLAYOUT(Others,", "the library does not say how Graphs is laid out"),
@@ -164,8 +162,8 @@ def copied(folder, *changes):
 def test_a_structure_that_c_lays_out_otherwise_is_not_used(tmp_path, monkeypatch, old, new, why):
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
     source = copied(tmp_path, (old, new))
-    assert compiled.library(source, (Graphs, Task)) is None
-    assert compiled.why_not(source).startswith(why)
+    assert loader.library(source, (Graphs, Task)) is None
+    assert loader.why_not(source).startswith(why)
 
 
 @pytest.mark.parametrize(
@@ -179,49 +177,49 @@ def test_a_structure_that_c_lays_out_otherwise_is_not_used(tmp_path, monkeypatch
 def test_a_library_that_computes_something_else_is_not_used(tmp_path, monkeypatch, old, new):
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
     source = copied(tmp_path, (old, new))
-    monkeypatch.setattr(graph_compiled, "SOURCE", source)
-    graph_compiled.library.cache_clear()
+    monkeypatch.setattr(edge_attention, "SOURCE", source)
+    edge_attention.library.cache_clear()
     try:
         before = torch.get_rng_state()
-        used = graph_compiled.library()
+        used = edge_attention.library()
         assert torch.equal(before, torch.get_rng_state())
     finally:
-        graph_compiled.library.cache_clear()
+        edge_attention.library.cache_clear()
     agreed = list((tmp_path / "compiled").glob("*.agrees"))
     if old == new:
         assert used is not None and len(agreed) == 1
     else:
         assert used is None and not agreed
-        assert "edge_attention.c disagrees with the reference: " in compiled.why_not(source)
-        assert " is off by " in compiled.why_not(source)
+        assert "edge_attention.c disagrees with the reference: " in loader.why_not(source)
+        assert " is off by " in loader.why_not(source)
 
 
 def test_a_library_is_compared_once_for_each_build(tmp_path, monkeypatch):
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
-    source, asked = copied(tmp_path).with_name("codes.c"), []
+    source, asked = copied(tmp_path).with_name("lookup.c"), []
 
     def disagreement():
-        asked.append(compiled.library(source, (), disagreement))
+        asked.append(loader.library(source, (), disagreement))
         return ""
 
     def fails():
         raise ArithmeticError("of two and two")
 
     def anew():
-        compiled._found.cache_clear()
-        compiled._refused.pop(source, None)
+        loader._found.cache_clear()
+        loader._refused.pop(source, None)
 
     for _ in range(2):
-        assert compiled.library(source, (), disagreement) is not None
-        assert compiled.library(source, (), fails) is not None, "it is not asked again"
+        assert loader.library(source, (), disagreement) is not None
+        assert loader.library(source, (), fails) is not None, "it is not asked again"
         anew()  # as in another process
     assert len(asked) == 1 and asked[0] is not None, "it is used while it is asked"
-    (agreed,) = (tmp_path / "compiled").glob("codes-*.agrees")
+    (agreed,) = (tmp_path / "compiled").glob("lookup-*.agrees")
     agreed.write_text("of something else")
-    assert compiled.library(source, (), fails) is None
-    assert compiled.why_not(source) == "codes.c disagrees with the reference: ArithmeticError: of two and two"
+    assert loader.library(source, (), fails) is None
+    assert loader.why_not(source) == "lookup.c disagrees with the reference: ArithmeticError: of two and two"
     anew()
-    assert compiled.library(source, (), disagreement) is not None and len(asked) == 2
+    assert loader.library(source, (), disagreement) is not None and len(asked) == 2
 
 
 def damage(path, how):
@@ -256,14 +254,14 @@ DAMAGES += ["given away"] if hasattr(os, "geteuid") and os.geteuid() == 0 else [
 
 @pytest.mark.parametrize("how", DAMAGES)
 def test_a_library_that_is_not_as_it_was_written_is_built_anew_once(tmp_path, monkeypatch, how):
-    first = compiled.build(SMALL, tmp_path / "compiled", "cc")
+    first = loader.build(SMALL, tmp_path / "compiled", "cc")
     built = []
-    true = compiled._build
-    monkeypatch.setattr(compiled, "_build", lambda *a: (built.append(1), true(*a))[1])
+    true = loader._build
+    monkeypatch.setattr(loader, "_build", lambda *a: (built.append(1), true(*a))[1])
     damage(first, how)
     assert not is_whole(first)
-    assert compiled.build(SMALL, tmp_path / "compiled", "cc") == first
-    assert compiled.build(SMALL, tmp_path / "compiled", "cc") == first
+    assert loader.build(SMALL, tmp_path / "compiled", "cc") == first
+    assert loader.build(SMALL, tmp_path / "compiled", "cc") == first
     assert len(built) == 1 and is_whole(first) and first.stat().st_mode & 0o777 == 0o700
     ctypes.CDLL(str(first)).molattn_look_up  # noqa: B018
 
@@ -279,10 +277,10 @@ def test_a_mask_that_lets_others_write_does_not_count(tmp_path):
 @pytest.mark.slow
 def test_four_at_once_build_it_once(tmp_path, monkeypatch):
     built = []
-    true = compiled._build
-    monkeypatch.setattr(compiled, "_build", lambda *a: (built.append(1), true(*a))[1])
+    true = loader._build
+    monkeypatch.setattr(loader, "_build", lambda *a: (built.append(1), true(*a))[1])
     with ThreadPoolExecutor(4) as pool:
-        paths = set(pool.map(lambda _: compiled.build(SOURCE, tmp_path / "compiled", "cc"), range(4)))
+        paths = set(pool.map(lambda _: loader.build(SOURCE, tmp_path / "compiled", "cc"), range(4)))
     assert len(built) == len(paths) == 1
     assert sorted(path.suffix for path in (tmp_path / "compiled").iterdir()) == [".lock", ".sha256", ".so"]
 
@@ -290,7 +288,7 @@ def test_four_at_once_build_it_once(tmp_path, monkeypatch):
 def test_building_is_told_once(tmp_path, caplog):
     quick = compiler(tmp_path / "cc", 'while [ "$1" != -o ]; do shift; done\ntouch "$2"')
     with caplog.at_level("INFO", logger="molattn"):
-        paths = [compiled.build(SOURCE, tmp_path / "compiled", quick) for _ in range(2)]
+        paths = [loader.build(SOURCE, tmp_path / "compiled", quick) for _ in range(2)]
     assert paths[0] == paths[1]
     assert caplog.messages == ["building edge_attention.c for this processor: once, some seconds"]
 
@@ -298,21 +296,21 @@ def test_building_is_told_once(tmp_path, caplog):
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names of processors are those of x86")
 def test_another_processor_has_libraries_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setenv("MOLATTN_MARCH", "x86-64")
-    plain = compiled.build(SMALL, tmp_path / "compiled", "cc")
+    plain = loader.build(SMALL, tmp_path / "compiled", "cc")
     monkeypatch.delenv("MOLATTN_MARCH")
-    assert compiled.build(SMALL, tmp_path / "compiled", "cc") != plain
+    assert loader.build(SMALL, tmp_path / "compiled", "cc") != plain
     with monkeypatch.context() as patch:  # on the first processors of 64 bits
-        patch.setattr(compiled, "_processor", lambda: "Linux x86_64 flags : fpu sse sse2")
+        patch.setattr(loader, "_processor", lambda: "Linux x86_64 flags : fpu sse sse2")
         for march, missing in (("x86-64-v2", "popcnt"), ("x86-64-v4", "avx"), ("x86-64", "")):
             patch.setenv("MOLATTN_MARCH", march)
             if not missing:
-                assert compiled.build(SMALL, tmp_path / "compiled", "cc").exists()
+                assert loader.build(SMALL, tmp_path / "compiled", "cc").exists()
                 continue
             with pytest.raises(OSError, match=rf"does not have {missing}, which -march={march} asks for$"):
-                compiled.build(SMALL, tmp_path / "compiled", "cc")
+                loader.build(SMALL, tmp_path / "compiled", "cc")
     monkeypatch.setenv("MOLATTN_MARCH", "no-such-processor")
     with pytest.raises(OSError, match="cc fails: .*no-such-processor"):
-        compiled.build(SMALL, tmp_path / "compiled", "cc")
+        loader.build(SMALL, tmp_path / "compiled", "cc")
 
 
 def test_a_user_without_a_home_is_told():

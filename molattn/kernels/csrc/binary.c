@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../attention/layout.h"
+#include "layout.h"
 
 enum { DONE, HAS_STEREO, NOT_COVERED, NOT_UNDERSTOOD };                                  /* what came of it */
 enum { ELEMENT, DEGREE, HYDROGENS, CHARGE, HYBRIDISATION, AROMATIC, RINGS, RADICALS, CIP, FACTS }; /* binary.FACTS */

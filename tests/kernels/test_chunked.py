@@ -7,28 +7,24 @@ from dataclasses import replace
 import pytest
 import torch
 
+from molattn.attention import record_backends
 from molattn.attention.dropout import dropout_mask
-from molattn.graph import (
-    AttentionEdgeUpdate,
-    EdgeTerms,
-    chunked,
-    edge_attention,
-    places,
-    plain_edge_attention,
-)
+from molattn.graph import AttentionEdgeUpdate
+from molattn.kernels import batch_layout, chunked
 from tests.assertions import assert_close, assert_identical
 from tests.graph.graphs import EDGE_DIM, F64, random_graphs
+from tests.kernels.terms import Terms, edge_attention, plain_edge_attention
 
 H, D = 2, 3
 SIZES = {"short rows": [4, 1, 3, 2], "long rows": [17, 20, 5]}
 
 
-def terms_of(sizes, *, density=None, p=3, w_be=True, dropout=0.0, e_learned=True, dtype=F64, seed=0):
+def terms_of(sizes, *, density=None, w_be=True, dropout=0.0, e_learned=True, dtype=F64, seed=0):
     """Terms of random graphs, padded with large finite numbers, and those of them that want gradients."""
     graph = random_graphs(sizes, density=density, seed=seed)
     g = torch.Generator().manual_seed(seed)
     b, n = graph.node_mask.shape
-    packed = torch.randn(b, n, p, H, D, generator=g, dtype=F64)
+    packed = torch.randn(b, n, 3, H, D, generator=g, dtype=F64)
     w_ke, w_ve = torch.randn(2, H, D, EDGE_DIM, generator=g, dtype=F64)
     of_bias = torch.randn(H, EDGE_DIM, generator=g, dtype=F64) if w_be else None
     torch.manual_seed(seed)
@@ -36,7 +32,7 @@ def terms_of(sizes, *, density=None, p=3, w_be=True, dropout=0.0, e_learned=True
     packed, e, w_ke, w_ve = (x.to(dtype) for x in (packed, graph.e, w_ke, w_ve))
     learned = [packed, *([e] if e_learned else []), w_ke, w_ve, *([of_bias] if w_be else [])]
     learned = [x.requires_grad_() for x in learned]
-    terms = EdgeTerms(packed, e, w_ke, w_ve, of_bias, graph.node_mask, graph.edge_mask, kept)
+    terms = Terms(packed, e, w_ke, w_ve, of_bias, graph.node_mask, graph.edge_mask, kept)
     return terms, learned
 
 
@@ -50,7 +46,7 @@ def values_and_gradients(attend, terms, learned):
 @pytest.fixture(params=["one chunk", "one graph at a time", "two graphs at a time"])
 def chunks(request, monkeypatch):
     size = {"one chunk": 10**9, "one graph at a time": 1, "two graphs at a time": 2 * H * 20 * 20}[request.param]
-    monkeypatch.setattr(places, "_CHUNK", size)
+    monkeypatch.setattr(batch_layout, "_CHUNK", size)
     monkeypatch.setattr(chunked, "_MANY", 0)
 
 
@@ -58,19 +54,22 @@ def chunks(request, monkeypatch):
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 @pytest.mark.parametrize("density", [None, 0.4, 0.0])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-@pytest.mark.parametrize(("p", "w_be", "e_learned"), [(3, True, True), (4, False, True), (4, True, False)])
-def test_the_one_operation_is_the_plain_one_with_its_gradients(sizes, density, dropout, p, w_be, e_learned):
-    terms, learned = terms_of(sizes, density=density, p=p, w_be=w_be, dropout=dropout, e_learned=e_learned)
+@pytest.mark.parametrize(("w_be", "e_learned"), [(True, True), (False, True), (True, False)])
+def test_the_one_operation_is_the_plain_one_with_its_gradients(sizes, density, dropout, w_be, e_learned):
+    terms, learned = terms_of(sizes, density=density, w_be=w_be, dropout=dropout, e_learned=e_learned)
     one = values_and_gradients(edge_attention, terms, learned)
     plain = values_and_gradients(plain_edge_attention, terms, learned)
     for a, b in zip(one, plain, strict=True):
         assert_close(a, b)
+    with record_backends() as calls:
+        edge_attention(terms)
+    assert [call.backend for call in calls if call.operation == "attention"] == ["chunked"]
 
 
 @pytest.mark.parametrize("size", [1, 15, 16, 17, 33])
 def test_graphs_of_one_size_without_masks(size):
     terms, learned = terms_of([size, size])
-    bare = EdgeTerms(terms.packed, terms.e, terms.w_ke, terms.w_ve, terms.w_be)
+    bare = Terms(terms.packed, terms.e, terms.w_ke, terms.w_ve, terms.w_be)
     assert_close(edge_attention(bare), plain_edge_attention(terms))
     gradients = torch.autograd.grad(edge_attention(bare).sin().sum(), learned)
     expected = torch.autograd.grad(plain_edge_attention(terms).sin().sum(), learned)
@@ -91,11 +90,11 @@ def test_float32_is_float64_to_rounding():
 
 @pytest.mark.parametrize("density", [None, 0.5])
 def test_gradients_agree_with_finite_differences(density):
-    terms, learned = terms_of([3, 1], density=density, p=4, dropout=0.3)
+    terms, learned = terms_of([3, 1], density=density, dropout=0.3)
 
     def f(packed, e, w_ke, w_ve, w_be):
         return edge_attention(
-            EdgeTerms(packed, e, w_ke, w_ve, w_be, terms.node_mask, terms.edge_mask, terms.kept)
+            Terms(packed, e, w_ke, w_ve, w_be, terms.node_mask, terms.edge_mask, terms.kept)
         )  # fmt: skip
 
     assert torch.autograd.gradcheck(f, learned, fast_mode=True)
@@ -109,7 +108,7 @@ def test_padding_changes_nothing_bit_for_bit_and_gets_gradients_of_zero(density)
         edges = random_graphs([18, 5], density=density).edges
         packed = terms.packed.detach().masked_fill(~terms.node_mask[..., None, None, None], garbage).requires_grad_()
         e = terms.e.detach().masked_fill(~edges.unsqueeze(-1), garbage).requires_grad_()
-        dirty = EdgeTerms(packed, e, *learned[2:], terms.node_mask, terms.edge_mask)
+        dirty = Terms(packed, e, *learned[2:], terms.node_mask, terms.edge_mask)
         output, *gradients = values_and_gradients(edge_attention, dirty, [packed, e, *learned[2:]])
         assert (output[~terms.node_mask] == 0).all()
         assert (gradients[0][~terms.node_mask] == 0).all()
@@ -147,7 +146,7 @@ def test_a_receiver_with_nobody_gets_zeros_and_no_nan():
 
 def test_huge_logits_do_not_overflow():
     terms, _ = terms_of([18, 3])
-    huge = EdgeTerms(terms.packed * 1e6, terms.e, terms.w_ke, terms.w_ve, terms.w_be, terms.node_mask)
+    huge = Terms(terms.packed * 1e6, terms.e, terms.w_ke, terms.w_ve, terms.w_be, terms.node_mask)
     assert edge_attention(huge).isfinite().all()
 
 
@@ -156,23 +155,26 @@ def test_no_graphs_and_graphs_of_nothing(shape):
     b, n = shape
     packed, e = torch.randn(b, n, 3, H, D, requires_grad=True), torch.randn(b, n, n, EDGE_DIM)
     w_ke, w_ve = torch.randn(2, H, D, EDGE_DIM, requires_grad=True)
-    output = edge_attention(EdgeTerms(packed, e, w_ke, w_ve, None, torch.zeros(b, n, dtype=torch.bool)))
+    output = edge_attention(Terms(packed, e, w_ke, w_ve, None, torch.zeros(b, n, dtype=torch.bool)))
     assert output.shape == (b, n, H, D)
     output.sum().backward()
 
 
-def test_a_gradient_of_its_gradient_is_refused():
-    terms, learned = terms_of([3, 2])
-    with pytest.raises(RuntimeError, match="plain_edge_attention"):
-        torch.autograd.grad(edge_attention(terms).sum(), learned, create_graph=True)
-    torch.autograd.grad(plain_edge_attention(terms).sum(), learned, create_graph=True)[0].sum().backward()
+def test_its_gradient_has_one():
+    terms, learned = terms_of([3, 2], density=0.6, dropout=0.3)
+    curves = []
+    for way in (edge_attention, plain_edge_attention):
+        slopes = torch.autograd.grad(way(terms).sin().sum(), learned, create_graph=True)
+        curves.append(torch.autograd.grad(sum(x.square().sum() for x in slopes), learned))
+    for a, b in zip(*curves, strict=True):
+        assert_close(a, b)
 
 
 def test_the_weights_are_those_that_the_output_is_made_with():
     terms, _ = terms_of([5, 4])
     weights = terms.weights()
     assert_close(weights.sum(-1), terms.node_mask.to(F64)[:, None].expand(-1, H, -1))
-    bare = EdgeTerms(terms.packed, terms.e, terms.w_ke, torch.zeros_like(terms.w_ve), terms.w_be, terms.node_mask)
+    bare = Terms(terms.packed, terms.e, terms.w_ke, torch.zeros_like(terms.w_ve), terms.w_be, terms.node_mask)
     assert_close(edge_attention(bare), torch.einsum("bhij,bjhd->bihd", weights, terms.packed[:, :, 2]))
 
 
@@ -213,12 +215,11 @@ def test_for_torchs_compiler_it_is_the_same(code):
 
 
 @pytest.mark.parametrize("attend", [edge_attention, plain_edge_attention])
-@pytest.mark.parametrize("parts", [3, 4])
-def test_it_is_the_equation_one_pair_at_a_time(attend, parts):
+def test_it_is_the_equation_one_pair_at_a_time(attend):
     # As many channels in the edges as in a head would hide which of the two the scale comes from.
     n, h, d, f = 4, 2, 5, 3
     g = torch.Generator().manual_seed(3)
-    packed = torch.randn(1, n, parts, h, d, generator=g, dtype=F64)
+    packed = torch.randn(1, n, 3, h, d, generator=g, dtype=F64)
     e = torch.randn(1, n, n, f, generator=g, dtype=F64)
     w_ke, w_ve = torch.randn(2, h, d, f, generator=g, dtype=F64)
     w_be = torch.randn(h, f, generator=g, dtype=F64)
@@ -230,9 +231,7 @@ def test_it_is_the_equation_one_pair_at_a_time(attend, parts):
             values = [packed[0, j, 2, head] + w_ve[head] @ e[0, i, j] for j in range(n)]
             logits = torch.stack([q @ key / d**0.5 + w_be[head] @ e[0, i, j] for j, key in enumerate(keys)])
             expected[0, i, head] = logits.softmax(0) @ torch.stack(values)
-    if parts == 4:
-        expected = expected + packed[:, :, 3]
-    assert_close(attend(EdgeTerms(packed, e, w_ke, w_ve, w_be)), expected)
+    assert_close(attend(Terms(packed, e, w_ke, w_ve, w_be)), expected)
 
 
 def test_an_edge_mask_alone_is_as_good_as_with_nodes_everywhere():

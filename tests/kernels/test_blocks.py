@@ -5,23 +5,27 @@ import copy
 import pytest
 import torch
 
+from molattn.attention import OPERATIONS, backend, record_backends
 from molattn.attention.dropout import dropout_mask
-from molattn.compiled import why_not
-from molattn.graph import AttentionEdgeUpdate, CodedEdges, DenseGraph, GraphNetBlock, compiled_blocks, stacked
-from molattn.graph import block as block_module
-from molattn.graph.compiled_blocks import SOURCE, library
+from molattn.graph import AttentionEdgeUpdate, CodedEdges, DenseGraph, GraphNetBlock, run_blocks, why_not_fused
 from molattn.graph.family import BlockSizes, tensor_dot
+from molattn.kernels import blocks as compiled_blocks
+from molattn.kernels.blocks import library, why_not
 from tests.assertions import assert_close, assert_identical
 
 F32, F64 = torch.float32, torch.float64
 
-pytestmark = pytest.mark.skipif(library() is None, reason=f"no compiled blocks: {why_not(SOURCE)}")
+pytestmark = pytest.mark.skipif(library() is None, reason=f"no compiled blocks: {why_not()}")
 
 
-@pytest.fixture
-def one_by_one(monkeypatch):
-    """Blocks in their own parts."""
-    return lambda: monkeypatch.setattr(block_module, "stacked", lambda *_: None)
+def stacked(blocks, graph, edges=None):
+    """The nodes after the blocks as one operation; None where they have to run one by one."""
+    if OPERATIONS["blocks"].why_not("compiled", blocks, graph, edges):
+        return None
+    with record_backends() as calls:
+        after = run_blocks(blocks, graph, edges)
+    assert ("blocks", "compiled") in calls
+    return after.v
 
 
 def draw(*shape, seed=0):
@@ -53,11 +57,7 @@ def answers(blocks, graph, dtype, seed=None):
     graph = graph.replace(v=v, e=e)
     if seed is not None:
         torch.manual_seed(seed)
-    whole = stacked(blocks, graph)
-    if whole is None:
-        for block in blocks:
-            graph = block(graph)
-        whole = graph.v
+    whole = run_blocks(blocks, graph).v
     probe = draw(*whole.shape, seed=9).to(dtype) * graph.node_mask.unsqueeze(-1)
     wanted = [v, e, *(p for block in blocks for p in block.parameters())]
     return [whole * graph.node_mask.unsqueeze(-1), *torch.autograd.grad((whole * probe).sum(), wanted)]
@@ -115,13 +115,13 @@ def test_products_in_bfloat16_have_sixteen_bits():
         torch.set_float32_matmul_precision(precision)
 
 
-def test_dropout_drops_what_the_parts_drop(one_by_one):
+def test_dropout_drops_what_the_parts_drop():
     blocks, graph = make_blocks(dropout=0.3), make_graph((6, 21, 9))
     if dropout_mask(torch.zeros(1), (2,), 0.5).dtype != F32:
         pytest.skip("dropout is not compiled")
     ours = answers(blocks, graph, F32, seed=3)
-    one_by_one()
-    blocks = [Opaque(block) for block in blocks]
+    blocks[0].norm_v = Opaque(blocks[0].norm_v)  # so they run one by one
+    blocks[1].norm_v = Opaque(blocks[1].norm_v)
     parts = answers(blocks, graph, F32, seed=3)
     for a, b in zip(ours, parts, strict=True):
         assert_close(a, b, 1e-5 * max(1.0, float(b.detach().abs().max())))
@@ -130,14 +130,14 @@ def test_dropout_drops_what_the_parts_drop(one_by_one):
 
 
 class Opaque(torch.nn.Module):
-    """A block that says nothing of what it is made of."""
+    """A part that says nothing of what it is made of."""
 
-    def __init__(self, block):
+    def __init__(self, part):
         super().__init__()
-        self.block = block
+        self.part = part
 
-    def forward(self, graph):
-        return self.block(graph)
+    def forward(self, x):
+        return self.part(x)
 
 
 def test_a_graph_alone_has_the_bits_that_it_has_in_a_batch():
@@ -203,14 +203,14 @@ def single(graph):
     return graph.replace(v=graph.v.float(), e=graph.e.float())
 
 
-def test_a_block_by_itself_goes_the_same_way(one_by_one):
+def test_a_block_by_itself_goes_the_same_way():
     (block,) = (block.float() for block in make_blocks(1))
     graph = single(make_graph((6, 21, 9)))
     whole = block(graph)
     assert_identical(whole.v, stacked([block], graph))
     assert whole.e is graph.e
-    one_by_one()
-    apart = (block(graph).v - whole.v) * graph.node_mask.unsqueeze(-1)
+    with backend("reference"):
+        apart = (block(graph).v - whole.v) * graph.node_mask.unsqueeze(-1)
     assert 0 < apart.abs().max() < 1e-5
 
 
@@ -222,6 +222,7 @@ def test_blocks_have_to_be_taken_one_by_one():
     assert stacked(blocks, graph) is not None
     assert stacked(blocks, graph.replace(e=None)) is None
     assert stacked([*blocks, Opaque(blocks[0])], graph) is None
+    assert why_not_fused([*blocks, Opaque(blocks[0])], 5) == "Opaque is no block of molattn"
     assert stacked([GraphNetBlock(24, 4, 5)], graph.replace(v=graph.v[..., :24])) is None  # no whole vectors
     other = DenseGraph(graph.v, graph.node_mask.flip(-1), graph.e)  # nodes behind padding
     assert stacked(blocks, other) is None
@@ -246,12 +247,33 @@ def test_a_hook_in_a_block_is_called():
     assert stacked(blocks, graph) is None
 
 
-def test_the_gradient_of_the_gradient_is_refused():
-    blocks, graph = [block.float() for block in make_blocks()], single(make_graph((6, 9)))
-    v = graph.v.requires_grad_()
-    whole = stacked(blocks, graph.replace(v=v))
-    with pytest.raises(RuntimeError, match="use their parts"):
-        torch.autograd.grad(whole.sum(), v, create_graph=True)
+@pytest.mark.parametrize("coded", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_its_gradient_has_one(coded, dropout):
+    curves = []
+    for dtype, fused in ((F32, True), (F32, False), (F64, False)):
+        blocks = [block.to(dtype) for block in make_blocks(dropout=dropout)]
+        graph = make_graph((6, 9), density=0.7)
+        v, e, rows = (x.to(dtype).requires_grad_() for x in (graph.v, graph.e, draw(4, 5)))
+        codes = torch.arange(2 * 9 * 9, dtype=torch.uint8).view(2, 9, 9) % 4
+        graph = graph.replace(v=v, e=None if coded else e)
+        learned = [v, rows if coded else e, *(p for block in blocks for p in block.parameters())]
+        edges = CodedEdges((rows,), (codes,)) if coded else None
+        torch.manual_seed(3)
+        with record_backends() as calls:
+            if fused:
+                out = run_blocks(blocks, graph, edges).v
+            else:
+                blocks[0].norm_v = Opaque(blocks[0].norm_v)
+                out = run_blocks(blocks, graph, edges).v
+        assert (("blocks", "compiled") in calls) is fused
+        out = (out * graph.node_mask.unsqueeze(-1)).tanh().sum()
+        slopes = torch.autograd.grad(out, learned, create_graph=True)
+        curves.append(torch.autograd.grad(sum(x.square().sum() for x in slopes), learned, allow_unused=True))
+    if dropout:  # which draws other numbers in float64
+        curves[2] = curves[1]
+    for ours, _, exact in zip(*curves, strict=True):
+        assert_close(ours.double(), exact.double(), 5e-3 * max(1.0, float(exact.abs().max())))
 
 
 def test_memory_that_is_not_to_be_had_is_a_memory_error(monkeypatch):
@@ -292,22 +314,23 @@ def test_to_drop_everything_is_refused_in_training():
 
 
 @pytest.mark.parametrize(
-    ("given", "plain"),
+    ("given", "why"),
     [
-        ({}, True),
-        ({"edges_as": ("keys", "values")}, True),
-        ({"edges_as": ("values", "bias")}, False),
-        ({"edges_as": ("keys", "bias")}, False),
-        ({"edges_as": ("keys", "values", "logits")}, False),
-        ({"score": "dot"}, False),
-        ({"bias": True}, False),
-        ({"global_dim": 3}, False),
+        ({}, ""),
+        ({"edges_as": ("keys", "values")}, ""),
+        ({"edges_as": ("values", "bias")}, "edges that are not part of keys and values"),
+        ({"edges_as": ("keys", "bias")}, "edges that are not part of keys and values"),
+        ({"edges_as": ("keys", "values", "logits")}, "edges that are not part of keys and values"),
+        ({"score": "dot"}, "a score other than scaled_dot, or a normalizer other than softmax"),
+        ({"normalizer": "sparsemax"}, "a score other than scaled_dot, or a normalizer other than softmax"),
+        ({"bias": True}, "a bias of W_q"),
+        ({"global_dim": 3}, "graph features (global_dim)"),
     ],
     ids=str,
 )
-def test_only_plain_attention_is_stacked(given, plain):
+def test_only_the_default_attention_is_fused(given, why):
     phi_e = AttentionEdgeUpdate(32, 4, 8, 4, **given)
-    assert phi_e.speaks_plainly is plain
+    assert phi_e.why_not_fusable == why
     block = GraphNetBlock(32, 4, 4, phi_e=phi_e)
-    assert (block.weights(4) is not None) is plain
-    assert block.weights(5) is None  # edges of other channels
+    assert block.why_not_fusable(4) == why_not_fused([block], 4) == why
+    assert block.why_not_fusable(5)  # edges of other channels

@@ -13,10 +13,10 @@
 
 #include <math.h>
 
-#include "../attention/matrices.h"
+#include "matrices.h"
 #include "edge_attention.c"
 
-/* molattn.graph.compiled_blocks: the classes of these names. */
+/* molattn.kernels.blocks: the classes of these names. */
 typedef struct {
   const float *w, *b; /* (c,) */
   float *d_w, *d_b;
@@ -41,7 +41,7 @@ LAYOUT(Layer, FIELD(Layer, norm_v) FIELD(Layer, norm_x) FIELD(Layer, qkv) FIELD(
        FIELD(Layer, of_hidden) FIELD(Layer, of_nodes));
 typedef struct {
   int64_t rows, c, hidden, plain, count; /* with padding; of a node; inside a feed-forward step; without units; blocks */
-  Task attention;                        /* but packed, output, matrices, dropout and their gradients */
+  Task attention;                        /* but q, k, v, output, matrices, dropout and their gradients */
   const Layer *layers;
   const float *v;                        /* (rows, c) */
   float *out;                            /* (rows, c) */
@@ -84,6 +84,12 @@ typedef struct {
 } Thread;
 
 INLINE int64_t width(const Stack *t) { return t->attention.h * t->attention.d; }
+
+/* Queries, keys and values of rows in which they stand side by side, (3, h, d). */
+INLINE void read_packed(Task *attention, const float *packed) {
+  const int64_t w = attention->h * attention->d;
+  attention->q = packed, attention->k = packed + w, attention->v = packed + 2 * w, attention->stride = 3 * w;
+}
 INLINE int64_t kept_of_row(const Stack *t) { return 4 * width(t) + 2 * t->c + t->hidden; } /* in a block */
 
 INLINE int64_t size_of_sum(const Stack *t, int sum) {
@@ -222,7 +228,7 @@ static void forward_chunk(const Thread *s, const Chunk *chunk) {
     normalize(s->normed, is.v, m, c, &of->norm_v);
     apply(weights + QKV, &s->desk, is.packed, s->normed, m);
     Task attention = attention_of(t, l);
-    attention.packed = is.packed, attention.output = is.o;
+    read_packed(&attention, is.packed), attention.output = is.o;
     EACH_GRAPH(chunk) {
       Block block = {chunk->in, g, n, r, 0, 0};
       attend(&attention, &block, s->spaces + l);
@@ -250,7 +256,7 @@ static void forward_chunk(const Thread *s, const Chunk *chunk) {
 
 static void backward_chunk(const Thread *s, const Chunk *chunk) {
   const Stack *t = s->work->stack;
-  const int64_t c = t->c, hidden = t->hidden, m = chunk->rows;
+  const int64_t c = t->c, w = width(t), hidden = t->hidden, m = chunk->rows;
   EACH_GRAPH(chunk) memcpy(s->d_x + r * c, t->d_out + at * c, FLOATS(n * c));
   for (int64_t l = t->count - 1; l >= 0; l--) {
     const Layer *of = t->layers + l;
@@ -285,7 +291,9 @@ static void backward_chunk(const Thread *s, const Chunk *chunk) {
     add_gradient(weights + O, &s->desk, sums[O], s->y, was.o, m);
     apply_back(weights + O, &s->desk, s->d_y, s->y, m);
     Task attention = attention_of(t, l);
-    attention.packed = was.packed, attention.dy = s->d_y, attention.d_packed = s->d_packed;
+    read_packed(&attention, was.packed), attention.dy = s->d_y;
+    attention.d_q = s->d_packed, attention.d_k = attention.d_q + w, attention.d_v = attention.d_k + w;
+    attention.d_stride = 3 * w;
     EACH_GRAPH(chunk) {
       Block block = {chunk->in, g, n, r, 0, 0};
       attend_back(&attention, &block, s->spaces + l);

@@ -1,5 +1,5 @@
 /* How a structure lies in memory, for Python to hold against its own idea of it before anything is called: see
- * molattn/compiled.py. */
+ * molattn/kernels/loader.py. */
 
 #ifndef MOLATTN_LAYOUT_H
 #define MOLATTN_LAYOUT_H

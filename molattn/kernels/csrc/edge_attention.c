@@ -1,6 +1,6 @@
 /* Attention over dense graphs, forward and backward, a graph at a time in a core's own cache.
  *
- * The equations are those of molattn/graph/dense.py, with its letters: h heads of d channels, n nodes, f channels of the
+ * The equations are those of molattn.attention.attend with edges, in its letters: h heads of d channels, n nodes, f channels of the
  * edges, receiver i, sender j. The receivers of a graph come in blocks of as many as a vector has lanes, L, one in each
  * lane: what a receiver has of its own (query, edges, weights) is turned so that receivers stand last; what all of them
  * share (keys, values, matrices) is read number by number, where it lies. So no sum crosses the lanes, no vector has
@@ -13,11 +13,11 @@
 
 #include <pthread.h>
 
-#include "../attention/elements.h"
+#include "elements.h"
 
 enum { TABLES = 4 }; /* at most, of rows that edges are sums of */
 
-/* Graphs that stand in dense tensors of n nodes: molattn.graph.compiled.Graphs. */
+/* Graphs that stand in dense tensors of n nodes: molattn.kernels.edge_attention.Graphs. */
 typedef struct {
   int64_t count, n;         /* how many graphs; nodes with padding */
   const int64_t *sizes;     /* (count,) nodes without padding; NULL where there is none */
@@ -30,17 +30,19 @@ typedef struct {
 LAYOUT(Graphs, FIELD(Graphs, count) FIELD(Graphs, n) FIELD(Graphs, sizes) FIELD(Graphs, e) FIELD(Graphs, allowed)
        FIELD(Graphs, kept) FIELD(Graphs, d_e) FIELD(Graphs, edge_codes));
 
-/* molattn.graph.compiled.Task */
+/* molattn.kernels.edge_attention.Task */
 typedef struct {
-  int64_t h, d, f, parts;        /* parts of a row of packed: q, k, v and perhaps what is added */
+  int64_t h, d, f;
   float scale;
-  const float *packed;           /* (rows, parts, h, d) */
+  const float *q, *k, *v;        /* (rows, h, d), a row `stride` numbers behind the one before */
+  int64_t stride;
   const float *w_ke, *w_ve;      /* (h, d, f) */
   const float *w_be;             /* (h, f), or NULL */
   const Graphs *graphs;
   float *output;                 /* (rows, h, d) */
   const float *dy;               /* (rows, h, d) */
-  float *d_packed;               /* (rows, parts, h, d) */
+  float *d_q, *d_k, *d_v;        /* (rows, h, d), a row `d_stride` numbers behind the one before */
+  int64_t d_stride;
   float *d_w_ke, *d_w_ve;        /* (h, d, f) */
   float *d_w_be;                 /* (h, f), or NULL */
   const Dropping *dropping;      /* of weights, in place of `kept`; or NULL */
@@ -50,10 +52,11 @@ typedef struct {
   float *d_rows[TABLES];         /* (num_rows, f) */
   int64_t add_edges;             /* d_e is added to what stands there */
 } Task;
-LAYOUT(Task, FIELD(Task, h) FIELD(Task, d) FIELD(Task, f) FIELD(Task, parts) FIELD(Task, scale) FIELD(Task, packed)
-       FIELD(Task, w_ke) FIELD(Task, w_ve) FIELD(Task, w_be) FIELD(Task, graphs) FIELD(Task, output) FIELD(Task, dy)
-       FIELD(Task, d_packed) FIELD(Task, d_w_ke) FIELD(Task, d_w_ve) FIELD(Task, d_w_be) FIELD(Task, dropping)
-       FIELD(Task, tables) FIELD(Task, num_rows) FIELD(Task, rows) FIELD(Task, d_rows) FIELD(Task, add_edges));
+LAYOUT(Task, FIELD(Task, h) FIELD(Task, d) FIELD(Task, f) FIELD(Task, scale) FIELD(Task, q) FIELD(Task, k)
+       FIELD(Task, v) FIELD(Task, stride) FIELD(Task, w_ke) FIELD(Task, w_ve) FIELD(Task, w_be) FIELD(Task, graphs)
+       FIELD(Task, output) FIELD(Task, dy) FIELD(Task, d_q) FIELD(Task, d_k) FIELD(Task, d_v) FIELD(Task, d_stride)
+       FIELD(Task, d_w_ke) FIELD(Task, d_w_ve) FIELD(Task, d_w_be) FIELD(Task, dropping) FIELD(Task, tables)
+       FIELD(Task, num_rows) FIELD(Task, rows) FIELD(Task, d_rows) FIELD(Task, add_edges));
 
 /* What a thread works in. D is d with room for whole vectors. */
 typedef struct {
@@ -267,9 +270,10 @@ APART V soften(float *w, int64_t n, const float *allowed) {
 
 /* The weights of a block without dropout, up to the factor s->share; backward, dL/dw too. */
 static void weights(const Task *t, const Block *b, const Space *s, int backward) {
-  const int64_t h = t->h, d = t->d, f = t->f, n = b->n, stride = t->parts * h * d, step = in_cache(f);
-  const float *packed = t->packed + b->row * stride, *allowed = b->in->allowed ? s->allowed : NULL;
-  turn(s->q, packed + b->i * stride, stride, b->receivers, h * d);
+  const int64_t h = t->h, d = t->d, f = t->f, n = b->n, stride = t->stride, step = in_cache(f);
+  const float *keys = t->k + b->row * stride, *values = t->v + b->row * stride;
+  const float *allowed = b->in->allowed ? s->allowed : NULL;
+  turn(s->q, t->q + (b->row + b->i) * stride, stride, b->receivers, h * d);
   for (int64_t c = 0; c < h * d; c++) store(s->q + c * L, load(s->q + c * L) * t->scale);
   for (int64_t c = 0; c < h * f; c++) store(s->asked + c * L, (V){} + (t->w_be ? t->w_be[c] : 0));
   for (int64_t k = 0; k < h; k++)
@@ -279,11 +283,11 @@ static void weights(const Task *t, const Block *b, const Space *s, int backward)
     const float *here = s->e + j * f * L;
     turn_edges(t, b, s, j, count);
     for (int64_t k = 0; k < h; k++)
-      products(s->w + (k * n + j) * L, count, s->q + k * d * L, packed + j * stride + (h + k) * d, stride, d,
+      products(s->w + (k * n + j) * L, count, s->q + k * d * L, keys + j * stride + k * d, stride, d,
                s->asked + k * f * L, here, f);
     if (backward)
       for (int64_t k = 0; k < h; k++)
-        products(s->d_w + (k * n + j) * L, count, s->dy + k * d * L, packed + j * stride + (2 * h + k) * d, stride, d,
+        products(s->d_w + (k * n + j) * L, count, s->dy + k * d * L, values + j * stride + k * d, stride, d,
                  s->d_sums + k * f * L, here, f);
   }
   if (allowed) who_is_heard(b, s->allowed);
@@ -302,8 +306,8 @@ APART int keep(const Task *t, const Block *b, const Space *s, int64_t k) {
 }
 
 static void forward_block(const Task *t, const Block *b, const Space *s) {
-  const int64_t h = t->h, d = t->d, f = t->f, n = b->n, stride = t->parts * h * d, step = in_cache(f);
-  const float *packed = t->packed + b->row * stride;
+  const int64_t h = t->h, d = t->d, f = t->f, n = b->n, stride = t->stride, step = in_cache(f);
+  const float *values = t->v + b->row * stride;
   weights(t, b, s, 0);
   for (int64_t k = 0; k < h && keep(t, b, s, k); k++) {
     float *w = s->w + k * n * L;
@@ -316,7 +320,7 @@ static void forward_block(const Task *t, const Block *b, const Space *s) {
     for (int64_t k = 0; k < h; k++) {
       const float *w = s->w + (k * n + j) * L;
       weigh(s->sums + k * f * L, f, w, L, count, s->e + j * f * L, f * L);
-      weigh_numbers(s->o + k * d * L, d, w, count, packed + j * stride + (2 * h + k) * d, stride);
+      weigh_numbers(s->o + k * d * L, d, w, count, values + j * stride + k * d, stride);
     }
   }
   for (int64_t k = 0; k < h; k++) {
@@ -329,8 +333,8 @@ static void forward_block(const Task *t, const Block *b, const Space *s) {
 
 static void backward_block(const Task *t, const Block *b, const Space *s) {
   const int64_t h = t->h, d = t->d, f = t->f, n = b->n, D = up(d, L), wide = up(h * d, L) + L;
-  const int64_t stride = t->parts * h * d, step = in_cache(f);
-  const float *packed = t->packed + b->row * stride, *dy = t->dy + (b->row + b->i) * h * d;
+  const int64_t stride = t->stride, step = in_cache(f);
+  const float *queries = t->q + b->row * stride, *keys = t->k + b->row * stride, *dy = t->dy + (b->row + b->i) * h * d;
   turn(s->dy, dy, h * d, b->receivers, h * d);
   memset(s->d_sums, 0, FLOATS(h * f * L));
   for (int64_t k = 0; k < h; k++)
@@ -355,7 +359,7 @@ static void backward_block(const Task *t, const Block *b, const Space *s) {
     }
   }
   for (int64_t r = 0; r < b->receivers; r++) {
-    memcpy(s->q_rows + r * wide, packed + (b->i + r) * stride, FLOATS(h * d));
+    memcpy(s->q_rows + r * wide, queries + (b->i + r) * stride, FLOATS(h * d));
     memcpy(s->dy_rows + r * wide, dy + r * h * d, FLOATS(h * d));
   }
   for (int64_t c = 0; c < L * wide; c += L) store(s->q_rows + c, load(s->q_rows + c) * t->scale);
@@ -369,7 +373,7 @@ static void backward_block(const Task *t, const Block *b, const Space *s) {
       const float *w = s->w + (k * n + j) * L, *d_w = s->d_w + (k * n + j) * L;
       weigh(s->d_asked + k * f * L, f, d_w, L, count, e, f * L);
       weigh(s->sums + k * f * L, f, w, L, count, e, f * L);
-      weigh_numbers(s->d_q + k * d * L, d, d_w, count, packed + j * stride + (h + k) * d, stride);
+      weigh_numbers(s->d_q + k * d * L, d, d_w, count, keys + j * stride + k * d, stride);
       sum_receivers(s->d_k + (k * n + j) * D, count, d_w, s->q_rows + k * d, wide, b->receivers, D);
       sum_receivers(s->d_v + (k * n + j) * D, count, w, s->dy_rows + k * d, wide, b->receivers, D);
     }
@@ -391,7 +395,7 @@ static void backward_block(const Task *t, const Block *b, const Space *s) {
   }
   if (t->d_w_be)
     for (int64_t c = 0; c < h * f; c++) store(s->d_w_be + c * L, load(s->d_w_be + c * L) + load(s->d_asked + c * L));
-  turn_back(t->d_packed + (b->row + b->i) * stride, stride, s->d_q, b->receivers, h * d);
+  turn_back(t->d_q + (b->row + b->i) * t->d_stride, t->d_stride, s->d_q, b->receivers, h * d);
 }
 
 /* The output of all receivers of a graph. */
@@ -404,8 +408,7 @@ static void attend(const Task *t, Block *b, const Space *s) {
 
 /* The gradients of the queries, keys and values of a graph, of its edges, and what it adds to those of the matrices. */
 static void attend_back(const Task *t, Block *b, const Space *s) {
-  const int64_t h = t->h, d = t->d, n = b->n, D = up(d, L), stride = t->parts * h * d;
-  float *d_packed = t->d_packed + b->row * stride;
+  const int64_t h = t->h, d = t->d, n = b->n, D = up(d, L);
   memset(s->d_k, 0, FLOATS(h * n * D));
   memset(s->d_v, 0, FLOATS(h * n * D));
   for (b->i = 0; b->i < n; b->i += L) {
@@ -414,8 +417,9 @@ static void attend_back(const Task *t, Block *b, const Space *s) {
   }
   for (int64_t j = 0; j < n; j++)
     for (int64_t k = 0; k < h; k++) {
-      memcpy(d_packed + j * stride + (h + k) * d, s->d_k + (k * n + j) * D, FLOATS(d));
-      memcpy(d_packed + j * stride + (2 * h + k) * d, s->d_v + (k * n + j) * D, FLOATS(d));
+      const int64_t at = (b->row + j) * t->d_stride + k * d;
+      memcpy(t->d_k + at, s->d_k + (k * n + j) * D, FLOATS(d));
+      memcpy(t->d_v + at, s->d_v + (k * n + j) * D, FLOATS(d));
     }
 }
 
@@ -429,25 +433,21 @@ static void no_edges_beyond(const Task *t, const Block *b) {
 }
 
 static void forward_graph(const Task *t, Block *b, const Space *s) {
-  const int64_t h = t->h, d = t->d, stride = t->parts * h * d;
+  const int64_t h = t->h, d = t->d;
   attend(t, b, s);
   if (b->n < b->in->n) /* of graphs of nothing there is no output */
     memset(t->output + (b->row + b->n) * h * d, 0, FLOATS((b->in->n - b->n) * h * d));
-  if (t->parts == 4)
-    for (int64_t i = 0; i < b->in->n; i++)
-      for (int64_t c = 0; c < h * d; c++)
-        t->output[(b->row + i) * h * d + c] += t->packed[(b->row + i) * stride + 3 * h * d + c];
 }
 
 static void backward_graph(const Task *t, Block *b, const Space *s) {
-  const int64_t h = t->h, d = t->d, n = b->n, all = b->in->n, stride = t->parts * h * d;
-  float *d_packed = t->d_packed + b->row * stride;
   attend_back(t, b, s);
-  for (int64_t i = n; i < all; i++) memset(d_packed + i * stride, 0, FLOATS(3 * h * d));
+  for (int64_t i = b->n; i < b->in->n; i++) {
+    const int64_t at = (b->row + i) * t->d_stride;
+    memset(t->d_q + at, 0, FLOATS(t->h * t->d));
+    memset(t->d_k + at, 0, FLOATS(t->h * t->d));
+    memset(t->d_v + at, 0, FLOATS(t->h * t->d));
+  }
   no_edges_beyond(t, b);
-  if (t->parts == 4)
-    for (int64_t i = 0; i < all; i++)
-      memcpy(d_packed + i * stride + 3 * h * d, t->dy + (b->row + i) * h * d, FLOATS(h * d));
 }
 
 /* Room for each of these, from `at` on, or NULL to count only: how many floats. */

@@ -1,4 +1,4 @@
-"""Dense graphs whose nodes are rows, and who of them may attend to whom."""
+"""Padded graphs whose nodes are rows, and which of them may attend to which."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from molattn.attention.competitors import all_true
+from molattn.kernels.transforms import all_true
 
 # As many weights of all heads as are worked on at a time: what belongs to them stays in a CPU's second-level cache.
 _CHUNK = 2**18
@@ -16,7 +16,7 @@ VECTOR = 16
 
 
 @dataclass(frozen=True)
-class Place:
+class BatchLayout:
     """b dense graphs of n nodes, whose nodes are b n rows one after another, and what their masks mean.
 
     Attributes:
@@ -33,8 +33,10 @@ class Place:
     edge_mask: Tensor | None = None
 
     @classmethod
-    def of(cls, like: Tensor, shape: tuple[int, int], node_mask: Tensor | None, edge_mask: Tensor | None) -> "Place":
-        """The place of b graphs of n nodes, `shape`, with these masks."""
+    def of(
+        cls, like: Tensor, shape: tuple[int, int], node_mask: Tensor | None, edge_mask: Tensor | None
+    ) -> "BatchLayout":
+        """The layout of b graphs of n nodes, `shape`, with these masks."""
         if node_mask is not None and edge_mask is None and all_true(node_mask):
             node_mask = None
         return cls(*shape, like.detach()[:0], node_mask, edge_mask)
@@ -56,8 +58,8 @@ class Place:
         return self.edge_mask & self.node_mask.unsqueeze(-1) & self.node_mask.unsqueeze(-2)
 
     @cached_property
-    def hearing(self) -> Tensor | None:
-        """(b, n), True for receivers that hear anybody; None where all do."""
+    def has_valid_key(self) -> Tensor | None:
+        """(b, n), True for receivers that may attend to a sender; None where all may."""
         return self.node_mask if self.edge_mask is None or self.allowed is None else self.allowed.any(-1)
 
     @cached_property
@@ -79,14 +81,14 @@ class Place:
         return bound
 
     @cached_property
-    def alive(self) -> Tensor | None:
-        """(b, n, 1), 1 for receivers that hear anybody and 0 for the others; None where all do."""
-        return None if self.hearing is None else self.hearing.unsqueeze(-1).to(self.like.dtype)
+    def row_mask(self) -> Tensor | None:
+        """(b, n, 1), 1 for receivers that may attend to a sender and 0 for the others; None where all may."""
+        return None if self.has_valid_key is None else self.has_valid_key.unsqueeze(-1).to(self.like.dtype)
 
     @cached_property
-    def dead(self) -> Tensor | None:
-        """The rows of the receivers that hear nobody."""
-        return None if self.hearing is None else (~self.hearing).flatten().nonzero().squeeze(-1)
+    def empty_rows(self) -> Tensor | None:
+        """The rows of the receivers that may attend to no sender."""
+        return None if self.has_valid_key is None else (~self.has_valid_key).flatten().nonzero().squeeze(-1)
 
     def chunks(self, num_heads: int, on_cpu: bool) -> Iterator[tuple[slice, slice, int]]:
         """The graphs a few at a time: which of the b, which rows, how many."""
@@ -104,7 +106,7 @@ class Place:
         if self.bound is not None:
             torch.minimum(logits, self.bound if len(self.bound) == 1 else self.bound[here], out=logits)
 
-    # For `CompiledEdgeAttention`.
+    # For `edge_attention`.
 
     @cached_property
     def sizes(self) -> Tensor | None:
@@ -121,6 +123,6 @@ class Place:
         pairs = self.allowed
         if pairs is None or self.sizes is not None:
             return None
-        if self.edge_mask is None and self.node_mask is not None:  # who is no node hears nobody
+        if self.edge_mask is None and self.node_mask is not None:  # padding attends to nothing
             pairs = pairs & self.node_mask.unsqueeze(-1)
         return pairs.expand(self.b, self.n, self.n).contiguous().view(torch.uint8)

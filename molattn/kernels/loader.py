@@ -34,6 +34,9 @@ from molattn.owned import check_folder, is_whole, own_bytes, put, sum_of, write_
 
 _log = logging.getLogger(__name__)
 
+SOURCES = Path(__file__).with_name("csrc")
+"""Where the C files lie."""
+
 VARIABLE = "MOLATTN_COMPILE"
 """The environment variable that forbids compiling where it is "0"."""
 MARCH = "MOLATTN_MARCH"

@@ -7,11 +7,11 @@ import sys
 import pytest
 import torch
 
-from molattn.graph import EdgeTerms, edge_attention, plain_edge_attention
-from molattn.graph.compiled import library, why_not
-from molattn.graph.compiled_attention import CompiledEdgeAttention, can_be_compiled
+from molattn.attention import OPERATIONS, record_backends
+from molattn.kernels.edge_attention import library, why_not
 from tests.assertions import assert_identical
 from tests.graph.graphs import F64, random_graphs
+from tests.kernels.terms import Terms, attended, edge_attention, plain_edge_attention
 
 F32 = torch.float32
 
@@ -22,14 +22,12 @@ def draw(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
-def terms_of(
-    sizes, *, h=2, d=16, f=8, parts=3, density=None, w_be=True, dropout=False, node_mask=None, spread=1.0, seed=0
-):
+def terms_of(sizes, *, h=2, d=16, f=8, density=None, w_be=True, dropout=False, node_mask=None, spread=1.0, seed=0):
     """float64 terms of random graphs, and of them what may want gradients."""
     graph = random_graphs(sizes, density=density, seed=seed)
     b, n = graph.node_mask.shape
     learned = {
-        "packed": draw(b, n, parts, h, d, seed=seed) * spread,
+        "packed": draw(b, n, 3, h, d, seed=seed) * spread,
         "e": draw(b, n, n, f, seed=seed + 1),
         "w_ke": draw(h, d, f, seed=seed + 2),
         "w_ve": draw(h, d, f, seed=seed + 3),
@@ -44,7 +42,7 @@ def answers(attend, learned, rest, dtype):
     """The output and the gradients of everything that is there."""
     ours = {name: None if x is None else x.to(dtype).requires_grad_() for name, x in learned.items()}
     kept = None if rest["kept"] is None else rest["kept"].to(dtype)
-    output = attend(EdgeTerms(**ours, node_mask=rest["node_mask"], edge_mask=rest["edge_mask"], kept=kept))
+    output = attend(Terms(**ours, node_mask=rest["node_mask"], edge_mask=rest["edge_mask"], kept=kept))
     probe = draw(*output.shape, seed=9).to(dtype)
     if rest["node_mask"] is not None:
         probe = probe.masked_fill(~rest["node_mask"][..., None, None], 0.0)
@@ -63,15 +61,15 @@ def check(learned, rest, tolerance=2e-5):
 @pytest.mark.parametrize("sizes", [[4, 1, 3], [17, 20, 5, 16], [33]], ids=str)
 @pytest.mark.parametrize("density", [None, 0.4])
 @pytest.mark.parametrize("dropout", [False, True])
-@pytest.mark.parametrize(("parts", "w_be"), [(3, True), (4, False)])
-def test_it_is_the_plain_form_with_its_gradients(sizes, density, dropout, parts, w_be):
-    check(*terms_of(sizes, density=density, dropout=dropout, parts=parts, w_be=w_be))
+@pytest.mark.parametrize("w_be", [True, False])
+def test_it_is_the_plain_form_with_its_gradients(sizes, density, dropout, w_be):
+    check(*terms_of(sizes, density=density, dropout=dropout, w_be=w_be))
 
 
 @pytest.mark.parametrize(("h", "d", "f"), [(1, 1, 1), (3, 5, 3), (4, 8, 8), (2, 16, 12), (2, 32, 8), (1, 40, 17)])
 def test_any_number_of_heads_and_channels(h, d, f):
     check(*terms_of([6, 18], h=h, d=d, f=f, density=0.7))
-    check(*terms_of([6, 18], h=h, d=d, f=f, parts=4))
+    check(*terms_of([6, 18], h=h, d=d, f=f, w_be=False))
 
 
 @pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 31, 32, 33, 70])
@@ -88,9 +86,9 @@ def test_nodes_that_do_not_stand_first():
 def test_e_that_wants_no_gradient_and_nothing_that_does():
     learned, rest = terms_of([7, 3])
     as32 = {name: x.float() for name, x in learned.items()}
-    without = edge_attention(EdgeTerms(**as32, node_mask=rest["node_mask"]))
+    without = edge_attention(Terms(**as32, node_mask=rest["node_mask"]))
     as32["packed"].requires_grad_()
-    with_gradient = edge_attention(EdgeTerms(**as32, node_mask=rest["node_mask"]))
+    with_gradient = edge_attention(Terms(**as32, node_mask=rest["node_mask"]))
     assert_identical(without, with_gradient.detach())
     with_gradient.sum().backward()
     assert as32["packed"].grad.isfinite().all()
@@ -99,8 +97,8 @@ def test_e_that_wants_no_gradient_and_nothing_that_does():
 @pytest.mark.parametrize("spread", [1e-3, 1.0, 30.0, 1e4])
 def test_weights_of_near_and_far_logits_are_exact(spread):
     learned, rest = terms_of([40, 9], spread=spread)
-    exact = edge_attention(EdgeTerms(**learned, node_mask=rest["node_mask"]))
-    ours = edge_attention(EdgeTerms(**{k: x.float() for k, x in learned.items()}, node_mask=rest["node_mask"]))
+    exact = edge_attention(Terms(**learned, node_mask=rest["node_mask"]))
+    ours = edge_attention(Terms(**{k: x.float() for k, x in learned.items()}, node_mask=rest["node_mask"]))
     # Logits of size s are known to s * 2^-24, and so are weights.
     logits = float(learned["packed"].abs().max()) ** 2 * 4
     assert (ours - exact).abs().max() <= max(1e-6, logits * 2**-21) * exact.abs().max()
@@ -137,25 +135,71 @@ def test_a_graph_computes_the_same_bits_in_any_company():
 def test_nan_stays_in_its_graph_and_shows():
     learned, rest = terms_of([9, 20])
     learned["packed"][0, 3, 1] = torch.nan  # a key
-    output = edge_attention(EdgeTerms(**{k: x.float() for k, x in learned.items()}, node_mask=rest["node_mask"]))
+    output = edge_attention(Terms(**{k: x.float() for k, x in learned.items()}, node_mask=rest["node_mask"]))
     assert output[0, :9].isnan().all() and output[1].isfinite().all()
 
 
 def test_what_is_not_float32_on_the_cpu_goes_another_way():
-    packed, w, e = torch.zeros(2, 3, 1, 4), torch.zeros(1, 4, 2), torch.zeros(1, 2, 2, 2)
-    assert can_be_compiled(packed, w, e)
-    assert not can_be_compiled(packed.double(), w.double(), e.double())
-    assert not can_be_compiled(packed, w, e.bfloat16())
-    assert not can_be_compiled(packed.to("meta"), w, e)
-
-
-def test_it_is_what_a_float32_layer_takes(monkeypatch):
-    calls = []
-    true = CompiledEdgeAttention.forward
-    monkeypatch.setattr(CompiledEdgeAttention, "forward", lambda *a: (calls.append(1), true(*a))[1])
     learned, rest = terms_of([5])
-    edge_attention(EdgeTerms(**{k: x.float() for k, x in learned.items()}, node_mask=rest["node_mask"]))
-    assert calls
+    taken = {}
+    for dtype in (F32, F64):
+        terms = Terms(**{k: x.to(dtype) for k, x in learned.items()}, node_mask=rest["node_mask"])
+        with record_backends() as calls:
+            edge_attention(terms)
+        taken[dtype] = [call.backend for call in calls if call.operation == "attention"]
+    assert taken == {F32: ["compiled"], F64: ["chunked"]}
+
+
+def test_queries_keys_and_values_may_lie_anywhere():
+    learned, rest = terms_of([9, 20])
+    wanted = answers(edge_attention, learned, rest, F32)[0]
+    packed = learned["packed"].float()
+    e, w_ke, w_ve, w_be = (learned[name].float() for name in ("e", "w_ke", "w_ve", "w_be"))
+    together = packed.unbind(2)
+    for q, k, v in (
+        [x.contiguous() for x in together],
+        [together[0].contiguous(), *together[1:]],
+        [x.transpose(1, 2).contiguous().transpose(1, 2) for x in together],
+        [x.flip(-1).contiguous().flip(-1) for x in together],
+    ):
+        ours = torch.ops.molattn.edge_attention(q, k, v, e, w_ke, w_ve, w_be, rest["node_mask"], None, None)
+        assert_identical(ours, wanted.detach())
+    one = torch.ops.molattn.edge_attention(
+        *(x[:1, :1] for x in together), e[:1, :1, :1], w_ke, w_ve, w_be, None, None, None
+    )  # a graph of one node, whose strides may be anything
+    torch.testing.assert_close(one[0, 0], packed[0, 0, 2] + w_ve @ e[0, 0, 0], rtol=1e-5, atol=1e-5)
+
+
+def test_its_gradient_has_one():
+    learned, rest = terms_of([5, 3], density=0.7, dropout=True)
+    curves = []
+    for way, dtype in ((edge_attention, F32), (plain_edge_attention, F64)):
+        ours = {name: x.to(dtype).requires_grad_() for name, x in learned.items()}
+        masks = {"node_mask": rest["node_mask"], "edge_mask": rest["edge_mask"], "kept": rest["kept"].to(dtype)}
+        slopes = torch.autograd.grad(way(Terms(**ours, **masks)).sin().sum(), list(ours.values()), create_graph=True)
+        curves.append(torch.autograd.grad(sum(x.square().sum() for x in slopes), list(ours.values())))
+    for a, b in zip(*curves, strict=True):
+        torch.testing.assert_close(a.double(), b, rtol=1e-3, atol=1e-3 * float(b.abs().max()))
+
+
+def test_it_says_why_it_does_not_run():
+    learned, rest = terms_of([5])
+    said = []
+    operation = OPERATIONS["attention"]
+    true = operation.implementations["compiled"].why_not
+
+    def why_not(given):
+        said.append(true(given))
+        return said[-1]
+
+    before = dict(operation.implementations)
+    operation.implementations["compiled"] = before["compiled"]._replace(why_not=why_not)
+    try:
+        attended(Terms(**learned, node_mask=rest["node_mask"]), "compiled")
+        attended(Terms(**{k: x.float() for k, x in learned.items()}, node_mask=rest["node_mask"]), "compiled")
+    finally:
+        operation.implementations.update(before)
+    assert said == ["float64 on cpu, not float32 on the CPU", ""]
 
 
 def said_by(code, **environment):
@@ -167,9 +211,9 @@ def said_by(code, **environment):
 
 def test_attention_goes_on_without_it():
     code = (
-        "import torch; from molattn.graph import EdgeTerms, edge_attention;"
+        "import torch; from molattn.attention import EdgeTerms, PaddedNodes, attend;"
         "torch.manual_seed(0); "
-        "p, e, w = torch.randn(2, 5, 3, 2, 4), torch.randn(2, 5, 5, 3), torch.randn(2, 2, 4, 3);"
-        "print([f'{x:.4f}' for x in edge_attention(EdgeTerms(p, e, *w)).flatten().tolist()])"
+        "q, e, w = torch.randn(3, 2, 2, 5, 4), torch.randn(2, 5, 5, 3), torch.randn(2, 2, 4, 3);"
+        "print([f'{x:.4f}' for x in attend(*q, PaddedNodes(), edges=EdgeTerms(e, *w)).flatten().tolist()])"
     )
     assert said_by(code, MOLATTN_COMPILE="0") == said_by(code)

@@ -15,12 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from molattn.attention.elementwise import AddDropped, Dropped, DroppedGelu
 from molattn.graph import SumOfCodes
 from molattn.graph.codes import look_up
-from molattn.graph.compiled_attention import CompiledEdgeAttention
-from molattn.graph.compiled_blocks import BlockTensors, BlockWeights, Places, compiled_blocks
-from molattn.graph.places import Place
+from molattn.kernels import elementwise
+from molattn.kernels.blocks import BlockTensors, BlockWeights, EdgeLayout, compiled_blocks
+from molattn.kernels.edge_attention import edge_attention
 
 REFUSED = (ValueError, IndexError, RuntimeError, TypeError)
 
@@ -80,18 +79,11 @@ def operations() -> dict[str, tuple[Callable[..., Tensor], dict[str, Any]]]:
     """What C does, each with arguments that are right."""
     b, n, h, d, f, c, hidden = 3, 5, 2, 8, 4, 16, 32
     codes = torch.randint(4, (b, n, n), dtype=torch.uint8)
-    rows = torch.randn(b * n, 3, h, d)
     masks = {"node_mask": torch.arange(n) < torch.tensor([5, 2, 3]).unsqueeze(-1), "edge_mask": None}
-
-    def place(node_mask: Tensor | None, edge_mask: Tensor | None) -> Place:
-        return Place.of(rows, (b, n), node_mask, edge_mask)
-
-    def edges(packed, w_ke, w_ve, w_be, e, kept, node_mask, edge_mask):
-        return CompiledEdgeAttention.apply(packed, w_ke, w_ve, w_be, place(node_mask, edge_mask), kept, e)
 
     def blocks(v, tensors, edges, counts, edge_mask, codes, dropout):
         block = BlockWeights(2, (1e-5, 1e-5), dropout, BlockTensors(*tensors))
-        return compiled_blocks([block, replace(block)], v, edges, Places(counts, edge_mask, tuple(codes)))
+        return compiled_blocks([block, replace(block)], v, edges, EdgeLayout(counts, edge_mask, tuple(codes)))
 
     norm = [torch.ones(c), torch.zeros(c)]
     matrices = [
@@ -103,7 +95,8 @@ def operations() -> dict[str, tuple[Callable[..., Tensor], dict[str, Any]]]:
     ]
     weights = [*norm, *matrices, *norm, torch.randn(hidden, c), torch.zeros(hidden), torch.randn(c, hidden), norm[1]]
     inside = {"v": torch.randn(b, n, c), "tensors": weights, "counts": torch.tensor([5, 2, 3]), "edge_mask": None}
-    of_pairs = {"packed": rows, "e": torch.randn(b, n, n, f), "kept": torch.rand(b, h, n, n), **masks}
+    of_nodes = {name: torch.randn(b, n, h, d) for name in ("q", "k", "v")}
+    of_pairs = {"e": torch.randn(b, n, n, f), "dropout_mask": torch.rand(b, h, n, n), **masks}
     tables = [torch.randn(4, f), torch.randn(4, f)]
     layer = SumOfCodes([4, 3], 6)
     x = torch.randn(7, 9)
@@ -111,14 +104,20 @@ def operations() -> dict[str, tuple[Callable[..., Tensor], dict[str, Any]]]:
         "look_up": (look_up, {"rows": torch.randn(4, 6), "codes": torch.randint(4, (b, n))}),
         "SumOfCodes": (layer, {"codes": torch.randint(3, (b, n, 2))}),
         "edge_attention": (
-            edges,
-            {**of_pairs, "w_ke": torch.randn(h, d, f), "w_ve": torch.randn(h, d, f), "w_be": torch.randn(h, f)},
+            edge_attention,
+            {
+                **of_nodes,
+                **of_pairs,
+                "w_ke": torch.randn(h, d, f),
+                "w_ve": torch.randn(h, d, f),
+                "w_be": torch.randn(h, f),
+            },
         ),
         "blocks of edges": (blocks, {**inside, "edges": [torch.randn(b, n, n, f)], "codes": [], "dropout": 0.1}),
         "blocks of codes": (blocks, {**inside, "edges": tables, "codes": [codes, codes.flip(0)], "dropout": 0.1}),
-        "dropout": (lambda x, p: Dropped.apply(x, p, 7), {"x": x, "p": 0.1}),
-        "add_dropped": (lambda a, x, p: AddDropped.apply(a, x, p, 7), {"a": x, "x": x + 1, "p": 0.1}),
-        "gelu": (lambda x, p: DroppedGelu.apply(x, p, 7), {"x": x, "p": 0.1}),
+        "dropout": (lambda x, p: elementwise.dropout(x, p, 7), {"x": x, "p": 0.1}),
+        "add_dropped": (lambda a, x, p: elementwise.add_dropout(a, x, p, 7), {"a": x, "x": x + 1, "p": 0.1}),
+        "gelu": (lambda x, p: elementwise.dropout_gelu(x, p, 7), {"x": x, "p": 0.1}),
     }
 
 

@@ -1,0 +1,143 @@
+"""Which implementation runs: one table of the operations that have several, and one switch.
+
+| backend     | what it is                                                                                      |
+|-------------|-------------------------------------------------------------------------------------------------|
+| `compiled`  | C of `molattn/kernels/csrc`, built for this processor at first use; float32 on the CPU          |
+| `chunked`   | torch's operations, a few graphs at a time, with a gradient written by hand                     |
+| `fused`     | `torch.nn.functional.scaled_dot_product_attention`                                              |
+| `reference` | the core's own score, normalizer and sum, and torch's functions; takes everything, on any device |
+
+Each operation tries its implementations in the order of its table and takes the first one that is allowed and able;
+`OPERATIONS` has them all. Nothing but rounding depends on the choice.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from molattn.errors import UsageError
+
+BACKENDS = ("compiled", "chunked", "fused", "reference")
+VARIABLE = "MOLATTN_BACKEND"
+"""The environment variable with the backends that are allowed, separated by commas."""
+
+
+class Implementation(NamedTuple):
+    """One way to do an operation.
+
+    Attributes:
+        run: takes the operation's arguments.
+        why_not: takes the same; why it cannot do these, in words, or nothing. None where it takes everything.
+    """
+
+    run: Callable[..., Any]
+    why_not: Callable[..., str] | None
+
+
+class Call(NamedTuple):
+    """One call of an operation, as `record_backends` saw it."""
+
+    operation: str
+    backend: str
+
+
+class Operation:
+    """An operation with several implementations, tried in the order in which they are added.
+
+    Args:
+        name: under which it stands in `OPERATIONS`.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+        self.implementations: dict[str, Implementation] = {}
+        OPERATIONS[name] = self
+
+    def add(self, backend: str, run: Callable[..., Any], why_not: Callable[..., str] | None = None) -> None:
+        """Add an implementation behind those that are there."""
+        assert backend in BACKENDS
+        self.implementations[backend] = Implementation(run, why_not)
+
+    def __call__(self, *arguments: Any) -> Any:
+        for backend, (run, why_not) in self.implementations.items():
+            if (_allowed is None or backend in _allowed or backend == "reference") and (
+                why_not is None or not why_not(*arguments)
+            ):
+                if _recorded is not None:
+                    _recorded.append(Call(self.name, backend))
+                return run(*arguments)
+        raise RuntimeError(f"{self.name} has no implementation that takes this")
+
+    def why_not(self, backend: str, *arguments: Any) -> str:
+        """Why a backend does not run for these arguments, in words; empty where it may and can."""
+        if not (_allowed is None or backend in _allowed or backend == "reference"):
+            return f"only {' and '.join(sorted(_allowed))} may be taken"
+        why_not = self.implementations[backend].why_not
+        return "" if why_not is None else why_not(*arguments)
+
+
+OPERATIONS: dict[str, Operation] = {}
+"""The operations by their names, each with its implementations in the order in which they are tried."""
+
+
+def _known(names: tuple[str, ...], of: str) -> frozenset[str]:
+    unknown = [name for name in names if name not in BACKENDS]
+    if unknown or not names:
+        named = repr(unknown[0]) if unknown else "no backend"
+        raise UsageError(f"{of} names {named}: choose among {', '.join(BACKENDS)}")
+    return frozenset(names)
+
+
+def _from_environment() -> frozenset[str] | None:
+    names = tuple(name for part in os.environ.get(VARIABLE, "").split(",") if (name := part.strip()))
+    return _known(names, VARIABLE) if names else None
+
+
+_allowed: frozenset[str] | None = _from_environment()
+"""None where all are."""
+_recorded: list[Call] | None = None
+
+
+@contextmanager
+def backend(*names: str) -> Iterator[None]:
+    """Allow these backends alone, as `torch.nn.attention.sdpa_kernel` does for torch's attention.
+
+    With "reference" everything goes through the core's own score, normalizer and sum. Where none of the named ones can
+    do what is asked for, the reference does. It holds for the whole process, all of its threads, and can be nested; the
+    environment variable MOLATTN_BACKEND, names separated by commas, says what holds outside.
+
+    Args:
+        names: among "compiled", "chunked", "fused" and "reference".
+
+    Raises:
+        UsageError: another name, or none.
+
+    >>> import torch
+    >>> from molattn.attention import attend, backend, record_backends
+    >>> q, k, v = torch.randn(3, 2, 5, 4)
+    >>> with record_backends() as calls:
+    ...     fast = attend(q, k, v)
+    ...     with backend("reference"):
+    ...         slow = attend(q, k, v)
+    >>> [call.backend for call in calls], torch.allclose(fast, slow, atol=1e-6)
+    (['fused', 'reference'], True)
+    """
+    global _allowed
+    before, _allowed = _allowed, _known(names, "backend")
+    try:
+        yield
+    finally:
+        _allowed = before
+
+
+@contextmanager
+def record_backends() -> Iterator[list[Call]]:
+    """The operations that are called meanwhile, in order, with the backends that they took."""
+    global _recorded
+    before, calls = _recorded, []
+    _recorded = calls
+    try:
+        yield calls
+    finally:
+        _recorded = before

@@ -1,0 +1,284 @@
+"""Attention over padded graphs with edge features by `edge_attention.c`: forward, and its gradient.
+
+    w_hij = softmax_j( q_hi . (k_hj + W_ke e_ij) / sqrt(d) + w_be . e_ij )
+    o_hi  = sum_j m_hij w_hij (v_hj + W_ve e_ij)
+
+with a dropout mask m where there is one. Shapes: q, k, v (b, n, h, d), e (b, n, n, f), [b, i, j] of the edge from
+sender j to receiver i, w_ke and w_ve (h, d, f), w_be (h, f), node_mask (b, n), edge_mask (b, n, n), m (b, h, n, n) ->
+(b, n, h, d); float32 on the CPU. It is the operation `torch.ops.molattn.edge_attention`; its gradient has one where it
+is asked for, that of the reference.
+"""
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from molattn.kernels import loader
+from molattn.kernels.agreement import first_difference, undisturbed
+from molattn.kernels.arguments import address, check_argument
+from molattn.kernels.batch_layout import BatchLayout
+
+SOURCE = loader.SOURCES / "edge_attention.c"
+TABLES = 4
+"""The most tables of rows that edges are sums of."""
+
+
+class Graphs(ctypes.Structure):
+    """`Graphs` of the C source: addresses, and how many."""
+
+    _fields_ = (
+        ("count", ctypes.c_int64),
+        ("n", ctypes.c_int64),
+        ("sizes", ctypes.c_void_p),
+        ("e", ctypes.c_void_p),
+        ("allowed", ctypes.c_void_p),
+        ("kept", ctypes.c_void_p),
+        ("d_e", ctypes.c_void_p),
+        ("edge_codes", ctypes.c_void_p * TABLES),
+    )
+
+
+class Task(ctypes.Structure):
+    """`Task` of the C source."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("h", "d", "f")),
+        ("scale", ctypes.c_float),
+        *((name, ctypes.c_void_p) for name in ("q", "k", "v")),
+        ("stride", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("w_ke", "w_ve", "w_be")),
+        ("graphs", ctypes.POINTER(Graphs)),
+        *((name, ctypes.c_void_p) for name in ("output", "dy", "d_q", "d_k", "d_v")),
+        ("d_stride", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("d_w_ke", "d_w_ve", "d_w_be")),
+        ("dropping", ctypes.c_void_p),
+        ("tables", ctypes.c_int64),
+        ("num_rows", ctypes.c_int64 * TABLES),
+        ("rows", ctypes.c_void_p * TABLES),
+        ("d_rows", ctypes.c_void_p * TABLES),
+        ("add_edges", ctypes.c_int64),
+    )
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The built library, at the first call of a process; None where there is none to be had: see `why_not`."""
+    loaded = loader.library(SOURCE, (Graphs, Task), _disagreement)
+    for name in ("molattn_forward", "molattn_backward") if loaded is not None else ():
+        getattr(loaded, name).argtypes = (ctypes.POINTER(Task), ctypes.c_int)
+        getattr(loaded, name).restype = ctypes.c_int
+    return loaded
+
+
+def _disagreement() -> str:
+    """Where the library differs from the reference on two molecules; empty for nowhere."""
+    with undisturbed():
+        b, n, h, d, f = 2, 19, 2, 5, 3  # more receivers than a vector has lanes
+        mask = torch.arange(n) < torch.tensor([[n], [4]])
+        edges = (torch.rand(b, n, n) < 0.7) & mask.unsqueeze(1) & mask.unsqueeze(2)
+        dy = torch.randn(b, n, h, d).masked_fill(~mask[:, :, None, None], 0.0)
+        pairs = []
+        for masked in (False, True):
+            shapes = (*[(b, n, h, d)] * 3, (b, n, n, f), (h, d, f), (h, d, f), (h, f))
+            inputs: Any = [torch.randn(shape, requires_grad=True) for shape in shapes]
+            dropout_mask = (torch.rand(b, h, n, n) < 0.8) / 0.8 if masked else None
+            rest: Any = (mask, edges if masked else None, dropout_mask)
+            ours, reference = (way(*inputs, *rest) for way in (edge_attention, edge_attention_reference))
+            found, wanted = (torch.autograd.grad(y, inputs, dy) for y in (ours, reference))
+            pairs.append(("attention", ours[mask], reference[mask]))
+            names = ("q", "k", "v", "e", "w_ke", "w_ve", "w_be")
+            pairs += [(f"the gradient of {name}", *both) for name, *both in zip(names, found, wanted, strict=True)]
+        return first_difference(pairs)
+
+
+def why_not() -> str:
+    """Why `library` is None, in words; empty where it is not."""
+    return "" if library() is not None else loader.why_not(SOURCE)
+
+
+def edge_attention_reference(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    e: Tensor,
+    w_ke: Tensor,
+    w_ve: Tensor,
+    w_be: Tensor | None = None,
+    node_mask: Tensor | None = None,
+    edge_mask: Tensor | None = None,
+    dropout_mask: Tensor | None = None,
+) -> Tensor:
+    """The same by the attention core, `molattn.attention.attend`."""
+    from molattn.attention import EdgeTerms, PaddedNodes, attend, backend
+
+    over = PaddedNodes(node_mask, edge_mask)
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    with backend("reference"):
+        return attend(
+            q, k, v, over, edges=EdgeTerms(e, w_ke, w_ve, w_be), dropout_mask=dropout_mask
+        ).transpose(1, 2)  # fmt: skip
+
+
+def _row_stride(x: Tensor) -> int | None:
+    """How far the b n rows of (b, n, h, d) are apart; None where they are not whole or not equally far apart."""
+    b, n, h, d = x.shape
+    of_graph, of_node, of_head, of_channel = x.stride()
+    if (d > 1 and of_channel != 1) or (h > 1 and of_head != d):
+        return None
+    if n > 1:
+        return None if b > 1 and of_graph != n * of_node else of_node
+    return of_graph if b > 1 else h * d
+
+
+def _with_rows(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
+    """The three as the library reads them, the rows of all equally far apart, and how far: copied only if need be."""
+    strides = {_row_stride(x) for x in (q, k, v)}
+    if len(strides) == 1 and (stride := strides.pop()) is not None:
+        return q, k, v, stride
+    return q.contiguous(), k.contiguous(), v.contiguous(), q.shape[2] * q.shape[3]
+
+
+def _prepare(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    e: Tensor,
+    w_ke: Tensor,
+    w_ve: Tensor,
+    w_be: Tensor | None,
+    node_mask: Tensor | None,
+    edge_mask: Tensor | None,
+    dropout_mask: Tensor | None,
+) -> tuple[Task, tuple[Tensor | None, ...]]:
+    """What the library reads, and the tensors that it lies in.
+
+    Raises:
+        ValueError: what the library would read beyond.
+    """
+    if q.dim() != 4 or not q.shape[3]:
+        raise ValueError(f"q is (b, n, h, d), not {tuple(q.shape)}")
+    b, n, h, d = q.shape
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        check_argument(name, x, (b, n, h, d))
+    shape = (h, d, w_ke.shape[-1])
+    check_argument("w_ke", w_ke, shape)
+    check_argument("w_ve", w_ve, shape)
+    if w_be is not None:
+        check_argument("w_be", w_be, shape[::2])
+    check_argument("e", e, (b, n, n, shape[2]))
+    if node_mask is not None:
+        check_argument("node_mask", node_mask, (b, n), torch.bool)
+    if edge_mask is not None:
+        check_argument("edge_mask", edge_mask, (b, n, n), torch.bool)
+    if dropout_mask is not None:
+        check_argument("dropout_mask", dropout_mask, (b, h, n, n))
+    layout = BatchLayout.of(q, (b, n), node_mask, edge_mask)
+    q, k, v, stride = _with_rows(q, k, v)
+    others = tuple(None if x is None else x.contiguous() for x in (w_ke, w_ve, w_be, dropout_mask, e))
+    graphs = Graphs(count=b, n=n)
+    graphs.sizes, graphs.allowed, graphs.kept, graphs.e = map(address, (layout.sizes, layout.pairs, *others[3:]))
+    task = Task(h=h, d=d, f=shape[2], scale=d**-0.5, graphs=ctypes.pointer(graphs), stride=stride)
+    task.q, task.k, task.v, task.w_ke, task.w_ve, task.w_be = map(address, (q, k, v, *others[:3]))
+    return task, (q, k, v, *others, layout.sizes, layout.pairs)
+
+
+def _run(name: str, task: Task) -> None:
+    if getattr(library(), name)(ctypes.byref(task), torch.get_num_threads()):
+        raise MemoryError("no memory is left for attention")
+
+
+def _forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    e: Tensor,
+    w_ke: Tensor,
+    w_ve: Tensor,
+    w_be: Tensor | None,
+    node_mask: Tensor | None,
+    edge_mask: Tensor | None,
+    dropout_mask: Tensor | None,
+) -> Tensor:
+    task, held = _prepare(q, k, v, e, w_ke, w_ve, w_be, node_mask, edge_mask, dropout_mask)
+    output = torch.empty(q.shape, dtype=torch.float32, device="cpu")
+    task.output = output.data_ptr()
+    _run("molattn_forward", task)
+    del held
+    return output
+
+
+def _backward(
+    dy: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    e: Tensor,
+    w_ke: Tensor,
+    w_ve: Tensor,
+    w_be: Tensor | None,
+    node_mask: Tensor | None,
+    edge_mask: Tensor | None,
+    dropout_mask: Tensor | None,
+    of_edges: bool,
+) -> tuple[Tensor, ...]:
+    check_argument("the gradient of the output", dy, q.shape)
+    task, held = _prepare(q, k, v, e, w_ke, w_ve, w_be, node_mask, edge_mask, dropout_mask)
+    dy = dy.contiguous()
+    d_q, d_k, d_v = (torch.empty(q.shape) for _ in range(3))
+    task.d_stride = task.h * task.d
+    d_w_ke, d_w_ve, d_w_be = (torch.empty(x.shape) for x in (w_ke, w_ve, w_ke[:, 0]))
+    d_e = torch.empty(e.shape if of_edges else (0,))
+    task.dy, task.d_q, task.d_k, task.d_v, task.d_w_ke, task.d_w_ve, task.d_w_be = map(
+        address, (dy, d_q, d_k, d_v, d_w_ke, d_w_ve, d_w_be)
+    )
+    if of_edges:
+        task.graphs.contents.d_e = d_e.data_ptr()
+    _run("molattn_backward", task)
+    del held
+    return d_q, d_k, d_v, d_e, d_w_ke, d_w_ve, d_w_be
+
+
+_ARGUMENTS = (
+    "Tensor q, Tensor k, Tensor v, Tensor e, Tensor w_ke, Tensor w_ve, Tensor? w_be, Tensor? node_mask, "
+    "Tensor? edge_mask, Tensor? dropout_mask"
+)
+torch.library.define("molattn::edge_attention", f"({_ARGUMENTS}) -> Tensor")
+torch.library.define(
+    "molattn::edge_attention_backward",
+    f"(Tensor dy, {_ARGUMENTS}, bool of_edges) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+torch.library.impl("molattn::edge_attention", "CPU")(_forward)
+torch.library.impl("molattn::edge_attention_backward", "CPU")(_backward)
+torch.library.register_fake("molattn::edge_attention")(lambda q, *_: q.new_empty(q.shape))
+
+
+@torch.library.register_fake("molattn::edge_attention_backward")
+def _fake_backward(dy, q, k, v, e, w_ke, w_ve, w_be, node_mask, edge_mask, dropout_mask, of_edges):  # noqa: ARG001
+    d_e = e.new_empty(e.shape if of_edges else (0,))
+    return *(q.new_empty(q.shape) for _ in range(3)), d_e, *(x.new_empty(x.shape) for x in (w_ke, w_ve, w_ke[:, 0]))
+
+
+edge_attention = torch.ops.molattn.edge_attention.default
+_edge_attention_backward = torch.ops.molattn.edge_attention_backward.default
+
+
+def _setup(ctx, inputs, output) -> None:  # noqa: ARG001
+    ctx.save_for_backward(*inputs)
+
+
+def _gradient(ctx, dy: Tensor):
+    inputs = ctx.saved_tensors
+    if torch.is_grad_enabled():
+        # A gradient of the gradient may be asked for: that of the reference, which has one.
+        wanted = [x for x, needed in zip(inputs, ctx.needs_input_grad, strict=True) if needed]
+        found = iter(torch.autograd.grad(edge_attention_reference(*inputs), wanted, dy, create_graph=True))
+        return tuple(next(found) if needed else None for needed in ctx.needs_input_grad)
+    *gradients, d_w_be = _edge_attention_backward(dy, *inputs, ctx.needs_input_grad[3])
+    gradients += [d_w_be if inputs[6] is not None else None, None, None, None]
+    return tuple(x if needed else None for x, needed in zip(gradients, ctx.needs_input_grad, strict=True))
+
+
+torch.library.register_autograd("molattn::edge_attention", _gradient, setup_context=_setup)

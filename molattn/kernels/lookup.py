@@ -1,0 +1,132 @@
+"""Rows of tables, looked up and added, by `lookup.c`: torch takes the gradient of such a table a row at a time.
+
+    x_i = sum_f rows[start_f + c_if]        start_f: the sizes of the tables before the f-th, summed
+
+Shapes: rows (c, d), codes (..., F) of int32, sizes of F tables -> (..., d). float32 on the CPU. It is the operation
+`torch.ops.molattn.sum_of_rows`, whose gradient can be taken again.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from molattn.kernels import loader
+from molattn.kernels.agreement import first_difference, undisturbed
+from molattn.kernels.arguments import check_argument
+
+SOURCE = loader.SOURCES / "lookup.c"
+MOST_ROWS = 2**31 - 1
+"""Codes are int32."""
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The built library, at the first call of a process; None where there is none to be had."""
+    loaded = loader.library(SOURCE, disagreement=_disagreement)
+    if loaded is not None:
+        numbers = (*[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 3, *[ctypes.POINTER(ctypes.c_int64)] * 2)
+        loaded.molattn_look_up.argtypes = numbers
+        loaded.molattn_look_up_backward.argtypes = (*numbers, ctypes.c_int64)
+    return loaded
+
+
+def _disagreement() -> str:
+    """Where the library differs from torch on a few codes; empty for nowhere."""
+    with undisturbed():
+        sizes = [3, 5]
+        rows, dy = torch.randn(sum(sizes), 20, requires_grad=True), torch.randn(2, 7, 20)
+        codes = torch.stack([torch.randint(size, (2, 7), dtype=torch.int32) for size in sizes], -1)
+        ours, reference = sum_of_rows(rows, codes, sizes), sum_of_rows_reference(rows, codes, sizes)
+        (found,), (wanted,) = (torch.autograd.grad(y, rows, dy) for y in (ours, reference))
+        return first_difference([("the sum", ours, reference), ("its gradient", found, wanted)])
+
+
+def why_not() -> str:
+    """Why there is no library, in words; empty where there is one."""
+    return "" if library() is not None else loader.why_not(SOURCE)
+
+
+def sum_of_rows_reference(rows: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:
+    """The same by torch's indexing; a code that is too large finds a row of the next table."""
+    return rows[codes.long() + codes.new_tensor(starts(sizes), dtype=torch.int64)].sum(-2)
+
+
+def starts(sizes: Sequence[int]) -> list[int]:
+    """Where tables of these sizes begin that stand one after another."""
+    return [0, *accumulate(sizes)][: len(sizes)]
+
+
+@lru_cache(256)
+def _tables(sizes: tuple[int, ...]) -> tuple[ctypes.Array[ctypes.c_int64], ctypes.Array[ctypes.c_int64]]:
+    """Where each table begins, and its size, as C has them."""
+    numbers = ctypes.c_int64 * len(sizes)
+    return numbers(*starts(sizes)), numbers(*sizes)
+
+
+def _forward(rows: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:
+    rows, codes = rows.contiguous(), codes.contiguous()
+    check_argument("a table", rows, (sum(sizes), *rows.shape[1:2]))
+    check_argument("codes", codes, (*codes.shape[:-1], len(sizes)), torch.int32)
+    y = rows.new_empty(*codes.shape[:-1], rows.shape[1])
+    _call("molattn_look_up", rows, codes, y, y.shape[-1], sizes)
+    return y
+
+
+def _backward(dy: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:
+    codes = codes.contiguous()
+    d = dy.shape[-1]
+    check_argument("the gradient of the sums", dy, (*codes.shape[:-1], d))
+    check_argument("codes", codes, (*codes.shape[:-1], len(sizes)), torch.int32)
+    d_rows = dy.new_empty(sum(sizes), d)
+    _call("molattn_look_up_backward", dy.contiguous(), codes, d_rows, d, sizes, sum(sizes))
+    return d_rows
+
+
+def _call(name: str, x: Tensor, codes: Tensor, y: Tensor, d: int, sizes: Sequence[int], *count: int) -> None:
+    parts = len(sizes)
+    n = codes.numel() // max(1, parts)
+    function = getattr(library(), name)
+    if function(x.data_ptr(), codes.data_ptr(), y.data_ptr(), n, parts, d, *_tables(tuple(sizes)), *count):
+        raise IndexError(f"a code is not from 0 to below {' or '.join(map(str, sizes[:8]))}, as the size of its table")
+
+
+torch.library.define("molattn::sum_of_rows", "(Tensor rows, Tensor codes, int[] sizes) -> Tensor")
+torch.library.define("molattn::sum_of_rows_backward", "(Tensor dy, Tensor codes, int[] sizes) -> Tensor")
+torch.library.impl("molattn::sum_of_rows", "CPU")(_forward)
+torch.library.impl("molattn::sum_of_rows_backward", "CPU")(_backward)
+
+
+@torch.library.register_fake("molattn::sum_of_rows")
+def _fake(rows: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:  # noqa: ARG001
+    return rows.new_empty(*codes.shape[:-1], rows.shape[1])
+
+
+@torch.library.register_fake("molattn::sum_of_rows_backward")
+def _fake_backward(dy: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:  # noqa: ARG001
+    return dy.new_empty(sum(sizes), dy.shape[-1])
+
+
+sum_of_rows = torch.ops.molattn.sum_of_rows.default
+_sum_of_rows_backward = torch.ops.molattn.sum_of_rows_backward.default
+
+
+def _setup(ctx, inputs, output) -> None:  # noqa: ARG001
+    _, codes, ctx.sizes = inputs
+    ctx.save_for_backward(codes)
+
+
+def _gradient(ctx, dy: Tensor):
+    (codes,) = ctx.saved_tensors
+    if not torch.is_grad_enabled():
+        return _sum_of_rows_backward(dy, codes, ctx.sizes), None, None
+    # A gradient of the gradient may be asked for: operations that have one.
+    each = dy.unsqueeze(-2).expand(*codes.shape, dy.shape[-1]).reshape(-1, dy.shape[-1])
+    at = (codes.long() + codes.new_tensor(starts(ctx.sizes), dtype=torch.int64)).flatten()
+    return dy.new_zeros(sum(ctx.sizes), dy.shape[-1]).index_add(0, at, each), None, None
+
+
+torch.library.register_autograd("molattn::sum_of_rows", _gradient, setup_context=_setup)

@@ -1,0 +1,50 @@
+"""Attention over padded graphs with edge features, by any backend: what the kernels are tried on."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from molattn.attention import BACKENDS, EdgeTerms, PaddedNodes, attend, attention_weights, backend
+
+
+@dataclass(frozen=True)
+class Terms:
+    """q, k and v side by side, (b, n, 3, h, d), the edges, and the masks."""
+
+    packed: Tensor
+    e: Tensor
+    w_ke: Tensor
+    w_ve: Tensor
+    w_be: Tensor | None = None
+    node_mask: Tensor | None = None
+    edge_mask: Tensor | None = None
+    kept: Tensor | None = None
+
+    @property
+    def over(self) -> PaddedNodes:
+        return PaddedNodes(self.node_mask, self.edge_mask, blank=True)
+
+    @property
+    def edges(self) -> EdgeTerms:
+        return EdgeTerms(self.e, self.w_ke, self.w_ve, self.w_be)
+
+    def weights(self) -> Tensor:
+        q, k, _ = (x.transpose(1, 2) for x in self.packed.unbind(2))
+        return attention_weights(q, k, self.over, edges=self.edges)
+
+
+def attended(terms: Terms, *backends: str) -> Tensor:
+    """(b, n, h, d), by one of these backends."""
+    q, k, v = (x.transpose(1, 2) for x in terms.packed.unbind(2))
+    with backend(*backends):
+        return attend(q, k, v, terms.over, edges=terms.edges, dropout_mask=terms.kept).transpose(1, 2)
+
+
+def edge_attention(terms: Terms) -> Tensor:
+    """By whichever backend is first."""
+    return attended(terms, *BACKENDS)
+
+
+def plain_edge_attention(terms: Terms) -> Tensor:
+    """By the equations."""
+    return attended(terms, "reference")

@@ -1,0 +1,105 @@
+"""One core: what its softmax says decides predictions and maps alike, and every backend gives its numbers."""
+
+import pytest
+import torch
+
+from molattn.attention import BACKENDS, PaddedNodes, Rows, Segments, backend, record_backends
+from molattn.chem import Conformers, molecule_graph
+from molattn.models.presets import PRESETS
+from molattn.models.registry import build
+from molattn.training.config import resolve
+from tests.assertions import assert_close
+
+SMILES = ("CC(=O)Oc1ccccc1C(=O)O", "C", "OCC(F)(F)Cl", "[Na+].[Cl-]")
+SETTINGS = ("model.num_layers=2", "model.hidden_dim=32", "model.num_heads=2")
+MODELS = {preset: (preset, ()) for preset in PRESETS}
+MODELS |= {
+    "additive": (None, ("model.score=additive",)),
+    "general": (None, ("model.score=general",)),
+    "sparsemax": (None, ("model.normalizer=sparsemax",)),
+    "hard": (None, ("model.temperature=0",)),
+    "joined by a mean": (None, ("model.join=mean",)),
+    "with graph features": (None, ("model.global_dim=8", "model.readout=global")),
+    "bonded": (None, ("model.neighbours=bonded",)),
+    "smiles-transformer": (None, ("model.kind=smiles-transformer",)),
+}
+
+
+@pytest.fixture(params=MODELS)
+def made(request):
+    """A model and its batch."""
+    preset, settings = MODELS[request.param]
+    extra = ("model.edge_dim=2",) if preset == "graphormer" else ()
+    given = {"base": "none"} if preset is None else {"preset": preset}
+    config = resolve(None, given, (*SETTINGS, *extra, *settings)).model
+    torch.manual_seed(0)
+    model = build(config, 1).eval()
+    reader = model.reader(add_hs=False, max_atoms=100, conformers=Conformers() if config.needs_3d else None)
+    return model, model.collate([reader(smiles) for smiles in SMILES])
+
+
+def answers(model, batch):
+    """The predictions, and the predictions with their maps."""
+    with torch.no_grad():
+        return model(batch), *model.attention(batch)
+
+
+def test_with_the_reference_the_softmax_of_the_core_decides_predictions_and_maps(made, monkeypatch):
+    model, batch = made
+    with backend("reference"), record_backends() as calls:
+        y, with_maps, maps = answers(model, batch)
+        assert {call.backend for call in calls} <= {"reference"}
+        if (
+            getattr(model.config, "normalizer", "softmax") == "sparsemax"
+            or getattr(model.config, "temperature", 1) == 0
+        ):
+            return  # no softmax decides there
+        for over in (Rows, PaddedNodes):
+            monkeypatch.setattr(over, "softmax", lambda over, logits: over.keep(logits.new_ones(logits.shape) / 7))
+        monkeypatch.setattr(Segments, "softmax", lambda _, logits: logits.new_ones(logits.shape) / 7)
+        other, other_with_maps, other_maps = answers(model, batch)
+    assert (other - y).abs().max() > 1e-3
+    assert (other_with_maps - with_maps).abs().max() > 1e-3
+    assert (other_maps - maps).abs().max() > 1e-2
+    assert_close(other, other_with_maps, 1e-6)
+
+
+def test_every_backend_predicts_what_the_reference_does(made):
+    model, batch = made
+    with backend("reference"):
+        wanted = answers(model, batch)
+    for names in (BACKENDS, *((name,) for name in BACKENDS)):
+        with backend(*names):
+            found = answers(model, batch)
+        for x, exact in zip(found, wanted, strict=True):
+            assert_close(x, exact, 1e-6 * max(1.0, float(exact.abs().max())))
+
+
+def test_the_default_model_trains_and_predicts_in_one_fused_operation():
+    config = resolve(None, {"base": "none"}, SETTINGS).model
+    model = build(config, 1)
+    if model.why_slow():
+        pytest.skip(model.why_slow())
+    batch = model.collate([molecule_graph(smiles) for smiles in SMILES])
+    with record_backends() as calls:
+        model(batch).sum().backward()
+    assert [call.backend for call in calls if call.operation == "blocks"] == ["compiled"]
+    assert not [call for call in calls if call.operation == "attention"]
+    slow = build(resolve(None, {"base": "none"}, (*SETTINGS, "model.global_dim=8")).model, 1)
+    assert slow.why_slow() == "graph features (global_dim)"
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (("model.score=cosine",), "unknown score 'cosine': choose one of dot, scaled_dot, general, additive"),
+        (("model.score=location",), "positions"),
+        (("model.normalizer=argmax",), "unknown normalizer 'argmax'"),
+        (("model.join=sum",), "unknown join 'sum'"),
+        (("model.normalizer=sparsemax", "model.temperature=2"), "a temperature goes with the softmax"),
+        (("model.attention=grit", "model.score=additive"), "model.score is of the attentions molattn and tensor-dot"),
+    ],
+)
+def test_a_setting_that_does_not_go_is_refused(settings, says):
+    with pytest.raises(ValueError, match=says):
+        build(resolve(None, {"base": "none"}, (*SETTINGS, *settings)).model, 1)
