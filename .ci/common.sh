@@ -23,6 +23,9 @@ browser() {
 in_way() {
   local way=$1
   shift
+  # What torch's compiler has written for one processor, it takes from its cache for another.
+  local -x TORCHINDUCTOR_CACHE_DIR
+  TORCHINDUCTOR_CACHE_DIR=${TMPDIR:-/tmp}/molattn-inductor-$way
   case $way in
     plain | lowest | newest) "$@" ;;
     # No C compiler, no wide registers, one thread.

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from functools import cached_property
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float, UInt8
@@ -37,7 +38,6 @@ class CodedEdges:
         return CodedEdges(self.rows + other.rows, self.codes + other.codes)
 
 
-@runtime_checkable
 class Fusable(Protocol):
     """A block that may be part of a fused stack: `GraphNetBlock` is one."""
 
@@ -63,7 +63,7 @@ def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edges: CodedEdges | Non
     Raises:
         IndexError: an edge with a code without a row.
     """
-    return _run_blocks(list(blocks), graph, edges)
+    return _run_blocks(_Given(list(blocks), graph, edges))
 
 
 def why_not_fused(blocks: Sequence[Any], edge_dim: int) -> str:
@@ -75,19 +75,35 @@ def _why_not_blocks(blocks: Sequence[Any], edge_dim: int) -> str:
     if not blocks:
         return "there are no blocks"
     for block in blocks:
-        if not isinstance(block, Fusable):
+        if not hasattr(block, "why_not_fusable"):  # a tenth of the time of looking for all of `Fusable`
             return f"{type(block).__name__} is no block of molattn"
         if why := block.why_not_fusable(edge_dim):
             return why
     return ""
 
 
-def _features(graph: DenseGraph, edges: CodedEdges | None) -> tuple[Tensor, ...]:
-    return edges.rows if edges is not None else () if graph.e is None else (graph.e,)
+@dataclass(frozen=True)
+class _Given:
+    """What `run_blocks` is called with."""
+
+    blocks: Sequence[Any]
+    graph: DenseGraph
+    edges: CodedEdges | None
+
+    @property
+    def features(self) -> tuple[Tensor, ...]:
+        """The tables of edges, or the edges."""
+        e = self.graph.e
+        return self.edges.rows if self.edges is not None else () if e is None else (e,)
+
+    @cached_property
+    def weights(self) -> list[BlockWeights]:
+        """Of all blocks, which have to be fusable."""
+        return [block.weights() for block in self.blocks]
 
 
-def _why_not_compiled(blocks: Sequence[Any], graph: DenseGraph, edges: CodedEdges | None) -> str:
-    features = _features(graph, edges)
+def _why_not_compiled(of: _Given) -> str:
+    graph, features = of.graph, of.features
     if torch.compiler.is_compiling():
         return "a compiler is at work"
     if not features:
@@ -96,25 +112,24 @@ def _why_not_compiled(blocks: Sequence[Any], graph: DenseGraph, edges: CodedEdge
         return "graph features (global_dim)"
     if torch.is_autocast_enabled(graph.v.device.type):
         return "autocast is at work"
-    if why := _why_not_blocks(blocks, features[0].shape[-1]):
-        return why
-    if why := compiled.why_not_blocks([block.weights() for block in blocks], graph.v, features):
+    if why := _why_not_blocks(of.blocks, features[0].shape[-1]) or compiled.why_not_blocks(
+        of.weights, graph.v, features
+    ):
         return why
     return "" if graph.leading is not None else "nodes that do not stand before the padding"
 
 
-def _compiled(blocks: Sequence[Any], graph: DenseGraph, edges: CodedEdges | None) -> DenseGraph:
+def _compiled(of: _Given) -> DenseGraph:
+    graph, edges = of.graph, of.edges
     layout = compiled.EdgeLayout(not_none(graph.leading), graph.edge_mask, () if edges is None else edges.codes)
-    weights = [block.weights() for block in blocks]
-    return graph.replace(v=compiled.compiled_blocks(weights, graph.v, _features(graph, edges), layout))
+    return graph.replace(v=compiled.compiled_blocks(of.weights, graph.v, of.features, layout))
 
 
-def _one_by_one(blocks: Sequence[Any], graph: Any, edges: CodedEdges | None) -> DenseGraph:
-    if edges is not None:
-        graph = graph.replace(e=edges.features())
+def _one_by_one(of: _Given) -> DenseGraph:
+    graph: Any = of.graph if of.edges is None else of.graph.replace(e=of.edges.features())
     block: Any
-    for block in blocks:
-        graph = block.update(graph) if isinstance(block, Fusable) else block(graph)
+    for block in of.blocks:
+        graph = block.update(graph) if hasattr(block, "update") else block(graph)
     return graph
 
 

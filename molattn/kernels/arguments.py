@@ -33,8 +33,6 @@ def why_not_eager(*tensors: Tensor | None) -> str:
     if torch.compiler.is_compiling():
         return "a compiler is at work"
     for x in tensors:
-        if x is None:
-            continue
-        if x.dtype != torch.float32 or x.device.type != "cpu":
+        if x is not None and not (x.dtype == torch.float32 and x.is_cpu):
             return f"{str(x.dtype).removeprefix('torch.')} on {x.device.type}, not float32 on the CPU"
     return "torch.func is at work" if is_transformed(*tensors) else ""

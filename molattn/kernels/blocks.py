@@ -22,6 +22,7 @@ from molattn.kernels.agreement import first_difference, undisturbed
 from molattn.kernels.arguments import address, check_argument, why_not_eager
 from molattn.kernels.edge_attention import TABLES, Graphs, Task, edge_attention_reference
 from molattn.kernels.elementwise import Dropping, dropout_mask, dropping, new_key
+from molattn.kernels.registration import register
 
 SOURCE = loader.SOURCES / "blocks.c"
 _LANES = 16
@@ -207,22 +208,11 @@ def compiled_blocks(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[T
                 raise ValueError(f"{name} of a block is missing")
     weights = [v.new_empty(0) if x is None else x for block in blocks for x in block.tensors]
     keys = [new_key() if first.dropout else 0 for _ in range(4 * len(blocks))]
+    eps = [eps for block in blocks for eps in block.eps]
+    rest = (layout.counts, layout.edge_mask, list(layout.codes), first.num_heads, eps, first.dropout, keys)
     # An operation does not know whether gradients are asked for.
     save = torch.is_grad_enabled() and any(x.requires_grad for x in (v, *edges, *weights))
-    out, _ = _blocks(
-        v,
-        list(edges),
-        weights,
-        layout.counts,
-        layout.edge_mask,
-        list(layout.codes),
-        first.num_heads,
-        [eps for block in blocks for eps in block.eps],
-        first.dropout,
-        keys,
-        save,
-    )
-    return out
+    return _Blocks.apply(rest, save, len(edges), v, *edges, *weights)
 
 
 def blocks_reference(
@@ -400,12 +390,62 @@ class _Prepared:
             for to, x in zip((d.w_q, d.w_k, d.w_v), d_qkv.chunk(3), strict=True):
                 to.copy_(x)
 
+    def forward(self, save: bool) -> tuple[Tensor, Tensor]:
+        """The nodes, and what the gradient needs of the way there."""
+        out = torch.empty_like(self.v)
+        saved = self.v.new_empty(self.count_saved() if save else 0)
+        self.stack.out, self.stack.kept = out.data_ptr(), address(saved) if save else None
+        self.run("molattn_blocks_forward")
+        return out, saved
+
+    def backward(self, d_out: Tensor, saved: Tensor, of_edges: bool) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """The gradients of the nodes, of the edges and of the weights."""
+        check_argument("the gradient of the nodes", d_out, self.v.shape)
+        check_argument("what is kept of the forward pass", saved, (self.count_saved(),))
+        d_out = d_out.contiguous()
+        d_v = torch.empty_like(self.v)
+        d_edges, d_weights = self.make_gradients(of_edges)
+        self.stack.kept, self.stack.d_out, self.stack.d_v = map(address, (saved, d_out, d_v))
+        self.run("molattn_blocks_backward")
+        self.split_qkv(d_weights)
+        return d_v, d_edges, d_weights
+
     def run(self, name: str) -> None:
         done = getattr(_library(), name)(ctypes.byref(self.stack), torch.get_num_threads())
         if done == 1:
             raise MemoryError("no memory is left for the blocks")
         if done:
             raise IndexError(_BEYOND if done == 3 else "there is an edge with a code that no row is for")
+
+
+class _Blocks(torch.autograd.Function):
+    """The operation with its gradient, as `torch.ops.molattn.blocks` has it.
+
+    What torch does to lists of so many tensors on their way through an operation takes as long as three molecules.
+    """
+
+    @staticmethod
+    def forward(ctx, rest, save, num_edges, v, *tensors):  # pyright: ignore[reportIncompatibleMethodOverride]
+        call = _Prepared(v, tensors[:num_edges], tensors[num_edges:], *rest)
+        out, ctx.saved = call.forward(save)
+        ctx.call, ctx.rest, ctx.num_edges = call, rest, num_edges
+        counts, edge_mask, codes, *_ = rest
+        ctx.save_for_backward(v, *tensors, counts, edge_mask, *codes)
+        return out
+
+    @staticmethod
+    def backward(ctx, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
+        needed = ctx.needs_input_grad[3:]
+        v, *tensors = ctx.saved_tensors[: len(needed)]  # raises where one was changed since
+        if torch.is_grad_enabled():
+            # A gradient of the gradient may be asked for: that of the reference, which has one.
+            out = blocks_reference(v, tensors[: ctx.num_edges], tensors[ctx.num_edges :], *ctx.rest)
+            wanted = [x for x, of in zip((v, *tensors), needed, strict=True) if of]
+            found = iter(torch.autograd.grad(out, wanted, d_out, create_graph=True))
+            return None, None, None, *(next(found) if of else None for of in needed)
+        d_v, d_edges, d_weights = ctx.call.backward(d_out, ctx.saved, any(needed[1 : 1 + ctx.num_edges]))
+        gradients = (d_v, *d_edges, *d_weights)
+        return None, None, None, *(d if of else None for d, of in zip(gradients, needed, strict=True))
 
 
 def _or_none(x: Tensor | None) -> Tensor | None:
@@ -432,56 +472,29 @@ def _library() -> ctypes.CDLL:
 
 def _forward(*given: Any) -> tuple[Tensor, Tensor]:
     *arguments, save = given
-    call = _Prepared(*arguments)
-    out = torch.empty_like(call.v)
-    saved = call.v.new_empty(call.count_saved() if save else 0)
-    call.stack.out, call.stack.kept = out.data_ptr(), address(saved) if save else None
-    call.run("molattn_blocks_forward")
-    return out, saved
+    return _Prepared(*arguments).forward(save)
 
 
 def _backward(d_out: Tensor, saved: Tensor, *given: Any) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     *arguments, of_edges = given
-    call = _Prepared(*arguments)
-    check_argument("the gradient of the nodes", d_out, call.v.shape)
-    check_argument("what is kept of the forward pass", saved, (call.count_saved(),))
-    d_out = d_out.contiguous()
-    d_v = torch.empty_like(call.v)
-    d_edges, d_weights = call.make_gradients(of_edges)
-    call.stack.kept, call.stack.d_out, call.stack.d_v = map(address, (saved, d_out, d_v))
-    call.run("molattn_blocks_backward")
-    call.split_qkv(d_weights)
-    return d_v, d_edges, d_weights
+    return _Prepared(*arguments).backward(d_out, saved, of_edges)
 
 
 _ARGUMENTS = (
     "Tensor v, Tensor[] edges, Tensor[] weights, Tensor counts, Tensor? edge_mask, Tensor[] codes, int num_heads, "
     "float[] eps, float p, int[] keys"
 )
-torch.library.define("molattn::blocks", f"({_ARGUMENTS}, bool save) -> (Tensor, Tensor)")
-torch.library.define(
-    "molattn::blocks_backward",
-    f"(Tensor d_out, Tensor saved, {_ARGUMENTS}, bool of_edges) -> (Tensor, Tensor[], Tensor[])",
-)
-torch.library.impl("molattn::blocks", "CPU")(_forward)
-torch.library.impl("molattn::blocks_backward", "CPU")(_backward)
 
 
-@torch.library.register_fake("molattn::blocks")
 def _fake_forward(v, *arguments):
     # How much is kept depends on how many nodes the graphs have.
     size = torch.library.get_ctx().new_dynamic_size() if arguments[-1] else 0
     return v.new_empty(v.shape), v.new_empty(size)
 
 
-@torch.library.register_fake("molattn::blocks_backward")
 def _fake_backward(d_out, saved, v, edges, weights, counts, edge_mask, codes, *rest):  # noqa: ARG001
     d_edges = [x.new_empty(x.shape if rest[-1] or codes else 0) for x in edges]
     return v.new_empty(v.shape), d_edges, [x.new_empty(x.shape) for x in weights]
-
-
-_blocks = torch.ops.molattn.blocks.default
-_blocks_backward = torch.ops.molattn.blocks_backward.default
 
 
 def _setup(ctx, inputs, output) -> None:
@@ -511,4 +524,10 @@ def _gradient(ctx, d_out: Tensor, _d_saved: Tensor | None):
     return d_v, d_edges, d_weights, *rest
 
 
-torch.library.register_autograd("molattn::blocks", _gradient, setup_context=_setup)
+_blocks_backward = register(
+    "blocks_backward",
+    f"(Tensor d_out, Tensor saved, {_ARGUMENTS}, bool of_edges) -> (Tensor, Tensor[], Tensor[])",
+    _backward,
+    _fake_backward,
+)
+register("blocks", f"({_ARGUMENTS}, bool save) -> (Tensor, Tensor)", _forward, _fake_forward, _setup, _gradient)

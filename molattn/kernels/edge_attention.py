@@ -20,6 +20,7 @@ from molattn.kernels import loader
 from molattn.kernels.agreement import first_difference, undisturbed
 from molattn.kernels.arguments import address, check_argument
 from molattn.kernels.batch_layout import BatchLayout
+from molattn.kernels.registration import register
 
 SOURCE = loader.SOURCES / "edge_attention.c"
 TABLES = 4
@@ -241,28 +242,9 @@ def _backward(
     return d_q, d_k, d_v, d_e, d_w_ke, d_w_ve, d_w_be
 
 
-_ARGUMENTS = (
-    "Tensor q, Tensor k, Tensor v, Tensor e, Tensor w_ke, Tensor w_ve, Tensor? w_be, Tensor? node_mask, "
-    "Tensor? edge_mask, Tensor? dropout_mask"
-)
-torch.library.define("molattn::edge_attention", f"({_ARGUMENTS}) -> Tensor")
-torch.library.define(
-    "molattn::edge_attention_backward",
-    f"(Tensor dy, {_ARGUMENTS}, bool of_edges) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
-)
-torch.library.impl("molattn::edge_attention", "CPU")(_forward)
-torch.library.impl("molattn::edge_attention_backward", "CPU")(_backward)
-torch.library.register_fake("molattn::edge_attention")(lambda q, *_: q.new_empty(q.shape))
-
-
-@torch.library.register_fake("molattn::edge_attention_backward")
 def _fake_backward(dy, q, k, v, e, w_ke, w_ve, w_be, node_mask, edge_mask, dropout_mask, of_edges):  # noqa: ARG001
     d_e = e.new_empty(e.shape if of_edges else (0,))
     return *(q.new_empty(q.shape) for _ in range(3)), d_e, *(x.new_empty(x.shape) for x in (w_ke, w_ve, w_ke[:, 0]))
-
-
-edge_attention = torch.ops.molattn.edge_attention.default
-_edge_attention_backward = torch.ops.molattn.edge_attention_backward.default
 
 
 def _setup(ctx, inputs, output) -> None:  # noqa: ARG001
@@ -281,4 +263,16 @@ def _gradient(ctx, dy: Tensor):
     return tuple(x if needed else None for x, needed in zip(gradients, ctx.needs_input_grad, strict=True))
 
 
-torch.library.register_autograd("molattn::edge_attention", _gradient, setup_context=_setup)
+_ARGUMENTS = (
+    "Tensor q, Tensor k, Tensor v, Tensor e, Tensor w_ke, Tensor w_ve, Tensor? w_be, Tensor? node_mask, "
+    "Tensor? edge_mask, Tensor? dropout_mask"
+)
+_edge_attention_backward = register(
+    "edge_attention_backward",
+    f"(Tensor dy, {_ARGUMENTS}, bool of_edges) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _backward,
+    _fake_backward,
+)
+edge_attention = register(
+    "edge_attention", f"({_ARGUMENTS}) -> Tensor", _forward, lambda q, *_: q.new_empty(q.shape), _setup, _gradient
+)

@@ -11,6 +11,7 @@ Any shape, float32 on the CPU. Each is an operation of `torch.ops.molattn`, whos
 import ctypes
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,8 +20,10 @@ from torch import Tensor
 from molattn.kernels import loader
 from molattn.kernels.agreement import first_difference, undisturbed
 from molattn.kernels.arguments import check_argument
+from molattn.kernels.registration import register
 
 SOURCE = loader.SOURCES / "elementwise.c"
+OPS: Any = torch.ops.molattn
 
 
 class Dropping(ctypes.Structure):
@@ -114,30 +117,8 @@ def _gelu_slope(x: Tensor) -> Tensor:
     return 0.5 * (1 + torch.erf(x * 2**-0.5)) + x * torch.exp(-0.5 * x * x) * (2 * torch.pi) ** -0.5
 
 
-_SCHEMAS = {
-    "dropout_mask": "(SymInt[] shape, float p, int key) -> Tensor",
-    "dropout": "(Tensor x, float p, int key) -> Tensor",
-    "add_dropout": "(Tensor a, Tensor x, float p, int key) -> Tensor",
-    "dropout_gelu": "(Tensor x, float p, int key) -> Tensor",
-    "dropout_gelu_backward": "(Tensor x, Tensor dy, float p, int key) -> Tensor",
-}
-for _name, _schema in _SCHEMAS.items():
-    torch.library.define(f"molattn::{_name}", _schema)
-
-torch.library.impl("molattn::dropout_mask", "CompositeExplicitAutograd")(_mask)
-torch.library.impl("molattn::dropout", "CPU")(lambda x, p, key: _new("drop", p, key, x))
-torch.library.impl("molattn::add_dropout", "CPU")(lambda a, x, p, key: _new("add_dropped", p, key, a, x))
-torch.library.impl("molattn::dropout_gelu", "CPU")(lambda x, p, key: _new("gelu", p, key, x))
-torch.library.impl("molattn::dropout_gelu_backward", "CPU")(lambda x, dy, p, key: _new("gelu_backward", p, key, x, dy))
-torch.library.register_fake("molattn::dropout_mask")(lambda shape, *_: torch.empty(shape))
-for _name in ("dropout", "add_dropout", "dropout_gelu", "dropout_gelu_backward"):
-    torch.library.register_fake(f"molattn::{_name}")(lambda x, *_: x.new_empty(x.shape))
-
-dropout_mask = torch.ops.molattn.dropout_mask.default
-dropout = torch.ops.molattn.dropout.default
-add_dropout = torch.ops.molattn.add_dropout.default
-dropout_gelu = torch.ops.molattn.dropout_gelu.default
-_dropout_gelu_backward = torch.ops.molattn.dropout_gelu_backward.default
+def _like_x(x: Tensor, *_: object) -> Tensor:
+    return x.new_empty(x.shape)
 
 
 def _keep_numbers(ctx, inputs, output) -> None:  # noqa: ARG001
@@ -149,20 +130,48 @@ def _keep_x(ctx, inputs, output) -> None:  # noqa: ARG001
     ctx.save_for_backward(x)
 
 
-def _backward_of_gelu(ctx, dy: Tensor):
+def _gradient_of_gelu(ctx, dy: Tensor):
     (x,) = ctx.saved_tensors
     if torch.is_grad_enabled():
         # A gradient of the gradient may be asked for: operations that have one.
-        return dropout(_gelu_slope(x) * dy, ctx.p, ctx.key), None, None
+        return OPS.dropout(_gelu_slope(x) * dy, ctx.p, ctx.key), None, None
     return _dropout_gelu_backward(x, dy, ctx.p, ctx.key), None, None
 
 
-torch.library.register_autograd(
-    "molattn::dropout", lambda ctx, dy: (dropout(dy, ctx.p, ctx.key), None, None), setup_context=_keep_numbers
+dropout_mask = register(
+    "dropout_mask",
+    "(SymInt[] shape, float p, int key) -> Tensor",
+    _mask,
+    lambda shape, *_: torch.empty(shape),
+    device="CompositeExplicitAutograd",
 )
-torch.library.register_autograd(
-    "molattn::add_dropout",
-    lambda ctx, dy: (dy, dropout(dy, ctx.p, ctx.key), None, None),
-    setup_context=_keep_numbers,
+dropout = register(
+    "dropout",
+    "(Tensor x, float p, int key) -> Tensor",
+    lambda x, p, key: _new("drop", p, key, x),
+    _like_x,
+    _keep_numbers,
+    lambda ctx, dy: (OPS.dropout(dy, ctx.p, ctx.key), None, None),
 )
-torch.library.register_autograd("molattn::dropout_gelu", _backward_of_gelu, setup_context=_keep_x)
+add_dropout = register(
+    "add_dropout",
+    "(Tensor a, Tensor x, float p, int key) -> Tensor",
+    lambda a, x, p, key: _new("add_dropped", p, key, a, x),
+    _like_x,
+    _keep_numbers,
+    lambda ctx, dy: (dy, OPS.dropout(dy, ctx.p, ctx.key), None, None),
+)
+_dropout_gelu_backward = register(
+    "dropout_gelu_backward",
+    "(Tensor x, Tensor dy, float p, int key) -> Tensor",
+    lambda x, dy, p, key: _new("gelu_backward", p, key, x, dy),
+    _like_x,
+)
+dropout_gelu = register(
+    "dropout_gelu",
+    "(Tensor x, float p, int key) -> Tensor",
+    lambda x, p, key: _new("gelu", p, key, x),
+    _like_x,
+    _keep_x,
+    _gradient_of_gelu,
+)

@@ -17,6 +17,7 @@ from torch import Tensor
 from molattn.kernels import loader
 from molattn.kernels.agreement import first_difference, undisturbed
 from molattn.kernels.arguments import check_argument
+from molattn.kernels.registration import register
 
 SOURCE = loader.SOURCES / "lookup.c"
 MOST_ROWS = 2**31 - 1
@@ -94,24 +95,8 @@ def _call(name: str, x: Tensor, codes: Tensor, y: Tensor, d: int, sizes: Sequenc
         raise IndexError(f"a code is not from 0 to below {' or '.join(map(str, sizes[:8]))}, as the size of its table")
 
 
-torch.library.define("molattn::sum_of_rows", "(Tensor rows, Tensor codes, int[] sizes) -> Tensor")
-torch.library.define("molattn::sum_of_rows_backward", "(Tensor dy, Tensor codes, int[] sizes) -> Tensor")
-torch.library.impl("molattn::sum_of_rows", "CPU")(_forward)
-torch.library.impl("molattn::sum_of_rows_backward", "CPU")(_backward)
-
-
-@torch.library.register_fake("molattn::sum_of_rows")
 def _fake(rows: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:  # noqa: ARG001
     return rows.new_empty(*codes.shape[:-1], rows.shape[1])
-
-
-@torch.library.register_fake("molattn::sum_of_rows_backward")
-def _fake_backward(dy: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:  # noqa: ARG001
-    return dy.new_empty(sum(sizes), dy.shape[-1])
-
-
-sum_of_rows = torch.ops.molattn.sum_of_rows.default
-_sum_of_rows_backward = torch.ops.molattn.sum_of_rows_backward.default
 
 
 def _setup(ctx, inputs, output) -> None:  # noqa: ARG001
@@ -129,4 +114,12 @@ def _gradient(ctx, dy: Tensor):
     return dy.new_zeros(sum(ctx.sizes), dy.shape[-1]).index_add(0, at, each), None, None
 
 
-torch.library.register_autograd("molattn::sum_of_rows", _gradient, setup_context=_setup)
+_sum_of_rows_backward = register(
+    "sum_of_rows_backward",
+    "(Tensor dy, Tensor codes, int[] sizes) -> Tensor",
+    _backward,
+    lambda dy, _codes, sizes: dy.new_empty(sum(sizes), dy.shape[-1]),
+)
+sum_of_rows = register(
+    "sum_of_rows", "(Tensor rows, Tensor codes, int[] sizes) -> Tensor", _forward, _fake, _setup, _gradient
+)

@@ -2,7 +2,7 @@
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._C._functorch import is_functorch_wrapped_tensor, peek_interpreter_stack
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
@@ -12,6 +12,8 @@ def is_transformed(*tensors: Tensor | None) -> bool:
 
     Neither goes through kernels that are differentiated once and backwards, nor through C functions.
     """
+    if peek_interpreter_stack() is None and forward_ad._current_level < 0:
+        return False  # neither is at work anywhere: nothing to look through
     return any(
         x is not None and (is_functorch_wrapped_tensor(x) or forward_ad.unpack_dual(x).tangent is not None)
         for x in tensors

@@ -41,6 +41,7 @@ def test_what_fails_is_marked(molattn: Molattn, monkeypatch: pytest.MonkeyPatch,
     assert "FAIL  rdkit" in molattn("doctor").out
 
 
+@pytest.mark.skipif(edge_attention.library() is None, reason=f"nothing is built: {edge_attention.why_not()}")
 def test_it_says_what_is_built_for_another_processor_and_why_nothing_is(
     molattn: Molattn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

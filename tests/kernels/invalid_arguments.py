@@ -104,7 +104,9 @@ def operations() -> dict[str, tuple[Callable[..., Tensor], dict[str, Any]]]:
         "look_up": (look_up, {"rows": torch.randn(4, 6), "codes": torch.randint(4, (b, n))}),
         "SumOfCodes": (layer, {"codes": torch.randint(3, (b, n, 2))}),
         "edge_attention": (
-            edge_attention,
+            lambda q, k, v, e, dropout_mask, node_mask, edge_mask, w_ke, w_ve, w_be: edge_attention(
+                q, k, v, e, w_ke, w_ve, w_be, node_mask, edge_mask, dropout_mask
+            ),
             {
                 **of_nodes,
                 **of_pairs,

@@ -7,7 +7,7 @@ import torch
 
 from molattn.attention import OPERATIONS, backend, record_backends
 from molattn.attention.dropout import dropout_mask
-from molattn.graph import AttentionEdgeUpdate, CodedEdges, DenseGraph, GraphNetBlock, run_blocks, why_not_fused
+from molattn.graph import AttentionEdgeUpdate, CodedEdges, DenseGraph, GraphNetBlock, run_blocks, stack, why_not_fused
 from molattn.graph.family import BlockSizes, tensor_dot
 from molattn.kernels import blocks as compiled_blocks
 from molattn.kernels.blocks import library, why_not
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(library() is None, reason=f"no compiled blocks: 
 
 def stacked(blocks, graph, edges=None):
     """The nodes after the blocks as one operation; None where they have to run one by one."""
-    if OPERATIONS["blocks"].why_not("compiled", blocks, graph, edges):
+    if OPERATIONS["blocks"].why_not("compiled", stack._Given(blocks, graph, edges)):
         return None
     with record_backends() as calls:
         after = run_blocks(blocks, graph, edges)
