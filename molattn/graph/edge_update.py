@@ -104,9 +104,13 @@ class AttentionEdgeUpdate(nn.Module):
         self.w_ku = nn.Linear(global_dim, width, bias=False) if global_dim else None
         self.w_vu = nn.Linear(global_dim, width, bias=False) if global_dim else None
 
-    def forward(self, graph: AnyGraph) -> "EdgeMessages":
-        """The e'_k of every edge, not yet multiplied out, from `molattn.attention.attend`."""
-        q, k, v = self._project(graph)
+    def forward(self, graph: AnyGraph, senders: Graph | None = None) -> "EdgeMessages":
+        """The e'_k of every edge, not yet multiplied out, from `molattn.attention.attend`.
+
+        With `senders`, edges come from other nodes than they go to: `graph.sender` counts the nodes of `senders`, of
+        which only node and graph features are read, and W_k and W_v may take other widths than W_q.
+        """
+        q, k, v = self._project(graph, senders)
         edges, bias = self._edge_terms(graph, q, k)
         attended = _Attended(q, k, v, graph.competitors, bias, edges, self.score, self.normalizer)
         mask = self._dropout_mask(graph, q)
@@ -115,11 +119,11 @@ class AttentionEdgeUpdate(nn.Module):
         weights = self._finished(attended.weights(), graph)
         return EdgeMessages(graph, weights, _times(weights, mask), v, *_value_edges(edges))
 
-    def literal(self, graph: AnyGraph) -> "LiteralMessages":
-        """The e'_k of every edge as tensors that one can hold: the equations, one line each."""
+    def literal(self, graph: AnyGraph, senders: Graph | None = None) -> "LiteralMessages":
+        """The e'_k of every edge as tensors that one can hold: the equations, one line each; `senders` as above."""
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
-        q, k, v = self._project(graph)
+        q, k, v = self._project(graph, senders)
         k, v, bias = self._with_edges(graph, k[graph.sender], v[graph.sender])
         over = graph.competitors.own_keys()
         weights = attention_weights(q, k, over, bias=bias, score=self.score, normalizer=self.normalizer)
@@ -173,22 +177,28 @@ class AttentionEdgeUpdate(nn.Module):
         """What a product of queries and keys is multiplied by."""
         return self.head_dim**-0.5 if self.score is scaled_dot else 1.0
 
-    def _project(self, graph: AnyGraph) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k, v: (n, h, d) of an edge list, (b, h, n, d) of a dense graph."""
+    def _project(self, graph: AnyGraph, senders: Graph | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k, v: (n, h, d) of an edge list, (b, h, n, d) of a dense graph; k and v of `senders` where it is given."""
         self._check(graph)
-        layers = (self.w_q, self.w_k, self.w_v)
+        if senders is None:
+            q, k, v = self._heads(graph, "qkv")
+        else:
+            (q,), (k, v) = self._heads(graph, "q"), self._heads(senders, "kv")
+        return q, k, v if self.activation is None else self.activation(v)
+
+    def _heads(self, graph: AnyGraph, names: str) -> tuple[Tensor, ...]:
+        """Some of q, k and v of these nodes, by one product."""
+        layers = [getattr(self, f"w_{name}") for name in names]
         x = graph.v
         if isinstance(graph, DenseGraph) and not all_true(graph.node_mask):
             x = x.masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)  # NaN there would reach the gradients of the weights
         bias = None if self.w_q.bias is None else torch.cat([layer.bias for layer in layers])
         packed = linear(x, torch.cat([layer.weight for layer in layers]), bias)
         if graph.u is not None:
-            of_graph = torch.cat([not_none(layer).weight for layer in (self.w_qu, self.w_ku, self.w_vu)])
+            of_graph = torch.cat([getattr(self, f"w_{name}u").weight for name in names])
             packed = packed + graph.per_node(F.linear(graph.u, of_graph))
-        q, k, v = packed.unflatten(-1, (3, self.num_heads, self.head_dim)).unbind(-3)
-        if isinstance(graph, DenseGraph):
-            q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        return q, k, v if self.activation is None else self.activation(v)
+        heads = packed.unflatten(-1, (len(names), self.num_heads, self.head_dim)).unbind(-3)
+        return tuple(x.transpose(1, 2) for x in heads) if isinstance(graph, DenseGraph) else heads
 
     def _check(self, graph: AnyGraph) -> None:
         """Features are used or refused, never left out in silence."""
