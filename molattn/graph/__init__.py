@@ -17,6 +17,8 @@ fast way through the same numbers is `AttentionEdgeUpdate.forward`, which forms 
 factors. The published attentions that are made of the same parts are in `molattn.graph.family`.
 """
 
+from typing import TYPE_CHECKING
+
 from molattn.graph.aggregate import (
     EDGES_TO_GRAPH,
     TO_GRAPH,
@@ -34,7 +36,6 @@ from molattn.graph.aggregate import (
 )
 from molattn.graph.block import EdgeUpdate, GraphNetBlock, PhiU, PhiV
 from molattn.graph.codes import SumOfCodes
-from molattn.graph.conv import TensorDotConv
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
 from molattn.graph.encodings import (
     AdjacencyWeights,
@@ -62,6 +63,9 @@ from molattn.graph.readout import READOUTS, AdditiveReadout, AttentionReadout
 from molattn.graph.stack import CodedEdges, run_blocks, why_not_fused
 from molattn.graph.updates import GlobalUpdate, NodeUpdate, ResidualEdges
 from molattn.graph.virtual_node import VirtualNode
+
+if TYPE_CHECKING:
+    from molattn.graph.conv import TensorDotConv
 
 __all__ = [
     "EDGES_TO_GRAPH",
@@ -119,3 +123,12 @@ __all__ = [
     "sum_nodes",
     "why_not_fused",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # Imported at first use (PEP 562): it is a layer of PyG, whose import takes seconds that no command has to wait for.
+    if name == "TensorDotConv":
+        from molattn.graph.conv import TensorDotConv
+
+        return TensorDotConv
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

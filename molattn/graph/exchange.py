@@ -1,6 +1,7 @@
 """Tensor-dot attention from and to PyG's `TransformerConv`."""
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -14,27 +15,28 @@ def conv_from_pyg(layer: Any) -> TensorDotConv:
     """`TensorDotConv.from_pyg`."""
     if not isinstance(layer, TransformerConv):
         raise TypeError(f"from_pyg reads a torch_geometric.nn.TransformerConv, not a {type(layer).__name__}")
-    widths = {layer.lin_key.in_channels, layer.lin_query.in_channels}
+    widths = layer.lin_key.in_channels, layer.lin_query.in_channels
     beyond = {
-        "beta=True": layer.beta,
-        "an aggregation other than 'add'": layer.aggr not in ("add", "sum"),
-        "the flow 'target_to_source'": layer.flow != "source_to_target",
-        "senders and receivers of different widths": len(widths) > 1,
-        "sizes unknown before its first call": min(widths) < 1,
+        "several aggregations": not isinstance(layer.aggr, str),
+        "sizes unknown before its first call": min(widths) < 1 or (layer.edge_dim or 0) < 0,
     }
     if any(beyond.values()):
         raise ValueError(f"no TensorDotConv has {', '.join(what for what, holds in beyond.items() if holds)}")
     ours = TensorDotConv(
-        widths.pop(),
+        widths if isinstance(layer.in_channels, tuple) or len(set(widths)) > 1 else widths[0],
         layer.out_channels,
         layer.heads,
         layer.concat,
+        layer.beta,
         layer.dropout,
         layer.edge_dim,
-        bias=layer.lin_key.bias is not None,
-        root_weight=layer.root_weight,
+        layer.lin_key.bias is not None,
+        layer.root_weight,
         share_edge_weight=bool(layer.edge_dim),
+        aggr=deepcopy(layer.aggr_module),
+        flow=layer.flow,
     )
+    ours.aggr = layer.aggr
     ours = ours.to(layer.lin_key.weight).train(layer.training)
     with torch.no_grad():
         for mine, theirs in _same_numbers(ours, layer):
@@ -44,6 +46,9 @@ def conv_from_pyg(layer: Any) -> TensorDotConv:
 
 def conv_to_pyg(layer: TensorDotConv) -> TransformerConv:
     """`TensorDotConv.to_pyg`."""
+    pair = layer.in_channels if isinstance(layer.in_channels, tuple) else (layer.in_channels,)
+    if -1 in (*pair, layer.edge_dim):
+        raise ValueError("no TransformerConv has the weights of a layer whose sizes are unknown before its first call")
     w_ke, w_ve = layer.phi_e.w_ke, layer.phi_e.w_ve
     one = w_ke is None or w_ve is None or w_ke is w_ve or torch.equal(w_ke.weight, w_ve.weight)
     beyond = {
@@ -58,11 +63,15 @@ def conv_to_pyg(layer: TensorDotConv) -> TransformerConv:
         layer.out_channels,
         layer.heads,
         layer.concat,
-        dropout=layer.dropout,
-        edge_dim=layer.edge_dim,
-        bias=layer.bias,
-        root_weight=layer.root_weight,
+        layer.beta,
+        layer.dropout,
+        layer.edge_dim,
+        layer.bias,
+        layer.root_weight,
+        aggr=deepcopy(layer.aggr_module),
+        flow=layer.flow,
     )
+    theirs.aggr = layer.aggr
     theirs = theirs.to(layer.phi_e.w_q.weight).train(layer.training)
     with torch.no_grad():
         for mine, other in _same_numbers(layer, theirs):
@@ -74,10 +83,12 @@ def _same_numbers(ours: TensorDotConv, theirs: Any) -> Iterator[tuple[Tensor, Te
     """Each of our parameters with the one of TransformerConv that holds the same numbers, to read or to write."""
     phi_e = ours.phi_e
     pairs = [(phi_e.w_q, theirs.lin_query), (phi_e.w_k, theirs.lin_key), (phi_e.w_v, theirs.lin_value)]
-    pairs += [(phi_e.w_ke, theirs.lin_edge), (ours.w_root, theirs.lin_skip)]
+    pairs += [(phi_e.w_ke, theirs.lin_edge), (ours.w_root, theirs.lin_skip), (ours.w_beta, theirs.lin_beta)]
     for mine, other in pairs:
         if mine is None:
             continue
         yield mine.weight, other.weight
         if mine.bias is not None:
             yield mine.bias, other.bias
+    # TransformerConv draws those of its aggregation anew where it is made.
+    yield from zip(ours.aggr_module.parameters(), theirs.aggr_module.parameters(), strict=True)

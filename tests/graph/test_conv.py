@@ -4,6 +4,7 @@ import copy
 import random
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GATConv, HeteroConv, Sequential, TransformerConv, global_add_pool
 from torch_geometric.utils import to_dense_adj, to_dense_batch
 
+import molattn.graph
 from molattn.graph import DenseGraph, Graph, TensorDotConv
 from tests.assertions import assert_close, assert_equivariant, assert_identical
 from tests.graph.graphs import F64, double
@@ -48,7 +50,15 @@ KINDS = [
     for concat in (True, False)
     for edges in (True, False)
     for root_weight in (True, False)
-] + [{"bias": False}, {"bias": False, "concat": False}]
+] + [
+    {"bias": False},
+    {"bias": False, "concat": False},
+    {"beta": True},
+    {"beta": True, "concat": False, "edges": False},
+    {"aggr": "max"},
+    {"aggr": "mean", "concat": False},
+    {"flow": "target_to_source"},
+]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -132,11 +142,9 @@ def test_to_pyg_is_the_inverse_of_from_pyg(kind):
 
 def test_what_only_one_of_the_two_layers_can_do_is_refused():
     for layer, says in (
-        (transformer_conv(beta=True), "beta=True"),
-        (transformer_conv(aggr="max"), "aggregation"),
-        (transformer_conv(flow="target_to_source"), "flow"),
-        (TransformerConv((IN, 2), OUT), "different widths"),
+        (transformer_conv(aggr=["max", "add"]), "several aggregations"),
         (TransformerConv(-1, OUT), "sizes unknown"),
+        (TransformerConv(IN, OUT, edge_dim=-1), "sizes unknown"),
     ):
         with pytest.raises(ValueError, match=says):
             TensorDotConv.from_pyg(layer)
@@ -144,6 +152,7 @@ def test_what_only_one_of_the_two_layers_can_do_is_refused():
         TensorDotConv.from_pyg(GATConv(IN, OUT))
     for layer, says in (
         (TensorDotConv(IN, OUT, global_dim=2), "graph features"),
+        (TensorDotConv((-1, IN), OUT), "sizes are unknown"),
         (TensorDotConv(IN, OUT, edge_dim=EDGE), "W_ve"),
         (TensorDotConv(IN, OUT, edge_dim=EDGE, edges_as=("keys",)), "edges as"),
         (TensorDotConv(IN, OUT, edge_dim=EDGE, edges_as=("keys", "values", "bias")), "edges as"),
@@ -193,11 +202,16 @@ def parts(batch):
     return batch.x, batch.edge_index, batch.edge_attr, batch.u, batch.batch
 
 
+def call(conv, x, edge_index, edge_attr=None, u=None, batch=None, **others):
+    """The layer, or a method of it, called as it is documented: u and batch by name."""
+    return conv(x, edge_index, edge_attr, u=u, batch=batch, **others)
+
+
 @pytest.mark.parametrize("density", [1.0, 0.4])
 @pytest.mark.parametrize("changes", [{}, {"concat": False}, {"edges_as": ("keys", "values", "bias")}], ids=str)
 def test_edge_list_dense_and_literal_give_the_same_numbers(density, changes):
     conv, batch = whole_layer(**changes), batch_of([4, 1, 6], density=density)
-    out, (_, alpha) = conv(*parts(batch), return_attention_weights=True)
+    out, (_, alpha) = call(conv, *parts(batch), return_attention_weights=True)
 
     dense = Graph.from_pyg(batch).to_dense()
     assert (dense.edge_mask is None) == (density == 1)
@@ -209,7 +223,7 @@ def test_edge_list_dense_and_literal_give_the_same_numbers(density, changes):
     rows = batch.batch[batch.edge_index[1]], *(batch.edge_index - batch.ptr[batch.batch[batch.edge_index[1]]]).flip(0)
     assert_close(weights.permute(0, 2, 3, 1)[rows], alpha)
 
-    messages = conv.literal(*parts(batch))
+    messages = call(conv.literal, *parts(batch))
     assert messages.e.shape == (batch.num_edges, 3, OUT)
     assert_close(messages.weights, alpha)
     sums = torch.zeros(batch.num_nodes, 3, OUT, dtype=F64).index_add(0, batch.edge_index[1], messages.e)
@@ -219,7 +233,7 @@ def test_edge_list_dense_and_literal_give_the_same_numbers(density, changes):
 
 def test_the_equation_edge_by_edge():
     conv, batch = whole_layer().requires_grad_(False), batch_of([3, 2], density=0.7)
-    messages, phi_e = conv.literal(*parts(batch)), conv.phi_e
+    messages, phi_e = call(conv.literal, *parts(batch)), conv.phi_e
     of_node = batch.u[batch.batch]
 
     def heads(x):
@@ -246,13 +260,13 @@ def test_pygs_own_dense_batches_go_in():
     conv, batch = whole_layer(), batch_of([4, 2, 5])
     x, mask = to_dense_batch(batch.x, batch.batch)
     edge_attr = to_dense_adj(batch.edge_index, batch.batch, batch.edge_attr).transpose(1, 2)  # theirs is [from, to]
-    assert_close(conv.forward_dense(x, mask, edge_attr, batch.u)[mask], conv(*parts(batch)))
+    assert_close(conv.forward_dense(x, mask, edge_attr, batch.u)[mask], call(conv, *parts(batch)))
 
 
 def test_a_graph_alone_is_what_it_is_in_a_batch():
     conv, batch = whole_layer(), batch_of([4, 1, 6], density=0.5)
-    alone = [conv(data.x, data.edge_index, data.edge_attr, data.u) for data in batch.to_data_list()]
-    assert_close(torch.cat(alone), conv(*parts(batch)))
+    alone = [conv(data.x, data.edge_index, data.edge_attr, u=data.u) for data in batch.to_data_list()]
+    assert_close(torch.cat(alone), call(conv, *parts(batch)))
 
 
 def test_the_order_of_nodes_and_edges_does_not_matter():
@@ -264,7 +278,7 @@ def test_the_order_of_nodes_and_edges_does_not_matter():
     def act(x, edge_index, edge_attr, u):
         return x[nodes], nodes.argsort()[edge_index][:, edges], edge_attr[edges], u
 
-    assert_equivariant(conv, (x, edge_index, edge_attr, u), act, lambda out: out[nodes])
+    assert_equivariant(partial(call, conv), (x, edge_index, edge_attr, u), act, lambda out: out[nodes])
 
 
 def test_from_one_set_of_nodes_to_another():
@@ -283,22 +297,24 @@ def test_from_one_set_of_nodes_to_another():
     x = torch.randn(3, IN, dtype=F64), torch.randn(2, IN, dtype=F64)
     edge_index, edge_attr = torch.tensor([[0, 2, 1], [0, 1, 0]]), torch.randn(3, EDGE, dtype=F64)
     u, batch = torch.randn(2, GLOBAL, dtype=F64), (torch.tensor([0, 0, 1]), torch.tensor([0, 1]))
-    first = conv((x[0][:2], x[1][:1]), edge_index[:, [0, 2]], edge_attr[[0, 2]], u[:1])
-    assert_close(conv(x, edge_index, edge_attr, u, batch)[:1], first)
+    first = conv((x[0][:2], x[1][:1]), edge_index[:, [0, 2]], edge_attr[[0, 2]], u=u[:1])
+    assert_close(conv(x, edge_index, edge_attr, u=u, batch=batch)[:1], first)
 
 
 def test_integers_of_32_bits_name_the_same_nodes():
     conv = whole_layer()
     x, edge_index, edge_attr, u, batch = parts(batch_of([4, 3], density=0.5))
-    assert_identical(conv(x, edge_index.int(), edge_attr, u, batch), conv(x, edge_index, edge_attr, u, batch))
+    of_graphs = {"u": u, "batch": batch}
+    assert_identical(conv(x, edge_index.int(), edge_attr, **of_graphs), conv(x, edge_index, edge_attr, **of_graphs))
 
 
 def test_dropout_only_in_training():
     torch.manual_seed(0)
     conv = whole_layer(dropout=0.5)
     batch = batch_of([6])
-    assert not torch.equal(conv(*parts(batch)), conv(*parts(batch)))
-    assert_identical(conv.eval()(*parts(batch)), conv(*parts(batch)))
+    assert not torch.equal(call(conv, *parts(batch)), call(conv, *parts(batch)))
+    conv.eval()
+    assert_identical(call(conv, *parts(batch)), call(conv, *parts(batch)))
 
 
 # What PyG's users expect of a layer
@@ -306,9 +322,12 @@ def test_dropout_only_in_training():
 
 def test_it_says_what_it_is():
     assert repr(TensorDotConv(16, 8, heads=2)) == "TensorDotConv(16, 8, heads=2)"
-    assert repr(TensorDotConv(16, 8, 2, False, 0.1, 3, 4, bias=False, root_weight=False, edges_as=("bias",))) == (
+    assert repr(TensorDotConv(16, 8, 2, False, False, 0.1, 3, False, False, global_dim=4, edges_as=("bias",))) == (
         "TensorDotConv(16, 8, heads=2, concat=False, dropout=0.1, edge_dim=3, global_dim=4, bias=False, "
         "root_weight=False, edges_as=('bias',))"
+    )
+    assert repr(TensorDotConv((16, -1), 8, beta=True, aggr="max", flow="target_to_source")) == (
+        "TensorDotConv((16, -1), 8, heads=1, beta=True, aggr='max', flow='target_to_source')"
     )
 
 
@@ -316,10 +335,10 @@ def test_it_says_what_it_is():
 def test_a_state_dict_and_a_deep_copy_carry_the_layer(share):
     conv, batch = whole_layer(share_edge_weight=share), batch_of([4, 3])
     other = TensorDotConv(IN, OUT, 3, edge_dim=EDGE, global_dim=GLOBAL, share_edge_weight=share).to(F64)
-    assert not torch.equal(other(*parts(batch)), conv(*parts(batch)))
+    assert not torch.equal(call(other, *parts(batch)), call(conv, *parts(batch)))
     other.load_state_dict(conv.state_dict())
     for same in (other, copy.deepcopy(conv)):
-        assert_identical(same(*parts(batch)), conv(*parts(batch)))
+        assert_identical(call(same, *parts(batch)), call(conv, *parts(batch)))
         assert (same.phi_e.w_ve is same.phi_e.w_ke) == share
 
 
@@ -340,13 +359,18 @@ X, EDGES = torch.zeros(5, IN), torch.tensor([[0, 1, 2], [1, 2, 3]])
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "says"),
+    ("inputs", "error", "says"),
     [
         ((torch.zeros(5, 7), EDGES), ValueError, r"x is \(nodes, 6\), not \(5, 7\)"),
         ((torch.zeros(IN), EDGES), ValueError, r"x is \(nodes, 6\), not \(6,\)"),
         ((X, EDGES.T), ValueError, r"edge_index is \(2, edges\), senders over receivers, not \(3, 2\)"),
         ((X, EDGES.float()), TypeError, "edge_index is a .2, m. tensor of integers"),
-        ((X, torch.eye(5).to_sparse()), TypeError, "no sparse matrix"),
+        ((X, EDGES > 0), TypeError, "or a sparse adj_t of torch's"),
+        (
+            (X, torch.eye(4).to_sparse()),
+            ValueError,
+            r"a sparse adj_t is .receivers, senders., \(5, 5\) here, not \(4, 4\)",
+        ),
         ((X, EDGES + 2), ValueError, "edge_index names receivers from 3 to 5, and x has 5 rows: 0 to 4"),
         ((X, EDGES + torch.tensor([[4], [0]])), ValueError, "edge_index names senders from 4 to 6, and x has 5 rows"),
         ((X, EDGES - 1), ValueError, "edge_index names senders from -1 to 1"),
@@ -370,11 +394,11 @@ X, EDGES = torch.zeros(5, IN), torch.tensor([[0, 1, 2], [1, 2, 3]])
         (((X, X), EDGES, torch.zeros(3, EDGE), torch.zeros(2, GLOBAL), torch.zeros(5).long()), ValueError, "a pair"),
     ],
 )
-def test_a_call_that_does_not_fit_gets_one_sentence(call, error, says):
+def test_a_call_that_does_not_fit_gets_one_sentence(inputs, error, says):
     conv = TensorDotConv(IN, OUT, edge_dim=EDGE, global_dim=GLOBAL)
     for way in (conv, conv.literal):
         with pytest.raises(error, match=says) as raised:
-            way(*call)
+            call(way, *inputs)
         assert "\n" not in str(raised.value)
 
 
@@ -406,7 +430,14 @@ def test_off_the_cpu_nothing_is_looked_at():
 
 @pytest.mark.parametrize(
     ("sizes", "name"),
-    [((-1, 4, 1), "in_channels"), ((0, 4, 1), "in_channels"), ((6, 0, 1), "out_channels"), ((6, 4, 0), "heads")],
+    [
+        ((-2, 4, 1), "in_channels"),
+        ((0, 4, 1), "in_channels"),
+        (((6, 0), 4, 1), "in_channels"),
+        ((6, 0, 1), "out_channels"),
+        ((6, -1, 1), "out_channels"),
+        ((6, 4, 0), "heads"),
+    ],
 )
 def test_sizes_are_said_when_the_layer_is_made(sizes, name):
     with pytest.raises(ValueError, match=f"^{name} is a whole number of at least 1"):
@@ -447,11 +478,12 @@ def test_in_pygs_hetero_conv():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_in_half_precision(dtype):
     conv, batch = whole_layer().float(), batch_of([4, 3], dtype=torch.float32)
-    exact = conv(*parts(batch))
+    exact = call(conv, *parts(batch))
     with torch.autocast("cpu", dtype=dtype):
-        mixed = conv(*parts(batch))
-    half = copy.deepcopy(conv).to(dtype)(
-        *(part.to(dtype) if part.is_floating_point() else part for part in parts(batch))
+        mixed = call(conv, *parts(batch))
+    half = call(
+        copy.deepcopy(conv).to(dtype),
+        *(part.to(dtype) if part.is_floating_point() else part for part in parts(batch)),
     )
     for rough in (mixed, half):
         assert (rough.float() - exact).abs().max() < 0.05 * exact.abs().max()
@@ -469,7 +501,7 @@ class Model(nn.Module):
         self.head = nn.Linear(8, 1)
 
     def forward(self, data):
-        x = self.conv1(data.x, data.edge_index, data.edge_attr, data.u, data.batch).relu()
+        x = self.conv1(data.x, data.edge_index, data.edge_attr, u=data.u, batch=data.batch).relu()
         x = self.conv2(x, data.edge_index, data.edge_attr).relu()
         return self.head(global_add_pool(x, data.batch)).squeeze(-1)
 
@@ -553,7 +585,7 @@ def test_edges_that_come_in_any_order_go_to_their_graphs():
     order = torch.randperm(len(graph.sender), generator=torch.Generator().manual_seed(0))
     mixed = graph.replace(sender=graph.sender[order], receiver=graph.receiver[order], e=graph.e[order])
     conv = whole_layer()
-    assert_close(conv(*parts(mixed.to_pyg())), conv(*parts(graph.to_pyg())))
+    assert_close(call(conv, *parts(mixed.to_pyg())), call(conv, *parts(graph.to_pyg())))
 
 
 def test_what_is_no_graph_of_features_is_refused():
@@ -604,12 +636,13 @@ conv = TensorDotConv(6, 4, heads=3, edge_dim=3, global_dim=5)
 
 def graph(n, m, b):
     ends = torch.randint(n, (2, m))
-    return torch.randn(n, 6), ends, torch.randn(m, 3), torch.randn(b, 5), torch.randint(b, (n,))
+    of_graphs = {"u": torch.randn(b, 5), "batch": torch.randint(b, (n,))}
+    return (torch.randn(n, 6), ends, torch.randn(m, 3)), of_graphs
 
 def check(fast, sizes):
     for size in sizes:
-        inputs = graph(*size)
-        torch.testing.assert_close(fast(*inputs), conv(*inputs), rtol=1e-5, atol=1e-5)
+        inputs, of_graphs = graph(*size)
+        torch.testing.assert_close(fast(*inputs, **of_graphs), conv(*inputs, **of_graphs), rtol=1e-5, atol=1e-5)
 
 SIZES = [(7, 12, 4), (9, 30, 3), (20, 5, 4), (50, 300, 6)]
 """
@@ -622,11 +655,11 @@ with torch.compiler.set_stance("fail_on_recompile"):
 """
 
 WITH_GRADIENTS_AND_DENSE = """
-inputs = graph(*SIZES[1])
+inputs, of_graphs = graph(*SIZES[1])
 gradients = []
 for layer in (compiled, conv):
     conv.zero_grad()
-    out, (_, alpha) = layer(*inputs, return_attention_weights=True)
+    out, (_, alpha) = layer(*inputs, return_attention_weights=True, **of_graphs)
     (out.square().sum() + alpha.square().sum()).backward()
     gradients.append([p.grad.clone() for p in conv.parameters()])
 for mine, expected in zip(*gradients):
@@ -644,7 +677,8 @@ import io
 from torch.export import Dim, export, load, save
 
 n, m, b = Dim.AUTO, Dim.AUTO, Dim.AUTO
-exported = export(conv, graph(*SIZES[0]), dynamic_shapes=({0: n}, {1: m}, {0: m}, {0: b}, {0: n}))
+shapes = {"x": {0: n}, "edge_index": {1: m}, "edge_attr": {0: m}, "u": {0: b}, "batch": {0: n}}
+exported = export(conv, *graph(*SIZES[0]), dynamic_shapes=shapes)
 check(exported.module(), SIZES)
 buffer = io.BytesIO()
 save(exported, buffer)
@@ -673,6 +707,9 @@ def test_torch_export_takes_it_with_any_size():
     run_alone(WITH_EXPORT)
 
 
-def test_importing_the_layer_brings_in_no_pyg():
-    code = "import sys, molattn.graph; sys.exit('torch_geometric' in sys.modules)"
+def test_pyg_is_imported_with_the_layer_and_not_before():
+    code = "import sys, molattn.graph; before = 'torch_geometric' in sys.modules; molattn.graph.TensorDotConv; "
+    code += "sys.exit(before or 'torch_geometric' not in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    with pytest.raises(AttributeError, match="no attribute 'TensorDotKonv'"):
+        molattn.graph.TensorDotKonv  # noqa: B018
