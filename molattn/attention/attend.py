@@ -15,7 +15,7 @@ from molattn.attention.dropout import dropout_mask as draw_dropout_mask
 from molattn.attention.edges import EdgeTerms
 from molattn.attention.normalize import NORMALIZERS, Normalizer, Softmax
 from molattn.attention.score import SCORES, SCORES_WITH_WEIGHTS, Score, dot, scaled_dot
-from molattn.kernels import edge_attention
+from molattn.kernels import edge_attention, segments
 from molattn.kernels.arguments import why_not_eager
 from molattn.kernels.chunked import chunked_edge_attention
 from molattn.kernels.dispatch import Operation
@@ -201,37 +201,53 @@ def _why_not_fused(of: _Given) -> str:
     return ""
 
 
-def _why_not_edge_attention(of: _Given) -> str:
-    """Of both implementations for padded graphs with edge features."""
+def _why_not_softmax_kernel(of: _Given) -> str:
+    """Of what the kernels that know edges have in common."""
     if torch.compiler.is_compiling():
         return "a compiler is at work"
-    edges = of.edges
-    if edges is None or edges.w_ke is None or edges.w_ve is None:
-        return "no edge features in the keys and in the values"
-    if not isinstance(of.over, PaddedNodes):
-        return "an edge list"
     if of.score is not scaled_dot or not _is_softmax_of_products(of):
         return "a score or normalizer other than the softmax of scaled products"
-    if of.bias is not None or of.q.shape != of.k.shape or of.q.shape != of.v.shape:
+    if of.bias is not None or of.k.shape != of.v.shape:
         return "a bias, or values of other channels than the keys"
     if torch.is_autocast_enabled(of.q.device.type):
         return "autocast is at work"
-    if is_transformed(of.q, of.k, of.v, edges.e, edges.w_ke, edges.w_ve, edges.w_be, of.dropout_mask):
+    if is_transformed(*_tensors(of)):
         return "torch.func is at work"
-    return "tensors without numbers" if not has_numbers(of.q) else ""
+    return "" if has_numbers(of.q) else "tensors without numbers"
+
+
+def _why_not_padded_graphs(of: _Given) -> str:
+    edges = of.edges
+    if edges is None or edges.w_ke is None or edges.w_ve is None:
+        return "no edge features in the keys and in the values"
+    if not isinstance(of.over, PaddedNodes) or of.q.shape != of.k.shape:
+        return "an edge list, or queries that are not the keys"
+    return _why_not_softmax_kernel(of)
 
 
 def _why_not_compiled(of: _Given) -> str:
-    edges = of.edges
-    if edges is None:
-        return "no edge features"
-    tensors = (of.q, of.k, of.v, edges.e, edges.w_ke, edges.w_ve, edges.w_be, of.dropout_mask)
-    return (
-        _why_not_edge_attention(of)
-        or why_not_eager(*tensors)
-        or ("no edge features" if not edges.e.shape[-1] else "")
-        or edge_attention.why_not()
-    )
+    if isinstance(of.over, Segments):
+        why = "" if of.q.dim() == 3 else "no heads"
+        return why or _why_not_softmax_kernel(of) or why_not_eager(*_tensors(of)) or segments.why_not()
+    why = _why_not_padded_graphs(of) or why_not_eager(*_tensors(of))
+    if not why and of.edges is not None and not of.edges.e.shape[-1]:
+        why = "no edge features"
+    return why or edge_attention.why_not()
+
+
+def _tensors(of: _Given) -> tuple[Tensor | None, ...]:
+    edges = (None,) * 4 if of.edges is None else (of.edges.e, of.edges.w_ke, of.edges.w_ve, of.edges.w_be)
+    return of.q, of.k, of.v, *edges, of.dropout_mask
+
+
+def _compiled(of: _Given) -> Tensor:
+    over, edges, mask = of.over, of.edges, of.dropout_mask
+    if not isinstance(over, Segments):
+        return _padded_graphs(edge_attention.edge_attention, of)
+    if mask is None and of.dropout:
+        mask = draw_dropout_mask(of.q, (len(over.receiver), of.q.shape[1]), of.dropout)
+    terms = (None,) * 4 if edges is None else (edges.e, edges.w_ke, edges.w_ve, edges.w_be)
+    return segments.segment_attention(of.q, of.k, of.v, over.sender.long(), over.receiver.long(), *terms, mask)[0]
 
 
 def _padded_graphs(way: Callable[..., Tensor], of: _Given) -> Tensor:
@@ -362,7 +378,7 @@ def _look_up(choice: str | T, table: dict[str, T], what: str) -> T:
 
 
 _attend = Operation("attention")
-_attend.add("compiled", partial(_padded_graphs, edge_attention.edge_attention), _why_not_compiled)
-_attend.add("chunked", partial(_padded_graphs, chunked_edge_attention), _why_not_edge_attention)
+_attend.add("compiled", _compiled, _why_not_compiled)
+_attend.add("chunked", partial(_padded_graphs, chunked_edge_attention), _why_not_padded_graphs)
 _attend.add("fused", _fused, _why_not_fused)
 _attend.add("reference", lambda of: _reference(of)[0])

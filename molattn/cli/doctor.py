@@ -102,11 +102,13 @@ def _gpu() -> str:
 
 
 def _compiled() -> str:
-    from molattn.kernels import blocks, edge_attention, elementwise, lookup
+    from molattn.kernels import blocks, edge_attention, elementwise, lookup, segments
     from molattn.kernels.dispatch import VARIABLE
     from molattn.kernels.loader import MARCH
 
-    why = next(filter(None, (kernel.why_not() for kernel in (edge_attention, blocks, lookup, elementwise))), "")
+    why = next(
+        filter(None, (kernel.why_not() for kernel in (edge_attention, blocks, lookup, elementwise, segments))), ""
+    )
     if why:
         return f"no, torch's operations instead, training about 3 times slower: {why}"
     if chosen := os.environ.get(VARIABLE, "").strip():

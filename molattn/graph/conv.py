@@ -9,12 +9,14 @@ from torch.nn.parameter import is_lazy
 from torch_geometric.nn import Aggregation, MessagePassing, SumAggregation
 from torch_geometric.typing import OptTensor
 
-from molattn.attention import MeanHeads, linear
-from molattn.attention.competitors import all_true
+from molattn.attention import MeanHeads, Normalizer, Score, linear
 from molattn.graph.aggregate import sum_edges
 from molattn.graph.conv_call import ConvCall, Pair, read_call, shape
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
 from molattn.graph.graph import DenseGraph
+from molattn.kernels import segments
+from molattn.kernels.arguments import why_not_eager
+from molattn.kernels.transforms import all_true
 
 
 class TensorDotConv(MessagePassing):
@@ -58,6 +60,8 @@ class TensorDotConv(MessagePassing):
         edges_as: what the edges speak as, as `AttentionEdgeUpdate` takes it: "keys" is W_ke, "values" is W_ve, and
             "bias" adds w_be . e_k to the logits.
         share_edge_weight: W_ve = W_ke, one matrix.
+        score, normalizer: what takes the place of the scaled product and of the softmax, as `AttentionEdgeUpdate` takes
+            them: names in `molattn.attention.SCORES`, `SCORES_WITH_WEIGHTS` and `NORMALIZERS`, or one's own.
         aggr: how the e'_k of a node become one, a name or an `Aggregation` of PyG's.
         flow: "source_to_target", or "target_to_source", where row 0 of `edge_index` names receivers and row 1 senders.
 
@@ -97,6 +101,8 @@ class TensorDotConv(MessagePassing):
         global_dim: int | None = None,
         edges_as: Collection[str] = ("keys", "values"),
         share_edge_weight: bool = False,
+        score: str | Score = "scaled_dot",
+        normalizer: str | Normalizer = "softmax",
         aggr: str | Aggregation = "add",
         flow: str = "source_to_target",
     ):
@@ -122,10 +128,15 @@ class TensorDotConv(MessagePassing):
         self.dropout, self.bias, self.root_weight, self.beta = dropout, bias, root_weight, beta and root_weight
         self.edge_dim, self.global_dim = edge_dim or None, global_dim or None
         self.edges_as, self.share_edge_weight = tuple(edges_as), share_edge_weight
+        # Their names: what they are, the edge update has.
+        self.score = score if isinstance(score, str) else getattr(score, "__name__", type(score).__name__)
+        self.normalizer = (
+            normalizer if isinstance(normalizer, str) else getattr(normalizer, "__name__", str(normalizer))
+        )
         senders, receivers = pair
         self.phi_e = AttentionEdgeUpdate(
             max(receivers, 1), heads, out_channels, abs(edge_dim or 0), global_dim or 0, dropout,
-            edges_as=edges_as, bias=bias,
+            edges_as=edges_as, score=score, normalizer=normalizer, bias=bias,
         )  # fmt: skip
         for name, inputs in (("w_q", receivers), ("w_k", senders), ("w_v", senders)):
             self._of_width(name, inputs)
@@ -217,7 +228,9 @@ class TensorDotConv(MessagePassing):
             messages = self.phi_e(call.graph, call.senders)
             ebar = self._propagated(messages, call)
         else:
-            messages = (self.phi_e.literal if self._projects_edges_first else self.phi_e)(call.graph, call.senders)
+            messages = (self.phi_e.literal if self._forms_edges(call.graph.v) else self.phi_e)(call.graph, call.senders)
+            if return_attention_weights:
+                _ = messages.weights  # the sum is then made of them
             ebar = sum_edges(messages)
         out = self._with_root(self.join(ebar), call.graph.v)
         return (out, call.with_weights(messages.weights)) if return_attention_weights else out
@@ -325,6 +338,8 @@ class TensorDotConv(MessagePassing):
         if -1 in (senders, receivers, self.edge_dim):
             self._take_sizes(x, x, edge_attr)
         messages = self.phi_e(DenseGraph(x, mask, edge_attr, u, edge_mask))
+        if return_attention_weights:
+            _ = messages.weights  # the sum is then made of them
         out = self._with_root(self.join(sum_edges(messages)), x)
         out = out if all_true(mask) else out.masked_fill(~mask.unsqueeze(-1), 0.0)
         return (out, messages.weights) if return_attention_weights else out
@@ -357,18 +372,21 @@ class TensorDotConv(MessagePassing):
     def extra_repr(self) -> str:
         usual = {"concat": True, "beta": False, "dropout": 0.0, "edge_dim": None, "global_dim": None, "bias": True}
         usual |= {"root_weight": True, "edges_as": ("keys", "values"), "share_edge_weight": False}
-        usual |= {"aggr": "add", "flow": "source_to_target"}
+        usual |= {"score": "scaled_dot", "normalizer": "softmax", "aggr": "add", "flow": "source_to_target"}
         said = [f"{name}={getattr(self, name)!r}" for name, value in usual.items() if getattr(self, name) != value]
         return ", ".join([str(self.in_channels), str(self.out_channels), f"heads={self.heads}", *said])
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.extra_repr()})"
 
-    @property
-    def _projects_edges_first(self) -> bool:
-        """Whether W_ke e_k and W_ve e_k are less work than e_k: each head then sees d numbers of an edge, not f."""
+    def _forms_edges(self, x: Tensor) -> bool:
+        """Whether W_ke e_k and W_ve e_k are formed: without a kernel they are less work than e_k, where it is wide.
+
+        Each head then sees d numbers of an edge, not f.
+        """
         projected = self.phi_e.w_ke is not None or self.phi_e.w_ve is not None
-        return projected and (self.edge_dim or 0) >= self.out_channels
+        wide = projected and (self.edge_dim or 0) >= self.out_channels
+        return wide and bool(torch.compiler.is_compiling() or why_not_eager(x) or segments.why_not())
 
     @property
     def _passes_messages(self) -> bool:

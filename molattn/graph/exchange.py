@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import TransformerConv
 
+from molattn.attention import scaled_dot, softmax
 from molattn.graph.conv import TensorDotConv
 
 
@@ -55,6 +56,7 @@ def conv_to_pyg(layer: TensorDotConv) -> TransformerConv:
         "graph features": layer.global_dim is not None,
         "edges as anything but keys and values": layer.edge_dim and {"keys", "values"} != set(layer.edges_as),
         "a W_ve other than its W_ke": not one,
+        "another score or normalizer": layer.phi_e.score is not scaled_dot or layer.phi_e.normalizer != softmax,
     }
     if any(beyond.values()):
         raise ValueError(f"no TransformerConv has {', '.join(what for what, holds in beyond.items() if holds)}")

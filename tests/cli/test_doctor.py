@@ -45,6 +45,7 @@ def test_what_fails_is_marked(molattn: Molattn, monkeypatch: pytest.MonkeyPatch,
 def test_it_says_what_is_built_for_another_processor_and_why_nothing_is(
     molattn: Molattn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("MOLATTN_MARCH", raising=False)
     assert "for this processor; MOLATTN_MARCH names another" in molattn("doctor").out
     monkeypatch.setenv("MOLATTN_MARCH", "x86-64-v3")  # what this process has opened stays open
     assert "yes, for x86-64-v3 (MOLATTN_MARCH)" in molattn("doctor").out

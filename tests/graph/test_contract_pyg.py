@@ -82,7 +82,7 @@ def test_a_transposed_sparse_adjacency_matrix_is_an_edge_index(edge_dim, concat)
 def test_weights_come_with_the_same_output(edge_dim, concat):
     conv, x, _, edge_attr = of_transformer_conv(edge_dim, concat)
     out, (edges, alpha) = conv(x, TO_TWO, edge_attr, return_attention_weights=True)
-    assert_identical(out, conv(x, TO_TWO, edge_attr))
+    assert_close(out, conv(x, TO_TWO, edge_attr), 1e-5)
     assert edges.shape == (2, 4) and alpha.shape == (4, HEADS)
     assert alpha.min() >= 0 and alpha.max() <= 1
 
@@ -152,7 +152,7 @@ def test_gatv2_a_transposed_sparse_adjacency_matrix_is_an_edge_index(residual):
 def test_gatv2_weights_come_with_the_same_output(residual):
     conv, x, _ = of_gatv2_conv(residual)
     out, (edges, alpha) = conv(x, LOOPS, return_attention_weights=True)
-    assert_identical(out, conv(x, LOOPS))
+    assert_close(out, conv(x, LOOPS), 1e-5)
     assert edges.shape == (2, 7) and alpha.shape == (7, HEADS)
     assert alpha.min() >= 0 and alpha.max() <= 1
 

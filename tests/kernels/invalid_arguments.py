@@ -20,6 +20,7 @@ from molattn.graph.codes import look_up
 from molattn.kernels import elementwise
 from molattn.kernels.blocks import BlockTensors, BlockWeights, EdgeLayout, compiled_blocks
 from molattn.kernels.edge_attention import edge_attention
+from molattn.kernels.segments import segment_attention
 
 REFUSED = (ValueError, IndexError, RuntimeError, TypeError)
 
@@ -113,6 +114,17 @@ def operations() -> dict[str, tuple[Callable[..., Tensor], dict[str, Any]]]:
                 "w_ke": torch.randn(h, d, f),
                 "w_ve": torch.randn(h, d, f),
                 "w_be": torch.randn(h, f),
+            },
+        ),
+        "segment_attention": (
+            lambda q, k, v, sender, receiver, e, w_ke, w_ve, w_be, kept: segment_attention(
+                q, k, v, sender, receiver, e, w_ke, w_ve, w_be, kept
+            )[0],
+            {
+                **{name: torch.randn(n, h, d) for name in ("q", "k", "v")},
+                **{name: torch.randint(n, (12,)) for name in ("sender", "receiver")},
+                **{"e": torch.randn(12, f), "w_ke": torch.randn(h, d, f), "w_ve": torch.randn(h, d, f)},
+                **{"w_be": torch.randn(h, f), "kept": torch.rand(12, h)},
             },
         ),
         "blocks of edges": (blocks, {**inside, "edges": [torch.randn(b, n, n, f)], "codes": [], "dropout": 0.1}),

@@ -3,11 +3,13 @@
 import pytest
 import torch
 
-from molattn.kernels import blocks, edge_attention, elementwise, lookup
+from molattn.kernels import blocks, edge_attention, elementwise, lookup, segments
 from tests.kernels.invalid_arguments import operations
 
 OPS = torch.ops.molattn
-WHY_NOT = next(filter(None, (kernel.why_not() for kernel in (blocks, edge_attention, elementwise, lookup))), "")
+WHY_NOT = next(
+    filter(None, (kernel.why_not() for kernel in (blocks, edge_attention, elementwise, lookup, segments))), ""
+)
 
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=f"no library: {WHY_NOT}")
 
@@ -23,6 +25,17 @@ def of_edge_attention(masked):
     inputs = [learned(b, n, h, d) for _ in range(3)]
     inputs += [learned(b, n, n, f), learned(h, d, f), learned(h, d, f), learned(h, f) if masked else None]
     return (*inputs, mask, edges, torch.rand(b, h, n, n)) if masked else (*inputs, None, None, None)
+
+
+def of_segments(full):
+    n, edges, h, d, f = 5, 12, 2, 4, 3
+    inputs = [learned(n, h, d) for _ in range(3)]
+    terms = (
+        [learned(edges, f), learned(h, d, f), learned(h, d, f), learned(h, f), torch.rand(edges, h)]
+        if full
+        else [None] * 5
+    )
+    return (*inputs, torch.randint(n, (edges,)), torch.randint(n - 1, (edges,)), *terms)
 
 
 def of_blocks(coded):
@@ -41,6 +54,8 @@ CALLS = {
     "dropout_gelu": lambda: (OPS.dropout_gelu, (learned(3, 17), 0.4, 5)),
     "edge_attention": lambda: (OPS.edge_attention, of_edge_attention(False)),
     "edge_attention, masked": lambda: (OPS.edge_attention, of_edge_attention(True)),
+    "segment_attention": lambda: (OPS.segment_attention, of_segments(False)),
+    "segment_attention, edges": lambda: (OPS.segment_attention, of_segments(True)),
     "blocks of edges": lambda: (OPS.blocks, of_blocks(False)),
     "blocks of codes": lambda: (OPS.blocks, of_blocks(True)),
 }

@@ -1,0 +1,269 @@
+"""Attention over edge lists by `segments.c`: forward, and its gradient.
+
+    w_hk = softmax_k( q_hi . (k_hj + W_ke e_k) / sqrt(d) + w_be . e_k )        over the edges k from j into i
+    o_hi = sum_k m_hk w_hk (v_hj + W_ve e_k)
+
+with a dropout mask m where there is one, and without e where there are no edge features. Shapes: q (receivers, h, d),
+k and v (senders, h, d), sender and receiver (edges,), e (edges, f), w_ke and w_ve (h, d, f), w_be (h, f), m (edges, h)
+-> (receivers, h, d), and the weights before dropout, (edges, h); float32 on the CPU. It is the operation
+`torch.ops.molattn.segment_attention`; its gradient has one where it is asked for, that of the reference.
+"""
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from molattn.kernels import loader
+from molattn.kernels.agreement import first_difference, undisturbed
+from molattn.kernels.arguments import address, check_argument
+from molattn.kernels.registration import register
+
+SOURCE = loader.SOURCES / "segments.c"
+_LANES = 16
+
+
+class Task(ctypes.Structure):
+    """`Task` of the C source."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("receivers", "senders", "edges", "h", "d", "f", "q_stride", "k_stride")),
+        ("scale", ctypes.c_float),
+        *(
+            (name, ctypes.c_void_p)
+            for name in (
+                *("q", "k", "v", "sender", "receiver", "e", "w_ke", "w_ve", "w_be", "kept", "weights", "output", "dy"),
+                *("d_logits", "d_q", "d_k", "d_v", "d_e", "d_w_ke", "d_w_ve", "d_w_be"),
+            )
+        ),
+    )
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The built library, at the first call of a process; None where there is none to be had: see `why_not`."""
+    loaded = loader.library(SOURCE, (Task,), _disagreement)
+    for name in ("molattn_segments_forward", "molattn_segments_backward") if loaded is not None else ():
+        getattr(loaded, name).argtypes = (ctypes.POINTER(Task), ctypes.c_int)
+        getattr(loaded, name).restype = ctypes.c_int
+    return loaded
+
+
+def _disagreement() -> str:
+    """Where the library differs from the reference on two small graphs; empty for nowhere."""
+    with undisturbed():
+        receivers, senders, edges, h, d, f = 9, 11, 70, 2, 5, 3  # more edges into a node than a vector has lanes
+        receiver = torch.randint(3, (edges,)) * torch.randint(4, (edges,))
+        sender = torch.randint(senders, (edges,))
+        dy, pairs = torch.randn(receivers, h, d), []
+        for of_edges in (False, True):
+            shapes = [(receivers, h, d), (senders, h, d), (senders, h, d)]
+            shapes += [(edges, f), (h, d, f), (h, d, f), (h, f)] if of_edges else []
+            inputs: Any = [torch.randn(shape, requires_grad=True) for shape in shapes]
+            terms: Any = inputs[3:] if of_edges else [None] * 4
+            rest: Any = (*inputs[:3], sender, receiver, *terms, (torch.rand(edges, h) < 0.8) / 0.8)
+            ours, reference = segment_attention(*rest)[0], segment_attention_reference(*rest)
+            found, wanted = (torch.autograd.grad(y, inputs, dy) for y in (ours, reference))
+            pairs.append(("attention", ours, reference))
+            names = ("q", "k", "v", "e", "w_ke", "w_ve", "w_be")
+            pairs += [(f"the gradient of {name}", *both) for name, *both in zip(names, found, wanted, strict=False)]
+        return first_difference(pairs)
+
+
+def why_not() -> str:
+    """Why `library` is None, in words; empty where it is not."""
+    return "" if library() is not None else loader.why_not(SOURCE)
+
+
+def segment_attention_reference(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    sender: Tensor,
+    receiver: Tensor,
+    e: Tensor | None = None,
+    w_ke: Tensor | None = None,
+    w_ve: Tensor | None = None,
+    w_be: Tensor | None = None,
+    dropout_mask: Tensor | None = None,
+) -> Tensor:
+    """The same by the attention core, `molattn.attention.attend`."""
+    from molattn.attention import EdgeTerms, Segments, attend, backend
+
+    edges = None if e is None else EdgeTerms(e, w_ke, w_ve, w_be)
+    with backend("reference"):
+        return attend(q, k, v, Segments(sender, receiver, len(q)), edges=edges, dropout_mask=dropout_mask)
+
+
+def _check(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    sender: Tensor,
+    receiver: Tensor,
+    e: Tensor | None,
+    w_ke: Tensor | None,
+    w_ve: Tensor | None,
+    w_be: Tensor | None,
+    dropout_mask: Tensor | None,
+) -> None:
+    """A ValueError for what the library would read beyond. What is in sender and receiver it looks at itself."""
+    if q.dim() != 3 or not q.shape[2] or not q.shape[1]:
+        raise ValueError(f"q is (receivers, h, d), not {tuple(q.shape)}")
+    _, h, d = q.shape
+    edges = len(receiver) if receiver.dim() else 0
+    check_argument("q", q, q.shape)
+    check_argument("k", k, (*k.shape[:1], h, d))
+    check_argument("v", v, k.shape)
+    check_argument("sender", sender, (edges,), torch.int64)
+    check_argument("receiver", receiver, (edges,), torch.int64)
+    f = 0 if e is None else e.shape[-1]
+    if e is not None:
+        check_argument("e", e, (edges, f))
+    elif w_ke is not None or w_ve is not None or w_be is not None:
+        raise ValueError("there are weights of edges, and no edges' features")
+    for name, x, shape in (
+        ("w_ke", w_ke, (h, d, f)),
+        ("w_ve", w_ve, (h, d, f)),
+        ("w_be", w_be, (h, f)),
+        ("dropout_mask", dropout_mask, (edges, h)),
+    ):
+        if x is not None:
+            check_argument(name, x, shape)
+
+
+def _padded(x: Tensor | None, dim: int) -> Tensor | None:
+    """Zeros behind the channels, which stand in `dim`, up to whole vectors."""
+    if x is None or not (missing := -x.shape[dim] % _LANES):
+        return x
+    return F.pad(x, (0, missing) if dim == -1 else (0, 0, 0, missing))
+
+
+def _rows(x: Tensor) -> tuple[Tensor, int]:
+    """(n, h, d) with whole rows, and how far they are apart; copied only if need be."""
+    n, h, d = x.shape
+    if x.stride(2) == 1 and (h == 1 or x.stride(1) == d) and n > 1:
+        return x, x.stride(0)
+    return x.contiguous(), h * d
+
+
+def _prepare(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    sender: Tensor,
+    receiver: Tensor,
+    e: Tensor | None,
+    w_ke: Tensor | None,
+    w_ve: Tensor | None,
+    w_be: Tensor | None,
+    dropout_mask: Tensor | None,
+) -> tuple[Task, tuple[Tensor | None, ...]]:
+    """What the library reads, and the tensors that it lies in."""
+    d = q.shape[2]
+    wide: Any = [_padded(x, -1) for x in (q, k, v)]
+    (q, q_stride), (k, k_stride), (v, v_stride) = map(_rows, wide)
+    if v_stride != k_stride:
+        k, v, k_stride = k.contiguous(), v.contiguous(), k.shape[1] * k.shape[2]
+    others = (sender, receiver, e, _padded(w_ke, -2), _padded(w_ve, -2), w_be, dropout_mask)
+    held = (q, k, v, *(None if x is None else x.contiguous() for x in others))
+    task = Task(receivers=len(q), senders=len(k), edges=len(receiver), h=q.shape[1], d=q.shape[2], scale=d**-0.5)
+    task.f, task.q_stride, task.k_stride = 0 if e is None else e.shape[-1], q_stride, k_stride
+    task.q, task.k, task.v, task.sender, task.receiver, task.e, task.w_ke, task.w_ve, task.w_be, task.kept = map(
+        address, held
+    )
+    return task, held
+
+
+def _run(name: str, task: Task) -> None:
+    failed = getattr(library(), name)(ctypes.byref(task), torch.get_num_threads())
+    if failed == 1:
+        raise MemoryError("no memory is left for attention")
+    if failed:
+        raise IndexError(f"an edge names a node that is not from 0 to below {task.senders} or {task.receivers}")
+
+
+def _forward(*arguments: Any) -> tuple[Tensor, Tensor]:
+    _check(*arguments)
+    task, held = _prepare(*arguments)
+    d = arguments[0].shape[2]
+    output, weights = torch.empty(task.receivers, task.h, task.d), torch.empty(task.edges, task.h)
+    task.output, task.weights = output.data_ptr(), weights.data_ptr()
+    _run("molattn_segments_forward", task)
+    del held
+    return output if task.d == d else output[..., :d].contiguous(), weights
+
+
+def _backward(dy: Tensor, weights: Tensor, *given: Any) -> tuple[Tensor, ...]:
+    *arguments, of_edges = given
+    _check(*arguments)
+    q, k, _, _, _, e, w_ke, w_ve, w_be, _ = arguments
+    d = q.shape[2]
+    check_argument("the gradient of the output", dy, q.shape)
+    check_argument("weights", weights, (len(arguments[4]), q.shape[1]))
+    task, held = _prepare(*arguments)
+    wide: Any = _padded(dy, -1)
+    dy, weights = wide.contiguous(), weights.contiguous()
+    h, f = task.h, task.f
+    d_q, d_k, d_v = (torch.empty(len(x), h, task.d) for x in (q, k, k))
+    d_w_ke, d_w_ve = (torch.zeros(0 if x is None else (h, task.d, f)) for x in (w_ke, w_ve))
+    d_w_be, d_e = torch.zeros(0 if w_be is None else (h, f)), torch.empty(len(e), f) if of_edges else torch.empty(0)
+    d_logits = torch.empty(task.edges, h)
+    task.dy, task.weights, task.d_logits, task.d_q, task.d_k, task.d_v = map(
+        address, (dy, weights, d_logits, d_q, d_k, d_v)
+    )
+    task.d_e, task.d_w_ke, task.d_w_ve, task.d_w_be = (
+        x.data_ptr() if x.numel() else None for x in (d_e, d_w_ke, d_w_ve, d_w_be)
+    )
+    _run("molattn_segments_backward", task)
+    del held
+    if task.d != d:
+        d_q, d_k, d_v = (x[..., :d].contiguous() for x in (d_q, d_k, d_v))
+        d_w_ke, d_w_ve = (x[:, :d].contiguous() if x.numel() else x for x in (d_w_ke, d_w_ve))
+    return d_q, d_k, d_v, d_e, d_w_ke, d_w_ve, d_w_be
+
+
+def _fake(q, k, v, sender, receiver, *_):  # noqa: ARG001
+    return q.new_empty(q.shape), q.new_empty(receiver.shape[0], q.shape[1])
+
+
+def _fake_backward(dy, weights, q, k, v, sender, receiver, e, w_ke, w_ve, w_be, dropout_mask, of_edges):  # noqa: ARG001
+    others = (e if of_edges else None, w_ke, w_ve, w_be)
+    return *(x.new_empty(x.shape) for x in (q, k, v)), *(q.new_empty(0 if x is None else x.shape) for x in others)
+
+
+def _setup(ctx, inputs, output) -> None:
+    ctx.save_for_backward(output[1], *inputs)
+    ctx.mark_non_differentiable(output[1])
+
+
+def _gradient(ctx, dy: Tensor, _d_weights: Tensor | None):
+    weights, *inputs = ctx.saved_tensors
+    needed = ctx.needs_input_grad
+    if torch.is_grad_enabled():
+        # A gradient of the gradient may be asked for: that of the reference, which has one.
+        wanted = [x for x, of in zip(inputs, needed, strict=True) if of]
+        found = iter(torch.autograd.grad(segment_attention_reference(*inputs), wanted, dy, create_graph=True))
+        return tuple(next(found) if of else None for of in needed)
+    d_q, d_k, d_v, *of_edges = _segment_attention_backward(dy, weights, *inputs, needed[5])
+    gradients = (d_q, d_k, d_v, None, None, *of_edges, None)
+    return tuple(x if of else None for x, of in zip(gradients, needed, strict=True))
+
+
+_ARGUMENTS = (
+    "Tensor q, Tensor k, Tensor v, Tensor sender, Tensor receiver, Tensor? e, Tensor? w_ke, Tensor? w_ve, "
+    "Tensor? w_be, Tensor? dropout_mask"
+)
+_segment_attention_backward = register(
+    "segment_attention_backward",
+    f"(Tensor dy, Tensor weights, {_ARGUMENTS}, bool of_edges) -> "
+    "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _backward,
+    _fake_backward,
+)
+segment_attention = register(
+    "segment_attention", f"({_ARGUMENTS}) -> (Tensor, Tensor)", _forward, _fake, _setup, _gradient
+)

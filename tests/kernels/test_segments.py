@@ -1,0 +1,156 @@
+"""Attention over edge lists by C: the numbers and gradients of the reference, for any edges in any order."""
+
+import pytest
+import torch
+
+from molattn.attention import EdgeTerms, Segments, attend, backend, record_backends
+from molattn.kernels.segments import library, segment_attention, why_not
+from tests.assertions import assert_identical
+
+F32, F64 = torch.float32, torch.float64
+
+pytestmark = pytest.mark.skipif(library() is None, reason=f"no compiled segments: {why_not()}")
+
+
+def draw(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
+
+
+def lists(receivers, senders, edges, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    # Most edges go into few nodes, and into some go none.
+    receiver = (torch.rand(edges, generator=g) ** 3 * receivers).long()
+    return torch.randint(senders, (edges,), generator=g), receiver
+
+
+def terms_of(
+    receivers=9, senders=7, edges=60, *, h=2, d=16, f=8, roles=("keys", "values", "bias"), dropout=False, seed=0
+):
+    learned = {
+        "q": draw(receivers, h, d, seed=seed),
+        "k": draw(senders, h, d, seed=seed + 1),
+        "v": draw(senders, h, d, seed=seed + 2),
+    }
+    if f:
+        learned["e"] = draw(edges, f, seed=seed + 3)
+        learned |= {"w_ke": draw(h, d, f, seed=seed + 4)} if "keys" in roles else {}
+        learned |= {"w_ve": draw(h, d, f, seed=seed + 5)} if "values" in roles else {}
+        learned |= {"w_be": draw(h, f, seed=seed + 6)} if "bias" in roles else {}
+    kept = (draw(edges, h, seed=seed + 7) > -0.5).double() * 1.5 if dropout else None
+    return learned, (*lists(receivers, senders, edges, seed), kept)
+
+
+def answers(learned, rest, dtype, *backends):
+    ours = {name: x.to(dtype).requires_grad_() for name, x in learned.items()}
+    sender, receiver, kept = rest
+    edges = EdgeTerms(ours["e"], *(ours.get(name) for name in ("w_ke", "w_ve", "w_be"))) if "e" in ours else None
+    with backend(*backends), record_backends() as calls:
+        output = attend(
+            ours["q"], ours["k"], ours["v"], Segments(sender, receiver, len(ours["q"])), edges=edges,
+            dropout_mask=None if kept is None else kept.to(dtype),
+        )  # fmt: skip
+    assert [call.backend for call in calls] == [backends[0]]
+    probe = draw(*output.shape, seed=9).to(dtype)
+    return [output, *torch.autograd.grad((output * probe).sum(), list(ours.values()), allow_unused=True)]
+
+
+def check(learned, rest, tolerance=2e-5):
+    ours, exact = answers(learned, rest, F32, "compiled"), answers(learned, rest, F64, "reference")
+    for x, y in zip(ours, exact, strict=True):
+        if x is None or y is None:
+            assert (x is None or not x.any()) and y is None
+            continue
+        apart = (x.double() - y).abs().max() if x.numel() else torch.tensor(0.0)
+        assert apart <= tolerance * max(1.0, float(y.detach().abs().max()) if y.numel() else 1.0)
+
+
+@pytest.mark.parametrize(
+    "roles", [("keys", "values", "bias"), ("keys",), ("values",), ("bias",), ("keys", "values")], ids="+".join
+)
+@pytest.mark.parametrize("dropout", [False, True])
+def test_it_is_the_reference_with_its_gradients_whatever_the_edges_are(roles, dropout):
+    check(*terms_of(roles=roles, dropout=dropout))
+
+
+@pytest.mark.parametrize(
+    ("h", "d", "f"), [(1, 1, 1), (3, 5, 3), (4, 16, 16), (2, 16, 17), (1, 40, 33), (2, 32, 0), (4, 8, 0)]
+)
+def test_any_number_of_heads_and_channels(h, d, f):
+    check(*terms_of(h=h, d=d, f=f))
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 1, 40), (5, 3, 0), (3, 5, 16), (3, 5, 17), (200, 300, 5000)], ids=str)
+def test_any_number_of_nodes_and_edges(sizes):
+    check(*terms_of(*sizes))
+
+
+def test_edges_in_any_order_give_each_its_own():
+    learned, (sender, receiver, _) = terms_of()
+    one = answers(learned, (sender, receiver, None), F32, "compiled")
+    order = torch.randperm(len(sender), generator=torch.Generator().manual_seed(1))
+    two = answers({**learned, "e": learned["e"][order]}, (sender[order], receiver[order], None), F32, "compiled")
+    torch.testing.assert_close(one[0], two[0], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(one[4][order], two[4], rtol=1e-4, atol=1e-4)
+
+
+def test_one_thread_and_more_say_the_same_and_always_the_same():
+    learned, rest = terms_of(300, 300, 6000)
+    before = torch.get_num_threads()
+    try:
+        results = []
+        for threads in (1, 3, 3, 64):
+            torch.set_num_threads(threads)
+            results.append(answers(learned, rest, F32, "compiled"))
+    finally:
+        torch.set_num_threads(before)
+    one, three, three_again, many = results
+    for a, b in zip(three, three_again, strict=True):
+        assert_identical(a, b)
+    for other in (three, many):
+        for a, b in zip(one[:5], other[:5], strict=True):  # what no two threads share
+            assert_identical(a, b)
+        for a, b in zip(one[5:], other[5:], strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-3)
+
+
+def test_huge_logits_do_not_overflow_and_nan_shows_where_it_is():
+    learned, (sender, receiver, _) = terms_of()
+    big = {**learned, "q": learned["q"] * 1e6}
+    assert answers(big, (sender, receiver, None), F32, "compiled")[0].isfinite().all()
+    learned["k"][0] = torch.nan
+    reached = torch.zeros(9, dtype=torch.bool).index_fill(0, receiver[sender == 0], True)
+    output = answers(learned, (sender, receiver, None), F32, "compiled")[0]
+    assert output[reached].isnan().all() and output[~reached].isfinite().all()
+
+
+def test_a_node_that_no_edge_reaches_gets_zeros():
+    learned, (sender, receiver, _) = terms_of()
+    output = answers(learned, (sender, receiver.clamp(max=4), None), F32, "compiled")[0]
+    assert not output[5:].any() and output[:5].any()
+
+
+@pytest.mark.parametrize(("which", "index"), [(0, 7), (0, -1), (1, 9), (1, -1), (1, 2**40)])
+def test_an_edge_of_a_node_that_is_not_there_is_refused(which, index):
+    learned, (sender, receiver, _) = terms_of()
+    (sender, receiver)[which][3] = index
+    with pytest.raises(IndexError, match="names a node that is not from 0 to below"):
+        segment_attention(
+            *(learned[name].float() for name in ("q", "k", "v")), sender, receiver, None, None, None, None, None
+        )  # fmt: skip
+
+
+def test_its_gradient_has_one():
+    learned, rest = terms_of(dropout=True)
+    curves = []
+    for dtype, name in ((F32, "compiled"), (F64, "reference")):
+        ours = {key: x.to(dtype).requires_grad_() for key, x in learned.items()}
+        sender, receiver, kept = rest
+        edges = EdgeTerms(ours["e"], ours["w_ke"], ours["w_ve"], ours["w_be"])
+        with backend(name):
+            output = attend(
+                ours["q"], ours["k"], ours["v"], Segments(sender, receiver, 9), edges=edges, dropout_mask=kept.to(dtype)
+            )
+            slopes = torch.autograd.grad(output.tanh().sum(), list(ours.values()), create_graph=True)
+        curves.append(torch.autograd.grad(sum(x.square().sum() for x in slopes), list(ours.values())))
+    for a, b in zip(*curves, strict=True):
+        torch.testing.assert_close(a.double(), b, rtol=1e-3, atol=2e-3 * float(b.abs().max()))
