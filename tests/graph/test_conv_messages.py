@@ -188,7 +188,7 @@ def reduced(e, how):
         (MaxAggregation(), lambda e: e.amax(0)),
         (SoftmaxAggregation(t=0.5), lambda e: ((0.5 * e).softmax(0) * e).sum(0)),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, str | nn.Module) else "",
 )
 @pytest.mark.parametrize("concat", [True, False])
 def test_messages_are_aggregated_as_pyg_does(aggr, how, concat):
