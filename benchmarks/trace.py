@@ -1,0 +1,115 @@
+"""Which operations a training step and a prediction of the default model go through, and which implementation each took.
+
+    python benchmarks/trace.py
+    python benchmarks/trace.py --page docs/core.md
+
+With the backends as they come, and with the reference alone (`molattn.attention.backend("reference")`). The page has the
+table of all operations as well, and that of `attention_settings.py` where its figures are given.
+"""
+
+import argparse
+from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import torch
+from report import in_words, machine, markdown, saved
+
+from molattn.attention import OPERATIONS, backend, record_backends
+from molattn.chem import molecule_graph
+from molattn.models.config import GraphModelConfig
+from molattn.models.graph_model import GraphModel
+
+SMILES = ("CC(=O)Oc1ccccc1C(=O)O", "CCO", "c1ccccc1")
+PAGE = """# One core, several backends
+
+Made by `python benchmarks/trace.py --page docs/core.md`.
+
+Every attention of molattn is `molattn.attention.attend`: of molecules (the edge update of the block), of PyG's graphs
+(`TensorDotConv`), of sequences (`MultiHeadAttention`, the recurrent decoders). Which implementation runs is decided in
+one table, and can be said: `with molattn.attention.backend("reference"):`, or `MOLATTN_BACKEND=reference` for a whole
+process. The reference is the core's own score, normalizer and sum; the others give the same numbers to rounding
+(`tests/models/test_one_core.py` holds it for every preset and kind of model).
+
+## The operations
+
+Each takes the first implementation that is allowed and able. `compiled` is C of `molattn/kernels/csrc`, for float32 on
+the CPU; `chunked` is torch's operations with a gradient by hand; `fused` is torch's
+`scaled_dot_product_attention`.
+
+{operations}
+
+A block of the default model is fused with its neighbours into the operation "blocks", where nothing in it was changed;
+`molattn train` and a long `molattn predict` say in a line why, where that is not so, and `molattn doctor` says what is
+compiled.
+
+## What a step of the default model goes through
+
+Three molecules ({smiles}), forward and backward in training, and a prediction.
+
+{trace}
+
+`record_backends` wrote it down; with the reference, attention stands once for each of the four blocks.
+"""
+SETTINGS = """
+## Score, normalizer and join
+
+Each is a setting of `molattn train` (`--set model.score=additive`), an argument of `AttentionEdgeUpdate` and, but for the
+join, of `TensorDotConv`. Trained from scratch on ESOL, `python benchmarks/attention_settings.py`:
+
+{settings}
+
+{where}
+"""
+
+
+def traced(work: Callable[[], object]) -> Counter[tuple[str, str]]:
+    """How often each operation took which implementation."""
+    with record_backends() as calls:
+        work()
+    return Counter((call.operation, call.backend) for call in calls)
+
+
+def main() -> None:
+    """Trace, print the table or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--page", type=Path, help="write it there")
+    parser.add_argument("--settings", type=Path, default=Path("attention_settings.json"))
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    model = GraphModel(GraphModelConfig())
+    batch = model.collate([molecule_graph(smiles) for smiles in SMILES])
+
+    def step() -> None:
+        model.train()(batch).sum().backward()
+
+    def predict() -> None:
+        with torch.inference_mode():
+            model.eval()(batch)
+
+    rows = []
+    for what, work in (("training step", step), ("prediction", predict)):
+        for how, within in (("as it comes", nullcontext()), ("reference", backend("reference"))):
+            with within:
+                found = traced(work)
+            said = ", ".join(f"{name} {count} x {way}" for (name, way), count in found.items())
+            rows.append([what, how, said])
+    trace = markdown(["", "backends", "operations, how often, by which implementation"], rows)
+    operations = markdown(
+        ["operation", "implementations, in order"],
+        [[name, ", ".join(operation.implementations)] for name, operation in OPERATIONS.items()],
+    )
+    print(trace)
+    if options.page:
+        page = PAGE.format(operations=operations, trace=trace, smiles=", ".join(f"`{s}`" for s in SMILES))
+        if results := saved(options.settings):
+            table = markdown(
+                ["attention", "test RMSE on random0"], [[n, f"{r['rmse']:.3f}"] for n, r in results.items()]
+            )
+            page += SETTINGS.format(settings=table, where=in_words(machine()))
+        options.page.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
