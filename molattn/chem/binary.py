@@ -43,13 +43,15 @@ FACTS: dict[str, Callable[[int], Any]] = {
     "aromatic": bool,
     "rings": lambda byte: frozenset(size for bit, size in enumerate(_RING_SIZES) if byte >> bit & 1),
     "radicals": int,
-    "cip": lambda byte: ("none",)[byte],
+    "cip": lambda byte: ("none", "R", "S")[byte],
 }
 """The facts of an atom that `binary.c` finds, in its order, each as `AtomFacts` has it by the byte that it becomes.
 
-Labels of stereochemistry are not among what a binary holds: RDKit is asked for them where there may be any."""
+Labels of stereochemistry are not among what a binary holds. `cip.h` finds those that the first of the CIP rules decides;
+RDKit is asked for all labels of a molecule with any other."""
 
 _MAKE_CODES = ("atoms.py", "binary.py", "bonds.py", "codes.py", "features.py", "paths.py", "stereo.py")
+_LABELS = ("none", "E", "Z")
 _NONE = 255
 _UINT8 = np.dtype(np.uint8)
 _DONE, _HAS_STEREO = 0, 1
@@ -80,6 +82,19 @@ AWKWARD = (
     *("C=CC=O", "C#CC#N", "CC(=O)[O-].[NH4+]", "C=C=C", "B1OB1", "[SiH4]", "C[Si](C)(C)C", "[Al](C)(C)C", "I(=O)(=O)O"),
     *("C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O", "F/C=C/F", "F/C=C\\F", "C/C(F)=C(/Cl)C", "[H]/N=C(/F)Cl", "C/C=C/C=C\\C"),
     *("C[C@H]1CC[C@@H](C)CC1", "C[S@](=O)CC", "Cl[Pt@SP1](Cl)(N)N", "C[C@](C)(N)O", "CC=[C@]=CC"),
+    # Labels that ask what a duplicate is: rings with hetero atoms, rings of choice, rings that close at the centre.
+    *(
+        "C[C@H](c1cccnc1)c1ccccc1",
+        "C[C@@H](c1ncccn1)c1cnccn1",
+        "O[C@H](c1ccc2[nH]cnc2c1)c1ccc2ncccc2c1",
+        "N[C@@H](Cc1c[nH]cn1)C(=O)N1CCC[C@H]1C(N)=O",
+        "C[C@H]1CC(=O)C=C2CC[C@@H]3C[C@H](O)CC[C@]3(C)[C@]12N",
+        "C[C@H](C=C)C#N",
+        "C[P@](=O)(O)c1ccccc1",
+        "C/C(=N\\O)c1cc[n+](C)cc1",
+        "CC/C(C#N)=C(/c1ccccc1)c1ccncc1",
+        "Cn1c(=O)c2c(ncn2C[C@@H](O)CO)n(C)c1=O",
+    ),
     *("C" * 255, "C1" + "C" * 254 + "=C1", "C" * 150 + "C(=O)O." + "C" * 150 + "C1CC1"),
 )
 """What the reader must read as the getters do before it is used."""
@@ -228,11 +243,13 @@ def _tables() -> dict[str, np.ndarray]:
             except LookupError:  # no such element, no such hybridisation
                 continue
             codes[byte] = feature.index.get(feature.read(fact), _NONE)
-    pairs = np.full((256, 2, 2, 2), _NONE, np.uint8)
+    pairs = np.full((256, 2, 2, len(_LABELS), 2), _NONE, np.uint8)
     for kind in KINDS:
         for in_ring in (False, True):
             for conjugated in (False, True):
-                pairs[int(kind), int(in_ring), int(conjugated)] = pair_codes(kind, in_ring, conjugated)
+                pairs[int(kind), int(in_ring), int(conjugated)] = [
+                    pair_codes(kind, in_ring, conjugated, label) for label in _LABELS
+                ]
     return {
         "fact": np.array([names.index(feature.fact) for feature in ATOM_FEATURES], np.uint8),
         "atoms": atoms,

@@ -41,7 +41,7 @@ int main(int argc, char **argv) {
   t.self = number();
   t.fact = taken(t.features);
   t.atoms = taken(t.features * 256);
-  t.pairs = taken(256 * 8);
+  t.pairs = taken(256 * 24);
   t.start = taken(HEADER - 10);
   uint64_t random = 88172645463325252u;
   for (int64_t n; fread(&n, sizeof n, 1, file) == 1;) {

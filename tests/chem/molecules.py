@@ -65,6 +65,40 @@ STEREO = [
     "C[P@](=O)(O)F",
 ]
 
+# Stereocentres and double bonds that the first of the CIP rules decides, over rings and double bonds of all kinds.
+DECIDED = [
+    "C[C@H](N)C(=O)O",
+    "C[C@@H](N)C(=O)O",
+    "F/C=C/F",
+    "F/C=C\\F",
+    "C/C(F)=C(/Cl)C",
+    "C/C=N/O",
+    "C[S@](=O)CC",
+    "C[P@](=O)(O)F",
+    "C[Si@](F)(Cl)Br",
+    "[H]/N=C(/F)Cl",
+    "C[C@H](c1cccnc1)c1ccccc1",
+    "C[C@H](c1ccncc1)c1ccccn1",
+    "C[C@H](c1ccsc1)c1cc[nH]c1",
+    "C[C@H](c1ccoc1)c1ccsc1",
+    "C[C@H](c1cnc2ccccc2c1)c1ccc2[nH]ccc2c1",
+    "C[C@H](c1ccc2ccccc2c1)c1ccccc1",
+    "C[C@H](C1=CC=NC=C1)C1=CC=CC=C1",
+    "C[C@H](c1c[n+](C)ccc1)c1cccnc1",
+    "C[C@H](c1ncn[nH]1)c1nnn[nH]1",
+    "C[C@H](n1cnc2c(N)ncnc21)n1cc(C)c(=O)[nH]c1=O",
+    "O[C@@H]1[C@@H](CO)O[C@@H](n2cnc3c(N)ncnc23)[C@@H]1O",
+    "C[C@]12CC[C@H]3[C@@H](CC[C@H]4[C@@]3(CC[C@@H](C4)O)C)[C@@H]1CC[C@@H]2O",
+    "CN1CC[C@]23c4c5ccc(O)c4O[C@H]2[C@@H](O)C=C[C@H]3[C@H]1C5",
+    "CC(C)[C@@H]1CC[C@@H](C)C[C@H]1O",
+    "C/C(=C\\c1ccccc1)c1ccncc1",
+    "CC/C(C#N)=C(/c1ccccc1)c1ccncc1",
+    "C[C@H](C#C)C=C",
+    "C[C@@](O)(C=O)C#N",
+    "O=C([O-])[C@@H]1CCC[NH2+]1",
+    "C[C@@H]([NH3+])c1cc([O-])ccc1",
+]
+
 # Achiral by a mirror that swaps atoms: RDKit may write the mirror image, in which R and S change places.
 MIRRORED = [
     "F[C@H]1[C@@H](F)[C@H](F)[C@@H]1F",

@@ -14,21 +14,22 @@ import numpy as np
 import pytest
 from rdkit import Chem, RDConfig
 
-from molattn.chem import ATOM_FEATURES, binary, molecule_graph, molecules_like, read_smiles
+from molattn.chem import ATOM_FEATURES, binary, molecule_graph, molecules_like, read_smiles, unpack_bond
 from molattn.chem.binary import AWKWARD, FACTS, SOURCE, agree, bound, codes_of, reader, why_not
 from molattn.chem.codes import Codes, codes_by_getters
 from molattn.chem.parse import read_for_codes
+from molattn.chem.stereo import StereoLabels, stereo_labels
 from molattn.data import dataset_names, load_card, read_table
 from molattn.data.obtain import find
 from molattn.errors import SmilesError
 
 from .hostile import HOSTILE
-from .molecules import CAGES, DRUGLIKE, MIRRORED, ODD, STEREO
+from .molecules import CAGES, DECIDED, DRUGLIKE, MIRRORED, ODD, STEREO
 
 pytestmark = pytest.mark.skipif(reader() is None, reason=f"no reader of binaries: {why_not()}")
 
 NCI = [line.split()[0] for line in (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text().splitlines() if line]
-FEW = [*DRUGLIKE, *STEREO, *MIRRORED, *CAGES, *ODD, *AWKWARD]
+FEW = [*DRUGLIKE, *STEREO, *DECIDED, *MIRRORED, *CAGES, *ODD, *AWKWARD]
 
 
 def forms(smiles: Iterable[object], step: int = 1) -> Iterator[Chem.Mol]:
@@ -85,6 +86,42 @@ def test_it_knows_all_that_the_features_look_at():
 def test_it_says_what_the_getters_say():
     assert check(FEW) > 1.5 * len(FEW)
     assert check(NCI[::50]) > 280
+
+
+def test_labels_are_found_without_the_labeler(monkeypatch):
+    expected = {text: codes_by_getters(read_smiles(text)) for text in DECIDED}
+    monkeypatch.setattr(binary, "stereo_labels", None)  # which nothing may call
+    for text, codes in expected.items():
+        found = codes_of(read_for_codes(text))
+        assert found.atom_codes[:, -1].any() or (unpack_bond(found.bond_codes)[..., -1]).any(), text
+        assert_same(found._replace(symbols=codes.symbols), codes)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "F[C@H]1C[C@@H](F)C1",
+        "C1C[C@@H]2CC[C@H]1C2",
+        "C[C@H](F)C[C@H]1CC[C@@H](C)CC1",
+        "F/C=C/C(/C=C\\F)=C/O",
+        "Cl[Pt@SP1](Cl)(N)N",
+        # Those that take long.
+        "F[C@H](c1ccc2ccc3ccc4ccc5ccccc5c4c3c2c1)c1ccc2ccc3ccc4ccc5cc(Cl)ccc5c4c3c2c1",
+        f"F[C@H]({'C(C(C)C)' * 30}C){'C(C(C)C)' * 30}CC",
+    ],
+)
+def test_labels_that_need_more_than_the_first_rule_are_left_to_the_labeler(monkeypatch, text):
+    asked = []
+
+    def labels(mol: Chem.Mol) -> StereoLabels:
+        asked.append(mol)
+        return stereo_labels(mol)
+
+    monkeypatch.setattr(binary, "stereo_labels", labels)
+    mol = read_for_codes(text)
+    found, true = codes_of(mol), codes_by_getters(mol)
+    assert_same(found._replace(symbols=true.symbols), true)
+    assert asked == [mol]
 
 
 def test_it_says_what_the_getters_say_of_hostile_text():

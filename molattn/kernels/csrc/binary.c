@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "layout.h"
+#include "cip.h"
 
-enum { DONE, HAS_STEREO, NOT_COVERED, NOT_UNDERSTOOD };                                  /* what came of it */
-enum { ELEMENT, DEGREE, HYDROGENS, CHARGE, HYBRIDISATION, AROMATIC, RINGS, RADICALS, CIP, FACTS }; /* binary.FACTS */
-enum { NONE = 255 };                                                                     /* no code for this */
+enum { DONE, HAS_STEREO, NOT_COVERED, NOT_UNDERSTOOD }; /* what came of it */
+enum { NONE = 255 };                                    /* no code for this */
 enum { HEADER = 30, MAX_PATH = 254, APART = 255 };
 enum { SP3 = 4, SINGLE = 1 }; /* what is not written */
 
@@ -22,7 +22,7 @@ typedef struct {
   int64_t features;
   const uint8_t *fact;  /* (features,) what the column looks at */
   const uint8_t *atoms; /* (features, 256) its code for each value of the fact, or NONE */
-  const uint8_t *pairs; /* (256, 2, 2, 2) by kind, in ring, conjugated: as the first atom calls it and the second */
+  const uint8_t *pairs; /* (256, 2, 2, 3, 2) by kind, in ring, conjugated, label: as either atom calls it */
   const uint8_t *start; /* (HEADER - 10,) how the bytes begin, up to the number of atoms */
   uint8_t self;         /* an atom with itself */
 } Tables;
@@ -34,11 +34,6 @@ typedef struct {
   int wide;  /* whether places of atoms take four bytes */
   int wrong; /* whether more was asked for than there is, or something else is not right */
 } Bytes;
-
-typedef struct {
-  uint32_t ends[2];
-  uint8_t kind, conjugated;
-} Bond;
 
 static uint8_t byte(Bytes *b) {
   if (b->at == b->end) {
@@ -73,7 +68,7 @@ static inline uint8_t byte_if(const uint8_t **at, unsigned flag, uint8_t other) 
 
 enum { ATOM = 6 + 7, BOND = 3 + 2 }; /* bytes of the longest, without what is rare; at the end follow as many */
 
-/* One atom: its facts but for those that its neighbours and rings decide. */
+/* One atom: what is known of it but for what its neighbours and rings decide. */
 static int read_atom(Bytes *b, uint8_t *facts) {
   if (b->end - b->at < ATOM) {
     b->wrong = 1;
@@ -85,13 +80,13 @@ static int read_atom(Bytes *b, uint8_t *facts) {
   facts[ELEMENT] = b->at[0];
   facts[AROMATIC] = flags >> 6 & 1;
   facts[CHARGE] = byte_if(&at, given >> 1 & 1, 0);
-  uint8_t chiral = byte_if(&at, given >> 2 & 1, 0);
+  facts[TAG] = byte_if(&at, given >> 2 & 1, 0);
   facts[HYBRIDISATION] = byte_if(&at, given >> 3 & 1, SP3);
-  unsigned hydrogens = byte_if(&at, given >> 4 & 1, 0);
-  at += given >> 5 & 1; /* the valence of what is written */
+  unsigned hydrogens = facts[WRITTEN] = byte_if(&at, given >> 4 & 1, 0);
+  facts[VALENCE] = byte_if(&at, given >> 5 & 1, 0); /* of what is written */
   unsigned implicit = byte_if(&at, given >> 6 & 1, 0);
   hydrogens += flags & 0x20 ? 0 : implicit;
-  facts[HYDROGENS] = hydrogens < 255 ? hydrogens : 255;
+  facts[HYDROGENS] = facts[HELD] = hydrogens < 255 ? hydrogens : 255;
   facts[RADICALS] = byte_if(&at, given >> 7 & 1, 0);
   b->at = at;
   if (given & 0x100) return NOT_COVERED; /* an isotope */
@@ -100,7 +95,7 @@ static int read_atom(Bytes *b, uint8_t *facts) {
     if (byte(b) != 0x18) b->wrong = 1;
     if (byte(b) == 0xff) word(b);
   }
-  return chiral ? HAS_STEREO : DONE;
+  return facts[TAG] ? HAS_STEREO : DONE;
 }
 
 static int read_bond(Bytes *b, Bond *bond, uint32_t n) {
@@ -113,13 +108,19 @@ static int read_bond(Bytes *b, Bond *bond, uint32_t n) {
   unsigned flags = *b->at;
   if ((flags & ~0x6eu) || bond->ends[0] == bond->ends[1]) b->wrong = 1;
   bond->conjugated = flags >> 5 & 1;
+  bond->stereo = bond->label = 0;
+  bond->beside[0] = bond->beside[1] = 0;
   bond->kind = byte_if(&at, flags >> 3 & 1, SINGLE);
   at += flags >> 2 & 1; /* its direction */
   b->at = at;
   if (!(flags & 0x02)) return DONE;
-  int found = byte(b) ? HAS_STEREO : DONE;
-  for (int left = byte(b); left > 0; left--) atom_below(b, n);
-  return found;
+  bond->stereo = byte(b);
+  int count = byte(b);
+  for (int k = 0; k < count; k++) {
+    uint32_t atom = atom_below(b, n);
+    if (count == 2) bond->beside[k] = atom;
+  }
+  return bond->stereo ? HAS_STEREO : DONE;
 }
 
 /* The neighbours of every atom: those of atom i are next[first[i]] to next[first[i + 1]]. */
@@ -131,8 +132,6 @@ static void join(const Bond *bonds, uint32_t m, uint32_t n, uint32_t *first, uin
   for (uint32_t k = 0; k < m; k++)
     for (int end = 0; end < 2; end++) next[first[bonds[k].ends[end] + 1]++] = bonds[k].ends[!end];
 }
-
-enum { BONDED = 1, IN_RING = 2 };
 
 /* Marks the atoms of all rings, and their bonds among the pairs that are BONDED. */
 static void read_rings(Bytes *b, size_t n, uint8_t *facts, uint8_t *pairs) {
@@ -146,7 +145,7 @@ static void read_rings(Bytes *b, size_t n, uint8_t *facts, uint8_t *pairs) {
     uint32_t start = atom_below(b, n), here = start;
     for (uint32_t k = 1; k <= size && !b->wrong; k++) {
       uint32_t there = k < size ? atom_below(b, n) : start;
-      facts[here * FACTS + RINGS] |= mark;
+      facts[here * COLUMNS + RINGS] |= mark;
       if (!pairs[here * n + there]) b->wrong = 1;
       pairs[here * n + there] |= IN_RING;
       pairs[there * n + here] |= IN_RING;
@@ -220,14 +219,14 @@ typedef struct {
   uint32_t *first;  /* (n + 2,) */
   uint32_t *next;   /* (2 m,) */
   uint32_t *queue;  /* (n,) */
-  uint8_t *facts;   /* (n, FACTS) */
+  uint8_t *facts;   /* (n, COLUMNS) */
   uint8_t *rows;    /* of path lengths, where they are found row by row */
 } Room;
 
 static int read_all(const Tables *t, Bytes *b, size_t n, uint32_t m, Room r, uint8_t *codes) {
   int found = DONE;
   for (size_t i = 0; i < n && !b->wrong; i++) {
-    int this = read_atom(b, r.facts + i * FACTS);
+    int this = read_atom(b, r.facts + i * COLUMNS);
     if (this == NOT_COVERED && !b->wrong) return this;
     found |= this;
   }
@@ -244,22 +243,24 @@ static int read_all(const Tables *t, Bytes *b, size_t n, uint32_t m, Room r, uin
   read_rings(b, n, r.facts, of_pairs);
   if (b->wrong) return NOT_UNDERSTOOD;
 
+  join(r.bonds, m, n, r.first, r.next);
+  if (found == HAS_STEREO && find_labels(n, m, r.facts, r.bonds, r.first, r.next, of_pairs)) found = DONE;
+
   int covered = 1;
   for (uint32_t k = 0; k < m; k++) {
     size_t i = r.bonds[k].ends[0], j = r.bonds[k].ends[1];
     int in_ring = of_pairs[i * n + j] / IN_RING;
-    const uint8_t *pair = t->pairs + ((r.bonds[k].kind * 2 + in_ring) * 2 + r.bonds[k].conjugated) * 2;
+    const uint8_t *pair = t->pairs + (((r.bonds[k].kind * 2 + in_ring) * 2 + r.bonds[k].conjugated) * 3 + r.bonds[k].label) * 2;
     covered &= pair[0] != NONE;
     of_pairs[i * n + j] = pair[0];
     of_pairs[j * n + i] = pair[1];
   }
   for (size_t i = 0; i < n; i++) of_pairs[i * n + i] = t->self;
 
-  join(r.bonds, m, n, r.first, r.next);
   for (size_t i = 0; i < n; i++, codes += t->features) {
-    uint8_t *known = r.facts + i * FACTS;
+    uint8_t *known = r.facts + i * COLUMNS;
     unsigned hydrogens = known[HYDROGENS], degree = r.first[i + 1] - r.first[i];
-    for (uint32_t s = r.first[i]; s < r.first[i + 1]; s++) hydrogens += r.facts[r.next[s] * FACTS + ELEMENT] == 1;
+    for (uint32_t s = r.first[i]; s < r.first[i + 1]; s++) hydrogens += r.facts[r.next[s] * COLUMNS + ELEMENT] == 1;
     known[HYDROGENS] = hydrogens < 255 ? hydrogens : 255;
     known[DEGREE] = degree < 255 ? degree : 255;
     for (int64_t f = 0; f < t->features; f++) {
@@ -274,7 +275,8 @@ static int read_all(const Tables *t, Bytes *b, size_t n, uint32_t m, Room r, uin
 }
 
 /* The codes of a molecule of n atoms: (n, features) of atoms, (n, n) of pairs, (n, n) path lengths, one after the
- * other. They are whole for DONE and HAS_STEREO only; the latter leaves all labels of stereochemistry at none. */
+ * other. They are whole for DONE and HAS_STEREO only; the latter leaves all labels of stereochemistry at none, for there
+ * are some that need more than the first rule. */
 int molattn_read(const Tables *t, const uint8_t *binary, int64_t length, int64_t n, uint8_t *codes) {
   if (n < 1 || n > INT32_MAX / 64 || length < HEADER || memcmp(binary, t->start, HEADER - 10)) return NOT_UNDERSTOOD;
   Bytes b = {binary + HEADER - 10, binary + length, n > 255, 0};
@@ -283,12 +285,12 @@ int molattn_read(const Tables *t, const uint8_t *binary, int64_t length, int64_t
   if (atoms != n || n * 6 > length || m > (uint64_t)length / 3 || byte(&b) != 0x80 || byte(&b) != 0x01)
     return NOT_UNDERSTOOD;
   size_t words = 2 * (size_t)n + 2 + 2 * (size_t)m, wide = n < 255 ? (n + LANES - 1) / LANES * LANES : 0;
-  Bond *bonds = malloc(m * sizeof(Bond) + words * sizeof(uint32_t) + n * (FACTS + wide));
+  Bond *bonds = malloc(m * sizeof(Bond) + words * sizeof(uint32_t) + n * (COLUMNS + wide));
   if (bonds == NULL) return NOT_UNDERSTOOD;
   uint32_t *first = (uint32_t *)(bonds + m);
   uint8_t *facts = (uint8_t *)(first + words);
-  Room room = {bonds, first, first + n + 2, first + n + 2 + 2 * m, facts, facts + n * FACTS};
-  memset(facts, 0, n * FACTS);
+  Room room = {bonds, first, first + n + 2, first + n + 2 + 2 * m, facts, facts + n * COLUMNS};
+  memset(facts, 0, n * COLUMNS);
   int found = read_all(t, &b, n, m, room, codes);
   free(bonds);
   return b.wrong ? NOT_UNDERSTOOD : found;
