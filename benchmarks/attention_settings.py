@@ -51,7 +51,7 @@ def main() -> None:
                 command += ["--set", setting]
             start = time.perf_counter()
             subprocess.run(command, check=True, capture_output=True, text=True)
-            test = json.loads((run / "metrics.json").read_text(encoding="utf-8"))["test"]
+            test = json.loads((run / "metrics.json").read_text(encoding="utf-8"))["test"]["log_solubility"]
             results[name] = {"rmse": test["rmse"], "seconds": time.perf_counter() - start}
         print(f"{name}: {results[name]['rmse']:.3f}", file=sys.stderr, flush=True)
         save(options.output, "attention_settings", {"epochs": options.epochs}, results, machine())

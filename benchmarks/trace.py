@@ -1,10 +1,10 @@
-"""Which operations a training step and a prediction of the default model go through, and which implementation each took.
+"""Which operations a training step and a prediction of the default model go through, and what each of them took.
 
     python benchmarks/trace.py
     python benchmarks/trace.py --page docs/core.md
 
-With the backends as they come, and with the reference alone (`molattn.attention.backend("reference")`). The page has the
-table of all operations as well, and that of `attention_settings.py` where its figures are given.
+With the backends as they come, and with the reference alone (`molattn.attention.backend("reference")`). The page has
+the table of all operations as well, and that of `attention_settings.py` where its figures are given.
 """
 
 import argparse
@@ -55,8 +55,8 @@ Three molecules ({smiles}), forward and backward in training, and a prediction.
 SETTINGS = """
 ## Score, normalizer and join
 
-Each is a setting of `molattn train` (`--set model.score=additive`), an argument of `AttentionEdgeUpdate` and, but for the
-join, of `TensorDotConv`. Trained from scratch on ESOL, `python benchmarks/attention_settings.py`:
+Each is a setting of `molattn train` (`--set model.score=additive`), an argument of `AttentionEdgeUpdate` and, but for
+the join, of `TensorDotConv`. Trained from scratch on ESOL, `python benchmarks/attention_settings.py`:
 
 {settings}
 

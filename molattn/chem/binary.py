@@ -47,8 +47,8 @@ FACTS: dict[str, Callable[[int], Any]] = {
 }
 """The facts of an atom that `binary.c` finds, in its order, each as `AtomFacts` has it by the byte that it becomes.
 
-Labels of stereochemistry are not among what a binary holds. `cip.h` finds those that the first of the CIP rules decides;
-RDKit is asked for all labels of a molecule with any other."""
+Labels of stereochemistry are not among what a binary holds. `cip.h` finds those that the first of the CIP rules
+decides; RDKit is asked for all labels of a molecule with any other."""
 
 _MAKE_CODES = ("atoms.py", "binary.py", "bonds.py", "codes.py", "features.py", "paths.py", "stereo.py")
 _LABELS = ("none", "E", "Z")

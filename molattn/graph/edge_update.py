@@ -1,6 +1,6 @@
 """phi_e, the edge update: attention, in which a node is the query and its senders and their edges are the keys."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeVar
@@ -115,7 +115,7 @@ class AttentionEdgeUpdate(nn.Module):
         attended = _Attended(q, k, v, graph.competitors, bias, edges, self.score, self.normalizer)
         mask = self._dropout_mask(graph, q)
         if type(self)._finished is AttentionEdgeUpdate._finished and not torch.compiler.is_compiling():
-            return AttendedMessages(graph, attended, mask)
+            return AttendedMessages.of(graph, attended, mask)
         weights = self._finished(attended.weights(), graph)
         return EdgeMessages(graph, weights, _times(weights, mask), v, *_value_edges(edges))
 
@@ -181,23 +181,24 @@ class AttentionEdgeUpdate(nn.Module):
         """q, k, v: (n, h, d) of an edge list, (b, h, n, d) of a dense graph; k and v of `senders` where it is given."""
         self._check(graph)
         if senders is None:
-            q, k, v = self._heads(graph, "qkv")
+            q, k, v = self._heads(graph, (self.w_q, self.w_k, self.w_v), (self.w_qu, self.w_ku, self.w_vu))
         else:
-            (q,), (k, v) = self._heads(graph, "q"), self._heads(senders, "kv")
+            (q,) = self._heads(graph, (self.w_q,), (self.w_qu,))
+            k, v = self._heads(senders, (self.w_k, self.w_v), (self.w_ku, self.w_vu))
         return q, k, v if self.activation is None else self.activation(v)
 
-    def _heads(self, graph: AnyGraph, names: str) -> tuple[Tensor, ...]:
-        """Some of q, k and v of these nodes, by one product."""
-        layers = [getattr(self, f"w_{name}") for name in names]
+    def _heads(
+        self, graph: AnyGraph, layers: Sequence[nn.Linear], of_graph: Sequence[nn.Linear | None]
+    ) -> tuple[Tensor, ...]:
+        """What each of these layers makes of the nodes, and each of those of their graph, by one product."""
         x = graph.v
         if isinstance(graph, DenseGraph) and not all_true(graph.node_mask):
             x = x.masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)  # NaN there would reach the gradients of the weights
         bias = None if self.w_q.bias is None else torch.cat([layer.bias for layer in layers])
         packed = linear(x, torch.cat([layer.weight for layer in layers]), bias)
         if graph.u is not None:
-            of_graph = torch.cat([getattr(self, f"w_{name}u").weight for name in names])
-            packed = packed + graph.per_node(F.linear(graph.u, of_graph))
-        heads = packed.unflatten(-1, (len(names), self.num_heads, self.head_dim)).unbind(-3)
+            packed = packed + graph.per_node(F.linear(graph.u, torch.cat([not_none(of).weight for of in of_graph])))
+        heads = packed.unflatten(-1, (len(layers), self.num_heads, self.head_dim)).unbind(-3)
         return tuple(x.transpose(1, 2) for x in heads) if isinstance(graph, DenseGraph) else heads
 
     def _check(self, graph: AnyGraph) -> None:
@@ -365,12 +366,15 @@ class AttendedMessages(EdgeMessages):
     They are worked out when somebody looks at them; a sum that is asked for later is made of them.
     """
 
-    def __init__(self, graph: AnyGraph, attended: _Attended, dropout_mask: Tensor | None):
-        edges, w_ve = _value_edges(attended.edges)
+    @classmethod
+    def of(cls, graph: AnyGraph, attended: _Attended, dropout_mask: Tensor | None) -> "AttendedMessages":
+        """Without the weights."""
+        messages, (edges, w_ve) = object.__new__(cls), _value_edges(attended.edges)
         # Into the dictionary itself: the fields of a frozen class cannot be set, and two of them are worked out late.
-        vars(self).update(
+        vars(messages).update(
             graph=graph, attended=attended, dropout_mask=dropout_mask, values=attended.v, edges=edges, w_ve=w_ve
         )
+        return messages
 
     @cached_property
     def weights(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -333,7 +333,7 @@ def _max_along(x: Tensor, mask: Tensor, dim: int) -> Tensor:
 
 
 def _max_into(x: Tensor, index: Tensor, size: int) -> Tensor:
-    index = index.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
+    index = index.long().view(-1, *[1] * (x.dim() - 1)).expand_as(x)
     return x.new_zeros(size, *x.shape[1:]).scatter_reduce(0, index, x, "amax", include_self=False)
 
 

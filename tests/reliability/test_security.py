@@ -253,6 +253,10 @@ def test_35_hostile_names_in_pages(
         for command in ("view", "explain"):
             out = tmp_path / f"{k}-{command}.html"
             answer = molattn(command, tmp_path / f"{k}", "--smiles", "CCO", "-o", out)
+            if not name.isprintable() and name.encode("utf-8", "ignore").decode() != name:
+                score.end_to_end([f"{command} of {name!r}"])
+                score.hold(answer.code == 3 and "each of which UTF-8 has" in answer.err, f"{command} of {name!r}")
+                continue
             if not score.hold(answer.code == 0, f"{command} of {name!r}: {answer.err}"):
                 continue
             document = out.read_text(encoding="utf-8")

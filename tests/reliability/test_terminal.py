@@ -228,7 +228,7 @@ SHELL = (
 
 def test_46_streams_that_are_closed_or_full(score: Score, run: Path, tmp_path: Path) -> None:
     table, long = tmp_path / "in.csv", tmp_path / "long.csv"
-    table.write_text("smiles,n,\u20ac\n" + "".join(f"{'C' * i},{i}.5,\xfc\n" for i in range(1, 13)))
+    table.write_text("smiles,n,y,\u20ac\n" + "".join(f"{'C' * i},{i}.5,{i}.5,\xfc\n" for i in range(1, 13)))
     long.write_text("smiles\n" + "CCO\n" * 20_000)
     for number, (text, code, said) in enumerate(SHELL):
         if not score.long and number not in (0, 5, 11):
