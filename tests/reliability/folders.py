@@ -74,7 +74,9 @@ def change_config(config: dict[str, Any], chance: Random) -> None:
     elif kind == 1 and isinstance(value, dict):
         value[chance.choice(("evil", "", "__init__", "\ud800", "x" * 100_000))] = chance.choice(NUMBERS)
     elif kind == 2 and isinstance(value, list) and value:
-        whole[key] = value * chance.choice((2, 3, 50_000))
+        # Lists in lists as often as that would be gigabytes of text, which nobody could send.
+        flat = len(value) < 100 and not any(isinstance(x, list | dict) for x in value)
+        whole[key] = value * chance.choice((2, 3, 50_000 if flat else 4))
     elif kind in (3, 4) and isinstance(value, int | float) and not isinstance(value, bool):
         whole[key] = chance.choice((value + 1, value - 1, -value, value * 2, value / 2, float(value), value * 1e5))
     elif kind in (5, 6):
