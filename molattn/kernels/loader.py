@@ -39,6 +39,8 @@ SOURCES = Path(__file__).with_name("csrc")
 
 VARIABLE = "MOLATTN_COMPILE"
 """The environment variable that forbids compiling where it is "0"."""
+FORBIDDEN = f"{VARIABLE} is 0"
+"""Why there is no library then, as `why_not` says it."""
 MARCH = "MOLATTN_MARCH"
 """The environment variable with the processor to build for, in place of this one."""
 SANITIZE = "MOLATTN_SANITIZE"
@@ -280,7 +282,7 @@ def _recall(*places: Path) -> None:
 @cache
 def _found(source: Path) -> tuple[ctypes.CDLL | None, str]:
     if os.environ.get(VARIABLE, "").strip() == "0":
-        return None, f"{VARIABLE} is 0"
+        return None, FORBIDDEN
     if os.name != "posix":
         return None, f"not tried on {platform.system()}"
     compiler = shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")

@@ -17,6 +17,7 @@ from molattn.errors import SmilesError
 from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumOfCodes, VirtualNode, run_blocks, why_not_fused
 from molattn.graph.encodings import adjacency
 from molattn.graph.family import FAMILY, BlockSizes, DegreeScaledSum, mat
+from molattn.kernels.loader import FORBIDDEN
 from molattn.models.base import MoleculeModel, wide
 from molattn.models.config import GraphModelConfig
 from molattn.models.encodings import edge_encoding, node_encodings
@@ -150,11 +151,15 @@ class GraphModel(MoleculeModel):
         return run_blocks(self.blocks, graph)
 
     def why_slow(self) -> str:
-        """Why this model's blocks do not run fused on the CPU where others do, in words; empty where they do."""
+        """Why this model's blocks do not run fused on the CPU where others do, in words; empty where they do.
+
+        Whoever forbids compiling by MOLATTN_COMPILE=0 knows: then it is empty, too.
+        """
         config: Any = self.config
         if config.attention not in ("molattn", "tensor-dot"):
             return ""
-        return why_not_fused(list(self.blocks), 0 if self.edges is None else self.edges.dim)
+        why = why_not_fused(list(self.blocks), 0 if self.edges is None else self.edges.dim)
+        return "" if why == FORBIDDEN else why
 
     def attention(self, batch: MoleculeBatch) -> tuple[Tensor, Tensor]:
         """What `forward` returns, and the weights of every layer and head, (b, layers, heads, n, n).
