@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -112,7 +112,8 @@ class AttentionEdgeUpdate(nn.Module):
         """
         q, k, v = self._project(graph, senders)
         edges, bias = self._edge_terms(graph, q, k)
-        attended = _Attended(q, k, v, graph.competitors, bias, edges, self.score, self.normalizer)
+        how = {"bias": bias, "edges": edges, "score": self.score, "normalizer": self.normalizer}
+        attended = _Attended(q, k, v, graph.competitors, how)
         mask = self._dropout_mask(graph, q)
         if type(self)._finished is AttentionEdgeUpdate._finished and not torch.compiler.is_compiling():
             return AttendedMessages.of(graph, attended, mask)
@@ -269,26 +270,19 @@ def _value_edges(edges: EdgeTerms | None) -> tuple[Tensor | None, Tensor | None]
 
 
 class _Attended(NamedTuple):
-    """What `attend` is called with, but for dropout."""
+    """What `attend` is called with, but for dropout; `how` is by name."""
 
     q: Tensor
     k: Tensor
     v: Tensor
     over: Competitors
-    bias: Tensor | None
-    edges: EdgeTerms | None
-    score: Score
-    normalizer: Normalizer
+    how: dict[str, Any]
 
     def weights(self) -> Tensor:
-        q, k, _, over, bias, edges, score, normalizer = self
-        return attention_weights(q, k, over, bias=bias, edges=edges, score=score, normalizer=normalizer)
+        return attention_weights(self.q, self.k, self.over, **self.how)
 
     def sum(self, mask: Tensor | None) -> Tensor:
-        q, k, v, over, bias, edges, score, normalizer = self
-        return attend(
-            q, k, v, over, bias=bias, edges=edges, score=score, normalizer=normalizer, dropout_mask=mask
-        )  # fmt: skip
+        return attend(self.q, self.k, self.v, self.over, **self.how, dropout_mask=mask)
 
 
 @dataclass(frozen=True)
@@ -369,7 +363,7 @@ class AttendedMessages(EdgeMessages):
     @classmethod
     def of(cls, graph: AnyGraph, attended: _Attended, dropout_mask: Tensor | None) -> "AttendedMessages":
         """Without the weights."""
-        messages, (edges, w_ve) = object.__new__(cls), _value_edges(attended.edges)
+        messages, (edges, w_ve) = object.__new__(cls), _value_edges(attended.how["edges"])
         # Into the dictionary itself: the fields of a frozen class cannot be set, and two of them are worked out late.
         vars(messages).update(
             graph=graph, attended=attended, dropout_mask=dropout_mask, values=attended.v, edges=edges, w_ve=w_ve

@@ -113,14 +113,14 @@ def edge_attention_reference(
     dropout_mask: Tensor | None = None,
 ) -> Tensor:
     """The same by the attention core, `molattn.attention.attend`."""
-    from molattn.attention import EdgeTerms, PaddedNodes, attend, backend
+    from molattn.attention import EdgeTerms, PaddedNodes, attend
 
-    over = PaddedNodes(node_mask, edge_mask)
+    over, edges = PaddedNodes(node_mask, edge_mask), EdgeTerms(e, w_ke, w_ve, w_be)
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    with backend("reference"):
-        return attend(
-            q, k, v, over, edges=EdgeTerms(e, w_ke, w_ve, w_be), dropout_mask=dropout_mask
-        ).transpose(1, 2)  # fmt: skip
+    # With the weights it is the reference, whatever backends are allowed: those are of the whole process, and other
+    # threads are not to notice that this one takes a gradient.
+    output, _ = attend(q, k, v, over, edges=edges, dropout_mask=dropout_mask, return_weights=True)
+    return output.transpose(1, 2)
 
 
 def _row_stride(x: Tensor) -> int | None:
@@ -191,42 +191,20 @@ def _run(name: str, task: Task) -> None:
         raise MemoryError("no memory is left for attention")
 
 
-def _forward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    e: Tensor,
-    w_ke: Tensor,
-    w_ve: Tensor,
-    w_be: Tensor | None,
-    node_mask: Tensor | None,
-    edge_mask: Tensor | None,
-    dropout_mask: Tensor | None,
-) -> Tensor:
-    task, held = _prepare(q, k, v, e, w_ke, w_ve, w_be, node_mask, edge_mask, dropout_mask)
-    output = torch.empty(q.shape, dtype=torch.float32, device="cpu")
+def _forward(*arguments: Any) -> Tensor:
+    task, held = _prepare(*arguments)
+    output = torch.empty(arguments[0].shape, dtype=torch.float32, device="cpu")
     task.output = output.data_ptr()
     _run("molattn_forward", task)
     del held
     return output
 
 
-def _backward(
-    dy: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    e: Tensor,
-    w_ke: Tensor,
-    w_ve: Tensor,
-    w_be: Tensor | None,
-    node_mask: Tensor | None,
-    edge_mask: Tensor | None,
-    dropout_mask: Tensor | None,
-    of_edges: bool,
-) -> tuple[Tensor, ...]:
+def _backward(dy: Tensor, *given: Any) -> tuple[Tensor, ...]:
+    *arguments, of_edges = given
+    q, _, _, e, w_ke, w_ve, *_ = arguments
     check_argument("the gradient of the output", dy, q.shape)
-    task, held = _prepare(q, k, v, e, w_ke, w_ve, w_be, node_mask, edge_mask, dropout_mask)
+    task, held = _prepare(*arguments)
     dy = dy.contiguous()
     d_q, d_k, d_v = (torch.empty(q.shape) for _ in range(3))
     task.d_stride = task.h * task.d

@@ -91,48 +91,11 @@ def segment_attention_reference(
     dropout_mask: Tensor | None = None,
 ) -> Tensor:
     """The same by the attention core, `molattn.attention.attend`."""
-    from molattn.attention import EdgeTerms, Segments, attend, backend
+    from molattn.attention import EdgeTerms, Segments, attend
 
-    edges = None if e is None else EdgeTerms(e, w_ke, w_ve, w_be)
-    with backend("reference"):
-        return attend(q, k, v, Segments(sender, receiver, len(q)), edges=edges, dropout_mask=dropout_mask)
-
-
-def _check(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    sender: Tensor,
-    receiver: Tensor,
-    e: Tensor | None,
-    w_ke: Tensor | None,
-    w_ve: Tensor | None,
-    w_be: Tensor | None,
-    dropout_mask: Tensor | None,
-) -> None:
-    """A ValueError for what the library would read beyond. What is in sender and receiver it looks at itself."""
-    if q.dim() != 3 or not q.shape[2] or not q.shape[1]:
-        raise ValueError(f"q is (receivers, h, d), not {tuple(q.shape)}")
-    _, h, d = q.shape
-    edges = len(receiver) if receiver.dim() else 0
-    check_argument("q", q, q.shape)
-    check_argument("k", k, (*k.shape[:1], h, d))
-    check_argument("v", v, k.shape)
-    check_argument("sender", sender, (edges,), torch.int64)
-    check_argument("receiver", receiver, (edges,), torch.int64)
-    f = 0 if e is None else e.shape[-1]
-    if e is not None:
-        check_argument("e", e, (edges, f))
-    elif w_ke is not None or w_ve is not None or w_be is not None:
-        raise ValueError("there are weights of edges, and no edges' features")
-    for name, x, shape in (
-        ("w_ke", w_ke, (h, d, f)),
-        ("w_ve", w_ve, (h, d, f)),
-        ("w_be", w_be, (h, f)),
-        ("dropout_mask", dropout_mask, (edges, h)),
-    ):
-        if x is not None:
-            check_argument(name, x, shape)
+    over, edges = Segments(sender, receiver, len(q)), None if e is None else EdgeTerms(e, w_ke, w_ve, w_be)
+    # With the weights it is the reference, whatever backends are allowed.
+    return attend(q, k, v, over, edges=edges, dropout_mask=dropout_mask, return_weights=True)[0]
 
 
 def _padded(x: Tensor | None, dim: int) -> Tensor | None:
@@ -162,8 +125,33 @@ def _prepare(
     w_be: Tensor | None,
     dropout_mask: Tensor | None,
 ) -> tuple[Task, tuple[Tensor | None, ...]]:
-    """What the library reads, and the tensors that it lies in."""
-    d = q.shape[2]
+    """What the library reads, and the tensors that it lies in.
+
+    Raises:
+        ValueError: what the library would read beyond. What is in sender and receiver it looks at itself.
+    """
+    if q.dim() != 3 or not q.shape[2] or not q.shape[1]:
+        raise ValueError(f"q is (receivers, h, d), not {tuple(q.shape)}")
+    _, h, d = q.shape
+    edges = len(receiver) if receiver.dim() else 0
+    check_argument("q", q, q.shape)
+    check_argument("k", k, (*k.shape[:1], h, d))
+    check_argument("v", v, k.shape)
+    check_argument("sender", sender, (edges,), torch.int64)
+    check_argument("receiver", receiver, (edges,), torch.int64)
+    f = 0 if e is None else e.shape[-1]
+    if e is not None:
+        check_argument("e", e, (edges, f))
+    elif w_ke is not None or w_ve is not None or w_be is not None:
+        raise ValueError("there are weights of edges, and no edges' features")
+    for name, x, shape in (
+        ("w_ke", w_ke, (h, d, f)),
+        ("w_ve", w_ve, (h, d, f)),
+        ("w_be", w_be, (h, f)),
+        ("dropout_mask", dropout_mask, (edges, h)),
+    ):
+        if x is not None:
+            check_argument(name, x, shape)
     wide: Any = [_padded(x, -1) for x in (q, k, v)]
     (q, q_stride), (k, k_stride), (v, v_stride) = map(_rows, wide)
     if v_stride != k_stride:
@@ -171,7 +159,7 @@ def _prepare(
     others = (sender, receiver, e, _padded(w_ke, -2), _padded(w_ve, -2), w_be, dropout_mask)
     held = (q, k, v, *(None if x is None else x.contiguous() for x in others))
     task = Task(receivers=len(q), senders=len(k), edges=len(receiver), h=q.shape[1], d=q.shape[2], scale=d**-0.5)
-    task.f, task.q_stride, task.k_stride = 0 if e is None else e.shape[-1], q_stride, k_stride
+    task.f, task.q_stride, task.k_stride = f, q_stride, k_stride
     task.q, task.k, task.v, task.sender, task.receiver, task.e, task.w_ke, task.w_ve, task.w_be, task.kept = map(
         address, held
     )
@@ -187,7 +175,6 @@ def _run(name: str, task: Task) -> None:
 
 
 def _forward(*arguments: Any) -> tuple[Tensor, Tensor]:
-    _check(*arguments)
     task, held = _prepare(*arguments)
     d = arguments[0].shape[2]
     output, weights = torch.empty(task.receivers, task.h, task.d), torch.empty(task.edges, task.h)
@@ -199,7 +186,6 @@ def _forward(*arguments: Any) -> tuple[Tensor, Tensor]:
 
 def _backward(dy: Tensor, weights: Tensor, *given: Any) -> tuple[Tensor, ...]:
     *arguments, of_edges = given
-    _check(*arguments)
     q, k, _, _, _, e, w_ke, w_ve, w_be, _ = arguments
     d = q.shape[2]
     check_argument("the gradient of the output", dy, q.shape)

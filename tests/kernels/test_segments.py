@@ -1,13 +1,17 @@
 """Attention over edge lists by C: the numbers and gradients of the reference, for any edges in any order."""
 
+import sys
+
 import pytest
 import torch
 
 from molattn.attention import EdgeTerms, Segments, attend, backend, record_backends
+from molattn.kernels import dispatch
 from molattn.kernels.segments import library, segment_attention, why_not
 from tests.assertions import assert_identical
 
 F32, F64 = torch.float32, torch.float64
+attend_module = sys.modules[attend.__module__]
 
 pytestmark = pytest.mark.skipif(library() is None, reason=f"no compiled segments: {why_not()}")
 
@@ -154,3 +158,13 @@ def test_its_gradient_has_one():
         curves.append(torch.autograd.grad(sum(x.square().sum() for x in slopes), list(ours.values())))
     for a, b in zip(*curves, strict=True):
         torch.testing.assert_close(a.double(), b, rtol=1e-3, atol=2e-3 * float(b.abs().max()))
+
+
+def test_a_gradient_of_a_gradient_leaves_the_backends_of_other_threads_alone(monkeypatch):
+    seen, true = [], attend_module._reference
+    monkeypatch.setattr(attend_module, "_reference", lambda given: seen.append(dispatch._allowed) or true(given))
+    learned, (sender, receiver, _) = terms_of()
+    q, k, v = (learned[name].float().requires_grad_() for name in ("q", "k", "v"))
+    output = attend(q, k, v, Segments(sender, receiver, 9))
+    torch.autograd.grad(output.tanh().sum(), q, create_graph=True)
+    assert seen == [None]  # the reference ran, and the switch was not touched
