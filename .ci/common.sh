@@ -40,6 +40,19 @@ in_way() {
   esac
 }
 
+# `every_library PYTHON...`: each C file is built, or this fails.
+every_library() {
+  "$@" - <<'PYTHON'
+from pathlib import Path
+import molattn
+from molattn.kernels.loader import library, why_not
+
+for source in sorted(Path(molattn.__file__).parent.rglob("*.c")):
+    assert library(source) is not None, f"{source}: {why_not(source)}"
+    print(source.name)
+PYTHON
+}
+
 # `nothing_skipped WAY LOG...`: fails where something was skipped, for lack of an install say. The tests of the compiled
 # code itself may be where nothing is compiled, and those of our reader of RDKit's binaries with an RDKit that it leaves
 # to RDKit. The logs are those of `pytest -rs`, with a line for each reason.

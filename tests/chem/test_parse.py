@@ -128,7 +128,9 @@ def test_the_limit_holds_for_added_hydrogens():
         ("OC(C)(C)(C)C", r"atom 1 \(C\) has a valence of 5"),
         ("[CH5]", r"atom 0 \(C\) has a valence of 5"),
         ("c1ccccc1c", r"atom 6 \(C\) is written as aromatic"),
-        ("c1ccc1c2cccc2", "aromatic atoms 4, 5, 6, 7, 8"),
+        ("c1ccc1c2cccc2", "aromatic atoms 4, 5, 6, 7, 8$"),
+        ("[nH]1c[nH]ccccccc1", "aromatic atoms 1, 3, 4, 5, 6, 7, 8, 9$"),
+        ("c1cccccccc1", r"aromatic atoms 0, 1, 2, 3, 4, 5, 6, 7, \.\.\.$"),
         ("C1CC", "cannot read it as SMILES"),
         ("C\u0421", r"character 1 is U\+0421 \(CYRILLIC CAPITAL LETTER ES\)"),
         (" C\u0421", "character 2 is"),
@@ -157,6 +159,33 @@ def test_a_hydrogen_molecule_is_one_graph_however_written():
     one, other = molecule_graph("[HH]"), molecule_graph("[H][H]")
     assert (one.atom_codes == other.atom_codes).all()
     assert (one.bond_codes == other.bond_codes).all()
+
+
+def test_the_hydrogens_of_a_hydrogen_molecule_count():
+    with pytest.raises(SmilesError, match="2 atoms, over the limit of 1"):
+        read_smiles("[HH]", max_atoms=1)
+    assert read_smiles("[HH].CC", max_atoms=4).GetNumAtoms() == 4  # those of the carbons stay implicit
+
+
+SEARCHED = "_StereochemDone"  # RDKit's note that it has looked for stereochemistry
+
+
+@pytest.mark.parametrize("text", ["C", "CC(C)O", "[NH4+]", "[CH3]C[13CH3]", "c1ccccc1[N+](=O)[O-]", "C#C"])
+def test_stereochemistry_is_not_searched_where_nothing_marks_it(text):
+    plain, read = read_smiles(text), read_for_codes(text, max_atoms=Chem.MolFromSmiles(text).GetNumAtoms())
+    assert (plain.HasProp(SEARCHED), read.HasProp(SEARCHED)) == (1, 0)
+    assert Chem.MolToSmiles(read) == Chem.MolToSmiles(plain)
+
+
+@pytest.mark.parametrize("text", ["C[C@](N)(O)F", "C[C@H](C)O", "C/C=C/C", "C\\C=C\\C", "[H]N=CC", "[2H]C", "[#1]C"])
+def test_stereochemistry_is_searched_where_something_marks_it(text):
+    assert read_for_codes(text).HasProp(SEARCHED)
+
+
+def test_what_rdkit_refuses_without_a_problem_is_refused(monkeypatch):
+    monkeypatch.setattr(parse.Chem, "DetectChemistryProblems", lambda _mol: ())
+    with pytest.raises(SmilesError, match="RDKit cannot make a molecule of it"):
+        read_smiles("[CH5]")
 
 
 def test_hydrogens_have_the_same_codes_read_or_added():
