@@ -1,0 +1,40 @@
+"""The versions that the README says were tried are those that pip is told."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("torch", "rdkit", "torch-geometric", "lightning", "numpy")
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[list[str]]:
+    """The README's table of versions: what was tried, Python, and the packages."""
+    _, _, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition("| tried whole |")
+    lines = rest.partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+@pytest.fixture(scope="module")
+def project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_the_pinned_ones_are_those_of_the_constraints(rows: list[list[str]]) -> None:
+    pins = dict(re.findall(r"^([\w.-]+)==(.+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.M))
+    for row in rows[:2]:
+        assert row[2:] == [pins[package] for package in PACKAGES]
+
+
+def test_the_lowest_are_those_that_the_project_allows(rows: list[list[str]], project: dict) -> None:
+    floors = dict(re.findall(r"^([\w.-]+)>=([\d.]+)$", "\n".join(project["dependencies"]), re.M))
+    assert rows[2][2:] == [floors[package] for package in PACKAGES]
+    assert rows[2][1].startswith(project["requires-python"].removeprefix(">="))
+
+
+def test_the_pythons_are_those_that_the_package_index_is_told(rows: list[list[str]], project: dict) -> None:
+    named = {line.rpartition(" ")[2] for line in project["classifiers"] if "Python :: 3" in line}
+    assert named == {".".join(row[1].split(".")[:2]) for row in rows}
