@@ -1,10 +1,8 @@
 """The table of what became of the mutants, and the page that has it."""
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-_DEAD = ("killed", "timeout")
 _PAGE = """# How many faults the tests notice
 
 Made by `python tools/mutation/run.py --page docs/mutation.md`.
@@ -23,23 +21,27 @@ time. "Equivalent" are those that do what the original does, or differ in speed 
 """
 
 
+def survivors(result: Mapping[str, Any], equivalent: Mapping[str, str]) -> list[str]:
+    """The mutants of a module that no test noticed, and that are not the original by another name."""
+    alive = (key for key, outcome in result["not_killed"].items() if outcome != "timeout")
+    return [key for key in alive if key not in equivalent]
+
+
 def table(results: Mapping[str, Any], equivalent: Mapping[str, str]) -> str:
     """Markdown: a line for each module, and one for all.
 
     Args:
-        results: by module, the `mutants`, each with its outcome, and how many they were drawn `of`.
+        results: by module, how many mutants were `tried` `of` how many, and the outcome of those `not_killed`.
         equivalent: the reason by mutant.
     """
-    sampled = any(len(result["mutants"]) < result["of"] for result in results.values())
+    sampled = any(result["tried"] < result["of"] for result in results.values())
     rows = []
     for name, parts in [*((name, [result]) for name, result in results.items()), ("all", list(results.values()))]:
-        outcomes = [(key, outcome) for part in parts for key, outcome in part["mutants"].items()]
-        counts = Counter(outcome in _DEAD for _, outcome in outcomes)
-        same = sum(key in equivalent and outcome not in _DEAD for key, outcome in outcomes)
-        killed, left = counts[True], counts[False] - same
-        share = (killed + same) / max(1, len(outcomes))
-        drawn = [f"{len(outcomes)} of {sum(part['of'] for part in parts)}"] if sampled else [len(outcomes)]
-        rows.append([name, *drawn, killed, same, left, f"{share:.1%}"])
+        tried = sum(part["tried"] for part in parts)
+        left = sum(len(survivors(part, equivalent)) for part in parts)
+        alive = sum(outcome != "timeout" for part in parts for outcome in part["not_killed"].values())
+        drawn = f"{tried} of {sum(part['of'] for part in parts)}" if sampled else tried
+        rows.append([name, drawn, tried - alive, alive - left, left, f"{1 - left / max(1, tried):.1%}"])
     columns = ["module", "mutants", "killed", "equivalent", "survived", "killed or equivalent"]
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
@@ -47,13 +49,8 @@ def table(results: Mapping[str, Any], equivalent: Mapping[str, str]) -> str:
 
 def page(results: Mapping[str, Any], equivalent: Mapping[str, str]) -> str:
     """The whole page; `results` as for `table`."""
-    alive = [
-        f"- `{' '.join(key.split())}`"
-        for result in results.values()
-        for key, outcome in result["mutants"].items()
-        if outcome not in _DEAD and key not in equivalent
-    ]
-    seeds = sorted({result["seed"] for result in results.values() if len(result["mutants"]) < result["of"]})
+    alive = [f"- `{' '.join(key.split())}`" for result in results.values() for key in survivors(result, equivalent)]
+    seeds = sorted({result["seed"] for result in results.values() if result["tried"] < result["of"]})
     drawn = f"Mutants were drawn at random, with seed {', '.join(map(str, seeds))}.\n\n" if seeds else ""
     runs = {tuple(result["versions"].items()) for result in results.values()}
     versions = " ".join(", ".join(f"{name} {number}" for name, number in run) + "." for run in sorted(runs))

@@ -1,11 +1,11 @@
 """Mutation testing: small faults are put into a module one at a time, and the tests of the module must notice.
 
-    python tools/mutation/run.py [MODULE ...] [-o mutation.json] [--all] [--sample N --seed S] [--jobs J]
+    python tools/mutation/run.py [MODULE ...] [--all] [--sample N --seed S] [--jobs J] [-o results.json]
     python tools/mutation/run.py --page docs/mutation.md [--take OTHER.json ...] --no-run
 
-The modules and their tests are in modules.py. What was killed before, in a module that is the same since, is taken from
-the output file. equivalent.toml names the mutants that no test can tell from the original, with the reason: they are
-not tried. `--all` tries both again. `--page` writes the table of everything that the output file has.
+The modules and their tests are in modules.py, the outcomes in results.json: what was killed before, in a module that is
+the same since, is taken from there. equivalent.toml names the mutants that no test can tell from the original, with the
+reason: they are not tried. `--all` tries both again. `--page` writes the table of all modules that have results.
 
 Needs the extra `test`, and Linux. mutmut 3.8 runs the tests of attention/score, at 2.5 mutants a second, but only with
 the shape checks turned off (it imports molattn before jaxtyping's hook, which then refuses), it leaves out functions
@@ -28,11 +28,12 @@ from pathlib import Path
 from typing import Any
 
 from modules import MODULES
-from mutants import Module
-from page import page, table
+from mutants import Module, Mutant
+from page import page, survivors, table
 
 ROOT = Path(__file__).parents[2]
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
+RESULTS = Path(__file__).with_name("results.json")
 
 
 def main() -> None:
@@ -57,21 +58,19 @@ def main() -> None:
                 failed.append(todo[done])
                 continue
             results[todo[done]] = result
-            options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+            ordered = {name: results[name] for name in MODULES if name in results}
+            options.output.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
     names = [name for name in names or results if name not in failed]
     print(f"\n{table({name: results[name] for name in names}, equivalent)}")
-    killed = {key for result in results.values() for key, outcome in result["mutants"].items() if outcome == "killed"}
-    for key in sorted(equivalent.keys() & killed):
-        print(f"said to be equivalent, and killed: {key}")
-    outcomes = {key: how for name in names for key, how in results[name]["mutants"].items()}
-    noticed = sum(how in ("killed", "timeout") or key in equivalent for key, how in outcomes.items())
+    tried = sum(results[name]["tried"] for name in names)
+    survived = sum(len(survivors(results[name], equivalent)) for name in names)
     if failed:
         sys.exit(f"the tests do not pass without any mutant: {', '.join(failed)}")
-    if 100 * noticed < options.at_least * len(outcomes):
-        sys.exit(f"{noticed} of {len(outcomes)} mutants are killed or equivalent, under {options.at_least:g}%")
+    if 100 * (tried - survived) < options.at_least * tried:
+        sys.exit(f"{tried - survived} of {tried} mutants are killed or equivalent, under {options.at_least:g}%")
     if options.page:
-        ordered = {name: results[name] for name in MODULES if name in results}
-        options.page.write_text(page(ordered, equivalent), encoding="utf-8")
+        current = {name: results[name] for name in MODULES if name in results}
+        options.page.write_text(page(current, equivalent), encoding="utf-8")
 
 
 def _result(
@@ -81,27 +80,38 @@ def _result(
     start = time.perf_counter()
     module = Module(ROOT / "molattn" / f"{name}.py", name)
     of = len(module.mutants)
-    if options.sample is not None and options.sample < of:
-        module.mutants = random.Random(options.seed).sample(module.mutants, options.sample)
     digest = hashlib.sha256(module.path.read_bytes()).hexdigest()
-    same = before.get("sha256") == digest and not options.all
     known = {} if options.all else dict.fromkeys(equivalent, "survived")
-    known |= {key: "killed" for key, outcome in before.get("mutants", {}).items() if same and outcome == "killed"}
+    if before.get("sha256") == digest and not options.all:
+        tried_before = _drawn(module.mutants, before["tried"], before["seed"])
+        known |= {m.name: "killed" for m in tried_before if m.name not in before["not_killed"]}
+    module.mutants = _drawn(module.mutants, options.sample or of, options.seed)
     print(f"{name}: {len(module.mutants)} mutants", flush=True)
     outcomes = outcomes_of(module, MODULES[name], known, ROOT)
     if outcomes is None:
         return None
+    for key in sorted(equivalent.keys() & {key for key, outcome in outcomes.items() if outcome == "killed"}):
+        print(f"said to be equivalent, and killed: {key}", flush=True)
     packages = ("torch", "pytest", "hypothesis")
-    versions = {"python": platform.python_version(), **{package: version(package) for package in packages}}
-    seconds = round(time.perf_counter() - start)
-    settings = {"sha256": digest, "of": of, "seed": options.seed, "seconds": seconds, "versions": versions}
-    return {**settings, "mutants": outcomes}
+    return {
+        "sha256": digest,
+        "of": of,
+        "seed": options.seed,
+        "seconds": round(time.perf_counter() - start),
+        "versions": {"python": platform.python_version(), **{package: version(package) for package in packages}},
+        "tried": len(outcomes),
+        "not_killed": {key: outcome for key, outcome in outcomes.items() if outcome != "killed"},
+    }
+
+
+def _drawn(mutants: list[Mutant], number: int, seed: int) -> list[Mutant]:
+    return random.Random(seed).sample(mutants, number) if number < len(mutants) else mutants
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="*", help=f"all by default: {', '.join(MODULES)}")
-    parser.add_argument("-o", "--output", type=lambda p: Path(p).absolute(), default=Path("mutation.json").absolute())
+    parser.add_argument("-o", "--output", type=lambda p: Path(p).absolute(), default=RESULTS)
     parser.add_argument("--all", action="store_true", help="try again what was killed, and the equivalent ones")
     parser.add_argument("--sample", type=int, metavar="N", help="N mutants of each module, chosen at random")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
