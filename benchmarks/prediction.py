@@ -3,14 +3,17 @@
     python benchmarks/prediction.py                       # five rounds, then the stages of one prediction
     python benchmarks/prediction.py --peers FOLDER --rounds 9 -o prediction.json
     python benchmarks/prediction.py --no-peers
+    python benchmarks/prediction.py --csv lipophilicity.csv --column smiles     # and then the molecules of a table
 
-The molecules are those of the NCI that come with RDKit and that RDKit can read: chemprop stops at one that it cannot.
-Each side predicts with a model that it trained for a few epochs on ESOL at its defaults, in a process of its own, one
-thread each, in turns; chemprop also with its C++ featurizer. What a start takes is left out by a second run, of one
-molecule: rate = (n - 1) / (time of n - time of 1), round by round. The stages are CPU time within one process.
+The molecules are those of the NCI that come with RDKit, then those of the tables named by `--csv`, as far as RDKit can
+read them: chemprop stops at one that it cannot. Each side predicts with a model that it trained for a few epochs on
+ESOL at its defaults, in a process of its own, one thread each, in turns; chemprop also with its C++ featurizer. What a
+start takes is left out by a second run, of one molecule: rate = (n - 1) / (time of n - time of 1), round by round. The
+stages are CPU time within one process.
 """
 
 import argparse
+import csv
 import subprocess
 import sys
 import tempfile
@@ -18,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from peers import FOLDER, python_of
 from processes import Took, took
@@ -33,9 +37,19 @@ Commands = dict[str, Callable[[Path], Sequence[object]]]
 
 
 def nci() -> list[str]:
-    """The SMILES that RDKit can read, of the NCI molecules that it brings."""
+    """The SMILES of the NCI molecules that RDKit brings."""
     lines = (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text(encoding="utf-8").splitlines()
-    smiles = [line.split("\t")[0] for line in lines if line.strip()]
+    return [line.split("\t")[0] for line in lines if line.strip()]
+
+
+def of_table(path: Path, column: str) -> list[str]:
+    """The SMILES of a table."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return [row[column] for row in csv.DictReader(file)]
+
+
+def readable(smiles: Sequence[str]) -> list[str]:
+    """The SMILES that RDKit can read."""
     with rdBase.BlockLogs():
         return [text for text in smiles if Chem.MolFromSmiles(text) is not None]
 
@@ -146,29 +160,16 @@ def stages(run: Path, table: Path, out: Path) -> list[tuple[str, float]]:
     ]
 
 
-def main() -> None:
-    """Predict in turns, then look at the stages; print both tables and keep the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--peers", type=Path, default=FOLDER, help="where the environments of the peers lie")
-    parser.add_argument("--no-peers", action="store_true", help="molattn alone")
-    parser.add_argument("-o", "--output", type=Path, default=Path("prediction.json"))
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder, smiles = Path(name), nci()
-        one, many = write_table(folder / "one.csv", smiles[:1]), write_table(folder / "many.csv", smiles)
-        sides = ours(folder) | ({} if options.no_peers else chemprops(folder, options.peers))
-        times: dict[str, list[tuple[Took, Took]]] = {what: [] for what in sides}
-        for _ in range(options.rounds):
-            for what, command in sides.items():
-                times[what].append((took(command(one)), took(command(many))))
-        found = stages(folder / "run", many, folder / "stages.csv")
-    count = len(smiles) - 1
-    rates = {what: [count / (n.cpu - one.cpu) for one, n in taken] for what, taken in times.items()}
-    walls = {what: [count / (n.wall - one.wall) for one, n in taken] for what, taken in times.items()}
-    results, rows = {}, []
-    for what, taken in times.items():
-        figures = {
+def measured(sides: Commands, one: Path, many: Path, count: int, rounds: int) -> dict[str, dict[str, Any]]:
+    """By side, the seconds of both tables, the rates, and how many times a side's rate molattn's is."""
+    times: dict[str, list[tuple[Took, Took]]] = {what: [] for what in sides}
+    for _ in range(rounds):
+        for what, command in sides.items():
+            times[what].append((took(command(one)), took(command(many))))
+    rates = {what: [(count - 1) / (n.cpu - one.cpu) for one, n in taken] for what, taken in times.items()}
+    walls = {what: [(count - 1) / (n.wall - one.wall) for one, n in taken] for what, taken in times.items()}
+    return {
+        what: {
             "start": spread(one.cpu for one, _ in taken),
             "whole": spread(n.cpu for _, n in taken),
             "rate": spread(rates[what]),
@@ -176,21 +177,48 @@ def main() -> None:
             "ours_to_it": spread(a / b for a, b in zip(rates["molattn"], rates[what], strict=True)),
             "ours_to_it_wall": spread(a / b for a, b in zip(walls["molattn"], walls[what], strict=True)),
         }
-        results[what] = figures
-        cells = [shown(figures[key], 0 if "rate" in key else 2) for key in figures]
-        rows.append((what, *cells))
-    where = machine(("torch", "rdkit"))
-    columns = ("", "one molecule, CPU s", f"{len(smiles):,} molecules, CPU s", "molecules a CPU second")
-    print(markdown((*columns, "by the clock", "molattn's rate to it", "by the clock"), rows))
-    print(f"\nMedians and quartiles of {options.rounds} rounds. {in_words(where)}\n")
-    per_molecule = [(what, 1e6 * seconds / len(smiles)) for what, seconds in found]
-    total = sum(us for _, us in per_molecule[1:])
+        for what, taken in times.items()
+    }
+
+
+def report(what: str, count: int, figures: dict[str, dict[str, Any]], found: Sequence[tuple[str, float]]) -> None:
+    """Print both tables of a set of molecules."""
+    columns = ("", "one molecule, CPU s", f"{count:,} molecules, CPU s", "molecules a CPU second", "by the clock")
+    rows = [(side, *(shown(of[key], 0 if "rate" in key else 2) for key in of)) for side, of in figures.items()]
+    print(f"{what}\n\n{markdown((*columns, 'molattn times its rate', 'by the clock'), rows)}\n")
+    total = sum(seconds for _, seconds in found[1:])
     print(markdown(("stage", "us a molecule", "share"), [
-        *((what, f"{us:.0f}", f"{us / total:.0%}" if i else "") for i, (what, us) in enumerate(per_molecule)),
-        ("all stages", f"{total:.0f}", "100%"),
-    ]))  # fmt: skip
-    settings = {"rounds": options.rounds, "molecules": len(smiles)}
-    save(options.output, "prediction", settings, {"commands": results, "stages_us": dict(per_molecule)}, where)
+        *((stage, f"{1e6 * took / count:.0f}", f"{took / total:.0%}" if i else "")
+          for i, (stage, took) in enumerate(found)),
+        ("all stages", f"{1e6 * total / count:.0f}", "100%"),
+    ]), end="\n\n")  # fmt: skip
+
+
+def main() -> None:
+    """Predict in turns, then look at the stages; print both tables of each set of molecules and keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--csv", type=Path, nargs="+", default=[], metavar="TABLE", help="molecules to predict, too")
+    parser.add_argument("--column", default="smiles", help="that has the SMILES in these tables")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--peers", type=Path, default=FOLDER, help="where the environments of the peers lie")
+    parser.add_argument("--no-peers", action="store_true", help="molattn alone")
+    parser.add_argument("-o", "--output", type=Path, default=Path("prediction.json"))
+    options = parser.parse_args()
+    sets = {"NCI": readable(nci())} | {path.stem: readable(of_table(path, options.column)) for path in options.csv}
+    results = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        sides = ours(folder) | ({} if options.no_peers else chemprops(folder, options.peers))
+        for what, smiles in sets.items():
+            one, many = write_table(folder / "one.csv", smiles[:1]), write_table(folder / "many.csv", smiles)
+            figures = measured(sides, one, many, len(smiles), options.rounds)
+            found = stages(folder / "run", many, folder / "stages.csv")
+            report(what, len(smiles), figures, found)
+            per_molecule = {stage: 1e6 * seconds / len(smiles) for stage, seconds in found}
+            results[what] = {"molecules": len(smiles), "commands": figures, "stages_us": per_molecule}
+    where = machine(("torch", "rdkit"))
+    print(f"Medians and quartiles of {options.rounds} rounds. {in_words(where)}")
+    save(options.output, "prediction", {"rounds": options.rounds}, results, where)
 
 
 if __name__ == "__main__":
