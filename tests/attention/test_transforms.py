@@ -170,9 +170,16 @@ def test_sparsemax_by_sorting_is_sparsemax(mask):
     over = Rows(mask)
     expected = sparsemax(logits, over)
     assert_close(vmap(lambda logits: sparsemax(logits, over))(logits), expected)
-    torch.testing.assert_close(vmap(lambda logits: sparsemax(logits, Rows()))(logits[..., :0]), logits[..., :0])
+    for none in (logits[..., :0], logits[..., None, :0]):
+        torch.testing.assert_close(vmap(lambda logits: sparsemax(logits, Rows()))(none), none)
     logits[0, 0, 0] = torch.nan
     assert vmap(lambda logits: sparsemax(logits, over))(logits)[0, 0].isnan().any()
+
+
+def test_edges_are_not_sorted_as_if_they_were_rows():
+    edges = Segments(torch.arange(3), torch.tensor([0, 0, 1]), 2)
+    with pytest.raises(RuntimeError):
+        vmap(lambda logits: sparsemax(logits, edges))(torch.randn(4, 3))
 
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)

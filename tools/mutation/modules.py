@@ -17,7 +17,12 @@ MODULES = {
     "data/files": ["data/test_files.py", "data/test_tables.py"],
     "data/seal": ["data/test_seal.py"],
     "attention/masks": ["attention/test_masks.py"],
-    "attention/score": ["attention/test_scores.py", "attention/test_attend.py", "attention/test_gradients.py"],
+    "attention/score": [
+        "attention/test_scores.py",
+        "attention/test_attend.py",
+        "attention/test_gradients.py",
+        "graph/test_edge_settings.py",
+    ],
     "attention/normalize": [
         "attention/test_normalizers.py",
         "attention/test_weights.py",
