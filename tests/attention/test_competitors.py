@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from molattn.attention import Competitors, Rows, Segments
-from molattn.attention.competitors import all_true, any_along
+from molattn.attention import Competitors, PaddedNodes, Rows, Segments
+from molattn.attention.competitors import all_true, any_along, either
 from tests.assertions import assert_close, assert_identical
 
 F64 = torch.float64
@@ -81,6 +81,52 @@ def test_before_there_are_heads_only_what_no_query_of_any_head_sees_is_blanked(s
         assert over.padding_blanked(x) is x
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_what_is_not_finite_is_blanked_where_no_query_of_any_head_looks_and_nowhere_else(shape):
+    g = torch.Generator().manual_seed(0)
+    mask = torch.rand(shape, generator=g) < 0.4
+    mask[..., 2] = False
+    mask[..., 0] = True
+    heads = max(shape[-3] if len(shape) > 2 else 1, 1)
+    pairs = mask.expand(2, heads, 4, 5)
+    seen = pairs.any(2).any(1).unsqueeze(-1)
+    x = torch.randn(2, 5, 6, generator=g, dtype=F64)
+    x[:, :, 1], x[:, :, 3] = torch.inf, -torch.inf
+    assert_identical(Rows(mask).finite_where_hidden(x), torch.where(seen | x.isfinite(), x, 0.0))
+    assert Rows().finite_where_hidden(x) is x
+    finite = x[..., :1]
+    assert Rows(mask).finite_where_hidden(finite) is finite
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_queries_that_look_at_nobody_are_made_finite(alone):
+    mask = torch.tensor([[1, 0, 1], [0, 0, 0], [1, 0, 0]], dtype=torch.bool)
+    x = torch.tensor([[torch.inf, 1.0], [torch.inf, 2.0], [torch.inf, 3.0]], dtype=F64)
+    # Nobody looks at the second, which looks at nobody.
+    assert_identical(
+        Rows(mask).finite_queries(x, alone), torch.tensor([[torch.inf, 1], [0, 2], [torch.inf, 3]], dtype=F64)
+    )
+    # The third looks, and nobody looks at it: as a query it stays, as one of the keys it is nothing.
+    unseen = mask & torch.tensor([True, True, False])
+    found = Rows(unseen).finite_queries(x, alone)
+    assert_identical(found[2], torch.tensor([0.0 if alone else torch.inf, 3.0], dtype=F64))
+    assert Rows().finite_queries(x, alone) is x
+
+
+def test_padded_nodes_attend_to_those_of_their_own_graph_in_every_head():
+    nodes = torch.tensor([[True, True, False], [True, True, True]])
+    edges = torch.rand(2, 3, 3, generator=torch.Generator().manual_seed(1)) < 0.6
+    pairs = torch.stack([torch.outer(of, of) for of in nodes])
+    for node_mask, edge_mask, wanted in ((nodes, None, pairs), (None, edges, edges), (nodes, edges, pairs & edges)):
+        mask = PaddedNodes(node_mask, edge_mask).mask
+        assert mask is not None
+        assert_identical(mask, wanted[:, None])
+    assert PaddedNodes().mask is None
+    for wrong, name in (((nodes.int(), None), "node_mask"), ((None, edges.float()), "edge_mask")):
+        with pytest.raises(TypeError, match=f"{name} is boolean"):
+            PaddedNodes(*wrong)
+
+
 def test_edges_may_bring_keys_of_their_own():
     values = torch.randn(len(RECEIVER), 2, generator=torch.Generator().manual_seed(1), dtype=F64)
     weights = torch.rand(len(RECEIVER), generator=torch.Generator().manual_seed(2), dtype=F64)
@@ -101,6 +147,19 @@ def test_masks_large_and_small_are_looked_through_alike(size, dim):
     found = any_along(mask, dim)
     assert found.dtype == torch.bool and not found.all()
     assert_identical(found, mask.any(dim))
+    for batched in (
+        torch.vmap(lambda of: any_along(of, dim)),
+        torch.compile(lambda of: any_along(of, dim), backend="eager"),
+    ):
+        assert_identical(batched(mask), mask.any(dim))
+
+
+@pytest.mark.parametrize("size", [3, 200])
+def test_masks_are_joined_alike_by_bytes_and_by_bits(size):
+    g = torch.Generator().manual_seed(size)
+    a, b = (torch.rand(2, size, size, generator=g) < 0.3 for _ in range(2))
+    for joined in (either, torch.vmap(either), torch.compile(either, backend="eager")):
+        assert_identical(joined(a, b), a | b)
 
 
 def test_a_mask_is_known_to_be_true_only_where_looking_costs_nothing(monkeypatch):

@@ -38,6 +38,8 @@ MODULES = {
         "attention/test_transforms.py",
         "attention/test_multihead.py",
         "kernels/test_segments.py",
+        "kernels/test_edge_attention.py",
+        "graph/test_edge_update.py",
     ],
     "attention/attend": [
         "attention/test_attend.py",
