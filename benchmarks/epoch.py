@@ -3,7 +3,7 @@
     python benchmarks/epoch.py
     python benchmarks/epoch.py --passes 20
 
-Each part is gone through alone for all batches of an epoch, several times; the least counts. What Lightning's loop and
+Each part is gone through alone for all batches of an epoch, several times; the least counts. What the loop itself and
 the validation take is in no part: `benchmarks/training.py` has whole epochs.
 """
 

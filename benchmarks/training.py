@@ -205,7 +205,7 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="+", default=[40, 20], help="epochs of molattn's whole trainings")
     options = parser.parse_args()
     results, table = whole(options) if options.whole else throughput(options)
-    where = machine(("torch", "rdkit", "lightning"))
+    where = machine(("torch", "rdkit"))
     save(options.output, "training", vars(options), results, where)
     print(f"{table}\n\n{in_words(where)}")
 

@@ -127,7 +127,7 @@ def test_a_pickle_predicts_without_the_training_room(fitted: MolAttentionRegress
     (tmp_path / "m.pkl").write_bytes(pickle.dumps(fitted))
     code = (
         "import pickle, sys; m = pickle.load(open(sys.argv[1], 'rb')); print(m.predict(['CCO']).shape, "
-        "'lightning' in sys.modules)"
+        "'molattn.training.fit' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "m.pkl"], capture_output=True, text=True, check=True)
     assert done.stdout == "(1,) False\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("torch", "rdkit", "torch-geometric", "lightning", "numpy")
+PACKAGES = ("torch", "rdkit", "torch-geometric", "numpy")
 
 
 @pytest.fixture(scope="module")

@@ -339,7 +339,7 @@ class Predictor(Explainer):
             UsageError: a column or metric that does not exist.
             InputError: a table that cannot be used.
         """
-        # Metrics bring in torchmetrics and Lightning, which prediction does without.
+        # Late: a prediction does without all that training brings in.
         from molattn.training.evaluation import evaluate
 
         return evaluate(

@@ -65,7 +65,7 @@ def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool =
 
     With `resume`, the unfinished run in `output_dir` goes on. Folds and replicates bring a `SeveralResult`.
     """
-    # Training brings in Lightning, which prediction does without.
+    # Late: a prediction does without all that training brings in.
     from molattn.training.ranks import is_first
     from molattn.training.replicates import members, run_several
     from molattn.training.run import run as train_and_evaluate

@@ -18,7 +18,6 @@ from molattn.cli.terminal import say, say_json
 PACKAGES = {
     "torch": "torch",
     "rdkit": "rdkit.Chem",
-    "lightning": "lightning.pytorch",
     "torch-geometric": "torch_geometric",
     "pyarrow": "pyarrow.parquet",
 }

@@ -184,7 +184,7 @@ def train(
     ] = None,
     seed: Annotated[int | None, _option(_FIT, "Of split, weights and batches.", default=_training.seed)] = None,
     accelerator: Annotated[
-        str | None, _option(_FIT, "What computes: auto, cpu, gpu, ...", default=_training.accelerator, hidden=True)
+        str | None, _option(_FIT, "What computes: auto, cpu or gpu.", default=_training.accelerator, hidden=True)
     ] = None,
     devices: Annotated[
         str | None,

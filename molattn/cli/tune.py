@@ -56,7 +56,7 @@ def tune(
     model: Annotated[str | None, typer.Option(help="graph or smiles-transformer. [default: graph]")] = None,
     epochs: Annotated[int | None, typer.Option(help=f"At most so many each. [default: {_training.epochs}]")] = None,
     seed: Annotated[int | None, typer.Option(help=f"Of split, weights and trials. [default: {_training.seed}]")] = None,
-    accelerator: Annotated[str | None, typer.Option(help="auto, cpu, gpu, ...", show_default=False)] = None,
+    accelerator: Annotated[str | None, typer.Option(help="auto, cpu or gpu", show_default=False)] = None,
     num_workers: NumWorkers = 0,
     output_dir: Annotated[
         Path | None, typer.Option("--output-dir", "-o", help="A new folder. [default: runs/NAME-tune]")

@@ -53,7 +53,7 @@ PARAMETERS = """
         split: how those are chosen: "random", "scaffold", "stratified", ...; the same molecule is never on both sides.
         random_state: a whole number, by which the same data give the same model; a `RandomState`; or None for another
             model each time.
-        accelerator: Lightning's, for `fit`: "cpu", "gpu", "auto".
+        accelerator: of `fit`: "cpu", "gpu", or "auto", a GPU where there is one.
         num_workers: processes that read molecules.
         threads: CPU threads of the training.
         settings: any other setting of `molattn train --set`, as "section.key=value".
@@ -160,7 +160,7 @@ class MolAttention(BaseEstimator):
                 raise ValueError("the sample weights are all zero: there is nothing to learn")
         if len(smiles) == 1:
             raise ValueError("n_samples=1: one molecule can train or validate, not both; give two or more")
-        # Training brings in Lightning, which prediction does without.
+        # Late: a prediction does without all that training brings in.
         from molattn.training.arrays import train_arrays
         from molattn.training.targets import choose_task
 

@@ -1,7 +1,6 @@
 """What is learned from the calibration molecules, once the models are trained."""
 
 import numpy as np
-from sklearn.isotonic import IsotonicRegression
 
 from molattn.errors import InputError, UsageError, shown
 from molattn.models.answers import Answers
@@ -83,6 +82,8 @@ def _of_numbers(answers: Answers, y: np.ndarray, task: Regression, t: int, other
 def _of_classes(p: np.ndarray, y: np.ndarray) -> Scores:
     rows = np.arange(len(y))
     scores = {"least": np.sort(1 - p[rows, y]), "adaptive": np.sort(cumulated(p)[rows, y])}
+    from sklearn.isotonic import IsotonicRegression  # it takes a second and a half, and numbers do without it
+
     for c in range(p.shape[1]):
         rising = IsotonicRegression().fit(p[:, c], y == c)
         scores[f"x{c}"], scores[f"y{c}"] = (np.asarray(v, float) for v in (rising.X_thresholds_, rising.y_thresholds_))

@@ -9,20 +9,18 @@ import json
 import random
 import shutil
 import signal
+import threading
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import lightning.pytorch as pl
 import numpy as np
 import torch
-from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.utilities.exceptions import SIGTERMException
 from safetensors.torch import save
 from torch import Tensor
 
@@ -176,6 +174,22 @@ def _short(value: Any) -> str:
 
 
 @runtime_checkable
+class Trained(Protocol):
+    """What is trained: a module, with its optimizer and schedule."""
+
+    optimizer: torch.optim.Optimizer
+    schedule: torch.optim.lr_scheduler.LRScheduler
+
+    def state_dict(self) -> dict[str, Any]:
+        """As that of `torch.nn.Module`."""
+        ...
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any:
+        """As that of `torch.nn.Module`."""
+        ...
+
+
+@runtime_checkable
 class Watch(Protocol):
     """Who keeps the best weights and the history of a training."""
 
@@ -190,18 +204,15 @@ class Watch(Protocol):
         ...
 
 
-class SaveEpochs(Callback):
+class SaveEpochs:
     """Saves a training after its epochs, and lets it go on from its last checkpoint, to the bit.
 
     Saved are weights, their running average, optimizer, schedule, the best epoch's weights, the history, and the states
     of the random generators of torch, numpy and Python. The batches of an epoch follow from its number.
-
-    It stands after `watch` among the callbacks.
     """
 
     def __init__(self, checkpoints: Checkpoints, watch: Watch):
-        self.checkpoints, self.watch = checkpoints, watch
-        self.start, self.restored = time.perf_counter(), checkpoints.last is None
+        self.checkpoints, self.watch, self.start = checkpoints, watch, time.perf_counter()
         if checkpoints.last is not None:
             try:
                 best = checkpoints.last.part("best")
@@ -209,33 +220,37 @@ class SaveEpochs(Callback):
             except _DAMAGE as error:
                 raise damaged(checkpoints.folder, error) from error
 
-    def goes_on(self, trainer: pl.Trainer) -> bool:
-        """Set `trainer` to the epoch after the last one saved; whether there is one."""
+    def restore(self, learner: Trained, epochs: int) -> int:
+        """Set a training of so many epochs to where the last checkpoint was; the epoch to go on with, from 0.
+
+        Raises:
+            InputError: the checkpoint is damaged.
+        """
         last = self.checkpoints.last
         if last is None:
-            return True
-        if trainer.max_epochs is not None and last.state["epoch"] >= trainer.max_epochs:
-            wrong = misfit("epoch", last.state["epoch"], f"below {trainer.max_epochs}, the number of epochs")
+            return 0
+        if last.state["epoch"] >= epochs:
+            wrong = misfit("epoch", last.state["epoch"], f"below {epochs}, the number of epochs")
             raise damaged(self.checkpoints.folder, wrong)
-        for step in ("ready", "started", "processed", "completed"):
-            setattr(trainer.fit_loop.epoch_progress.current, step, last.state["epoch"] + 1)
-        return not last.state["over"]
+        if last.state["over"]:
+            return epochs
+        try:
+            _restore(last, learner)
+        except _DAMAGE as error:
+            raise damaged(self.checkpoints.folder, error) from error
+        return last.state["epoch"] + 1
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if not self.restored:
-            assert self.checkpoints.last is not None
-            try:
-                _restore(self.checkpoints.last, trainer, pl_module)
-            except _DAMAGE as error:
-                raise damaged(self.checkpoints.folder, error) from error
-            self.restored = True
+    def after(self, epoch: int, learner: Trained, over: bool) -> None:
+        """Save what the training is after an epoch, where it is one of those to save, or the last one.
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        epoch = trainer.current_epoch
-        over = trainer.should_stop or epoch + 1 == trainer.max_epochs
-        if trainer.is_global_zero and (over or (epoch + 1) % self.checkpoints.every == 0):
-            optimizer, tensors = _optimizer_state(trainer.optimizers[0])
-            tensors |= {f"task.{k}": v for k, v in pl_module.state_dict().items()}
+        Args:
+            epoch: from 0.
+            learner: what is trained.
+            over: no other epoch comes.
+        """
+        if ranks.rank() == 0 and (over or (epoch + 1) % self.checkpoints.every == 0):
+            optimizer, tensors = _optimizer_state(learner.optimizer)
+            tensors |= {f"task.{k}": v for k, v in learner.state_dict().items()}
             tensors |= {f"best.{k}": v for k, v in (self.watch.state or {}).items()}
             tensors |= {f"random.{k}": v for k, v in _torch_random().items()}
             state = {
@@ -244,7 +259,7 @@ class SaveEpochs(Callback):
                 "seconds": self.checkpoints.seconds + time.perf_counter() - self.start,
                 "watch": self.watch.to_dict(),
                 "optimizer": optimizer,
-                "schedules": [c.scheduler.state_dict() for c in trainer.lr_scheduler_configs],
+                "schedules": [learner.schedule.state_dict()],
                 "random": _plain_random(),
                 "identity": self.checkpoints.identity,
             }
@@ -256,17 +271,14 @@ def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: x.detach().cpu().clone() for name, x in tensors.items()}
 
 
-def _restore(checkpoint: Checkpoint, trainer: pl.Trainer, task: pl.LightningModule) -> None:
+def _restore(checkpoint: Checkpoint, learner: Trained) -> None:
     weights = checkpoint.part("task")
-    check_tensors(weights, task.state_dict())
-    optimizer = trainer.optimizers[0]
-    moments = optimizer_state(checkpoint.state["optimizer"], checkpoint.part("optimizer"), optimizer)
-    schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
-    check_alike(checkpoint.state["schedules"], [s.state_dict() for s in schedules], "schedules")
-    task.load_state_dict(weights)
-    optimizer.load_state_dict(moments)
-    for schedule, told in zip(schedules, checkpoint.state["schedules"], strict=True):
-        schedule.load_state_dict(dict(told))
+    check_tensors(weights, learner.state_dict())
+    moments = optimizer_state(checkpoint.state["optimizer"], checkpoint.part("optimizer"), learner.optimizer)
+    check_alike(checkpoint.state["schedules"], [learner.schedule.state_dict()], "schedules")
+    learner.load_state_dict(weights)
+    learner.optimizer.load_state_dict(moments)
+    learner.schedule.load_state_dict(dict(checkpoint.state["schedules"][0]))
     random_states = checkpoint.part("random")
     cpu = random_states.pop("cpu")
     check_tensors({"random.cpu": cpu}, {"random.cpu": torch.get_rng_state()})
@@ -318,20 +330,21 @@ def callers_random_states() -> Iterator[None]:
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Ctrl-C ends the block as KeyboardInterrupt, SIGTERM with code 143.
+def exits_on_sigterm() -> Iterator[None]:
+    """SIGTERM ends the block as SystemExit with code 143, as a shell tells it, so that what was begun is cleaned up.
 
-    Lightning makes of the one an exit with code 1, and ignores the next; of the other an exit with code 0.
+    A handler of the caller's own stays, and so does everything in other threads than the main one.
     """
-    before = signal.getsignal(signal.SIGINT)
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def terminated(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, terminated)
     try:
         yield
-    except SystemExit as stop:
-        if isinstance(stop.__context__, KeyboardInterrupt):
-            raise KeyboardInterrupt from stop
-        if isinstance(stop, SIGTERMException):
-            raise SystemExit(128 + signal.SIGTERM) from stop
-        raise
     finally:
-        if before is not None and signal.getsignal(signal.SIGINT) != before:
-            signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -102,7 +102,7 @@ class TrainingConfig:
         checkpoint_every: epochs between two checkpoints, from which an interrupted run can go on.
         num_replicates: runs with this seed and the next ones, one after the other.
         ensemble_size: models of an ensemble, trained on one split with this seed and the next ones; 1 for none.
-        accelerator: Lightning's, e.g. "cpu", "gpu", "auto".
+        accelerator: "cpu", "gpu", or "auto", a GPU where there is one.
         devices: how many of them on each machine, a process for each, or which, such as "0,2"; "auto" is one, or as
             many as torchrun started.
         num_nodes: machines that train together.

@@ -1,42 +1,35 @@
-"""Fitting a model: Lightning runs the loop; here stand the loop itself, its processes and what is kept."""
+"""Fitting a model: the loop over epochs and batches, what it keeps, and when it stops."""
 
 import gc
-import logging
 import math
-import signal
-import warnings
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-import lightning.pytorch as pl
 import numpy as np
 import torch
-from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
-from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.strategies import DDPStrategy
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from molattn.data.batches import SizeBuckets, batches_by_size
 from molattn.data.plain import LARGEST, Each, Fields, Flag, Misfit, Real, Text, Whole, misfit
 from molattn.data.store import sizes_of
-from molattn.errors import InputError, UsageError
+from molattn.errors import InputError
 from molattn.models.base import MoleculeModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
 from molattn.models.tensor_file import check_finite
 from molattn.training import ranks
-from molattn.training.checkpoint import Checkpoints, SaveEpochs, callers_random_states, interruptible
+from molattn.training.checkpoint import Checkpoints, SaveEpochs, callers_random_states, exits_on_sigterm
 from molattn.training.companions import Companion
 from molattn.training.config import TrainingConfig
-from molattn.training.labelled import Labelled, Rows, step_of
+from molattn.training.devices import device_of
+from molattn.training.labelled import Labelled, Rows, Step, step_of
 from molattn.training.learner import Learner
 from molattn.training.resumed import check_tensors
-
-logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
 
 
 @dataclass(frozen=True)
@@ -109,14 +102,15 @@ def fit(
         InputError: no epoch had a finite validation loss.
         UsageError: a device that is not there; several devices, and one process alone.
     """
+    device = device_of(config)
     rank, size = ranks.rank(), ranks.size()
     sampler = SizeBuckets(sizes_of(train.molecules), config.batch_size, config.seed, rank=rank, ranks=size)
     steps = config.epochs * len(sampler)
-    module = Learner(model, train, scaler, config, task, metric or task.metrics[0], companion, steps)
-    watch = _KeepBest(config.patience, on_epoch, model.state_dict())
+    learner = Learner(model, train, scaler, config, task, metric or task.metrics[0], companion, steps)
+    best = BestEpoch(config.patience, on_epoch, model.state_dict())
+    saver = None if checkpoints is None else SaveEpochs(checkpoints, best)
     rows_of_val = [rows[rank::size] for rows in batches_by_size(sizes_of(val.molecules), 4 * config.batch_size)]
-    # A GPU fetches the next batch while it works on this one.
-    pin = torch.cuda.is_available() and config.accelerator in ("auto", "gpu", "cuda")
+    pin = device.type == "cuda"  # a GPU fetches the next batch while it works on this one
     loader = DataLoader(Rows(train), batch_sampler=sampler, collate_fn=partial(step_of, model, train), pin_memory=pin)
     val_loader = DataLoader(
         Rows(val),
@@ -124,109 +118,89 @@ def fit(
         collate_fn=partial(step_of, model, val),
         pin_memory=pin,
     )
-    deterministic, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
-    filling: Any = torch.utils.deterministic
-    filled = filling.fill_uninitialized_memory
-    saver = None if checkpoints is None else SaveEpochs(checkpoints, watch)
-    with warnings.catch_warnings(), callers_random_states(), interruptible():
-        warnings.filterwarnings("ignore", ".*does not have many workers.*")
-        warnings.filterwarnings("ignore", ".*isinstance.treespec, LeafSpec.*")
+    # The current GPU is the one that NCCL talks from.
+    current = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    with callers_random_states(), exits_on_sigterm(), _reproducible(config.threads), current, torch.enable_grad():
         torch.manual_seed(config.seed)
-        torch.set_num_threads(config.threads)
-        # Deterministic algorithms fill each new tensor with NaN, in case somebody reads what nobody has written. It
-        # takes a tenth of an epoch, and nobody does.
-        filling.fill_uninitialized_memory = False
-        # What is here stays: to look through all of it for cycles, again and again, takes a thirtieth of an epoch.
-        gc.collect()
-        gc.freeze()
-        try:
-            trainer = _trainer(config, [watch, *([] if saver is None else [saver]), _Epoch(sampler)])
-            if saver is None or saver.goes_on(trainer):
-                trainer.fit(module, loader, val_loader)
-        finally:
-            gc.unfreeze()
-            torch.use_deterministic_algorithms(deterministic)
-            filling.fill_uninitialized_memory = filled
-            torch.set_num_threads(threads)
-    if watch.state is None:
+        learner.prepare(device)
+        start = 0 if saver is None else saver.restore(learner, config.epochs)
+        for epoch in range(start, config.epochs):
+            _seed_epoch(sampler, epoch)
+            for step in loader:
+                learner.training_step(_to(device, step))
+            with _evaluating(learner), torch.inference_mode():
+                for step in val_loader:
+                    learner.validation_step(_to(device, step))
+            over = best.after(epoch, learner) or epoch + 1 == config.epochs
+            if saver is not None:
+                saver.after(epoch, learner, over)
+            if over:
+                break
+    if best.state is None:
         raise InputError(
             "training brought no finite validation loss, so no model is kept: look for extreme targets, or lower "
             "--set training.learning_rate"
         )
-    if module.side_by_side is not None:
-        module.side_by_side.part()
-    model.load_state_dict(watch.state)
+    learner.release()
+    model.load_state_dict(best.state)
     model.eval()
-    return Fitted(watch.history, watch.best_epoch)
+    return Fitted(best.history, best.best_epoch)
 
 
-def _trainer(config: TrainingConfig, callbacks: list[Callback]) -> pl.Trainer:
-    """Lightning's loop, silent: what is told and kept is in the callbacks."""
-    several: dict[str, Any] = {}
-    devices = ranks.devices_of(config.devices)
-    if ranks.size() > 1:
-        environment = TorchElasticEnvironment()
-        devices = devices or ranks.local_size()
-        several = {"strategy": _SideBySide(cluster_environment=environment), "num_nodes": ranks.size() // devices}
-        callbacks = [*callbacks, _EndAtOnce()]
-    elif ranks.wanted(config) > 1:
-        raise UsageError("several devices train within `molattn train` and `molattn.train` alone: give one")
+def _to(device: torch.device, step: Step) -> Step:
+    """A step on the device; on a CPU it is there."""
+    if device.type == "cpu":
+        return step
+    batch, *others, asked = step
+    rows, beside = (None if x is None else x.to(device, non_blocking=True) for x in others)
+    return batch.to(device), rows, beside, asked
+
+
+def _seed_epoch(sampler: SizeBuckets, epoch: int) -> None:
+    """Tell the sampler which epoch it is, and give each rank but the first random numbers of its own.
+
+    Those follow from the epoch, so that a training that goes on needs those of the first rank alone.
+    """
+    sampler.set_epoch(epoch)
+    if sampler.rank:
+        torch.manual_seed(int(np.random.SeedSequence([sampler.seed, epoch, sampler.rank]).generate_state(1)[0]))
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """All of a module in the mode for evaluation, and each part in its own mode again behind it."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
     try:
-        return pl.Trainer(
-            max_epochs=config.epochs,
-            accelerator=config.accelerator,
-            devices=config.devices if "," in config.devices else max(1, devices),
-            gradient_clip_val=config.grad_clip or None,
-            deterministic=True,
-            callbacks=callbacks,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-            use_distributed_sampler=False,  # it would fill the last batch up with molecules that were there already
-            **several,
-        )
-    except (ValueError, MisconfigurationException) as error:
-        raise UsageError(f"training.accelerator or training.devices: {error}") from None
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
 
 
-class _SideBySide(DDPStrategy):
-    """Lightning's DDP without torch's wrapper around the model, which averages gradients weight by weight.
-
-    Here they lie side by side already, and `Learner` adds them up, all at once.
-    """
-
-    def configure_ddp(self) -> None:
-        pass
-
-
-class _EndAtOnce(Callback):
-    """SIGTERM ends a rank here and now; Lightning has it tell the others first, who may not answer any more."""
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:  # noqa: ARG002
-        signal.signal(signal.SIGTERM, _terminated)
-
-
-def _terminated(number: int, _: object) -> None:
-    raise SystemExit(128 + number)
-
-
-class _Epoch(Callback):
-    """Tells the sampler which epoch it is, and gives each rank but the first random numbers of its own.
-
-    Those follow from the epoch, so that a training that goes on needs those of the first rank alone. It stands behind
-    whoever restores them.
-    """
-
-    def __init__(self, sampler: SizeBuckets):
-        self.sampler = sampler
-
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:  # noqa: ARG002
-        epoch, rank = trainer.current_epoch, self.sampler.rank
-        self.sampler.set_epoch(epoch)
-        if rank:
-            torch.manual_seed(int(np.random.SeedSequence([self.sampler.seed, epoch, rank]).generate_state(1)[0]))
+@contextmanager
+def _reproducible(threads: int) -> Iterator[None]:
+    """Deterministic algorithms and so many threads; the settings of the process are as they were behind it."""
+    deterministic, threads_before = torch.get_deterministic_debug_mode(), torch.get_num_threads()
+    filling: Any = torch.utils.deterministic
+    filled = filling.fill_uninitialized_memory
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it deterministic matmuls on CUDA raise
+    # `use_deterministic_algorithms` would import torch's compiler, to set it, too.
+    torch.set_deterministic_debug_mode("error")
+    torch.set_num_threads(threads)
+    # Deterministic algorithms fill each new tensor with NaN, in case somebody reads what nobody has written. It takes
+    # a tenth of an epoch, and nobody does.
+    filling.fill_uninitialized_memory = False
+    # What is here stays: to look through all of it for cycles, again and again, takes a thirtieth of an epoch.
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        torch.set_deterministic_debug_mode(deterministic)
+        filling.fill_uninitialized_memory = filled
+        torch.set_num_threads(threads_before)
 
 
 class _Measured:
@@ -252,8 +226,14 @@ _RECORD = Fields(
 _TOLD = Fields({"history": Each(_RECORD, 10**6), "best": _Measured(), "best_epoch": Whole(-1, 10**9)})
 
 
-class _KeepBest(Callback):
-    """Keeps the weights of the best epoch, and stops when none has been better for `patience` epochs."""
+class BestEpoch:
+    """Keeps the weights of the best epoch and the history, and says when to stop.
+
+    Args:
+        patience: epochs without a better one after which training stops.
+        on_epoch: called with the record of each epoch.
+        like: the state of the model, with names, types and shapes of what is kept.
+    """
 
     def __init__(self, patience: int, on_epoch: Callable[[EpochRecord], None], like: Mapping[str, Tensor]):
         self.patience, self.on_epoch, self.like = patience, on_epoch, like
@@ -282,17 +262,15 @@ class _KeepBest(Callback):
             check_finite(state)
         self.history, self.best, self.best_epoch, self.state = history, told["best"], told["best_epoch"], state
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, Learner)
-        epoch = trainer.current_epoch
-        train_loss, val_loss = pl_module.train_losses.take(), pl_module.val_losses.take()
+    def after(self, epoch: int, learner: Learner) -> bool:
+        """Take down how an epoch went; whether it is time to stop."""
+        train_loss, val_loss = learner.train_losses.take(), learner.val_losses.take()
         better = val_loss < self.best
         if better:
             self.best, self.best_epoch = val_loss, epoch
-            self.state = {k: v.detach().cpu().clone() for k, v in pl_module.average.module.state_dict().items()}
-        rate = trainer.optimizers[0].param_groups[0]["lr"]
-        record = EpochRecord(epoch, rate, train_loss, val_loss, pl_module.take_metric(), better, pl_module.metric)
+            self.state = {k: v.detach().cpu().clone() for k, v in learner.average.module.state_dict().items()}
+        rate = learner.optimizer.param_groups[0]["lr"]
+        record = EpochRecord(epoch, rate, train_loss, val_loss, learner.take_metric(), better, learner.metric)
         self.history.append(record)
         self.on_epoch(record)
-        if epoch - self.best_epoch >= self.patience:
-            trainer.should_stop = True
+        return epoch - self.best_epoch >= self.patience

@@ -1,12 +1,12 @@
-"""A model as Lightning trains it: the loss, the optimizer, the schedule, and what is validated."""
+"""One step of training: the loss, its gradients, the optimizer and its schedule; and what is validated."""
 
+import inspect
 import math
 from typing import Any
 
-import lightning.pytorch as pl
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from molattn.models.answers import Answers
 from molattn.models.base import MoleculeModel
@@ -21,10 +21,25 @@ from molattn.training.metrics import mean_over_targets, measure
 from molattn.training.weights import RunningAverage, SideBySide
 
 
-class Learner(pl.LightningModule):
-    """The model as Lightning trains it: loss, optimizer, schedule, and the running average of the weights."""
+class Learner(nn.Module):
+    """A model in training: its loss, optimizer and schedule, and the running average of its weights.
 
-    allow_zero_length_dataloader_with_multiple_devices = True  # a rank may get none of a few validation molecules
+    Args:
+        model: trained in place.
+        train: its molecules, for the weights of classes.
+        scaler: of the targets.
+        config: the settings.
+        task: what the targets are.
+        metric: what is measured on the validation molecules.
+        companion: what the model learns beside its targets; None for nothing.
+        steps: of the whole training, for the schedule.
+
+    Attributes:
+        optimizer, schedule: there from `prepare` on.
+    """
+
+    optimizer: torch.optim.Optimizer
+    schedule: torch.optim.lr_scheduler.LRScheduler
 
     def __init__(
         self,
@@ -48,7 +63,57 @@ class Learner(pl.LightningModule):
         self.train_losses, self.val_losses = _Losses(), _Losses()
         self.validated: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def training_step(self, step: Step, _: int) -> Tensor:
+    def prepare(self, device: torch.device | str = "cpu") -> None:
+        """Move to a device, lay the weights side by side, and make the optimizer and its schedule."""
+        self.to(device)
+        self.side_by_side = SideBySide(self.model)
+        beside = [] if self.companion is None else list(self.companion.parameters())
+        ranks.as_first(x.data for x in (*self.side_by_side.flat, *beside, *self.model.buffers()))
+        self.average.follow(self.model, self.side_by_side.flat)
+        # In one call; where there is none, torch's own choice.
+        fused = True if torch.device(device).type in ("cpu", "cuda") else None
+        rate, decay = self.config.learning_rate, self.config.weight_decay
+        self.optimizer = _AdamW([*self.side_by_side.flat, *beside], lr=rate, weight_decay=decay, fused=fused)
+        warmup = max(1, round(self.config.warmup * self.steps))
+
+        def share(step: int) -> float:
+            if step < warmup:
+                return (step + 1) / warmup
+            return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / max(1, self.steps - warmup))))
+
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, share)
+
+    def release(self) -> None:
+        """Give the model back, on the CPU, each weight in memory of its own and without a gradient."""
+        if self.side_by_side is not None:
+            self.side_by_side.part()
+        self.to("cpu")
+
+    def training_step(self, step: Step) -> None:
+        """One step of the optimizer."""
+        self.backward(step)
+        if self.config.grad_clip:
+            weights = (w for group in self.optimizer.param_groups for w in group["params"])
+            nn.utils.clip_grad_norm_(weights, self.config.grad_clip)
+        self.optimizer.step()
+        self.schedule.step()
+        self.average.update()
+
+    def backward(self, step: Step) -> Tensor:
+        """The gradients of a step in the place of those before, added up over all ranks; returns its loss here."""
+        assert self.side_by_side is not None, "prepare comes first"
+        beside = [] if self.companion is None else list(self.companion.parameters())
+        loss = self.loss_of(step)
+        self.side_by_side.zero_grad()
+        for w in beside:
+            w.grad = None
+        loss.backward()
+        if ranks.size() > 1:
+            ranks.add_up([*self.side_by_side.gradients, *(w.grad for w in beside if w.grad is not None)])
+        return loss.detach()
+
+    def loss_of(self, step: Step) -> Tensor:
+        """The loss of a step, and of several ranks this one's share of it; it is counted in `train_losses`."""
         batch, rows, beside, asked = step
         assert batch.targets is not None
         if self.companion is None:
@@ -71,21 +136,8 @@ class Learner(pl.LightningModule):
         ranks.add_up([total])
         return (counts / torch.where(total > 0, total, torch.ones_like(total))).float()
 
-    def on_after_backward(self) -> None:
-        if ranks.size() > 1:
-            assert self.side_by_side is not None
-            beside = [] if self.companion is None else [p.grad for p in self.companion.parameters()]
-            ranks.add_up([*self.side_by_side.gradients, *(grad for grad in beside if grad is not None)])
-
-    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
-        self.average.update()
-
-    def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: torch.optim.Optimizer) -> None:  # noqa: ARG002
-        optimizer.zero_grad()
-        assert self.side_by_side is not None
-        self.side_by_side.zero_grad()
-
-    def validation_step(self, step: Step, _: int) -> None:
+    def validation_step(self, step: Step) -> None:
+        """Count the loss of the averaged model in `val_losses`, and keep what it answers for `take_metric`."""
         batch, rows = step[:2]
         assert batch.targets is not None
         outputs = self.average.module(batch)
@@ -106,27 +158,19 @@ class Learner(pl.LightningModule):
     def _measured(self, answers: Answers, true: np.ndarray, t: int) -> dict[str, Any]:
         return measure(true, self.task.scores(answers, t), (self.metric,))
 
-    def configure_optimizers(self) -> Any:
-        self.side_by_side = SideBySide(self.model)
-        beside = [] if self.companion is None else self.companion.parameters()
-        ranks.as_first(x.data for x in (*self.side_by_side.flat, *beside, *self.model.buffers()))
-        self.average.follow(self.model, self.side_by_side.flat)
-        optimizer = torch.optim.AdamW(
-            [*self.side_by_side.flat, *([] if self.companion is None else self.companion.parameters())],
-            lr=self.config.learning_rate,
-            weight_decay=self.config.weight_decay,
-            # In one call; where there is none, torch's own choice.
-            fused=True if self.device.type in ("cpu", "cuda") else None,
-        )
-        warmup = max(1, round(self.config.warmup * self.steps))
 
-        def share(step: int) -> float:
-            if step < warmup:
-                return (step + 1) / warmup
-            return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / max(1, self.steps - warmup))))
+class _AdamW(torch.optim.AdamW):
+    """Torch's own, but for the decorators that import torch's compiler, two seconds, to tell it to leave this alone."""
 
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, share)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+    add_param_group, state_dict, load_state_dict, _step = (
+        inspect.unwrap(getattr(torch.optim.AdamW, name))
+        for name in ("add_param_group", "state_dict", "load_state_dict", "step")
+    )
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        assert closure is None
+        self._step()
 
 
 class _Losses:

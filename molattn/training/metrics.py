@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
-from torchmetrics.functional.regression import mean_absolute_error, mean_squared_error, r2_score, spearman_corrcoef
 
 from molattn.errors import UsageError
 
@@ -57,7 +54,8 @@ def measure(true: np.ndarray, scores: np.ndarray, names: Sequence[str]) -> dict[
         try:
             if not len(y):
                 raise Undefined("no labels")
-            value = float(METRICS[name].of(y, p))
+            with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is said below
+                value = float(METRICS[name].of(y, p))
             if not np.isfinite(value):
                 raise Undefined("predictions that are not finite")
             values[name] = value
@@ -90,31 +88,30 @@ def metrics_for(kind: str, own: Sequence[str], asked: Sequence[str]) -> tuple[st
     return tuple(dict.fromkeys(asked)) or tuple(own)
 
 
-def _tensors(y: np.ndarray, p: np.ndarray) -> tuple[Tensor, Tensor]:
-    return torch.from_numpy(p), torch.from_numpy(y)
-
-
 def _rmse(y: np.ndarray, p: np.ndarray) -> float:
     """sqrt(mean (y - p)^2)"""
-    return mean_squared_error(*_tensors(y, p), squared=False).item()
+    return float(np.sqrt(np.mean((y - p) ** 2)))
 
 
 def _mae(y: np.ndarray, p: np.ndarray) -> float:
     """mean |y - p|"""
-    return mean_absolute_error(*_tensors(y, p)).item()
+    return float(np.mean(np.abs(y - p)))
 
 
 def _r2(y: np.ndarray, p: np.ndarray) -> float:
     """1 - sum (y - p)^2 / sum (y - mean y)^2"""
     _vary(y, "labels")
-    return r2_score(*_tensors(y, p)).item()
+    return float(1 - np.sum((y - p) ** 2) / np.sum((y - y.mean()) ** 2))
 
 
 def _spearman(y: np.ndarray, p: np.ndarray) -> float:
     """Pearson's correlation of the ranks."""
     _vary(y, "labels")
     _vary(p, "predictions")
-    return spearman_corrcoef(*_tensors(y, p)).item()
+    from scipy.stats import spearmanr  # late, for what starts without it
+
+    found: Any = spearmanr(y, p)
+    return float(found.statistic)
 
 
 def _sklearn() -> Any:

@@ -27,7 +27,7 @@ from molattn.training.fit import EpochRecord
 from molattn.training.folders import CONFIG, check_resumable, continues, is_unfinished
 from molattn.training.metrics import mean_over_targets, measure
 
-_PACKAGES = ("molattn", "torch", "rdkit", "numpy", "lightning", "torch-geometric", "torchmetrics", "safetensors")
+_PACKAGES = ("molattn", "torch", "rdkit", "numpy", "torch-geometric", "safetensors")
 
 
 def claim(held: ExitStack, folder: str | Path | None, name: str, force: bool = False) -> Path:

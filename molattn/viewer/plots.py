@@ -173,21 +173,22 @@ def target_plots(
         sides: indices of the molecules, or atoms, of "train", "val" and "test"; a side may be absent.
         test_rmse: of each target, for the title of its parity plot.
     """
-    # Here, since scikit-learn takes half a second to import, and numbers do without it.
-    from molattn.viewer.class_plots import class_plot, confusion_plot
-
     what = {"regression": "parity", "binary": "classification", "multiclass": "confusion"}[task.kind]
     stems = [what] if len(targets) == 1 else [f"{what}-{name}" for name in file_names(targets)]
     pictures, of = {}, "atoms" if task.of_atoms else "molecules"
     for t, (target, stem) in enumerate(zip(targets, stems, strict=True)):
         y, p = true[:, t], predicted[:, t]
+        if task.kind == "regression":
+            pictures[stem] = parity_plot(y, p, sides, name=target, unit=units[t], test_rmse=test_rmse[t])
+            continue
+        # Here, since scikit-learn takes a second and a half to import, and numbers do without it.
+        from molattn.viewer.class_plots import class_plot, confusion_plot
+
         if task.kind == "binary":
             pictures[stem] = class_plot(y, p, sides, name=target, of=of)
-        elif task.classes:
+        else:
             rows = np.asarray(sides.get("test", ()), dtype=int)
             pictures[stem] = confusion_plot(y[rows], p[rows], task.classes[t], name=target, of=of)
-        else:
-            pictures[stem] = parity_plot(y, p, sides, name=target, unit=units[t], test_rmse=test_rmse[t])
     return pictures
 
 

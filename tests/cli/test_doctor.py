@@ -17,7 +17,6 @@ def test_all_is_well_here(molattn: Molattn) -> None:
     for word in (
         "torch",
         "rdkit",
-        "lightning",
         "torch-geometric",
         "processors",
         "GPU",

@@ -403,7 +403,7 @@ try:
     main()
 except SystemExit as stop:
     assert stop.code == 0
-heavy = {{"torch", "rdkit", "numpy", "lightning", "matplotlib", "scipy", "torch_geometric"}} & set(sys.modules)
+heavy = {{"torch", "rdkit", "numpy", "matplotlib", "scipy", "torch_geometric"}} & set(sys.modules)
 assert not heavy, heavy
 """
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

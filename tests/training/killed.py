@@ -16,7 +16,7 @@ from pathlib import Path
 
 import molattn
 
-# The children find them, and Lightning, imported.
+# The children find them imported.
 import molattn.training.fit
 import molattn.viewer.plots
 from molattn.training import checkpoint

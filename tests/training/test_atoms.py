@@ -42,7 +42,7 @@ def _first(n: int, targets: np.ndarray = VALUES, weights: np.ndarray | None = No
 def _gradients(model: GraphModel, data: Labelled, task: Task, rows: range | None = None) -> dict[str, torch.Tensor]:
     model.zero_grad()
     step = step_of(model, data, rows or range(len(data)))
-    Learner(model, data, SCALER, TrainingConfig(), task).training_step(step, 0).backward()
+    Learner(model, data, SCALER, TrainingConfig(), task).loss_of(step).backward()
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -66,7 +66,7 @@ def test_atoms_without_a_label_bring_exactly_no_gradient(task: Task) -> None:
     outputs = model(step[0]).detach().requires_grad_()
     training = Learner(model, data, SCALER, TrainingConfig(), task)
     training.model = _Says(outputs)
-    training.training_step(step, 0).backward()
+    training.loss_of(step).backward()
     assert outputs.grad is not None
     known = np.isfinite(data.targets)[:, owners]
     assert outputs.grad.numpy()[~known].tolist() == [0.0] * int((~known).sum())
@@ -92,7 +92,7 @@ def test_the_loss_is_the_mean_over_labelled_atoms_of_all_molecules() -> None:
     model = GraphModel(SMALL, 2, of_atoms=True).eval()
     outputs = outputs_of(model, data.molecules)
     training = Learner(model, data, SCALER, TrainingConfig(), Regression(of_atoms=True))
-    loss = training.training_step(step_of(model, data, range(8)), 0)
+    loss = training.loss_of(step_of(model, data, range(8)))
     assert loss.item() == pytest.approx(np.nanmean((outputs - data.targets) ** 2), rel=1e-6)
 
 

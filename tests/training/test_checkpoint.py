@@ -4,22 +4,20 @@ import hashlib
 import json
 import random
 import signal
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
-import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
-from lightning.pytorch.utilities.exceptions import SIGTERMException
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from molattn.errors import InputError, UsageError
+from molattn.training import ranks
 from molattn.training.checkpoint import (
     SCHEMA,
     STATE,
@@ -28,7 +26,7 @@ from molattn.training.checkpoint import (
     SaveEpochs,
     callers_random_states,
     differences,
-    interruptible,
+    exits_on_sigterm,
     load_checkpoint,
     save_checkpoint,
 )
@@ -168,7 +166,7 @@ class Watch:
         self.told, self.state = told, state
 
 
-class Training(pl.LightningModule):
+class Training(nn.Module):
     """A linear map, two groups of weights with settings of their own, a schedule, and noise from all generators."""
 
     def __init__(self, seed: int):
@@ -186,20 +184,6 @@ class Training(pl.LightningModule):
         self.model(noise).square().sum().backward()
         self.optimizer.step()
         self.schedule.step()
-
-
-def trainer_of(training: Training, epoch: int, max_epochs: int = 6, **more: Any) -> Any:
-    current = SimpleNamespace(ready=0, started=0, processed=0, completed=0)
-    return Mock(
-        spec=pl.Trainer,
-        current_epoch=epoch,
-        max_epochs=max_epochs,
-        should_stop=more.get("should_stop", False),
-        is_global_zero=more.get("is_global_zero", True),
-        optimizers=[training.optimizer],
-        lr_scheduler_configs=[SimpleNamespace(scheduler=training.schedule)],
-        fit_loop=SimpleNamespace(epoch_progress=SimpleNamespace(current=current)),
-    )
 
 
 def state_of(training: Training) -> list[Tensor]:
@@ -222,11 +206,11 @@ def test_a_training_goes_on_to_the_bit(tmp_path: Path, best: dict[str, Tensor] |
         seed_all(1)
         random.gauss(0, 1)  # which keeps a second one back
         saves = SaveEpochs(Checkpoints(tmp_path / "c", {"seed": 1}), watch)
-        assert saves.goes_on(trainer_of(whole, 0))
+        assert saves.restore(whole, 6) == 0
         for _ in range(3):
             whole.epoch()
         watch.told, watch.state = {"losses": [3.0, float("nan")]}, best
-        saves.on_train_epoch_end(trainer_of(whole, 2), whole)
+        saves.after(2, whole, over=False)
         draws = random.gauss(0, 1)
         for _ in range(2):
             whole.epoch()
@@ -239,61 +223,55 @@ def test_a_training_goes_on_to_the_bit(tmp_path: Path, best: dict[str, Tensor] |
             assert again.state is None
         else:
             assert again.state is not None and torch.equal(again.state["w"], best["w"])
-        trainer = trainer_of(other, 3)
-        assert goes.goes_on(trainer)
-        assert vars(trainer.fit_loop.epoch_progress.current) == dict.fromkeys(
-            ("ready", "started", "processed", "completed"), 3
-        )
-        goes.on_train_epoch_start(trainer, other)
+        assert goes.restore(other, 6) == 3
         assert random.gauss(0, 1) == draws
         assert isinstance(other.optimizer.param_groups[0]["betas"], tuple)
-        other.epoch()
-        goes.on_train_epoch_start(trainer, other)  # once is enough
-        other.epoch()
+        for _ in range(2):
+            other.epoch()
         for a, b in zip(state_of(whole), state_of(other), strict=True):
             assert torch.equal(a, b)
 
 
-def test_when_it_is_saved_and_what_is_said_of_it(tmp_path: Path) -> None:
+def test_when_it_is_saved_and_what_is_said_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = Training(0)
     training.epoch()
     folder = tmp_path / "c"
     saves = SaveEpochs(Checkpoints(folder, {"seed": 1}, every=3), Watch())
 
-    def saved(epoch: int, **more: Any) -> dict[str, Any] | None:
+    def saved(epoch: int, over: bool = False) -> dict[str, Any] | None:
         Checkpoints(folder, {"seed": 1}).remove()
-        saves.on_train_epoch_end(trainer_of(training, epoch, **more), training)
+        saves.after(epoch, training, over)
         found = load_checkpoint(folder)
         return None if found is None else found.state
 
     assert [saved(epoch) for epoch in (0, 1, 3, 4)] == [None] * 4
-    assert saved(2, is_global_zero=False) is None
-    for state, epoch, over in (
-        (saved(2), 2, False),
-        (saved(5, max_epochs=9), 5, False),
-        (saved(5), 5, True),
-        (saved(3, should_stop=True), 3, True),
-        (saved(3, max_epochs=4), 3, True),
-    ):
+    with monkeypatch.context() as patch:
+        patch.setattr(ranks, "rank", lambda: 1)
+        assert saved(2) is None
+    for epoch, over in ((2, False), (5, False), (5, True), (3, True)):
+        state = saved(epoch, over)
         assert state is not None
         assert (state["epoch"], state["over"], state["identity"]) == (epoch, over, {"seed": 1})
         assert 0 < state["seconds"] < 60
-    assert not SaveEpochs(Checkpoints(folder, {"seed": 1}), Watch()).goes_on(trainer_of(training, 3))
+    # What is over has no epoch to go on with.
+    assert SaveEpochs(Checkpoints(folder, {"seed": 1}), Watch()).restore(training, 9) == 9
     before = Checkpoints(folder, {"seed": 1}).seconds
     later = SaveEpochs(Checkpoints(folder, {"seed": 1}), Watch())
     later.start -= 100
-    later.on_train_epoch_end(trainer_of(training, 5), training)
+    later.after(5, training, over=True)
     assert before + 100 < Checkpoints(folder, {"seed": 1}).seconds < before + 160
 
 
-def test_a_checkpoint_of_another_model_is_one_sentence(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_model_or_of_more_epochs_is_one_sentence(tmp_path: Path) -> None:
     training = Training(0)
     training.epoch()
-    SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch()).on_train_epoch_end(trainer_of(training, 5), training)
+    SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch()).after(5, training, over=False)
     goes = SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch())
+    with pytest.raises(InputError, match=r"is damaged, .*epoch.*below 5, the number of epochs"):
+        goes.restore(training, 5)
     training.model = nn.Linear(4, 2)
     with pytest.raises(InputError, match=r"is damaged, .*the tensor '.*' is float32 \(2, 3\), and that of the model"):
-        goes.on_train_epoch_start(trainer_of(training, 5), training)
+        goes.restore(training, 6)
 
 
 def test_random_states_of_the_caller_stay() -> None:
@@ -309,41 +287,34 @@ def test_random_states_of_the_caller_stay() -> None:
         assert draws() == wanted
 
 
-def test_interruptions_keep_their_names() -> None:
-    def stop(context: BaseException | None, code: BaseException) -> None:
-        with interruptible():
-            if context is None:
-                raise code
-            try:
-                raise context
-            except BaseException:
-                raise code  # noqa: B904 (as Lightning does)
-
-    with pytest.raises(KeyboardInterrupt):
-        stop(KeyboardInterrupt(), SystemExit(1))
-    with pytest.raises(SystemExit) as ended:
-        stop(None, SIGTERMException())
-    assert ended.value.code == 128 + signal.SIGTERM == 143
-    for code in (SystemExit(5), ValueError("x")):
-        with pytest.raises(type(code)) as other:
-            stop(None, code)
-        assert other.value is code
-
-
-def test_the_handler_of_ctrl_c_is_put_back() -> None:
-    def handler(*_: object) -> None:
-        """Somebody's."""
-
-    before = signal.signal(signal.SIGINT, handler)
+def test_sigterm_ends_a_training_as_a_shell_tells_it() -> None:
+    before = signal.getsignal(signal.SIGTERM)
     try:
-        with interruptible():
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-        assert signal.getsignal(signal.SIGINT) is handler
-        with interruptible():
-            pass
-        assert signal.getsignal(signal.SIGINT) is handler
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with pytest.raises(SystemExit) as ended, exits_on_sigterm():
+            signal.raise_signal(signal.SIGTERM)
+        assert ended.value.code == 128 + signal.SIGTERM == 143
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        told: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+        with exits_on_sigterm():
+            signal.raise_signal(signal.SIGTERM)
+        assert told == [signal.SIGTERM], "a handler of the caller's own"
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_thread_leaves_signals_alone() -> None:
+    before, seen = signal.getsignal(signal.SIGTERM), []
+
+    def train() -> None:
+        with exits_on_sigterm():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert seen == [before]
 
 
 def test_random_states_of_gpus_are_kept_for_those_that_there_are(
@@ -358,14 +329,13 @@ def test_random_states_of_gpus_are_kept_for_those_that_there_are(
     for initialized, devices, wanted in ((False, 2, {}), (True, 2, {0: 7, 1: 8}), (True, 1, {0: 7})):
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda initialized=initialized: initialized)
         monkeypatch.setattr(torch.cuda, "device_count", lambda devices=devices: devices)
-        SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch()).on_train_epoch_end(trainer_of(training, 5), training)
-        goes = SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch())
+        SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch()).after(5, training, over=False)
         put_back.clear()
-        goes.on_train_epoch_start(trainer_of(training, 5), training)
+        SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch()).restore(training, 9)
         assert put_back == wanted
         if initialized:
             monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
             put_back.clear()
-            SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch()).on_train_epoch_start(trainer_of(training, 5), training)
+            SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch()).restore(training, 9)
             assert put_back == {}
             monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

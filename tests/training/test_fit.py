@@ -104,7 +104,7 @@ def test_missing_labels_bring_exactly_no_gradient(task: Task) -> None:
     torch.manual_seed(0)
     model = GraphModel(SMALL, num_targets=len(owners)).eval()
     training = Learner(model, data, TargetScaler((0.0, 0.0), (1.0, 1.0)), TrainingConfig(), task)
-    training.training_step((batch_of(model, data, range(8)), None, None, 8), 0).backward()
+    training.loss_of((batch_of(model, data, range(8)), None, None, 8)).backward()
     gradient = model.head.weight.grad
     assert gradient is not None
     assert gradient[owners == 0].any()
@@ -112,7 +112,7 @@ def test_missing_labels_bring_exactly_no_gradient(task: Task) -> None:
     with_all = [p.grad.clone() for p in model.parameters() if p.grad is not None]
     model.zero_grad()
     # The row without a label may as well not be there.
-    training.training_step((batch_of(model, data, [0, 1, 2, 4, 5, 6, 7]), None, None, 7), 0).backward()
+    training.loss_of((batch_of(model, data, [0, 1, 2, 4, 5, 6, 7]), None, None, 7)).backward()
     without = [p.grad for p in model.parameters() if p.grad is not None]
     for a, b in zip(with_all, without, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
@@ -128,7 +128,7 @@ def test_a_row_of_weight_two_counts_as_if_it_were_there_twice() -> None:
     for data in (one, two):
         model.zero_grad()
         training = Learner(model, data, scaler, TrainingConfig())
-        training.training_step(step_of(model, data, range(len(data))), 0).backward()
+        training.loss_of(step_of(model, data, range(len(data)))).backward()
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
 

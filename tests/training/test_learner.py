@@ -59,7 +59,7 @@ def learner_of(config: TrainingConfig = CONFIG, model: GraphModel | None = None,
 
 def validate(learner: Learner, data: Labelled, rows: Sequence[int]) -> None:
     with torch.no_grad():
-        learner.validation_step(step_of(learner.model, data, rows), 0)
+        learner.validation_step(step_of(learner.model, data, rows))
 
 
 def z_of(data: Labelled, rows: Sequence[int]) -> Tensor:
@@ -153,14 +153,14 @@ def test_each_setting_of_the_optimizer_is_torchs() -> None:
 
 def rates(steps: int, warmup: float, count: int) -> list[float]:
     """The learning rates of the first `count` steps as shares of the largest."""
-    configured = learner_of(replace(CONFIG, warmup=warmup, learning_rate=1.0), steps=steps).configure_optimizers()
-    optimizer, told = configured["optimizer"], configured["lr_scheduler"]
-    assert told["interval"] == "step"
+    learner = learner_of(replace(CONFIG, warmup=warmup, learning_rate=1.0), steps=steps)
+    learner.prepare()
+    optimizer = learner.optimizer
     found = []
     for _ in range(count):
         found.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
-        told["scheduler"].step()
+        learner.schedule.step()
     return found
 
 
@@ -186,21 +186,11 @@ def test_the_shortest_trainings_have_a_rate() -> None:
     assert rates(4, 1.0, 6) == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 0.0], abs=1e-12)
 
 
-@pytest.mark.parametrize(("kind", "fused"), [("cpu", True), ("cuda", True), ("mps", None)])
-def test_the_optimizer_is_one_call_where_torch_has_one(
-    monkeypatch: pytest.MonkeyPatch, kind: str, fused: object
-) -> None:
-    asked: list[object] = []
-
-    class Spy(torch.optim.SGD):
-        def __init__(self, params: Any, lr: float, fused: object, **_: object):
-            super().__init__(params, lr)
-            asked.append(fused)
-
-    monkeypatch.setattr(torch.optim, "AdamW", Spy)
-    monkeypatch.setattr(Learner, "device", torch.device(kind))
-    learner_of().configure_optimizers()
-    assert asked == [fused]
+@pytest.mark.parametrize(("kind", "fused"), [("cpu", True), ("meta", None)])
+def test_the_optimizer_is_one_call_where_torch_has_one(kind: str, fused: object) -> None:
+    learner = learner_of()
+    learner.prepare(kind)
+    assert learner.optimizer.param_groups[0]["fused"] is fused
 
 
 def companion_of(model: GraphModel) -> AuxiliaryTargets:
@@ -216,21 +206,19 @@ def test_a_companion_adds_its_loss_and_its_weights_are_trained_beside_the_models
     model = model_of()
     companion = companion_of(model)
     learner = learner_of(replace(CONFIG, warmup=0.0), model, companion=companion, train=WITH_BESIDE)
-    optimizer = learner.configure_optimizers()["optimizer"]
+    learner.prepare()
     step = step_of(model, WITH_BESIDE, range(5))
     wanted_more = companion(model, step[0], step[2])[1].item()
     plain = nn.functional.mse_loss(model(step[0]), z_of(TRAIN, range(5))).item()
     before = [w.detach().clone() for w in (model.head.weight, companion.head.weight)]
     for _ in range(2):
         # What was left of the step before is gone, also where somebody took the gradients away.
-        learner.optimizer_zero_grad(0, 0, optimizer)
-        loss = learner.training_step(step, 0)
-        loss.backward()
+        loss = learner.backward(step)
         assert loss.item() == pytest.approx(plain + wanted_more, rel=1e-5)
-        gradients = torch.autograd.grad(learner.training_step(step, 0), [model.head.weight, companion.head.weight])
+        gradients = torch.autograd.grad(learner.loss_of(step), [model.head.weight, companion.head.weight])
         for w, gradient in zip((model.head.weight, companion.head.weight), gradients, strict=True):
             torch.testing.assert_close(w.grad, gradient, rtol=1e-4, atol=1e-6)
-    optimizer.step()
+    learner.optimizer.step()
     for w, old in zip((model.head.weight, companion.head.weight), before, strict=True):
         assert not torch.equal(w, old)
 
@@ -238,7 +226,7 @@ def test_a_companion_adds_its_loss_and_its_weights_are_trained_beside_the_models
 def test_what_is_validated_is_the_average_and_no_weight_moves() -> None:
     model = model_of()
     learner = learner_of(replace(CONFIG, ema=0.9), model)
-    learner.configure_optimizers()
+    learner.prepare()
     step = step_of(model, VAL, range(6))
     first = model(step[0]).detach()
     with torch.no_grad():
@@ -248,7 +236,7 @@ def test_what_is_validated_is_the_average_and_no_weight_moves() -> None:
     assert learner.val_losses.take() == pytest.approx(mean_squared_error(z, first), rel=1e-5)
     assert learner.take_metric() == pytest.approx(math.sqrt(mean_squared_error(z, first)) * SCALER.std[0], rel=1e-5)
     # After a step of training the average follows, at first the whole way.
-    learner.on_train_batch_end(None, None, 0)
+    learner.average.update()
     validate(learner, VAL, range(6))
     assert learner.val_losses.take() == pytest.approx(mean_squared_error(z, first + 5.0), rel=1e-5)
     assert len(learner.validated) == 1
@@ -262,7 +250,7 @@ def test_losses_are_told_as_their_mean_over_labels_and_rows_by_weight() -> None:
     scaler = TargetScaler.fit(targets)
     model = model_of(2)
     learner = learner_of(CONFIG, model, train=data, scaler=scaler)
-    learner.configure_optimizers()
+    learner.prepare()
     known = np.isfinite(targets)
     with torch.no_grad():
         outputs = model(model.collate(GRAPHS[:6])).numpy()
@@ -271,7 +259,7 @@ def test_losses_are_told_as_their_mean_over_labels_and_rows_by_weight() -> None:
         each = np.broadcast_to(rows[:, None], (6, 2))[known]
         wanted = np.average(squares[known], weights=each)
         for part in (range(4), range(4, 6)):
-            learner.training_step(step_of(model, by_weight, part), 0)
+            learner.loss_of(step_of(model, by_weight, part))
             validate(learner, by_weight, part)
         assert learner.train_losses.take() == pytest.approx(wanted, rel=1e-5)
         assert learner.val_losses.take() == pytest.approx(wanted, rel=1e-5)
@@ -287,8 +275,8 @@ def test_losses_are_told_as_their_mean_over_labels_and_rows_by_weight() -> None:
 def test_a_single_label_is_told_however_little_it_counts(weight: float) -> None:
     data = replace(TRAIN, weights=np.full(18, weight))
     learner = learner_of(CONFIG, train=data)
-    learner.configure_optimizers()
-    loss = learner.training_step(step_of(learner.model, data, [4]), 0).item()
+    learner.prepare()
+    loss = learner.loss_of(step_of(learner.model, data, [4])).item()
     assert learner.train_losses.take() == pytest.approx(loss, rel=1e-5)
 
 
@@ -303,7 +291,7 @@ def test_a_task_is_told_by_its_own_loss_and_metric_and_classes_by_their_balance(
         (replace(CONFIG, positive_weights=(3.0,)), 3.0),
     ):
         learner = learner_of(config, model, **settings)
-        learner.configure_optimizers()
+        learner.prepare()
         validate(learner, data, range(18))
         with torch.no_grad():
             p = model(model.collate(GRAPHS[:18])).sigmoid().double().numpy()[:, 0]
@@ -312,7 +300,7 @@ def test_a_task_is_told_by_its_own_loss_and_metric_and_classes_by_their_balance(
         assert learner.val_losses.take() == pytest.approx(loss, rel=1e-5)
         assert learner.take_metric() == pytest.approx(roc_auc_score(labels[:, 0], p))
     learner = learner_of(CONFIG, model, **{**settings, "train": replace(data, targets=np.zeros((18, 1)))})
-    learner.configure_optimizers()
+    learner.prepare()
     validate(learner, Labelled(GRAPHS[:2], np.zeros((2, 1))), range(2))
     assert math.isnan(learner.take_metric())
 
@@ -323,7 +311,7 @@ def test_the_loss_is_told_what_evidence_costs() -> None:
     losses = []
     for cost in (0.0, 1.0, 2.0):
         learner = learner_of(replace(CONFIG, evidential_regularization=cost), model, task=task)
-        losses.append(learner.training_step(step_of(model, TRAIN, range(6)), 0).item())
+        losses.append(learner.loss_of(step_of(model, TRAIN, range(6))).item())
     assert losses[1] > losses[0]
     assert losses[2] - losses[1] == pytest.approx(losses[1] - losses[0], rel=1e-4)
 
@@ -385,10 +373,9 @@ def test_two_ranks_have_together_the_gradient_of_the_whole_batch(
 
     def gradients(learner: Learner, rows: Sequence[int]) -> list[Tensor]:
         model = learner.model
-        learner.optimizer_zero_grad(0, 0, learner.configure_optimizers()["optimizer"])
-        learner.training_step(step_of(model, data, rows), 0).backward()
-        learner.on_after_backward()
-        learner.on_train_batch_end(None, None, 0)
+        learner.prepare()
+        learner.backward(step_of(model, data, rows))
+        learner.average.update()
         validate(learner, data, rows)
         beside = [] if learner.companion is None else [p.grad for p in learner.companion.parameters()]
         told = [learner.train_losses.take(), learner.val_losses.take(), learner.take_metric()]
@@ -415,9 +402,8 @@ def test_two_ranks_without_a_label_learn_nothing_and_divide_by_nothing(monkeypat
 
     def one(rank: int) -> float:
         learner = learner_of(CONFIG, train=TRAIN)
-        learner.configure_optimizers()
-        loss = learner.training_step(step_of(learner.model, data, range(rank, rank + 2)), 0)
-        loss.backward()
+        learner.prepare()
+        loss = learner.backward(step_of(learner.model, data, range(rank, rank + 2)))
         assert math.isnan(learner.train_losses.take())
         return loss.item()
 
@@ -436,8 +422,8 @@ def test_what_is_beside_the_model_is_averaged_by_molecules_and_not_by_labels(mon
     def one(rank: int) -> float:
         model = model_of()
         learner = learner_of(CONFIG, model, companion=Mean(), train=TRAIN)
-        learner.configure_optimizers()
+        learner.prepare()
         rows = [range(1), range(1, 4)][rank]
-        return learner.training_step(step_of(model, data, rows), 0).item()
+        return learner.loss_of(step_of(model, data, rows)).item()
 
     assert Two(monkeypatch).run(one) == pytest.approx([1 * 1 / 4, 3 * 3 / 4])

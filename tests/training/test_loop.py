@@ -1,14 +1,13 @@
 """The loop around the steps: what it leaves as it was, when it stops, who is told what, and which rank does what."""
 
 import gc
-import signal
+import subprocess
+import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
-import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
@@ -19,7 +18,8 @@ from molattn.models.graph_model import GraphModel
 from molattn.models.tasks import Regression
 from molattn.training import fit as room
 from molattn.training import ranks
-from molattn.training.fit import EpochRecord, Fitted, _EndAtOnce, _Epoch, _KeepBest, _SideBySide, _trainer, fit
+from molattn.training.devices import device_of
+from molattn.training.fit import BestEpoch, EpochRecord, Fitted, _evaluating, _seed_epoch, fit
 from molattn.training.labelled import Labelled
 from tests.training.test_learner import CONFIG, GRAPHS, SCALER, SMALL, TARGETS, TRAIN, VAL, model_of
 
@@ -30,9 +30,6 @@ ONE = replace(CONFIG, epochs=1)
 def _no_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
     """To look for garbage in all that pytest holds takes longer than the trainings here."""
     monkeypatch.setattr("gc.collect", lambda: 0)
-
-
-TRAINER, MODULE = Mock(spec=pl.Trainer), Mock(spec=pl.LightningModule)
 
 
 def fitted(config: Any = ONE, seed: int | None = None, **more: Any) -> Fitted:
@@ -72,13 +69,20 @@ def test_what_is_set_for_a_training_is_as_it_was_behind_it(fails: bool) -> None:
         torch.set_num_threads(threads)
 
 
+def test_a_training_of_numbers_starts_without_what_takes_seconds_to_import(tmp_path: Path) -> None:
+    """Torch's compiler, which torch's optimizer imports to be left alone by it, and scikit-learn with pandas."""
+    code = (
+        "import sys, molattn; molattn.train('esol', output_dir=sys.argv[1], epochs=2, accelerator='cpu', quiet=True); "
+        "print({'torch._dynamo', 'sklearn', 'pandas', 'torch_geometric'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "run"], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
 def test_nothing_is_said_and_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    # Of many cores Lightning would have some for workers.
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)), raising=False)
-    monkeypatch.setattr("os.cpu_count", lambda: 64)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         fitted()
@@ -133,7 +137,7 @@ def test_chance_comes_from_the_seed_alone_and_the_weights_are_free_behind_it() -
 
 
 def test_what_is_kept_of_the_best_epoch_can_be_told_and_known_again() -> None:
-    watch, other = (_KeepBest(3, lambda _: None, {"w": torch.zeros(2)}) for _ in range(2))
+    watch, other = (BestEpoch(3, lambda _: None, {"w": torch.zeros(2)}) for _ in range(2))
     watch.history = [EpochRecord(0, 0.1, 1.0, 2.0, 3.0, True, "mae"), EpochRecord(1, 0.1, 1.0, 2.5, 3.0, False)]
     watch.best, watch.best_epoch, watch.state = 2.0, 0, {"w": torch.ones(2)}
     other.restore(watch.to_dict(), watch.state)
@@ -141,12 +145,22 @@ def test_what_is_kept_of_the_best_epoch_can_be_told_and_known_again() -> None:
     assert (other.best, other.best_epoch, other.state) == (2.0, 0, watch.state)
 
 
-@pytest.mark.parametrize(
-    ("accelerator", "there", "pinned"),
-    [("auto", True, True), ("gpu", True, True), ("cuda", True, True), ("cpu", True, False), ("auto", False, False)],
-)
+def test_parts_are_in_their_own_modes_again_after_an_evaluation() -> None:
+    model = model_of()
+    model.head.eval()
+    with _evaluating(model):
+        assert not any(part.training for part in model.modules())
+    assert [part for part in model.modules() if not part.training] == [model.head]
+
+
+def gpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+
+@pytest.mark.parametrize(("accelerator", "count", "pinned"), [("auto", 1, True), ("cpu", 1, False), ("auto", 0, False)])
 def test_memory_is_pinned_where_a_gpu_reads_it(
-    monkeypatch: pytest.MonkeyPatch, accelerator: str, there: bool, pinned: bool
+    monkeypatch: pytest.MonkeyPatch, accelerator: str, count: int, pinned: bool
 ) -> None:
     asked: list[bool] = []
 
@@ -156,7 +170,7 @@ def test_memory_is_pinned_where_a_gpu_reads_it(
             raise InterruptedError
         return None
 
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    gpus(monkeypatch, count)
     monkeypatch.setattr(room, "DataLoader", loader)
     with pytest.raises(InterruptedError):
         fitted(replace(ONE, accelerator=accelerator))
@@ -184,45 +198,59 @@ def test_each_rank_validates_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(len, shares)) == 1
 
 
-@pytest.mark.parametrize(("devices", "nodes"), [("auto", 2), ("2", 2), ("4", 1)])
-def test_several_ranks_are_lightnings_ddp_over_machines_and_their_devices(
-    monkeypatch: pytest.MonkeyPatch, devices: str, nodes: int
+@pytest.mark.parametrize(
+    ("accelerator", "count", "devices", "wanted"),
+    [
+        ("auto", 0, "auto", "cpu"),
+        ("auto", 2, "auto", "cuda:0"),
+        ("cpu", 2, "auto", "cpu"),
+        ("gpu", 2, "1", "cuda:0"),
+        ("cuda", 2, "1,", "cuda:1"),
+    ],
+)
+def test_the_device_of_one_process(
+    monkeypatch: pytest.MonkeyPatch, accelerator: str, count: int, devices: str, wanted: str
 ) -> None:
-    given: dict[str, Any] = {}
-    monkeypatch.setattr(pl, "Trainer", lambda **settings: given.update(settings) or TRAINER)
+    gpus(monkeypatch, count)
+    assert device_of(replace(CONFIG, accelerator=accelerator, devices=devices)) == torch.device(wanted)
+
+
+@pytest.mark.parametrize(("devices", "wanted"), [("auto", 1), ("2", 1), ("3,2", 2)])
+def test_each_rank_has_the_gpu_of_its_place_on_the_machine(
+    monkeypatch: pytest.MonkeyPatch, devices: str, wanted: int
+) -> None:
+    gpus(monkeypatch, 4)
     monkeypatch.setattr(ranks, "size", lambda: 4)
-    monkeypatch.setattr(ranks, "local_size", lambda: 2)
-    _trainer(replace(CONFIG, devices=devices), [])
-    assert (given["devices"], given["num_nodes"]) == (4 // nodes, nodes)
-    assert isinstance(given["strategy"], _SideBySide)
-    assert [type(callback) for callback in given["callbacks"]] == [_EndAtOnce]
-    assert given["strategy"].configure_ddp() is None
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    config = replace(CONFIG, accelerator="auto", devices=devices)
+    assert device_of(config) == torch.device("cuda", wanted)
+    assert device_of(replace(config, accelerator="cpu")) == torch.device("cpu")
 
 
-def test_devices_by_place_are_lightnings_own_and_more_than_one_needs_more_processes(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("count", "changes", "said"),
+    [
+        (0, {"accelerator": "abacus"}, "training.accelerator is one of auto, cpu, gpu, cuda, not 'abacus'"),
+        (0, {"accelerator": "gpu"}, "training.accelerator=gpu, and torch finds no GPU here"),
+        (2, {"accelerator": "cuda", "devices": "2,"}, "there is no GPU 2 here, only 2"),
+        (2, {"devices": "2"}, "several devices train within"),
+        (2, {"num_nodes": 2}, "several devices train within"),
+        (2, {"devices": "0,1"}, "several devices train within"),
+    ],
+)
+def test_a_device_that_is_not_there_is_said(
+    monkeypatch: pytest.MonkeyPatch, count: int, changes: dict[str, Any], said: str
 ) -> None:
-    given: dict[str, Any] = {}
-    monkeypatch.setattr(pl, "Trainer", lambda **settings: given.update(settings) or TRAINER)
-    for said, devices in (("auto", 1), ("1", 1), ("3,", "3,")):
-        _trainer(replace(CONFIG, devices=said), [])
-        assert given["devices"] == devices and "strategy" not in given
-    for config in (replace(CONFIG, devices="2"), replace(CONFIG, num_nodes=2), replace(CONFIG, devices="0,1")):
-        with pytest.raises(UsageError, match="several devices train within"):
-            _trainer(config, [])
-
-
-def test_a_device_that_is_not_there_is_said() -> None:
-    with pytest.raises(UsageError, match="training.accelerator or training.devices: "):
-        fitted(replace(CONFIG, accelerator="abacus"))
+    gpus(monkeypatch, count)
+    with pytest.raises(UsageError, match=said):
+        fitted(replace(CONFIG, **changes))
 
 
 def test_the_first_rank_goes_on_with_its_random_numbers_and_each_other_has_its_own() -> None:
     def drawn(rank: int, epoch: int, seed: int = 3) -> float:
         torch.manual_seed(1)
         sampler = SizeBuckets([3, 4, 5, 6], 2, seed, rank=rank, ranks=3)
-        callback = _Epoch(sampler)
-        callback.on_train_epoch_start(Mock(spec=pl.Trainer, current_epoch=epoch), MODULE)
+        _seed_epoch(sampler, epoch)
         assert sampler.epoch == epoch
         return torch.rand(1).item()
 
@@ -232,14 +260,3 @@ def test_the_first_rank_goes_on_with_its_random_numbers_and_each_other_has_its_o
     others = [drawn(rank, epoch, seed) for rank in (1, 2) for epoch in range(3) for seed in (3, 4)]
     assert len({untouched, *others}) == 13
     assert others == [drawn(rank, epoch, seed) for rank in (1, 2) for epoch in range(3) for seed in (3, 4)]
-
-
-def test_a_rank_that_is_asked_to_end_ends_at_once() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        _EndAtOnce().on_train_start(TRAINER, MODULE)
-        with pytest.raises(SystemExit) as ended:
-            signal.raise_signal(signal.SIGTERM)
-        assert ended.value.code == 128 + signal.SIGTERM
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -27,8 +27,8 @@ from mutants import Module, Mutant
 
 _SLOWEST = 3.0  # seconds of a processor: a test that takes longer tries no mutant
 _IMPORTED = (
-    *("captum", "lightning", "matplotlib", "molattn", "numpy", "pandas", "pyarrow", "rdkit", "scipy", "sklearn"),
-    *("torch", "torch_geometric", "torchmetrics"),
+    *("captum", "matplotlib", "molattn", "numpy", "pandas", "pyarrow", "rdkit", "scipy", "sklearn"),
+    *("torch", "torch_geometric"),
 )
 """What takes long to import."""
 _KILLERS = 3  # so many tests that killed mutants lately come first: the next one is in the same place
