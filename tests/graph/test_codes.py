@@ -5,8 +5,10 @@ import copy
 import pytest
 import torch
 
+from molattn.attention import backend, record_backends
 from molattn.graph import SumOfCodes
-from molattn.graph.codes import look_up
+from molattn.graph.codes import _integers, look_up
+from molattn.kernels import lookup
 from tests.assertions import assert_close
 from tests.graph.graphs import double
 
@@ -75,3 +77,40 @@ def test_the_gradient_of_a_gradient_is_there():
     (curve,) = torch.autograd.grad(slope.sum(), rows)
     count = torch.tensor([0.0, 2.0, 0.0, 1.0]).unsqueeze(1)
     assert_close(curve, 6 * count * rows.detach(), 1e-5)
+
+
+@pytest.mark.parametrize("names", [("compiled",), ("reference",)])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
+def test_rows_are_found_for_codes_of_any_shape_and_integer_type(names, dtype):
+    rows = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    codes = torch.tensor([[4, 0, 2], [1, 1, 3]], dtype=dtype)
+    with backend(*names):
+        with record_backends() as calls:
+            assert_close(look_up(rows, codes), rows[codes.long()])
+        assert [call.backend for call in calls] == (["reference"] if lookup.why_not() else list(names))
+        assert_close(look_up(rows, codes[:, :, None]), rows[codes.long()][:, :, None])
+        assert look_up(rows, codes[:0]).shape == (0, 3, 3)
+        layer = SumOfCodes([4, 2], 3)
+        pairs = torch.tensor([[3, 1], [0, 0]], dtype=dtype)
+        tables = layer.table.weight.split([4, 2])
+        assert_close(layer(pairs), torch.stack([tables[0][3] + tables[1][1], tables[0][0] + tables[1][0]]))
+
+
+@pytest.mark.parametrize("names", [("compiled",), ("reference",)])
+@pytest.mark.parametrize("codes", [[[4, 0]], [[0, 2]], [[-1, 0]], [[0, -1]], [[2**32, 0]], [[0, -(2**32)]]])
+def test_a_code_that_is_not_below_its_size_is_no_row_of_the_next_table(names, codes):
+    layer = SumOfCodes([4, 2], 3)
+    with backend(*names), pytest.raises(IndexError):
+        layer(torch.tensor(codes))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.bool])
+def test_codes_that_are_no_integers_are_refused(dtype):
+    # Behind the check of types that the tests run with.
+    with pytest.raises(ValueError, match="codes are integers, not"):
+        _integers(torch.zeros(1, 2, dtype=dtype))
+
+
+def test_codes_of_another_number_are_refused():
+    with pytest.raises(ValueError, match="2 codes make a thing, not 3"):
+        SumOfCodes([4, 2], 3)(torch.zeros(1, 3, dtype=torch.long))

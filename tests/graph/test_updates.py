@@ -116,3 +116,12 @@ def test_edges_that_nobody_carries_stay_and_what_stands_in_the_padding_does_not_
         results.append(through(net, dirty, "dense"))
     assert_identical(results[1].e, results[0].e)
     assert_identical(results[1].v, results[0].v)
+
+
+def test_an_update_that_reads_u_says_that_there_is_none():
+    graph = random_graphs([3])
+    graph = graph.replace(u=None)
+    with pytest.raises(ValueError, match="the node update reads u, and the graph has none"):
+        double(NodeUpdate(NODE_DIM, 6, GLOBAL_DIM))(torch.zeros_like(graph.v), graph)
+    with pytest.raises(ValueError, match="the global update reads u, and the graph has none"):
+        double(GlobalUpdate(NODE_DIM, GLOBAL_DIM, 6))(*(torch.zeros(1, NODE_DIM, dtype=F64),) * 2, None)

@@ -62,8 +62,13 @@ MODULES = {
     "kernels/blocks": ["kernels/test_blocks.py", "kernels/test_operations.py"],
     "kernels/lookup": ["graph/test_codes.py", "kernels/test_operations.py"],
     "kernels/elementwise": ["attention/test_dropout.py", "kernels/test_operations.py"],
-    "graph/aggregate": ["graph/test_aggregate.py", "graph/test_graph.py"],
-    "graph/block": ["graph/test_block.py", "kernels/test_blocks.py", "graph/test_aggregate.py"],
+    "graph/aggregate": ["graph/test_aggregate.py", "graph/test_graph.py", "graph/test_algorithm_1.py"],
+    "graph/block": [
+        "graph/test_block.py",
+        "kernels/test_blocks.py",
+        "graph/test_aggregate.py",
+        "graph/test_algorithm_1.py",
+    ],
     "graph/codes": ["graph/test_codes.py"],
     "graph/conv": [
         "graph/test_conv.py",
@@ -94,6 +99,8 @@ MODULES = {
     "graph/graph": [
         "graph/test_graph.py",
         "graph/test_readout.py",
+        "graph/test_aggregate.py",
+        "graph/test_algorithm_1.py",
         "kernels/test_blocks.py",
         "graph/test_conv.py::test_graphs_from_and_to_pyg",
         "graph/test_conv.py::test_edges_that_come_in_any_order_go_to_their_graphs",
