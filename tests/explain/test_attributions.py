@@ -10,7 +10,7 @@ import torch
 import molattn
 from molattn.api import Predictor
 from molattn.chem import Conformers, molecule_graph
-from molattn.errors import UsageError
+from molattn.errors import SmilesError, UsageError
 from molattn.explain.additive import additive, cam
 from molattn.explain.attribute import attribute
 from molattn.explain.attribution import Attribution
@@ -18,6 +18,7 @@ from molattn.explain.from_attention import received, rolled_out
 from molattn.explain.gradients import TOLERANCE, grad_attention, integrated_gradients
 from molattn.explain.methods import METHODS, choose_method, offered, random_shares
 from molattn.explain.occlusion import in_order, occlusion, without
+from molattn.explain.terms import Terms
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.predict import attention_of, outputs_of
@@ -322,3 +323,16 @@ def test_a_model_of_atoms_has_no_attributions():
     with pytest.raises(UsageError, match="answers for each atom by itself"):
         choose_method(model)
     assert offered(model) == []
+
+
+def test_an_answer_or_a_share_that_is_not_finite_is_an_error_of_its_molecule(monkeypatch):
+    artifact, molecule = artifact_of(model_of()), molecule_graph("CCO")
+    whole = METHODS["additive"]
+    none = Terms(np.array([0.5, np.nan, 0.0]), 0.0)
+    with monkeypatch.context() as patch:
+        patch.setitem(METHODS, "additive", dataclasses.replace(whole, find=lambda *_: none))
+        with pytest.raises(SmilesError, match="not a finite number"):
+            attribute(artifact, molecule, "additive")
+    artifact.model.head.weight.fill_(torch.inf)
+    with pytest.raises(SmilesError, match="not a finite number"):
+        attribute(artifact, molecule, "additive")
