@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rdkit import Chem
+from rdkit.Chem import Crippen, rdMolDescriptors
 from scipy.stats import kendalltau, pearsonr
 from sklearn.metrics import roc_auc_score
 
 from molattn.chem import MoleculeGraph, molecule_graph
-from molattn.errors import UsageError
+from molattn.errors import SmilesError, UsageError
 from molattn.explain.additive import additive
 from molattn.explain.faithfulness import FRACTIONS, RANDOM, Faithfulness, agreement, measure
 from molattn.explain.methods import METHODS, random_shares
@@ -167,3 +169,42 @@ def test_agreement_with_sizes_that_are_all_alike_is_that_of_chance() -> None:
     # The last digits of neither count.
     noisy = agreement(values + 1e-9 * np.arange(4), signs + 1e-7 * np.arange(4))
     assert noisy == pytest.approx((tau, r, 0.5), abs=1e-6)
+
+
+def test_each_molecule_is_measured_with_its_own_descriptors_and_a_fresh_model_has_a_place_for_them() -> None:
+    model = build(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, num_descriptors=2).eval()
+    model.requires_grad_(False)
+    scaler = DescriptorScaler(("MolLogP", "TPSA"), (1.0, 20.0), (2.0, 30.0), ("MolLogP", "TPSA"))
+    artifact = replace(artifact_of(model), descriptors=scaler)
+    asked: list[list[float]] = []
+    find = METHODS["additive"].find
+
+    def spy(model: Any, batch: Any, output: int) -> Any:
+        assert len(batch) == 1
+        asked.append(batch.descriptors[0].tolist())
+        return find(model, batch, output)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(METHODS, "additive", type(METHODS["additive"])("", spy))
+        found = measure(artifact, MOLECULES[:3], methods=("additive",), truth=truth)
+    mols = [Chem.MolFromSmiles(m.smiles) for m in MOLECULES[:3]]
+    wanted = [[(Crippen.MolLogP(m) - 1) / 2, (rdMolDescriptors.CalcTPSA(m) - 20) / 30] for m in mols]
+    np.testing.assert_allclose(asked, wanted * 2, rtol=1e-5)
+    assert found.untrained["additive"] != found.methods["additive"]
+
+
+def test_deletion_is_the_curve_over_that_of_chance_and_an_answer_that_is_not_finite_is_an_error() -> None:
+    found = measure(ARTIFACT, MOLECULES[:2], "a", methods=("additive",))
+    m, chance = found.methods["additive"], found.methods[RANDOM]
+    assert m.curve is not None and chance.curve is not None
+    assert m.deletion == pytest.approx(np.mean(m.curve) / np.mean(chance.curve))
+    model = model_of()
+    model.head.weight.fill_(torch.inf)
+    with pytest.raises(SmilesError, match="not a finite number"):
+        measure(artifact_of(model), MOLECULES[:2])
+
+
+def test_values_are_ties_to_five_digits_of_the_largest_and_truths_to_four_digits() -> None:
+    for scale in (1.0, 0.1):
+        assert agreement(scale * np.array([1.0, 1.0 + 2e-6, 2.0]), np.array([0.3, 0.3, 0.9]))[0] == pytest.approx(1)
+    assert agreement(np.array([1.0, 1.0, 2.0]), np.array([0.3, 0.30001, 0.9]))[0] == pytest.approx(1)
