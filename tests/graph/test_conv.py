@@ -140,6 +140,14 @@ def test_to_pyg_is_the_inverse_of_from_pyg(kind):
     assert repr(back) == repr(theirs)
 
 
+def test_one_channel_and_no_edges_are_taken_over_too():
+    theirs = TransformerConv(1, OUT).double()
+    ours = TensorDotConv.from_pyg(theirs)
+    x, edge_index, _ = random_graph(1, edges=False)
+    assert_close(ours(x[:, :1], edge_index), theirs(x[:, :1], edge_index), TOL)
+    assert ours.edge_dim is None and repr(ours.to_pyg()) == repr(theirs)
+
+
 def test_what_only_one_of_the_two_layers_can_do_is_refused():
     for layer, says in (
         (transformer_conv(aggr=["max", "add"]), "several aggregations"),

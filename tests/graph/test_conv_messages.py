@@ -241,8 +241,9 @@ def test_the_other_flow_is_the_other_order_of_rows():
     x, edge_attr = (torch.randn(5, IN, dtype=F64), torch.randn(3, 2, dtype=F64)), torch.randn(7, EDGE, dtype=F64)
     for way in (conv, seen(conv)):
         assert_close(way(x, EDGES.flip(0), edge_attr), straight(x, EDGES, edge_attr))
-    with pytest.raises(ValueError, match=r"senders from 1 to 5, and x has 5 rows"):
-        conv(x, EDGES.flip(0) + torch.tensor([[0], [1]]), edge_attr)
+    for shift, named in (([[0], [1]], "senders from 1 to 5, and x has 5 rows"), ([[3], [0]], "receivers from")):
+        with pytest.raises(ValueError, match=f"edge_index names {named}"):
+            conv(x, EDGES.flip(0) + torch.tensor(shift), edge_attr)
     with pytest.raises(ValueError, match=r"receivers over senders, not \(7, 2\)"):
         conv(x, EDGES.T, edge_attr)
 
@@ -280,6 +281,16 @@ def test_a_single_width_left_open_may_become_two():
     lazy = TensorDotConv(-1, OUT)
     assert lazy((torch.randn(5, 6), torch.randn(3, 2)), EDGES).shape == (3, OUT)
     assert lazy.in_channels == (6, 2)
+
+
+def test_the_first_call_may_bring_one_number_for_each_edge():
+    x, numbers = torch.randn(5, IN), torch.randn(EDGES.shape[1])
+    adj_t = torch.sparse_coo_tensor(EDGES.flip(0), numbers, (5, 5)).to_sparse_csr()
+    for edge_index, edge_attr in ((EDGES, numbers), (adj_t, None)):
+        lazy = TensorDotConv(-1, OUT, edge_dim=-1)
+        out = lazy(x, edge_index, edge_attr)
+        assert lazy.edge_dim == 1
+        assert_close(out, lazy(x, EDGES, numbers.unsqueeze(-1)), 1e-5)
 
 
 def test_the_first_call_may_be_dense_and_starts_as_a_layer_told_its_sizes():
