@@ -191,6 +191,21 @@ def test_the_optimizer_is_one_call_where_torch_has_one(kind: str, fused: object)
     learner = learner_of()
     learner.prepare(kind)
     assert learner.optimizer.param_groups[0]["fused"] is fused
+    assert {x.device.type for x in learner.state_dict().values()} == {kind}
+
+
+def test_a_model_is_given_back_with_weights_of_their_own() -> None:
+    model = model_of()
+    learner = learner_of(model=model)
+    learner.release()  # nothing was begun
+    learner.prepare()
+    learner.training_step(step_of(model, TRAIN, range(4)))
+    trained = copy.deepcopy(model.state_dict())
+    learner.release()
+    weights = list(model.parameters())
+    assert len({w.untyped_storage().data_ptr() for w in weights}) == len(weights)
+    assert all(w.grad is None and w.is_cpu for w in weights)
+    assert all(torch.equal(x, trained[name]) for name, x in model.state_dict().items())
 
 
 def companion_of(model: GraphModel) -> AuxiliaryTargets:

@@ -1,6 +1,7 @@
 """The loop around the steps: what it leaves as it was, when it stops, who is told what, and which rank does what."""
 
 import gc
+import os
 import subprocess
 import sys
 import warnings
@@ -19,8 +20,8 @@ from molattn.models.tasks import Regression
 from molattn.training import fit as room
 from molattn.training import ranks
 from molattn.training.devices import device_of
-from molattn.training.fit import BestEpoch, EpochRecord, Fitted, _evaluating, _seed_epoch, fit
-from molattn.training.labelled import Labelled
+from molattn.training.fit import BestEpoch, EpochRecord, Fitted, _evaluating, _seed_epoch, _to, fit
+from molattn.training.labelled import Labelled, step_of
 from tests.training.test_learner import CONFIG, GRAPHS, SCALER, SMALL, TARGETS, TRAIN, VAL, model_of
 
 ONE = replace(CONFIG, epochs=1)
@@ -175,6 +176,25 @@ def test_memory_is_pinned_where_a_gpu_reads_it(
     with pytest.raises(InterruptedError):
         fitted(replace(ONE, accelerator=accelerator))
     assert asked == [pinned, pinned]
+
+
+def test_a_step_is_moved_to_where_the_model_is() -> None:
+    data = replace(TRAIN, weights=np.ones(18), beside=np.ones((18, 2)))
+    step = step_of(model_of(), data, range(3))
+    assert _to(torch.device("cpu"), step) is step
+    batch, rows, beside, asked = _to(torch.device("meta"), step)
+    assert rows is not None and beside is not None and batch.targets is not None
+    assert asked == 3 and {x.device.type for x in (rows, beside, batch.targets)} == {"meta"}
+    assert _to(torch.device("meta"), step_of(model_of(), TRAIN, range(3)))[1:] == (None, None, 3)
+
+
+def test_cuda_is_told_to_multiply_alike_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    fitted()
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"  # one of the two that torch's documentation names
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    fitted()
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
 
 
 def test_each_rank_validates_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
