@@ -335,6 +335,13 @@ def test_heads_that_do_not_divide_the_channels_are_refused():
         GraphNetBlock(NODE_DIM, num_heads=3)
 
 
+def test_an_edge_update_of_other_heads_says_what_the_join_reads():
+    net = GraphNetBlock(16, 4, phi_e=AttentionEdgeUpdate(16, 2, 3))
+    assert net.w_jhl.linear.in_features == 6
+    net = GraphNetBlock(16, 4, global_dim=5, phi_e=AttentionEdgeUpdate(16, 2, 3, global_dim=5))
+    assert net.phi_u.feed_forward[0].normalized_shape == (6 + 16 + 5,)
+
+
 def test_the_feed_forward_steps_are_twice_as_wide_as_the_nodes_unless_said_otherwise():
     net = GraphNetBlock(NODE_DIM, num_heads=2, global_dim=GLOBAL_DIM)
     assert net.phi_v.feed_forward[0].out_features == 2 * NODE_DIM
