@@ -285,7 +285,7 @@ def test_a_single_width_left_open_may_become_two():
 
 def test_the_first_call_may_bring_one_number_for_each_edge():
     x, numbers = torch.randn(5, IN), torch.randn(EDGES.shape[1])
-    adj_t = torch.sparse_coo_tensor(EDGES.flip(0), numbers, (5, 5)).to_sparse_csr()
+    adj_t = torch.sparse_coo_tensor(EDGES.flip(0), numbers, (5, 5), check_invariants=True).coalesce()
     for edge_index, edge_attr in ((EDGES, numbers), (adj_t, None)):
         lazy = TensorDotConv(-1, OUT, edge_dim=-1)
         out = lazy(x, edge_index, edge_attr)
