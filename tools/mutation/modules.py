@@ -72,6 +72,7 @@ MODULES = {
     "graph/codes": ["graph/test_codes.py"],
     "graph/conv": [
         "graph/test_conv.py",
+        "graph/test_conv_messages.py",
         "--deselect=tests/graph/test_conv.py::test_a_citation_graph_is_learned",
         "--deselect=tests/graph/test_conv.py::test_a_model_learns_from_pygs_loader",
         "--deselect=tests/graph/test_conv.py::test_torch_compile_traces_it_as_one_graph_of_any_size",
