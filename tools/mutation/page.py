@@ -17,7 +17,8 @@ time. "Equivalent" are those that do what the original does, or differ in speed 
 
 {survivors}
 
-{versions} {seconds} seconds, all modules one after the other, with one thread.
+{versions} {seconds} seconds with one thread, in the last run of each module, which
+takes from the one before what was killed.
 """
 
 
