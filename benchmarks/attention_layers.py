@@ -12,8 +12,8 @@ Each table is measured twice, in processes of their own: with the allocator as i
 memory (`mallopt`). Page faults are a large part of PyG's time, and only the second ratio is about arithmetic.
 
 `--molecules` takes batches of the sizes of ESOL's molecules and of those of the NCI's that come with RDKit, drawn as
-training draws them (`molattn.data.batches.SizeBuckets`); "filled" is how many of the pairs of places in the padded form
-are pairs of atoms. Putting batches together is not counted. `--memory` takes the most memory that a process of one side
+training draws them (`molattn.data.store.batches.SizeBuckets`); "filled" is how many of the pairs of places in the
+padded form are pairs of atoms. Putting batches together is not counted. `--memory` takes the most memory that a process of one side
 ever held.
 """
 
@@ -35,7 +35,7 @@ from report import in_words, machine
 from torch import Tensor, nn
 from torch_geometric.nn import GATv2Conv, TransformerConv
 
-from molattn.data.batches import SizeBuckets
+from molattn.data.store.batches import SizeBuckets
 from molattn.graph import DenseGraph, Graph, TensorDotConv
 from molattn.kernels.edge_attention import library, why_not
 

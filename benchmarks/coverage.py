@@ -60,7 +60,7 @@ def resplits(run: Path, level: float, count: int) -> dict[str, dict[str, list[fl
     """For every method the coverage and the mean width of each resplit of the test molecules of a run."""
     import molattn
     from molattn.chem import canonical_smiles, read_smiles
-    from molattn.data.tables import column, read_table
+    from molattn.data.tables.table import column, read_table
     from molattn.models.calibration import interval
     from molattn.training.calibrate import calibrate
     from molattn.training.described import with_computed

@@ -20,7 +20,7 @@ from torch.nn.functional import mse_loss
 from torch.nn.utils import clip_grad_norm_
 
 from molattn.chem import MoleculeGraph, featurize
-from molattn.data.batches import SizeBuckets
+from molattn.data.store.batches import SizeBuckets
 from molattn.graph import run_blocks
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel

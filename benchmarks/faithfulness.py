@@ -26,7 +26,7 @@ from scipy.stats import kendalltau
 
 from molattn import api
 from molattn.chem import atom_contributions
-from molattn.data.tables import column, read_table
+from molattn.data.tables.table import column, read_table
 
 DATA = ("nci-logp", "nci-tpsa")
 PRESETS = ("additive", "molattn")

@@ -10,7 +10,7 @@ fragments. Pretraining leaves out what has one of them.
 from pathlib import Path
 
 from molattn.data import column, obtain, read_table
-from molattn.data.evaluation import EVALUATION_SETS, FILE, Excluded
+from molattn.data.datasets.evaluation import EVALUATION_SETS, FILE, Excluded
 
 HEAD = """\
 # Hashes of the molecules of {names}, which no pretraining may see.

@@ -103,10 +103,10 @@ def stages(run: Path, table: Path, out: Path) -> list[tuple[str, float]]:
     import torch
 
     import molattn
-    from molattn.data.batches import batches_by_size
-    from molattn.data.store import chosen, sizes_of
-    from molattn.data.streams import CHUNK, open_stream
-    from molattn.data.writers import NewColumn, output_of
+    from molattn.data.store.batches import batches_by_size
+    from molattn.data.store.molecule_store import chosen, sizes_of
+    from molattn.data.tables.readers import CHUNK, open_stream
+    from molattn.data.tables.writers import NewColumn, output_of
     from molattn.models.predict import MOLECULES
 
     torch.set_num_threads(1)

@@ -26,7 +26,7 @@ import torch
 from matplotlib.ticker import LogLocator, StrMethodFormatter
 from report import in_words, machine, markdown, save, shown, spread
 
-from molattn.data.batches import MoleculeBatch, collate
+from molattn.data.store.batches import MoleculeBatch, collate
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.viewer.figures import new_figure, rendered, styled

@@ -14,7 +14,7 @@ from molattn.chem import NO_GEOMETRY, Progress
 from molattn.chem.molecule import CHUNK as CHUNK_OF_WORKER
 from molattn.chem.molecule import CHUNK_3D as CHUNK_OF_WORKER_3D
 from molattn.chem.workers import stream_outcomes
-from molattn.data.streams import CHUNK
+from molattn.data.tables.readers import CHUNK
 from molattn.errors import MolattnWarning, SmilesError, shown
 from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
 from molattn.explain.attribute import attribute

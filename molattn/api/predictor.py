@@ -14,7 +14,7 @@ from molattn.api.beside import PLAIN, Asked, Beside, BesideColumn
 from molattn.api.explainer import Explainer, descriptor_rows
 from molattn.api.rows import RowPrediction, Said, all_finite, answered, columns, of_each_atom, warn
 from molattn.chem import Progress
-from molattn.data.streams import CHUNK
+from molattn.data.tables.readers import CHUNK
 from molattn.errors import InputError, UsageError, describe_rows
 from molattn.models.answers import Answers
 from molattn.models.artifact import save_artifact

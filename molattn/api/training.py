@@ -50,7 +50,7 @@ def train(
     from molattn.training.config import resolve
 
     if not isinstance(dataset, str | Path):
-        from molattn.data.frames import keep_frame
+        from molattn.data.tables.arrow import keep_frame
 
         dataset = keep_frame(dataset)
     if dataset:

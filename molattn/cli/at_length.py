@@ -15,9 +15,9 @@ from molattn.errors import RowsFailed, UsageError
 
 if TYPE_CHECKING:
     from molattn.api import RowPrediction
-    from molattn.data.parts import PartFiles, Parts
-    from molattn.data.streams import Chunk, RowStream
-    from molattn.data.writers import Column, NewColumn, Output, Writer
+    from molattn.data.tables.parts import PartFiles, Parts
+    from molattn.data.tables.readers import Chunk, RowStream
+    from molattn.data.tables.writers import Column, NewColumn, Output, Writer
 
     Rows = Callable[[Iterable[object], int, Callable[[int], None], object], Generator[RowPrediction, None, None]]
     Piece = tuple[int, Chunk, list[RowPrediction]]
@@ -62,7 +62,7 @@ class Work:
 
     def chunks(self, first: int, end: int | None, wanted: Callable[[int], bool]) -> Iterator[tuple[int, "Chunk"]]:
         """The chunks of the parts that are wanted, each with the number of its part."""
-        from molattn.data.streams import CHUNK
+        from molattn.data.tables.readers import CHUNK
 
         for chunk in self.stream.chunks:
             if end is not None and chunk.start >= end:
@@ -75,7 +75,7 @@ class Work:
         self, wanted: Iterable[tuple[int, "Chunk"]], num_workers: int, told: Callable[[int], None]
     ) -> Generator["Piece", None, None]:
         """These chunks with their answers, in order."""
-        from molattn.data.columns import index_of
+        from molattn.data.tables.columns import index_of
 
         index = index_of(self.stream.columns, self.name, self.stream.source)
         beside = _places(self.stream, self.making.descriptors)
@@ -105,8 +105,8 @@ class Work:
 def opened_work(job: Job, making: Making) -> Iterator[Work]:
     """The table of a job, open."""
     from molattn.data import guess_smiles_column
-    from molattn.data.columns import index_of
-    from molattn.data.streams import open_stream
+    from molattn.data.tables.columns import index_of
+    from molattn.data.tables.readers import open_stream
 
     with open_stream(job.table, job.input_format) as stream:
         name = job.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
@@ -127,7 +127,7 @@ def run_job(job: Job, making: Making) -> Tally:
     """
     from molattn.cli.rows_progress import RowsProgress
     from molattn.data.files import atomic
-    from molattn.data.writers import TextOutput, compressed
+    from molattn.data.tables.writers import TextOutput, compressed
 
     with ExitStack() as stack:
         work = stack.enter_context(opened_work(job, making))
@@ -174,7 +174,7 @@ def run_jobs(jobs: Sequence[Job], run: Callable[[Job], Tally]) -> Tally:
 
 def forget_parts(jobs: Sequence[Job]) -> None:
     """All of several tables are done: nothing more is kept of their parts."""
-    from molattn.data.parts import discard_parts
+    from molattn.data.tables.parts import discard_parts
 
     for job in jobs:
         if job.one_of_many and job.output is not None:
@@ -219,7 +219,7 @@ def _answered(
 
 def _places(stream: "RowStream", names: Sequence[str]) -> list[int]:
     """Where the columns stand that the model reads beside the molecules."""
-    from molattn.data.columns import index_of, listed
+    from molattn.data.tables.columns import index_of, listed
 
     try:
         return [index_of(stream.columns, name, stream.source) for name in names]
@@ -231,8 +231,8 @@ def parts_of(work: Work, first: int, end: int | None, always: bool = False) -> "
     """The parts of a long output, or of any, with `always`; None where it is written at one go."""
     from molattn import __version__
     from molattn.api import model_folder
-    from molattn.data.parts import Parts, discard_parts, parts_folder, sha256_of
-    from molattn.data.streams import CHUNK
+    from molattn.data.tables.parts import Parts, discard_parts, parts_folder, sha256_of
+    from molattn.data.tables.readers import CHUNK
 
     job = work.job
     if job.output is None:

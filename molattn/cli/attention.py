@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from molattn.api import Predictor
-    from molattn.data.streams import RowStream
+    from molattn.data.tables.readers import RowStream
     from molattn.explain import AttentionMap
 
 _WEIGHTS = 500_000
@@ -59,8 +59,8 @@ def attention(
     from molattn.cli.rows_progress import RowsProgress
     from molattn.data import guess_smiles_column
     from molattn.data.files import atomic
-    from molattn.data.streams import count_rows, open_stream
-    from molattn.data.tables import index_of
+    from molattn.data.tables.readers import count_rows, open_stream
+    from molattn.data.tables.table import index_of
 
     predictor = predictor_of(run)
     failed: list[str] = []

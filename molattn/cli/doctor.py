@@ -144,7 +144,7 @@ def _installed(name: str) -> bool:
 
 def _data_sets() -> str:
     from molattn.data import dataset_names, load_card
-    from molattn.data.obtain import find
+    from molattn.data.datasets.fetch import find
 
     cards = [load_card(name) for name in dataset_names()]
     here = {card.name: found for card in cards if (found := find(card)) is not None}
@@ -158,7 +158,7 @@ def _data_sets() -> str:
 def _cache() -> str:
     """Where what can be fetched or made again lies, and how much room it takes."""
     from molattn.cache import CACHE_VARIABLE, cache_folder
-    from molattn.data.places import molecules_dir
+    from molattn.data.datasets.folders import molecules_dir
 
     try:
         home, molecules = cache_folder(), molecules_dir()

@@ -15,8 +15,8 @@ from molattn.cli.tally import tell_rows
 
 if TYPE_CHECKING:
     from molattn.api import RowPrediction
-    from molattn.data.streams import RowStream
-    from molattn.data.writers import Column, NewColumn, Output
+    from molattn.data.tables.readers import RowStream
+    from molattn.data.tables.writers import Column, NewColumn, Output
 
 
 def embed(
@@ -73,7 +73,7 @@ def embed(
 
 
 def _new_columns(dim: int, alone: bool, stream: "RowStream") -> list["NewColumn"]:
-    from molattn.data.writers import NewColumn
+    from molattn.data.tables.writers import NewColumn
 
     numbers = [f"f{i}" for i in range(dim)]
     if alone:
@@ -90,7 +90,7 @@ def _cells(dim: int, alone: bool, rows: Sequence["RowPrediction"]) -> list["Colu
 
 
 def _form(path: Path | None, stream: "RowStream", added: Sequence["NewColumn"]) -> "Output":
-    from molattn.data.writers import NpyOutput, output_of
+    from molattn.data.tables.writers import NpyOutput, output_of
 
     if path is not None and path.suffix.lower() == ".npy":
         return NpyOutput(added)

@@ -96,8 +96,8 @@ def _summary(
     """The summary; how many rows could not be read, of how many, and the first of them."""
     from molattn.cli.rows_progress import RowsProgress
     from molattn.data import guess_smiles_column
-    from molattn.data.columns import index_of
-    from molattn.data.streams import count_rows, open_stream
+    from molattn.data.tables.columns import index_of
+    from molattn.data.tables.readers import count_rows, open_stream
     from molattn.errors import SmilesError
     from molattn.explain import HeadSummary
 

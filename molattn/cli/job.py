@@ -42,7 +42,7 @@ class Job:
 
     def check(self) -> None:
         """Refuse what makes no sense, before anything is loaded."""
-        from molattn.data.parts import parts_folder
+        from molattn.data.tables.parts import parts_folder
 
         if self.shard is not None:
             _shard(self.shard)
@@ -93,7 +93,7 @@ def rows_of(job: Job) -> tuple[int, int | None]:
 
     A table in a file is read once through for that.
     """
-    from molattn.data.streams import CHUNK, count_rows
+    from molattn.data.tables.readers import CHUNK, count_rows
 
     if not job.table.is_file():
         return 0, None
@@ -102,7 +102,7 @@ def rows_of(job: Job) -> tuple[int, int | None]:
 
 def outputs_in(folder: Path, tables: Sequence[Path]) -> list[Path]:
     """Where the results of several tables go: files in a folder, called as they are, but for kinds not written."""
-    from molattn.data.streams import format_of
+    from molattn.data.tables.readers import format_of
 
     found: dict[Path, Path] = {}
     for table in tables:

@@ -22,7 +22,7 @@ from molattn.errors import MissingExtra, MolattnError, ProcessLost, RowsFailed, 
 
 if TYPE_CHECKING:
     from molattn.cli.predict import Asked
-    from molattn.data.parts import Parts
+    from molattn.data.tables.parts import Parts
 
 RETRIES = 4
 """How often a part is begun anew after the process that made it has died."""
@@ -43,7 +43,7 @@ class _Planned:
 
     def missing(self) -> list[int]:
         """The parts that are to be made."""
-        from molattn.data.streams import CHUNK
+        from molattn.data.tables.readers import CHUNK
 
         count = -(-(self.end - self.first) // (PART * CHUNK))
         return [] if self.parts.joined else [k for k in range(count) if k not in self.parts.finished]
@@ -217,8 +217,8 @@ def _make(job: Job, making: Making, part: int) -> Tally:
     Where it was begun before, and the process has died, its molecules are read by a process of their own: one that ends
     whoever reads it is then an error in its row.
     """
-    from molattn.data.parts import PartFiles
-    from molattn.data.streams import CHUNK
+    from molattn.data.tables.parts import PartFiles
+    from molattn.data.tables.readers import CHUNK
 
     assert job.output is not None
     with opened_work(job, making) as work:
@@ -236,7 +236,7 @@ def _make(job: Job, making: Making, part: int) -> Tally:
 
 def _bounds_of(folder: Path) -> tuple[int, int]:
     """The first row of an output, and the one behind its last, as its manifest has them."""
-    from molattn.data.parts import MANIFEST
+    from molattn.data.tables.parts import MANIFEST
 
     made_of = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     return made_of["the first row"], made_of["the first row"] + made_of["the number of rows"]

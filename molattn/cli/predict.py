@@ -21,8 +21,8 @@ LOCAL, RAY = "local", "ray"
 if TYPE_CHECKING:
     from molattn.api import Beside, Predictor, RowPrediction, Value
     from molattn.api.beside import BesideColumn
-    from molattn.data.streams import RowStream
-    from molattn.data.writers import Column, NewColumn
+    from molattn.data.tables.readers import RowStream
+    from molattn.data.tables.writers import Column, NewColumn
 
 
 def predict(
@@ -161,7 +161,7 @@ class Asked:
 
     def making(self) -> Making:
         """What the model, now loaded, adds to tables."""
-        from molattn.data.writers import output_of
+        from molattn.data.tables.writers import output_of
 
         predictor = predictor_of(self.run)
         beside = _beside(self.interval, self.uncertainty_method, self.calibration_method, self.applicability)
@@ -205,7 +205,7 @@ def _beside(
 
 def _new_columns(predictor: "Predictor", columns: Sequence["BesideColumn"], stream: "RowStream") -> list["NewColumn"]:
     """The columns that prediction adds to those of a table."""
-    from molattn.data.writers import NewColumn
+    from molattn.data.tables.writers import NewColumn
 
     targets = [f"{t}_pred" for t in predictor.targets]
     names = new_names([*targets, *(c.name for c in columns), "status", "error"], stream.columns)

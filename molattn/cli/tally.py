@@ -10,8 +10,8 @@ from molattn.errors import InputError, shown
 
 if TYPE_CHECKING:
     from molattn.api import RowPrediction
-    from molattn.data.parts import Parts
-    from molattn.data.streams import Chunk, RowStream
+    from molattn.data.tables.parts import Parts
+    from molattn.data.tables.readers import Chunk, RowStream
 
 
 @dataclass

@@ -91,9 +91,9 @@ def _rows(
     predictor: "Predictor", table: Path, smiles_column: str | None, limit: int
 ) -> tuple[list[object], list[str], list["Truth | None"], str]:
     """The first molecules of a table, where they stand, what is known of them; and words if there are more rows."""
-    from molattn.data.records import guess_smiles_column
-    from molattn.data.streams import open_stream
-    from molattn.data.tables import index_of
+    from molattn.data.tables.readers import open_stream
+    from molattn.data.tables.records import guess_smiles_column
+    from molattn.data.tables.table import index_of
 
     with open_stream(table) as stream:
         column = smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
@@ -119,7 +119,7 @@ def _rows(
 
 def _value(text: str) -> float | str | None:
     """A number if it is one, the name of a class if not, None if there is none."""
-    from molattn.data.numbers import NUMBER
+    from molattn.data.tables.numbers import NUMBER
 
     bare = text.strip()
     return float(bare) if NUMBER.fullmatch(bare) else bare or None

@@ -3,8 +3,7 @@
 Text and numbers only: molecules are made in `molattn.chem`.
 """
 
-from molattn.data.atom_lists import label_rows, list_items, list_text, offsets_of
-from molattn.data.cards import (
+from molattn.data.datasets.cards import (
     DatasetCard,
     Download,
     Pin,
@@ -15,16 +14,14 @@ from molattn.data.cards import (
     split_files,
     verify,
 )
-from molattn.data.columns import guess_smiles_column
-from molattn.data.folds import fold_labels, fold_numbers
-from molattn.data.given_splits import read_split_column, read_split_file
-from molattn.data.leakage import Leak, describe_leakage, leakage
-from molattn.data.obtain import find, obtain
-from molattn.data.places import DATA_VARIABLE, cache_dir, data_folders
-from molattn.data.records import Records, Rejected, read_records
-from molattn.data.set_aside import set_aside
-from molattn.data.sides import ALL_SIDES, CALIBRATION, DEFAULT_SIZES, SIDES
-from molattn.data.splits import (
+from molattn.data.datasets.fetch import find, obtain
+from molattn.data.datasets.folders import DATA_VARIABLE, cache_dir, data_folders
+from molattn.data.splits.calibration import set_aside
+from molattn.data.splits.folds import fold_labels, fold_numbers
+from molattn.data.splits.labels import ALL_SIDES, CALIBRATION, DEFAULT_SIZES, SIDES
+from molattn.data.splits.leakage import Leak, describe_leakage, leakage
+from molattn.data.splits.predefined import read_split_column, read_split_file
+from molattn.data.splits.splitters import (
     SPLITS,
     SPLITS_BY_TARGET,
     cluster_split,
@@ -35,7 +32,10 @@ from molattn.data.splits import (
     split_labels,
     stratified_split,
 )
-from molattn.data.tables import Table, column, column_index, read_columns, read_table, write_table
+from molattn.data.tables.atom_lists import label_rows, list_items, list_text, offsets_of
+from molattn.data.tables.columns import guess_smiles_column
+from molattn.data.tables.records import Records, Rejected, read_records
+from molattn.data.tables.table import Table, column, column_index, read_columns, read_table, write_table
 
 __all__ = [
     "ALL_SIDES",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from molattn.chem import MoleculeGraph
-from molattn.data.batches import MoleculeBatch
+from molattn.data.store.batches import MoleculeBatch
 from molattn.errors import SmilesError, UsageError
 from molattn.explain.attention_map import NOT_MEASURED
 from molattn.explain.attribution import Attribution

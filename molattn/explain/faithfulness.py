@@ -9,7 +9,7 @@ from scipy.stats import kendalltau, pearsonr
 from sklearn.metrics import roc_auc_score
 
 from molattn.chem import MoleculeGraph
-from molattn.data.batches import collate
+from molattn.data.store.batches import collate
 from molattn.errors import SmilesError, UsageError
 from molattn.explain.attribute import explained
 from molattn.explain.methods import METHODS, choose_method, offered, random_shares

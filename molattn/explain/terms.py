@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from molattn.chem import MoleculeGraph
-from molattn.data.batches import MoleculeBatch
+from molattn.data.store.batches import MoleculeBatch
 from molattn.graph import DenseGraph
 from molattn.models.base import MoleculeModel
 from molattn.models.graph_model import GraphModel

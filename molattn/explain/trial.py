@@ -9,7 +9,7 @@ import numpy as np
 
 from molattn.chem import atom_contributions
 from molattn.data import dataset_names, guess_smiles_column, load_card, read_table
-from molattn.data.tables import column
+from molattn.data.tables.table import column
 from molattn.errors import InputError, SmilesError, UsageError, shown
 from molattn.explain.faithfulness import Faithfulness, measure
 from molattn.explain.measured import write_measured

@@ -19,9 +19,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 from molattn.chem import STANDARDIZE, Conformers
+from molattn.data.checksummed_json import SEAL, sealed
 from molattn.data.files import write_bytes
-from molattn.data.plain import Misfit
-from molattn.data.seal import SEAL, sealed
+from molattn.data.schema import Misfit
 from molattn.errors import InputError, UsageError, shown
 from molattn.models.answers import Answers
 from molattn.models.artifact_parts import (

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from molattn.chem import unknown_descriptors
-from molattn.data.plain import Misfit
+from molattn.data.schema import Misfit
 from molattn.errors import UsageError, shown
 from molattn.models.base import MoleculeModel
 from molattn.models.calibration import NONE, Calibration, choose_calibration, score_names

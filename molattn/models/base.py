@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from molattn.chem import Conformers, Progress
-from molattn.data.batches import Batch
-from molattn.data.packing import Packing
-from molattn.data.store import sizes_of
+from molattn.data.store.batches import Batch
+from molattn.data.store.molecule_store import sizes_of
+from molattn.data.store.packing import Packing
 from molattn.errors import SmilesError
 from molattn.models.config import ModelConfig
 

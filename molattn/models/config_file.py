@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from molattn.data.plain import Anything, Each, Fields, Flag, Kind, Maybe, Misfit, OneOf, Real, Text, Whole
-from molattn.data.seal import SEAL, unsealed
+from molattn.data.checksummed_json import SEAL, unsealed
+from molattn.data.schema import Anything, Each, Fields, Flag, Kind, Maybe, Misfit, OneOf, Real, Text, Whole
 from molattn.errors import InputError, shown
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
 

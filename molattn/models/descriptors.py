@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from molattn.chem import descriptors
-from molattn.data.columns import index_of, listed
-from molattn.data.numbers import all_numbers_in
+from molattn.data.tables.columns import index_of, listed
+from molattn.data.tables.numbers import all_numbers_in
 from molattn.errors import SmilesError, UsageError
 from molattn.models.base import Molecule
 from molattn.models.scaler import DescriptorScaler
@@ -124,7 +124,7 @@ def stacked(rows: Iterable[np.ndarray | None]) -> np.ndarray | None:
 
 def _rows(given: Any, names: Sequence[str]) -> Iterator[Sequence[object]]:
     if hasattr(given, "__arrow_c_stream__"):
-        from molattn.data.frames import frame_stream  # here, because it brings pyarrow
+        from molattn.data.tables.arrow import frame_stream  # here, because it brings pyarrow
 
         stream = frame_stream(given)
         places = [index_of(stream.columns, name, stream.source) for name in names]

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from molattn.attention import JOINS, NORMALIZERS, SCORES, SCORES_WITH_WEIGHTS
 from molattn.chem import ATOM_FEATURES, BOND_FEATURES, Conformers, MoleculeGraph, Progress, featurize, molecule_graph
-from molattn.data.batches import MoleculeBatch, collate
-from molattn.data.packing import GraphPacking
+from molattn.data.store.batches import MoleculeBatch, collate
+from molattn.data.store.packing import GraphPacking
 from molattn.errors import SmilesError
 from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumOfCodes, VirtualNode, run_blocks, why_not_fused
 from molattn.graph.encodings import adjacency

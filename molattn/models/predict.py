@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from molattn.data.atom_lists import label_rows, offsets_of
-from molattn.data.batches import Batch, batches_by_size
-from molattn.data.store import chosen, sizes_of
+from molattn.data.store.batches import Batch, batches_by_size
+from molattn.data.store.molecule_store import chosen, sizes_of
+from molattn.data.tables.atom_lists import label_rows, offsets_of
 from molattn.errors import SmilesError
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.memory import is_out_of_memory

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from molattn.chem import TOKENS, Conformers, Progress, SmilesTokens, smiles_tokens, tokenize_all
-from molattn.data.batches import TokenBatch, collate_tokens
-from molattn.data.packing import TokenPacking
+from molattn.data.store.batches import TokenBatch, collate_tokens
+from molattn.data.store.packing import TokenPacking
 from molattn.errors import SmilesError, UsageError
 from molattn.models.base import MoleculeModel, wide
 from molattn.models.config import SmilesModelConfig

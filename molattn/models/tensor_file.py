@@ -13,7 +13,7 @@ from safetensors.torch import load
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from molattn.data.plain import Misfit, strict_json
+from molattn.data.schema import Misfit, strict_json
 from molattn.errors import shown
 
 LARGEST_HEADER = 16 * 2**20

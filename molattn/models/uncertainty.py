@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from molattn.data.atom_lists import offsets_of
+from molattn.data.tables.atom_lists import offsets_of
 from molattn.errors import UsageError
 from molattn.models.answers import Answers
 from molattn.models.base import Molecule, MoleculeModel

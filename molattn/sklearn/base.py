@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from molattn.api import Predictor, PrintReporter, load
-from molattn.data.numbers import all_numbers_in
+from molattn.data.tables.numbers import all_numbers_in
 from molattn.errors import MolattnError
 from molattn.models.config import GraphModelConfig
 from molattn.sklearn.tables import Molecules, molecules_of

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from molattn.data import guess_smiles_column
-from molattn.data.columns import listed
+from molattn.data.tables.columns import listed
 from molattn.errors import UsageError
 from molattn.sklearn.columns import is_missing, smiles_of
 

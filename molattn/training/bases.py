@@ -92,7 +92,7 @@ def find_base(name: str) -> Base:
             f"{NONE} to train from scratch"
         )
     # Here, because data brings numpy, which a screen of help does without.
-    from molattn.data.plain import Some, Text
+    from molattn.data.schema import Some, Text
     from molattn.models.config_file import read_config, settings_of
 
     kept = Some({"molecules": Some({"source": Text(10_000, least=1)})})

@@ -25,7 +25,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from molattn.data.files import write_bytes, write_text
-from molattn.data.plain import Anything, Flag, Misfit, Real, Some, Text, Whole, misfit
+from molattn.data.schema import Anything, Flag, Misfit, Real, Some, Text, Whole, misfit
 from molattn.errors import InputError, UsageError, shown
 from molattn.models.tensor_file import forms_of, tensors_of
 from molattn.training import ranks

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from molattn.chem import ATOM_FEATURES
-from molattn.data.batches import MoleculeBatch
+from molattn.data.store.batches import MoleculeBatch
 from molattn.models.base import MoleculeModel
 from molattn.models.graph_model import GraphModel
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from molattn.chem import Progress, featurizer_descriptors
-from molattn.data.columns import listed
+from molattn.data.tables.columns import listed
 from molattn.errors import InputError, SmilesError, UsageError
 from molattn.models.base import Molecule
 from molattn.models.scaler import DescriptorScaler

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from molattn.chem import morgan_bits
-from molattn.data.groups import ANY_SIZE
-from molattn.data.store import chosen
+from molattn.data.splits.groups import ANY_SIZE
+from molattn.data.store.molecule_store import chosen
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.domain import Domain
 from molattn.models.predict import embed_molecules

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from molattn.data import CALIBRATION, Rejected, label_rows, offsets_of
-from molattn.data.store import MoleculeStore
+from molattn.data.store.molecule_store import MoleculeStore
 from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import REGRESSION, Task
 from molattn.training.config import DataConfig

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from molattn.data.batches import SizeBuckets, batches_by_size
-from molattn.data.plain import LARGEST, Each, Fields, Flag, Misfit, Real, Text, Whole, misfit
-from molattn.data.store import sizes_of
+from molattn.data.schema import LARGEST, Each, Fields, Flag, Misfit, Real, Text, Whole, misfit
+from molattn.data.store.batches import SizeBuckets, batches_by_size
+from molattn.data.store.molecule_store import sizes_of
 from molattn.errors import InputError
 from molattn.models.base import MoleculeModel
 from molattn.models.scaler import TargetScaler

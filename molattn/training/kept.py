@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from molattn.data.plain import Anything, Kind, Some, Text, strict_json
+from molattn.data.schema import Anything, Kind, Some, Text, strict_json
 from molattn.errors import InputError
 
 METRICS: Kind = Some({side: Anything(dict, "an object with targets") for side in ("train", "val", "test")})

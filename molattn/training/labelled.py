@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from molattn.data.atom_lists import label_rows
-from molattn.data.batches import Batch
-from molattn.data.store import chosen
+from molattn.data.store.batches import Batch
+from molattn.data.store.molecule_store import chosen
+from molattn.data.tables.atom_lists import label_rows
 from molattn.models.base import Molecule, MoleculeModel
 
 # A batch; what its rows of targets count, (b,) or (N,), None for all alike; what a companion learns, (b, A) or None;

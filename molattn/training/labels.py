@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from molattn.chem import read_smiles
-from molattn.data.atom_lists import offsets_of
-from molattn.data.records import Records, Rejected
-from molattn.data.tables import Table
+from molattn.data.tables.atom_lists import offsets_of
+from molattn.data.tables.records import Records, Rejected
+from molattn.data.tables.table import Table
 from molattn.errors import UsageError, shown
 from molattn.models.base import MoleculeModel
 from molattn.training.targets import Coded

@@ -19,7 +19,7 @@ from molattn.data import (
     set_aside,
     split_labels,
 )
-from molattn.data.store_cache import Reading, stored_molecules
+from molattn.data.store.cache import Reading, stored_molecules
 from molattn.errors import ConformerError, InputError, UsageError
 from molattn.models.base import MoleculeModel
 from molattn.models.tasks import Regression

@@ -15,8 +15,8 @@ import torch
 from molattn.chem import DESCRIPTORS
 from molattn.data.files import empty, remove_leftovers, write_text
 from molattn.data.locks import held_folder
-from molattn.data.store_cache import stored_molecules
-from molattn.data.tables import write_table
+from molattn.data.store.cache import stored_molecules
+from molattn.data.tables.table import write_table
 from molattn.errors import InputError, MolattnError, SmilesError, UsageError
 from molattn.models.artifact import WEIGHTS, Artifact, save_artifact
 from molattn.models.base import MoleculeModel

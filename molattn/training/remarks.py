@@ -6,7 +6,7 @@ import numpy as np
 
 from molattn.chem import NO_GEOMETRY, NOT_OPTIMISED
 from molattn.data import Rejected, Table, describe_leakage, leakage
-from molattn.data.store import MoleculeStore
+from molattn.data.store.molecule_store import MoleculeStore
 from molattn.errors import shown
 from molattn.training.experiment import Experiment
 from molattn.training.targets import lone_classes

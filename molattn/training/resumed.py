@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from molattn.data.plain import Misfit, misfit
+from molattn.data.schema import Misfit, misfit
 from molattn.models.tensor_file import Form, check_forms
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from molattn.chem import ON_FAILURE
 from molattn.data import CALIBRATION
-from molattn.data.plain import Misfit
+from molattn.data.schema import Misfit
 from molattn.errors import MolattnError, ProcessLost, UsageError
 from molattn.models.answers import Answers
 from molattn.models.artifact import Artifact, save_artifact

@@ -17,7 +17,7 @@ import tomli_w
 from molattn.data import ALL_SIDES, SIDES, list_text
 from molattn.data.files import empty, remove_leftovers, write_text
 from molattn.data.locks import held_folder
-from molattn.data.tables import write_table
+from molattn.data.tables.table import write_table
 from molattn.errors import UsageError
 from molattn.models.answers import Answers
 from molattn.models.tasks import Task

@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from molattn.chem import TOKENS, nci_molecules, random_smiles, read_smiles, tokenize
-from molattn.data.splits import random_split
+from molattn.data.splits.splitters import random_split
 from molattn.errors import InputError
 
 START, END = len(TOKENS), len(TOKENS) + 1

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from molattn.data.atom_lists import list_items, list_text
-from molattn.data.numbers import NUMBER
-from molattn.data.record_lists import Reordered, in_smiles_order, is_atom_list
-from molattn.data.tables import Table, column, column_index
+from molattn.data.tables.atom_lists import list_items, list_text
+from molattn.data.tables.numbers import NUMBER
+from molattn.data.tables.sdf_atom_lists import Reordered, in_smiles_order, is_atom_list
+from molattn.data.tables.table import Table, column, column_index
 from molattn.errors import InputError, UsageError, shown
 from molattn.models.tasks import ATOM, TASK_TYPES, TASKS, Binary, Multiclass, Regression, Task
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from molattn.chem import MAX_ATOMS, MAX_LENGTH, Progress, grow, inchi_key, nci_molecules, skeletons
 from molattn.chem.molecule import outcomes
 from molattn.data import Rejected, column, guess_smiles_column, read_table
-from molattn.data.evaluation import Excluded, digest, evaluation_molecules
+from molattn.data.datasets.evaluation import Excluded, digest, evaluation_molecules
 from molattn.errors import InputError, SmilesError, UsageError, shown
 
 NCI = "nci"

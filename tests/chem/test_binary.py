@@ -20,7 +20,7 @@ from molattn.chem.codes import Codes, codes_by_getters
 from molattn.chem.parse import read_for_codes
 from molattn.chem.stereo import StereoLabels, stereo_labels
 from molattn.data import dataset_names, load_card, read_table
-from molattn.data.obtain import find
+from molattn.data.datasets.fetch import find
 from molattn.errors import SmilesError
 
 from .hostile import HOSTILE

@@ -23,9 +23,9 @@ import molattn as library
 from molattn.chem import FEW_DESCRIPTORS
 from molattn.cli import at_length
 from molattn.cli.rows_progress import RowsProgress
-from molattn.data.parts import Parts, parts_folder
-from molattn.data.seal import sealed
-from molattn.data.streams import CHUNK
+from molattn.data.checksummed_json import sealed
+from molattn.data.tables.parts import Parts, parts_folder
+from molattn.data.tables.readers import CHUNK
 from tests.assertions import assert_same_answers
 from tests.cli.conftest import Molattn
 

@@ -11,7 +11,7 @@ import pytest
 
 import molattn as package
 from molattn.data import read_table
-from molattn.data.streams import CHUNK
+from molattn.data.tables.readers import CHUNK
 from molattn.errors import InputError, UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.training.config import DataConfig

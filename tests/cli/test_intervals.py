@@ -10,7 +10,7 @@ import pytest
 
 import molattn as library
 from molattn.cli import at_length
-from molattn.data.streams import CHUNK
+from molattn.data.tables.readers import CHUNK
 from tests.cli.conftest import QUICK, Molattn
 from tests.cli.test_at_length import Killed, kill_after
 from tests.molecules import esol

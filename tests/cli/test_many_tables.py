@@ -7,7 +7,7 @@ import pytest
 
 from molattn.cli.at_length import run_job
 from molattn.cli.job import outputs_in
-from molattn.data.parts import parts_folder
+from molattn.data.tables.parts import parts_folder
 from molattn.errors import UsageError
 from tests.cli.conftest import Molattn
 

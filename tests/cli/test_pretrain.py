@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 
 from molattn.chem import grow
-from molattn.data.evaluation import evaluation_molecules
+from molattn.data.datasets.evaluation import evaluation_molecules
 from tests.cli.conftest import Molattn
 from tests.molecules import esol
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from molattn.data import Table, label_rows, list_items, list_text, offsets_of, read_records, read_table
-from molattn.data.streams import Chunk, RowStream
-from molattn.data.writers import NewColumn, ParquetOutput, TextOutput
+from molattn.data.tables.readers import Chunk, RowStream
+from molattn.data.tables.writers import NewColumn, ParquetOutput, TextOutput
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from molattn.chem import Conformers, MoleculeGraph, molecule_graph, smiles_tokens
-from molattn.data.batches import SizeBuckets, batches_by_size, collate, collate_tokens
-from molattn.data.packing import GraphPacking, TokenPacking
-from molattn.data.store_cache import Reading, stored_molecules
+from molattn.data.store.batches import SizeBuckets, batches_by_size, collate, collate_tokens
+from molattn.data.store.cache import Reading, stored_molecules
+from molattn.data.store.packing import GraphPacking, TokenPacking
 
 
 def _graphs(*smiles: str) -> list[MoleculeGraph]:

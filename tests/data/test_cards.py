@@ -153,7 +153,7 @@ def test_reading_data_brings_neither_torch_nor_rdkit():
 INSTALLED = """
 import molattn
 from molattn.data import datasets_dir, load_card, read_table, split_files, verify
-from molattn.data.evaluation import evaluation_molecules
+from molattn.data.datasets.evaluation import evaluation_molecules
 from molattn.training.bases import DEFAULT, bases_dir
 assert molattn.__file__.startswith({site!r}), molattn.__file__
 assert str(datasets_dir()) == {site!r} + "/molattn/_datasets", datasets_dir()

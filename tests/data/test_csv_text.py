@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from molattn.data import chunks, csv_text
-from molattn.data.columns import index_of
-from molattn.data.csv_text import csv_line, csv_stream, without_formula
+from molattn.data.tables import csv_text, row_stream
+from molattn.data.tables.columns import index_of
+from molattn.data.tables.csv_text import csv_line, csv_stream, without_formula
 from molattn.errors import InputError, UsageError
 
 
@@ -90,7 +90,7 @@ def test_every_character_of_a_header_is_looked_at_once() -> None:
 
 
 def test_rows_that_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "HEAVIEST", 2**20)
+    monkeypatch.setattr(row_stream, "HEAVIEST", 2**20)
     text = "a,b\n" + "1,2\n" * 10 + ("x" * 10_000 + ",1\n") * 200
     with pytest.raises(InputError, match="t.csv: the rows from line 2 to line 11[0-9] hold over 1 MiB"):
         read(text)

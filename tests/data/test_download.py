@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 
-from molattn.data import download as module
-from molattn.data.download import NotReached, download
+from molattn.data.datasets import download as module
+from molattn.data.datasets.download import NotReached, download
 from molattn.errors import InputError
 from tests.data.server import certificate, serve
 

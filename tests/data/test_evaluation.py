@@ -4,7 +4,7 @@ import pytest
 
 from molattn.chem import random_smiles, read_smiles, skeletons
 from molattn.data import column, datasets_dir, load_card, read_table
-from molattn.data.evaluation import DIGITS, FILE, Excluded, digest, evaluation_molecules, read_digests
+from molattn.data.datasets.evaluation import DIGITS, FILE, Excluded, digest, evaluation_molecules, read_digests
 from molattn.errors import SmilesError
 
 # A few of each of the other sets, in other spellings than theirs.

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from molattn.data.numbers import all_numbers_in, finite, numbers_in, with_points
+from molattn.data.tables.numbers import all_numbers_in, finite, numbers_in, with_points
 
 
 def test_text_and_values_with_a_type() -> None:

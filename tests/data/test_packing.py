@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from molattn.chem import MoleculeGraph, molecule_graph, smiles_tokens
-from molattn.data.flat import FlatColumns, FlatWriter, as_row
-from molattn.data.packing import GraphPacking, Packing, TokenPacking
+from molattn.data.store.packing import GraphPacking, Packing, TokenPacking
+from molattn.data.store.ragged import FlatColumns, FlatWriter, as_row
 
 
 def there_and_back(folder: Path, packing: Packing, molecules: list[Any]) -> tuple[FlatColumns, list[dict[str, Any]]]:

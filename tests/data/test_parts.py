@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from molattn.data.parts import MANIFEST, Parts, discard_parts, parts_folder, sha256_of
+from molattn.data.tables.parts import MANIFEST, Parts, discard_parts, parts_folder, sha256_of
 from molattn.errors import InputError, UsageError
 
 MADE_OF = {"input": "a.csv", "options": (1, "x")}

@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from molattn.data import Table, column, column_index, read_table, write_table
-from molattn.data.chunks import Chunk, RowStream
-from molattn.data.tables import _gathered, read_table_bytes
+from molattn.data.tables.row_stream import Chunk, RowStream
+from molattn.data.tables.table import _gathered, read_table_bytes
 from molattn.errors import InputError, SmilesError, UsageError
 
 

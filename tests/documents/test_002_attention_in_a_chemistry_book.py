@@ -9,7 +9,7 @@ import torch
 
 from molattn.attention import MultiHeadAttention, Segments, Softmax, attend, attention_weights
 from molattn.chem import ATOM_FEATURES, BOND_FEATURES, BOND_SIZE, DISCONNECTED, molecule_graph, unpack_bond
-from molattn.data.batches import collate
+from molattn.data.store.batches import collate
 from molattn.graph import (
     AttentionEdgeUpdate,
     BondEncoding,

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from molattn.chem import Conformers, molecule_graph
-from molattn.data.seal import sealed
+from molattn.data.checksummed_json import sealed
 from molattn.errors import InputError
 from molattn.models import artifact as artifact_module
 from molattn.models.answers import Answers

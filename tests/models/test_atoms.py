@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from molattn.chem import molecule_graph
-from molattn.data.batches import collate
+from molattn.data.store.batches import collate
 from molattn.errors import InputError
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
 from molattn.models.config import GraphModelConfig, SmilesModelConfig

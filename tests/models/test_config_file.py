@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from molattn.data.seal import sealed, unsealed
+from molattn.data.checksummed_json import sealed, unsealed
 from molattn.errors import InputError
 from molattn.models.artifact import load_artifact
 from molattn.models.config import CONFIGS

@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 
 from molattn.api import Predictor
 from molattn.chem import MoleculeGraph, molecule_graph, smiles_tokens
-from molattn.data.batches import collate
+from molattn.data.store.batches import collate
 from molattn.errors import MolattnWarning, SmilesError, UsageError
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
 from molattn.models.base import MoleculeModel

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from molattn.chem import molecule_graph
-from molattn.data.batches import collate
+from molattn.data.store.batches import collate
 from molattn.graph import READOUTS
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from molattn.api import Predictor
 from molattn.chem import molecule_graph
-from molattn.data.batches import PAIRS, Batch, MoleculeBatch, batches_by_size
+from molattn.data.store.batches import PAIRS, Batch, MoleculeBatch, batches_by_size
 from molattn.errors import SmilesError
 from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.memory import is_out_of_memory

@@ -8,7 +8,7 @@ import torch
 
 from molattn.api import Predictor
 from molattn.chem import Conformers, conformer, molecule_graph
-from molattn.data.batches import collate
+from molattn.data.store.batches import collate
 from molattn.errors import SmilesError, UsageError
 from molattn.graph import GraphNetBlock
 from molattn.graph.encodings import Encoding

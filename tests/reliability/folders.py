@@ -29,7 +29,7 @@ from safetensors.torch import load_file
 import molattn
 from molattn import Predictor
 from molattn.api import Beside
-from molattn.data.seal import sealed
+from molattn.data.checksummed_json import sealed
 from molattn.errors import MolattnError
 from tests.models.tensors import saved
 

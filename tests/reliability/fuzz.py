@@ -52,7 +52,7 @@ def config(data: bytes, folder: Path) -> object:
 
 def model(data: bytes, folder: Path) -> object:
     """The reader of models: a configuration whose checksum fits, or, after a byte below 32, weights."""
-    from molattn.data.seal import sealed
+    from molattn.data.checksummed_json import sealed
     from molattn.models.artifact import load_artifact
 
     kept = json.loads((MODEL / "config.json").read_bytes())

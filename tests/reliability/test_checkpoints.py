@@ -17,16 +17,16 @@ import molattn as library
 from molattn import Predictor
 from molattn.chem import Conformer, molecule_graph
 from molattn.cli import at_length
-from molattn.data.parts import parts_folder
-from molattn.data.seal import sealed
-from molattn.data.store_cache import stored_molecules
-from molattn.data.streams import CHUNK
+from molattn.data.checksummed_json import sealed
+from molattn.data.store.cache import stored_molecules
+from molattn.data.tables.parts import parts_folder
+from molattn.data.tables.readers import CHUNK
 from molattn.errors import InputError
 from molattn.explain import AttentionMap
 from molattn.models.config_file import SCHEMA
 from molattn.training.checkpoint import load_checkpoint
 from tests.cli.conftest import Molattn
-from tests.data.stores_molecules import reading
+from tests.data.fill_store import reading
 from tests.molecules import SPECIAL, esol
 from tests.reliability.damage import damages, filled, largest_file, refuses_damage, small_disk
 from tests.reliability.freeze import GEOMETRIES, answers
@@ -188,7 +188,7 @@ def test_24_damaged_parts_are_predicted_anew(
     wanted = out.read_text().splitlines()
     out.unlink()
     with monkeypatch.context() as patch:
-        patch.setattr("molattn.data.parts.Parts.join", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("molattn.data.tables.parts.Parts.join", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
         assert molattn("predict", run, table, "-o", out).code == 130
     parts = parts_folder(out)
     shutil.copytree(parts, tmp_path / "kept")

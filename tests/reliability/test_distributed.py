@@ -129,7 +129,7 @@ def test_31_four_processes_on_a_cold_cache(score: Score, tmp_path: Path, monkeyp
         here.mkdir()
         monkeypatch.setenv("MOLATTN_CACHE", str(here / "cache"))
         arguments = [here / "log", tmp_path / "smiles", -1, here / "start"]
-        command = [sys.executable, "-m", "tests.data.stores_molecules", *map(str, arguments)]
+        command = [sys.executable, "-m", "tests.data.fill_store", *map(str, arguments)]
         processes = [subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) for _ in range(4)]
         (here / "start").touch()
         told = [process.communicate(timeout=250)[0].split() for process in processes]

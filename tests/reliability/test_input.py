@@ -15,7 +15,7 @@ import pytest
 from molattn import Predictor
 from molattn.chem import DISCONNECTED, MAX_ATOMS, MAX_LENGTH, molecule_graph, parse, random_smiles, read_smiles
 from molattn.data import read_table
-from molattn.data.records import read_records
+from molattn.data.tables.records import read_records
 from molattn.errors import InputError, SmilesError
 from tests.chem.hostile import HOSTILE
 from tests.cli.conftest import Molattn

@@ -9,7 +9,7 @@ import pytest
 
 from molattn import Predictor
 from molattn.chem import read_smiles
-from molattn.data.streams import CHUNK
+from molattn.data.tables.readers import CHUNK
 from tests.cli.conftest import Molattn
 from tests.molecules import SPECIAL
 from tests.reliability.generate import molecules

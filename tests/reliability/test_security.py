@@ -25,17 +25,17 @@ import torch
 import molattn as library
 from molattn.chem import molecule_graph
 from molattn.data import files, read_table
-from molattn.data.download import download
-from molattn.data.seal import sealed
-from molattn.data.store_cache import stored_molecules
+from molattn.data.checksummed_json import sealed
+from molattn.data.datasets.download import download
+from molattn.data.store.cache import stored_molecules
 from molattn.errors import InputError, MolattnError
 from molattn.explain import AttentionMap
 from molattn.models.artifact import load_artifact, save_artifact
 from molattn.training.checkpoint import load_checkpoint
 from tests.cli.conftest import Molattn
+from tests.data.fill_store import reading
 from tests.data.server import certificate, serve
-from tests.data.stores_molecules import reading
-from tests.data.test_obtain import archive
+from tests.data.test_fetch import archive
 from tests.reliability.damage import damages
 from tests.reliability.score import Score
 from tests.viewer.test_page import HOSTILE, Elements

@@ -128,10 +128,10 @@ def test_47_memory_is_bounded(score: Score, run: Path, tmp_path: Path) -> None:
 
 def test_47_a_wide_row_and_a_long_record(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What fills the memory is refused by every reader, the one of whole tables among them."""
-    from molattn.data import chunks, tables
-    from molattn.data.streams import count_rows
+    from molattn.data.tables import row_stream, table
+    from molattn.data.tables.readers import count_rows
 
-    monkeypatch.setattr(chunks, "HEAVIEST", 2**20)
+    monkeypatch.setattr(row_stream, "HEAVIEST", 2**20)
     for name, data in (
         ("t.csv", "smiles,x\n" + f"C,{'y' * 50_000}\n" * 30),
         ("t.smi", f"C {'y' * 50_000}\n" * 30),
@@ -139,7 +139,7 @@ def test_47_a_wide_row_and_a_long_record(score: Score, tmp_path: Path, monkeypat
     ):
         (tmp_path / name).write_text(data)
         score.count("tables that a reader refuses")
-        for read in (tables.read_table, count_rows) if name != "t.sdf" else (tables.read_table,):
+        for read in (table.read_table, count_rows) if name != "t.sdf" else (table.read_table,):
             with pytest.raises((InputError, UsageError), match="hold over 1 MiB"):
                 read(tmp_path / name)
 
@@ -148,22 +148,22 @@ def test_47_what_is_learned_from_does_not_fill_the_memory(
     score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A whole table is held at once: one that unpacks to far more than it is, is refused."""
-    from molattn.data import tables
+    from molattn.data.tables import table
 
-    monkeypatch.setattr(tables, "UNPACKED", 2**20)
+    monkeypatch.setattr(table, "UNPACKED", 2**20)
     data = b"smiles,y\n" + b"CC,10\n" * 50_000
     (tmp_path / "t.csv").write_bytes(data)
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(data))
     columns = {"smiles": ["CC"] * 50_000, "y": [10] * 50_000}
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
-    assert len(tables.read_table(tmp_path / "t.csv").rows) == 50_000
+    assert len(table.read_table(tmp_path / "t.csv").rows) == 50_000
     for name in ("t.csv.gz", "t.parquet"):
         score.count("tables that a reader refuses")
         with pytest.raises(InputError, match=f"{name} unpacks to over [0-9]+ MiB of rows, far more than it is"):
-            tables.read_table(tmp_path / name)
-    monkeypatch.setattr(tables, "UNPACKED", 2**29)
+            table.read_table(tmp_path / name)
+    monkeypatch.setattr(table, "UNPACKED", 2**29)
     for name in ("t.csv.gz", "t.parquet"):
-        assert len(tables.read_table(tmp_path / name).rows) == 50_000
+        assert len(table.read_table(tmp_path / name).rows) == 50_000
 
 
 def _timed(molattn: Molattn, *arguments: object) -> tuple[Answer, float]:

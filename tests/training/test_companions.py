@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from molattn.chem import molecule_graph
-from molattn.data.batches import collate
+from molattn.data.store.batches import collate
 from molattn.errors import UsageError
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel

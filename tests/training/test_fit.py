@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from molattn.chem import molecule_graph
-from molattn.data.batches import Batch, SizeBuckets, batches_by_size
+from molattn.data.store.batches import Batch, SizeBuckets, batches_by_size
 from molattn.errors import InputError
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel

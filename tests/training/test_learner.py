@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 from torch.optim.swa_utils import AveragedModel
 
 from molattn.chem import molecule_graph
-from molattn.data.batches import SizeBuckets
+from molattn.data.store.batches import SizeBuckets
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import predict_molecules

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.data.batches import SizeBuckets
+from molattn.data.store.batches import SizeBuckets
 from molattn.errors import InputError, UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.models.tasks import Regression

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 import molattn
 from molattn.chem import DESCRIPTORS, descriptors, grow, inchi_key, skeletons
-from molattn.data.evaluation import digest, evaluation_molecules
+from molattn.data.datasets.evaluation import digest, evaluation_molecules
 from molattn.errors import InputError, UsageError
 from molattn.models.config import GraphModelConfig
 from molattn.training.bases import find_base

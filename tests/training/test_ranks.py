@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import molattn
-from molattn.data.batches import SizeBuckets
+from molattn.data.store.batches import SizeBuckets
 from molattn.errors import UsageError
 from molattn.training import ranks
 from molattn.training.config import TrainingConfig

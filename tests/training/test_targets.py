@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from molattn.data import read_records
-from molattn.data.tables import Table
+from molattn.data.tables.table import Table
 from molattn.errors import InputError, UsageError
 from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training.targets import choose_task, code_targets, lone_classes, task_kind

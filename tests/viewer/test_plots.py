@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from molattn.chem import molecule_graph
-from molattn.data.packing import GraphPacking
-from molattn.data.store_cache import Reading, stored_molecules
+from molattn.data.store.cache import Reading, stored_molecules
+from molattn.data.store.packing import GraphPacking
 from molattn.training.config import DataConfig
 from molattn.training.experiment import Experiment
 from molattn.training.fit import EpochRecord

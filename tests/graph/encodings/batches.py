@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from molattn.chem import BOND_FEATURES, BOND_SIZE, featurize, unpack_bond
-from molattn.data.batches import collate
+from molattn.data.store.batches import collate
 from tests.graph.graphs import F64
 
 PARTS = torch.from_numpy(unpack_bond(range(BOND_SIZE)))

@@ -1,0 +1,97 @@
+"""k-fold: every molecule, or group of them, is in the test side of one fold and of no other."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from molattn.data.splits.groups import by_cluster, by_scaffold, rows_of, strata, tied, with_groups
+from molattn.data.splits.labels import Labels, checked_sizes, count, generator
+from molattn.data.splits.splitters import SPLITS, SPLITS_BY_TARGET, split_labels
+from molattn.errors import InputError, UsageError
+
+
+def fold_numbers(
+    name: str,
+    keys: Sequence[str],
+    targets: np.ndarray,
+    num_folds: int,
+    seed: int,
+    groups: Sequence[str] | None = None,
+) -> np.ndarray:
+    """The fold that tests each row, from 0: whole molecules, scaffolds or clusters, as the split `name` parts them.
+
+    They are shuffled with `seed`; large groups go first, strata one after the other; each goes to the fold with the
+    fewest rows so far. The order of the rows does not matter.
+
+    keys: n canonical SMILES. targets: (n,) or (n, T), NaN where missing. groups: as for `split_labels`. Returns (n,)
+    whole numbers.
+    Raises UsageError for a split without folds or fewer than 2 folds, InputError for fewer groups than folds.
+    """
+    if num_folds < 2:
+        raise UsageError(f"there are 2 or more folds, not {num_folds}")
+    chance = generator(seed)
+    if name == "stratified":
+        tied_keys = keys if groups is None else tied(keys, groups)
+        parts = rows_of(tied_keys)
+        order = [key for part in strata(tied_keys, targets) for key in chance.permutation(np.array(part, dtype=object))]
+    elif name in _GROUPS:
+        parts = with_groups(_GROUPS[name](keys), groups)
+        names = sorted(parts)
+        shuffled = [names[i] for i in chance.permutation(len(names))]
+        order = sorted(shuffled, key=lambda part: -len(parts[part]))
+    elif name in SPLITS:
+        raise UsageError(f"the split {name!r} has no folds: choose one of {', '.join((*_GROUPS, *SPLITS_BY_TARGET))}")
+    else:
+        raise UsageError(f"unknown split {name!r}: choose one of {', '.join((*SPLITS, *SPLITS_BY_TARGET))}")
+    if len(order) < num_folds:
+        raise InputError(
+            f"the {name} split has {count(len(order), 'group')} of molecules, too few for {num_folds} folds: "
+            "ask for fewer folds or take the random split"
+        )
+    folds, filled = np.zeros(len(keys), dtype=int), np.zeros(num_folds)
+    for part in order:
+        emptiest = int(filled.argmin())
+        folds[parts[part]] = emptiest
+        filled[emptiest] += len(parts[part])
+    return folds
+
+
+def fold_labels(
+    name: str,
+    keys: Sequence[str],
+    targets: np.ndarray,
+    sizes: Sequence[float],
+    seed: int,
+    num_folds: int,
+    fold: int,
+    groups: Sequence[str] | None = None,
+) -> Labels:
+    """The sides of the rows in one fold: its own molecules test, the rest is split into train and val.
+
+    Train and val share the rest as their `sizes` are to each other, by the split `name`.
+
+    keys: n canonical SMILES. targets: (n,) or (n, T), NaN where missing. fold: from 0. groups: as for `split_labels`.
+    Returns (n,) labels.
+    Raises UsageError and InputError as `fold_numbers` and the split do.
+    """
+    if not 0 <= fold < num_folds:
+        raise UsageError(f"the fold is a number from 0 to {num_folds - 1}, not {fold}")
+    train, val, _ = checked_sizes(sizes)
+    if train + val == 0:
+        raise UsageError("the sizes of train and val are both 0: folds need one of them above 0")
+    tested = fold_numbers(name, keys, targets, num_folds, seed, groups) == fold
+    labels = np.full(len(keys), "test", dtype="<U5")
+    rest = np.flatnonzero(~tested).tolist()
+    shares = (train / (train + val), val / (train + val), 0.0)
+    labels[rest] = split_labels(
+        name,
+        [keys[row] for row in rest],
+        np.asarray(targets)[rest],
+        shares,
+        seed,
+        None if groups is None else [groups[row] for row in rest],
+    )
+    return labels
+
+
+_GROUPS = {"random": rows_of, "scaffold": by_scaffold, "scaffold-balanced": by_scaffold, "cluster": by_cluster}

@@ -1,0 +1,281 @@
+"""Which molecules train, validate and test: a label per row, `train`, `val` or `test`, or `""` if left out.
+
+Splits see keys, one per row: the canonical SMILES, so that rows of one molecule share a key and never part.
+Adding a split is writing its function and naming it in the table at the foot.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from molattn.data.splits.groups import ANY_SIZE, by_cluster, by_scaffold, rows_of, strata, tied, with_groups
+from molattn.data.splits.labels import (
+    DEFAULT_SIZES,
+    Labels,
+    check_enough,
+    checked_sizes,
+    count,
+    cut,
+    deal,
+    deal_evenly,
+    empty_sides,
+    generator,
+)
+from molattn.errors import InputError, UsageError
+
+
+def random_split(
+    keys: Sequence[str],
+    sizes: Sequence[float] = DEFAULT_SIZES,
+    seed: int = 0,
+    groups: Sequence[str] | None = None,
+) -> Labels:
+    """Molecules at random, whole molecules at a time; the order of the rows does not matter.
+
+    The distinct keys are sorted, permuted with `seed` and dealt out in that order: train takes as many as
+    keep it within its share of the rows, then val, and test takes the rest. A side with a size above 0 gets
+    at least one molecule. Groups are permuted likewise, and dealt out one by one to the side that is furthest below
+    its share.
+
+    keys: n strings. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,) labels.
+    Raises UsageError for sizes or a seed that make no sense, InputError when there are fewer molecules than
+    sides.
+    """
+    sizes = checked_sizes(sizes)
+    parts = with_groups(rows_of(keys), groups)
+    order = generator(seed).permutation(np.array(sorted(parts), dtype=object))
+    if groups is None:
+        return cut(keys, list(order), sizes)
+    # Groups can be large: one that does not fit where it comes must not go whole to val.
+    return deal_evenly([parts[name] for name in order], len(keys), sizes, "group")
+
+
+def scaffold_split(
+    keys: Sequence[str],
+    sizes: Sequence[float] = DEFAULT_SIZES,
+    seed: int = 0,  # noqa: ARG001 (every split takes one; this one leaves nothing to chance)
+    scaffold_of: Callable[[str], str] | None = None,
+    groups: Sequence[str] | None = None,
+) -> Labels:
+    """Whole Bemis-Murcko scaffolds, the largest to training, as in MoleculeNet.
+
+    The order of the rows does not matter. Groups of rows with one scaffold come largest first, ties by the
+    scaffold's SMILES. A group goes to train while it fits there, else to val while train and val together
+    have room, else to test. Molecules without rings share the empty scaffold.
+
+    keys: n canonical SMILES. sizes: the shares of train, val and test. scaffold_of: SMILES to scaffold, by
+    default `molattn.chem.murcko_scaffold`. groups: as for `split_labels`. Returns (n,) labels.
+    Raises UsageError for sizes that make no sense, InputError when a side stays empty.
+    Reference: Wu et al. (2018), Chem. Sci. 9, 513, doi:10.1039/c7sc02664a.
+    """
+    sizes = checked_sizes(sizes)
+    parts = with_groups(by_scaffold(keys, scaffold_of), groups)
+    order = sorted(parts, key=lambda name: (-len(parts[name]), name))
+    return _filled("scaffold", deal([parts[name] for name in order], len(keys), sizes), parts, sizes, groups)
+
+
+def scaffold_balanced_split(
+    keys: Sequence[str],
+    sizes: Sequence[float] = DEFAULT_SIZES,
+    seed: int = 0,
+    scaffold_of: Callable[[str], str] | None = None,
+    groups: Sequence[str] | None = None,
+) -> Labels:
+    """Whole Bemis-Murcko scaffolds, the large ones to training and the others by chance, as in chemprop.
+
+    Scaffolds with more rows than half of val or of test come first, then all others; each of the two is shuffled
+    with `seed`, and groups are dealt out as by `scaffold_split`. The order of the rows does not matter.
+
+    keys: n canonical SMILES. sizes: the shares of train, val and test. scaffold_of: SMILES to scaffold, by
+    default `molattn.chem.murcko_scaffold`. groups: as for `split_labels`. Returns (n,) labels.
+    Raises UsageError for sizes or a seed that make no sense, InputError when a side stays empty.
+    Reference: Yang et al. (2019), J. Chem. Inf. Model. 59, 3370, doi:10.1021/acs.jcim.9b00237.
+    """
+    sizes = checked_sizes(sizes)
+    parts = with_groups(by_scaffold(keys, scaffold_of), groups)
+    labels = deal(_large_first(parts, sizes, seed), len(keys), sizes)
+    return _filled("scaffold-balanced", labels, parts, sizes, groups)
+
+
+def cluster_split(
+    keys: Sequence[str],
+    sizes: Sequence[float] = DEFAULT_SIZES,
+    seed: int = 0,
+    groups: Sequence[str] | None = None,
+) -> Labels:
+    """Whole Butina clusters of molecules with like Morgan fingerprints, the large ones to training.
+
+    The clusters are those of `molattn.chem.butina_clusters`, dealt out as the scaffolds of
+    `scaffold_balanced_split` are. The order of the rows does not matter.
+
+    keys: n canonical SMILES. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,)
+    labels.
+    Raises UsageError for sizes or a seed that make no sense, InputError when a side stays empty.
+    """
+    sizes = checked_sizes(sizes)
+    parts = with_groups(by_cluster(keys), groups)
+    labels = deal(_large_first(parts, sizes, seed), len(keys), sizes)
+    return _filled("cluster", labels, parts, sizes, groups)
+
+
+def kennard_stone_split(
+    keys: Sequence[str],
+    sizes: Sequence[float] = DEFAULT_SIZES,
+    seed: int = 0,  # noqa: ARG001 (every split takes one; this one leaves nothing to chance)
+    groups: Sequence[str] | None = None,
+) -> Labels:
+    """Molecules that cover the space of Morgan fingerprints to training, those in between to val and test.
+
+    The two molecules that are least alike come first, then always the one whose nearest neighbour among the
+    chosen is least alike to it (Tanimoto); equals go by their SMILES. They are dealt out in that order, train
+    first; a group comes with the first of its molecules. The order of the rows does not matter.
+
+    keys: n canonical SMILES. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,)
+    labels.
+    Raises UsageError for sizes that make no sense, InputError when there are fewer molecules, or groups, than sides.
+    Reference: Kennard and Stone (1969), Technometrics 11, 137, doi:10.1080/00401706.1969.10490666.
+    """
+    sizes = checked_sizes(sizes)
+    if not keys:
+        return cut(keys, [], sizes)
+    from molattn.chem import Fingerprints  # here, because it brings RDKit
+
+    molecules = sorted(set(keys))
+    fingerprints = Fingerprints(molecules, max_atoms=ANY_SIZE)
+    least = np.array([fingerprints.alike(i).min() for i in range(len(molecules))])
+    chosen = [int(least.argmin())]
+    nearest = fingerprints.alike(chosen[0])  # of each molecule, to the chosen ones
+    left = np.ones(len(molecules), dtype=bool)
+    left[chosen] = False
+    while left.any():
+        farthest = int(np.where(left, nearest, 2.0).argmin())
+        chosen.append(farthest)
+        left[farthest] = False
+        nearest = np.maximum(nearest, fingerprints.alike(farthest))
+    if groups is None:
+        return cut(keys, [molecules[i] for i in chosen], sizes)
+    parts = tied(keys, groups)
+    part_of = dict(zip(keys, parts, strict=True))
+    order = list(dict.fromkeys(part_of[molecules[i]] for i in chosen))
+    check_enough(len(order), sizes, "group")
+    return cut(parts, order, sizes)
+
+
+def stratified_split(
+    keys: Sequence[str],
+    targets: np.ndarray,
+    sizes: Sequence[float] = DEFAULT_SIZES,
+    seed: int = 0,
+    groups: Sequence[str] | None = None,
+) -> Labels:
+    """Every side with its share of low and high values, or of each class.
+
+    Molecules are put into strata, shuffled with `seed` within each, and dealt out one by one to the side that is
+    furthest below its share. Strata are the classes where every target is 0 or 1, else the tenths of the values; a
+    molecule of several rows, or a group, has their mean, and those without a value make a stratum of their own. Of
+    several targets the first decides. The order of the rows does not matter.
+
+    keys: n strings. targets: (n,) or (n, T), NaN where missing. sizes: the shares of train, val and test. groups: as
+    for `split_labels`. Returns (n,) labels.
+    Raises UsageError for sizes or a seed that make no sense, InputError for fewer molecules, or groups, than sides.
+    """
+    sizes = checked_sizes(sizes)
+    chance = generator(seed)
+    parts = keys if groups is None else tied(keys, groups)
+    rows = rows_of(parts)
+    dealt = [rows[name] for part in strata(parts, targets) for name in chance.permutation(np.array(part, dtype=object))]
+    return deal_evenly(dealt, len(keys), sizes, "molecule" if groups is None else "group")
+
+
+def _large_first(groups: dict[str, list[int]], sizes: Sequence[float], seed: int) -> list[list[int]]:
+    """The groups too large for val or test, then the others, both shuffled."""
+    chance = generator(seed)
+    rows = sum(map(len, groups.values()))
+    room = min([size for size in sizes[1:] if size > 0], default=0.0) * rows / 2
+    names = sorted(groups)
+    shuffled = [names[i] for i in chance.permutation(len(names))]
+    return [groups[name] for name in sorted(shuffled, key=lambda name: len(groups[name]) <= room)]
+
+
+def _filled(
+    split: str,
+    labels: Labels,
+    parts: dict[str, list[int]],
+    sizes: Sequence[float],
+    groups: Sequence[str] | None,
+) -> Labels:
+    """The labels, once no side is empty that should have rows."""
+    empty = empty_sides(labels, sizes)
+    if empty:
+        largest = max(map(len, parts.values()), default=0)
+        kind = split.removesuffix("-balanced")
+        kind = kind if groups is None else f"set of {kind}s and groups that share rows"
+        raise InputError(
+            f"the {split} split leaves {' and '.join(empty)} empty: {count(len(labels), 'row')} with "
+            f"{count(len(parts), kind)}, the largest of {count(largest, 'row')}; "
+            "take the random split, other sizes or a split file"
+        )
+    return labels
+
+
+def split_labels(
+    name: str,
+    keys: Sequence[str],
+    targets: np.ndarray,
+    sizes: Sequence[float],
+    seed: int,
+    groups: Sequence[str] | None = None,
+) -> Labels:
+    """The labels by the split `name`, one of `SPLITS` or `SPLITS_BY_TARGET`.
+
+    keys: n canonical SMILES. targets: (n,) or (n, T), NaN where missing. sizes: the shares of train, val and test.
+    groups: n names of what each row belongs to besides its molecule; rows of one group are on one side, as are those
+    of groups that share a molecule. Returns (n,) labels.
+    Raises UsageError for an unknown split, and what that split raises.
+    """
+    if name in SPLITS_BY_TARGET:
+        return SPLITS_BY_TARGET[name](keys, targets, sizes, seed, groups)
+    if name not in SPLITS:
+        raise UsageError(f"unknown split {name!r}: choose one of {', '.join((*SPLITS, *SPLITS_BY_TARGET))}")
+    return SPLITS[name](keys, sizes, seed, groups=groups)
+
+
+@runtime_checkable
+class Split(Protocol):
+    """A way of dealing out molecules that looks at nothing else."""
+
+    def __call__(
+        self, keys: Sequence[str], sizes: Sequence[float], seed: int, /, *, groups: Sequence[str] | None
+    ) -> Labels:
+        """(n,) labels: see `split_labels`."""
+        ...
+
+
+@runtime_checkable
+class SplitByTarget(Protocol):
+    """A way of dealing out molecules that looks at their targets."""
+
+    def __call__(
+        self,
+        keys: Sequence[str],
+        targets: np.ndarray,
+        sizes: Sequence[float],
+        seed: int,
+        groups: Sequence[str] | None,
+        /,
+    ) -> Labels:
+        """(n,) labels: see `split_labels`."""
+        ...
+
+
+SPLITS: dict[str, Split] = {
+    "random": random_split,
+    "scaffold": scaffold_split,
+    "scaffold-balanced": scaffold_balanced_split,
+    "cluster": cluster_split,
+    "kennard-stone": kennard_stone_split,
+}
+SPLITS_BY_TARGET: dict[str, SplitByTarget] = {
+    "stratified": stratified_split,
+}

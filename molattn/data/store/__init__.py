@@ -1,0 +1,1 @@
+"""Molecules that were read: packed into memory-mapped files, cached, and collated into batches."""

@@ -1,0 +1,269 @@
+"""Batches: molecules padded to one size, and which molecules go together."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from molattn.chem import MoleculeGraph, SmilesTokens
+from molattn.data.store.molecule_store import MoleculeStore
+
+B = TypeVar("B", bound=Any)
+
+PAIRS = 2**16
+"""Pairs of places, padding included, that are predicted together: with 16 channels to a pair 4 MB, which stay in the
+cache of a processor. Half or twice as many take as long, on average; batches of 128 molecules took one and a half times
+as long, as the largest of a thousand pad the 127 before it."""
+
+PAIRS_IN_TRAINING = 2**18
+"""The same of a batch in training, where a batch is what the optimizer takes a step for: 32 molecules of 90 atoms."""
+
+
+@runtime_checkable
+class Batch(Protocol):
+    """What training and prediction need to know of a batch, whatever the molecules in it are made of."""
+
+    @property
+    def targets(self) -> Tensor | None:
+        """(b, T), or (N, T) of all atoms, NaN where a label is missing; None in prediction."""
+        ...
+
+    @property
+    def descriptors(self) -> Tensor | None:
+        """(b, k) standardised numbers that stand beside each molecule; None where there are none."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on another device."""
+        ...
+
+
+@dataclass(frozen=True)
+class MoleculeBatch:
+    """b molecules padded to n atoms each; the codes are those of `MoleculeGraph`, as bytes.
+
+    Attributes:
+        atom_codes: (b, n, F).
+        bond_codes: (b, n, n).
+        path_lengths: (b, n, n).
+        mask: (b, n) True where there is an atom.
+        targets: (b, T), or (N, T) of all atoms, molecule by molecule, NaN where a label is missing; None in prediction.
+        distances: (b, n, n) float32 in angstrom, inf between fragments; None where the molecules have none.
+        descriptors: (b, k) float32, standardised; None where there are none.
+    """
+
+    atom_codes: Tensor
+    bond_codes: Tensor
+    path_lengths: Tensor
+    mask: Tensor
+    targets: Tensor | None = None
+    distances: Tensor | None = None
+    descriptors: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.mask)
+
+    def to(self, device: torch.device | str) -> "MoleculeBatch":
+        """The same batch on another device."""
+        return _moved(self, device)
+
+    def pin_memory(self) -> "MoleculeBatch":
+        """The same batch in memory that a GPU can read while the CPU goes on; asked for by torch's `DataLoader`."""
+        return _each(self, Tensor.pin_memory)
+
+
+def collate(
+    molecules: Sequence[MoleculeGraph] | MoleculeStore,
+    targets: np.ndarray | None = None,
+    descriptors: np.ndarray | None = None,
+) -> MoleculeBatch:
+    """One batch of `molecules`, in order, padded with zeros to the largest.
+
+    targets: (b, T), (N, T) or None. descriptors: (b, k), standardised, or None.
+
+    Raises:
+        ValueError: some of the molecules have distances and others have none.
+    """
+    if isinstance(molecules, MoleculeStore):
+        padded = molecules.padded()
+        return MoleculeBatch(
+            atom_codes=torch.from_numpy(padded.atom_codes),
+            bond_codes=torch.from_numpy(padded.bond_codes),
+            path_lengths=torch.from_numpy(padded.path_lengths),
+            mask=torch.from_numpy(padded.mask),
+            targets=_tensor(targets, np.float64),
+            descriptors=_tensor(descriptors, np.float32),
+            distances=None if padded.distances is None else torch.from_numpy(padded.distances),
+        )
+    b, n = len(molecules), max(m.num_atoms for m in molecules)
+    atoms = np.zeros((b, n, molecules[0].atom_codes.shape[1]), dtype=np.uint8)
+    bonds = np.zeros((b, n, n), dtype=np.uint8)
+    paths = np.zeros((b, n, n), dtype=np.uint8)
+    mask = np.zeros((b, n), dtype=bool)
+    distances = _distances(molecules, n)
+    for i, m in enumerate(molecules):
+        k = m.num_atoms
+        atoms[i, :k] = m.atom_codes
+        bonds[i, :k, :k] = m.bond_codes
+        paths[i, :k, :k] = m.path_lengths
+        mask[i, :k] = True
+    return MoleculeBatch(
+        atom_codes=torch.from_numpy(atoms),
+        bond_codes=torch.from_numpy(bonds),
+        path_lengths=torch.from_numpy(paths),
+        mask=torch.from_numpy(mask),
+        targets=_tensor(targets, np.float64),
+        distances=distances,
+        descriptors=_tensor(descriptors, np.float32),
+    )
+
+
+def _distances(molecules: Sequence[MoleculeGraph], n: int) -> Tensor | None:
+    """(b, n, n), or None where no molecule has distances."""
+    known = [m.distances for m in molecules if m.distances is not None]
+    if not known:
+        return None
+    if len(known) < len(molecules):
+        raise ValueError(
+            f"{len(known)} of {len(molecules)} molecules have distances: read all of one batch with conformers, or none"
+        )
+    distances = np.zeros((len(molecules), n, n), dtype=np.float32)
+    for i, d in enumerate(known):
+        distances[i, : len(d), : len(d)] = d
+    return torch.from_numpy(distances)
+
+
+@dataclass(frozen=True)
+class TokenBatch:
+    """b rows of tokens padded to n each; the codes are those of `SmilesTokens`.
+
+    Attributes:
+        codes: (b, n) bytes, 0 where there is no token.
+        targets: (b, T), NaN where a label is missing; None in prediction.
+        descriptors: (b, k) float32, standardised; None where there are none.
+    """
+
+    codes: Tensor
+    targets: Tensor | None = None
+    descriptors: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def to(self, device: torch.device | str) -> "TokenBatch":
+        """The same batch on another device."""
+        return _moved(self, device)
+
+    def pin_memory(self) -> "TokenBatch":
+        """As that of `MoleculeBatch`."""
+        return _each(self, Tensor.pin_memory)
+
+
+def collate_tokens(
+    molecules: Sequence[SmilesTokens] | MoleculeStore,
+    targets: np.ndarray | None = None,
+    descriptors: np.ndarray | None = None,
+) -> TokenBatch:
+    """One batch of token rows, in order, padded with zeros to the longest; the rest is as for `collate`."""
+    if isinstance(molecules, MoleculeStore):
+        codes = torch.from_numpy(molecules.padded())
+        return TokenBatch(codes, _tensor(targets, np.float64), _tensor(descriptors, np.float32))
+    codes = np.zeros((len(molecules), max(m.size for m in molecules)), dtype=np.uint8)
+    for i, m in enumerate(molecules):
+        codes[i, : m.size] = m.codes
+    return TokenBatch(torch.from_numpy(codes), _tensor(targets, np.float64), _tensor(descriptors, np.float32))
+
+
+def _tensor(numbers: np.ndarray | None, dtype: type[np.floating]) -> Tensor | None:
+    return None if numbers is None else torch.from_numpy(np.asarray(numbers, dtype=dtype))
+
+
+def _each(batch: B, change: Callable[[Tensor], Tensor]) -> B:
+    return replace(batch, **{name: change(x) for name, x in vars(batch).items() if x is not None})
+
+
+def _moved(batch: B, device: torch.device | str) -> B:
+    # To a GPU without waiting: what works on it there waits by itself. The other way numbers would be read too early.
+    to_gpu = torch.device(device).type == "cuda"
+    return _each(batch, lambda x: x.to(device, non_blocking=to_gpu))
+
+
+class SizeBuckets:
+    """Random batches of molecules of like size: the padding costs n^2, so size matters as much as chance.
+
+    Every epoch shuffles all molecules, sorts runs of `pool` batches by size, cuts them into batches and shuffles
+    those. The same seed gives the same batches, epoch by epoch.
+
+    Molecules so large that a whole batch of them would have more than `pairs` pairs of places are batched by
+    themselves, as many together as have no more: the same in every epoch. So no small molecule is padded to their size.
+
+    Args:
+        sizes: atoms, or tokens, of each molecule.
+        batch_size: molecules in a batch; some have fewer.
+        seed: of the shuffles.
+        pool: batches sorted together; 1 leaves the batches to chance alone.
+        pairs: the most pairs of places in a batch, padding included; a molecule that has more is one by itself.
+        rank, ranks: which of how many share each batch: all of its molecules are in one share each, small and large
+            ones in all. The shares of a batch that is too small for all are empty for some.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int] | np.ndarray,
+        batch_size: int,
+        seed: int,
+        pool: int = 8,
+        pairs: int = PAIRS_IN_TRAINING,
+        rank: int = 0,
+        ranks: int = 1,
+    ):
+        self.sizes, self.batch_size, self.seed, self.pool = np.asarray(sizes), batch_size, seed, pool
+        self.rank, self.ranks = rank, ranks
+        self.epoch = 0
+        large = batch_size * self.sizes.astype(np.int64) ** 2 > pairs
+        self._others = np.flatnonzero(~large)
+        large = np.flatnonzero(large)
+        self._large = [large[batch] for batch in batches_by_size(self.sizes[large], batch_size, pairs)]
+
+    def __len__(self) -> int:
+        return -(-len(self._others) // self.batch_size) + len(self._large)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called by the training loop before each epoch."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rng = np.random.default_rng([self.seed, self.epoch])
+        order = self._others[rng.permutation(len(self._others))]
+        step = self.batch_size * self.pool
+        runs = [order[i : i + step] for i in range(0, len(order), step)]
+        runs = [run[np.argsort(self.sizes[run], kind="stable")] for run in runs]
+        batches = [run[i : i + self.batch_size] for run in runs for i in range(0, len(run), self.batch_size)]
+        batches += self._large
+        for i in rng.permutation(len(batches)):
+            yield batches[i][self.rank :: self.ranks].tolist()
+
+
+def batches_by_size(sizes: Sequence[int] | np.ndarray, batch_size: int, pairs: int = PAIRS) -> list[np.ndarray]:
+    """Which molecules to predict together: indices sorted by size, cut into batches.
+
+    Args:
+        sizes: atoms, or tokens, of each molecule.
+        batch_size: the most molecules in a batch.
+        pairs: the most pairs of places in a batch, padding included; a molecule that has more is one by itself.
+
+    >>> [batch.tolist() for batch in batches_by_size([3, 100, 2, 4, 3], batch_size=3, pairs=40)]
+    [[2, 0, 4], [3], [1]]
+    """
+    order = np.argsort(np.asarray(sizes), kind="stable")
+    batches, start = [], 0
+    for end, size in enumerate(np.asarray(sizes)[order].tolist()):
+        if end > start and (end == start + batch_size or (end + 1 - start) * size**2 > pairs):
+            batches.append(order[start:end])
+            start = end
+    return [*batches, order[start:]] if len(order) else []

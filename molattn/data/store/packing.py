@@ -1,0 +1,174 @@
+"""How molecules lie in flat columns: what is stored of one, and a batch or one molecule made of it again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from molattn.chem import ATOM_FEATURES, BOND_FEATURES, TOKENS, MoleculeGraph, SmilesTokens, pack_bond
+from molattn.chem.atoms import symbols_of
+from molattn.data.store.ragged import FlatColumns
+
+_UINT8, _UINT16, _FLOAT32 = np.dtype("u1"), np.dtype("<u2"), np.dtype("<f4")
+_SELF = pack_bond([BOND_FEATURES[0].index["self"], 0, 0, 0])
+
+
+@runtime_checkable
+class Packing(Protocol):
+    """Molecules of one kind as rows of columns."""
+
+    @property
+    def dtypes(self) -> Mapping[str, np.dtype[Any]]:
+        """The columns, and what they hold."""
+        ...
+
+    def pack(self, molecule: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The columns of one molecule; and, in plain values, what few molecules have and no column holds."""
+        ...
+
+    def unpack(self, columns: FlatColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> Any:
+        """The molecule that `pack` was given."""
+        ...
+
+    def sizes(self, columns: FlatColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """(n,) how many places each of `rows` has; 0 where there is no molecule."""
+        ...
+
+    def padded(self, columns: FlatColumns, rows: npt.NDArray[np.int64]) -> Any:
+        """The molecules of `rows`, in that order, in one batch."""
+        ...
+
+
+@dataclass(frozen=True)
+class PaddedGraphs:
+    """b molecules padded with zeros to n atoms each; the codes are those of `MoleculeGraph`."""
+
+    atom_codes: npt.NDArray[np.uint8]
+    """(b, n, F)."""
+    bond_codes: npt.NDArray[np.uint8]
+    """(b, n, n)."""
+    path_lengths: npt.NDArray[np.uint8]
+    """(b, n, n)."""
+    mask: npt.NDArray[np.bool_]
+    """(b, n) True where there is an atom."""
+    distances: npt.NDArray[np.float32] | None
+    """(b, n, n); None where the molecules have none."""
+
+
+@dataclass(frozen=True)
+class GraphPacking:
+    """`MoleculeGraph` in columns.
+
+    Path lengths and distances are symmetric with 0 on the diagonal: of n atoms, row by row, the n (n - 1) / 2 entries
+    below it are kept. Of bonds, (i, j, code of [i, j], code of [j, i]) for each with i > j.
+    """
+
+    distances: bool = False
+    """Whether the molecules have distances."""
+
+    @property
+    def dtypes(self) -> Mapping[str, np.dtype[Any]]:
+        """The columns, and what they hold."""
+        columns = {"atoms": _UINT8, "bonds": _UINT16, "paths": _UINT8}
+        return columns | {"distances": _FLOAT32} if self.distances else columns
+
+    def pack(self, molecule: MoleculeGraph) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The columns of one molecule, and its symbols where they do not follow from its codes."""
+        below = _below(molecule.num_atoms)
+        bonds, back = molecule.bond_codes.take(below), molecule.bond_codes.T.take(below)
+        (there,) = bonds.nonzero()
+        of_bonds = np.empty((len(there), 4), _UINT16)
+        of_bonds[:, 0], of_bonds[:, 1] = np.divmod(below[there], molecule.num_atoms)
+        of_bonds[:, 2], of_bonds[:, 3] = bonds[there], back[there]
+        columns = {"atoms": molecule.atom_codes, "bonds": of_bonds, "paths": molecule.path_lengths.take(below)}
+        if molecule.distances is not None:
+            columns["distances"] = molecule.distances.take(below)
+        odd = molecule.symbols != symbols_of(molecule.atom_codes)
+        return columns, {"symbols": list(molecule.symbols)} if odd else {}
+
+    def unpack(self, columns: FlatColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> MoleculeGraph:
+        """The molecule that `pack` was given."""
+        padded = self.padded(columns, np.array([row]))
+        return MoleculeGraph(
+            smiles=smiles,
+            atom_codes=padded.atom_codes[0],
+            bond_codes=padded.bond_codes[0],
+            path_lengths=padded.path_lengths[0],
+            symbols=tuple(notes["symbols"]) if "symbols" in notes else symbols_of(padded.atom_codes[0]),
+            warnings=tuple(notes.get("warnings", ())),
+            distances=None if padded.distances is None else padded.distances[0],
+        )
+
+    def sizes(self, columns: FlatColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """(n,) how many atoms each of `rows` has."""
+        return columns.lengths("atoms", rows) // len(ATOM_FEATURES)
+
+    def padded(self, columns: FlatColumns, rows: npt.NDArray[np.int64]) -> PaddedGraphs:
+        """The molecules of `rows`, in that order, in one batch."""
+        sizes = self.sizes(columns, rows)
+        b, n = len(rows), int(sizes.max())
+        mask = np.arange(n) < sizes[:, None]
+        atoms = np.zeros((b, n, len(ATOM_FEATURES)), np.uint8)
+        atoms[mask] = columns.take("atoms", rows).reshape(-1, len(ATOM_FEATURES))
+        bonds = np.zeros((b, n, n), np.uint8)
+        molecule = np.repeat(np.arange(b), columns.lengths("bonds", rows) // 4)
+        i, j, code, back = columns.take("bonds", rows).reshape(-1, 4).T
+        bonds[molecule, i, j], bonds[molecule, j, i] = code, back
+        diagonal = np.arange(n)
+        bonds[:, diagonal, diagonal] = mask * _SELF
+        below = mask[:, :, None] & np.tri(n, k=-1, dtype=bool)
+        return PaddedGraphs(
+            atom_codes=atoms,
+            bond_codes=bonds,
+            path_lengths=_symmetric(below, columns.take("paths", rows)),
+            mask=mask,
+            distances=_symmetric(below, columns.take("distances", rows)) if self.distances else None,
+        )
+
+
+@lru_cache(64)
+def _below(n: int) -> npt.NDArray[np.int64]:
+    """Where the entries below the diagonal of an (n, n) matrix stand, counted row by row."""
+    return np.flatnonzero(np.tri(n, k=-1, dtype=bool))
+
+
+def _symmetric(below: npt.NDArray[np.bool_], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """(b, n, n) with `values` where `below` is, mirrored; 0 elsewhere."""
+    matrix = np.zeros(below.shape, values.dtype)
+    matrix[below] = values
+    return matrix + matrix.transpose(0, 2, 1)
+
+
+@dataclass(frozen=True)
+class TokenPacking:
+    """`SmilesTokens` in columns: their codes spell the canonical SMILES."""
+
+    @property
+    def dtypes(self) -> Mapping[str, np.dtype[Any]]:
+        """The columns, and what they hold."""
+        return {"tokens": _UINT8}
+
+    def pack(self, molecule: SmilesTokens) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The column of one molecule."""
+        return {"tokens": molecule.codes}, {}
+
+    def unpack(self, columns: FlatColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> SmilesTokens:
+        """The molecule that `pack` was given."""
+        codes = columns.row("tokens", row).copy()
+        labels = tuple(TOKENS[code] for code in codes.tolist())
+        return SmilesTokens(smiles, "".join(labels), labels, codes, tuple(notes.get("warnings", ())))
+
+    def sizes(self, columns: FlatColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """(n,) how many tokens each of `rows` has."""
+        return columns.lengths("tokens", rows)
+
+    def padded(self, columns: FlatColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """The tokens of `rows`, in that order, padded with zeros to the longest; (b, n)."""
+        sizes = self.sizes(columns, rows)
+        mask = np.arange(int(sizes.max())) < sizes[:, None]
+        codes = np.zeros(mask.shape, np.uint8)
+        codes[mask] = columns.take("tokens", rows)
+        return codes

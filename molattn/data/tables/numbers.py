@@ -1,0 +1,81 @@
+"""Cells as numbers, each with a reason where it is none."""
+
+import math
+import re
+from collections.abc import Sequence
+
+from molattn.data.tables.columns import listed
+from molattn.errors import shown
+
+# Stricter than float(), which also takes 1_000, full-width digits, nan and infinity.
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?", re.ASCII)
+
+
+def numbers_in(cells: Sequence[object], names: Sequence[str]) -> tuple[list[float], str | None]:
+    """The numbers in some cells of one row, NaN for an empty one, or the reason why they cannot be used.
+
+    cells: text as it stands in a table, or values with a type, of which None and NaN are missing ones. names: of their
+    columns.
+    """
+    numbers = []
+    for cell, name in zip(cells, names, strict=True):
+        bare = cell.strip() if isinstance(cell, str) else cell
+        number = math.nan if bare is None or bare == "" else finite(bare)
+        if number is None:
+            hint = _hint(bare) if isinstance(bare, str) else ""
+            return [], f"column {shown(name)}: {shown(cell)} is not a finite number{hint}"
+        numbers.append(number)
+    return numbers, None
+
+
+def all_numbers_in(cells: Sequence[object], names: Sequence[str]) -> tuple[list[float], str | None]:
+    """As `numbers_in`, where a missing value is a reason too."""
+    numbers, reason = numbers_in(cells, names)
+    missing = [name for number, name in zip(numbers, names, strict=False) if math.isnan(number)]
+    if missing:
+        return [], nothing_in(missing)
+    return numbers, reason
+
+
+def with_points(cells: Sequence[object]) -> list[object] | None:
+    """The cells of a column whose fractions are all written with a decimal comma, with points; None for any other.
+
+    Where a point occurs as well, a comma may part thousands.
+
+    >>> with_points(["-11,01", "", "3"])
+    ['-11.01', '', '3']
+    """
+    texts = [cell.strip() for cell in cells if isinstance(cell, str)]
+    if not any(map(DECIMAL_COMMA.fullmatch, texts)) or any("." in t and NUMBER.fullmatch(t) for t in texts):
+        return None
+    return [
+        cell.replace(",", ".") if isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell.strip()) else cell
+        for cell in cells
+    ]
+
+
+def nothing_in(names: Sequence[str]) -> str:
+    """The reason of a row without values in these columns."""
+    return f"no value in column{'s' if len(names) > 1 else ''} {listed(names)}"
+
+
+def finite(value: object) -> float | None:
+    """The number, NaN for one that is missing, None for what is no finite number."""
+    if isinstance(value, str) and not NUMBER.fullmatch(value):
+        return None
+    try:
+        number = float(value)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return None if math.isinf(number) else number
+
+
+def _hint(text: str) -> str:
+    if DECIMAL_COMMA.fullmatch(text):
+        return f": write a decimal point, {text.replace(',', '.')}"
+    if text.casefold() in ("nan", "na", "n/a", "n/d", "nd", "null", "none", "-", "?"):
+        return ": leave the field empty for a missing value"
+    if NUMBER.fullmatch(text.replace("\u2212", "-")) and "\u2212" in text:
+        return ": write the minus sign as -"
+    return ""

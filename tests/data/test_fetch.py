@@ -1,0 +1,303 @@
+"""A table by the name of its data set: found, downloaded or made; one, however many ask."""
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from molattn.data import cache_dir, column, dataset_names, files, find, load_card, obtain, read_table
+from molattn.data.datasets.download import NotReached
+from molattn.errors import InputError, UsageError
+from tests.data.server import serve
+
+module = sys.modules["molattn.data.datasets.fetch"]
+PUBLIC = b"iupac,smiles,expt,calc\nethanol,CCO,-5.00,-4.9\nethane,CC,1.83,2.1\n"
+OWN = "smiles,hydration_free_energy\nCCO,-5.00\nCC,1.83\n"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """An empty cache, and no folder of the user's."""
+    monkeypatch.delenv("MOLATTN_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "molattn" / "datasets"
+
+
+@pytest.fixture
+def home(monkeypatch):
+    """A server with FreeSolv's public file, to which its card points."""
+    with serve({"SAMPL.csv": PUBLIC}) as server:
+        point(monkeypatch, urls=(server.url("SAMPL.csv"),))
+        yield server
+
+
+def point(monkeypatch, **download):
+    """The card of FreeSolv with another download."""
+    card = load_card("freesolv")
+    assert card.download is not None
+    changed = replace(card, download=replace(card.download, **download))
+    monkeypatch.setattr(module, "load_card", lambda _: changed)
+
+
+def names(folder: Path) -> set[str]:
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and p.suffix != ".lock"}
+
+
+def test_a_table_is_downloaded_once_in_the_columns_of_its_card_and_pinned(cache, home):
+    card, said = obtain("freesolv")
+    sha256, url = hashlib.sha256(PUBLIC).hexdigest(), home.url("SAMPL.csv")
+    assert said == f"freesolv was downloaded from {url}, sha256 {sha256} (nobody had pinned it before; now it is)"
+    assert card.path.read_text() == OWN
+    assert names(cache) == {"freesolv.csv", "freesolv.pin.json", "downloads/SAMPL.csv"}
+    assert json.loads((cache / "freesolv.pin.json").read_text())["source_sha256"] == sha256
+    assert obtain("freesolv") == (card, "")
+    assert home.asked == ["SAMPL.csv"]
+
+
+def test_a_pinned_file_that_changes_at_its_home_is_refused(cache, home):
+    card, _ = obtain("freesolv")
+    card.path.unlink()
+    (cache / "downloads" / "SAMPL.csv").unlink()
+    home.files["SAMPL.csv"] = PUBLIC.replace(b"1.83", b"1.84")
+    with pytest.raises(InputError, match="is not the file that is known"):
+        obtain("freesolv")
+    assert names(cache) == {"freesolv.pin.json"}
+    home.files["SAMPL.csv"] = PUBLIC
+    assert obtain("freesolv")[0].path.read_text() == OWN
+
+
+@pytest.mark.usefixtures("home")
+def test_a_table_that_was_changed_is_refused(cache):
+    card, _ = obtain("freesolv")
+    card.path.write_text(OWN.replace("1.83", "1.84"))
+    with pytest.raises(InputError, match=r"freesolv\.pin\.json says .*: the file was changed or damaged; remove it"):
+        obtain("freesolv")
+    card.path.unlink()
+    assert obtain("freesolv")[0].path.read_text() == OWN
+    (cache / "freesolv.pin.json").write_text("{")
+    with pytest.raises(InputError, match=r"freesolv\.pin\.json is damaged: remove it together with freesolv\.csv"):
+        obtain("freesolv")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"iupac,smiles,measured\nethane,CC,1.83\n", r"no column 'expt'; .*: the file is not the one .* of freesolv"),
+        (b"<html>not here any more</html>\n", "no column 'smiles'"),
+        (b"smiles,expt\n", "has no rows"),
+        (b"smiles,expt\nCC\n", "line 2: 1 fields where the header has 2"),
+    ],
+)
+def test_a_file_that_is_another_makes_no_table(cache, home, content, message):
+    home.files["SAMPL.csv"] = content
+    with pytest.raises(InputError, match=message):
+        obtain("freesolv")
+    assert not (cache / "freesolv.csv").exists()
+
+
+def test_without_a_network_it_says_which_file_to_put_where(cache, home, tmp_path):
+    home.shutdown()
+    home.server_close()
+    with pytest.raises(NotReached) as error:
+        obtain("freesolv")
+    assert f"fetch {home.url('SAMPL.csv')} elsewhere and put it into {cache / 'downloads'}" in str(error.value)
+    (cache / "downloads").mkdir(exist_ok=True)
+    (cache / "downloads" / "SAMPL.csv").write_bytes(PUBLIC)
+    card, said = obtain("freesolv")
+    assert card.path.read_text() == OWN
+    assert "was read from" in said
+    # A folder of one's own does as well.
+    assert obtain("freesolv", tmp_path / "mine")[0].path == cache / "freesolv.csv"
+
+
+def test_another_address_is_tried_when_one_does_not_answer(home, monkeypatch):
+    with serve({}) as gone:
+        dead = gone.url("SAMPL.csv")
+    point(monkeypatch, urls=(dead, home.url("SAMPL.csv")))
+    assert obtain("freesolv")[0].path.read_text() == OWN
+
+
+def test_a_folder_asked_for_comes_first_then_that_of_the_environment(home, tmp_path, monkeypatch):
+    held = replace(load_card("freesolv"), sha256=hashlib.sha256(OWN.encode()).hexdigest())
+    monkeypatch.setattr(module, "load_card", lambda _: held)
+    for name in ("asked", "environment"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "freesolv.csv").write_text(OWN)
+    monkeypatch.setenv("MOLATTN_DATA", os.pathsep.join([str(tmp_path / "nowhere"), str(tmp_path / "environment")]))
+    assert obtain("freesolv")[0].folder == tmp_path / "environment"
+    assert obtain("freesolv", tmp_path / "asked")[0].folder == tmp_path / "asked"
+    (tmp_path / "asked" / "freesolv.csv").write_text(OWN + "C,2\n")
+    with pytest.raises(InputError, match="the card says .*changed or damaged"):
+        obtain("freesolv", tmp_path / "asked")
+    assert home.asked == []
+
+
+@pytest.mark.usefixtures("home")
+def test_a_download_goes_to_the_folder_asked_for(cache, tmp_path):
+    card, _ = obtain("freesolv", tmp_path / "asked")
+    assert card.folder == tmp_path / "asked"
+    assert not cache.exists()
+    assert find(load_card("freesolv")) is None
+
+
+def test_a_folder_that_cannot_be_written_to_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be written to .*--data-dir"):
+        obtain("freesolv", tmp_path / "file")
+
+
+def test_the_columns_of_a_card_without_targets_are_all_but_the_smiles(home, monkeypatch):
+    card = load_card("toxcast")
+    assert card.download is not None
+    home.files["toxcast_data.csv.gz"] = gzip.compress(b"smiles,A 1,B\nCC,0,\nC,1,0\n")
+    changed = replace(card, download=replace(card.download, urls=(home.url("toxcast_data.csv.gz"),)))
+    monkeypatch.setattr(module, "load_card", lambda _: changed)
+    table = read_table(obtain("toxcast")[0].path)
+    assert table.columns == ("smiles", "A 1", "B")
+    assert table.rows == [["CC", "0", ""], ["C", "1", "0"]]
+
+
+def test_a_column_that_a_public_file_has_twice_is_the_first(home, monkeypatch):
+    card = load_card("qm8")
+    assert card.download is not None
+    header = ["smiles", *card.target_columns, *(c for c in card.target_columns if "PBE0" in c)]
+    home.files["qm8.csv"] = (",".join(header) + "\nC," + ",".join(map(str, range(16))) + "\n").encode()
+    changed = replace(card, download=replace(card.download, urls=(home.url("qm8.csv"),)))
+    monkeypatch.setattr(module, "load_card", lambda _: changed)
+    assert read_table(obtain("qm8")[0].path).rows == [["C", *map(str, range(12))]]
+
+
+ASK = """
+import sys
+from dataclasses import replace
+from molattn.data import load_card, obtain
+card = load_card("freesolv")
+module = sys.modules["molattn.data.datasets.fetch"]
+module.load_card = lambda _: replace(card, download=replace(card.download, urls=(sys.argv[1],)))
+print(obtain("freesolv")[0].path.read_text())
+"""
+
+
+def test_four_processes_on_a_cold_cache_fetch_it_once(cache, home):
+    ask = [sys.executable, "-c", ASK, home.url("SAMPL.csv")]
+    asking = [subprocess.Popen(ask, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [process.communicate()[0] for process in asking] == [OWN + "\n"] * 4
+    assert home.asked == ["SAMPL.csv"]
+    assert names(cache) == {"freesolv.csv", "freesolv.pin.json", "downloads/SAMPL.csv"}
+
+
+def test_a_table_is_never_there_without_its_pin(cache, home, monkeypatch):
+    card = load_card("freesolv")
+    assert card.download is not None
+    here = replace(card, download=replace(card.download, urls=(home.url("SAMPL.csv"),)))
+    monkeypatch.setattr(module, "load_card", lambda _: here)
+    write, seen = module.write_text, []
+
+    def watched(path, text):
+        seen.append((cache / "freesolv.csv").exists())
+        write(path, text)
+
+    monkeypatch.setattr(module, "write_text", watched)
+    assert obtain("freesolv")[0].path.is_file()
+    assert seen == [False]
+
+
+@pytest.mark.parametrize(("name", "what"), [("nci-logp", "log_p"), ("nci-tpsa", "tpsa")])
+def test_tables_made_by_rdkit_are_those_of_their_cards(name, what):
+    card, said = obtain(name)
+    assert "was made with RDKit" in said
+    table = read_table(card.path)
+    assert len(table.rows) == card.rows
+    assert hashlib.sha256(card.path.read_bytes()).hexdigest() == load_card(name).sha256
+    for value, terms in zip(column(table, what), column(table, f"atom_{what}"), strict=True):
+        assert sum(map(float, terms.split())) == pytest.approx(float(value), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", [n for n in dataset_names() if load_card(n).verified and load_card(n).download])
+def test_tables_at_hand_are_those_of_their_cards(name, monkeypatch):
+    folder = os.environ.get("MOLATTN_TEST_DATA")
+    card = load_card(name)
+    if folder is None:
+        # The tables are not part of molattn: without them, that the cards are whole is all that can be seen.
+        assert len(card.sha256) == 64 and card.rows
+        return
+    monkeypatch.setenv("MOLATTN_DATA", folder)
+    found, _ = obtain(name)
+    assert found.folder == Path(folder)
+    table = read_table(found.path)
+    assert table.columns == (card.smiles_column, *card.target_columns)
+    assert len(table.rows) == card.rows
+
+
+def test_the_cache_is_where_the_system_has_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert cache_dir() == tmp_path / ".cache" / "molattn" / "datasets"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert cache_dir() == tmp_path / "Library" / "Caches" / "molattn" / "datasets"
+
+
+def archive(path: Path, kind: str, entries: dict[str, bytes]) -> None:
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w") as whole:
+            for name, content in entries.items():
+                whole.writestr(name, content)
+        return
+    with tarfile.open(path, "w:gz") as whole:
+        for name, content in entries.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            whole.addfile(entry, io.BytesIO(content))
+        for name, target in (("link", "/etc/passwd"), ("../up", "SAMPL.csv")):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            whole.addfile(entry)
+
+
+@pytest.mark.parametrize(("kind", "file"), [("zip", "FreeSolv.zip"), ("tar", "FreeSolv.tar.gz")])
+def test_an_archive_gives_its_one_member_and_writes_nothing(home, monkeypatch, tmp_path, kind, file):
+    hostile = {"../outside.csv": b"x", "/absolute.csv": b"x", "SAMPL.csv": PUBLIC, "big.csv": b"\0" * 3_000_000}
+    archive(tmp_path / file, kind, hostile)
+    home.files[file] = (tmp_path / file).read_bytes()
+    point(monkeypatch, urls=(home.url(file),), file=file, member="SAMPL.csv")
+    assert obtain("freesolv")[0].path.read_text() == OWN
+    assert names(tmp_path) == {
+        file,
+        *(f"cache/molattn/datasets/{n}" for n in ("freesolv.csv", "freesolv.pin.json", f"downloads/{file}")),
+    }
+    with pytest.raises(InputError, match="has no 'other.csv' in it"):
+        files.read_member(tmp_path / file, "other.csv")
+    if kind == "tar":
+        with pytest.raises(InputError, match="'link' in it is not an ordinary file"):
+            files.read_member(tmp_path / file, "link")
+    monkeypatch.setattr(files, "MAX_UNPACKED", 1_000_000)
+    with pytest.raises(InputError, match="unpacks to more than 1,000,000 bytes"):
+        files.read_member(tmp_path / file, "big.csv")
+    (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:100])
+    with pytest.raises(InputError, match="is damaged, it cannot be unpacked"):
+        files.read_member(tmp_path / file, "SAMPL.csv")
+
+
+def test_compressed_tables_are_read_and_bombs_and_damage_are_refused(tmp_path, monkeypatch):
+    path = tmp_path / "t.tsv.gz"
+    path.write_bytes(gzip.compress(b"smiles\ty\nCC\t1\n"))
+    assert read_table(path).rows == [["CC", "1"]]
+    whole = path.read_bytes()
+    for damaged in (whole[:-9], whole[:15] + bytes([whole[15] ^ 1]) + whole[16:], b"smiles,y\n"):
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"t\.tsv\.gz is damaged, it cannot be unpacked"):
+            read_table(path)
+    path.write_bytes(gzip.compress(b"smiles\n" + b"C" * 3_000_000))
+    monkeypatch.setattr(files, "MAX_UNPACKED", 1_000_000)
+    with pytest.raises(InputError, match="unpacks to more than 1,000,000 bytes"):
+        read_table(path)

@@ -1,0 +1,14 @@
+"""JSON read strictly."""
+
+import json
+
+import pytest
+
+from molattn.data.schema import Misfit, strict_json
+
+
+def test_a_key_that_stands_twice_among_many_is_named() -> None:
+    pairs = [f'"k{i}": {i}' for i in range(300_000)]
+    assert strict_json(f"{{{', '.join(pairs)}}}".encode()) == json.loads(f"{{{', '.join(pairs)}}}")
+    with pytest.raises(Misfit, match="'k299999' stands there twice"):
+        strict_json(f'{{{", ".join(pairs)}, "k299999": 0}}'.encode())

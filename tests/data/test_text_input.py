@@ -1,0 +1,97 @@
+"""Bytes that come in blocks of any size: the lines in them, and when to stop."""
+
+import gzip
+import io
+from pathlib import Path
+
+import pytest
+
+from molattn.data.tables import text_input
+from molattn.data.tables.text_input import blocks, opened, text_lines
+from molattn.errors import InputError
+
+
+class Pipe(io.BytesIO):
+    """It gives a few bytes, and then what `error` is."""
+
+    def __init__(self, data: bytes, error: OSError | None = None):
+        super().__init__(data)
+        self.error = error
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        data = super().read1(-1 if size is None else size)
+        if not data and self.error is not None:
+            raise self.error
+        return data
+
+
+def read(data: bytes, latin: bool = False) -> list[str]:
+    return list(text_lines(io.BytesIO(data), "t.csv", latin=latin))
+
+
+def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
+    for path, said in (
+        (tmp_path / "none.csv", "there is no file .*none.csv"),
+        (tmp_path, "is a folder; give a file in it"),
+        (tmp_path / ("x" * 300), "cannot be read: File name too long"),
+    ):
+        with pytest.raises(InputError, match=said), opened(path):
+            pass
+
+
+def test_a_file_that_cannot_be_read_on() -> None:
+    for error, said in ((OSError(5, "Input/output error"), "Input/output error"), (OSError("gone"), "gone")):
+        found = blocks(Pipe(b"a\n", error), "t.csv")
+        assert next(found) == b"a\n"
+        with pytest.raises(InputError, match=f"t.csv cannot be read: {said}"):
+            next(found)
+
+
+def test_a_gzip_unpacks_to_so_many_bytes_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_input, "_BLOCK", 1000)
+    packed = gzip.compress(bytes(3000))
+    for most, whole in ((3000, True), (None, True), (2999, False)):
+        with gzip.open(io.BytesIO(packed)) as file:
+            if whole:
+                assert sum(map(len, blocks(file, "t.csv.gz", most))) == 3000
+            else:
+                with pytest.raises(InputError, match="t.csv.gz unpacks to more than 2,999 bytes: it is not read"):
+                    list(blocks(file, "t.csv.gz", most))
+    assert sum(map(len, blocks(io.BytesIO(bytes(3000)), "t.csv", 10))) == 3000, "what is no gzip is as long as it is"
+
+
+def test_a_damaged_gzip() -> None:
+    packed = gzip.compress(b"a\n" * 1000)
+    for damaged in (packed[:-9], packed[:20] + bytes([packed[20] ^ 255]) + packed[21:], b"no gzip"):
+        with (
+            gzip.open(io.BytesIO(damaged)) as file,
+            pytest.raises(InputError, match=r"is damaged, it cannot be unpacked \(.*\): copy it again"),
+        ):
+            list(blocks(file, "t.csv.gz"))
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 4, 100])
+def test_ends_of_lines_are_kept_wherever_blocks_end(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(text_input, "_BLOCK", block)
+    assert read(b"a\r\nb\rc\n\nd\r\r\n\re") == ["a\r\n", "b\r", "c\n", "\n", "d\r", "\r\n", "\r", "e"]
+    assert read(b"") == []
+    assert read(b"\r") == ["\r"]
+    assert read(b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n") == ["a\n", "\ufeffb\n"]
+    assert read("é\u2028x\x0b\n€\n".encode()) == ["é\u2028x\x0b\n", "€\n"]
+    assert read(b"a\xe9\r\nb\rc\n\xff", latin=True) == ["aé\r\n", "b\r", "c\n", "ÿ"]
+    assert read("€\n".encode() + b"\xe9\n", latin=True) == ["€\n", "é\n"]
+    with pytest.raises(InputError, match="line 4, byte 2 of it: 0xe9 is not UTF-8 text"):
+        read("é\nb\r\n\rx".encode() + b"\xe9\n")
+    for start in (b"\xff\xfe", b"\xfe\xff"):
+        with pytest.raises(InputError, match="line 1: the text is UTF-16; save it as UTF-8"):
+            read(start + b"a\0\n\0")
+
+
+@pytest.mark.parametrize("block", [1, 4, 7])
+def test_a_line_may_be_so_long_and_no_longer(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(text_input, "_BLOCK", block)
+    monkeypatch.setattr(text_input, "LONGEST_LINE", 10)
+    assert read(b"0123456789") == ["0123456789"]
+    assert read(b"012345678\n" * 3 + b"0123456789") == ["012345678\n"] * 3 + ["0123456789"]
+    with pytest.raises(InputError, match="line 3: a line of over 10 bytes: is this a table"):
+        read(b"a\nb\n0123456789x")
