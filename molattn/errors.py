@@ -42,7 +42,7 @@ class SmilesError(InputError):
     def __init__(self, smiles: object, reason: str):
         self.smiles = smiles
         self.reason = reason
-        super().__init__(f"{shown(smiles)}: {reason}")
+        super().__init__(f"{short_repr(smiles)}: {reason}")
 
     def __reduce__(self) -> tuple[type["SmilesError"], tuple[object, str]]:
         # Two arguments in, one message out: pickle must be told which made it.
@@ -81,14 +81,14 @@ class MolattnWarning(UserWarning):
     """Something a user should know that does not stop the work."""
 
 
-def describe_rows(bad: Sequence[tuple[int, object, str]], total: int, limit: int = 5) -> str:
+def describe_bad_smiles(bad: Sequence[tuple[int, object, str]], total: int, limit: int = 5) -> str:
     """Which SMILES of `total` cannot be used and why, up to `limit` of them by row, text and reason."""
-    named = "; ".join(f"row {row}, {shown(text)}: {reason}" for row, text, reason in bad[:limit])
+    named = "; ".join(f"row {row}, {short_repr(text)}: {reason}" for row, text, reason in bad[:limit])
     more = f"; and {len(bad) - limit} more" if len(bad) > limit else ""
     return f"{len(bad)} of {total} SMILES cannot be used, rows counted from 0: {named}{more}"
 
 
-def shown(text: object, limit: int = 60) -> str:
+def short_repr(text: object, limit: int = 60) -> str:
     """`text` as it may be printed: its Python form, ASCII only, cut after `limit` characters."""
     form = ascii(text)
     return form if len(form) <= limit else form[: limit - 3] + "..."

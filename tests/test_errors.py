@@ -28,7 +28,7 @@ def test_a_smiles_error_travels_between_processes() -> None:
 
 @pytest.mark.parametrize("text", ["C" * 1000, "\x1b[31mred", "\u0421", None, float("nan")])
 def test_what_is_shown_is_short_plain_ascii(text: object) -> None:
-    form = errors.shown(text)
+    form = errors.short_repr(text)
     assert form.isascii()
     assert form.isprintable()
     assert len(form) <= 60

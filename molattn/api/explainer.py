@@ -15,7 +15,7 @@ from molattn.chem.molecule import CHUNK as CHUNK_OF_WORKER
 from molattn.chem.molecule import CHUNK_3D as CHUNK_OF_WORKER_3D
 from molattn.chem.workers import stream_outcomes
 from molattn.data.tables.readers import CHUNK
-from molattn.errors import MolattnWarning, SmilesError, shown
+from molattn.errors import MolattnWarning, SmilesError, short_repr
 from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
 from molattn.explain.attribute import attribute
 from molattn.explain.measured import Sentences
@@ -90,7 +90,7 @@ class Explainer:
                     pairs += outcome.size**2
                     found = next((w for w in outcome.warnings if w.startswith(NO_GEOMETRY)), "")
                     flat += bool(found)
-                    first = first or (found and f"{shown(text)}: {found}")
+                    first = first or (found and f"{short_repr(text)}: {found}")
                 if pairs >= PAIRS or len(waiting) == CHUNK:
                     yield from self._mapped(waiting)
                     waiting, pairs = [], 0
@@ -216,7 +216,7 @@ class Explainer:
                 raise molecule
             for warning in molecule.warnings:
                 if warning.startswith(NO_GEOMETRY):
-                    warnings.warn(MolattnWarning(f"{shown(text)}: {warning}"), stacklevel=4)
+                    warnings.warn(MolattnWarning(f"{short_repr(text)}: {warning}"), stacklevel=4)
             found.append((molecule, z))
         beside.check_end()
         return found

@@ -15,7 +15,7 @@ from molattn.api.explainer import Explainer, descriptor_rows
 from molattn.api.rows import RowPrediction, Said, all_finite, answered, columns, of_each_atom, warn
 from molattn.chem import Progress
 from molattn.data.tables.readers import CHUNK
-from molattn.errors import InputError, UsageError, describe_rows
+from molattn.errors import InputError, UsageError, describe_bad_smiles
 from molattn.models.answers import Answers
 from molattn.models.artifact import save_artifact
 from molattn.models.base import Molecule, MoleculeModel
@@ -107,7 +107,7 @@ class Predictor(Explainer):
             )
         rows, alone = self._rows(smiles, num_workers, descriptors, asked.beside)
         if on_error == "raise" and (bad := [(i, r.smiles, r.error) for i, r in enumerate(rows) if r.error]):
-            raise InputError(describe_rows(bad, len(rows)))
+            raise InputError(describe_bad_smiles(bad, len(rows)))
         if self.task.of_atoms:
             both = [self._arrays(of_each_atom(row), len(asked.columns)) for row in rows]
             warn(rows, "prediction")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from molattn.chem import NO_GEOMETRY
-from molattn.errors import MolattnWarning, SmilesError, shown
+from molattn.errors import MolattnWarning, SmilesError, short_repr
 from molattn.models.base import Molecule
 from molattn.models.descriptors import Read, stacked
 
@@ -69,7 +69,7 @@ def without_geometry(rows: Sequence[RowPrediction]) -> str:
         return ""
     i, first, warning = found[0]
     count = f"{len(found)} of {len(rows)} SMILES have no 3D geometry"
-    return f"{count}; the first, row {i}, {shown(first.smiles)}: {warning}"
+    return f"{count}; the first, row {i}, {short_repr(first.smiles)}: {warning}"
 
 
 def geometry_warning(row: RowPrediction) -> str:
@@ -101,6 +101,6 @@ def warn(rows: Sequence[RowPrediction], what: str) -> None:
     if bad:
         i, first = bad[0]
         message = f"{len(bad)} of {len(rows)} SMILES have no {what} (NaN); the first, row {i}, "
-        warnings.warn(MolattnWarning(f"{message}{shown(first.smiles)}: {first.error}"), stacklevel=3)
+        warnings.warn(MolattnWarning(f"{message}{short_repr(first.smiles)}: {first.error}"), stacklevel=3)
     if message := without_geometry(rows):
         warnings.warn(MolattnWarning(message), stacklevel=3)

@@ -11,7 +11,7 @@ from multiprocessing import get_context, parent_process
 from threading import Thread
 from typing import Any, TypeVar
 
-from molattn.errors import InputError, MolattnError, SmilesError, UsageError, shown
+from molattn.errors import InputError, MolattnError, SmilesError, UsageError, short_repr
 
 T = TypeVar("T")
 
@@ -78,7 +78,9 @@ def made(rows: list[object], make: Callable[[object], T]) -> list[T | SmilesErro
         except (MolattnError, MemoryError, ImportError):
             raise
         except Exception as error:
-            reason = f"reading it fails in a way that was not foreseen ({type(error).__name__}: {shown(str(error))})"
+            reason = (
+                f"reading it fails in a way that was not foreseen ({type(error).__name__}: {short_repr(str(error))})"
+            )
             outcomes.append(SmilesError(row, reason))
     return outcomes
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from molattn.cli.terminal import warn
-from molattn.errors import InputError, UsageError, shown
+from molattn.errors import InputError, UsageError, short_repr
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _shard(text: str) -> tuple[int, int]:
     """i and n of "i/n"."""
     found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if not found or not 1 <= int(found[1]) <= int(found[2]):
-        raise typer.BadParameter(f"--shard takes i/n, the i-th of n parts, from 1/n to n/n, not {shown(text)}")
+        raise typer.BadParameter(f"--shard takes i/n, the i-th of n parts, from 1/n to n/n, not {short_repr(text)}")
     return int(found[1]), int(found[2])
 
 

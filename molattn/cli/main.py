@@ -30,7 +30,7 @@ from molattn.cli.terminal import hush, prepare, printable, say, tell, warn
 from molattn.cli.train import train
 from molattn.cli.tune import tune
 from molattn.cli.view import view
-from molattn.errors import InputError, MolattnError, MolattnWarning, shown
+from molattn.errors import InputError, MolattnError, MolattnWarning, short_repr
 
 _FULL = {
     errno.ENOSPC: "the disk is full",
@@ -181,7 +181,7 @@ def _outside(error: Exception) -> str:
     """What is the matter outside of molattn, in a sentence; empty for anything else."""
     if isinstance(error, UnicodeEncodeError) and any("\ud800" <= c <= "\udfff" for c in error.object):
         text = error.object[max(0, error.start - 40) : error.end + 20]
-        return f"{shown(text, 80)} is not UTF-8 text, which is what files hold: give another name or value"
+        return f"{short_repr(text, 80)} is not UTF-8 text, which is what files hold: give another name or value"
     if not isinstance(error, OSError):
         return ""
     if error.errno in _FULL:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from molattn.cli.job import Job
 from molattn.cli.terminal import tell, warn
-from molattn.errors import InputError, shown
+from molattn.errors import InputError, short_repr
 
 if TYPE_CHECKING:
     from molattn.api import RowPrediction
@@ -44,7 +44,7 @@ def tally_of_chunk(stream: "RowStream", chunk: "Chunk", answers: Sequence["RowPr
         if answer.error:
             tally.add(Tally(failed=1, first=f"{stream.place} {place}: {answer.error}"))
         elif warning := geometry_warning(answer):
-            where = f"row {chunk.start + row}, {shown(answer.smiles)}"
+            where = f"row {chunk.start + row}, {short_repr(answer.smiles)}"
             tally.add(Tally(flat=1, first_flat=f"{where}: {warning}"))
     return tally
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Protocol, runtime_checkable
 
-from molattn.errors import InputError, shown
+from molattn.errors import InputError, short_repr
 
 try:
     import fcntl
@@ -62,17 +62,17 @@ def read_member(path: Path, member: str) -> bytes:
             entry = archive.getmember(member)
             file = archive.extractfile(entry) if entry.isreg() else None
             if file is None:
-                raise InputError(f"{path}: {shown(member)} in it is not an ordinary file")
+                raise InputError(f"{path}: {short_repr(member)} in it is not an ordinary file")
             return _bounded(file, path)
     except KeyError as error:
-        raise InputError(f"{path} has no {shown(member)} in it") from error
+        raise InputError(f"{path} has no {short_repr(member)} in it") from error
     except FileNotFoundError as error:
         raise InputError(f"there is no file {path}") from error
     except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
         why = str(error).partition("\n")[0].rstrip(":")  # tarfile lists what it has tried, a line each
         raise InputError(f"{path} is damaged, it cannot be unpacked ({why}): fetch it again") from error
     except (RuntimeError, NotImplementedError) as error:  # a password, or a compression that Python does not have
-        raise InputError(f"{path}: {shown(member)} in it cannot be unpacked ({error})") from error
+        raise InputError(f"{path}: {short_repr(member)} in it cannot be unpacked ({error})") from error
 
 
 def _bounded(file: Readable, path: Path) -> bytes:

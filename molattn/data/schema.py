@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from molattn.errors import shown
+from molattn.errors import short_repr
 
 LARGEST = sys.float_info.max
 """The largest finite number."""
@@ -46,7 +46,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise Misfit(f"{shown(twice)} stands there twice")
+        raise Misfit(f"{short_repr(twice)} stands there twice")
     return found
 
 
@@ -63,7 +63,7 @@ def misfit(place: str, value: object, wanted: str) -> Misfit:
     elif isinstance(value, int) and abs(value) >= 10**100:
         return Misfit(f"{place} is a number of over 100 digits, and must be {wanted}")
     try:
-        said = shown(short)
+        said = short_repr(short)
     except RecursionError:
         said = "nested deeply"
     return Misfit(f"{place} is {said}, and must be {wanted}")
@@ -187,10 +187,10 @@ class Fields:
         known = {**self.needed, **self.free}
         for key in value:
             if key not in known:
-                raise Misfit(f"{where} has a field {shown(key)}, which is not known")
+                raise Misfit(f"{where} has a field {short_repr(key)}, which is not known")
         for key in self.needed:
             if key not in value:
-                raise Misfit(f"{where} has no field {shown(key)}")
+                raise Misfit(f"{where} has no field {short_repr(key)}")
         prefix = f"{place}." if place else ""
         return {key: known[key].read(item, f"{prefix}{key}") for key, item in value.items()}
 

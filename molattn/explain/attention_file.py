@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from molattn.data.files import write_bytes
-from molattn.errors import InputError, MolattnError, UsageError, shown
+from molattn.errors import InputError, MolattnError, UsageError, short_repr
 from molattn.explain.attention_map import AttentionMap
 
 SCHEMA = 1
@@ -22,10 +22,11 @@ def save(attention: AttentionMap, path: Path) -> None:
     """Write the map; see `AttentionMap.save`."""
     if path.suffix.lower() != SUFFIX:
         raise UsageError(
-            f"an attention map is saved as {SUFFIX}, not as {shown(path.name)}; heat_map and draw_atoms make pictures"
+            f"an attention map is saved as {SUFFIX}, not as {short_repr(path.name)}; "
+            "heat_map and draw_atoms make pictures"
         )
     if not path.parent.is_dir():
-        raise UsageError(f"{shown(str(path.parent))} is not a folder: make it, or save the map elsewhere")
+        raise UsageError(f"{short_repr(str(path.parent))} is not a folder: make it, or save the map elsewhere")
     weights = np.ascontiguousarray(attention.weights)
     content = {f.name: getattr(attention, f.name) for f in fields(attention) if f.name != "weights"}
     said = json.dumps({"schema": SCHEMA, **content})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from molattn.chem import MAX_ATOMS, MoleculeGraph, molecule_graph
-from molattn.errors import InputError, UsageError, shown
+from molattn.errors import InputError, UsageError, short_repr
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -146,8 +146,8 @@ class AttentionMap:
         graph = molecule_graph(self.smiles, add_hs=self.add_hs, max_atoms=max(MAX_ATOMS, self.num_atoms))
         if graph.symbols != self.symbols:
             raise InputError(
-                f"the attention map has {self.num_atoms} atoms ({shown(' '.join(self.symbols))}), "
-                f"its SMILES {shown(self.smiles)} has {graph.num_atoms} ({shown(' '.join(graph.symbols))})"
+                f"the attention map has {self.num_atoms} atoms ({short_repr(' '.join(self.symbols))}), "
+                f"its SMILES {short_repr(self.smiles)} has {graph.num_atoms} ({short_repr(' '.join(graph.symbols))})"
             )
         return graph
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from molattn.errors import UsageError, shown
+from molattn.errors import UsageError, short_repr
 from molattn.explain.additive import additive, cam, no_sum, not_pooled
 from molattn.explain.from_attention import received, rolled_out
 from molattn.explain.gradients import grad_attention, integrated_gradients
@@ -57,7 +57,7 @@ def choose_method(model: MoleculeModel, name: str | None = None) -> str:
     if name is None:
         return offered(model)[0]
     if name not in METHODS:
-        raise UsageError(f"unknown method {shown(name)}: choose one of {', '.join(METHODS)}")
+        raise UsageError(f"unknown method {short_repr(name)}: choose one of {', '.join(METHODS)}")
     if why := METHODS[name].refuses(model):
         raise UsageError(f"method {name}: {why}")
     return name

@@ -10,7 +10,7 @@ import numpy as np
 from molattn.chem import atom_contributions
 from molattn.data import dataset_names, guess_smiles_column, load_card, read_table
 from molattn.data.tables.table import column
-from molattn.errors import InputError, SmilesError, UsageError, shown
+from molattn.errors import InputError, SmilesError, UsageError, short_repr
 from molattn.explain.faithfulness import Faithfulness, measure
 from molattn.explain.measured import write_measured
 from molattn.models.artifact import Artifact
@@ -141,5 +141,5 @@ def _dataset(run: Path) -> str:
         return run.name
     said = read_config(run / CONFIG).get("data", {}).get("dataset", "")
     if not isinstance(said, str):
-        raise InputError(f"{run / CONFIG} says that the data set is {shown(said)}: it is damaged")
+        raise InputError(f"{run / CONFIG} says that the data set is {short_repr(said)}: it is damaged")
     return said if said in dataset_names() else Path(said).name

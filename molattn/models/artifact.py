@@ -22,7 +22,7 @@ from molattn.chem import STANDARDIZE, Conformers
 from molattn.data.checksummed_json import SEAL, sealed
 from molattn.data.files import write_bytes
 from molattn.data.schema import Misfit
-from molattn.errors import InputError, UsageError, shown
+from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.answers import Answers
 from molattn.models.artifact_parts import (
     CALIBRATION,
@@ -259,7 +259,7 @@ def _built(config: dict[str, Any], forms: dict[str, Form], folder: Path) -> Arti
     task = task_from(config.get("task", {"kind": "regression", "loss": "mse"}))
     standardize = config["molecules"].get("standardize", "")
     if standardize and standardize not in STANDARDIZE:
-        raise UsageError(f"the standard form {shown(standardize)}; upgrade molattn")
+        raise UsageError(f"the standard form {short_repr(standardize)}; upgrade molattn")
     if config["vocabulary"] != MODELS[settings.kind].vocabulary():
         raise InputError(
             f"{folder} was trained with other codes for molecules than this molattn has; use molattn "

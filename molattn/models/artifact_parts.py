@@ -10,7 +10,7 @@ from torch import Tensor
 
 from molattn.chem import unknown_descriptors
 from molattn.data.schema import Misfit
-from molattn.errors import UsageError, shown
+from molattn.errors import UsageError, short_repr
 from molattn.models.base import MoleculeModel
 from molattn.models.calibration import NONE, Calibration, choose_calibration, score_names
 from molattn.models.config_file import DOMAIN_SIZE
@@ -65,10 +65,10 @@ def wanted_forms(
 def _length(found: Mapping[str, Form], name: str, least: int, most: int) -> int:
     """The length of a tensor that was found, if it is in range."""
     if name not in found:
-        raise Misfit(f"the tensor {shown(name)} is missing")
+        raise Misfit(f"the tensor {short_repr(name)} is missing")
     shape = found[name].shape
     if not shape or not least <= shape[0] <= most:
-        raise Misfit(f"the tensor {shown(name)} is {found[name]}; its length is from {least:,} to {most:,}")
+        raise Misfit(f"the tensor {short_repr(name)} is {found[name]}; its length is from {least:,} to {most:,}")
     return shape[0]
 
 
@@ -82,7 +82,7 @@ def scaler_of(beside: Sequence[Mapping[str, Any]]) -> DescriptorScaler | None:
         return None
     computed = tuple(d["name"] for d in beside if d.get("computed"))
     if unknown := unknown_descriptors(computed):
-        raise UsageError(f"the descriptor {shown(unknown[0])}; upgrade rdkit or molattn")
+        raise UsageError(f"the descriptor {short_repr(unknown[0])}; upgrade rdkit or molattn")
     names, mean, std = (tuple(d[key] for d in beside) for key in ("name", "mean", "std"))
     return DescriptorScaler(names, mean, std, computed)
 
@@ -99,7 +99,7 @@ def calibration_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor], tas
     if choose_calibration(said["method"], task) == NONE:
         raise UsageError("a calibration by the method none")
     if said["uncertainty"] not in METHODS:
-        raise UsageError(f"a calibration of the uncertainty method {shown(said['uncertainty'])}")
+        raise UsageError(f"a calibration of the uncertainty method {short_repr(said['uncertainty'])}")
     scores = []
     for t in range(len(config["targets"])):
         of_target = {name: tensors[f"{CALIBRATION}.{t}.{name}"].numpy() for k in score_names(task, t) for name in k}

@@ -6,7 +6,7 @@ from typing import Any
 
 from molattn.data.checksummed_json import SEAL, unsealed
 from molattn.data.schema import Anything, Each, Fields, Flag, Kind, Maybe, Misfit, OneOf, Real, Text, Whole
-from molattn.errors import InputError, shown
+from molattn.errors import InputError, short_repr
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
 
 # 2 has conformers, without which a model of 3D must not be used; 3 has outputs that are not the numbers themselves; 4
@@ -149,7 +149,7 @@ def _check_seal(config: dict[str, Any]) -> None:
     seal = config[SEAL]
     for name in seal:
         if name not in (WEIGHTS, CONFIG):
-            raise Misfit(f"{SEAL} has a checksum of {shown(name)}, which is no file of a model")
+            raise Misfit(f"{SEAL} has a checksum of {short_repr(name)}, which is no file of a model")
     if type(seal.get(WEIGHTS)) is not str:
         raise Misfit(f"{SEAL} has no checksum of {WEIGHTS}")
     if seal.get(CONFIG) is None and config["schema"] >= SEALED:
@@ -160,7 +160,7 @@ def _model(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The settings of a model, by its kind."""
     kind = WORD.read(settings.get("kind"), "model.kind")
     if kind not in CONFIGS:
-        raise InputError(f"{folder} is a model of the kind {shown(kind)}; this molattn has {', '.join(CONFIGS)}")
+        raise InputError(f"{folder} is a model of the kind {short_repr(kind)}; this molattn has {', '.join(CONFIGS)}")
     return MODELS[kind].read(settings, "model")
 
 
@@ -174,18 +174,18 @@ def _check_together(config: dict[str, Any]) -> None:
         raise Misfit("descriptors has one that is computed before one that is not")
     classes = task.get("classes")
     if (classes is not None) != (task["kind"] == "multiclass"):
-        raise Misfit(f"task.classes goes with the kind multiclass, and task.kind is {shown(task['kind'])}")
+        raise Misfit(f"task.classes goes with the kind multiclass, and task.kind is {short_repr(task['kind'])}")
     if classes is not None and len(classes) != len(targets):
         raise Misfit(f"task.classes are those of {len(classes):,} targets, and there are {len(targets):,}")
     for t, names in enumerate(classes or ()):
         _check_differ(f"task.classes[{t}]", names)
     if "alpha" in task and task["loss"] != "quantile":
-        raise Misfit(f"task.alpha goes with the loss quantile, and task.loss is {shown(task['loss'])}")
+        raise Misfit(f"task.alpha goes with the loss quantile, and task.loss is {short_repr(task['loss'])}")
     if task.get("of_atoms") and (found := next((k for k in ("calibration", "domain") if k in config), None)):
         raise Misfit(f"{found} is of molecules, and task.of_atoms is true")
     three_d, model = config["molecules"].get("conformers") is not None, settings_of(config)
     if three_d and not isinstance(model, GraphModelConfig):
-        raise Misfit(f"molecules.conformers goes with a graph model, and model.kind is {shown(model.kind)}")
+        raise Misfit(f"molecules.conformers goes with a graph model, and model.kind is {short_repr(model.kind)}")
     if model.needs_3d and not three_d:
         raise Misfit("model.edges reads distances, and there is no molecules.conformers")
 
@@ -194,5 +194,5 @@ def _check_differ(place: str, names: Any) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise Misfit(f"{place} has {shown(name)} twice")
+            raise Misfit(f"{place} has {short_repr(name)} twice")
         seen.add(name)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from molattn.errors import shown
+from molattn.errors import short_repr
 
 
 @dataclass(frozen=True)
@@ -105,4 +105,4 @@ class DescriptorScaler:
         found = next((i for i in range(len(z)) if not np.isfinite(z[i])), None)
         if found is None:
             return ""
-        return f"column {shown(self.names[found])}: {descriptors[found]:g} is too far from the numbers of training"
+        return f"column {short_repr(self.names[found])}: {descriptors[found]:g} is too far from the numbers of training"

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from molattn.data.schema import Misfit, strict_json
-from molattn.errors import shown
+from molattn.errors import short_repr
 
 LARGEST_HEADER = 16 * 2**20
 LARGEST_FILE = 2 * 2**30
@@ -73,7 +73,7 @@ def forms_of(path: Path) -> dict[str, Form]:
 def _form(name: str, told: dict[str, Any]) -> Form:
     shape, dtype = told["shape"], told["dtype"]
     if dtype not in _TYPES:
-        raise Misfit(f"the tensor {shown(name)} is {shown(dtype)}, a type that no model has")
+        raise Misfit(f"the tensor {short_repr(name)} is {short_repr(dtype)}, a type that no model has")
     if len(shape) > 8 or not all(type(n) is int and 0 <= n <= LARGEST_FILE for n in shape):
         raise ValueError("no shape")
     return Form(_TYPES[dtype], tuple(shape))
@@ -100,12 +100,12 @@ def check_forms(found: Mapping[str, Form], wanted: Mapping[str, Form]) -> None:
     """Misfit unless both have the same tensors of the same types and shapes."""
     for name, form in wanted.items():
         if name not in found:
-            raise Misfit(f"the tensor {shown(name)} is missing")
+            raise Misfit(f"the tensor {short_repr(name)} is missing")
         if found[name] != form:
-            raise Misfit(f"the tensor {shown(name)} is {found[name]}, and that of the model is {form}")
+            raise Misfit(f"the tensor {short_repr(name)} is {found[name]}, and that of the model is {form}")
     for name in found:
         if name not in wanted:
-            raise Misfit(f"the model has no tensor {shown(name)}")
+            raise Misfit(f"the model has no tensor {short_repr(name)}")
 
 
 def check_finite(tensors: Mapping[str, Tensor]) -> None:
@@ -114,7 +114,7 @@ def check_finite(tensors: Mapping[str, Tensor]) -> None:
         # A sum is NaN or infinite if one of its numbers is; where it is for another reason each is looked at.
         if x.is_floating_point() and not math.isfinite(x.sum().item()) and not bool(torch.isfinite(x).all()):
             value = x[~torch.isfinite(x)].reshape(-1)[0].item()
-            raise Misfit(f"the tensor {shown(name)} holds {value}, which is no finite number")
+            raise Misfit(f"the tensor {short_repr(name)} holds {value}, which is no finite number")
 
 
 @contextmanager

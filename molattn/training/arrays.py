@@ -7,7 +7,7 @@ import numpy as np
 
 from molattn.chem import canonical_smiles, read_smiles
 from molattn.data import CALIBRATION, set_aside, split_labels
-from molattn.errors import InputError, SmilesError, describe_rows, shown
+from molattn.errors import InputError, SmilesError, describe_bad_smiles, short_repr
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.models.calibration import NONE
@@ -88,12 +88,12 @@ def train_arrays(
     )
     bad = [(i, smiles[i], m.reason) for i, m in enumerate(read) if isinstance(m, SmilesError)]
     if bad:
-        raise InputError(f"{describe_rows(bad, len(smiles))}; leave them out")
+        raise InputError(f"{describe_bad_smiles(bad, len(smiles))}; leave them out")
     molecules = [m for m in read if not isinstance(m, SmilesError)]
     if unseen := [(i, m.warnings[0]) for i, m in enumerate(molecules) if m.warnings]:
         row, warning = unseen[0]
         count = f"{len(unseen)} of {len(molecules)} molecules are not seen as they are"
-        reporter.warning(f"{count}; the first, row {row}, {shown(smiles[row])}: {warning}")
+        reporter.warning(f"{count}; the first, row {row}, {short_repr(smiles[row])}: {warning}")
 
     counts = np.isfinite(targets).any(1)
     if weights is not None:
@@ -115,7 +115,7 @@ def train_arrays(
     train, val, cal = (_labelled(molecules, targets, weights, z, used[labels == side]) for side in sides)
     for name, values in zip(names, train.targets.T, strict=True):
         if not np.isfinite(values).any():
-            raise InputError(f"the training molecules have no label of {shown(name)}: there is nothing to learn")
+            raise InputError(f"the training molecules have no label of {short_repr(name)}: there is nothing to learn")
 
     scaler = task.scaler(train.targets)
     config, _ = settle_start(config, task.of_atoms, len(train.molecules))

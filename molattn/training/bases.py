@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from molattn.errors import InputError, UsageError, shown
+from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.config import ModelConfig
 
 AUTO, NONE = "auto", "none"
@@ -88,8 +88,8 @@ def find_base(name: str) -> Base:
     if not (path / CARD).is_file():
         known = ", ".join(base_names()) or "none comes with molattn"
         raise UsageError(
-            f"there is no base model {shown(name)}: give one of {known}, the folder that `molattn pretrain` wrote, or "
-            f"{NONE} to train from scratch"
+            f"there is no base model {short_repr(name)}: give one of {known}, the folder that `molattn pretrain` "
+            f"wrote, or {NONE} to train from scratch"
         )
     # Here, because data brings numpy, which a screen of help does without.
     from molattn.data.schema import Some, Text

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from molattn.errors import InputError, UsageError, shown
+from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.answers import Answers
 from molattn.models.calibration import Calibration, Scores, choose_calibration, cumulated
 from molattn.models.tasks import Regression, Task
@@ -43,7 +43,7 @@ def calibrate(
         known = np.flatnonzero(np.isfinite(true[:, t]))
         if len(known) < 2:
             raise InputError(
-                f"{len(known)} calibration molecules have a label of {shown(name)}: give more rows or a larger "
+                f"{len(known)} calibration molecules have a label of {short_repr(name)}: give more rows or a larger "
                 "--calibration-size"
             )
         if len(known) > MOST:

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from molattn.data.files import write_bytes, write_text
 from molattn.data.schema import Anything, Flag, Misfit, Real, Some, Text, Whole, misfit
-from molattn.errors import InputError, UsageError, shown
+from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.tensor_file import forms_of, tensors_of
 from molattn.training import ranks
 from molattn.training.resumed import check_alike, check_tensors, optimizer_state
@@ -159,7 +159,7 @@ def differences(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -
     found = []
     for key in dict.fromkeys((*before, *now)):
         # Of what somebody else wrote any text may be a key.
-        name = f"{prefix}{key if key.isprintable() and len(key) <= 100 else shown(key)}"
+        name = f"{prefix}{key if key.isprintable() and len(key) <= 100 else short_repr(key)}"
         a, b = before.get(key), now.get(key)
         if isinstance(a, dict) and isinstance(b, dict):
             found += differences(a, b, f"{name}." if name not in ("config",) else "")

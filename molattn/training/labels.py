@@ -9,7 +9,7 @@ from molattn.chem import read_smiles
 from molattn.data.tables.atom_lists import offsets_of
 from molattn.data.tables.records import Records, Rejected
 from molattn.data.tables.table import Table
-from molattn.errors import UsageError, shown
+from molattn.errors import UsageError, short_repr
 from molattn.models.base import MoleculeModel
 from molattn.training.targets import Coded
 
@@ -104,9 +104,8 @@ def _misfit(lists: Sequence[np.ndarray], names: Sequence[str], smiles: str, n: i
         if len(numbers) not in (0, n):
             held = "1 value" if len(numbers) == 1 else f"{len(numbers)} values"
             atoms = "1 atom" if n == 1 else f"{n} atoms"
-            return (
-                f"column {shown(name)}: {held} for the {atoms} of {shown(smiles)}{_hydrogens(smiles, n, len(numbers))}"
-            )
+            hydrogens = _hydrogens(smiles, n, len(numbers))
+            return f"column {short_repr(name)}: {held} for the {atoms} of {short_repr(smiles)}{hydrogens}"
     return ""
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from molattn.chem import NO_GEOMETRY, NOT_OPTIMISED
 from molattn.data import Rejected, Table, describe_leakage, leakage
 from molattn.data.store.molecule_store import MoleculeStore
-from molattn.errors import shown
+from molattn.errors import short_repr
 from molattn.training.experiment import Experiment
 from molattn.training.targets import lone_classes
 
@@ -64,7 +64,11 @@ def one_class(experiment: Experiment) -> list[str]:
     lone = lone_classes(experiment.labelled("train").targets, data.target_columns, task)
     if not lone:
         return []
-    count = f"{shown(lone[0])} has" if len(lone) == 1 else f"{len(lone)} targets, the first {shown(lone[0])}, have"
+    count = (
+        f"{short_repr(lone[0])} has"
+        if len(lone) == 1
+        else f"{len(lone)} targets, the first {short_repr(lone[0])}, have"
+    )
     return [f"{count} training labels of one class only: there is nothing to tell apart"]
 
 
@@ -77,5 +81,5 @@ def read_otherwise(experiment: Experiment, table: Table) -> list[str]:
     verb = "molecule is" if len(changed) == 1 else "molecules are"
     return [
         f"{len(changed)} {verb} read in another form, see standardized.csv; the first, {table.place(row)}: "
-        f"{shown(experiment.smiles[row])} as {shown(form)}"
+        f"{short_repr(experiment.smiles[row])} as {short_repr(form)}"
     ]

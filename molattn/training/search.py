@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from molattn.errors import UsageError, shown
+from molattn.errors import UsageError, short_repr
 from molattn.training.config import RunConfig
 
 # A range that spans as much is searched on a logarithmic scale.
@@ -72,9 +72,9 @@ def search_space(texts: Iterable[str], config: RunConfig) -> Space:
         name, equals, where = text.partition("=")
         name = name.strip()
         if not equals:
-            raise UsageError(f"--search {shown(text)}: write section.setting=[32, 64] or section.setting=2..6")
+            raise UsageError(f"--search {short_repr(text)}: write section.setting=[32, 64] or section.setting=2..6")
         if name in _FIXED or name.partition(".")[0] not in ("model", "training"):
-            raise UsageError(f"--search {shown(text)}: {name} says what is compared, and is not searched")
+            raise UsageError(f"--search {short_repr(text)}: {name} says what is compared, and is not searched")
         found = _parsed(where, text)
         # Both ends, or every value, are tried on the settings themselves: they say what is wrong.
         for value in found.values if isinstance(found, Choice) else (found.low, found.high):
@@ -103,7 +103,7 @@ def _parsed(where: str, text: str) -> Choice | Between:
         except tomllib.TOMLDecodeError:
             low = high = 0
         if not low < high:
-            raise UsageError(f"--search {shown(text)}: a range goes from a lower to a higher number, such as 2..6")
+            raise UsageError(f"--search {short_repr(text)}: a range goes from a lower to a higher number, such as 2..6")
         whole = isinstance(low, int) and isinstance(high, int)
         return Between(low, high, whole, low > 0 and high / low >= _WIDE)
     try:
@@ -111,7 +111,7 @@ def _parsed(where: str, text: str) -> Choice | Between:
     except tomllib.TOMLDecodeError:
         values = None
     if not isinstance(values, list) or len(values) < 2 or not all(isinstance(v, str | int | float) for v in values):
-        raise UsageError(f"--search {shown(text)}: give a list of two values or more, [32, 64], or a range, 2..6")
+        raise UsageError(f"--search {short_repr(text)}: give a list of two values or more, [32, 64], or a range, 2..6")
     return Choice(tuple(values))
 
 

@@ -10,7 +10,7 @@ from molattn.data.tables.atom_lists import list_items, list_text
 from molattn.data.tables.numbers import NUMBER
 from molattn.data.tables.sdf_atom_lists import Reordered, in_smiles_order, is_atom_list
 from molattn.data.tables.table import Table, column, column_index
-from molattn.errors import InputError, UsageError, shown
+from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.tasks import ATOM, TASK_TYPES, TASKS, Binary, Multiclass, Regression, Task
 
 MOST_CLASSES = 100
@@ -67,13 +67,13 @@ def are_of_atoms(table: Table, columns: Sequence[str], kind: str) -> bool:
         return False
     if kind:
         raise UsageError(
-            f"column {shown(lists[0])} holds a list for each molecule, one value for each atom: "
+            f"column {short_repr(lists[0])} holds a list for each molecule, one value for each atom: "
             f"--task-type {ATOM}{kind} learns that"
         )
     if other := next((name for name in columns if name not in lists), ""):
         raise UsageError(
-            f"column {shown(lists[0])} holds a list with a value for each atom and column {shown(other)} one value for "
-            "each molecule: a model learns the one or the other, so train one for each"
+            f"column {short_repr(lists[0])} holds a list with a value for each atom and column {short_repr(other)} one "
+            "value for each molecule: a model learns the one or the other, so train one for each"
         )
     return True
 
@@ -133,7 +133,7 @@ def code_targets(
             if labels is None:
                 continue
             if unknown := next(((atom, text) for atom, text in enumerate(labels) if text not in code), None):
-                where = f"column {shown(name)}{f', atom {unknown[0]} (from 0)' if of_atoms else ''}"
+                where = f"column {short_repr(name)}{f', atom {unknown[0]} (from 0)' if of_atoms else ''}"
                 reasons[row] = f"{where}: {_no_class(unknown[1], classes[t], of_atoms)}"
             else:
                 codes = [code[text] for text in labels]
@@ -165,8 +165,8 @@ def _labels(text: str, of_atoms: bool) -> list[str] | None:
 
 def _no_class(text: str, classes: Sequence[str], of_atoms: bool) -> str:
     if text.casefold() in _MISSING:
-        return f"{shown(text)}: {'write null' if of_atoms else 'leave the field empty'} for a missing value"
-    return f"{shown(text)} is none of the classes {_listed(classes)}"
+        return f"{short_repr(text)}: {'write null' if of_atoms else 'leave the field empty'} for a missing value"
+    return f"{short_repr(text)} is none of the classes {_listed(classes)}"
 
 
 def choose_task(

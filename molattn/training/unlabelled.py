@@ -11,7 +11,7 @@ from molattn.chem import MAX_ATOMS, MAX_LENGTH, Progress, grow, inchi_key, nci_m
 from molattn.chem.molecule import outcomes
 from molattn.data import Rejected, column, guess_smiles_column, read_table
 from molattn.data.datasets.evaluation import Excluded, digest, evaluation_molecules
-from molattn.errors import InputError, SmilesError, UsageError, shown
+from molattn.errors import InputError, SmilesError, UsageError, short_repr
 
 NCI = "nci"
 """What the molecules that come with RDKit are called."""
@@ -95,7 +95,7 @@ def gather(
             seen.add(found.key)
             kept.append(texts[row].strip(" "))
     if not kept:
-        first = f"; the first, {shown(texts[min(reasons)])}: {reasons[min(reasons)]}" if reasons else ""
+        first = f"; the first, {short_repr(texts[min(reasons)])}: {reasons[min(reasons)]}" if reasons else ""
         raise InputError(f"{molecules} leaves no molecule to learn from{first}")
     new = _grown(kept, grown, seed, given) if grown else []
     smiles = (*kept, *new)
@@ -114,7 +114,9 @@ def gather(
 def check_molecules(molecules: str) -> None:
     """UsageError unless `molecules` is `NCI` or the path of a file."""
     if molecules != NCI and not Path(molecules).is_file():
-        raise UsageError(f"there is no file {shown(molecules)}: give a table of SMILES, or none for those of RDKit")
+        raise UsageError(
+            f"there is no file {short_repr(molecules)}: give a table of SMILES, or none for those of RDKit"
+        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from molattn.errors import UsageError, shown
+from molattn.errors import UsageError, short_repr
 from molattn.viewer.figures import DPI, new_figure, rendered, short, styled
 from molattn.viewer.picture import Picture
 
@@ -88,7 +88,7 @@ def matrices(
     if top is None:
         top = float(max(largest, -least)) or 1.0
     if not top > 0:
-        raise UsageError(f"the darkest cell stands for a value above 0, not for {shown(top)}")
+        raise UsageError(f"the darkest cell stands for a value above 0, not for {short_repr(top)}")
     look = {"cmap": "RdBu" if least < 0 else "Blues", "vmin": -top if least < 0 else 0.0, "vmax": top}
 
     # Placed in inches: a layout engine crops the labels of axes that have to stay square.

@@ -8,7 +8,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from rdkit import Chem
 
-from molattn.errors import UsageError, shown
+from molattn.errors import UsageError, short_repr
 from molattn.explain import AttentionMap
 from molattn.viewer.discs import DARKEST
 from molattn.viewer.figures import new_figure, rendered, short, styled
@@ -43,7 +43,7 @@ def head_grid(
         InputError: show is "atoms", and the atoms of the map are not those of its SMILES.
     """
     if show not in ("matrix", "atoms") or scale not in ("common", "each"):
-        raise UsageError(f"show is 'matrix' or 'atoms', scale 'common' or 'each', not {shown((show, scale))}")
+        raise UsageError(f"show is 'matrix' or 'atoms', scale 'common' or 'each', not {short_repr((show, scale))}")
     if show == "matrix" and atom is not None:
         raise UsageError("atom goes with show='atoms': a matrix shows all atoms")
     layers, heads, n = attention.weights.shape[:3]

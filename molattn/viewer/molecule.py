@@ -7,7 +7,7 @@ from rdkit import Chem
 from rdkit.Chem.Draw import rdMolDraw2D
 
 from molattn.chem import MAX_ATOMS, read_smiles
-from molattn.errors import InputError, UsageError, shown
+from molattn.errors import InputError, UsageError, short_repr
 from molattn.explain import AttentionMap
 
 _GAP = 2.4  # between fragments; a bond is 1.5 long
@@ -45,8 +45,8 @@ def drawable(smiles: str, symbols: Sequence[str], add_hs: bool, whose: str) -> C
     found = tuple(atom.GetSymbol() for atom in mol.GetAtoms())
     if found != tuple(symbols):
         raise InputError(
-            f"{whose} has {len(symbols)} atoms ({shown(' '.join(symbols))}), "
-            f"its SMILES {shown(smiles)} has {len(found)} ({shown(' '.join(found))})"
+            f"{whose} has {len(symbols)} atoms ({short_repr(' '.join(symbols))}), "
+            f"its SMILES {short_repr(smiles)} has {len(found)} ({short_repr(' '.join(found))})"
         )
     return ready(mol)
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from molattn.data.files import write_bytes
-from molattn.errors import UsageError, shown
+from molattn.errors import UsageError, short_repr
 
 
 class Picture:
@@ -38,9 +38,9 @@ class Picture:
         path = Path(path)
         suffix = path.suffix.lower()
         if suffix not in (".svg", ".png"):
-            raise UsageError(f"a picture is saved as .svg or .png, not as {shown(path.name)}")
+            raise UsageError(f"a picture is saved as .svg or .png, not as {short_repr(path.name)}")
         if not path.parent.is_dir():
-            raise UsageError(f"{shown(str(path.parent))} is not a folder: make it, or save the picture elsewhere")
+            raise UsageError(f"{short_repr(str(path.parent))} is not a folder: make it, or save the picture elsewhere")
         write_bytes(path, self.png if suffix == ".png" else self.svg.encode("utf-8"))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:  # noqa: ARG002

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from molattn.chem import MAX_ATOMS, read_smiles
-from molattn.errors import InputError, UsageError, shown
+from molattn.errors import InputError, UsageError, short_repr
 from molattn.explain import AttentionMap
 from molattn.viewer.discs import ORANGE, Scale, draw_discs
 from molattn.viewer.figures import new_figure, rendered, short, styled
@@ -157,7 +157,8 @@ def draw_atom_values(
     mol = read_smiles(smiles, add_hs=add_hs, max_atoms=max(MAX_ATOMS, numbers.size))
     if numbers.shape != (mol.GetNumAtoms(),):
         raise InputError(
-            f"values of shape {numbers.shape} for the {mol.GetNumAtoms()} atoms of {shown(smiles)}: give one for each"
+            f"values of shape {numbers.shape} for the {mol.GetNumAtoms()} atoms of {short_repr(smiles)}: "
+            "give one for each"
         )
     finite = np.abs(numbers[np.isfinite(numbers)])
     top = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
@@ -221,7 +222,7 @@ def place_of(value: Any, count: int, name: str, also: str = "") -> int:
         index = count
     if not -count <= index < count:
         valid = f"from 0 to {count - 1}" if count > 1 else "0"
-        raise UsageError(f"{name} is {valid}{also}, not {shown(value)}; negative numbers count from the end")
+        raise UsageError(f"{name} is {valid}{also}, not {short_repr(value)}; negative numbers count from the end")
     return index % count
 
 
@@ -230,5 +231,5 @@ def _top(weights: np.ndarray, top: int | float | None) -> float:
     if top is None:
         return float(weights.max()) or 1.0
     if not top > 0:
-        raise UsageError(f"the darkest colour stands for a weight above 0, not for {shown(top)}")
+        raise UsageError(f"the darkest colour stands for a weight above 0, not for {short_repr(top)}")
     return float(top)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from molattn.errors import InputError, UsageError, shown
+from molattn.errors import InputError, UsageError, short_repr
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def load_card(name: str) -> DatasetCard:
     except (TypeError, ValueError) as error:
         raise InputError(f"{path}: not a card: {error}") from error
     if card.name != name:
-        raise InputError(f"{path}: the card says name = {shown(card.name)}, its file says {shown(name)}")
+        raise InputError(f"{path}: the card says name = {short_repr(card.name)}, its file says {short_repr(name)}")
     return card
 
 
@@ -196,7 +196,7 @@ def _require_known(name: str) -> None:
     if name not in names:
         close = difflib.get_close_matches(name.lower(), names, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        raise UsageError(f"there is no data set {shown(name)}; known: {', '.join(names)}{hint}")
+        raise UsageError(f"there is no data set {short_repr(name)}; known: {', '.join(names)}{hint}")
 
 
 def _card(folder: Path, fields: dict[str, Any]) -> DatasetCard:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from molattn.data.files import atomic
-from molattn.errors import InputError, shown
+from molattn.errors import InputError, short_repr
 
 Progress = Callable[[int, int], None]
 """Told how many bytes there are, and of how many; 0 where the server does not say."""
@@ -90,4 +90,4 @@ class _SafeRedirects(urllib.request.HTTPRedirectHandler):
 def _check_scheme(url: str) -> None:
     parts = urllib.parse.urlsplit(url)
     if parts.scheme != "https" and (parts.scheme, parts.hostname) != ("http", "127.0.0.1"):
-        raise InputError(f"{shown(url)} is not fetched: only https is")
+        raise InputError(f"{short_repr(url)} is not fetched: only https is")

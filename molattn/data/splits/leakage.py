@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from molattn.data.splits.labels import ALL_SIDES, Labels, count
-from molattn.errors import shown
+from molattn.errors import short_repr
 
 
 class Leak(NamedTuple):
@@ -40,7 +40,7 @@ def describe_leakage(leaks: Sequence[Leak], what: str = "molecule") -> str:
     if not leaks:
         return f"no {what} stands on more than one side of the split"
     examples = "; ".join(
-        f"{shown(leak.key)} in {' and '.join(leak.sides)}, rows {_first(leak.rows)}" for leak in leaks[:3]
+        f"{short_repr(leak.key)} in {' and '.join(leak.sides)}, rows {_first(leak.rows)}" for leak in leaks[:3]
     )
     more = "; ..." if len(leaks) > 3 else ""
     stand = f"{what} stands" if len(leaks) == 1 else f"{what}s stand"

@@ -7,7 +7,7 @@ import numpy as np
 
 from molattn.data.splits.labels import CALIBRATION, SIDES, Labels, count
 from molattn.data.tables.table import Table, column, read_table
-from molattn.errors import InputError, shown
+from molattn.errors import InputError, short_repr
 
 _SPELLINGS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test", "": ""}
 _SPELLINGS |= {"cal": CALIBRATION, "calib": CALIBRATION, "calibration": CALIBRATION}
@@ -31,8 +31,8 @@ def read_split_file(path: str | Path, smiles: Sequence[str]) -> Labels:
         if here != there:
             more = f"; {counts}" if len(found) != len(smiles) else ""
             raise InputError(
-                f"{path}, {table.place(row)}: row {row} (from 0) is {shown(here)}, that of the data is "
-                f"{shown(there)}{more}; a split file has the rows of the data in their order"
+                f"{path}, {table.place(row)}: row {row} (from 0) is {short_repr(here)}, that of the data is "
+                f"{short_repr(there)}{more}; a split file has the rows of the data in their order"
             )
     if len(found) != len(smiles):
         row = min(len(found), len(smiles))
@@ -52,7 +52,7 @@ def read_split_column(table: Table, name: str) -> Labels:
         label = _SPELLINGS.get(text.strip().lower())
         if label is None:
             raise InputError(
-                f"{table.source}, {table.place(row)}: column {shown(name)} says {shown(text)}; "
+                f"{table.source}, {table.place(row)}: column {short_repr(name)} says {short_repr(text)}; "
                 "it may say train, val, test, cal for calibration, or nothing to leave the row out"
             )
         labels[row] = label

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Sequence
 
-from molattn.errors import InputError, UsageError, shown
+from molattn.errors import InputError, UsageError, short_repr
 
 _SHOWN, _SEARCHED, _LONGEST = 40, 1000, 200
 """Names that an error shows, names among which it looks for the closest, and characters of those."""
@@ -27,7 +27,7 @@ def checked_names(where: str, names: Iterable[str]) -> tuple[str, ...]:
             raise InputError(f"{where}: NUL in column {place} of the header; save the file as UTF-8 text")
         if name in first_place:
             raise InputError(
-                f"{where}: columns {first_place[name]} and {place} are both named {shown(name)}; rename one"
+                f"{where}: columns {first_place[name]} and {place} are both named {short_repr(name)}; rename one"
             )
         first_place[name] = place
     return names
@@ -55,8 +55,8 @@ def index_of(columns: Sequence[str], name: str, source: str) -> int:
     # Among very many or very long names the search would take minutes.
     near = [known for known in folded[:_SEARCHED] if len(known) <= _LONGEST]
     close = difflib.get_close_matches(name.strip().casefold()[:_LONGEST], near, n=1)
-    hint = f"; did you mean {shown(plain[folded.index(close[0])])}?" if close else ""
-    raise UsageError(f"{source} has no column {shown(name)}; it has {listed(plain)}{hint}")
+    hint = f"; did you mean {short_repr(plain[folded.index(close[0])])}?" if close else ""
+    raise UsageError(f"{source} has no column {short_repr(name)}; it has {listed(plain)}{hint}")
 
 
 def guess_smiles_column(columns: Sequence[str], known: str | None = None) -> str:
@@ -88,4 +88,4 @@ def listed(names: Iterable[str]) -> str:
     """The names as an error shows them, the first of many."""
     names = [*names]
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return ", ".join(map(shown, names[:_SHOWN])) + more
+    return ", ".join(map(short_repr, names[:_SHOWN])) + more

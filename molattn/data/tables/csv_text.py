@@ -9,7 +9,7 @@ from typing import Any
 
 from molattn.data.tables.columns import checked_names, numbered
 from molattn.data.tables.row_stream import CHUNK, Chunk, RowStream, Weight
-from molattn.errors import InputError, shown
+from molattn.errors import InputError, short_repr
 
 LARGEST_CELL = 2**24
 """Characters in a cell: what an unclosed quote may swallow before it is called one."""
@@ -143,9 +143,9 @@ def _wrong_width(where: str, cells: list[str], columns: tuple[str, ...]) -> str:
     """Why a row that is too short or too long cannot be read."""
     found = f"{where}: {len(cells)} fields where the header has {len(columns)}"
     if len(cells) < len(columns):
-        missing = shown(columns[len(cells)])
+        missing = short_repr(columns[len(cells)])
         return f"{found}: nothing for column {missing}; is a delimiter missing or a quote unclosed?"
-    return f"{found}: {shown(cells[len(columns)])} follows column {shown(columns[-1])}; {QUOTING}"
+    return f"{found}: {short_repr(cells[len(columns)])} follows column {short_repr(columns[-1])}; {QUOTING}"
 
 
 def without_formula(cell: str) -> str:

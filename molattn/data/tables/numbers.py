@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from molattn.data.tables.columns import listed
-from molattn.errors import shown
+from molattn.errors import short_repr
 
 # Stricter than float(), which also takes 1_000, full-width digits, nan and infinity.
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -24,7 +24,7 @@ def numbers_in(cells: Sequence[object], names: Sequence[str]) -> tuple[list[floa
         number = math.nan if bare is None or bare == "" else finite(bare)
         if number is None:
             hint = _hint(bare) if isinstance(bare, str) else ""
-            return [], f"column {shown(name)}: {shown(cell)} is not a finite number{hint}"
+            return [], f"column {short_repr(name)}: {short_repr(cell)} is not a finite number{hint}"
         numbers.append(number)
     return numbers, None
 

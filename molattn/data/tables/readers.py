@@ -14,7 +14,7 @@ from molattn.data.tables.csv_text import csv_stream
 from molattn.data.tables.molecule_files import sdf_stream, smi_stream
 from molattn.data.tables.row_stream import CHUNK, Chunk, RowStream
 from molattn.data.tables.text_input import STDIN, blocks, opened, shown_source, text_lines
-from molattn.errors import InputError, UsageError, shown
+from molattn.errors import InputError, UsageError, short_repr
 
 __all__ = ["CHUNK", "FORMATS", "Chunk", "RowStream", "count_rows", "format_of", "open_stream"]
 
@@ -77,7 +77,7 @@ def open_stream(
     """
     format = format or format_of(path)
     if format not in FORMATS:
-        raise UsageError(f"there is no format {shown(format)}; known: {', '.join(FORMATS)}")
+        raise UsageError(f"there is no format {short_repr(format)}; known: {', '.join(FORMATS)}")
     source = shown_source(path)
     if is_spreadsheet(path):
         raise InputError(f"{source} is a spreadsheet, of which the first sheet can be saved as CSV: give that")

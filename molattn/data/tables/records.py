@@ -11,7 +11,7 @@ from molattn.data.tables.atom_lists import list_items
 from molattn.data.tables.columns import guess_smiles_column, listed
 from molattn.data.tables.numbers import all_numbers_in, finite, nothing_in, numbers_in, with_points
 from molattn.data.tables.table import Table, column, column_index
-from molattn.errors import UsageError, shown
+from molattn.errors import UsageError, short_repr
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _with_points(table: Table, names: Sequence[str]) -> tuple[list[list[str]], t
             continue
         rows = [[*row[:place], str(cell), *row[place + 1 :]] for row, cell in zip(rows, after, strict=True)]
         old, new = next((a, b) for a, b in zip(before, after, strict=True) if a != b)
-        said.append(f"column {shown(name)} has decimal commas: {shown(old)} is read as {str(new).strip()}")
+        said.append(f"column {short_repr(name)} has decimal commas: {short_repr(old)} is read as {str(new).strip()}")
     return rows, tuple(said)
 
 
@@ -172,10 +172,10 @@ def _lists(texts: Sequence[str], names: Sequence[str]) -> tuple[list[npt.NDArray
         try:
             items = list_items(text) if text.strip() else []
         except ValueError as error:
-            return [], f"column {shown(name)}: {shown(text)}: {error}"
+            return [], f"column {short_repr(name)}: {short_repr(text)}: {error}"
         for atom, item in enumerate(items):
             if item and finite(item) is None:
-                return [], f"column {shown(name)}, atom {atom} (from 0): {shown(item)} is not a finite number"
+                return [], f"column {short_repr(name)}, atom {atom} (from 0): {short_repr(item)} is not a finite number"
         lists.append(np.array([float(item) if item else math.nan for item in items], dtype=np.float64))
     if not any(np.isfinite(numbers).any() for numbers in lists):
         return [], nothing_in(names)
@@ -186,5 +186,5 @@ def _weight(cells: Sequence[str], names: Sequence[str]) -> tuple[list[float], st
     """The weight of one row, if a column says so, or the reason why there is none."""
     numbers, reason = all_numbers_in(cells, names)
     if any(number < 0 for number in numbers):
-        return [], f"column {shown(names[0])}: {shown(cells[0])} is below 0"
+        return [], f"column {short_repr(names[0])}: {short_repr(cells[0])} is below 0"
     return numbers, reason

@@ -14,7 +14,7 @@ from typing import Any
 from molattn.data.tables.atom_lists import list_items, list_text
 from molattn.data.tables.columns import index_of
 from molattn.data.tables.table import Table
-from molattn.errors import shown
+from molattn.errors import short_repr
 
 _ATOM_LIST = re.compile(r"atom\.[dib]?prop\..+")
 
@@ -76,12 +76,12 @@ def _values(table: Table, name: str, text: str, atoms: Any) -> list[str]:
     try:
         values = _split(text) if is_atom_list(table, name) else list_items(text)
     except ValueError as error:
-        raise ValueError(f"column {shown(name)}: {shown(text)}: {error}") from error
+        raise ValueError(f"column {short_repr(name)}: {short_repr(text)}: {error}") from error
     if len(values) != atoms.size:
         held = "1 value" if len(values) == 1 else f"{len(values)} values"
         count = "1 atom" if atoms.size == 1 else f"{atoms.size} atoms"
         hydrogens = ", explicit hydrogens among them" if atoms.size > len(atoms.order) else ""
-        raise ValueError(f"column {shown(name)}: {held} for the {count} of the record{hydrogens}")
+        raise ValueError(f"column {short_repr(name)}: {held} for the {count} of the record{hydrogens}")
     return values
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from molattn.data.files import write_bytes
-from molattn.errors import UsageError, shown
+from molattn.errors import UsageError, short_repr
 from molattn.explain import AttentionMap, Attribution
 from molattn.viewer.web.payload import Truth, payload
 
@@ -93,9 +93,9 @@ def write_page(
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"a page is saved as .html, not as {shown(path.name)}")
+        raise UsageError(f"a page is saved as .html, not as {short_repr(path.name)}")
     if not path.absolute().parent.is_dir():
-        raise UsageError(f"{shown(str(path.parent))} is not a folder: make it, or save the page elsewhere")
+        raise UsageError(f"{short_repr(str(path.parent))} is not a folder: make it, or save the page elsewhere")
     write_bytes(path, page(maps, attributions, truth).encode("utf-8"))
 
 

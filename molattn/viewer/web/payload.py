@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from molattn.errors import InputError, UsageError, shown
+from molattn.errors import InputError, UsageError, short_repr
 from molattn.explain import AttentionMap, Attribution
 from molattn.viewer.molecule import drawable
 from molattn.viewer.web.drawing import draw_molecule, draw_tokens
@@ -50,7 +50,7 @@ def payload(
         key = (a.smiles, a.symbols, a.add_hs)
         if key not in first:
             if maps:
-                raise InputError(f"the attribution of {shown(a.smiles)} belongs to none of the attention maps")
+                raise InputError(f"the attribution of {short_repr(a.smiles)} belongs to none of the attention maps")
             first[key] = len(molecules)
             molecules.append(_of_attribution(a))
         molecules[first[key]]["attributions"].append(_attribution(a))
@@ -75,7 +75,8 @@ def _of_map(attention: AttentionMap, truth: Truth | None) -> dict[str, Any]:
     layers, heads, n, columns = attention.weights.shape
     if n != columns or n != len(attention.labels):
         raise InputError(
-            f"the weights of {shown(attention.smiles)} are {n} x {columns}, and it has {len(attention.labels)} places"
+            f"the weights of {short_repr(attention.smiles)} are {n} x {columns}, "
+            f"and it has {len(attention.labels)} places"
         )
     weights, scales = encode(attention.weights)
     names: list[str] = list(dict.fromkeys([*attention.prediction, *(truth or {})]))
@@ -133,7 +134,9 @@ def _molecule_of(
 def _attribution(a: Attribution) -> dict[str, Any]:
     values = np.asarray(a.values, dtype=np.float64)
     if values.shape != (len(a.symbols),) or not np.isfinite(values).all():
-        raise InputError(f"the attribution of {shown(a.smiles)} by {a.method} is not one finite number for each atom")
+        raise InputError(
+            f"the attribution of {short_repr(a.smiles)} by {a.method} is not one finite number for each atom"
+        )
     return {
         "method": _text(a.method),
         "target": _text(a.target),
