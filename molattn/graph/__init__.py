@@ -14,7 +14,7 @@
 
 The keys and values are those of the sender and of its edge, which join them in `AttentionEdgeUpdate._with_edges`. The
 fast way through the same numbers is `AttentionEdgeUpdate.forward`, which forms no e'_k: `EdgeMessages` holds their
-factors. The published attentions that are made of the same parts are in `molattn.graph.family`.
+factors. The published attentions that are made of the same parts are in `molattn.graph.published`.
 """
 
 from typing import TYPE_CHECKING

@@ -90,7 +90,7 @@ class GraphNetBlock(nn.Module):
 
     Nodes and u are normalised before phi_e sees them (pre-norm; `norm_v` and `norm_u` can be set to `nn.Identity()`),
     and the edges that are handed on are e, unless `edges` says otherwise. Every part can be replaced by passing
-    another; the members of the family (`molattn.graph.family`) are made in this way.
+    another; the layers in `molattn.graph.published` are built in this way.
 
     A block without a phi_u stops after v': that is one with a global_dim of 0 to which none is passed. A phi_u that is
     passed always runs, as in graph_nets and jraph: it takes u as it is, also where global_dim is 0, and may make one

@@ -131,7 +131,7 @@ class AttentionEdgeUpdate(nn.Module):
         weights = self._finished(weights, graph)
         return LiteralMessages(graph, weights, _times(weights, self._dropout_mask(graph, q)).unsqueeze(-1) * v)
 
-    # What the members of the family change: how edges reach the logits and the values, and what becomes of the weights.
+    # What subclasses override: how edges enter the logits and the values, and how the weights are transformed.
 
     def _edge_terms(self, graph: AnyGraph, q: Tensor, k: Tensor) -> tuple[EdgeTerms | None, Tensor | None]:  # noqa: ARG002
         """What the edges are for keys, values and logits, and what else is added to the logits."""

@@ -9,7 +9,7 @@ class GraphModelConfig:
 
     Attributes:
         kind: "graph".
-        attention: the block, a name in `molattn.graph.family.FAMILY`.
+        attention: the block, a name in `molattn.graph.published.BLOCKS`.
         hidden_dim: channels of a node.
         num_layers: blocks.
         num_heads: heads of a block; they divide hidden_dim.

@@ -16,7 +16,7 @@ from molattn.data.store.packing import GraphPacking
 from molattn.errors import SmilesError
 from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumOfCodes, VirtualNode, run_blocks, why_not_fused
 from molattn.graph.encodings import adjacency
-from molattn.graph.family import FAMILY, BlockSizes, DegreeScaledSum, mat
+from molattn.graph.published import BLOCKS, BlockConfig, DegreeScaledSum, mat
 from molattn.kernels.loader import FORBIDDEN
 from molattn.models.base import MoleculeModel, wide
 from molattn.models.config import GraphModelConfig
@@ -54,7 +54,7 @@ class GraphModel(MoleculeModel):
         self.embed_atoms = SumOfCodes([f.size for f in ATOM_FEATURES], d)
         self.edges = edge_encoding(config)
         self.u = nn.Parameter(torch.zeros(config.global_dim)) if config.global_dim else None
-        sizes = BlockSizes(
+        settings = BlockConfig(
             node_dim=d,
             num_heads=config.num_heads,
             edge_dim=0 if self.edges is None else self.edges.dim,
@@ -68,7 +68,7 @@ class GraphModel(MoleculeModel):
             temperature=config.temperature,
         )
         self.blocks = nn.ModuleList(
-            mat(sizes, config.lambdas) if config.attention == "mat" else FAMILY[config.attention](sizes)
+            mat(settings, config.lambdas) if config.attention == "mat" else BLOCKS[config.attention](settings)
             for _ in range(config.num_layers)
         )
         self.norm = nn.LayerNorm(d)
@@ -77,8 +77,8 @@ class GraphModel(MoleculeModel):
         # Made last: what the plain model starts from does not depend on them.
         self.nodes = nn.ModuleList(node_encodings(config))
         # MAT's dummy node is adjacent to itself only, and nobody is near it.
-        alone = torch.tensor([[0.0], [0.0], [1.0]]).expand(3, sizes.edge_dim) if config.attention == "mat" else None
-        self.virtual_node = VirtualNode(d, sizes.edge_dim, alone) if config.virtual_node else None
+        alone = torch.tensor([[0.0], [0.0], [1.0]]).expand(3, settings.edge_dim) if config.attention == "mat" else None
+        self.virtual_node = VirtualNode(d, settings.edge_dim, alone) if config.virtual_node else None
         self.readout = None if of_atoms else READOUTS[config.readout](d)
         self.readout_name, self.neighbours = config.readout, config.neighbours
         self.virtual_labels = ("virtual node",) if config.virtual_node else ()
@@ -256,7 +256,7 @@ class GraphModel(MoleculeModel):
 
 def _check(config: GraphModelConfig) -> None:
     for name, value, table in (
-        ("attention", config.attention, FAMILY),
+        ("attention", config.attention, BLOCKS),
         ("readout", config.readout, READOUTS),
         ("neighbours", config.neighbours, NEIGHBOURS),
         ("score", config.score, [*SCORES, *SCORES_WITH_WEIGHTS]),

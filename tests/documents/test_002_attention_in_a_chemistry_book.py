@@ -21,7 +21,7 @@ from molattn.graph import (
     SumOfCodes,
     sum_edges,
 )
-from molattn.graph.family import BlockSizes, MixedEdgeUpdate, gaan
+from molattn.graph.published import BlockConfig, MixedEdgeUpdate, gaan
 from tests.documents.by_hand import F64, array, assert_same, linear, randomise, softmax
 
 # Chapter 13: attention layers
@@ -350,7 +350,7 @@ def test_document_002_molecule_attention_transformer_mixes_attention_distance_an
 def test_document_002_gated_attention_switches_heads_on_and_off():
     """y_i = W_o [x_i, g_i1 head_i1, ..., g_ih head_ih],   g_i = sigmoid(W_g [x_i, max_j W_m z_j, mean_j z_j])"""
     torch.manual_seed(0)
-    block = randomise(gaan(BlockSizes(6, HEADS)))
+    block = randomise(gaan(BlockConfig(6, HEADS)))
     phi_e, rho, head_dim = block.phi_e, block.rho_ev, 6 // HEADS
     graph = DenseGraph(random(1, 3, 6), torch.ones(1, 3, dtype=torch.bool))
     x = array(graph.v[0])

@@ -20,7 +20,7 @@ from molattn.graph import (
     sum_all_edges,
     sum_edges,
 )
-from molattn.graph.family import GatedSum, GritEdgeUpdate, MixedEdgeUpdate, RelativeEdgeUpdate
+from molattn.graph.published import GatedSum, GritEdgeUpdate, MixedEdgeUpdate, RelativeEdgeUpdate
 from tests.assertions import assert_close
 from tests.graph.graphs import (
     EDGE_DIM,

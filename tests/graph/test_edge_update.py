@@ -282,7 +282,7 @@ def test_dropout_leaves_the_expectation(form):
 
 
 class Doubled(AttentionEdgeUpdate):
-    """A member of the family that changes one part."""
+    """A subclass that overrides one part."""
 
     def _finished(self, weights, graph):  # noqa: ARG002
         return 2 * weights

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from molattn.graph import AttentionEdgeUpdate, GlobalUpdate, GraphNetBlock, NodeUpdate, ResidualEdges
-from molattn.graph.family import GritEdgeUpdate, RelativeEdgeUpdate
+from molattn.graph.published import GritEdgeUpdate, RelativeEdgeUpdate
 from tests.assertions import assert_close, assert_identical
 from tests.graph.graphs import (
     EDGE_DIM,

@@ -8,7 +8,7 @@ import torch
 from molattn.attention import OPERATIONS, backend, record_backends
 from molattn.attention.dropout import dropout_mask
 from molattn.graph import AttentionEdgeUpdate, CodedEdges, DenseGraph, GraphNetBlock, run_blocks, stack, why_not_fused
-from molattn.graph.family import BlockSizes, tensor_dot
+from molattn.graph.published import BlockConfig, tensor_dot
 from molattn.kernels import blocks as compiled_blocks
 from molattn.kernels.blocks import library, why_not
 from tests.assertions import assert_close, assert_identical
@@ -88,7 +88,7 @@ def test_whatever_the_channels(sizes):
 
 def test_without_a_bias_of_the_edges():
     torch.manual_seed(0)
-    block = tensor_dot(BlockSizes(node_dim=32, num_heads=4, edge_dim=5, hidden_dim=64)).double()
+    block = tensor_dot(BlockConfig(node_dim=32, num_heads=4, edge_dim=5, hidden_dim=64)).double()
     check([block], make_graph((6, 21, 9)))
 
 

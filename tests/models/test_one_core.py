@@ -97,7 +97,7 @@ def test_the_default_model_trains_and_predicts_in_one_fused_operation():
         (("model.score=location",), "positions"),
         (("model.normalizer=argmax",), "unknown normalizer 'argmax'"),
         (("model.join=sum",), "unknown join 'sum'"),
-        (("model.normalizer=sparsemax", "model.temperature=2"), "a temperature goes with the softmax"),
+        (("model.normalizer=sparsemax", "model.temperature=2"), "a temperature needs the softmax"),
         (("model.attention=grit", "model.score=additive"), "model.score is of the attentions molattn and tensor-dot"),
     ],
 )

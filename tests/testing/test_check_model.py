@@ -9,7 +9,7 @@ from torch_geometric.nn import TransformerConv
 
 from molattn.attention import MultiHeadAttention
 from molattn.graph import AttentionEdgeUpdate, AttentionOverEdges, GraphNetBlock, ResidualEdges, TensorDotConv
-from molattn.graph.family import FAMILY, BlockSizes
+from molattn.graph.published import BLOCKS, BlockConfig
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.registry import build
 from molattn.testing import CheckFailed, check_model, random_graphs
@@ -17,10 +17,10 @@ from molattn.testing import CheckFailed, check_model, random_graphs
 SMALL = {"hidden_dim": 16, "num_heads": 2, "num_layers": 2}
 
 
-@pytest.mark.parametrize("name", [name for name in FAMILY if name != "mat"])
-def test_every_member_of_the_family_passes(name):
+@pytest.mark.parametrize("name", [name for name in BLOCKS if name != "mat"])
+def test_every_published_block_passes(name):
     edge_dim, global_dim = {"graphormer": 2}.get(name, 3), 0 if name == "grit" else 5
-    check_model(FAMILY[name](BlockSizes(8, 2, edge_dim, global_dim)))
+    check_model(BLOCKS[name](BlockConfig(8, 2, edge_dim, global_dim)))
 
 
 @pytest.mark.parametrize("kernel", ["sums to one", "does not"])
@@ -29,7 +29,7 @@ def test_mat_passes_on_fixed_weights(kernel):
     fixed = graphs.e.abs() * graphs.edges.unsqueeze(-1)
     if kernel == "sums to one":
         fixed = fixed / fixed.sum(2, keepdim=True).clamp_min(1e-9)
-    block = FAMILY["mat"](BlockSizes(8, 2, 2))
+    block = BLOCKS["mat"](BlockConfig(8, 2, 2))
     check_model(block, graphs.replace(e=fixed), rows_sum_to_one=kernel == "sums to one")
     if kernel == "does not":
         with pytest.raises(CheckFailed, match="do not sum to 1"):

@@ -86,7 +86,7 @@ MODULES = {
         "graph/test_aggregate.py",
         "kernels/test_chunked.py",
         "kernels/test_blocks.py",
-        "graph/family/test_family.py",
+        "graph/published/test_published.py",
     ],
     "graph/exchange": [
         "graph/test_conv.py",

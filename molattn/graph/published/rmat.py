@@ -1,4 +1,4 @@
-"""Relative Molecule Attention Transformer: queries, keys and values that know what lies between two atoms."""
+"""Relative Molecule Attention Transformer: keys and values with relative terms computed from the edge features."""
 
 import torch
 from torch import Tensor, nn
@@ -12,20 +12,20 @@ from molattn.graph.edge_update import (
     receivers_dot_edges,
     senders_dot_edges,
 )
-from molattn.graph.family.sizes import BlockSizes, check_there_are_edges
 from molattn.graph.graph import AnyGraph, Graph
+from molattn.graph.published.config import BlockConfig, require_edge_features
 
 
 class RelativeEdgeUpdate(AttentionEdgeUpdate):
-    """Relative attention: networks of the edge stand beside the keys and the values.
+    """Relative attention: a network of the edge features adds a term to the keys and one to the values.
 
     e'_k = w_k (v_k + b^V_k)
     w_k  = softmax_k( ( q . k_k + (q + k_k) . b^K_k ) / sqrt(d) + u . k_k + t . b^K_k )
     q = W_q v_r;  k_k = W_k v_s;  v_k = W_v v_s;    b^K_k = W_ke f^K(e_k);  b^V_k = W_ve f^V(e_k)
     f(e) = dropout( leaky_relu_0.1( W e + b ) )
 
-    with learned u and t in each head. W_ke and W_ve have no bias: that of the first changes no weight that u could
-    not, that of the second adds a constant to every e'_k, which the bias of the join can hold.
+    with learned u and t in each head. W_ke and W_ve have no bias: a bias of W_ke would be redundant with u, and a bias
+    of W_ve would add a constant to every e'_k, which the bias of the join can represent.
 
     Args:
         node_dim, num_heads, head_dim, edge_dim, global_dim, dropout: as for `AttentionEdgeUpdate`; f has head_dim
@@ -49,7 +49,7 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
         global_dim: int = 0,
         dropout: float = 0.0,
     ):
-        check_there_are_edges(edge_dim)
+        require_edge_features(edge_dim)
         super().__init__(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout, edges_as=(), bias=True)
         self.f_k = nn.Sequential(nn.Linear(edge_dim, head_dim), nn.LeakyReLU(0.1), Dropout(dropout))
         self.f_v = nn.Sequential(nn.Linear(edge_dim, head_dim), nn.LeakyReLU(0.1), Dropout(dropout))
@@ -75,9 +75,9 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
         return k + b_k, v + b_v, bias
 
 
-def rmat(sizes: BlockSizes) -> GraphNetBlock:
+def rmat(config: BlockConfig) -> GraphNetBlock:
     """Relative Molecule Attention Transformer's layer: `RelativeEdgeUpdate` in the block.
 
     Source: Maziarka et al. 2021, arXiv:2110.05841.
     """
-    return GraphNetBlock(*sizes.of_block, phi_e=RelativeEdgeUpdate(*sizes.of_edge_update))
+    return GraphNetBlock(*config.block_args, phi_e=RelativeEdgeUpdate(*config.edge_update_args))

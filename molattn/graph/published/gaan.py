@@ -1,4 +1,4 @@
-"""GaAN: attention whose heads are switched on and off, node by node."""
+"""GaAN: attention with a gate for each node and head."""
 
 import torch
 from torch import Tensor, nn
@@ -6,16 +6,16 @@ from torch import Tensor, nn
 from molattn.graph.aggregate import Messages
 from molattn.graph.block import GraphNetBlock
 from molattn.graph.edge_update import AttentionEdgeUpdate
-from molattn.graph.family.sizes import BlockSizes
+from molattn.graph.published.config import BlockConfig
 
 
 class GatedSum(nn.Module):
-    """rho e->v: the sum over the edges of each head, times a gate that the receiver and its senders set.
+    """rho e->v: each head's sum over the edges, times a gate computed from the receiver and its senders.
 
     ebar_i = [ x_i, g_i1 sum_k e'_k1, ..., g_ih sum_k e'_kh ]
     g_i    = sigmoid( W_g [ x_i, max_j W_m z_j, mean_j z_j ] + b_g )      over the senders z_j of node i's edges
 
-    Shapes: (..., n, d_v + h * d), the heads side by side behind the receiver.
+    Shapes: (..., n, d_v + h * d), the receiver's features followed by the concatenated heads.
 
     Args:
         node_dim: d_v.
@@ -40,21 +40,21 @@ class GatedSum(nn.Module):
         return torch.cat([x, (gates.unsqueeze(-1) * heads).flatten(-2)], dim=-1)
 
 
-def gaan(sizes: BlockSizes) -> GraphNetBlock:
-    """GaAN's gated attention aggregator; edge features are a bias of the logits, which it leaves open.
+def gaan(config: BlockConfig) -> GraphNetBlock:
+    """GaAN's gated attention aggregator; edge features, which the paper does not define, are a bias of the logits.
 
     e'_k = softmax_k( (W_q v_r + b_q) . (W_k v_s + b_k) + w_be . e_k ) leaky_relu_0.1(W_v v_s + b_v)
     ebar_i = W_o [ v_i, g_i1 sum_k e'_k1, ..., g_ih sum_k e'_kh ] + b_o      with the gates of `GatedSum`
 
-    The products are not scaled. The block's residual steps are those of every member of the family.
+    The products are not scaled. The residual steps are those of `GraphNetBlock`.
 
     Source: Zhang et al. 2018, arXiv:1803.07294.
     """
     return GraphNetBlock(
-        *sizes.of_block,
+        *config.block_args,
         phi_e=AttentionEdgeUpdate(
-            *sizes.of_edge_update, edges_as=("bias",), score="dot", bias=True, activation=nn.LeakyReLU(0.1)
+            *config.edge_update_args, edges_as=("bias",), score="dot", bias=True, activation=nn.LeakyReLU(0.1)
         ),
-        rho_ev=GatedSum(sizes.node_dim, sizes.num_heads, sizes.head_dim),
-        join=nn.Linear(2 * sizes.node_dim, sizes.node_dim),
+        rho_ev=GatedSum(config.node_dim, config.num_heads, config.head_dim),
+        join=nn.Linear(2 * config.node_dim, config.node_dim),
     )

@@ -1,4 +1,4 @@
-"""What holds for every member of the family: three forms, symmetry, padding, gradients, weights, refusals."""
+"""What holds for every published block: three forms, symmetry, padding, gradients, weights, errors."""
 
 import warnings
 
@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from molattn.graph import DenseGraph, Graph
-from molattn.graph.family import FAMILY, BlockSizes, MixedEdgeUpdate, mat
+from molattn.graph.published import BLOCKS, BlockConfig, MixedEdgeUpdate, mat
 from tests.assertions import assert_close, assert_identical
-from tests.graph.family.members import HEADS, MEMBERS, WITHOUT_U, edge_dim, graphs_for, member, sizes
 from tests.graph.graphs import (
     EDGE_DIM,
     F64,
@@ -25,17 +24,18 @@ from tests.graph.graphs import (
     random_graphs,
     through,
 )
+from tests.graph.published.cases import HEADS, NAMES, WITHOUT_U, config, edge_dim, graphs_for, make_block
 
 SIZES = [4, 1, 3, 1, 5]
-every_member = pytest.mark.parametrize("name", MEMBERS)
+every_block = pytest.mark.parametrize("name", NAMES)
 every_form = pytest.mark.parametrize("form", FORMS)
 complete_or_sparse = pytest.mark.parametrize("density", [None, 0.5])
 
 
-@every_member
+@every_block
 @pytest.mark.parametrize("density", [None, 0.4, 0.0])
 def test_literal_edge_list_and_dense_are_the_same_values_and_gradients(name, density):
-    net = member(name)
+    net = make_block(name)
     graph = graphs_for(name, SIZES, density=density, requires_grad=True)
     learned = [*net.parameters(), *inputs_of(graph)]
     results = [through(net, graph, form) for form in FORMS]
@@ -48,10 +48,10 @@ def test_literal_edge_list_and_dense_are_the_same_values_and_gradients(name, den
         assert_close(by_literal, by_dense)
 
 
-@every_member
+@every_block
 @complete_or_sparse
-def test_a_dense_graph_may_name_its_nodes_in_any_order(name, density):
-    net = member(name)
+def test_a_dense_graph_is_equivariant_to_the_order_of_its_nodes(name, density):
+    net = make_block(name)
     graph = graphs_for(name, [5, 3], density=density)
     order = torch.tensor([2, 0, 4, 1, 3])
     (after, messages), (other, other_messages) = net.step(graph), net.step(permuted(graph, order))
@@ -63,10 +63,10 @@ def test_a_dense_graph_may_name_its_nodes_in_any_order(name, density):
         assert_close(other.u, after.u)
 
 
-@every_member
+@every_block
 @complete_or_sparse
-def test_an_edge_list_may_name_its_nodes_and_edges_in_any_order(name, density):
-    net = member(name)
+def test_an_edge_list_is_equivariant_to_the_order_of_its_nodes_and_edges(name, density):
+    net = make_block(name)
     graph = graphs_for(name, [5, 3], density=density).to_edge_list()
     g = torch.Generator().manual_seed(1)
     nodes, edges = torch.randperm(8, generator=g), torch.randperm(len(graph.sender), generator=g)
@@ -88,10 +88,10 @@ def test_an_edge_list_may_name_its_nodes_and_edges_in_any_order(name, density):
             assert_close(after_other.u, after.u)
 
 
-@every_member
+@every_block
 @complete_or_sparse
-def test_a_batch_is_its_graphs_one_by_one(name, density):
-    net = member(name)
+def test_a_batch_gives_the_same_outputs_as_its_graphs_one_by_one(name, density):
+    net = make_block(name)
     batch = graphs_for(name, SIZES, density=density)
     after, messages = net.step(batch)
     for b, n in enumerate(SIZES):
@@ -104,10 +104,10 @@ def test_a_batch_is_its_graphs_one_by_one(name, density):
             assert_close(after.u[b], alone.u[0])
 
 
-@every_member
+@every_block
 @complete_or_sparse
-def test_what_stands_in_the_padding_changes_nothing_bit_for_bit_nor_the_gradients(name, density):
-    net = member(name)
+def test_values_in_the_padding_change_neither_outputs_nor_gradients_bit_for_bit(name, density):
+    net = make_block(name)
     graph = graphs_for(name, [4, 2], density=density)
     results = []
     for fill in (0.0, 1e3, -5.0):
@@ -126,11 +126,11 @@ def test_what_stands_in_the_padding_changes_nothing_bit_for_bit_nor_the_gradient
             assert_identical(other, first)
 
 
-@every_member
+@every_block
 @every_form
 @pytest.mark.parametrize(("of_sizes", "density"), [([4, 3], 0.3), ([3, 1], 0.0), ([1, 1], None)])
-def test_nodes_that_no_edge_reaches_and_graphs_of_one_node_stay_finite_with_gradients(name, form, of_sizes, density):
-    net = member(name)
+def test_nodes_without_incoming_edges_and_graphs_of_one_node_are_finite_with_gradients(name, form, of_sizes, density):
+    net = make_block(name)
     graph = graphs_for(name, of_sizes, density=density, requires_grad=True)
     after = through(net, graph, form)
     assert all(x.isfinite().all() for x in after.tensors())
@@ -139,26 +139,26 @@ def test_nodes_that_no_edge_reaches_and_graphs_of_one_node_stay_finite_with_grad
     assert (of_v[graph.node_mask].abs().amax(-1) > 0).all()
 
 
-@every_member
+@every_block
 @every_form
 def test_gradients_agree_with_finite_differences(name, form):
     graph = graphs_for(name, [3, 1], density=0.7, requires_grad=True)
-    assert gradcheck(member(name), graph, form)
+    assert gradcheck(make_block(name), graph, form)
 
 
 def sums_into_receivers(weights, graph):
-    """The sum of the weights of the edges into each node that an edge reaches: (n, h)."""
+    """The sum of the weights of the edges into each node with incoming edges: (n, h)."""
     listed = graph.to_edge_list()
     return listed.sum_edges(weights)[listed.count_edges() > 0]
 
 
-@every_member
+@every_block
 @every_form
 @complete_or_sparse
 def test_weights_into_a_receiver_sum_to_one_where_they_are_those_of_a_softmax(name, form, density):
     graph = graphs_for(name, SIZES, density=density)
     with torch.no_grad():
-        total = sums_into_receivers(through(member(name), graph, form).weights, graph)
+        total = sums_into_receivers(through(make_block(name), graph, form).weights, graph)
     if name == "mat":
         listed = graph.to_edge_list()
         fixed = listed.sum_edges(listed.e.sum(-1, keepdim=True))[listed.count_edges() > 0]
@@ -170,7 +170,7 @@ def test_weights_into_a_receiver_sum_to_one_where_they_are_those_of_a_softmax(na
 @every_form
 def test_the_weights_of_mat_sum_to_one_where_each_fixed_weight_does(form):
     lambdas = (0.5, 0.2, 0.3)
-    net = double(mat(sizes("mat"), lambdas))
+    net = double(mat(config("mat"), lambdas))
     graph = graphs_for("mat", SIZES, density=0.5)
     # softmax(-d) over the edges into a receiver, and bonds with self-loops divided by their number.
     fixed = torch.rand(*graph.edges.shape, 2, generator=torch.Generator().manual_seed(2), dtype=F64)
@@ -186,25 +186,25 @@ def test_the_weights_of_mat_sum_to_one_where_each_fixed_weight_does(form):
     assert_close(sums_into_receivers(through(net, graph, form).weights.detach(), graph), expected.expand(-1, HEADS))
 
 
-@every_member
+@every_block
 @every_form
-def test_dropout_is_silent_in_evaluation_and_drops_in_training(name, form):
-    net = member(name, dropout=0.5)
+def test_dropout_has_no_effect_in_evaluation_and_drops_in_training(name, form):
+    net = make_block(name, dropout=0.5)
     graph = graphs_for(name, [5, 3])
     torch.manual_seed(2)
     quiet = through(net.eval(), graph, form).tensors()
     for ours, without, again in zip(
-        quiet, through(member(name), graph, form).tensors(), through(net, graph, form).tensors(), strict=True
+        quiet, through(make_block(name), graph, form).tensors(), through(net, graph, form).tensors(), strict=True
     ):
         assert_identical(again, ours)
         assert_identical(ours, without)
     assert (through(net.train(), graph, form).v - quiet[0]).abs().max() > 1e-3
 
 
-@every_member
+@every_block
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_huge_logits_do_not_overflow(name, dtype):
-    phi_e = member(name).phi_e.to(dtype)
+    phi_e = make_block(name).phi_e.to(dtype)
     graph = graphs_for(name, [4, 2])
     huge = DenseGraph(
         (graph.v * 1e6).to(dtype),
@@ -218,35 +218,35 @@ def test_huge_logits_do_not_overflow(name, dtype):
         assert all(x.isfinite().all() for x in gradients(total.sum() + messages.weights.sum(), [huge.v]))
 
 
-@every_member
-def test_sizes_that_do_not_go_together_are_refused(name):
+@every_block
+def test_incompatible_sizes_raise(name):
     with pytest.raises(ValueError, match="3 heads do not divide 8 node channels"):
-        FAMILY[name](BlockSizes(NODE_DIM, 3, edge_dim={"graphormer": 3}.get(name, edge_dim(name))))
+        BLOCKS[name](BlockConfig(NODE_DIM, 3, edge_dim={"graphormer": 3}.get(name, edge_dim(name))))
     with pytest.raises(ValueError, match="unknown aggregation 'median'"):
-        FAMILY[name](BlockSizes(NODE_DIM, HEADS, edge_dim(name), to_graph="median"))
+        BLOCKS[name](BlockConfig(NODE_DIM, HEADS, edge_dim(name), to_graph="median"))
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "says"),
+    ("name", "settings", "message"),
     [
         ("graphormer", {"edge_dim": 3}, "one channel per head: 2, not 3"),
-        ("mat", {"edge_dim": 3}, "3 channels of fixed weights and attention take 4 lambdas"),
+        ("mat", {"edge_dim": 3}, "attention and 3 channels of fixed weights take 4 lambdas"),
         ("mat", {"edge_dim": 0}, "edge_dim"),
         ("rmat", {"edge_dim": 0}, "edge_dim"),
         ("grit", {"edge_dim": 0}, "edge_dim"),
         ("grit", {"edge_dim": 3, "global_dim": 5}, "set global_dim to 0"),
     ],
 )
-def test_sizes_that_a_member_does_not_have_are_refused(name, given, says):
+def test_sizes_that_a_block_does_not_support_raise(name, settings, message):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(ValueError, match=says):
-            FAMILY[name](BlockSizes(NODE_DIM, HEADS, **given))
+        with pytest.raises(ValueError, match=message):
+            BLOCKS[name](BlockConfig(NODE_DIM, HEADS, **settings))
 
 
-@every_member
-def test_features_that_a_member_was_not_made_for_are_refused(name):
-    net, graph = member(name), graphs_for(name, [3, 2])
+@every_block
+def test_features_of_another_size_than_the_blocks_raise(name):
+    net, graph = make_block(name), graphs_for(name, [3, 2])
     wrong = random_graphs([3, 2], edge_dim=edge_dim(name) + 4, globals_=name not in WITHOUT_U)
     other_u = torch.zeros(2, GLOBAL_DIM, dtype=F64) if name in WITHOUT_U else None
     for way in (net, net.literal):
@@ -260,16 +260,16 @@ def test_features_that_a_member_was_not_made_for_are_refused(name):
 
 
 @pytest.mark.parametrize("lambdas", [(0.5, 0.5, 0.5), (1.0, 0.0, 1e-3), (0.3, 0.3)])
-def test_lambdas_that_do_not_sum_to_one_or_are_too_few_are_refused(lambdas):
+def test_lambdas_that_do_not_sum_to_one_or_are_too_few_raise(lambdas):
     with pytest.raises(ValueError, match="lambdas"):
-        mat(sizes("mat"), lambdas)
+        mat(config("mat"), lambdas)
     with pytest.raises(ValueError, match="lambdas"):
         MixedEdgeUpdate(NODE_DIM, HEADS, 4, edge_dim=2, lambdas=lambdas)
 
 
 @pytest.mark.parametrize("name", ["molattn", "tensor-dot", "gaan", "graphormer"])
-def test_members_whose_edges_only_help_do_without_them(name):
-    net = double(FAMILY[name](BlockSizes(NODE_DIM, HEADS, global_dim=GLOBAL_DIM)))
+def test_blocks_with_optional_edge_features_work_without_them(name):
+    net = double(BLOCKS[name](BlockConfig(NODE_DIM, HEADS, global_dim=GLOBAL_DIM)))
     graph = random_graphs(SIZES, edges=False, density=0.6)
     results = [through(net, graph, form).tensors() for form in FORMS]
     for of_forms in zip(*results, strict=True):
@@ -277,16 +277,16 @@ def test_members_whose_edges_only_help_do_without_them(name):
             assert_close(other, of_forms[0])
 
 
-@every_member
-def test_only_grit_carries_its_edges_on(name):
-    net, graph = member(name), graphs_for(name, [3, 2])
-    for given in (graph, graph.to_edge_list()):
-        assert (net(given).e is given.e) == (name != "grit")
+@every_block
+def test_only_grit_updates_its_edge_features(name):
+    net, graph = make_block(name), graphs_for(name, [3, 2])
+    for either in (graph, graph.to_edge_list()):
+        assert (net(either).e is either.e) == (name != "grit")
 
 
-@every_member
-def test_blocks_of_a_member_can_be_stacked_in_any_form(name):
-    first, second = member(name), double(FAMILY[name](sizes(name)), seed=1)
+@every_block
+def test_blocks_can_be_stacked_in_any_form(name):
+    first, second = make_block(name), double(BLOCKS[name](config(name)), seed=1)
     graph = graphs_for(name, SIZES, density=0.6)
     dense, listed = second(first(graph)), second(first(graph.to_edge_list()))
     literal = second.literal(first.literal(graph)[0])[0]

@@ -1,4 +1,4 @@
-"""The sizes and settings of a block, which every member of the family takes."""
+"""The sizes and settings that every function in `BLOCKS` takes."""
 
 from dataclasses import dataclass
 
@@ -7,15 +7,15 @@ from torch import nn
 from molattn.attention import Normalizer, Softmax, make_join, make_normalizer
 
 
-def check_there_are_edges(edge_dim: int) -> None:
-    """Refuses, with a ValueError, an edge_dim of 0 for attention that is made of the edges."""
+def require_edge_features(edge_dim: int) -> None:
+    """Raise a ValueError if `edge_dim` is 0, for attention that is computed from edge features."""
     if edge_dim < 1:
-        raise ValueError(f"this attention is made of the edges' features: edge_dim is at least 1, not {edge_dim}")
+        raise ValueError(f"this attention needs edge features: edge_dim must be at least 1, not {edge_dim}")
 
 
 @dataclass(frozen=True)
-class BlockSizes:
-    """What the members of the family have in common.
+class BlockConfig:
+    """The sizes and settings of a block.
 
     Attributes:
         node_dim, edge_dim, global_dim: d_v, d_e, d_u; 0 for graphs without edge or graph features.
@@ -52,7 +52,7 @@ class BlockSizes:
         return self.node_dim // self.num_heads
 
     @property
-    def of_block(self) -> tuple[int, int, int, int, int | None, str, float]:
+    def block_args(self) -> tuple[int, int, int, int, int | None, str, float]:
         """The first arguments of `GraphNetBlock`."""
         return (
             self.node_dim,
@@ -65,26 +65,26 @@ class BlockSizes:
         )
 
     @property
-    def of_edge_update(self) -> tuple[int, int, int, int, int, float]:
+    def edge_update_args(self) -> tuple[int, int, int, int, int, float]:
         """The first arguments of `AttentionEdgeUpdate`."""
         return self.node_dim, self.num_heads, self.head_dim, self.edge_dim, self.global_dim, self.dropout
 
     @property
-    def own_normalizer(self) -> Normalizer:
-        """The normalizer, at its temperature.
+    def normalizer_fn(self) -> Normalizer:
+        """The normalizer, with its temperature.
 
         Raises:
-            ValueError: an unknown name; a temperature for another than the softmax.
+            ValueError: an unknown name; a temperature with a normalizer other than the softmax.
         """
         if self.temperature == 1:
             return make_normalizer(self.normalizer)
         if self.normalizer != "softmax":
-            raise ValueError(f"a temperature goes with the softmax, not with {self.normalizer}")
+            raise ValueError(f"a temperature needs the softmax normalizer, not {self.normalizer}")
         return Softmax(self.temperature)
 
     @property
-    def own_join(self) -> nn.Module | None:
-        """What makes node_dim channels of the heads; None for the block's own, "concat".
+    def join_module(self) -> nn.Module | None:
+        """The layer that maps the heads to node_dim channels; None for "concat", the block's default.
 
         A join that keeps the channels of a head is followed by a linear map to node_dim.
 

@@ -1,4 +1,4 @@
-"""The published attentions in plain numpy, written from the papers: what the family has to agree with.
+"""The published attentions in plain numpy, written from the papers: what the published blocks must agree with.
 
 Each function is one layer of one paper, by loops over edges and heads. It takes the weights by their names and an edge
 list as arrays; it shares with the others the steps that are the block's own (`before` and `after` the attention), and

@@ -1,4 +1,4 @@
-"""Molecule Attention Transformer: the weights of attention, averaged with fixed ones of distance and adjacency."""
+"""Molecule Attention Transformer: attention weights averaged with fixed weights from distance and adjacency."""
 
 import math
 from collections.abc import Sequence
@@ -8,27 +8,27 @@ from torch import Tensor
 
 from molattn.graph.block import GraphNetBlock
 from molattn.graph.edge_update import AttentionEdgeUpdate, not_none
-from molattn.graph.family.sizes import BlockSizes, check_there_are_edges
 from molattn.graph.graph import AnyGraph, Graph
+from molattn.graph.published.config import BlockConfig, require_edge_features
 
 LAMBDAS = (1 / 3, 1 / 3, 1 / 3)
 
 
 class MixedEdgeUpdate(AttentionEdgeUpdate):
-    """Attention whose weights are averaged with fixed weights, which are what the edges hold.
+    """Attention whose weights are averaged with fixed weights, given as edge features.
 
     e'_k = w_k W_v v_s
     w_k  = lambda_0 softmax_k( (W_q v_r) . (W_k v_s) / sqrt(d) ) + sum_c lambda_c e_kc
 
-    The weights into a receiver sum to what the e_kc make of them: to 1 where each channel of e does. With MAT's kernel
-    exp(-d) they do not, and what is returned are the weights as they are used.
+    The weights into a receiver sum to 1 if each channel of e does. With MAT's kernel exp(-d) they do not; the weights
+    are returned as they are used.
 
     Args:
         node_dim, num_heads, head_dim, edge_dim, global_dim, dropout: as for `AttentionEdgeUpdate`.
         lambdas: one for attention, then one for each channel of e; they sum to 1.
 
     Raises:
-        ValueError: no edge features, not as many lambdas as that, or their sum is not 1.
+        ValueError: no edge features, another number of lambdas, or lambdas that do not sum to 1.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class MixedEdgeUpdate(AttentionEdgeUpdate):
         *,
         lambdas: Sequence[float] = LAMBDAS,
     ):
-        check_there_are_edges(edge_dim)
+        require_edge_features(edge_dim)
         super().__init__(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout, edges_as=(), bias=True)
         if len(lambdas) != edge_dim + 1:
-            raise ValueError(f"{edge_dim} channels of fixed weights and attention take {edge_dim + 1} lambdas")
+            raise ValueError(f"attention and {edge_dim} channels of fixed weights take {edge_dim + 1} lambdas")
         if not math.isclose(sum(lambdas), 1.0, abs_tol=1e-6):
-            raise ValueError(f"the lambdas sum to 1, these to {sum(lambdas):g}")
+            raise ValueError(f"the lambdas must sum to 1, not to {sum(lambdas):g}")
         self.lambdas = tuple(lambdas)
 
     def _finished(self, weights: Tensor, graph: AnyGraph) -> Tensor:
@@ -57,7 +57,7 @@ class MixedEdgeUpdate(AttentionEdgeUpdate):
         return self.lambdas[0] * weights + graph.competitors.keep(fixed.expand_as(weights))
 
 
-def mat(sizes: BlockSizes, lambdas: Sequence[float] = LAMBDAS) -> GraphNetBlock:
+def mat(config: BlockConfig, lambdas: Sequence[float] = LAMBDAS) -> GraphNetBlock:
     """Molecule Attention Transformer's layer; e_ij = [g(d_ij), A_ij], the kernel of the distance and the adjacency.
 
     e'_k = ( lambda_a softmax_k( (W_q v_r) . (W_k v_s) / sqrt(d) ) + lambda_d g(d_k) + lambda_g A_k ) W_v v_s
@@ -66,4 +66,4 @@ def mat(sizes: BlockSizes, lambdas: Sequence[float] = LAMBDAS) -> GraphNetBlock:
 
     Source: Maziarka et al. 2020, arXiv:2002.08264.
     """
-    return GraphNetBlock(*sizes.of_block, phi_e=MixedEdgeUpdate(*sizes.of_edge_update, lambdas=lambdas))
+    return GraphNetBlock(*config.block_args, phi_e=MixedEdgeUpdate(*config.edge_update_args, lambdas=lambdas))

@@ -1,4 +1,4 @@
-"""Every member of the family against its paper, in plain numpy."""
+"""Every published block against its paper, in plain numpy."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from molattn.graph import Graph
-from molattn.graph.family import FAMILY, mat
+from molattn.graph.published import BLOCKS, mat
 from tests.assertions import assert_close
-from tests.graph.family.members import HEADS, MEMBERS, WITHOUT_U, graphs_for, member, sizes
-from tests.graph.family.references import REFERENCES, Arrays, Weights, grit
-from tests.graph.family.references import mat as mat_in_numpy
 from tests.graph.graphs import FORMS, double, through
+from tests.graph.published.cases import HEADS, NAMES, WITHOUT_U, config, graphs_for, make_block
+from tests.graph.published.references import REFERENCES, Arrays, Weights, grit
+from tests.graph.published.references import mat as mat_in_numpy
 
 GRAPHS = {
     "complete": ([5, 3], None),
@@ -49,27 +49,27 @@ def assert_agrees(net, graph, layer, tol=1e-10, forms=FORMS):
                 assert_close(ours, theirs, tol)
 
 
-def test_every_member_has_a_reference():
-    assert list(REFERENCES) == list(FAMILY)
+def test_every_block_has_a_reference():
+    assert list(REFERENCES) == list(BLOCKS)
 
 
 @pytest.mark.parametrize(
-    ("name", "globals_"), [(name, u) for name in MEMBERS for u in (True, False) if not (u and name in WITHOUT_U)]
+    ("name", "globals_"), [(name, u) for name in NAMES for u in (True, False) if not (u and name in WITHOUT_U)]
 )
 @pytest.mark.parametrize("kind", GRAPHS)
-def test_a_member_is_its_paper_in_numpy(name, kind, globals_):
+def test_a_block_matches_its_paper_in_numpy(name, kind, globals_):
     of_sizes, density = GRAPHS[kind]
-    net = member(name, globals_=globals_)
+    net = make_block(name, globals_=globals_)
     for seed in range(2):
         graph, w = graphs_for(name, of_sizes, globals_=globals_, density=density, seed=seed), weights_of(net)
         assert_agrees(net, graph, REFERENCES[name](w, arrays_of(graph)))
         if graph.edges.any():
-            assert w.read == set(w.named)  # the member has no weight that its paper does not
+            assert w.read == set(w.named)  # the block has no weight that its paper does not
 
 
-@pytest.mark.parametrize("name", MEMBERS)
-def test_a_member_is_its_paper_where_edges_have_a_direction_and_come_twice(name):
-    net, listed = member(name), graphs_for(name, [3, 4], density=0.6).to_edge_list()
+@pytest.mark.parametrize("name", NAMES)
+def test_a_block_matches_its_paper_with_directed_and_repeated_edges(name):
+    net, listed = make_block(name), graphs_for(name, [3, 4], density=0.6).to_edge_list()
     order = torch.randint(len(listed.sender), (15,), generator=torch.Generator().manual_seed(1))
     listed = listed.replace(sender=listed.sender[order], receiver=listed.receiver[order], e=listed.e[order])
     assert len({(int(s), int(r)) for s, r in zip(listed.sender, listed.receiver, strict=True)}) < 15
@@ -77,9 +77,9 @@ def test_a_member_is_its_paper_where_edges_have_a_direction_and_come_twice(name)
     assert_agrees(net, listed, layer, forms=("edge list", "literal"))
 
 
-def test_mat_with_lambdas_and_edges_of_its_own_is_its_paper():
+def test_mat_with_other_lambdas_and_edges_matches_its_paper():
     lambdas = (0.5, 0.1, 0.4)
-    net = double(mat(sizes("mat"), lambdas))
+    net = double(mat(config("mat"), lambdas))
     graph = graphs_for("mat", [5, 2])
     g = torch.Generator().manual_seed(1)
     distance = torch.rand(2, 5, 5, generator=g, dtype=torch.float64) * 6
@@ -89,13 +89,13 @@ def test_mat_with_lambdas_and_edges_of_its_own_is_its_paper():
 
 
 def test_grit_without_degrees_counts_the_edges_into_a_node():
-    net = member("grit")
+    net = make_block("grit")
     graph = graphs_for("grit", [5, 3], density=0.6).replace(degree=None)
     assert_agrees(net, graph, grit(weights_of(net), arrays_of(graph, degree=False)))
 
 
-def test_grits_rounded_root_is_near_the_papers():
-    net = member("grit")
+def test_grits_smoothed_square_root_is_close_to_the_papers():
+    net = make_block("grit")
     graph = graphs_for("grit", [6, 4])
     assert_agrees(net, graph, grit(weights_of(net), arrays_of(graph), rounding=1e-300), tol=1e-3)
     x = np.concatenate([-np.geomspace(1e-12, 1e6, 400), np.geomspace(1e-12, 1e6, 400)])

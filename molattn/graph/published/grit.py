@@ -1,4 +1,4 @@
-"""GRIT: attention whose edges are nodes' equals, updated in every block."""
+"""GRIT: attention whose logits are computed from edge representations, which every block updates."""
 
 import torch
 import torch.nn.functional as F
@@ -9,22 +9,22 @@ from molattn.attention.dropout import Dropout, dropout
 from molattn.graph.aggregate import Messages
 from molattn.graph.block import GraphNetBlock
 from molattn.graph.edge_update import EdgeMessages, LiteralMessages, not_none
-from molattn.graph.family.sizes import BlockSizes, check_there_are_edges
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
+from molattn.graph.published.config import BlockConfig, require_edge_features
 
-# rho(x) = sign(x) sqrt(|x|) has an infinite slope at 0; this rounds it off there.
-_ROUNDING = 1e-6
+# rho(x) = sign(x) sqrt(|x|) has an infinite slope at 0; this makes it finite.
+_EPS = 1e-6
 
 
 class GritEdgeUpdate(nn.Module):
-    """GRIT's attention: queries and keys meet in the edge, which decides and is carried on.
+    """GRIT's attention: queries and keys are added to the edge features, which give the logits and the new edges.
 
     h_k  = relu( rho( (W_q v_r + b_q + W_k v_s) * (W_ew e_k + b_ew) ) + W_eb e_k + b_eb )      (h, d) of each edge
     w_k  = softmax_k( w_a . h_k )
     e'_k = w_k (W_v v_s + W_ve h_k)                                                            in each head
 
-    with * channel by channel, rho(x) = sign(x) sqrt(|x|), computed as x / sqrt(|x| + 1e-6), and the edges normalised
-    before (pre-norm). It forms h_k for every edge: that is what it is about. The h_k are the messages' `edges`.
+    with * elementwise, rho(x) = sign(x) sqrt(|x|), computed as x / sqrt(|x| + 1e-6), and the edges normalised
+    first (pre-norm). h_k is formed for every edge; the h_k are the messages' `edges`.
 
     Args:
         node_dim, edge_dim: d_v and d_e.
@@ -39,7 +39,7 @@ class GritEdgeUpdate(nn.Module):
 
     def __init__(self, node_dim: int, num_heads: int, head_dim: int, edge_dim: int, dropout: float = 0.0):
         super().__init__()
-        check_there_are_edges(edge_dim)
+        require_edge_features(edge_dim)
         self.num_heads, self.head_dim, self.dropout = num_heads, head_dim, dropout
         self.node_dim, self.edge_dim = node_dim, edge_dim
         width = num_heads * head_dim
@@ -54,31 +54,33 @@ class GritEdgeUpdate(nn.Module):
 
     def forward(self, graph: AnyGraph) -> EdgeMessages:
         """The e'_k of every edge, not yet multiplied out."""
-        h, v = self._meet(graph)
+        h, v = self._edge_hidden(graph)
         logits = (h * self.w_a).sum(-1)
         weights = softmax(logits if isinstance(graph, Graph) else logits.permute(0, 3, 1, 2), graph.competitors)
         values = v if isinstance(graph, Graph) else v.transpose(1, 2)
         return EdgeMessages(graph, weights, self._drop(weights), values, h, self.w_ve)
 
     def literal(self, graph: AnyGraph) -> LiteralMessages:
-        """The e'_k of every edge as tensors that one can hold."""
+        """The e'_k of every edge, each formed as a tensor."""
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
-        h, v = self._meet(graph)
+        h, v = self._edge_hidden(graph)
         weights = softmax((h * self.w_a).sum(-1), graph.competitors)
         values = v[graph.sender] + torch.einsum("mhf,hdf->mhd", h, self.w_ve)
         return LiteralMessages(graph, weights, self._drop(weights).unsqueeze(-1) * values, h)
 
-    def _meet(self, graph: AnyGraph) -> tuple[Tensor, Tensor]:
-        """h_k of every edge, (m, h, d) or (b, i, j, h, d), zeros where there is none, and v, (..., n, h, d)."""
-        got = 0 if graph.e is None else graph.e.shape[-1]
-        if got != self.edge_dim or graph.u is not None:
-            raise ValueError(f"this layer takes {self.edge_dim} edge features and no graph features, not {got}")
+    def _edge_hidden(self, graph: AnyGraph) -> tuple[Tensor, Tensor]:
+        """h_k of every edge, (m, h, d) or (b, i, j, h, d), zeros where there is no edge, and v, (..., n, h, d)."""
+        num_features = 0 if graph.e is None else graph.e.shape[-1]
+        if num_features != self.edge_dim or graph.u is not None:
+            raise ValueError(
+                f"this layer takes {self.edge_dim} edge features and no graph features, not {num_features}"
+            )
         q, k, v = (w(graph.v).unflatten(-1, (self.num_heads, -1)) for w in (self.w_q, self.w_k, self.w_v))
         e = self.norm_e(not_none(graph.e))
-        by, plus = (w(e).unflatten(-1, (self.num_heads, -1)) for w in (self.w_ew, self.w_eb))
-        x = (graph.at_receivers(q) + graph.at_senders(k)) * by
-        h = F.relu(x / (x.abs() + _ROUNDING).sqrt() + plus)
+        scale, shift = (w(e).unflatten(-1, (self.num_heads, -1)) for w in (self.w_ew, self.w_eb))
+        x = (graph.at_receivers(q) + graph.at_senders(k)) * scale
+        h = F.relu(x / (x.abs() + _EPS).sqrt() + shift)
         return (h if isinstance(graph, Graph) else h.masked_fill(~graph.edges[..., None, None], 0.0)), v
 
     def _drop(self, weights: Tensor) -> Tensor:
@@ -86,7 +88,7 @@ class GritEdgeUpdate(nn.Module):
 
 
 class DegreeScaledSum(nn.Module):
-    """rho e->v: the sum over the edges, told how many neighbours a node has, which attention averages away.
+    """rho e->v: the sum over the edges, scaled by the node's degree, which an attention average does not contain.
 
     ebar_i = a * sum_k e'_k + b * log(1 + degree_i) sum_k e'_k,    a and b learned, channel by channel
 
@@ -108,7 +110,7 @@ class DegreeScaledSum(nn.Module):
 
 
 class GritEdges(nn.Module):
-    """The edges carried on: e_k <- e_k + dropout(W h_k + b).
+    """The update of the edge features: e_k <- e_k + dropout(W h_k + b).
 
     Args:
         edge_dim: d_e.
@@ -128,22 +130,22 @@ class GritEdges(nn.Module):
         return e + self.dropout(self.w(not_none(messages.edges).flatten(-2)))
 
 
-def grit(sizes: BlockSizes) -> GraphNetBlock:
+def grit(config: BlockConfig) -> GraphNetBlock:
     """GRIT's layer: `GritEdgeUpdate`, `DegreeScaledSum` and `GritEdges` in the block.
 
-    Its norms are the block's, layer norms before each step, where the authors have batch norms after: with those, a
-    molecule's answer would depend on its company in the batch.
+    It has the block's layer norms before each step in place of the authors' batch norms after it: with batch norms, the
+    output for a molecule would depend on the rest of the batch.
 
     Source: Ma et al. 2023, arXiv:2305.17589.
 
     Raises:
         ValueError: a global_dim: GRIT has no graph features.
     """
-    if sizes.global_dim:
+    if config.global_dim:
         raise ValueError("GRIT has no graph features: set global_dim to 0")
     return GraphNetBlock(
-        *sizes.of_block,
-        phi_e=GritEdgeUpdate(sizes.node_dim, sizes.num_heads, sizes.head_dim, sizes.edge_dim, sizes.dropout),
-        rho_ev=DegreeScaledSum(sizes.node_dim),
-        edges=GritEdges(sizes.edge_dim, sizes.node_dim, sizes.dropout),
+        *config.block_args,
+        phi_e=GritEdgeUpdate(config.node_dim, config.num_heads, config.head_dim, config.edge_dim, config.dropout),
+        rho_ev=DegreeScaledSum(config.node_dim),
+        edges=GritEdges(config.edge_dim, config.node_dim, config.dropout),
     )

@@ -1,0 +1,43 @@
+"""Published attention layers on graphs, each a `GraphNetBlock` with other parts. `BLOCKS` lists them by name.
+
+Edge encodings, virtual nodes and readouts are chosen where a model is built.
+"""
+
+from collections.abc import Callable
+
+from molattn.graph.block import GraphNetBlock
+from molattn.graph.published.config import BlockConfig
+from molattn.graph.published.gaan import GatedSum, gaan
+from molattn.graph.published.graphormer import graphormer
+from molattn.graph.published.grit import DegreeScaledSum, GritEdges, GritEdgeUpdate, grit
+from molattn.graph.published.mat import MixedEdgeUpdate, mat
+from molattn.graph.published.rmat import RelativeEdgeUpdate, rmat
+from molattn.graph.published.tensor_dot import molattn, tensor_dot
+
+BLOCKS: dict[str, Callable[[BlockConfig], GraphNetBlock]] = {
+    "molattn": molattn,
+    "tensor-dot": tensor_dot,
+    "gaan": gaan,
+    "mat": mat,
+    "rmat": rmat,
+    "graphormer": graphormer,
+    "grit": grit,
+}
+
+__all__ = [
+    "BLOCKS",
+    "BlockConfig",
+    "DegreeScaledSum",
+    "GatedSum",
+    "GritEdgeUpdate",
+    "GritEdges",
+    "MixedEdgeUpdate",
+    "RelativeEdgeUpdate",
+    "gaan",
+    "graphormer",
+    "grit",
+    "mat",
+    "molattn",
+    "rmat",
+    "tensor_dot",
+]
