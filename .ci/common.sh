@@ -45,10 +45,10 @@ every_library() {
   "$@" - <<'PYTHON'
 from pathlib import Path
 import molattn
-from molattn.kernels.loader import library, why_not
+from molattn.kernels.loader import load_library, unavailable_reason
 
 for source in sorted(Path(molattn.__file__).parent.rglob("*.c")):
-    assert library(source) is not None, f"{source}: {why_not(source)}"
+    assert load_library(source) is not None, f"{source}: {unavailable_reason(source)}"
     print(source.name)
 PYTHON
 }

@@ -37,7 +37,7 @@ from torch_geometric.nn import GATv2Conv, TransformerConv
 
 from molattn.data.store.batches import SizeBuckets
 from molattn.graph import DenseGraph, Graph, TensorDotConv
-from molattn.kernels.edge_attention import library, why_not
+from molattn.kernels.edge_attention import load_library, unavailable_reason
 
 EDGE_DIM = 8
 HEAD_DIM = 16
@@ -277,7 +277,7 @@ def main() -> None:
                 print(flush=True)
     if everything or arguments.memory:
         measure_memory(arguments)
-    way = "Compiled attention" if library() is not None else f"No compiled attention ({why_not()})"
+    way = "Compiled attention" if load_library() is not None else f"No compiled attention ({unavailable_reason()})"
     print(f"\n{in_words(machine(('torch', 'torch_geometric')))} {way}.")
 
 

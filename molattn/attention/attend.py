@@ -16,10 +16,9 @@ from molattn.attention.edges import EdgeTerms
 from molattn.attention.normalize import NORMALIZERS, Normalizer, Softmax
 from molattn.attention.score import SCORES, SCORES_WITH_WEIGHTS, Score, dot, scaled_dot
 from molattn.kernels import edge_attention, segments
-from molattn.kernels.arguments import why_not_eager
 from molattn.kernels.chunked import chunked_edge_attention
 from molattn.kernels.dispatch import Operation
-from molattn.kernels.transforms import all_true, has_numbers, is_transformed
+from molattn.kernels.tensor_checks import all_true, eager_unsupported_reason, has_concrete_values, is_transformed
 
 T = TypeVar("T")
 
@@ -213,7 +212,7 @@ def _why_not_softmax_kernel(of: _Given) -> str:
         return "autocast is at work"
     if is_transformed(*_tensors(of)):
         return "torch.func is at work"
-    return "" if has_numbers(of.q) else "tensors without numbers"
+    return "" if has_concrete_values(of.q) else "tensors without numbers"
 
 
 def _why_not_padded_graphs(of: _Given) -> str:
@@ -228,11 +227,16 @@ def _why_not_padded_graphs(of: _Given) -> str:
 def _why_not_compiled(of: _Given) -> str:
     if isinstance(of.over, Segments):
         why = "" if of.q.dim() == 3 else "no heads"
-        return why or _why_not_softmax_kernel(of) or why_not_eager(*_tensors(of)) or segments.why_not()
-    why = _why_not_padded_graphs(of) or why_not_eager(*_tensors(of))
+        return (
+            why
+            or _why_not_softmax_kernel(of)
+            or eager_unsupported_reason(*_tensors(of))
+            or segments.unavailable_reason()
+        )
+    why = _why_not_padded_graphs(of) or eager_unsupported_reason(*_tensors(of))
     if not why and of.edges is not None and not of.edges.e.shape[-1]:
         why = "no edge features"
-    return why or edge_attention.why_not()
+    return why or edge_attention.unavailable_reason()
 
 
 def _tensors(of: _Given) -> tuple[Tensor | None, ...]:

@@ -5,9 +5,9 @@ from torch import Tensor, nn
 
 from molattn.attention.arguments import check_dropout
 from molattn.kernels import elementwise
-from molattn.kernels.arguments import why_not_eager
 from molattn.kernels.dispatch import Operation
 from molattn.kernels.elementwise import new_key
+from molattn.kernels.tensor_checks import eager_unsupported_reason
 
 
 def dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
@@ -52,7 +52,7 @@ def _why_not(*arguments: object) -> str:
         return "everything is dropped"
     if any(x.shape != tensors[0].shape for x in tensors):  # pyright: ignore[reportAttributeAccessIssue]
         return "shapes that differ"
-    return why_not_eager(*tensors) or elementwise.why_not()  # pyright: ignore[reportArgumentType]
+    return eager_unsupported_reason(*tensors) or elementwise.unavailable_reason()  # pyright: ignore[reportArgumentType]
 
 
 _mask, _dropout = Operation("dropout mask"), Operation("dropout")

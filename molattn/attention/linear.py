@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from molattn.kernels.transforms import is_transformed
+from molattn.kernels.tensor_checks import is_transformed
 
 # Below so many multiplications, setting oneDNN up costs more than it saves.
 _SMALL = 2**20

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from molattn.attention.competitors import Competitors, Rows
-from molattn.kernels.transforms import has_numbers
+from molattn.kernels.tensor_checks import has_concrete_values
 
 Normalizer = Callable[[Tensor, Competitors], Tensor]
 
@@ -86,7 +86,7 @@ def sparsemax(logits: Tensor, over: Competitors) -> Tensor:
     # tau is never less than the largest logit minus 1, so nothing below that is ever in S. "Not below" rather than
     # "above": a NaN stays in, and is seen in what comes out.
     support = over.keep((~(z <= -1)).to(z.dtype))
-    if isinstance(over, Rows) and not has_numbers(z):
+    if isinstance(over, Rows) and not has_concrete_values(z):
         return _sparsemax_by_sorting(z, over)
     while True:
         size = over.total(support).clamp(min=1)

@@ -26,7 +26,7 @@ from molattn.chem.codes import Codes, codes_by_getters
 from molattn.chem.stereo import stereo_labels
 from molattn.kernels import loader
 
-SOURCE = loader.SOURCES / "binary.c"
+SOURCE = loader.SOURCE_FOLDER / "binary.c"
 
 VERSIONS = ((16, 4, 0),)
 """Of the binary, as its header says them: those that the reader was made for."""
@@ -135,9 +135,9 @@ def _found() -> tuple[Callable[[Chem.Mol], Codes | None] | None, str]:
     version = _version(Chem.MolFromSmiles("C").ToBinary(0))
     if version not in VERSIONS:
         return None, f"binaries of version {'.'.join(map(str, version))} are not known"
-    library = loader.library(SOURCE, (Tables,))
+    library = loader.load_library(SOURCE, (Tables,))
     if library is None:
-        return None, loader.why_not(SOURCE)
+        return None, loader.unavailable_reason(SOURCE)
     read, agreed = _reader(library), _agreed(library)
     if not agreed.exists():
         with rdBase.BlockLogs():

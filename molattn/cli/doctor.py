@@ -102,18 +102,23 @@ def _gpu() -> str:
 
 def _compiled() -> str:
     from molattn.kernels import blocks, edge_attention, elementwise, lookup, segments
-    from molattn.kernels.dispatch import VARIABLE
-    from molattn.kernels.loader import MARCH
+    from molattn.kernels.dispatch import BACKEND_VARIABLE
+    from molattn.kernels.loader import MARCH_VARIABLE
 
     why = next(
-        filter(None, (kernel.why_not() for kernel in (edge_attention, blocks, lookup, elementwise, segments))), ""
+        filter(
+            None, (kernel.unavailable_reason() for kernel in (edge_attention, blocks, lookup, elementwise, segments))
+        ),
+        "",
     )
     if why:
         return f"no, torch's operations instead, training about 3 times slower: {why}"
-    if chosen := os.environ.get(VARIABLE, "").strip():
-        return f"yes, but {VARIABLE} allows {chosen} alone"
-    march = os.environ.get(MARCH, "").strip()
-    return f"yes, for {march} ({MARCH})" if march else f"yes, for this processor; {MARCH} names another"
+    if chosen := os.environ.get(BACKEND_VARIABLE, "").strip():
+        return f"yes, but {BACKEND_VARIABLE} allows {chosen} alone"
+    march = os.environ.get(MARCH_VARIABLE, "").strip()
+    return (
+        f"yes, for {march} ({MARCH_VARIABLE})" if march else f"yes, for this processor; {MARCH_VARIABLE} names another"
+    )
 
 
 def _reader() -> str:

@@ -11,8 +11,8 @@ from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
 from molattn.kernels import lookup
-from molattn.kernels.arguments import why_not_eager
 from molattn.kernels.dispatch import Operation
+from molattn.kernels.tensor_checks import eager_unsupported_reason
 
 
 def look_up(rows: Float[Tensor, "c d"], codes: Integer[Tensor, "*things"]) -> Float[Tensor, "*things d"]:
@@ -85,7 +85,7 @@ def _compiled(rows: Tensor, codes: Tensor, sizes: Sequence[int], *_: Tensor | No
 def _why_not_compiled(rows: Tensor, codes: Tensor, *_: object) -> str:
     if codes.device.type != "cpu" or len(rows) > lookup.MOST_ROWS:
         return "codes that are not on the CPU, or a table of more than 2^31 rows"
-    return why_not_eager(rows) or lookup.why_not()
+    return eager_unsupported_reason(rows) or lookup.unavailable_reason()
 
 
 def _reference(

@@ -15,8 +15,7 @@ from molattn.graph.conv_call import ConvCall, Pair, read_call, shape
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
 from molattn.graph.graph import DenseGraph
 from molattn.kernels import segments
-from molattn.kernels.arguments import why_not_eager
-from molattn.kernels.transforms import all_true
+from molattn.kernels.tensor_checks import all_true, eager_unsupported_reason
 
 
 class TensorDotConv(MessagePassing):
@@ -386,7 +385,9 @@ class TensorDotConv(MessagePassing):
         """
         projected = self.phi_e.w_ke is not None or self.phi_e.w_ve is not None
         wide = projected and (self.edge_dim or 0) >= self.out_channels
-        return wide and bool(torch.compiler.is_compiling() or why_not_eager(x) or segments.why_not())
+        return wide and bool(
+            torch.compiler.is_compiling() or eager_unsupported_reason(x) or segments.unavailable_reason()
+        )
 
     @property
     def _passes_messages(self) -> bool:

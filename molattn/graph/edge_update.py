@@ -25,7 +25,7 @@ from molattn.attention import (
 from molattn.attention.dropout import dropout_mask
 from molattn.attention.score import Location, scaled_dot
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
-from molattn.kernels.transforms import all_true
+from molattn.kernels.tensor_checks import all_true
 
 EDGES_AS = ("keys", "values", "bias", "logits")
 """What edge features can be: part of the keys, part of the values, a learned bias, or the logits' own bias."""

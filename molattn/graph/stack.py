@@ -68,7 +68,7 @@ def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edges: CodedEdges | Non
 
 def why_not_fused(blocks: Sequence[Any], edge_dim: int) -> str:
     """Why blocks over edges of so many channels are not run as one operation on the CPU, in words; or nothing."""
-    return _why_not_blocks(blocks, edge_dim) or compiled.why_not()
+    return _why_not_blocks(blocks, edge_dim) or compiled.unavailable_reason()
 
 
 def _why_not_blocks(blocks: Sequence[Any], edge_dim: int) -> str:
@@ -112,7 +112,7 @@ def _why_not_compiled(of: _Given) -> str:
         return "graph features (global_dim)"
     if torch.is_autocast_enabled(graph.v.device.type):
         return "autocast is at work"
-    if why := _why_not_blocks(of.blocks, features[0].shape[-1]) or compiled.why_not_blocks(
+    if why := _why_not_blocks(of.blocks, features[0].shape[-1]) or compiled.blocks_unsupported_reason(
         of.weights, graph.v, features
     ):
         return why

@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from molattn.kernels.transforms import all_true
+from molattn.kernels.tensor_checks import all_true
 
 # As many weights of all heads as are worked on at a time: what belongs to them stays in a CPU's second-level cache.
 _CHUNK = 2**18

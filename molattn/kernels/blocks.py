@@ -19,12 +19,12 @@ from torch import Tensor
 
 from molattn.kernels import loader
 from molattn.kernels.agreement import first_difference, undisturbed
-from molattn.kernels.arguments import address, check_argument, why_not_eager
 from molattn.kernels.edge_attention import TABLES, Graphs, Task, edge_attention_reference
 from molattn.kernels.elementwise import Dropping, dropout_mask, dropping, new_key
 from molattn.kernels.registration import register
+from molattn.kernels.tensor_checks import check_argument, data_pointer, eager_unsupported_reason
 
-SOURCE = loader.SOURCES / "blocks.c"
+SOURCE = loader.SOURCE_FOLDER / "blocks.c"
 _LANES = 16
 
 
@@ -124,9 +124,9 @@ class EdgeLayout:
 
 
 @cache
-def library() -> ctypes.CDLL | None:
+def load_library() -> ctypes.CDLL | None:
     """The built library, at the first call of a process; None where there is none to be had."""
-    loaded = loader.library(SOURCE, (_Linear, _Norm, _Layer, _Stack, Task, Graphs, Dropping), _disagreement)
+    loaded = loader.load_library(SOURCE, (_Linear, _Norm, _Layer, _Stack, Task, Graphs, Dropping), _disagreement)
     if loaded is not None:
         loaded.molattn_blocks_kept.argtypes = (ctypes.POINTER(_Stack),)
         loaded.molattn_blocks_kept.restype = ctypes.c_int64
@@ -168,12 +168,12 @@ def _disagreement() -> str:
         return first_difference(pairs)
 
 
-def why_not() -> str:
+def unavailable_reason() -> str:
     """Why there is no library, in words; empty where there is one."""
-    return "" if library() is not None else loader.why_not(SOURCE)
+    return "" if load_library() is not None else loader.unavailable_reason(SOURCE)
 
 
-def why_not_blocks(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[Tensor]) -> str:
+def blocks_unsupported_reason(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[Tensor]) -> str:
     """Why `compiled_blocks` does not take these, in words: float32 on the CPU, sizes of whole vectors, a library."""
     sizes = {block.sizes for block in blocks}
     tensors = (v, *edges, *(x for block in blocks for x in block.tensors if x is not None))
@@ -183,7 +183,7 @@ def why_not_blocks(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[Te
         return f"channels that are no multiples of {_LANES}"
     if not 0 < len(edges) <= TABLES or edges[0].shape[-1] == 0:
         return "no edge features"
-    return why_not_eager(*tensors) or why_not()
+    return eager_unsupported_reason(*tensors) or unavailable_reason()
 
 
 def compiled_blocks(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[Tensor], layout: EdgeLayout) -> Tensor:
@@ -329,21 +329,24 @@ class _Prepared:
         of = self.weights[0]
         width, hidden = len(of.w_q), len(of.first_w)
         self.graphs = Graphs(count=b, n=n)
-        self.graphs.allowed, self.graphs.sizes = map(address, self.masks)
+        self.graphs.allowed, self.graphs.sizes = map(data_pointer, self.masks)
         d = width // num_heads
         task = Task(h=num_heads, d=d, f=edges[0].shape[-1], scale=d**-0.5, graphs=ctypes.pointer(self.graphs))
         if self.codes:
             task.tables = len(edges)
             for i, (rows, of_edges) in enumerate(zip(self.edges, self.codes, strict=True)):
-                task.num_rows[i], task.rows[i], self.graphs.edge_codes[i] = len(rows), *map(address, (rows, of_edges))
+                task.num_rows[i], task.rows[i], self.graphs.edge_codes[i] = (
+                    len(rows),
+                    *map(data_pointer, (rows, of_edges)),
+                )
         else:
-            self.graphs.e = address(self.edges[0])
+            self.graphs.e = data_pointer(self.edges[0])
         self.layers = (_Layer * len(self.weights))()
         for i, (layer, of, qkv) in enumerate(zip(self.layers, self.weights, self.qkv, strict=True)):
             for at, x, y in _pairs(layer, of):
-                at.w, at.b = address(x), address(y)
-            layer.qkv.w = address(qkv)
-            layer.w_ke, layer.w_ve, layer.w_be = map(address, (of.w_ke, of.w_ve, _or_none(of.w_be)))
+                at.w, at.b = data_pointer(x), data_pointer(y)
+            layer.qkv.w = data_pointer(qkv)
+            layer.w_ke, layer.w_ve, layer.w_be = map(data_pointer, (of.w_ke, of.w_ve, _or_none(of.w_be)))
             layer.norm_v.eps, layer.norm_x.eps = eps[2 * i : 2 * i + 2]
             drops = (dropping(p, key) for key in keys[4 * i : 4 * i + 4])
             layer.of_weights, layer.of_edges, layer.of_hidden, layer.of_nodes = drops
@@ -360,7 +363,7 @@ class _Prepared:
 
     def count_saved(self) -> int:
         """How many numbers the gradient needs of the forward pass."""
-        count = _library().molattn_blocks_kept(ctypes.byref(self.stack))
+        count = _loaded_library().molattn_blocks_kept(ctypes.byref(self.stack))
         if count < 0:
             raise IndexError(_BEYOND)
         return count
@@ -370,17 +373,17 @@ class _Prepared:
         tables = bool(self.codes)
         d_edges = [torch.empty_like(x) if of_edges or tables else x.new_empty(0) for x in self.edges]
         for i, d_rows in enumerate(d_edges if tables else ()):
-            self.stack.attention.d_rows[i] = address(d_rows)
+            self.stack.attention.d_rows[i] = data_pointer(d_rows)
         if of_edges and not tables:
-            self.graphs.d_e = address(d_edges[0])
+            self.graphs.d_e = data_pointer(d_edges[0])
         d_weights: list[Tensor] = []
         self.d_qkv = [torch.empty_like(qkv) for qkv in self.qkv]
         for layer, of, d_qkv in zip(self.layers, self.weights, self.d_qkv, strict=True):
             d = BlockTensors(*(torch.empty_like(x) for x in of if x is not None))
             for at, x, y in _pairs(layer, d):
-                at.d_w, at.d_b = address(x), address(y)
-            layer.qkv.d_w = address(d_qkv)
-            layer.d_w_ke, layer.d_w_ve, layer.d_w_be = map(address, (d.w_ke, d.w_ve, _or_none(d.w_be)))
+                at.d_w, at.d_b = data_pointer(x), data_pointer(y)
+            layer.qkv.d_w = data_pointer(d_qkv)
+            layer.d_w_ke, layer.d_w_ve, layer.d_w_be = map(data_pointer, (d.w_ke, d.w_ve, _or_none(d.w_be)))
             d_weights += d  # pyright: ignore[reportOperatorIssue]
         return d_edges, d_weights
 
@@ -394,7 +397,7 @@ class _Prepared:
         """The nodes, and what the gradient needs of the way there."""
         out = torch.empty_like(self.v)
         saved = self.v.new_empty(self.count_saved() if save else 0)
-        self.stack.out, self.stack.kept = out.data_ptr(), address(saved) if save else None
+        self.stack.out, self.stack.kept = out.data_ptr(), data_pointer(saved) if save else None
         self.run("molattn_blocks_forward")
         return out, saved
 
@@ -405,13 +408,13 @@ class _Prepared:
         d_out = d_out.contiguous()
         d_v = torch.empty_like(self.v)
         d_edges, d_weights = self.make_gradients(of_edges)
-        self.stack.kept, self.stack.d_out, self.stack.d_v = map(address, (saved, d_out, d_v))
+        self.stack.kept, self.stack.d_out, self.stack.d_v = map(data_pointer, (saved, d_out, d_v))
         self.run("molattn_blocks_backward")
         self.split_qkv(d_weights)
         return d_v, d_edges, d_weights
 
     def run(self, name: str) -> None:
-        done = getattr(_library(), name)(ctypes.byref(self.stack), torch.get_num_threads())
+        done = getattr(_loaded_library(), name)(ctypes.byref(self.stack), torch.get_num_threads())
         if done == 1:
             raise MemoryError("no memory is left for the blocks")
         if done:
@@ -464,8 +467,8 @@ def _pairs(layer: _Layer, of: BlockTensors) -> tuple[tuple[ctypes.Structure, Ten
     )
 
 
-def _library() -> ctypes.CDLL:
-    loaded = library()
+def _loaded_library() -> ctypes.CDLL:
+    loaded = load_library()
     assert loaded is not None
     return loaded
 

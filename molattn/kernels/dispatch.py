@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from molattn.errors import UsageError
 
 BACKENDS = ("compiled", "chunked", "fused", "reference")
-VARIABLE = "MOLATTN_BACKEND"
+BACKEND_VARIABLE = "MOLATTN_BACKEND"
 """The environment variable with the backends that are allowed, separated by commas."""
 
 
@@ -28,11 +28,12 @@ class Implementation(NamedTuple):
 
     Attributes:
         run: takes the operation's arguments.
-        why_not: takes the same; why it cannot do these, in words, or nothing. None where it takes everything.
+        unsupported_reason: takes the same arguments; says why it does not support them, empty if it does. None if it
+            supports everything.
     """
 
     run: Callable[..., Any]
-    why_not: Callable[..., str] | None
+    unsupported_reason: Callable[..., str] | None
 
 
 class Call(NamedTuple):
@@ -54,27 +55,27 @@ class Operation:
         self.implementations: dict[str, Implementation] = {}
         OPERATIONS[name] = self
 
-    def add(self, backend: str, run: Callable[..., Any], why_not: Callable[..., str] | None = None) -> None:
+    def add(self, backend: str, run: Callable[..., Any], unsupported_reason: Callable[..., str] | None = None) -> None:
         """Add an implementation behind those that are there."""
         assert backend in BACKENDS
-        self.implementations[backend] = Implementation(run, why_not)
+        self.implementations[backend] = Implementation(run, unsupported_reason)
 
     def __call__(self, *arguments: Any) -> Any:
-        for backend, (run, why_not) in self.implementations.items():
+        for backend, (run, unsupported_reason) in self.implementations.items():
             if (_allowed is None or backend in _allowed or backend == "reference") and (
-                why_not is None or not why_not(*arguments)
+                unsupported_reason is None or not unsupported_reason(*arguments)
             ):
                 if _recorded is not None:
                     _recorded.append(Call(self.name, backend))
                 return run(*arguments)
         raise RuntimeError(f"{self.name} has no implementation that takes this")
 
-    def why_not(self, backend: str, *arguments: Any) -> str:
+    def unsupported_reason(self, backend: str, *arguments: Any) -> str:
         """Why a backend does not run for these arguments, in words; empty where it may and can."""
         if not (_allowed is None or backend in _allowed or backend == "reference"):
             return f"only {' and '.join(sorted(_allowed))} may be taken"
-        why_not = self.implementations[backend].why_not
-        return "" if why_not is None else why_not(*arguments)
+        unsupported_reason = self.implementations[backend].unsupported_reason
+        return "" if unsupported_reason is None else unsupported_reason(*arguments)
 
 
 OPERATIONS: dict[str, Operation] = {}
@@ -90,8 +91,8 @@ def _known(names: tuple[str, ...], of: str) -> frozenset[str]:
 
 
 def _from_environment() -> frozenset[str] | None:
-    names = tuple(name for part in os.environ.get(VARIABLE, "").split(",") if (name := part.strip()))
-    return _known(names, VARIABLE) if names else None
+    names = tuple(name for part in os.environ.get(BACKEND_VARIABLE, "").split(",") if (name := part.strip()))
+    return _known(names, BACKEND_VARIABLE) if names else None
 
 
 _allowed: frozenset[str] | None = _from_environment()

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from molattn.kernels import loader
 from molattn.kernels.agreement import first_difference, undisturbed
-from molattn.kernels.arguments import address, check_argument
 from molattn.kernels.batch_layout import BatchLayout
 from molattn.kernels.registration import register
+from molattn.kernels.tensor_checks import check_argument, data_pointer
 
-SOURCE = loader.SOURCES / "edge_attention.c"
+SOURCE = loader.SOURCE_FOLDER / "edge_attention.c"
 TABLES = 4
 """The most tables of rows that edges are sums of."""
 
@@ -65,9 +65,9 @@ class Task(ctypes.Structure):
 
 
 @cache
-def library() -> ctypes.CDLL | None:
-    """The built library, at the first call of a process; None where there is none to be had: see `why_not`."""
-    loaded = loader.library(SOURCE, (Graphs, Task), _disagreement)
+def load_library() -> ctypes.CDLL | None:
+    """The library, built if needed and loaded once per process; None if unavailable: see `unavailable_reason`."""
+    loaded = loader.load_library(SOURCE, (Graphs, Task), _disagreement)
     for name in ("molattn_forward", "molattn_backward") if loaded is not None else ():
         getattr(loaded, name).argtypes = (ctypes.POINTER(Task), ctypes.c_int)
         getattr(loaded, name).restype = ctypes.c_int
@@ -95,9 +95,9 @@ def _disagreement() -> str:
         return first_difference(pairs)
 
 
-def why_not() -> str:
-    """Why `library` is None, in words; empty where it is not."""
-    return "" if library() is not None else loader.why_not(SOURCE)
+def unavailable_reason() -> str:
+    """Why `load_library` is None, in words; empty where it is not."""
+    return "" if load_library() is not None else loader.unavailable_reason(SOURCE)
 
 
 def edge_attention_reference(
@@ -180,14 +180,14 @@ def _prepare(
     q, k, v, stride = _with_rows(q, k, v)
     others = tuple(None if x is None else x.contiguous() for x in (w_ke, w_ve, w_be, dropout_mask, e))
     graphs = Graphs(count=b, n=n)
-    graphs.sizes, graphs.allowed, graphs.kept, graphs.e = map(address, (layout.sizes, layout.pairs, *others[3:]))
+    graphs.sizes, graphs.allowed, graphs.kept, graphs.e = map(data_pointer, (layout.sizes, layout.pairs, *others[3:]))
     task = Task(h=h, d=d, f=shape[2], scale=d**-0.5, graphs=ctypes.pointer(graphs), stride=stride)
-    task.q, task.k, task.v, task.w_ke, task.w_ve, task.w_be = map(address, (q, k, v, *others[:3]))
+    task.q, task.k, task.v, task.w_ke, task.w_ve, task.w_be = map(data_pointer, (q, k, v, *others[:3]))
     return task, (q, k, v, *others, layout.sizes, layout.pairs)
 
 
 def _run(name: str, task: Task) -> None:
-    if getattr(library(), name)(ctypes.byref(task), torch.get_num_threads()):
+    if getattr(load_library(), name)(ctypes.byref(task), torch.get_num_threads()):
         raise MemoryError("no memory is left for attention")
 
 
@@ -211,7 +211,7 @@ def _backward(dy: Tensor, *given: Any) -> tuple[Tensor, ...]:
     d_w_ke, d_w_ve, d_w_be = (torch.empty(x.shape) for x in (w_ke, w_ve, w_ke[:, 0]))
     d_e = torch.empty(e.shape if of_edges else (0,))
     task.dy, task.d_q, task.d_k, task.d_v, task.d_w_ke, task.d_w_ve, task.d_w_be = map(
-        address, (dy, d_q, d_k, d_v, d_w_ke, d_w_ve, d_w_be)
+        data_pointer, (dy, d_q, d_k, d_v, d_w_ke, d_w_ve, d_w_be)
     )
     if of_edges:
         task.graphs.contents.d_e = d_e.data_ptr()

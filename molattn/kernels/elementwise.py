@@ -19,10 +19,10 @@ from torch import Tensor
 
 from molattn.kernels import loader
 from molattn.kernels.agreement import first_difference, undisturbed
-from molattn.kernels.arguments import check_argument
 from molattn.kernels.registration import register
+from molattn.kernels.tensor_checks import check_argument
 
-SOURCE = loader.SOURCES / "elementwise.c"
+SOURCE = loader.SOURCE_FOLDER / "elementwise.c"
 OPS: Any = torch.ops.molattn
 
 
@@ -37,9 +37,9 @@ class Dropping(ctypes.Structure):
 
 
 @cache
-def library() -> ctypes.CDLL | None:
+def load_library() -> ctypes.CDLL | None:
     """The built library, at the first call of a process; None where there is none to be had."""
-    loaded = loader.library(SOURCE, (Dropping,), _disagreement)
+    loaded = loader.load_library(SOURCE, (Dropping,), _disagreement)
     if loaded is not None:
         names = {"kept": 1, "drop": 2, "add_dropped": 3, "gelu": 2, "gelu_backward": 3}
         for name, tensors in names.items():
@@ -69,9 +69,9 @@ def _disagreement() -> str:
         return first_difference(pairs) or ("" if abs(share - 0.75) < 0.1 else f"{share:.2f} are kept, not 0.75")
 
 
-def why_not() -> str:
+def unavailable_reason() -> str:
     """Why there is no library, in words; empty where there is one."""
-    return "" if library() is not None else loader.why_not(SOURCE)
+    return "" if load_library() is not None else loader.unavailable_reason(SOURCE)
 
 
 def new_key() -> int:
@@ -96,7 +96,7 @@ def _call(name: str, p: float, key: int, *tensors: Tensor) -> None:
     for x in tensors:
         check_argument(f"a tensor of {name}", x, shape)
     places = [x.data_ptr() for x in tensors]
-    getattr(library(), f"molattn_{name}")(ctypes.byref(dropping(p, key)), tensors[-1].numel(), *places)
+    getattr(load_library(), f"molattn_{name}")(ctypes.byref(dropping(p, key)), tensors[-1].numel(), *places)
 
 
 def _mask(shape: Sequence[int], p: float, key: int) -> Tensor:

@@ -1,7 +1,7 @@
 """C files of molattn, each built by the machine's own C compiler at its first use, where there is one.
 
 A shared library is kept in the user's cache under a name that says what it was made of: the source, the compiler, its
-options and the processor. It is opened if it is as it was written (see `molattn.owned`), and built anew if it is not.
+options and the processor. It is opened if it is as it was written (see `molattn.trusted_files`), and rebuilt if not.
 That a compiler fails or hangs is remembered for a day. Whoever uses a library has another way for where there is none.
 
 No library is believed because it compiles. Its structures must lie in memory as Python's do, at every start; and at the
@@ -30,20 +30,27 @@ from pathlib import Path
 from threading import RLock
 
 from molattn.cache import CACHE_VARIABLE, cache_folder
-from molattn.owned import check_folder, is_whole, own_bytes, put, sum_of, write_own
+from molattn.trusted_files import (
+    check_private_folder,
+    checksum_path,
+    install_file,
+    is_intact,
+    read_trusted,
+    write_private,
+)
 
 _log = logging.getLogger(__name__)
 
-SOURCES = Path(__file__).with_name("csrc")
+SOURCE_FOLDER = Path(__file__).with_name("csrc")
 """Where the C files lie."""
 
-VARIABLE = "MOLATTN_COMPILE"
+COMPILE_VARIABLE = "MOLATTN_COMPILE"
 """The environment variable that forbids compiling where it is "0"."""
-FORBIDDEN = f"{VARIABLE} is 0"
-"""Why there is no library then, as `why_not` says it."""
-MARCH = "MOLATTN_MARCH"
+COMPILE_DISABLED = f"{COMPILE_VARIABLE} is 0"
+"""Why there is no library then, as `unavailable_reason` says it."""
+MARCH_VARIABLE = "MOLATTN_MARCH"
 """The environment variable with the processor to build for, in place of this one."""
-SANITIZE = "MOLATTN_SANITIZE"
+SANITIZE_VARIABLE = "MOLATTN_SANITIZE"
 """The environment variable that builds with sanitizers where it is "1"; for tests, as each library is then slow."""
 
 # No -ffast-math: linked into a library it would change how the whole process rounds small numbers.
@@ -65,13 +72,13 @@ _OF_KERNEL = {"bmi": "bmi1"}
 """The names of Linux for them, where they are not the same but for underscores."""
 
 
-def library(
+def load_library(
     source: Path,
     structures: Sequence[type[ctypes.Structure]] = (),
     disagreement: Callable[[], str] | None = None,
 ) -> ctypes.CDLL | None:
     """The library of a C file, built and opened at the first call of a process; None where there is none: see
-    `why_not`.
+    `unavailable_reason`.
 
     Args:
         structures: Python's, of those that the C file announces with LAYOUT under the same names.
@@ -88,8 +95,8 @@ def library(
         return None if _refused.get(source) else loaded
 
 
-def why_not(source: Path) -> str:
-    """Why `library` is None, in words; empty where it is not."""
+def unavailable_reason(source: Path) -> str:
+    """Why `load_library` is None, in words; empty where it is not."""
     return _found(source)[1] or _refused.get(source, "")
 
 
@@ -132,8 +139,8 @@ def _disagrees(loaded: ctypes.CDLL, source: Path, disagreement: Callable[[], str
     if disagreement is None:
         return ""
     path = Path(loaded._name)
-    agreed, digest = path.with_suffix(".agrees"), own_bytes(sum_of(path))
-    if digest is not None and own_bytes(agreed) == digest:
+    agreed, digest = path.with_suffix(".agrees"), read_trusted(checksum_path(path))
+    if digest is not None and read_trusted(agreed) == digest:
         return ""
     try:
         said = disagreement()
@@ -143,7 +150,7 @@ def _disagrees(loaded: ctypes.CDLL, source: Path, disagreement: Callable[[], str
         return f"{source.name} disagrees with the reference: {said}"
     if digest is not None:
         with suppress(OSError):  # else the next process compares again
-            write_own(agreed, digest.decode())
+            write_private(agreed, digest.decode())
     return ""
 
 
@@ -157,8 +164,8 @@ def build(source: Path, folder: Path, compiler: str) -> Path:
     made_of = "\n".join((*_texts(source), made_by, _processor()))
     path = folder / f"{source.stem}-{_digest(made_of)}.so"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    check_folder(folder)
-    if is_whole(path):
+    check_private_folder(folder)
+    if is_intact(path):
         return path
     # What fails in one environment, without a linker in its PATH say, may work in another. A compiler that hangs does
     # so for every file.
@@ -169,7 +176,7 @@ def build(source: Path, folder: Path, compiler: str) -> Path:
     from filelock import FileLock  # here, because it takes longer to import than a library to find
 
     with FileLock(path.with_suffix(".lock"), timeout=_SECONDS + 2 * _ANSWER):
-        if not is_whole(path):
+        if not is_intact(path):
             _recall(failed, hung)
             try:
                 _build(source, path, [compiler, *flags], natives)
@@ -184,15 +191,15 @@ def build(source: Path, folder: Path, compiler: str) -> Path:
 
 def _options() -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """What the compiler is told, and for which processor: one after another until it knows one of these."""
-    flags, march = FLAGS, os.environ.get(MARCH, "").strip()
-    if os.environ.get(SANITIZE, "").strip() == "1":
+    flags, march = FLAGS, os.environ.get(MARCH_VARIABLE, "").strip()
+    if os.environ.get(SANITIZE_VARIABLE, "").strip() == "1":
         if "asan" not in os.environ.get("LD_PRELOAD", ""):  # it would end this process
-            raise OSError(f"{SANITIZE} is 1, but LD_PRELOAD does not name libasan.so")
+            raise OSError(f"{SANITIZE_VARIABLE} is 1, but LD_PRELOAD does not name libasan.so")
         flags = (*FLAGS, *SANITIZED)
     if not march:
         return flags, (NATIVE, NATIVE[:1], ())
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", march):
-        raise OSError(f"{MARCH} is {march[:64]!r}, which is no name of a processor: x86-64-v3 is one")
+        raise OSError(f"{MARCH_VARIABLE} is {march[:64]!r}, which is no name of a processor: x86-64-v3 is one")
     return flags, ((f"-march={march}",),)
 
 
@@ -218,7 +225,7 @@ def _build(source: Path, path: Path, command: Sequence[str], natives: Sequence[S
                 _check_processor(said, native)
                 code, said = _run([*command, *native, "-o", str(built), str(source), "-lpthread"], _SECONDS)
             if not code:
-                put(built, path)
+                install_file(built, path)
                 return
     finally:
         built.unlink(missing_ok=True)
@@ -264,7 +271,7 @@ def _check_processor(macros: str, native: Sequence[str]) -> None:
 def _remember(at: Path, why: str) -> OSError:
     """What to raise, once it is written down that building was in vain: not every process has to wait for that."""
     with suppress(OSError):
-        write_own(at, why)
+        write_private(at, why)
     return OSError(why)
 
 
@@ -273,7 +280,7 @@ def _recall(*places: Path) -> None:
     for at in places:
         with suppress(FileNotFoundError):
             since = at.stat().st_mtime
-            said = own_bytes(at) if 0 <= time.time() - since < _REMEMBERED else None
+            said = read_trusted(at) if 0 <= time.time() - since < _REMEMBERED else None
             if said is not None:
                 when = time.strftime("%Y-%m-%d %H:%M", time.localtime(since))
                 raise OSError(f"{said[:400].decode('utf-8', 'replace')} (on {when}; remove {at} to try again)")
@@ -281,8 +288,8 @@ def _recall(*places: Path) -> None:
 
 @cache
 def _found(source: Path) -> tuple[ctypes.CDLL | None, str]:
-    if os.environ.get(VARIABLE, "").strip() == "0":
-        return None, FORBIDDEN
+    if os.environ.get(COMPILE_VARIABLE, "").strip() == "0":
+        return None, COMPILE_DISABLED
     if os.name != "posix":
         return None, f"not tried on {platform.system()}"
     compiler = shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")

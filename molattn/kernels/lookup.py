@@ -16,18 +16,18 @@ from torch import Tensor
 
 from molattn.kernels import loader
 from molattn.kernels.agreement import first_difference, undisturbed
-from molattn.kernels.arguments import check_argument
 from molattn.kernels.registration import register
+from molattn.kernels.tensor_checks import check_argument
 
-SOURCE = loader.SOURCES / "lookup.c"
+SOURCE = loader.SOURCE_FOLDER / "lookup.c"
 MOST_ROWS = 2**31 - 1
 """Codes are int32."""
 
 
 @cache
-def library() -> ctypes.CDLL | None:
+def load_library() -> ctypes.CDLL | None:
     """The built library, at the first call of a process; None where there is none to be had."""
-    loaded = loader.library(SOURCE, disagreement=_disagreement)
+    loaded = loader.load_library(SOURCE, disagreement=_disagreement)
     if loaded is not None:
         numbers = (*[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 3, *[ctypes.POINTER(ctypes.c_int64)] * 2)
         loaded.molattn_look_up.argtypes = numbers
@@ -46,9 +46,9 @@ def _disagreement() -> str:
         return first_difference([("the sum", ours, reference), ("its gradient", found, wanted)])
 
 
-def why_not() -> str:
+def unavailable_reason() -> str:
     """Why there is no library, in words; empty where there is one."""
-    return "" if library() is not None else loader.why_not(SOURCE)
+    return "" if load_library() is not None else loader.unavailable_reason(SOURCE)
 
 
 def sum_of_rows_reference(rows: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -90,7 +90,7 @@ def _backward(dy: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:
 def _call(name: str, x: Tensor, codes: Tensor, y: Tensor, d: int, sizes: Sequence[int], *count: int) -> None:
     parts = len(sizes)
     n = codes.numel() // max(1, parts)
-    function = getattr(library(), name)
+    function = getattr(load_library(), name)
     if function(x.data_ptr(), codes.data_ptr(), y.data_ptr(), n, parts, d, *_tables(tuple(sizes)), *count):
         raise IndexError(f"a code is not from 0 to below {' or '.join(map(str, sizes[:8]))}, as the size of its table")
 

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from molattn.kernels import loader
 from molattn.kernels.agreement import first_difference, undisturbed
-from molattn.kernels.arguments import address, check_argument
 from molattn.kernels.registration import register
+from molattn.kernels.tensor_checks import check_argument, data_pointer
 
-SOURCE = loader.SOURCES / "segments.c"
+SOURCE = loader.SOURCE_FOLDER / "segments.c"
 _LANES = 16
 
 
@@ -43,9 +43,9 @@ class Task(ctypes.Structure):
 
 
 @cache
-def library() -> ctypes.CDLL | None:
-    """The built library, at the first call of a process; None where there is none to be had: see `why_not`."""
-    loaded = loader.library(SOURCE, (Task,), _disagreement)
+def load_library() -> ctypes.CDLL | None:
+    """The library, built if needed and loaded once per process; None if unavailable: see `unavailable_reason`."""
+    loaded = loader.load_library(SOURCE, (Task,), _disagreement)
     for name in ("molattn_segments_forward", "molattn_segments_backward") if loaded is not None else ():
         getattr(loaded, name).argtypes = (ctypes.POINTER(Task), ctypes.c_int)
         getattr(loaded, name).restype = ctypes.c_int
@@ -73,9 +73,9 @@ def _disagreement() -> str:
         return first_difference(pairs)
 
 
-def why_not() -> str:
-    """Why `library` is None, in words; empty where it is not."""
-    return "" if library() is not None else loader.why_not(SOURCE)
+def unavailable_reason() -> str:
+    """Why `load_library` is None, in words; empty where it is not."""
+    return "" if load_library() is not None else loader.unavailable_reason(SOURCE)
 
 
 def segment_attention_reference(
@@ -161,13 +161,13 @@ def _prepare(
     task = Task(receivers=len(q), senders=len(k), edges=len(receiver), h=q.shape[1], d=q.shape[2], scale=d**-0.5)
     task.f, task.q_stride, task.k_stride = f, q_stride, k_stride
     task.q, task.k, task.v, task.sender, task.receiver, task.e, task.w_ke, task.w_ve, task.w_be, task.kept = map(
-        address, held
+        data_pointer, held
     )
     return task, held
 
 
 def _run(name: str, task: Task) -> None:
-    failed = getattr(library(), name)(ctypes.byref(task), torch.get_num_threads())
+    failed = getattr(load_library(), name)(ctypes.byref(task), torch.get_num_threads())
     if failed == 1:
         raise MemoryError("no memory is left for attention")
     if failed:
@@ -199,7 +199,7 @@ def _backward(dy: Tensor, weights: Tensor, *given: Any) -> tuple[Tensor, ...]:
     d_w_be, d_e = torch.zeros(0 if w_be is None else (h, f)), torch.empty(len(e), f) if of_edges else torch.empty(0)
     d_logits = torch.empty(task.edges, h)
     task.dy, task.weights, task.d_logits, task.d_q, task.d_k, task.d_v = map(
-        address, (dy, weights, d_logits, d_q, d_k, d_v)
+        data_pointer, (dy, weights, d_logits, d_q, d_k, d_v)
     )
     task.d_e, task.d_w_ke, task.d_w_ve, task.d_w_be = (
         x.data_ptr() if x.numel() else None for x in (d_e, d_w_ke, d_w_ve, d_w_be)

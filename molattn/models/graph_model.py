@@ -17,7 +17,7 @@ from molattn.errors import SmilesError
 from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumOfCodes, VirtualNode, run_blocks, why_not_fused
 from molattn.graph.encodings import adjacency
 from molattn.graph.published import BLOCKS, BlockConfig, DegreeScaledSum, mat
-from molattn.kernels.loader import FORBIDDEN
+from molattn.kernels.loader import COMPILE_DISABLED
 from molattn.models.base import MoleculeModel, wide
 from molattn.models.config import GraphModelConfig
 from molattn.models.encodings import edge_encoding, node_encodings
@@ -159,7 +159,7 @@ class GraphModel(MoleculeModel):
         if config.attention not in ("molattn", "tensor-dot"):
             return ""
         why = why_not_fused(list(self.blocks), 0 if self.edges is None else self.edges.dim)
-        return "" if why == FORBIDDEN else why
+        return "" if why == COMPILE_DISABLED else why
 
     def attention(self, batch: MoleculeBatch) -> tuple[Tensor, Tensor]:
         """What `forward` returns, and the weights of every layer and head, (b, layers, heads, n, n).

@@ -22,7 +22,7 @@ def taken(function, *arguments, **options):
 def test_the_reference_is_last_in_every_operation_and_takes_everything():
     for operation in OPERATIONS.values():
         *others, last = operation.implementations
-        assert last == "reference" and operation.implementations[last].why_not is None
+        assert last == "reference" and operation.implementations[last].unsupported_reason is None
         assert set(others) < set(BACKENDS) and others
 
 
@@ -72,14 +72,14 @@ def test_with_weights_the_sum_is_made_of_them():
 def test_an_operation_says_why_a_backend_does_not_run():
     operation = OPERATIONS["dropout"]
     x = torch.zeros(3, dtype=torch.float64)
-    assert operation.why_not("compiled", x, 0.5) == "float64 on cpu, not float32 on the CPU"
-    assert operation.why_not("reference", x, 0.5) == ""
+    assert operation.unsupported_reason("compiled", x, 0.5) == "float64 on cpu, not float32 on the CPU"
+    assert operation.unsupported_reason("reference", x, 0.5) == ""
     with backend("fused"):
-        assert operation.why_not("compiled", x.float(), 0.5) == "only fused may be taken"
+        assert operation.unsupported_reason("compiled", x.float(), 0.5) == "only fused may be taken"
 
 
 def in_environment(value, code="from molattn.attention import backend"):
-    environment = {**os.environ, dispatch.VARIABLE: value}
+    environment = {**os.environ, dispatch.BACKEND_VARIABLE: value}
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
 
 

@@ -183,7 +183,7 @@ def test_a_molecule_that_was_not_made_of_smiles():
 
 
 def test_bytes_that_are_damaged_are_refused_or_read_within_bounds():
-    library = binary.loader.library(SOURCE)
+    library = binary.loader.load_library(SOURCE)
     assert library is not None
     call, rng = bound(library), random.Random(3)
     outcomes = set()

@@ -40,7 +40,9 @@ def test_what_fails_is_marked(molattn: Molattn, monkeypatch: pytest.MonkeyPatch,
     assert "FAIL  rdkit" in molattn("doctor").out
 
 
-@pytest.mark.skipif(edge_attention.library() is None, reason=f"nothing is built: {edge_attention.why_not()}")
+@pytest.mark.skipif(
+    edge_attention.load_library() is None, reason=f"nothing is built: {edge_attention.unavailable_reason()}"
+)
 def test_it_says_what_is_built_for_another_processor_and_why_nothing_is(
     molattn: Molattn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,7 +50,7 @@ def test_it_says_what_is_built_for_another_processor_and_why_nothing_is(
     assert "for this processor; MOLATTN_MARCH names another" in molattn("doctor").out
     monkeypatch.setenv("MOLATTN_MARCH", "x86-64-v3")  # what this process has opened stays open
     assert "yes, for x86-64-v3 (MOLATTN_MARCH)" in molattn("doctor").out
-    monkeypatch.setattr(edge_attention, "why_not", lambda: "edge_attention.c is not there")
+    monkeypatch.setattr(edge_attention, "unavailable_reason", lambda: "edge_attention.c is not there")
     assert "about 3 times slower: edge_attention.c is not there" in molattn("doctor").out
 
 

@@ -87,7 +87,7 @@ def test_rows_are_found_for_codes_of_any_shape_and_integer_type(names, dtype):
     with backend(*names):
         with record_backends() as calls:
             assert_close(look_up(rows, codes), rows[codes.long()])
-        assert [call.backend for call in calls] == (["reference"] if lookup.why_not() else list(names))
+        assert [call.backend for call in calls] == (["reference"] if lookup.unavailable_reason() else list(names))
         assert_close(look_up(rows, codes[:, :, None]), rows[codes.long()][:, :, None])
         assert look_up(rows, codes[:0]).shape == (0, 3, 3)
         layer = SumOfCodes([4, 2], 3)

@@ -11,12 +11,19 @@ import torch
 from molattn.graph import SumOfCodes
 from molattn.graph.codes import look_up
 from molattn.kernels import elementwise
-from molattn.kernels.blocks import BlockTensors, BlockWeights, EdgeLayout, compiled_blocks, library, why_not
+from molattn.kernels.blocks import (
+    BlockTensors,
+    BlockWeights,
+    EdgeLayout,
+    compiled_blocks,
+    load_library,
+    unavailable_reason,
+)
 from tests.kernels.invalid_arguments import operations
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.skipif(library() is None, reason=f"no library: {why_not()}")
+pytestmark = pytest.mark.skipif(load_library() is None, reason=f"no library: {unavailable_reason()}")
 F64 = torch.float64
 REFUSED = (ValueError, jaxtyping.TypeCheckError)
 """The second where shapes and types of arguments are checked before the layer sees them."""

@@ -10,17 +10,17 @@ from molattn.attention.dropout import dropout_mask
 from molattn.graph import AttentionEdgeUpdate, CodedEdges, DenseGraph, GraphNetBlock, run_blocks, stack, why_not_fused
 from molattn.graph.published import BlockConfig, tensor_dot
 from molattn.kernels import blocks as compiled_blocks
-from molattn.kernels.blocks import library, why_not
+from molattn.kernels.blocks import load_library, unavailable_reason
 from tests.assertions import assert_close, assert_identical
 
 F32, F64 = torch.float32, torch.float64
 
-pytestmark = pytest.mark.skipif(library() is None, reason=f"no compiled blocks: {why_not()}")
+pytestmark = pytest.mark.skipif(load_library() is None, reason=f"no compiled blocks: {unavailable_reason()}")
 
 
 def stacked(blocks, graph, edges=None):
     """The nodes after the blocks as one operation; None where they have to run one by one."""
-    if OPERATIONS["blocks"].why_not("compiled", stack._Given(blocks, graph, edges)):
+    if OPERATIONS["blocks"].unsupported_reason("compiled", stack._Given(blocks, graph, edges)):
         return None
     with record_backends() as calls:
         after = run_blocks(blocks, graph, edges)
@@ -282,7 +282,7 @@ def test_memory_that_is_not_to_be_had_is_a_memory_error(monkeypatch):
             return 1
 
     blocks, graph = [block.float() for block in make_blocks()], single(make_graph((6, 9)))
-    monkeypatch.setattr(compiled_blocks, "_library", Nothing)
+    monkeypatch.setattr(compiled_blocks, "_loaded_library", Nothing)
     with torch.no_grad(), pytest.raises(MemoryError, match="no memory is left"):
         stacked(blocks, graph)
 

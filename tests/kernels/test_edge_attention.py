@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from molattn.attention import OPERATIONS, record_backends
-from molattn.kernels.edge_attention import library, why_not
+from molattn.kernels.edge_attention import load_library, unavailable_reason
 from tests.assertions import assert_identical
 from tests.graph.graphs import F64, random_graphs
 from tests.kernels.terms import Terms, attended, edge_attention, plain_edge_attention
 
 F32 = torch.float32
 
-pytestmark = pytest.mark.skipif(library() is None, reason=f"no compiled attention: {why_not()}")
+pytestmark = pytest.mark.skipif(load_library() is None, reason=f"no compiled attention: {unavailable_reason()}")
 
 
 def draw(*shape, seed=0):
@@ -186,14 +186,14 @@ def test_it_says_why_it_does_not_run():
     learned, rest = terms_of([5])
     said = []
     operation = OPERATIONS["attention"]
-    true = operation.implementations["compiled"].why_not
+    true = operation.implementations["compiled"].unsupported_reason
 
     def why_not(given):
         said.append(true(given))
         return said[-1]
 
     before = dict(operation.implementations)
-    operation.implementations["compiled"] = before["compiled"]._replace(why_not=why_not)
+    operation.implementations["compiled"] = before["compiled"]._replace(unsupported_reason=why_not)
     try:
         attended(Terms(**learned, node_mask=rest["node_mask"]), "compiled")
         attended(Terms(**{k: x.float() for k, x in learned.items()}, node_mask=rest["node_mask"]), "compiled")

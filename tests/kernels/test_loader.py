@@ -15,14 +15,16 @@ import torch
 
 from molattn.kernels import edge_attention, loader
 from molattn.kernels.edge_attention import Graphs, Task
-from molattn.owned import check_folder, is_whole, put
+from molattn.trusted_files import check_private_folder, install_file, is_intact
 
-SOURCE = loader.SOURCES / "edge_attention.c"
+SOURCE = loader.SOURCE_FOLDER / "edge_attention.c"
 SMALL = SOURCE.with_name("lookup.c")
 WHY = f"from molattn.kernels import loader as c; from pathlib import Path; s = Path({str(SMALL)!r});"
-WHY += "print(c.library(s) is None, c.why_not(s))"
+WHY += "print(c.load_library(s) is None, c.unavailable_reason(s))"
 
-pytestmark = pytest.mark.skipif(loader.library(SOURCE) is None, reason=f"no library: {loader.why_not(SOURCE)}")
+pytestmark = pytest.mark.skipif(
+    loader.load_library(SOURCE) is None, reason=f"no library: {loader.unavailable_reason(SOURCE)}"
+)
 
 
 def said_by(code, **environment):
@@ -104,16 +106,16 @@ def test_a_cache_that_others_may_write_to_is_not_loaded_from(tmp_path):
     tmp_path.chmod(0o777)
     assert said_by(WHY, MOLATTN_CACHE=str(tmp_path)).startswith(f"True others may write to {tmp_path}, where")
     tmp_path.chmod(0o1777)  # as /tmp: nobody can move what is another's
-    check_folder(folder)
+    check_private_folder(folder)
 
 
 def test_a_link_to_a_folder_is_followed_to_where_it_leads(tmp_path):
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to("real")
-    check_folder(tmp_path / "link")
+    check_private_folder(tmp_path / "link")
     (tmp_path / "real").chmod(0o722)
     with pytest.raises(OSError, match="others may write to"):
-        check_folder(tmp_path / "link")
+        check_private_folder(tmp_path / "link")
 
 
 @pytest.mark.parametrize("whose", ["folder", "parent"])
@@ -129,12 +131,12 @@ def test_a_folder_of_another_user_is_not_loaded_from(tmp_path, monkeypatch, whos
 
     monkeypatch.setattr(Path, "stat", stat)
     with pytest.raises(OSError, match="belongs to another user" if whose == "folder" else "others may write to"):
-        check_folder(folder)
+        check_private_folder(folder)
 
 
 def copied(folder, *changes):
     """The C files in another folder, with changes to `edge_attention.c`: its place."""
-    shutil.copytree(loader.SOURCES, folder / "csrc")
+    shutil.copytree(loader.SOURCE_FOLDER, folder / "csrc")
     source = folder / "csrc" / "edge_attention.c"
     text = source.read_text()
     for old, new in changes:
@@ -162,8 +164,8 @@ def copied(folder, *changes):
 def test_a_structure_that_c_lays_out_otherwise_is_not_used(tmp_path, monkeypatch, old, new, why):
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
     source = copied(tmp_path, (old, new))
-    assert loader.library(source, (Graphs, Task)) is None
-    assert loader.why_not(source).startswith(why)
+    assert loader.load_library(source, (Graphs, Task)) is None
+    assert loader.unavailable_reason(source).startswith(why)
 
 
 @pytest.mark.parametrize(
@@ -178,20 +180,20 @@ def test_a_library_that_computes_something_else_is_not_used(tmp_path, monkeypatc
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
     source = copied(tmp_path, (old, new))
     monkeypatch.setattr(edge_attention, "SOURCE", source)
-    edge_attention.library.cache_clear()
+    edge_attention.load_library.cache_clear()
     try:
         before = torch.get_rng_state()
-        used = edge_attention.library()
+        used = edge_attention.load_library()
         assert torch.equal(before, torch.get_rng_state())
     finally:
-        edge_attention.library.cache_clear()
+        edge_attention.load_library.cache_clear()
     agreed = list((tmp_path / "compiled").glob("*.agrees"))
     if old == new:
         assert used is not None and len(agreed) == 1
     else:
         assert used is None and not agreed
-        assert "edge_attention.c disagrees with the reference: " in loader.why_not(source)
-        assert " is off by " in loader.why_not(source)
+        assert "edge_attention.c disagrees with the reference: " in loader.unavailable_reason(source)
+        assert " is off by " in loader.unavailable_reason(source)
 
 
 def test_a_library_is_compared_once_for_each_build(tmp_path, monkeypatch):
@@ -199,7 +201,7 @@ def test_a_library_is_compared_once_for_each_build(tmp_path, monkeypatch):
     source, asked = copied(tmp_path).with_name("lookup.c"), []
 
     def disagreement():
-        asked.append(loader.library(source, (), disagreement))
+        asked.append(loader.load_library(source, (), disagreement))
         return ""
 
     def fails():
@@ -210,16 +212,16 @@ def test_a_library_is_compared_once_for_each_build(tmp_path, monkeypatch):
         loader._refused.pop(source, None)
 
     for _ in range(2):
-        assert loader.library(source, (), disagreement) is not None
-        assert loader.library(source, (), fails) is not None, "it is not asked again"
+        assert loader.load_library(source, (), disagreement) is not None
+        assert loader.load_library(source, (), fails) is not None, "it is not asked again"
         anew()  # as in another process
     assert len(asked) == 1 and asked[0] is not None, "it is used while it is asked"
     (agreed,) = (tmp_path / "compiled").glob("lookup-*.agrees")
     agreed.write_text("of something else")
-    assert loader.library(source, (), fails) is None
-    assert loader.why_not(source) == "lookup.c disagrees with the reference: ArithmeticError: of two and two"
+    assert loader.load_library(source, (), fails) is None
+    assert loader.unavailable_reason(source) == "lookup.c disagrees with the reference: ArithmeticError: of two and two"
     anew()
-    assert loader.library(source, (), disagreement) is not None and len(asked) == 2
+    assert loader.load_library(source, (), disagreement) is not None and len(asked) == 2
 
 
 def damage(path, how):
@@ -259,10 +261,10 @@ def test_a_library_that_is_not_as_it_was_written_is_built_anew_once(tmp_path, mo
     true = loader._build
     monkeypatch.setattr(loader, "_build", lambda *a: (built.append(1), true(*a))[1])
     damage(first, how)
-    assert not is_whole(first)
+    assert not is_intact(first)
     assert loader.build(SMALL, tmp_path / "compiled", "cc") == first
     assert loader.build(SMALL, tmp_path / "compiled", "cc") == first
-    assert len(built) == 1 and is_whole(first) and first.stat().st_mode & 0o777 == 0o700
+    assert len(built) == 1 and is_intact(first) and first.stat().st_mode & 0o777 == 0o700
     ctypes.CDLL(str(first)).molattn_look_up  # noqa: B018
 
 
@@ -270,8 +272,8 @@ def test_a_mask_that_lets_others_write_does_not_count(tmp_path):
     new = tmp_path / "new"
     new.write_bytes(b"x")
     new.chmod(0o777)
-    put(new, tmp_path / "lib.so")
-    assert is_whole(tmp_path / "lib.so") and not new.exists()
+    install_file(new, tmp_path / "lib.so")
+    assert is_intact(tmp_path / "lib.so") and not new.exists()
 
 
 @pytest.mark.slow

@@ -8,7 +8,8 @@ from tests.kernels.invalid_arguments import operations
 
 OPS = torch.ops.molattn
 WHY_NOT = next(
-    filter(None, (kernel.why_not() for kernel in (blocks, edge_attention, elementwise, lookup, segments))), ""
+    filter(None, (kernel.unavailable_reason() for kernel in (blocks, edge_attention, elementwise, lookup, segments))),
+    "",
 )
 
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=f"no library: {WHY_NOT}")

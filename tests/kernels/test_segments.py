@@ -7,13 +7,13 @@ import torch
 
 from molattn.attention import EdgeTerms, Segments, attend, backend, record_backends
 from molattn.kernels import dispatch
-from molattn.kernels.segments import library, segment_attention, why_not
+from molattn.kernels.segments import load_library, segment_attention, unavailable_reason
 from tests.assertions import assert_identical
 
 F32, F64 = torch.float32, torch.float64
 attend_module = sys.modules[attend.__module__]
 
-pytestmark = pytest.mark.skipif(library() is None, reason=f"no compiled segments: {why_not()}")
+pytestmark = pytest.mark.skipif(load_library() is None, reason=f"no compiled segments: {unavailable_reason()}")
 
 
 def draw(*shape, seed=0):

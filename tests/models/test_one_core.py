@@ -5,7 +5,7 @@ import torch
 
 from molattn.attention import BACKENDS, PaddedNodes, Rows, Segments, backend, record_backends
 from molattn.chem import Conformers, molecule_graph
-from molattn.kernels.blocks import why_not
+from molattn.kernels.blocks import unavailable_reason
 from molattn.models.presets import PRESETS
 from molattn.models.registry import build
 from molattn.training.config import resolve
@@ -79,8 +79,8 @@ def test_every_backend_predicts_what_the_reference_does(made):
 def test_the_default_model_trains_and_predicts_in_one_fused_operation():
     config = resolve(None, {"base": "none"}, SETTINGS).model
     model = build(config, 1)
-    if why_not():
-        pytest.skip(f"no compiled blocks: {why_not()}")
+    if unavailable_reason():
+        pytest.skip(f"no compiled blocks: {unavailable_reason()}")
     batch = model.collate([molecule_graph(smiles) for smiles in SMILES])
     with record_backends() as calls:
         model(batch).sum().backward()

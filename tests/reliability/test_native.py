@@ -12,16 +12,16 @@ import pytest
 from molattn.kernels import loader
 from tests.reliability.score import Score
 
-SOURCES = [*loader.SOURCES.glob("*.c")]
+SOURCES = [*loader.SOURCE_FOLDER.glob("*.c")]
 SMALL = next(source for source in SOURCES if source.name == "lookup.c")
 OPEN = """
 import ctypes, os, sys
 from pathlib import Path
 from molattn.kernels import loader
 source = Path(sys.argv[1])
-library = loader.library(source)
+library = loader.load_library(source)
 if library is None:
-    print("none", loader.why_not(source))
+    print("none", loader.unavailable_reason(source))
 else:
     numbers = (ctypes.c_int64 * 1)
     rows, codes, y = (ctypes.c_float * 2)(3.0, 5.0), (ctypes.c_int32 * 1)(1), (ctypes.c_float * 1)()
@@ -29,7 +29,9 @@ else:
     print("wrong" if library.molattn_look_up(rows, codes, y, 1, 1, 1, numbers(0), numbers(2)) else y[0])
 """
 
-pytestmark = pytest.mark.skipif(loader.library(SMALL) is None, reason=f"nothing is compiled: {loader.why_not(SMALL)}")
+pytestmark = pytest.mark.skipif(
+    loader.load_library(SMALL) is None, reason=f"nothing is compiled: {loader.unavailable_reason(SMALL)}"
+)
 
 
 def opened(cache: Path, **environment: str) -> tuple[int, str]:

@@ -25,7 +25,7 @@ from molattn.data.store.molecule_store import MoleculeStore, dtypes_of, packer, 
 from molattn.data.store.packing import Packing
 from molattn.data.store.ragged import Damaged, FlatColumns, FlatFile, FlatWriter
 from molattn.errors import ConformerError, SmilesError, UsageError
-from molattn.owned import check_place
+from molattn.trusted_files import check_parent_folders
 
 SCHEMA = 1
 HEADER = "header.json"
@@ -95,7 +95,7 @@ def stored_molecules(
         with suppress(Damaged):
             return Stored(_opened(folder / key, identity, rows), folder / key, "")
         folder.mkdir(parents=True, exist_ok=True)
-        check_place(folder / key)
+        check_parent_folders(folder / key)
         with FileLock(folder / f".{key}.lock"):
             with suppress(Damaged):  # another process may have been faster
                 return Stored(_opened(folder / key, identity, rows), folder / key, "")
@@ -165,7 +165,7 @@ def _opened(
     """
     try:
         if not begun:
-            check_place(folder / HEADER)  # checksums are no help against who writes them, too
+            check_parent_folders(folder / HEADER)  # checksums are no help against who writes them, too
         header = json.loads((folder / HEADER).read_bytes())
         if header["identity"] != identity or (header["final"] is not True and not begun):
             raise Damaged("it is another store, or not a whole one")

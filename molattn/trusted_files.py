@@ -16,7 +16,7 @@ _NOBODY = 65534
 """Who owns the folders of users that a container does not know."""
 
 
-def check_folder(folder: Path) -> None:
+def check_private_folder(folder: Path) -> None:
     """That nobody else can put a file into a folder, or another folder into its place.
 
     Raises OSError, which says who can and what to do. Links are followed: what counts is where they lead.
@@ -27,10 +27,10 @@ def check_folder(folder: Path) -> None:
         raise OSError(f"{folder} belongs to another user: let MOLATTN_CACHE name a folder of your own")
     if about.st_mode & _OTHERS:
         raise OSError(f"others may write to {folder}: take that right from them (chmod go-w)")
-    check_place(real)
+    check_parent_folders(real)
 
 
-def check_place(path: Path) -> None:
+def check_parent_folders(path: Path) -> None:
     """That nobody else can put another file or folder into the place of this one.
 
     Raises OSError, which says who can and what to do. Links are followed: what counts is where they lead.
@@ -50,7 +50,7 @@ def check_place(path: Path) -> None:
             )
 
 
-def own_bytes(path: Path) -> bytes | None:
+def read_trusted(path: Path) -> bytes | None:
     """What is in a file; None where there is none, or it is a link, no ordinary file, or others may write to it."""
     try:
         # Without waiting, as for who writes to a pipe.
@@ -67,13 +67,13 @@ def own_bytes(path: Path) -> bytes | None:
             return None
 
 
-def is_whole(path: Path) -> bool:
-    """Whether a file is what `put` has put there."""
-    data, said = own_bytes(path), own_bytes(sum_of(path))
+def is_intact(path: Path) -> bool:
+    """Whether a file is what `install_file` has written there."""
+    data, said = read_trusted(path), read_trusted(checksum_path(path))
     return data is not None and said is not None and hashlib.sha256(data).hexdigest().encode() == said.strip()
 
 
-def put(new: Path, path: Path) -> None:
+def install_file(new: Path, path: Path) -> None:
     """`new`, a file in the same folder, in the place of `path`, and its SHA-256 beside it: both on the disk.
 
     Whoever looks in between finds two that do not fit.
@@ -82,12 +82,12 @@ def put(new: Path, path: Path) -> None:
         os.fchmod(file.fileno(), 0o700)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())
-    write_own(sum_of(path), digest + "\n")
+    write_private(checksum_path(path), digest + "\n")
     os.replace(new, path)
     _sync_folder(path.parent)
 
 
-def write_own(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     """A small file that only its owner may read, whole or not at all."""
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
@@ -100,8 +100,8 @@ def write_own(path: Path, text: str) -> None:
         new.unlink(missing_ok=True)
 
 
-def sum_of(path: Path) -> Path:
-    """Where the SHA-256 of a file that `put` has put there is written."""
+def checksum_path(path: Path) -> Path:
+    """Where the SHA-256 of a file that `install_file` has written there is written."""
     return path.with_name(f"{path.name}.sha256")
 
 
