@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import kendalltau
 
-from molattn import api
+from molattn import inference
 from molattn.chem import atom_contributions
 from molattn.data.tables.table import column, read_table
 
@@ -45,7 +45,7 @@ def trained(dataset: str, preset: str, seed: int, folder: Path) -> tuple[Path, d
 
 def measured(run: Path, side: str, folder: Path) -> dict:
     """What `molattn faithfulness` says of all molecules of a side of the run."""
-    predictor = api.load(run)
+    predictor = inference.load(run)
     if side == "test":
         return predictor.faithfulness(run, max_molecules=10**9).record
     table = read_table(run / "predictions.csv")

@@ -14,7 +14,8 @@ sum brings them to the atoms; out come a property and what every atom attended t
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from molattn.api import Predictor, load, train
+    from molattn._train import train
+    from molattn.inference import Predictor, load
     from molattn.sklearn import MolAttentionClassifier, MolAttentionRegressor
 
 __version__ = "0.1.0"
@@ -23,10 +24,14 @@ __all__ = ["MolAttentionClassifier", "MolAttentionRegressor", "Predictor", "__ve
 
 def __getattr__(name: str) -> object:
     # Imported at first use (PEP 562), so that `molattn --help` loads neither torch nor RDKit.
-    if name in ("Predictor", "load", "train"):
-        from molattn import api
+    if name == "train":
+        from molattn._train import train
 
-        return getattr(api, name)
+        return train
+    if name in ("Predictor", "load"):
+        from molattn import inference
+
+        return getattr(inference, name)
     if name in ("MolAttentionClassifier", "MolAttentionRegressor"):
         from molattn import sklearn
 

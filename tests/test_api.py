@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import molattn
-from molattn.api import Predictor
 from molattn.chem import Conformers, molecule
 from molattn.errors import ConformerError, InputError, MolattnWarning, SmilesError, UsageError
+from molattn.inference import Predictor
 from molattn.models.artifact import load_artifact
 from tests.assertions import assert_same_answers
 from tests.molecules import esol

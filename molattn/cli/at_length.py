@@ -14,10 +14,10 @@ from molattn.cli.terminal import table_to_stdout, warn
 from molattn.errors import RowsFailed, UsageError
 
 if TYPE_CHECKING:
-    from molattn.api import RowPrediction
     from molattn.data.tables.parts import PartFiles, Parts
     from molattn.data.tables.readers import Chunk, RowStream
     from molattn.data.tables.writers import Column, NewColumn, Output, Writer
+    from molattn.inference import RowPrediction
 
     Rows = Callable[[Iterable[object], int, Callable[[int], None], object], Generator[RowPrediction, None, None]]
     Piece = tuple[int, Chunk, list[RowPrediction]]
@@ -230,9 +230,9 @@ def _places(stream: "RowStream", names: Sequence[str]) -> list[int]:
 def parts_of(work: Work, first: int, end: int | None, always: bool = False) -> "Parts | None":
     """The parts of a long output, or of any, with `always`; None where it is written at one go."""
     from molattn import __version__
-    from molattn.api import model_folder
     from molattn.data.tables.parts import Parts, discard_parts, parts_folder, sha256_of
     from molattn.data.tables.readers import CHUNK
+    from molattn.inference import model_folder
 
     job = work.job
     if job.output is None:

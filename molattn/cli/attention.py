@@ -16,9 +16,9 @@ from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from molattn.api import Predictor
     from molattn.data.tables.readers import RowStream
     from molattn.explain import AttentionMap
+    from molattn.inference import Predictor
 
 _WEIGHTS = 500_000
 """Weights in a row group: what is held in memory at a time."""

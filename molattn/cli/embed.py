@@ -14,9 +14,9 @@ from molattn.cli.start import predictor_of
 from molattn.cli.tally import tell_rows
 
 if TYPE_CHECKING:
-    from molattn.api import RowPrediction
     from molattn.data.tables.readers import RowStream
     from molattn.data.tables.writers import Column, NewColumn, Output
+    from molattn.inference import RowPrediction
 
 
 def embed(

@@ -14,8 +14,8 @@ from molattn.cli.terminal import say, tell, warn
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
 if TYPE_CHECKING:
-    from molattn.api import Predictor
     from molattn.explain import Attribution
+    from molattn.inference import Predictor
 
 # As in molattn.explain.methods, which is not imported for a screen of help.
 _METHODS = ("additive", "occlusion", "integrated-gradients", "cam", "grad-attention", "rollout", "attention")

@@ -13,8 +13,8 @@ from molattn.cli.terminal import console, say, tell, warn
 from molattn.errors import InputError, RowsFailed, UsageError
 
 if TYPE_CHECKING:
-    from molattn.api import Predictor
     from molattn.explain import HeadSummary
+    from molattn.inference import Predictor
 
 _SHORT = {
     "bonded": "1",

@@ -19,10 +19,10 @@ from molattn.errors import InputError, RowsFailed, UsageError
 LOCAL, RAY = "local", "ray"
 
 if TYPE_CHECKING:
-    from molattn.api import Beside, Predictor, RowPrediction, Value
-    from molattn.api.beside import BesideColumn
     from molattn.data.tables.readers import RowStream
     from molattn.data.tables.writers import Column, NewColumn
+    from molattn.inference import Beside, Predictor, RowPrediction, Value
+    from molattn.inference.batch_predictor import BesideColumn
 
 
 def predict(
@@ -198,7 +198,7 @@ def _jobs(job: Job, tables: Sequence[Path], output: str | None) -> list[Job]:
 def _beside(
     interval: float | None, uncertainty_method: str | None, calibration_method: str | None, applicability: bool
 ) -> "Beside":
-    from molattn.api import Beside
+    from molattn.inference import Beside
 
     return Beside(interval, uncertainty_method or "", calibration_method or "", applicability)
 

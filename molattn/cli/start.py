@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from molattn.api import Predictor
+    from molattn.inference import Predictor
 
 
 def predictor_of(run: Path) -> "Predictor":
@@ -23,9 +23,9 @@ def predictor_of(run: Path) -> "Predictor":
     if first:
         gc.disable()
     try:
-        from molattn import api
+        from molattn import inference
 
-        return api.load(run)
+        return inference.load(run)
     finally:
         if first:
             gc.freeze()

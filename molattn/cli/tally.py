@@ -9,9 +9,9 @@ from molattn.cli.terminal import tell, warn
 from molattn.errors import InputError, short_repr
 
 if TYPE_CHECKING:
-    from molattn.api import RowPrediction
     from molattn.data.tables.parts import Parts
     from molattn.data.tables.readers import Chunk, RowStream
+    from molattn.inference import RowPrediction
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Tally:
 
 def tally_of_chunk(stream: "RowStream", chunk: "Chunk", answers: Sequence["RowPrediction"]) -> Tally:
     """What became of the rows of a chunk."""
-    from molattn.api import geometry_warning
+    from molattn.inference import geometry_warning
 
     tally = Tally(rows=len(chunk))
     for row, (place, answer) in enumerate(zip(chunk.places, answers, strict=True)):

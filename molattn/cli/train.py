@@ -265,7 +265,7 @@ def train(
         nodes = resolved.training.num_nodes
         raise typer.Exit(launch(sys.argv[1:], several // nodes, nodes))
     end_with_launcher()
-    from molattn import api
+    from molattn._train import run
     from molattn.cli.datasets import fetched
     from molattn.cli.progress import TerminalReporter
     from molattn.training.replicates import SeveralResult
@@ -274,7 +274,7 @@ def train(
     if resolved.data.dataset and not is_path(resolved.data.dataset):
         fetched(resolved.data.dataset, resolved.data.data_dir, quiet or not is_first())
     with TerminalReporter(quiet) as reporter:
-        result = api.run(resolved, output_dir, reporter, force, resume is not None)
+        result = run(resolved, output_dir, reporter, force, resume is not None)
     if not is_first():
         return
     if as_json:

@@ -12,8 +12,8 @@ from molattn.cli.terminal import tell, warn
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
 if TYPE_CHECKING:
-    from molattn.api import Predictor
     from molattn.explain import AttentionMap, Attribution
+    from molattn.inference import Predictor
     from molattn.viewer.web.payload import Truth
 
 

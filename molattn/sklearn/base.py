@@ -16,9 +16,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
-from molattn.api import Predictor, PrintReporter, load
+from molattn._train import PrintReporter
 from molattn.data.tables.numbers import all_numbers_in
 from molattn.errors import MolattnError
+from molattn.inference import Predictor, load
 from molattn.models.config import GraphModelConfig
 from molattn.sklearn.tables import Molecules, molecules_of
 from molattn.training.config import DataConfig, TrainingConfig, resolve

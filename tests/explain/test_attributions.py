@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import molattn
-from molattn.api import Predictor
 from molattn.chem import Conformers, molecule_graph
 from molattn.errors import SmilesError, UsageError
 from molattn.explain.additive import additive, cam
@@ -19,6 +18,7 @@ from molattn.explain.gradients import TOLERANCE, grad_attention, integrated_grad
 from molattn.explain.methods import METHODS, choose_method, offered, random_shares
 from molattn.explain.occlusion import in_order, occlusion, without
 from molattn.explain.terms import Terms
+from molattn.inference import Predictor
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.predict import attention_of, outputs_of

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.api import Predictor
 from molattn.chem import atom_contributions, molecule_graph
 from molattn.errors import MolattnWarning, UsageError
 from molattn.explain.additive import additive
 from molattn.explain.faithfulness import FRACTIONS, RANDOM, agreement, measure
 from molattn.explain.measured import FILE, read_sentences, write_measured
 from molattn.explain.methods import random_shares
+from molattn.inference import Predictor
 from molattn.models.artifact import save_artifact
 from tests.explain.test_attributions import artifact_of, model_of
 from tests.molecules import esol

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.api import Predictor
 from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError
 from molattn.explain import AttentionMap, summarize_heads
 from molattn.explain.head_summary import COLUMNS, DISTANCES, HeadSummary
+from molattn.inference import Predictor
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.api import Predictor
 from molattn.chem import molecule_graph
+from molattn.inference import Predictor
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel

@@ -11,9 +11,9 @@ import torch
 from rdkit import Chem
 from rdkit.Chem import Crippen, rdMolDescriptors
 
-from molattn.api import Predictor
 from molattn.chem import DESCRIPTORS, FEW_DESCRIPTORS, featurizer_descriptors, standardized_smiles
 from molattn.errors import InputError, MolattnWarning, UsageError
+from molattn.inference import Predictor
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
 from molattn.models.config import GraphModelConfig
 from molattn.models.registry import build

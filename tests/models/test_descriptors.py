@@ -13,10 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from molattn.api import Predictor
 from molattn.chem import MoleculeGraph, molecule_graph, smiles_tokens
 from molattn.data.store.batches import collate
 from molattn.errors import MolattnWarning, SmilesError, UsageError
+from molattn.inference import Predictor
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
 from molattn.models.base import MoleculeModel
 from molattn.models.config import GraphModelConfig, SmilesModelConfig

@@ -12,10 +12,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from molattn.api import Predictor
 from molattn.chem import molecule_graph
 from molattn.data.store.batches import PAIRS, Batch, MoleculeBatch, batches_by_size
 from molattn.errors import SmilesError
+from molattn.inference import Predictor
 from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.memory import is_out_of_memory
 from molattn.models.predict import outputs_of

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.api import Predictor
 from molattn.chem import Conformers, conformer, molecule_graph
 from molattn.data.store.batches import collate
 from molattn.errors import SmilesError, UsageError
 from molattn.graph import GraphNetBlock
 from molattn.graph.encodings import Encoding
+from molattn.inference import Predictor
 from molattn.models.artifact import Artifact
 from molattn.models.config import CONFIGS, GraphModelConfig
 from molattn.models.encodings import EDGE_ENCODINGS, NODE_ENCODINGS

@@ -28,9 +28,9 @@ from safetensors.torch import load_file
 
 import molattn
 from molattn import Predictor
-from molattn.api import Beside
 from molattn.data.checksummed_json import sealed
 from molattn.errors import MolattnError
+from molattn.inference import Beside
 from tests.models.tensors import saved
 
 FROZEN = sorted((Path(__file__).parents[1] / "frozen" / "0.1.0").iterdir())

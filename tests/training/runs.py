@@ -46,7 +46,7 @@ def interrupt(table: Path, folder: Path, after: int, by: signal.Signals = signal
     before = signal.signal(by, signal.default_int_handler if by is signal.SIGINT else signal.SIG_DFL)
     try:
         with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
-            patch.setattr("molattn.api.PrintReporter.epoch", epoch)
+            patch.setattr("molattn._train.PrintReporter.epoch", epoch)
             train_small(table, folder, **options)
             raise AssertionError("nothing ended the training")
     finally:

@@ -50,7 +50,7 @@ def test_an_ensemble_that_is_interrupted_goes_on_to_the_bit(
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("molattn.api.PrintReporter.epoch", epoch)
+        patch.setattr("molattn._train.PrintReporter.epoch", epoch)
         with pytest.raises(KeyboardInterrupt):
             train_small(table, run, **OPTIONS)
     assert not (run / "model").exists()

@@ -117,7 +117,7 @@ def _stop(folder: Path, table: Path, epoch: int, **options: object) -> None:
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("molattn.api.PrintReporter.epoch", count)
+        patch.setattr("molattn._train.PrintReporter.epoch", count)
         with pytest.raises(KeyboardInterrupt):
             molattn.train(table, output_dir=folder, num_folds=3, **{**OPTIONS, **options})
 

@@ -67,7 +67,7 @@ def test_a_run_can_be_interrupted_again_and_again(table: Path, whole: Path, tmp_
                 if record.epoch == after:  # pyright: ignore[reportAttributeAccessIssue]
                     raise OSError("the disk is full")
 
-            patch.setattr("molattn.api.PrintReporter.epoch", epoch)
+            patch.setattr("molattn._train.PrintReporter.epoch", epoch)
             with pytest.raises(OSError, match="full"):
                 resume(run)
     resume(run)

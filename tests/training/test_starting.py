@@ -226,7 +226,7 @@ def test_a_run_says_what_it_started_from_and_repeats_and_resumes_to_the_bit(
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("molattn.api.PrintReporter.epoch", stop)
+        patch.setattr("molattn._train.PrintReporter.epoch", stop)
         with pytest.raises(KeyboardInterrupt):
             molattn.train(table, base=base, output_dir=tmp_path / "stopped", **options)
     resumed = molattn.train(resume=tmp_path / "stopped", quiet=True)
@@ -241,7 +241,7 @@ def test_replicates_start_from_the_base_and_go_on_after_a_stop(base: str, table:
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("molattn.api.PrintReporter.epoch", stop)
+        patch.setattr("molattn._train.PrintReporter.epoch", stop)
         with pytest.raises(KeyboardInterrupt):
             molattn.train(table, base=base, output_dir=tmp_path / "several", **options)
     result = molattn.train(resume=tmp_path / "several", quiet=True)

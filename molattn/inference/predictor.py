@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from molattn.api.beside import PLAIN, Asked, Beside, BesideColumn
-from molattn.api.explainer import Explainer, descriptor_rows
-from molattn.api.rows import RowPrediction, Said, all_finite, answered, columns, of_each_atom, warn
 from molattn.chem import Progress
 from molattn.data.tables.readers import CHUNK
 from molattn.errors import InputError, UsageError, describe_bad_smiles
+from molattn.inference.batch_predictor import PLAIN, Asked, Beside, BesideColumn
+from molattn.inference.explainer import Explainer, descriptor_rows
+from molattn.inference.rows import RowPrediction, Said, all_finite, answered, columns, of_each_atom, warn
 from molattn.models.answers import Answers
 from molattn.models.artifact import save_artifact
 from molattn.models.base import Molecule, MoleculeModel

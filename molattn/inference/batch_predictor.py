@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from molattn.api.rows import Said, Value
 from molattn.chem import morgan_bits
 from molattn.errors import UsageError
+from molattn.inference.rows import Said, Value
 from molattn.models.answers import Answers
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
