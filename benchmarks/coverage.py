@@ -61,7 +61,7 @@ def resplits(run: Path, level: float, count: int) -> dict[str, dict[str, list[fl
     import molattn
     from molattn.chem import canonical_smiles, read_smiles
     from molattn.data.tables.table import column, read_table
-    from molattn.models.calibration import interval
+    from molattn.models.calibration import prediction_intervals
     from molattn.training.calibrate import calibrate
     from molattn.training.described import with_computed
 
@@ -79,7 +79,7 @@ def resplits(run: Path, level: float, count: int) -> dict[str, dict[str, list[fl
         scaler = artifact.descriptors
         beside = None if scaler is None else with_computed(scaler.computed, None, molecules)
         z = None if scaler is None or beside is None else scaler.scale(beside)
-        answers[side] = artifact.answers(molecules, z)
+        answers[side] = artifact.predict(molecules, z)
     held, y = answers["test"], truth[rows["test"]]
     keys = np.array([canonical_smiles(read_smiles(text)) for text in smiles[rows["test"]]])
     molecules = np.unique(keys)
@@ -90,7 +90,7 @@ def resplits(run: Path, level: float, count: int) -> dict[str, dict[str, list[fl
         cal = np.isin(keys, chosen)
         calibration = calibrate(held[cal], y[cal], artifact.task, artifact.uncertainty, "", (target,), answers["val"])
         for method, values in found.items():
-            lower, upper = interval(held[~cal], artifact.task, level, calibration, method)
+            lower, upper = prediction_intervals(held[~cal], artifact.task, level, calibration, method)
             values["coverage"].append(float(((lower <= y[~cal]) & (y[~cal] <= upper)).mean()))
             values["width"].append(float((upper - lower).mean()))
     return found

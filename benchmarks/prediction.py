@@ -107,7 +107,7 @@ def stages(run: Path, table: Path, out: Path) -> list[tuple[str, float]]:
     from molattn.data.store.molecule_store import chosen, sizes_of
     from molattn.data.tables.readers import CHUNK, open_stream
     from molattn.data.tables.writers import NewColumn, output_of
-    from molattn.models.predict import MOLECULES
+    from molattn.models.predict import MAX_BATCH_MOLECULES
 
     torch.set_num_threads(1)
     predictor = molattn.load(run)
@@ -121,7 +121,7 @@ def stages(run: Path, table: Path, out: Path) -> list[tuple[str, float]]:
     smiles = [str(text) for chunk in chunks for text in chunk.column(1)]
     molecules = predictor._read(smiles)
     parts = [molecules[i : i + CHUNK] for i in range(0, len(molecules), CHUNK)]
-    rows = [(part, batch) for part in parts for batch in batches_by_size(sizes_of(part), MOLECULES)]
+    rows = [(part, batch) for part in parts for batch in batches_by_size(sizes_of(part), MAX_BATCH_MOLECULES)]
 
     def collated() -> list:
         return [model.collate(chosen(part, batch)) for part, batch in rows]

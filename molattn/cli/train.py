@@ -290,7 +290,7 @@ def _report(result: "RunResult") -> None:
     """The table of test metrics beside the baseline, where the run lies, and the next two commands."""
     from molattn.cli.metrics import print_metrics, print_uncertainty
 
-    metrics, always = result.metrics, result.experiment.task.always
+    metrics, always = result.metrics, result.experiment.task.baseline_label
     of = "atoms of " if result.experiment.task.of_atoms else ""
     print_metrics(metrics["test"], f"{of}test molecules", metrics["units"], metrics["baseline"]["test"], always)
     if "uncertainty" in metrics:

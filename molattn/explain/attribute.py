@@ -14,7 +14,7 @@ from molattn.explain.terms import Terms
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.models.graph_model import GraphModel
-from molattn.models.predict import NOT_FINITE, outputs_of
+from molattn.models.predict import NOT_FINITE, compute_outputs
 from molattn.models.tasks import Binary, Multiclass
 
 
@@ -54,7 +54,7 @@ def explained(artifact: Artifact, target: str | None, outputs: np.ndarray) -> Ex
             "a model with the loss dirichlet answers evidence, neither log-odds nor scores that attributions could "
             "explain: train with bce or cross-entropy"
         )
-    columns = task.own_columns(targets) if isinstance(task, Multiclass) else []
+    columns = task.distribution_columns(targets) if isinstance(task, Multiclass) else []
     several = len(targets) > 1
     if target is None and several:
         raise UsageError(f"say which target to explain with --target: {', '.join((*targets, *columns))}")
@@ -65,7 +65,7 @@ def explained(artifact: Artifact, target: str | None, outputs: np.ndarray) -> Ex
         raise UsageError(f"there is no target {name!r}: choose one of {', '.join((*targets, *columns))}")
     t = targets.index(name)
     if isinstance(task, Multiclass):
-        own = [k for k, owner in enumerate(task.owners(len(targets))) if owner == t]
+        own = [k for k, owner in enumerate(task.target_of_output(len(targets))) if owner == t]
         best = own[int(np.argmax(outputs[own]))]
         return Explained(columns[best], best, "score")
     if isinstance(task, Binary):
@@ -96,10 +96,10 @@ def attribute(
     model = artifact.model
     name = choose_method(model, method)
     assert isinstance(model, GraphModel) and isinstance(molecule, MoleculeGraph)
-    refused: dict[int, str] = {}
-    outputs = outputs_of(model, [molecule], descriptors=descriptors, refused=refused)[0]
-    if refused:
-        raise SmilesError(molecule.smiles, refused[0])
+    failures: dict[int, str] = {}
+    outputs = compute_outputs(model, [molecule], descriptors=descriptors, failures=failures)[0]
+    if failures:
+        raise SmilesError(molecule.smiles, failures[0])
     about = explained(artifact, target, outputs)
     batch = model.collate([molecule], None, descriptors)
     assert isinstance(batch, MoleculeBatch)

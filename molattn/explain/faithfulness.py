@@ -19,7 +19,7 @@ from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
 from molattn.models.descriptors import computed_of
 from molattn.models.graph_model import GraphModel
-from molattn.models.predict import outputs_of
+from molattn.models.predict import compute_outputs
 
 RANDOM = "random"
 """What the baseline is called beside the methods."""
@@ -129,9 +129,9 @@ def measure(
     assert isinstance(model, GraphModel) and isinstance(model.config, GraphModelConfig)
     names = [choose_method(artifact.model, name) for name in methods] or offered(artifact.model)
     z = None if beside is None else beside.scale(np.array([computed_of(m, beside.computed) for m in molecules]))
-    refused: dict[int, str] = {}
-    outputs = outputs_of(artifact.model, molecules, descriptors=z, refused=refused)
-    for i, reason in refused.items():
+    failures: dict[int, str] = {}
+    outputs = compute_outputs(artifact.model, molecules, descriptors=z, failures=failures)
+    for i, reason in failures.items():
         raise SmilesError(molecules[i].smiles, reason)
     subjects = [collate([m], None, None if z is None else z[i : i + 1]) for i, m in enumerate(molecules)]
     about = [explained(artifact, target, row) for row in outputs]

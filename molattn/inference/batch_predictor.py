@@ -9,13 +9,19 @@ import numpy as np
 from molattn.chem import morgan_bits
 from molattn.errors import UsageError
 from molattn.inference.rows import Said, Value
-from molattn.models.answers import Answers
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
-from molattn.models.calibration import NONE, check_level, choose_calibration, interval, sets
+from molattn.models.calibration import (
+    NONE,
+    check_level,
+    prediction_intervals,
+    prediction_sets,
+    resolve_calibration_method,
+)
 from molattn.models.predict import embed_molecules
+from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression
-from molattn.models.uncertainty import method_of
+from molattn.models.uncertainty import resolve_uncertainty_method
 
 DOMAIN_COLUMNS = ("embedding_distance", "tanimoto_nearest", "unlike_training")
 
@@ -69,7 +75,7 @@ class Asked:
         self.uncertainty = a.uncertainty
         if beside.uncertainty_method:
             dropout = a.model.config.dropout
-            self.uncertainty = method_of(beside.uncertainty_method, task, len(a.models), dropout)
+            self.uncertainty = resolve_uncertainty_method(beside.uncertainty_method, task, len(a.models), dropout)
         self.calibration = a.calibration_method
         if beside.calibration_method:
             if beside.calibration_method != NONE and a.calibration is None:
@@ -77,7 +83,7 @@ class Asked:
                     f"the model was trained without calibration molecules, which {beside.calibration_method} needs: "
                     "train with --calibration-size 0.1"
                 )
-            self.calibration = choose_calibration(beside.calibration_method, task)
+            self.calibration = resolve_calibration_method(beside.calibration_method, task)
         if self.calibration != NONE and a.calibration is not None and self.uncertainty != a.calibration.uncertainty:
             if beside.interval is not None or beside.calibration_method:
                 raise UsageError(
@@ -85,7 +91,7 @@ class Asked:
                     f"{self.uncertainty}: leave --uncertainty-method out, or add --calibration-method none"
                 )
             self.calibration = NONE
-        self.columns = [BesideColumn(name) for name in a.columns(self.uncertainty)]
+        self.columns = [BesideColumn(name) for name in a.extra_columns(self.uncertainty)]
         if beside.interval is not None:
             self._check_interval(beside.interval)
             if isinstance(task, Regression):
@@ -114,8 +120,8 @@ class Asked:
         # Whether the calibration molecules are enough is found on an answer of nothing.
         one = np.zeros((1, len(a.targets)))
         spread = None if self.uncertainty == NONE else one
-        own = np.full((1, len(a.task.own_columns(a.targets))), 0.5)
-        self.ends(Answers(one, own, spread), level)
+        own = np.full((1, len(a.task.distribution_columns(a.targets))), 0.5)
+        self.ends(Predictions(one, own, spread), level)
 
     def said(self, molecules: Sequence[Molecule], z: np.ndarray | None, refused: dict[int, str]) -> list[Said]:
         """The values of each molecule, or of each of its atoms, and what stands beside them.
@@ -128,29 +134,29 @@ class Asked:
 
     def _said(self, molecules: Sequence[Molecule], z: np.ndarray | None, refused: dict[int, str]) -> list[Said]:
         a, task = self.artifact, self.artifact.task
-        raw = a.answers(molecules, z, self.uncertainty, refused)
-        answers = raw if self.calibration == NONE else a.calibrated(raw, self.calibration)
-        beside: list[list[Any]] = answers.more.tolist()
+        raw = a.predict(molecules, z, self.uncertainty, refused)
+        answers = raw if self.calibration == NONE else a.apply_calibration(raw, self.calibration)
+        beside: list[list[Any]] = answers.extra_values.tolist()
         if self.beside.interval is not None:
             beside = [old + new for old, new in zip(beside, self.ends(raw, self.beside.interval), strict=True)]
         if self.beside.applicability and a.domain is not None and len(molecules):
             bits = morgan_bits([m.smiles for m in molecules], max_atoms=a.max_atoms)
-            found = a.domain.measure(embed_molecules(a.model, molecules, descriptors=z, refused=refused), bits)
+            found = a.domain.measure(embed_molecules(a.model, molecules, descriptors=z, failures=refused), bits)
             rows = zip(found[0].tolist(), found[1].tolist(), found[2], strict=True)
             beside = [old + list(row) for old, row in zip(beside, rows, strict=True)]
-        values = (tuple(task.named(v, t) for t, v in enumerate(row)) for row in answers.values.tolist())
+        values = (tuple(task.table_value(v, t) for t, v in enumerate(row)) for row in answers.values.tolist())
         return [(said, tuple(more)) for said, more in zip(values, beside, strict=True)]
 
-    def ends(self, raw: Answers, level: float) -> list[list[Value]]:
+    def ends(self, raw: Predictions, level: float) -> list[list[Value]]:
         """The ends of the intervals of each molecule, target by target, or its sets of classes; before calibration."""
         a, task = self.artifact, self.artifact.task
         calibration = None if self.calibration == NONE else a.calibration
         if isinstance(task, Regression):
-            lower, upper = interval(raw, task, level, calibration, self.calibration)
+            lower, upper = prediction_intervals(raw, task, level, calibration, self.calibration)
             return np.stack([lower, upper], 2).reshape(len(lower), 2 * len(a.targets)).tolist()
-        answers = raw if calibration is None else a.calibrated(raw, self.calibration)
-        chosen = sets(answers, task, level, calibration, self.calibration)
-        labels = [task.labels(t) for t in range(len(a.targets))]
+        answers = raw if calibration is None else a.apply_calibration(raw, self.calibration)
+        chosen = prediction_sets(answers, task, level, calibration, self.calibration)
+        labels = [task.class_names(t) for t in range(len(a.targets))]
         return [
             [tuple(c for c, within in zip(labels[t], part[i], strict=True) if within) for t, part in enumerate(chosen)]
             for i in range(len(raw.values))

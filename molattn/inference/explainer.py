@@ -23,7 +23,7 @@ from molattn.explain.methods import choose_method
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.models.descriptors import DescriptorRows, Read, stacked
-from molattn.models.predict import NOT_FINITE, PAIRS, attentions_of
+from molattn.models.predict import MAX_ATTENTION_PAIRS, NOT_FINITE, iter_attention
 from molattn.models.tasks import Multiclass
 
 
@@ -41,7 +41,7 @@ class Explainer:
         c = artifact.conformers
         self.conformers = c if c is None or c.on_failure != "stop" else replace(c, on_failure="reject")
         self.targets, self.units = artifact.targets, artifact.units
-        self.more = tuple(artifact.columns())
+        self.more = tuple(artifact.extra_columns())
         self.descriptors = () if artifact.descriptors is None else artifact.descriptors.given
 
     def attention(self, smiles: str, descriptors: Any = None) -> AttentionMap:
@@ -91,7 +91,7 @@ class Explainer:
                     found = next((w for w in outcome.warnings if w.startswith(NO_GEOMETRY)), "")
                     flat += bool(found)
                     first = first or (found and f"{short_repr(text)}: {found}")
-                if pairs >= PAIRS or len(waiting) == CHUNK:
+                if pairs >= MAX_ATTENTION_PAIRS or len(waiting) == CHUNK:
                     yield from self._mapped(waiting)
                     waiting, pairs = [], 0
         yield from self._mapped(waiting)
@@ -115,17 +115,17 @@ class Explainer:
         blind = z is None and a.descriptors is not None
         if z is None and a.descriptors is not None:  # attention does not depend on them
             z = np.zeros((len(molecules), len(a.descriptors.names)))
-        for molecule, (outputs, weights) in zip(molecules, attentions_of(a.model, molecules, z), strict=True):
+        for molecule, (outputs, weights) in zip(molecules, iter_attention(a.model, molecules, z), strict=True):
             with np.errstate(over="ignore", invalid="ignore"):
-                answers = a.task.answers(outputs if a.task.of_atoms else outputs[None], a.scaler)
-            if not all(np.isfinite(x).all() for x in (outputs, weights, answers.values, answers.own)):
+                answers = a.task.decode(outputs if a.task.of_atoms else outputs[None], a.scaler)
+            if not all(np.isfinite(x).all() for x in (outputs, weights, answers.values, answers.distribution)):
                 yield SmilesError(molecule.smiles, NOT_FINITE)
                 continue
             if a.task.of_atoms or blind:
                 said, units = {}, {}  # no number is the whole molecule's
             elif isinstance(a.task, Multiclass):
-                names = a.task.own_columns(a.targets)
-                said, units = dict(zip(names, answers.own[0].tolist(), strict=True)), dict.fromkeys(names, "")
+                names = a.task.distribution_columns(a.targets)
+                said, units = dict(zip(names, answers.distribution[0].tolist(), strict=True)), dict.fromkeys(names, "")
             else:
                 said = dict(zip(a.targets, answers.values[0].tolist(), strict=True))
                 units = dict(zip(a.targets, a.units, strict=True))

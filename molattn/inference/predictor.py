@@ -16,11 +16,11 @@ from molattn.errors import InputError, UsageError, describe_bad_smiles
 from molattn.inference.batch_predictor import PLAIN, Asked, Beside, BesideColumn
 from molattn.inference.explainer import Explainer, descriptor_rows
 from molattn.inference.rows import RowPrediction, Said, all_finite, answered, columns, of_each_atom, warn
-from molattn.models.answers import Answers
 from molattn.models.artifact import save_artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.descriptors import DescriptorRows, Read
 from molattn.models.predict import NOT_FINITE, embed_molecules
+from molattn.models.predictions import Predictions
 from molattn.models.tasks import Task
 from molattn.models.uncertainty import NONE
 
@@ -83,8 +83,8 @@ class Predictor(Explainer):
         reasons. Another says which molecules have path lengths in the place of a 3D geometry.
 
         With `return_std` two of these come: the predictions, and how far off they may be, in the same unit: see
-        `molattn.models.uncertainty.answers_of`. Of classes it is the standard deviation of the probability of 1, or of
-        the class that is answered, (n,) or (n, T).
+        `molattn.models.uncertainty.predict_with_uncertainty`. Of classes it is the standard deviation of the
+        probability of 1, or of the class that is answered, (n,) or (n, T).
 
         Args:
             smiles, descriptors: see above.
@@ -102,7 +102,7 @@ class Predictor(Explainer):
         asked = Asked(self._artifact, Beside(uncertainty_method=uncertainty_method))
         if return_std and asked.uncertainty == NONE:
             raise UsageError(
-                "the model does not say how far off it may be: train with ensemble_size=5, or with the loss mve, "
+                "the model has no standard deviations: train with ensemble_size=5, or with the loss mve, "
                 "evidential, quantile or dirichlet, or ask for uncertainty_method='dropout'"
             )
         rows, alone = self._rows(smiles, num_workers, descriptors, asked.beside)
@@ -130,7 +130,7 @@ class Predictor(Explainer):
         """Lower and upper ends between which the truth lies with a probability of `level`, each shaped as predictions.
 
         Conformal, unless the model was trained with another calibration method: see
-        `molattn.models.calibration.interval`.
+        `molattn.models.calibration.prediction_intervals`.
 
         Args:
             smiles, num_workers, descriptors: as for `predict`.
@@ -164,7 +164,7 @@ class Predictor(Explainer):
         """The classes of which one is the true one with a probability of `level`: a tuple of names for each SMILES.
 
         Of several targets a tuple of them; None for a SMILES that cannot be read. See
-        `molattn.models.calibration.sets`.
+        `molattn.models.calibration.prediction_sets`.
 
         Args:
             smiles, num_workers, descriptors: as for `predict`.
@@ -206,7 +206,7 @@ class Predictor(Explainer):
             if row.values is not None:
                 numbers[i] = [np.nan if isinstance(v, str) else v for v in row.values]
                 more[i] = row.more
-        return self.task.array(Answers(numbers, more)), more[:, max(0, width - len(self.targets)) :]
+        return self.task.to_array(Predictions(numbers, more)), more[:, max(0, width - len(self.targets)) :]
 
     def rows(
         self,
@@ -293,7 +293,7 @@ class Predictor(Explainer):
 
     def _embedded(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[Said | str]:
         refused: dict[int, str] = {}
-        vectors = embed_molecules(self._artifact.model, molecules, descriptors=z, refused=refused)
+        vectors = embed_molecules(self._artifact.model, molecules, descriptors=z, failures=refused)
         return _without(refused, [(tuple(vector), ()) for vector in vectors.tolist()])
 
     def _stream(

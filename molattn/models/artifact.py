@@ -23,7 +23,7 @@ from molattn.data.checksummed_json import SEAL, sealed
 from molattn.data.files import write_bytes
 from molattn.data.schema import Misfit
 from molattn.errors import InputError, UsageError, short_repr
-from molattn.models.answers import Answers
+from molattn.models.applicability_domain import ApplicabilityDomain
 from molattn.models.artifact_parts import (
     CALIBRATION,
     DOMAIN,
@@ -37,14 +37,14 @@ from molattn.models.artifact_parts import (
 )
 from molattn.models.artifact_parts import member as member_name
 from molattn.models.base import Molecule, MoleculeModel
-from molattn.models.calibration import Calibration, calibrated
+from molattn.models.calibration import Calibration, apply_calibration
 from molattn.models.config_file import CONFIG, LARGEST_FILE, NEXT, WEIGHTS, read_config, settings_of
-from molattn.models.domain import Domain
+from molattn.models.predictions import Predictions
 from molattn.models.registry import MODELS, build
 from molattn.models.scaler import DescriptorScaler, TargetScaler
-from molattn.models.tasks import REGRESSION, Regression, Task, task_from
+from molattn.models.tasks import REGRESSION, Regression, Task, task_from_dict
 from molattn.models.tensor_file import Form, at_most, check_finite, check_forms, float32, forms_of, tensors_of
-from molattn.models.uncertainty import NONE, answers_of, method_of
+from molattn.models.uncertainty import NONE, predict_with_uncertainty, resolve_uncertainty_method
 
 _LOSSES_OF_6 = ("evidential", "quantile", "dirichlet")
 
@@ -85,44 +85,46 @@ class Artifact:
     uncertainty: str = ""
     samples: int = 10
     calibration: Calibration | None = None
-    domain: Domain | None = None
+    domain: ApplicabilityDomain | None = None
 
     def __post_init__(self):
         if not self.uncertainty:
-            object.__setattr__(self, "uncertainty", method_of("", self.task, len(self.models), 0.0))
+            object.__setattr__(self, "uncertainty", resolve_uncertainty_method("", self.task, len(self.models), 0.0))
 
     @property
     def models(self) -> tuple[MoleculeModel, ...]:
         """All models of the ensemble, or the one."""
         return (self.model, *self.members)
 
-    def columns(self, uncertainty: str = "") -> list[str]:
-        """What the columns of `Answers.more` are called, by its own uncertainty method or another."""
-        own = self.task.own_columns(self.targets)
+    def extra_columns(self, uncertainty: str = "") -> list[str]:
+        """What the columns of `Predictions.extra_values` are called, by its own uncertainty method or another."""
+        own = self.task.distribution_columns(self.targets)
         spread = (uncertainty or self.uncertainty) != NONE
         return [*own, *(f"{t}_std" for t in self.targets if spread)]
 
-    def answers(
+    def predict(
         self,
         molecules: Sequence[Molecule],
         descriptors: np.ndarray | None = None,
         uncertainty: str = "",
-        refused: dict[int, str] | None = None,
-    ) -> Answers:
-        """What it says of `molecules`, before any calibration; see `molattn.models.uncertainty.answers_of`."""
+        failures: dict[int, str] | None = None,
+    ) -> Predictions:
+        """Predictions before calibration; see `molattn.models.uncertainty.predict_with_uncertainty`."""
         method = uncertainty or self.uncertainty
-        return answers_of(self.models, self.task, self.scaler, molecules, method, self.samples, descriptors, refused)
+        return predict_with_uncertainty(
+            self.models, self.task, self.scaler, molecules, method, self.samples, descriptors, failures
+        )
 
     @property
     def calibration_method(self) -> str:
         """The one that is used where nobody asks for another."""
         return NONE if self.calibration is None else self.calibration.method
 
-    def calibrated(self, answers: Answers, method: str = "") -> Answers:
-        """`answers` after calibration; see `molattn.models.calibration.calibrated`."""
+    def apply_calibration(self, answers: Predictions, method: str = "") -> Predictions:
+        """`answers` after calibration; see `molattn.models.calibration.apply_calibration`."""
         if self.calibration is None:
             return answers
-        return calibrated(answers, self.task, self.calibration, method or self.calibration.method)
+        return apply_calibration(answers, self.task, self.calibration, method or self.calibration.method)
 
 
 def save_artifact(folder: str | Path, artifact: Artifact) -> None:
@@ -133,7 +135,7 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
     for i, member in enumerate(artifact.members, start=1):
         tensors |= {f"{member_name(i)}.{name}": x for name, x in _weights(member).items()}
         beside["members"] = i
-    if artifact.uncertainty != method_of("", artifact.task, len(artifact.models), 0.0):
+    if artifact.uncertainty != resolve_uncertainty_method("", artifact.task, len(artifact.models), 0.0):
         beside["uncertainty"] = {"method": artifact.uncertainty, "samples": artifact.samples}
     if artifact.calibration is not None:
         c = artifact.calibration
@@ -142,7 +144,7 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
     if artifact.domain is not None:
         d = artifact.domain
         tensors |= tensors_of_part(DOMAIN, {"embeddings": d.embeddings, "bits": d.bits})
-        beside[DOMAIN] = {"farthest": d.farthest, "least": d.least}
+        beside[DOMAIN] = {"farthest": d.max_distance, "least": d.min_similarity}
     weights = save({name: x.detach().cpu().contiguous() for name, x in tensors.items()})
     molecules: dict[str, Any] = {"add_hs": artifact.add_hs, "max_atoms": artifact.max_atoms}
     if artifact.conformers is not None:
@@ -256,7 +258,7 @@ def _current(folder: Path) -> str:
 
 def _built(config: dict[str, Any], forms: dict[str, Form], folder: Path) -> Artifact:
     targets, beside, settings = config["targets"], config.get("descriptors", ()), settings_of(config)
-    task = task_from(config.get("task", {"kind": "regression", "loss": "mse"}))
+    task = task_from_dict(config.get("task", {"kind": "regression", "loss": "mse"}))
     standardize = config["molecules"].get("standardize", "")
     if standardize and standardize not in STANDARDIZE:
         raise UsageError(f"the standard form {short_repr(standardize)}; upgrade molattn")
@@ -266,7 +268,7 @@ def _built(config: dict[str, Any], forms: dict[str, Form], folder: Path) -> Arti
             f"{config['molattn']} or train again"
         )
     count = 1 + config.get("members", 0)
-    asked = settings, len(task.owners(len(targets))), task.of_atoms, len(beside)
+    asked = settings, len(task.target_of_output(len(targets))), task.of_atoms, len(beside)
     if max(count, settings.num_layers) > len(forms):
         raise Misfit("its settings ask for more weights than it has")
     with float32(), at_most(2 * numbers_of(part(forms, "")) + NO_WEIGHTS):
@@ -295,7 +297,7 @@ def _built(config: dict[str, Any], forms: dict[str, Form], folder: Path) -> Arti
         standardize=standardize,
         descriptors=scaler_of(beside),
         members=tuple(models[1:]),
-        uncertainty=method_of(method["method"], task, count, settings.dropout),
+        uncertainty=resolve_uncertainty_method(method["method"], task, count, settings.dropout),
         samples=method["samples"],
         calibration=calibration_of(config, tensors, task),
         domain=domain_of(config, tensors),

@@ -11,10 +11,10 @@ from torch import Tensor
 from molattn.chem import unknown_descriptors
 from molattn.data.schema import Misfit
 from molattn.errors import UsageError, short_repr
+from molattn.models.applicability_domain import FINGERPRINT_BYTES, ApplicabilityDomain
 from molattn.models.base import MoleculeModel
-from molattn.models.calibration import NONE, Calibration, choose_calibration, score_names
+from molattn.models.calibration import NONE, Calibration, resolve_calibration_method, score_names
 from molattn.models.config_file import DOMAIN_SIZE
-from molattn.models.domain import BYTES, Domain
 from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import Task
 from molattn.models.tensor_file import Form
@@ -58,7 +58,7 @@ def wanted_forms(
     if DOMAIN in config:
         count = _length(found, f"{DOMAIN}.embeddings", 1, DOMAIN_SIZE.most)
         forms[f"{DOMAIN}.embeddings"] = Form(torch.float32, (count, model.head.in_features))
-        forms[f"{DOMAIN}.bits"] = Form(torch.uint8, (count, BYTES))
+        forms[f"{DOMAIN}.bits"] = Form(torch.uint8, (count, FINGERPRINT_BYTES))
     return forms
 
 
@@ -96,7 +96,7 @@ def calibration_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor], tas
     """
     if (said := config.get(CALIBRATION)) is None:
         return None
-    if choose_calibration(said["method"], task) == NONE:
+    if resolve_calibration_method(said["method"], task) == NONE:
         raise UsageError("a calibration by the method none")
     if said["uncertainty"] not in METHODS:
         raise UsageError(f"a calibration of the uncertainty method {short_repr(said['uncertainty'])}")
@@ -110,12 +110,12 @@ def calibration_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor], tas
     return Calibration(said["method"], said["uncertainty"], tuple(scores))
 
 
-def domain_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Domain | None:
+def domain_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ApplicabilityDomain | None:
     """The training molecules to compare with; None for a model without."""
     if (said := config.get(DOMAIN)) is None:
         return None
     arrays = {name: x.numpy() for name, x in part(tensors, DOMAIN).items()}
-    return Domain(arrays["embeddings"], arrays["bits"], said["farthest"], said["least"])
+    return ApplicabilityDomain(arrays["embeddings"], arrays["bits"], said["farthest"], said["least"])
 
 
 def numbers_of(forms: Mapping[str, Form]) -> int:

@@ -1,4 +1,4 @@
-"""Intervals and sets that hold what they promise: what was learned from molecules kept for calibration alone.
+"""Calibrated prediction intervals and prediction sets, from scores of held-out calibration molecules.
 
 Sources: split conformal prediction, Papadopoulos et al. (2002), ECML, 345, and Lei et al., J. Am. Stat. Assoc. 2018,
 113, 1094 (https://doi.org/10.1080/01621459.2017.1307116); of quantiles, Romano et al. (2019), NeurIPS 32, 3543; sets of
@@ -14,36 +14,35 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from molattn.errors import UsageError
-from molattn.models.answers import Answers
 from molattn.models.distributions import normal_quantile
+from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression, Task
 
 ZSCALING, ISOTONIC = "zscaling", "isotonic"
-OF_NUMBERS = ("conformal-regression", ZSCALING, ISOTONIC)
-OF_CLASSES = ("conformal-multiclass", "conformal-adaptive", ISOTONIC)
+REGRESSION_METHODS = ("conformal-regression", ZSCALING, ISOTONIC)
+CLASSIFICATION_METHODS = ("conformal-multiclass", "conformal-adaptive", ISOTONIC)
 NONE = "none"
-METHODS = tuple(dict.fromkeys((*OF_NUMBERS, *OF_CLASSES, NONE)))
-"""What `--calibration-method` takes."""
+METHODS = tuple(dict.fromkeys((*REGRESSION_METHODS, *CLASSIFICATION_METHODS, NONE)))
+"""The choices of `--calibration-method`."""
 
 Scores = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What the calibration molecules taught.
+    """The scores of the calibration molecules.
 
     Attributes:
-        method: one of `METHODS` but "none", used where nobody asks for another.
+        method: one of `METHODS` but "none"; the default for predictions.
         uncertainty: the uncertainty method whose standard deviations were calibrated.
         scores: for each target, by name, float64:
-            z: (k,) of numbers, (y - mean) / std in order, std being 1 where the model has none.
-            far: (k,) of numbers, |y - mean| / (std + b) in order; |y - mean| where the model has no std.
+            z: (k,) of numbers, (y - mean) / std sorted, std being 1 where the model has none.
+            far: (k,) of numbers, |y - mean| / (std + b) sorted; |y - mean| where the model has no std.
             b: (1,) the median std of the validation molecules; 0 where the model has none.
-            quantiles: (k,) of quantile models, max(lower - y, y - upper) in order.
-            least: (k,) of classes, 1 - p of the true class, in order.
-            adaptive: (k,) of classes, the sum of p over the classes that are more probable than the true one, and its
-                own, in order.
-            x<c>, y<c>: of class c, the knots of the isotonic regression from p to the share that it is right.
+            quantiles: (k,) of quantile models, max(lower - y, y - upper) sorted.
+            least: (k,) of classes, 1 - p of the true class, sorted.
+            adaptive: (k,) of classes, the sum of p over the true class and all more probable ones, sorted.
+            x<c>, y<c>: of class c, the knots of the isotonic regression from p to the share of molecules of class c.
     """
 
     method: str
@@ -52,158 +51,162 @@ class Calibration:
 
 
 def score_names(task: Task, t: int) -> list[tuple[str, ...]]:
-    """The names of the scores of target t, those together that are equally long."""
+    """The names of the scores of target t, grouped by equal length."""
     if isinstance(task, Regression):
         return [("z", "far", *(("quantiles",) if task.loss == "quantile" else ())), ("b",)]
-    return [("least", "adaptive"), *((f"x{c}", f"y{c}") for c in range(len(task.labels(t))))]
+    return [("least", "adaptive"), *((f"x{c}", f"y{c}") for c in range(len(task.class_names(t))))]
 
 
-def choose_calibration(asked: str, task: Task) -> str:
-    """The calibration method asked for, or the conformal one where that is empty.
+def resolve_calibration_method(requested: str, task: Task) -> str:
+    """The requested calibration method, or the conformal one if that is empty.
 
     Raises:
-        UsageError: there is no such method, or not for such targets.
+        UsageError: an unknown method, or one that does not go with such targets.
     """
-    fitting = OF_NUMBERS if isinstance(task, Regression) else OF_CLASSES
-    if asked and asked not in METHODS:
-        raise UsageError(f"there is no calibration method {asked!r}: choose among {', '.join(METHODS)}")
-    if asked and asked not in (*fitting, NONE):
+    available = REGRESSION_METHODS if isinstance(task, Regression) else CLASSIFICATION_METHODS
+    if requested and requested not in METHODS:
+        raise UsageError(f"there is no calibration method {requested!r}: choose among {', '.join(METHODS)}")
+    if requested and requested not in (*available, NONE):
         raise UsageError(
-            f"the calibration method {asked} does not go with {task.kind} targets: choose among {', '.join(fitting)}"
+            f"the calibration method {requested} does not go with {task.kind} targets: choose among "
+            f"{', '.join(available)}"
         )
-    return asked or fitting[0]
+    return requested or available[0]
 
 
-def calibrated(answers: Answers, task: Task, calibration: Calibration, method: str) -> Answers:
-    """The answers after calibration: standard deviations by z-scaling, probabilities by isotonic regression.
+def apply_calibration(predictions: Predictions, task: Task, calibration: Calibration, method: str) -> Predictions:
+    """The predictions after calibration: standard deviations by z-scaling, probabilities by isotonic regression.
 
     zscaling: std <- std sqrt(mean z^2), which maximises the likelihood of normal errors
     isotonic: std <- std SD(z) of numbers;   p_c <- f_c(p_c) / sum_c f_c(p_c) of classes, f_c the isotonic regression
 
-    Conformal methods change neither.
+    Conformal methods change nothing.
     """
     if method not in (ZSCALING, ISOTONIC):
-        return answers
+        return predictions
     if isinstance(task, Regression):
-        if answers.std is None:
-            return answers
-        z = [part["z"] for part in calibration.scores]
+        if predictions.std is None:
+            return predictions
+        z = [scores["z"] for scores in calibration.scores]
         factor = [math.sqrt(np.mean(v**2)) if method == ZSCALING else float(np.std(v)) for v in z]
-        return replace(answers, std=answers.std * np.array(factor))
-    parts = []
+        return replace(predictions, std=predictions.std * np.array(factor))
+    probabilities = []
     for t, scores in enumerate(calibration.scores):
-        p = task.probabilities(answers, t)
-        risen = [np.interp(p[:, c], scores[f"x{c}"], scores[f"y{c}"]) for c in range(p.shape[1])]
-        total = np.sum(risen, 0)[:, None]
-        # Where no class has any share left, nothing was learned.
-        parts.append(np.where(total > 0, np.stack(risen, 1) / np.where(total > 0, total, 1.0), p))
-    return task.with_probabilities(parts, answers.std)
+        p = task.probabilities(predictions, t)
+        mapped = [np.interp(p[:, c], scores[f"x{c}"], scores[f"y{c}"]) for c in range(p.shape[1])]
+        total = np.sum(mapped, 0)[:, None]
+        # Where all mapped probabilities are 0, the model's own are kept.
+        probabilities.append(np.where(total > 0, np.stack(mapped, 1) / np.where(total > 0, total, 1.0), p))
+    return task.with_probabilities(probabilities, predictions.std)
 
 
-def interval(
-    answers: Answers, task: Regression, level: float, calibration: Calibration | None, method: str
+def prediction_intervals(
+    predictions: Predictions, task: Regression, level: float, calibration: Calibration | None, method: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper ends, (n, T) each, between which the truth lies with a probability of `level`.
+    """Lower and upper ends, (n, T) each, of intervals that contain the true value with a probability of `level`.
 
     conformal-regression: mean -+ q (std + b),   q the ceil((k + 1) level)-th smallest |y - mean| / (std + b) of the k
-        calibration molecules, b their typical std, so that one that happens to be tiny promises little;
-        mean -+ q and |y - mean| without a std; of quantile models lower - q and upper + q, q that of
+        calibration molecules, b their typical std, so that a std that happens to be tiny has little effect;
+        mean -+ q and |y - mean| without a std; for quantile models lower - q and upper + q, with the same quantile of
         max(lower - y, y - upper)
     zscaling: mean -+ u sqrt(mean z^2) std,   u the (1 + level) / 2 quantile of the normal distribution
     isotonic: mean + z_a std to mean + z_b std,   z_a and z_b the (1 - level) / 2 and (1 + level) / 2 quantiles of z
-    none: mean -+ u std;   of quantile models the distances of the quantiles from the median, times u / u_alpha
+    none: mean -+ u std;   for quantile models the distances of the quantiles from the median, times u / u_alpha
 
-    Conformal intervals hold on average over molecules like the calibration ones, whatever the model; those by "none"
-    are what the model itself believes.
+    Conformal intervals have their coverage on average over molecules like the calibration ones, whatever the model;
+    those of "none" are the model's own, uncalibrated.
 
     Raises:
-        UsageError: the model has nothing to make intervals of, or too few calibration molecules for the level.
+        UsageError: the model has neither standard deviations nor a calibration, or there are too few calibration
+            molecules for the level.
     """
     check_level(level)
     u = normal_quantile((1 + level) / 2)
-    quantiles = np.split(answers.own, 2, 1) if task.loss == "quantile" else None
+    quantiles = np.split(predictions.distribution, 2, 1) if task.loss == "quantile" else None
     if method == NONE or calibration is None:
         if quantiles is not None:
             stretch = u / normal_quantile(1 - task.alpha / 2)
-            lower, upper = (answers.values + stretch * (q - answers.values) for q in quantiles)
+            lower, upper = (predictions.values + stretch * (q - predictions.values) for q in quantiles)
             return lower, upper
-        if answers.std is None:
+        if predictions.std is None:
             raise UsageError(
-                "the model does not say how far off it may be: train with --calibration-size 0.1, which makes "
+                "the model has no standard deviations: train with --calibration-size 0.1, which makes "
                 "conformal intervals, or with --ensemble-size 5 or another --uncertainty-method"
             )
-        return answers.values - u * answers.std, answers.values + u * answers.std
-    std = np.ones_like(answers.values) if answers.std is None else answers.std
+        return predictions.values - u * predictions.std, predictions.values + u * predictions.std
+    std = np.ones_like(predictions.values) if predictions.std is None else predictions.std
     scores = calibration.scores
     if method == ZSCALING:
-        wide = u * std * np.array([math.sqrt(np.mean(s["z"] ** 2)) for s in scores])
-        return answers.values - wide, answers.values + wide
+        half_width = u * std * np.array([math.sqrt(np.mean(s["z"] ** 2)) for s in scores])
+        return predictions.values - half_width, predictions.values + half_width
     if method == ISOTONIC:
         for s in scores:
-            conformal_quantile(s["z"], (1 + level) / 2)  # refuses what lies beyond the largest
-        # Sorted scores against their ranks rise already: the isotonic regression goes through each of them.
+            conformal_quantile(s["z"], (1 + level) / 2)  # raises for a level beyond the largest score
+        # Sorted scores against their ranks are monotonic already: the isotonic regression interpolates all of them.
         low, high = (
             np.array([np.quantile(s["z"], p, method="weibull") for s in scores])
             for p in ((1 - level) / 2, (1 + level) / 2)
         )
-        return answers.values + low * std, answers.values + high * std
+        return predictions.values + low * std, predictions.values + high * std
     if quantiles is not None:
         q = np.array([conformal_quantile(s["quantiles"], level) for s in scores])
         lower, upper = quantiles[0] - q, quantiles[1] + q
         # A negative q can make the ends of a narrow interval cross.
         middle = (lower + upper) / 2
         return np.minimum(lower, middle), np.maximum(upper, middle)
-    wide = np.array([conformal_quantile(s["far"], level) for s in scores]) * (std + [s["b"][0] for s in scores])
-    return answers.values - wide, answers.values + wide
+    half_width = np.array([conformal_quantile(s["far"], level) for s in scores]) * (std + [s["b"][0] for s in scores])
+    return predictions.values - half_width, predictions.values + half_width
 
 
-def sets(answers: Answers, task: Task, level: float, calibration: Calibration | None, method: str) -> list[np.ndarray]:
-    """For each target which classes belong to the answer, (n, classes): the true one with a probability of `level`.
+def prediction_sets(
+    predictions: Predictions, task: Task, level: float, calibration: Calibration | None, method: str
+) -> list[np.ndarray]:
+    """For each target the classes in the prediction set, (n, classes): the true one is in it with probability `level`.
 
     conformal-multiclass: those with 1 - p_c <= q,   q the ceil((k + 1) level)-th smallest 1 - p_true
-    conformal-adaptive: those whose p, added to that of all more probable ones, is <= q,   q that of the same sum for
-        the true class; and always the most probable one
+    conformal-adaptive: those whose p, added to that of all more probable ones, is <= q,   q the same quantile of that
+        sum for the true class; and always the most probable one
     isotonic, none: the most probable ones, until their p sum to `level`
 
-    Sets by "conformal-multiclass" are the smallest on average and may be empty: no class is likely enough.
+    Sets of "conformal-multiclass" are the smallest on average and may be empty if no class is likely enough.
 
     Raises:
         UsageError: too few calibration molecules for the level.
     """
     check_level(level)
-    found = []
-    for t in range(answers.values.shape[1]):
-        p = task.probabilities(answers, t)
+    result = []
+    for t in range(predictions.values.shape[1]):
+        p = task.probabilities(predictions, t)
         if method in (NONE, ISOTONIC) or calibration is None:
-            found.append(cumulated(p) - p < level)
+            result.append(cumulative_probabilities(p) - p < level)
         elif method == "conformal-adaptive":
             q = conformal_quantile(calibration.scores[t]["adaptive"], level)
-            found.append((cumulated(p) <= q) | (p == p.max(1, keepdims=True)))
+            result.append((cumulative_probabilities(p) <= q) | (p == p.max(1, keepdims=True)))
         else:
             q = conformal_quantile(calibration.scores[t]["least"], level)
-            found.append(1 - p <= q)
-    return found
+            result.append(1 - p <= q)
+    return result
 
 
 def conformal_quantile(scores: np.ndarray, level: float) -> float:
-    """The ceil((k + 1) level)-th smallest of k scores in order.
+    """The ceil((k + 1) level)-th smallest of k sorted scores.
 
     Raises:
-        UsageError: there are fewer.
+        UsageError: there are fewer scores.
     """
     # Rounded first: 0.9 * 10 in floating point is a little more than 9.
-    place = math.ceil(round((len(scores) + 1) * level, 9))
-    if place > len(scores):
+    rank = math.ceil(round((len(scores) + 1) * level, 9))
+    if rank > len(scores):
         needed = math.ceil(round(level / (1 - level), 9))
         raise UsageError(
             f"{len(scores)} calibration labels are too few for intervals or sets of {level:g}, which need {needed}: "
-            "ask for less, or train with a larger --calibration-size"
+            "request a lower level, or train with a larger --calibration-size"
         )
-    return float(scores[place - 1])
+    return float(scores[rank - 1])
 
 
-def cumulated(p: np.ndarray) -> np.ndarray:
-    """(n, classes): the probability of each class and of all that are more probable; equals in their order."""
+def cumulative_probabilities(p: np.ndarray) -> np.ndarray:
+    """(n, classes): the probability of each class plus those of all more probable ones; ties in order of class."""
     order = np.argsort(-p, axis=1, kind="stable")
     sums = np.empty_like(p)
     np.put_along_axis(sums, order, np.cumsum(np.take_along_axis(p, order, 1), axis=1), 1)
@@ -211,6 +214,6 @@ def cumulated(p: np.ndarray) -> np.ndarray:
 
 
 def check_level(level: float) -> None:
-    """UsageError for what is no probability."""
+    """Raise UsageError unless `level` is a probability between 0 and 1, exclusive."""
     if not 0 < level < 1:
         raise UsageError(f"an interval has a level above 0 and below 1, such as 0.9, not {level:g}")

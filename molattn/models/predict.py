@@ -1,4 +1,4 @@
-"""Predictions and attention weights for molecules that were read already."""
+"""Outputs, fingerprints and attention weights of a model for molecules that have been read."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -16,174 +16,176 @@ from molattn.models.memory import is_out_of_memory
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
 
-MOLECULES = 512
+MAX_BATCH_MOLECULES = 512
 """The most molecules in a batch."""
 
 NOT_FINITE = (
     "the model's answer for it is not a finite number: its weights are too large for it, or the molecule is too far "
     "from those of training; use another model"
 )
-"""Why there is no answer for a molecule whose numbers overflow."""
+"""The error for a molecule whose numbers overflow."""
 
-PAIRS = 2**17
-"""Pairs of places, padding included, whose attention is computed together: 16 MB with 4 layers of 8 heads."""
+MAX_ATTENTION_PAIRS = 2**17
+"""Pairs of positions in a batch, padding included, when attention is computed: 16 MB with 4 layers of 8 heads."""
 
 
 def predict_molecules(
     model: MoleculeModel,
     scaler: TargetScaler,
     molecules: Sequence[Molecule],
-    batch_size: int = MOLECULES,
+    batch_size: int = MAX_BATCH_MOLECULES,
     task: Task = REGRESSION,
 ) -> np.ndarray:
-    """The predictions for `molecules`, (n, T) float64, in their order whatever goes into one batch; as `outputs_of`.
+    """The predictions for `molecules`, (n, T) float64, in their order, whatever the batches; see `compute_outputs`.
 
-    They are `Answers.values`: numbers in units, or what another `task` answers.
+    They are `Predictions.values`: numbers in units for regression; see `Predictions` for other tasks.
     """
-    return task.answers(outputs_of(model, molecules, batch_size), scaler).values
+    return task.decode(compute_outputs(model, molecules, batch_size), scaler).values
 
 
-def outputs_of(
+def compute_outputs(
     model: MoleculeModel,
     molecules: Sequence[Molecule],
-    batch_size: int = MOLECULES,
+    batch_size: int = MAX_BATCH_MOLECULES,
     descriptors: np.ndarray | None = None,
-    refused: dict[int, str] | None = None,
+    failures: dict[int, str] | None = None,
 ) -> np.ndarray:
-    """What the model puts out for `molecules`, (n, outputs) float64, in their order; `Task.answers` reads it.
+    """The raw outputs of the model for `molecules`, (n, outputs) float64, in their order; see `Task.decode`.
 
-    Of a model of atoms (N, outputs): a row for each atom, molecule by molecule, as `model.counts` counts them.
+    For a model of atoms (N, outputs): a row for each atom, molecule by molecule, as `model.counts` counts them.
 
     Args:
-        batch_size: the most molecules in a batch; large ones are fewer, see `batches_by_size`.
-        descriptors: (n, k), standardised; None for a model without.
-        refused: gets, by its place, why there is no answer for a molecule: it is too large for the memory, alone in
-            its batch, and its numbers are NaN; or they are not finite. Without it the one is an error, and of the
-            other nothing is said.
+        batch_size: the maximum number of molecules in a batch; fewer if they are large, see `batches_by_size`.
+        descriptors: (n, k), standardised; None for a model without descriptors.
+        failures: receives, by index, the error message of each molecule without a valid output: one that is too large
+            for the memory even in a batch of its own, whose outputs are NaN, or one whose outputs are not finite. If
+            None, the former raises, and the latter is not reported.
 
     Raises:
-        SmilesError: a molecule is too large for the memory, and there is no `refused`.
+        SmilesError: a molecule is too large for the memory, and `failures` is None.
     """
-    return _in_batches(model, model, model.head.out_features, molecules, batch_size, descriptors, refused)
+    return _run_in_batches(model, model, model.head.out_features, molecules, batch_size, descriptors, failures)
 
 
 def embed_molecules(
     model: MoleculeModel,
     molecules: Sequence[Molecule],
-    batch_size: int = MOLECULES,
+    batch_size: int = MAX_BATCH_MOLECULES,
     descriptors: np.ndarray | None = None,
-    refused: dict[int, str] | None = None,
+    failures: dict[int, str] | None = None,
 ) -> np.ndarray:
-    """The fingerprints of `molecules`, (n, d + k) float64: what the head reads of each.
+    """The fingerprints of `molecules`, (n, d + k) float64: the input of the head for each.
 
     Args:
-        batch_size, descriptors, refused: as for `outputs_of`.
+        batch_size, descriptors, failures: as for `compute_outputs`.
 
     Raises:
-        SmilesError: as `outputs_of`.
+        SmilesError: as `compute_outputs`.
     """
-    return _in_batches(model, model.fingerprint, model.head.in_features, molecules, batch_size, descriptors, refused)
+    return _run_in_batches(
+        model, model.fingerprint, model.head.in_features, molecules, batch_size, descriptors, failures
+    )
 
 
-def _in_batches(
+def _run_in_batches(
     model: MoleculeModel,
-    asked: Callable[[Batch], Tensor],
+    function: Callable[[Batch], Tensor],
     width: int,
     molecules: Sequence[Molecule],
     batch_size: int,
     descriptors: np.ndarray | None,
-    refused: dict[int, str] | None,
+    failures: dict[int, str] | None,
 ) -> np.ndarray:
-    """What is asked of each molecule, or of each of its atoms, a row of `width` numbers each, float64."""
+    """`function` of all molecules, batch by batch: a row of `width` numbers for each molecule or atom, float64."""
     device = next(model.parameters()).device
     offsets, sizes = offsets_of(model.counts(molecules)), sizes_of(molecules)
-    answers = np.full((offsets[-1], width), np.nan)
+    result = np.full((offsets[-1], width), np.nan)
 
-    def answer(rows: np.ndarray) -> bool:
-        """Whether there was memory enough."""
-        beside = None if descriptors is None else descriptors[rows]
+    def run(rows: np.ndarray) -> bool:
+        """Run one batch; False if there is not enough memory."""
+        z = None if descriptors is None else descriptors[rows]
         try:
-            batch = model.collate(chosen(molecules, rows), None, beside).to(device)
-            answers[label_rows(offsets, rows)] = asked(batch).cpu().numpy()
+            batch = model.collate(chosen(molecules, rows), None, z).to(device)
+            result[label_rows(offsets, rows)] = function(batch).cpu().numpy()
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
             return False
         return True
 
-    waiting = batches_by_size(sizes, batch_size)[::-1]
+    pending = batches_by_size(sizes, batch_size)[::-1]
     with torch.inference_mode():
-        while waiting:
-            rows = waiting.pop()
-            if answer(rows):
+        while pending:
+            rows = pending.pop()
+            if run(rows):
                 continue
             if len(rows) > 1:
-                waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
-            elif refused is None:
-                raise SmilesError(chosen(molecules, rows)[0].smiles, too_large(model, int(sizes[rows[0]])))
+                pending += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
+            elif failures is None:
+                raise SmilesError(chosen(molecules, rows)[0].smiles, out_of_memory_message(model, int(sizes[rows[0]])))
             else:
-                refused[int(rows[0])] = too_large(model, int(sizes[rows[0]]))
-    if refused is not None:
-        refuse_not_finite(answers, offsets, refused)
-    return answers
+                failures[int(rows[0])] = out_of_memory_message(model, int(sizes[rows[0]]))
+    if failures is not None:
+        record_not_finite(result, offsets, failures)
+    return result
 
 
-def refuse_not_finite(numbers: np.ndarray, offsets: np.ndarray, refused: dict[int, str]) -> None:
-    """Add the molecules to `refused` whose rows, `offsets[i]` to `offsets[i + 1]`, hold a number that is not finite."""
+def record_not_finite(numbers: np.ndarray, offsets: np.ndarray, failures: dict[int, str]) -> None:
+    """Add `NOT_FINITE` for each molecule i with a non-finite number in rows `offsets[i]` to `offsets[i + 1]`."""
     rows = np.flatnonzero(~np.isfinite(numbers).all(1))
     if len(rows):
         for i in np.unique(np.searchsorted(offsets, rows, side="right") - 1).tolist():
-            refused.setdefault(i, NOT_FINITE)
+            failures.setdefault(i, NOT_FINITE)
 
 
-def too_large(model: MoleculeModel, size: int) -> str:
-    """Why there is no answer for a molecule that is too large for the memory."""
+def out_of_memory_message(model: MoleculeModel, size: int) -> str:
+    """The error for a molecule that is too large for the memory."""
     return f"there is not enough memory for its {size} {model.places}: close other programs, or use a larger machine"
 
 
-def attention_of(
+def compute_attention(
     model: MoleculeModel, molecule: Molecule, descriptors: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The outputs of one molecule, (T,), standardised, and its weights, (layers, heads, n, n), place by place.
+    """The outputs of one molecule, (T,), standardised, and its attention weights, (layers, heads, n, n).
 
-    Outputs of atoms are (n, T).
+    The outputs of a model of atoms are (n, T).
 
-    descriptors: (1, k), standardised; None for a model without.
+    descriptors: (1, k), standardised; None for a model without descriptors.
     """
-    return next(attentions_of(model, [molecule], descriptors))
+    return next(iter_attention(model, [molecule], descriptors))
 
 
-def attentions_of(
+def iter_attention(
     model: MoleculeModel, molecules: Sequence[Molecule], descriptors: np.ndarray | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """`attention_of` each of some molecules, in order, `PAIRS` at a time.
+    """`compute_attention` for each of several molecules, in order, in batches of up to `MAX_ATTENTION_PAIRS`.
 
-    descriptors: (n, k), standardised; None for a model without.
+    descriptors: (n, k), standardised; None for a model without descriptors.
     """
     start = largest = 0
     for end, molecule in enumerate(molecules):
         largest = max(largest, molecule.size)
-        if end > start and (end + 1 - start) * largest**2 > PAIRS:
-            yield from _attentions(model, molecules[start:end], _some(descriptors, start, end))
+        if end > start and (end + 1 - start) * largest**2 > MAX_ATTENTION_PAIRS:
+            yield from _batch_attention(model, molecules[start:end], _slice(descriptors, start, end))
             start, largest = end, molecule.size
     if start < len(molecules):
-        yield from _attentions(model, molecules[start:], _some(descriptors, start, len(molecules)))
+        yield from _batch_attention(model, molecules[start:], _slice(descriptors, start, len(molecules)))
 
 
-def _some(descriptors: np.ndarray | None, start: int, end: int) -> np.ndarray | None:
+def _slice(descriptors: np.ndarray | None, start: int, end: int) -> np.ndarray | None:
     return None if descriptors is None else descriptors[start:end]
 
 
-def _attentions(
+def _batch_attention(
     model: MoleculeModel, molecules: Sequence[Molecule], descriptors: np.ndarray | None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     device, n = next(model.parameters()).device, max(m.size for m in molecules)
     with torch.inference_mode():
-        answered, weights = model.attention(model.collate(molecules, None, descriptors).to(device))
-    outputs, virtual = answered.cpu().numpy(), range(n, weights.shape[-1])
+        batch_outputs, weights = model.attention(model.collate(molecules, None, descriptors).to(device))
+    outputs, virtual = batch_outputs.cpu().numpy(), range(n, weights.shape[-1])
     ends = pairwise(offsets_of(model.counts(molecules)))
     rows = [outputs[i:j] for i, j in ends] if model.of_atoms else outputs
     for molecule, y, w in zip(molecules, rows, weights.cpu().numpy(), strict=True):
-        # Virtual nodes stand behind the padding.
+        # Virtual nodes come after the padding.
         real = np.array([*range(molecule.size), *virtual])
         yield y, w[:, :, real[:, None], real]

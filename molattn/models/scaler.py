@@ -30,7 +30,7 @@ class TargetScaler:
         return cls(tuple(mean), tuple(s if s > t else 1.0 for s, t in zip(std, tiny, strict=True)))
 
     @classmethod
-    def none(cls, num_targets: int) -> "TargetScaler":
+    def identity(cls, num_targets: int) -> "TargetScaler":
         """The one that changes nothing, for targets that are classes."""
         return cls((0.0,) * num_targets, (1.0,) * num_targets)
 

@@ -91,7 +91,7 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
         several = self.n_outputs_ > 1
         found = []
         for t in range(self.n_outputs_):
-            names = self.predictor_.task.labels(t)
+            names = self.predictor_.task.class_names(t)
             classes = self.classes_ if self._one_d else self.classes_[t]
             # A target of one class, beside others of more, is the first of two to its model.
             chosen = [[name in (row[t] if several else row) for name in names[: len(classes)]] for row in rows]

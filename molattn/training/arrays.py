@@ -14,7 +14,7 @@ from molattn.models.calibration import NONE
 from molattn.models.registry import MODELS
 from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import Task
-from molattn.models.uncertainty import method_of
+from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.config import RunConfig
 from molattn.training.described import computed_names, scaler_of, with_computed
@@ -117,10 +117,10 @@ def train_arrays(
         if not np.isfinite(values).any():
             raise InputError(f"the training molecules have no label of {short_repr(name)}: there is nothing to learn")
 
-    scaler = task.scaler(train.targets)
+    scaler = task.fit_scaler(train.targets)
     config, _ = settle_start(config, task.of_atoms, len(train.molecules))
     settings = config.training
-    method = method_of(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
+    method = resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     metric = metrics_for(task.kind, task.metrics, settings.metrics)[0]
 
     def told(record: EpochRecord) -> None:
@@ -145,7 +145,7 @@ def train_arrays(
         samples=settings.dropout_sampling_size,
     )
     if len(cal) and settings.calibration_method != NONE:
-        said, of_val = (artifact.answers(side.molecules, side.descriptors) for side in (cal, val))
+        said, of_val = (artifact.predict(side.molecules, side.descriptors) for side in (cal, val))
         found = calibrate(said, cal.targets, task, method, settings.calibration_method, artifact.targets, of_val)
         artifact = replace(artifact, calibration=found)
     if settings.domain_size:

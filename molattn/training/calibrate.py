@@ -3,8 +3,8 @@
 import numpy as np
 
 from molattn.errors import InputError, UsageError, short_repr
-from molattn.models.answers import Answers
-from molattn.models.calibration import Calibration, Scores, choose_calibration, cumulated
+from molattn.models.calibration import Calibration, Scores, cumulative_probabilities, resolve_calibration_method
+from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression, Task
 
 SMALLEST = 1e-12
@@ -13,13 +13,13 @@ MOST = 10_000
 
 
 def calibrate(
-    answers: Answers,
+    answers: Predictions,
     true: np.ndarray,
     task: Task,
     uncertainty: str,
     method: str,
     targets: tuple[str, ...],
-    others: Answers,
+    others: Predictions,
 ) -> Calibration:
     """The calibration of a model from what it says of molecules that were kept from its training.
 
@@ -53,7 +53,7 @@ def calibrate(
             scores.append(_of_numbers(part, true[known, t], task, t, others))
         else:
             scores.append(_of_classes(task.probabilities(part, t), true[known, t].astype(int)))
-    return Calibration(choose_calibration(method, task), uncertainty, tuple(scores))
+    return Calibration(resolve_calibration_method(method, task), uncertainty, tuple(scores))
 
 
 def check_calibration(task: Task, method: str) -> None:
@@ -63,10 +63,10 @@ def check_calibration(task: Task, method: str) -> None:
             "calibration counts on molecules that are independent of each other, and the atoms of a molecule are not: "
             "leave --calibration-size out"
         )
-    choose_calibration(method, task)
+    resolve_calibration_method(method, task)
 
 
-def _of_numbers(answers: Answers, y: np.ndarray, task: Regression, t: int, others: Answers) -> Scores:
+def _of_numbers(answers: Predictions, y: np.ndarray, task: Regression, t: int, others: Predictions) -> Scores:
     error = y - answers.values[:, t]
     std, b = np.ones(len(y)), 0.0
     if answers.std is not None and others.std is not None:
@@ -74,14 +74,14 @@ def _of_numbers(answers: Answers, y: np.ndarray, task: Regression, t: int, other
         std, b = np.maximum(answers.std[:, t], SMALLEST), float(np.median(others.std[:, t]))
     scores = {"z": np.sort(error / std), "far": np.sort(np.abs(error) / (std + b)), "b": np.array([b])}
     if task.loss == "quantile":
-        lower, upper = (q[:, t] for q in np.split(answers.own, 2, 1))
+        lower, upper = (q[:, t] for q in np.split(answers.distribution, 2, 1))
         scores["quantiles"] = np.sort(np.maximum(lower - y, y - upper))
     return scores
 
 
 def _of_classes(p: np.ndarray, y: np.ndarray) -> Scores:
     rows = np.arange(len(y))
-    scores = {"least": np.sort(1 - p[rows, y]), "adaptive": np.sort(cumulated(p)[rows, y])}
+    scores = {"least": np.sort(1 - p[rows, y]), "adaptive": np.sort(cumulative_probabilities(p)[rows, y])}
     from sklearn.isotonic import IsotonicRegression  # it takes a second and a half, and numbers do without it
 
     for c in range(p.shape[1]):

@@ -8,8 +8,8 @@ import numpy as np
 from molattn.chem import morgan_bits
 from molattn.data.splits.groups import ANY_SIZE
 from molattn.data.store.molecule_store import chosen
+from molattn.models.applicability_domain import ApplicabilityDomain
 from molattn.models.base import Molecule, MoleculeModel
-from molattn.models.domain import Domain
 from molattn.models.predict import embed_molecules
 
 
@@ -20,7 +20,7 @@ def domain_of(
     size: int,
     seed: int,
     descriptors: np.ndarray | None = None,
-) -> Domain | None:
+) -> ApplicabilityDomain | None:
     """The domain of a model from its n training molecules; None for a model of atoms, or fewer than two molecules.
 
     Each molecule counts once, whatever its rows. Of more than `size` that many are taken by chance, so that what is
@@ -39,4 +39,4 @@ def domain_of(
     some: Any = chosen(molecules, rows)
     beside = None if descriptors is None else descriptors[rows]
     bits = morgan_bits([molecule.smiles for molecule in some], max_atoms=ANY_SIZE)
-    return Domain.of(embed_molecules(model, some, descriptors=beside), bits)
+    return ApplicabilityDomain.fit(embed_molecules(model, some, descriptors=beside), bits)

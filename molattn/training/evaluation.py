@@ -10,8 +10,8 @@ import numpy as np
 from molattn.chem import Conformers
 from molattn.data import Rejected, guess_smiles_column, read_records, read_table
 from molattn.errors import InputError, SmilesError
-from molattn.models.answers import Answers
 from molattn.models.artifact import Artifact
+from molattn.models.predictions import Predictions
 from molattn.training.described import with_computed
 from molattn.training.labels import Settled, check_atoms, settle
 from molattn.training.metrics import mean_over_targets, metrics_for
@@ -42,7 +42,7 @@ class Evaluation:
     rows: np.ndarray
     smiles: list[str]
     targets: np.ndarray
-    answers: Answers
+    answers: Predictions
     metrics: dict[str, dict[str, Any]]
     mean: dict[str, Any]
     rejected: list[Rejected]
@@ -100,7 +100,7 @@ def evaluate(
         described = beside.scale(numbers)
         far = {int(i): beside.too_far(numbers[i].tolist()) for i in np.flatnonzero(~np.isfinite(described).all(1))}
 
-    def measurable() -> tuple[Settled, Answers, dict[int, str]]:
+    def measurable() -> tuple[Settled, Predictions, dict[int, str]]:
         """The rows that can be measured, what is said of their molecules, and why nothing is of some."""
         sizes = [0 if i in far or isinstance(outcome, SmilesError) else outcome.size for i, outcome in enumerate(made)]
         settled = settle(records, sizes, lambda i: getattr(made[i], "reason", far.get(i, "")), table, coded, targets)
@@ -111,7 +111,7 @@ def evaluate(
             raise InputError(f"{path}: no row can be measured{why}")
         task.check(settled.targets, targets)
         refused: dict[int, str] = {}
-        said = artifact.answers(molecules, None if described is None else described[settled.kept], refused=refused)
+        said = artifact.predict(molecules, None if described is None else described[settled.kept], failures=refused)
         return settled, said, refused
 
     settled, raw, refused = measurable()
@@ -119,7 +119,7 @@ def evaluate(
         far |= {int(settled.kept[i]): reason for i, reason in refused.items()}
         settled, raw, _ = measurable()
     kept, true, rejected = settled.kept, settled.targets, settled.rejected
-    answers = artifact.calibrated(raw)
+    answers = artifact.apply_calibration(raw)
     measured = target_metrics(task, targets, true, answers, names)
     calibration, spread = artifact.calibration, {}
     if raw.std is not None or calibration is not None:

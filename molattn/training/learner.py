@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from molattn.models.answers import Answers
 from molattn.models.base import MoleculeModel
+from molattn.models.predictions import Predictions
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
 from molattn.training import ranks
@@ -150,12 +150,12 @@ class Learner(nn.Module):
         validated = [batch for of_rank in ranks.gathered(self.validated) for batch in of_rank]
         outputs, targets = (np.concatenate(parts) for parts in zip(*validated, strict=True))
         self.validated = []
-        answers = self.task.answers(outputs, self.scaler)
+        answers = self.task.decode(outputs, self.scaler)
         measured = {str(t): self._measured(answers, targets[:, t], t) for t in range(targets.shape[1])}
         mean = mean_over_targets(measured, (self.metric,))[self.metric]
         return math.nan if mean is None else mean
 
-    def _measured(self, answers: Answers, true: np.ndarray, t: int) -> dict[str, Any]:
+    def _measured(self, answers: Predictions, true: np.ndarray, t: int) -> dict[str, Any]:
         return measure(true, self.task.scores(answers, t), (self.metric,))
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from molattn.errors import UsageError
-from molattn.models.distributions import SMALLEST_VARIANCE
+from molattn.models.distributions import MIN_VARIANCE
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Regression, Task
 
@@ -56,7 +56,7 @@ class TaskLoss(nn.Module):
         super().__init__()
         self.register_buffer("mean", torch.tensor(scaler.mean))
         self.register_buffer("std", torch.tensor(scaler.std))
-        self.register_buffer("owners", torch.tensor(task.owners(len(scaler.mean))))
+        self.register_buffer("owners", torch.tensor(task.target_of_output(len(scaler.mean))))
         self.register_buffer("weights", torch.tensor(tuple(weights)) if len(weights) else None)
         self.of = LOSSES[task.loss]
         # What the losses with settings of their own are told.
@@ -146,7 +146,7 @@ def _huber(outputs: Tensor, z: Tensor, _: Tensor, __: Tensor | None) -> Tensor:
 
 def _mve(outputs: Tensor, z: Tensor, _: Tensor, __: Tensor | None) -> Tensor:
     mean, spread = outputs.chunk(2, dim=1)
-    variance = F.softplus(spread) + SMALLEST_VARIANCE
+    variance = F.softplus(spread) + MIN_VARIANCE
     return 0.5 * (variance.log() + (mean - z).square() / variance)
 
 
@@ -154,7 +154,7 @@ def _evidential(
     outputs: Tensor, z: Tensor, _: Tensor, __: Tensor | None, regularization: float = REGULARIZATION
 ) -> Tensor:
     gamma, *others = outputs.chunk(4, dim=1)
-    nu, above_one, beta = (F.softplus(o) + SMALLEST_VARIANCE for o in others)
+    nu, above_one, beta = (F.softplus(o) + MIN_VARIANCE for o in others)
     alpha = 1 + above_one
     far, omega = gamma - z, 2 * beta * (1 + nu)
     likelihood = (

@@ -57,7 +57,9 @@ def fit_members(
     train = with_auxiliary(train, config.training, warn if asked else lambda _: None)
     for i in range(config.training.ensemble_size):
         training = replace(config.training, seed=config.training.seed + i)
-        model = untrained(replace(config, training=training), len(task.owners(len(scaler.mean))), task.of_atoms)
+        model = untrained(
+            replace(config, training=training), len(task.target_of_output(len(scaler.mean))), task.of_atoms
+        )
         if isinstance(task, Regression):
             model.start_from(scaler.scale(np.zeros((1, len(scaler.mean))))[0])
         on_cpu = training.accelerator == "cpu" or (training.accelerator == "auto" and not torch.cuda.is_available())

@@ -167,7 +167,7 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
             model,
             Labelled(stored[train], targets.z[train]),
             Labelled(stored[val], targets.z[val]),
-            TargetScaler.none(len(targets.names)),
+            TargetScaler.identity(len(targets.names)),
             run.training,
             lambda record: reporter.epoch(record, run.training.epochs),
             checkpoints,

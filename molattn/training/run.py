@@ -14,15 +14,15 @@ from molattn.chem import ON_FAILURE
 from molattn.data import CALIBRATION
 from molattn.data.schema import Misfit
 from molattn.errors import MolattnError, ProcessLost, UsageError
-from molattn.models.answers import Answers
 from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.calibration import METHODS as CALIBRATION_METHODS
 from molattn.models.calibration import NONE
 from molattn.models.config_file import DOMAIN_SIZE, MAX_ATOMS, MEMBERS, SAMPLES, TIMEOUT
 from molattn.models.config_file import MODELS as MODELS_ON_DISK
+from molattn.models.predictions import Predictions
 from molattn.models.registry import MODELS
 from molattn.models.uncertainty import METHODS as UNCERTAINTY_METHODS
-from molattn.models.uncertainty import method_of
+from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training import ranks, run_folder
 from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.checkpoint import Checkpoints
@@ -81,9 +81,9 @@ class RunResult:
         folder: where it lies.
         metrics: what `metrics.json` holds.
         experiment: what it learned from.
-        predicted: (N, T), row by row what `experiment.targets` holds the truth of: `Answers.values`.
+        predicted: (N, T), row by row what `experiment.targets` holds the truth of: `Predictions.values`.
         history: epoch by epoch; of an ensemble that of its first member.
-        more: (N, M), what stands beside the predictions: `Answers.more`; None where nobody kept it.
+        more: (N, M), what stands beside the predictions: `Predictions.extra_values`; None where nobody kept it.
         artifact: the model; None where nobody kept it.
         said: the predictions with all that is known of them; None where nobody kept it.
         raw: the same before calibration.
@@ -96,15 +96,15 @@ class RunResult:
     history: list[EpochRecord]
     more: np.ndarray | None = None
     artifact: Artifact | None = None
-    said: Answers | None = None
-    raw: Answers | None = None
+    said: Predictions | None = None
+    raw: Predictions | None = None
 
     @property
-    def answers(self) -> Answers:
+    def answers(self) -> Predictions:
         """The predictions and what stands beside them."""
         if self.said is not None:
             return self.said
-        return Answers(self.predicted, np.empty((len(self.predicted), 0)) if self.more is None else self.more)
+        return Predictions(self.predicted, np.empty((len(self.predicted), 0)) if self.more is None else self.more)
 
 
 def run(
@@ -159,8 +159,8 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
     config, said = settle_start(replace(config, data=experiment.data), task.of_atoms, len(experiment.side("train")))
     if said:
         reporter.stage(said)
-    untrained(config, len(task.owners(len(experiment.data.target_columns))), task.of_atoms)
-    method_of(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
+    untrained(config, len(task.target_of_output(len(experiment.data.target_columns))), task.of_atoms)
+    resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     if experiment.has_calibration:
         check_calibration(task, settings.calibration_method)
     elif settings.calibration_method not in ("", NONE):
@@ -223,7 +223,7 @@ def _trained(
         run_folder.write_standardized(path, experiment)
     task = experiment.task
     train, val = experiment.labelled("train"), experiment.labelled("val")
-    scaler = task.scaler(train.targets)
+    scaler = task.fit_scaler(train.targets)
     start = time.perf_counter()
     before = 0.0
 
@@ -259,10 +259,10 @@ def _trained(
         data.standardize,
         experiment.descriptor_scaler,
         fitted.models[1:],
-        method_of(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout),
+        resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout),
         settings.dropout_sampling_size,
     )
-    answers = artifact.answers(experiment.molecules, experiment.descriptors)
+    answers = artifact.predict(experiment.molecules, experiment.descriptors)
     if experiment.has_calibration and settings.calibration_method != NONE:
         rows = experiment.side(CALIBRATION)
         calibration = calibrate(
@@ -281,8 +281,8 @@ def _trained(
         artifact = replace(
             artifact, domain=domain_of(artifact.model, train.molecules, keys, size, seed, train.descriptors)
         )
-    raw, answers = answers, artifact.calibrated(answers)
-    baseline = task.guess(train.targets, len(experiment.targets))
+    raw, answers = answers, artifact.apply_calibration(answers)
+    baseline = task.baseline_predictions(train.targets, len(experiment.targets))
     metrics = {
         **run_folder.summary(experiment, answers, names),
         "baseline": {"what": task.baseline} | run_folder.summary(experiment, baseline, names),
@@ -295,16 +295,18 @@ def _trained(
     if ranks.is_first():
         save_artifact(path / MODEL, artifact)
         run_folder.write_history(path, [f.history for f in fitted.fits])
-        run_folder.write_predictions(path, experiment, answers, artifact.columns())
+        run_folder.write_predictions(path, experiment, answers, artifact.extra_columns())
         env = run_folder.environment(config.training.seed, experiment.sha256, seconds)
         run_folder.write_json(path / "env.json", env)
         # Last: a run is finished once its metrics are there.
         run_folder.write_json(path / METRICS, metrics)
         shutil.rmtree(path / CHECKPOINT, ignore_errors=True)
-    return RunResult(path, metrics, experiment, answers.values, first.history, answers.more, artifact, answers, raw)
+    return RunResult(
+        path, metrics, experiment, answers.values, first.history, answers.extra_values, artifact, answers, raw
+    )
 
 
-def _spread(experiment: Experiment, artifact: Artifact, answers: Answers) -> dict[str, Any]:
+def _spread(experiment: Experiment, artifact: Artifact, answers: Predictions) -> dict[str, Any]:
     """What `metrics.json` says of uncertainties, from answers before calibration; empty for a run without."""
     if artifact.uncertainty == NONE and artifact.calibration is None:
         return {}

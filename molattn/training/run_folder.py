@@ -19,7 +19,7 @@ from molattn.data.files import empty, remove_leftovers, write_text
 from molattn.data.locks import held_folder
 from molattn.data.tables.table import write_table
 from molattn.errors import UsageError
-from molattn.models.answers import Answers
+from molattn.models.predictions import Predictions
 from molattn.models.tasks import Task
 from molattn.training.config import RunConfig
 from molattn.training.experiment import Experiment
@@ -116,21 +116,21 @@ def write_standardized(folder: Path, experiment: Experiment) -> None:
         write_table(folder / "standardized.csv", ("row", "smiles", "standardized"), rows)
 
 
-def write_predictions(folder: Path, experiment: Experiment, answers: Answers, beside: Sequence[str]) -> None:
+def write_predictions(folder: Path, experiment: Experiment, answers: Predictions, beside: Sequence[str]) -> None:
     """`predictions.csv`: truth beside prediction for every molecule of every side, in the order of the table.
 
     Where targets are of atoms each cell holds a list in JSON, null where a label is missing.
 
-    beside: what the columns of `answers.more` are called.
+    beside: what the columns of `answers.extra_values` are called.
     """
     targets, task = experiment.data.target_columns, experiment.task
     columns = ("row", "split", "smiles", *targets, *(f"{t}_pred" for t in targets), *beside)
 
-    more = answers.more
+    more = answers.extra_values
 
     def cells(numbers: np.ndarray) -> list[str]:
         # A missing label is an empty cell.
-        return ["" if np.isnan(x) else _exact(task.named(x, t)) for t, x in enumerate(numbers)]
+        return ["" if np.isnan(x) else _exact(task.table_value(x, t)) for t, x in enumerate(numbers)]
 
     def said(i: int) -> list[str]:
         """The cells of molecule i."""
@@ -185,7 +185,7 @@ def environment(seed: int, sha256: str, seconds: float) -> dict[str, Any]:
     }
 
 
-def summary(experiment: Experiment, answers: Answers, names: Sequence[str]) -> dict[str, dict[str, dict[str, Any]]]:
+def summary(experiment: Experiment, answers: Predictions, names: Sequence[str]) -> dict[str, dict[str, dict[str, Any]]]:
     """The metrics `names` of every side and target: {side: {target: {metric: value, "n": labels}}}.
 
     With several targets, "mean" holds for every side their mean over the targets where they are defined.
@@ -212,7 +212,7 @@ def sides_of(experiment: Experiment) -> tuple[str, ...]:
 
 
 def target_metrics(
-    task: Task, targets: Sequence[str], true: np.ndarray, answers: Answers, names: Sequence[str]
+    task: Task, targets: Sequence[str], true: np.ndarray, answers: Predictions, names: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
     """The metrics `names` of every target, and how many labels it has; `true` is (n, T)."""
     return {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from molattn.data import guess_smiles_column, obtain, read_columns
 from molattn.errors import UsageError
-from molattn.models.tasks import ATOM
+from molattn.models.tasks import ATOM_PREFIX
 from molattn.training.config import DataConfig
 from molattn.training.targets import task_kind
 
@@ -62,8 +62,8 @@ def find_source(data: DataConfig) -> Source:
         return Source(data, path, path.stem, ("",) * len(targets))
     card, said = obtain(data.dataset, data.data_dir)
     smiles = data.smiles_column or card.smiles_column
-    of_card = card.atom_targets if data.task_type.startswith(ATOM) else card.targets
-    if data.task_type.startswith(ATOM) and not (of_card or data.target_columns):
+    of_card = card.atom_targets if data.task_type.startswith(ATOM_PREFIX) else card.targets
+    if data.task_type.startswith(ATOM_PREFIX) and not (of_card or data.target_columns):
         raise UsageError(f"the data set {card.name} has no targets of atoms, as {data.task_type} needs them")
     targets = data.target_columns or tuple(t.name for t in of_card)
     if not targets:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from molattn.errors import UsageError
-from molattn.models.answers import Answers
-from molattn.models.calibration import Calibration, calibrated, interval, sets
+from molattn.models.calibration import Calibration, apply_calibration, prediction_intervals, prediction_sets
 from molattn.models.distributions import normal_quantile
+from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression, Task
 
 LEVEL = 0.9
@@ -18,7 +18,7 @@ LEVELS = tuple(np.linspace(0.01, 0.99, 99).round(2).tolist())
 
 def spread_metrics(
     true: np.ndarray,
-    answers: Answers,
+    answers: Predictions,
     task: Task,
     targets: Sequence[str],
     calibration: Calibration | None,
@@ -33,15 +33,15 @@ def spread_metrics(
 
     Shapes: true (n, T), NaN where missing.
     """
-    scaled = answers if calibration is None else calibrated(answers, task, calibration, method)
+    scaled = answers if calibration is None else apply_calibration(answers, task, calibration, method)
     found: dict[str, dict[str, Any]] = {}
     ends = None
     chosen, why = [], ""
     try:
         if not isinstance(task, Regression):
-            chosen = sets(scaled, task, level, calibration, method)
+            chosen = prediction_sets(scaled, task, level, calibration, method)
         elif calibration is not None or answers.std is not None:
-            ends = interval(answers, task, level, calibration, method)
+            ends = prediction_intervals(answers, task, level, calibration, method)
     except UsageError as error:
         why = str(error)
     for t, name in enumerate(targets):

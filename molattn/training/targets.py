@@ -11,7 +11,7 @@ from molattn.data.tables.numbers import NUMBER
 from molattn.data.tables.sdf_atom_lists import Reordered, in_smiles_order, is_atom_list
 from molattn.data.tables.table import Table, column, column_index
 from molattn.errors import InputError, UsageError, short_repr
-from molattn.models.tasks import ATOM, TASK_TYPES, TASKS, Binary, Multiclass, Regression, Task
+from molattn.models.tasks import ATOM_PREFIX, TASK_TYPES, TASKS, Binary, Multiclass, Regression, Task
 
 MOST_CLASSES = 100
 """Classes that a target may have when it is said to have classes."""
@@ -20,7 +20,7 @@ MOST_GUESSED = 20
 
 # Ways of writing that there is no value; records.py tells people to leave the cell empty instead.
 _MISSING = frozenset(("nan", "na", "n/a", "n/d", "nd", "null", "none", "-", "?"))
-_ALIASES = {"classification": "binary", f"{ATOM}classification": f"{ATOM}binary"}
+_ALIASES = {"classification": "binary", f"{ATOM_PREFIX}classification": f"{ATOM_PREFIX}binary"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def are_of_atoms(table: Table, columns: Sequence[str], kind: str) -> bool:
     Raises:
         UsageError: some columns hold lists and others do not, or `kind` is one of molecules and columns hold lists.
     """
-    if kind.startswith(ATOM):
+    if kind.startswith(ATOM_PREFIX):
         return True
     lists = [name for name in columns if is_atom_list(table, name) or _holds_lists(column(table, name))]
     if not lists:
@@ -68,7 +68,7 @@ def are_of_atoms(table: Table, columns: Sequence[str], kind: str) -> bool:
     if kind:
         raise UsageError(
             f"column {short_repr(lists[0])} holds a list for each molecule, one value for each atom: "
-            f"--task-type {ATOM}{kind} learns that"
+            f"--task-type {ATOM_PREFIX}{kind} learns that"
         )
     if other := next((name for name in columns if name not in lists), ""):
         raise UsageError(
@@ -123,7 +123,7 @@ def code_targets(
     places = [column_index(table, name) for name in columns]
     cells = [[_labels(row[place], of_atoms) for row in table.rows] for place in places]
     texts = [[text for labels in of_column for text in labels or ()] for of_column in cells]
-    if kind.removeprefix(ATOM) != "multiclass" and (kind or not all(map(_is_words, texts))):
+    if kind.removeprefix(ATOM_PREFIX) != "multiclass" and (kind or not all(map(_is_words, texts))):
         return Coded(table, (), reasons, warnings)
     classes = classes or tuple(_classes(name, of_column) for name, of_column in zip(columns, texts, strict=True))
     rows = [list(row) for row in table.rows]
@@ -196,7 +196,7 @@ def choose_task(
         InputError: the targets are not what was said.
         UsageError: the loss is another task's.
     """
-    guessed = kind.removeprefix(ATOM) or _guess(targets, classes)
+    guessed = kind.removeprefix(ATOM_PREFIX) or _guess(targets, classes)
     chosen = _made(guessed, loss, classes, of_atoms, alpha)
     chosen.check(targets, names)
     if kind:
@@ -212,7 +212,7 @@ def choose_task(
     few = np.unique(known)
     if 2 <= len(few) <= 10 and not (few % 1).any() and len(known) >= 10 * len(few):
         listed = ", ".join(f"{v:g}" for v in few)
-        instead = f"if they are classes, add --task-type {ATOM if of_atoms else ''}multiclass"
+        instead = f"if they are classes, add --task-type {ATOM_PREFIX if of_atoms else ''}multiclass"
         return chosen, f"task: {chosen.name}, {holds} the numbers {listed}; {instead}"
     return chosen, f"task: {chosen.name}, {holds} numbers; {other}"
 
@@ -243,7 +243,7 @@ def _made(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], of_atoms: 
             raise UsageError(f"there is no loss {loss!r}: choose among {known}")
         raise UsageError(
             f"the loss {loss!r} is of {owner} targets, and these are {kind}: choose {' or '.join(losses)}, or add "
-            f"--task-type {ATOM if of_atoms else ''}{owner}"
+            f"--task-type {ATOM_PREFIX if of_atoms else ''}{owner}"
         )
     if kind == Multiclass.kind:
         return Multiclass(loss, classes, of_atoms)

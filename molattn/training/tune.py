@@ -209,8 +209,10 @@ def _value(
     single = replace(config, training=replace(config.training, ensemble_size=1))
     task = experiment.task
     train, val = experiment.labelled("train"), experiment.labelled("val")
-    scaler = task.scaler(train.targets)
-    untrained(single, len(task.owners(len(scaler.mean))), task.of_atoms)  # what does not go together fails here
+    scaler = task.fit_scaler(train.targets)
+    untrained(
+        single, len(task.target_of_output(len(scaler.mean))), task.of_atoms
+    )  # what does not go together fails here
     best = math.nan
 
     def told(record: EpochRecord) -> None:

@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from molattn.errors import UsageError
-from molattn.models.answers import Answers
 from molattn.models.artifact import Artifact
-from molattn.models.calibration import NONE, Calibration, calibrated, interval, sets
+from molattn.models.calibration import NONE, Calibration, apply_calibration, prediction_intervals, prediction_sets
+from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression
 from molattn.training.spread_metrics import by_spread
 from molattn.viewer.figures import new_figure, rendered, short, styled
@@ -20,7 +20,7 @@ _CALIBRATED = {"color": "#d55e00", "marker": "o", "markersize": 4, "linewidth": 
 _REST = {"color": "#555555", "linewidth": 0.8, "zorder": 0}
 
 
-def spread_plots(artifact: Artifact, true: np.ndarray, raw: Answers, units: Sequence[str]) -> dict[str, Picture]:
+def spread_plots(artifact: Artifact, true: np.ndarray, raw: Predictions, units: Sequence[str]) -> dict[str, Picture]:
     """`uncertainty`, or `uncertainty-TARGET` of each of several targets; nothing for a model that says nothing.
 
     Args:
@@ -44,7 +44,7 @@ def spread_plots(artifact: Artifact, true: np.ndarray, raw: Answers, units: Sequ
     }
 
 
-def spread_plot(artifact: Artifact, true: np.ndarray, raw: Answers, t: int, unit: str = "") -> Picture:
+def spread_plot(artifact: Artifact, true: np.ndarray, raw: Predictions, t: int, unit: str = "") -> Picture:
     """Of target t: the share of molecules that intervals, or sets, of each level hold, and how wide or large they are.
 
     On the diagonal they hold what they promise. On the right numbers with a standard deviation have their errors
@@ -96,18 +96,18 @@ def spread_plot(artifact: Artifact, true: np.ndarray, raw: Answers, t: int, unit
 
 
 def _curve(
-    artifact: Artifact, y: np.ndarray, answers: Answers, t: int, calibration: Calibration | None, method: str
+    artifact: Artifact, y: np.ndarray, answers: Predictions, t: int, calibration: Calibration | None, method: str
 ) -> tuple[list[float], list[float], list[float]]:
     """Levels, the shares held, and the mean widths or sizes, as far as the calibration molecules reach."""
     task, levels, shares, widths = artifact.task, [], [], []
-    scaled = answers if calibration is None else calibrated(answers, task, calibration, method)
+    scaled = answers if calibration is None else apply_calibration(answers, task, calibration, method)
     for level in _LEVELS:
         try:
             if isinstance(task, Regression):
-                lower, upper = (end[:, t] for end in interval(answers, task, level, calibration, method))
+                lower, upper = (end[:, t] for end in prediction_intervals(answers, task, level, calibration, method))
                 held, width = (lower <= y) & (y <= upper), upper - lower
             else:
-                within = sets(scaled, task, level, calibration, method)[t]
+                within = prediction_sets(scaled, task, level, calibration, method)[t]
                 held, width = within[np.arange(len(y)), y.astype(int)], within.sum(1)
         except UsageError:  # the rest of the levels ask for more calibration molecules than there are
             break
@@ -117,11 +117,11 @@ def _curve(
     return levels, shares, widths
 
 
-def _errors(axes: Axes, artifact: Artifact, y: np.ndarray, answers: Answers, t: int, words: str) -> None:
+def _errors(axes: Axes, artifact: Artifact, y: np.ndarray, answers: Predictions, t: int, words: str) -> None:
     """Root mean square errors beside standard deviations, bin by bin."""
     assert answers.std is not None
     curves = [("the model's own", answers, _OWN)]
-    scaled = artifact.calibrated(answers)
+    scaled = artifact.apply_calibration(answers)
     if scaled is not answers:
         curves.append((artifact.calibration_method, scaled, _CALIBRATED))
     top = 0.0

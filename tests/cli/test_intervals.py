@@ -146,7 +146,7 @@ def test_what_a_model_cannot_say_is_refused(molattn: Molattn, run: Path, numbers
     """`run` is a model without ensemble and calibration."""
     for folder, asked, reason in (
         (run, ["--interval", "0.9"], "the model has no calibration: train with --calibration-size 0.1, or add"),
-        (run, ["--interval", "0.9", "--calibration-method", "none"], "does not say how far off it may be"),
+        (run, ["--interval", "0.9", "--calibration-method", "none"], "has no standard deviations"),
         (run, ["--calibration-method", "zscaling"], "trained without calibration molecules, which zscaling needs"),
         (numbers, ["--interval", "90"], "a level above 0 and below 1, such as 0.9, not 90"),
         (
@@ -166,7 +166,7 @@ def test_what_a_model_cannot_say_is_refused(molattn: Molattn, run: Path, numbers
         assert answer.code == 2 and reason in answer.err, answer.err
     from molattn.errors import UsageError
 
-    with pytest.raises(UsageError, match="does not say how far off it may be: train with ensemble_size=5"):
+    with pytest.raises(UsageError, match="has no standard deviations: train with ensemble_size=5"):
         library.load(run).predict("CCO", return_std=True)
     value, std = library.load(run).predict("CCO", return_std=True, uncertainty_method="dropout")
     assert std > 0 and value == library.load(run).predict("CCO")

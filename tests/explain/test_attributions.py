@@ -21,7 +21,7 @@ from molattn.explain.terms import Terms
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
-from molattn.models.predict import attention_of, outputs_of
+from molattn.models.predict import compute_attention, compute_outputs
 from molattn.models.presets import PRESETS
 from molattn.models.registry import build
 from molattn.models.scaler import DescriptorScaler, TargetScaler
@@ -45,13 +45,13 @@ def model_of(num_targets=1, **settings):
 
 def artifact_of(model, targets=("y",), task=None):
     n = len(targets)
-    scaler = TargetScaler((3.0,) * n, (2.0,) * n) if task is None else TargetScaler.none(n)
+    scaler = TargetScaler((3.0,) * n, (2.0,) * n) if task is None else TargetScaler.identity(n)
     settings = {} if task is None else {"task": task}
     return Artifact(model, scaler, tuple(targets), ("cm",) * n, False, 1000, **settings)
 
 
 def answer(model, smiles, output=0):
-    return float(outputs_of(model, [molecule_graph(smiles)])[0, output])
+    return float(compute_outputs(model, [molecule_graph(smiles)])[0, output])
 
 
 @pytest.mark.parametrize("virtual_node", [False, True])
@@ -133,7 +133,7 @@ def test_class_activation_maps_are_additive_terms_but_for_the_factor_of_a_mean()
 
 def test_attention_and_rollout_are_those_of_the_map():
     model, molecule = model_of(virtual_node=True), molecule_graph(ASPIRIN)
-    _, weights = attention_of(model, molecule)
+    _, weights = compute_attention(model, molecule)
     assert weights.shape[-1] == 14
     np.testing.assert_allclose(received(model, molecule, 0).values, weights[-1].mean((0, 1))[:13], rtol=1e-6)
     identity = np.eye(14)
@@ -246,7 +246,7 @@ def test_of_several_classes_the_score_of_the_answer_or_of_the_one_named_is_expla
     model = model_of(3)
     task = Multiclass(classes=(("low", "mid", "high"),))
     artifact = artifact_of(model, ("y",), task)
-    outputs = outputs_of(model, [molecule_graph("CCO")])[0]
+    outputs = compute_outputs(model, [molecule_graph("CCO")])[0]
     best = ("low", "mid", "high")[int(outputs.argmax())]
     for target in (None, "y"):
         found = attribute(artifact, molecule_graph("CCO"), "additive", target)

@@ -19,7 +19,7 @@ from molattn.explain.methods import METHODS, choose_method, offered, random_shar
 from molattn.explain.occlusion import in_order, without
 from molattn.explain.terms import Method, Terms, batch_of, repeated
 from molattn.models.config import GraphModelConfig
-from molattn.models.predict import attention_of, outputs_of
+from molattn.models.predict import compute_attention, compute_outputs
 from molattn.models.registry import build
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import Binary, Multiclass
@@ -43,14 +43,14 @@ def test_occlusion_is_the_answer_less_that_for_the_molecule_without_the_atom(
 ) -> None:
     model, molecule = model_of(2, **settings), molecule_graph(PHENOL)
     for output in (0, 1):
-        whole = outputs_of(model, [molecule])[0, output]
-        wanted = [whole - outputs_of(model, [cut(molecule, [i])])[0, output] for i in range(7)]
+        whole = compute_outputs(model, [molecule])[0, output]
+        wanted = [whole - compute_outputs(model, [cut(molecule, [i])])[0, output] for i in range(7)]
         found = occlusion.occlusion(model, molecule, output)
         np.testing.assert_allclose(found.values, wanted, atol=1e-5)
         assert (found.in_units, found.adds_up, found.constant) == (True, False, None)
     # However many fit into a batch.
     kept = np.array([[True] * 7, [False] + [True] * 6, [True] * 5 + [False] * 2])
-    wanted = np.stack([outputs_of(model, [cut(molecule, gone)])[0] for gone in ([], [0], [5, 6])])
+    wanted = np.stack([compute_outputs(model, [cut(molecule, gone)])[0] for gone in ([], [0], [5, 6])])
     for pairs in (1, 2 * 49, 400_000):
         monkeypatch.setattr(occlusion, "_PAIRS", pairs)
         np.testing.assert_allclose(without(model, molecule, kept), wanted, atol=1e-5)
@@ -59,7 +59,7 @@ def test_occlusion_is_the_answer_less_that_for_the_molecule_without_the_atom(
     assert found.shape == (2, 3, 2)
     for o, c in np.ndindex(2, 3):
         gone = cut(molecule, orders[o][: counts[c]].tolist())
-        np.testing.assert_allclose(found[o, c], outputs_of(model, [gone])[0], atol=1e-5)
+        np.testing.assert_allclose(found[o, c], compute_outputs(model, [gone])[0], atol=1e-5)
 
 
 @pytest.mark.parametrize("virtual_node", [False, True])
@@ -116,7 +116,7 @@ def test_points_are_doubled_until_the_terms_add_up(
     assert asked == [p for p in (32, 64, 128, 256, 512) if points is None or p <= points]
     assert found.adds_up == (points is not None)
     assert found.constant is not None
-    (y,) = outputs_of(model, [molecule])[0]
+    (y,) = compute_outputs(model, [molecule])[0]
     assert (abs(found.constant + found.values.sum() - y) <= TOLERANCE * max(1, abs(y))) == found.adds_up
 
 
@@ -191,7 +191,7 @@ def test_a_class_activation_map_is_what_a_sum_of_lone_atoms_would_be(readout: st
 
 def test_attention_as_an_attribution_is_numpys_mean_of_columns_and_product_of_layers() -> None:
     model, molecule = model_of(num_layers=3, virtual_node=True), molecule_graph(PHENOL)
-    weights = attention_of(model, molecule)[1].astype(np.float64)
+    weights = compute_attention(model, molecule)[1].astype(np.float64)
     np.testing.assert_allclose(received(model, molecule, 0).values, weights[-1].mean(0).mean(0)[:7], rtol=1e-5)
     # Abnar and Zuidema 2020, equation 1 and 2, with a residual connection of one half.
     layers = [0.5 * w.mean(0) + 0.5 * np.eye(8) for w in weights]

@@ -9,7 +9,7 @@ from molattn.inference import Predictor
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
-from molattn.models.predict import attentions_of, outputs_of
+from molattn.models.predict import compute_outputs, iter_attention
 from molattn.models.scaler import TargetScaler
 from molattn.models.smiles_model import SmilesModel
 from molattn.viewer import draw_atoms
@@ -79,7 +79,7 @@ def test_a_model_of_atoms_has_maps_too():
     torch.manual_seed(0)
     atoms_model = GraphModel(GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=1), of_atoms=True).eval()
     read = [molecule_graph(smiles) for smiles in ("CCO", "C", "[Na+].[Cl-]")]
-    for graph, (outputs, weights) in zip(read, attentions_of(atoms_model, read), strict=True):
+    for graph, (outputs, weights) in zip(read, iter_attention(atoms_model, read), strict=True):
         assert outputs.shape == (graph.num_atoms, 1)
-        np.testing.assert_allclose(outputs, outputs_of(atoms_model, [graph]), atol=1e-6)
+        np.testing.assert_allclose(outputs, compute_outputs(atoms_model, [graph]), atol=1e-6)
         assert weights.shape == (1, 2, graph.num_atoms, graph.num_atoms)

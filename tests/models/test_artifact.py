@@ -16,14 +16,14 @@ from molattn.chem import Conformers, molecule_graph
 from molattn.data.checksummed_json import sealed
 from molattn.errors import InputError
 from molattn.models import artifact as artifact_module
-from molattn.models.answers import Answers
+from molattn.models.applicability_domain import ApplicabilityDomain
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
 from molattn.models.calibration import Calibration
 from molattn.models.config import GraphModelConfig
 from molattn.models.config_file import SCHEMA
-from molattn.models.domain import Domain
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import predict_molecules
+from molattn.models.predictions import Predictions
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from tests.molecules import SPECIAL
@@ -195,13 +195,13 @@ def test_an_older_artifact_is_a_regression(artifact: Artifact, folder: Path) -> 
 
 @pytest.mark.parametrize("task", [Regression("mve"), Binary(), Multiclass(classes=(("a", "b", "c"),))])
 def test_the_task_is_loaded_too_and_older_versions_refuse_what_they_would_misread(tmp_path: Path, task: Task) -> None:
-    model = GraphModel(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), len(task.owners(1))).eval()
-    written = Artifact(model, TargetScaler.none(1), ("y",), ("",), False, 1000, task=task)
+    model = GraphModel(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), len(task.target_of_output(1))).eval()
+    written = Artifact(model, TargetScaler.identity(1), ("y",), ("",), False, 1000, task=task)
     save_artifact(tmp_path, written)
     assert json.loads((tmp_path / "config.json").read_text())["schema"] == 3
     loaded = load_artifact(tmp_path)
     assert loaded.task == task
-    assert loaded.model.head.out_features == len(task.owners(1))
+    assert loaded.model.head.out_features == len(task.target_of_output(1))
 
 
 def test_a_task_that_does_not_exist_is_refused(folder: Path) -> None:
@@ -241,7 +241,9 @@ def everything() -> Artifact:
         uncertainty="dropout",
         samples=4,
         calibration=Calibration("isotonic", "ensemble", scores),
-        domain=Domain(np.ones((2, 18), np.float32), np.arange(512, dtype=np.uint8).reshape(2, 256), 0.25, 0.75),
+        domain=ApplicabilityDomain(
+            np.ones((2, 18), np.float32), np.arange(512, dtype=np.uint8).reshape(2, 256), 0.25, 0.75
+        ),
     )
 
 
@@ -263,7 +265,7 @@ def test_all_that_a_model_can_have_comes_back(everything: Artifact, tmp_path: Pa
     assert (c.method, c.uncertainty, found.calibration_method) == ("isotonic", "ensemble", "isotonic")
     for one, other in zip(c.scores, everything.calibration.scores, strict=True):
         assert one.keys() == other.keys() and all(np.array_equal(one[k], other[k]) for k in one)
-    assert (d.farthest, d.least) == (0.25, 0.75)
+    assert (d.max_distance, d.min_similarity) == (0.25, 0.75)
     assert np.array_equal(d.embeddings, everything.domain.embeddings)
     assert np.array_equal(d.bits, everything.domain.bits)
 
@@ -335,18 +337,18 @@ def test_the_oldest_schema_that_says_all_is_written(artifact: Artifact, everythi
 
 
 def test_columns_are_those_of_the_uncertainty_that_is_asked_for(everything: Artifact, artifact: Artifact) -> None:
-    assert everything.columns() == ["a_std", "b_std"] == everything.columns("ensemble")
-    assert everything.columns("none") == [] == artifact.columns()
-    assert artifact.columns("dropout") == ["log_solubility_std"]
+    assert everything.extra_columns() == ["a_std", "b_std"] == everything.extra_columns("ensemble")
+    assert everything.extra_columns("none") == [] == artifact.extra_columns()
+    assert artifact.extra_columns("dropout") == ["log_solubility_std"]
 
 
 def test_answers_are_calibrated_by_the_method_of_the_model_or_another(artifact: Artifact) -> None:
-    answers = Answers(np.zeros((1, 1)), np.empty((1, 0)), std=np.ones((1, 1)))
-    assert artifact.calibrated(answers) is answers
+    answers = Predictions(np.zeros((1, 1)), np.empty((1, 0)), std=np.ones((1, 1)))
+    assert artifact.apply_calibration(answers) is answers
     scores = ({"z": np.array([3.0, 5.0])},)
     scaled = replace(artifact, calibration=Calibration("zscaling", "none", scores))
     for method, std in (("", 17**0.5), ("zscaling", 17**0.5), ("isotonic", 1.0), ("conformal-regression", 1.0)):
-        found = scaled.calibrated(answers, method).std
+        found = scaled.apply_calibration(answers, method).std
         assert found is not None and found.item() == pytest.approx(std)
 
 
@@ -461,14 +463,14 @@ def test_a_kill_before_the_configuration_took_its_place_and_then_a_full_disk(
 
 def test_it_answers_with_the_uncertainty_of_its_own_or_another(artifact: Artifact) -> None:
     graphs = [molecule_graph(s) for s in ("CCO", "C")]
-    alone = artifact.answers(graphs)
+    alone = artifact.predict(graphs)
     assert np.array_equal(alone.values, predict_molecules(artifact.model, artifact.scaler, graphs))
     assert alone.std is None
     two = replace(artifact, members=(GraphModel(SMALL).eval(),), uncertainty="")
     assert two.uncertainty == "ensemble"
-    both = two.answers(graphs)
+    both = two.predict(graphs)
     assert both.std is not None and (both.std > 0).all() and not np.allclose(both.values, alone.values)
-    assert two.answers(graphs, uncertainty="none").std is None
+    assert two.predict(graphs, uncertainty="none").std is None
 
 
 @pytest.mark.parametrize("at_save", [torch.float32, torch.float64])

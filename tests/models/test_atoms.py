@@ -1,4 +1,4 @@
-"""Answers for atoms: they follow the atoms, and nothing else moves them."""
+"""Predictions for atoms: they follow the atoms, and nothing else moves them."""
 
 import dataclasses
 from pathlib import Path
@@ -14,7 +14,7 @@ from molattn.errors import InputError
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
-from molattn.models.predict import attention_of, outputs_of
+from molattn.models.predict import compute_attention, compute_outputs
 from molattn.models.presets import PRESETS
 from molattn.models.registry import build
 from molattn.models.scaler import TargetScaler
@@ -48,13 +48,13 @@ def _with_distances(preset: str) -> list:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_answers_follow_the_atoms_and_company_and_padding_change_nothing(preset: str) -> None:
     model, graphs, draw = _model(preset), _with_distances(preset), np.random.default_rng(1)
-    together = np.split(outputs_of(model, graphs, batch_size=7), np.cumsum(model.counts(graphs))[:-1])
+    together = np.split(compute_outputs(model, graphs, batch_size=7), np.cumsum(model.counts(graphs))[:-1])
     with torch.inference_mode():
         large = max(graphs, key=lambda g: g.num_atoms)
         for graph, expected in zip(graphs, together, strict=True):
             order = draw.permutation(graph.num_atoms).tolist()
             assert expected.shape == (graph.num_atoms, 2)
-            np.testing.assert_allclose(outputs_of(model, [graph.permute(order)]), expected[order], atol=1e-9)
+            np.testing.assert_allclose(compute_outputs(model, [graph.permute(order)]), expected[order], atol=1e-9)
             padded = model(collate([graph, large]))[: graph.num_atoms]
             np.testing.assert_allclose(padded.numpy(), expected, atol=1e-9)
     # They do tell atoms apart.
@@ -65,8 +65,8 @@ def test_in_float32_it_holds_to_1e_5() -> None:
     model, draw = _model().float(), np.random.default_rng(2)
     for graph in GRAPHS:
         order = draw.permutation(graph.num_atoms).tolist()
-        expected = outputs_of(model, [graph])[order]
-        np.testing.assert_allclose(outputs_of(model, [graph.permute(order)]), expected, atol=1e-5)
+        expected = compute_outputs(model, [graph])[order]
+        np.testing.assert_allclose(compute_outputs(model, [graph.permute(order)]), expected, atol=1e-5)
 
 
 def test_each_answer_is_the_head_of_its_node() -> None:
@@ -81,8 +81,8 @@ def test_each_answer_is_the_head_of_its_node() -> None:
 
 def test_answers_are_the_same_with_and_without_attention() -> None:
     model = _model("graphormer")
-    outputs, weights = attention_of(model, GRAPHS[4])
-    np.testing.assert_allclose(outputs, outputs_of(model, [GRAPHS[4]]), atol=1e-12)
+    outputs, weights = compute_attention(model, GRAPHS[4])
+    np.testing.assert_allclose(outputs, compute_outputs(model, [GRAPHS[4]]), atol=1e-12)
     assert weights.shape[-1] == GRAPHS[4].num_atoms + 1
 
 
@@ -113,7 +113,7 @@ def test_it_comes_back_from_disk(tmp_path: Path) -> None:
     assert loaded.task == task
     assert loaded.task.name == "atom-regression"
     assert loaded.model.of_atoms
-    np.testing.assert_array_equal(outputs_of(loaded.model, GRAPHS), outputs_of(model, GRAPHS))
+    np.testing.assert_array_equal(compute_outputs(loaded.model, GRAPHS), compute_outputs(model, GRAPHS))
     # An older molattn would take the atoms for molecules.
     text = (tmp_path / "config.json").read_text()
     assert '"schema": 5' in text

@@ -9,16 +9,16 @@ from scipy import stats
 from sklearn.isotonic import IsotonicRegression
 
 from molattn.errors import InputError, UsageError
-from molattn.models.answers import Answers
 from molattn.models.calibration import (
     METHODS,
-    calibrated,
-    choose_calibration,
+    apply_calibration,
     conformal_quantile,
-    cumulated,
-    interval,
-    sets,
+    cumulative_probabilities,
+    prediction_intervals,
+    prediction_sets,
+    resolve_calibration_method,
 )
+from molattn.models.predictions import Predictions
 from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training import calibrate as room
 from molattn.training.calibrate import calibrate
@@ -27,17 +27,17 @@ NUMBERS, QUANTILES = Regression(), Regression("quantile")
 GRADES = Multiclass(classes=(("a", "b", "c"),))
 
 
-def _numbers(n: int, seed: int, with_std: bool = True) -> tuple[Answers, np.ndarray]:
+def _numbers(n: int, seed: int, with_std: bool = True) -> tuple[Predictions, np.ndarray]:
     """A model that is biased, with errors of heavy tails that it underestimates threefold."""
     draw = np.random.default_rng(seed)
     std = draw.uniform(0.2, 2.0, (n, 1))
     y = draw.normal(size=(n, 1))
     values = y + 0.3 + 3 * std * draw.standard_t(4, size=(n, 1))
     own = np.concatenate([values - std, values + std], 1)
-    return Answers(values, own, std if with_std else None), y
+    return Predictions(values, own, std if with_std else None), y
 
 
-def _classes(n: int, seed: int) -> tuple[Answers, np.ndarray]:
+def _classes(n: int, seed: int) -> tuple[Predictions, np.ndarray]:
     """A model that is far too sure of itself."""
     draw = np.random.default_rng(seed)
     logits = draw.normal(size=(n, 3))
@@ -47,8 +47,8 @@ def _classes(n: int, seed: int) -> tuple[Answers, np.ndarray]:
     return GRADES.with_probabilities([sure]), y
 
 
-def _fit(answers: Answers, y: np.ndarray, task, method: str = ""):
-    return calibrate(answers, y, task, "none", method, ("y",), answers)
+def _fit(predictions: Predictions, y: np.ndarray, task, method: str = ""):
+    return calibrate(predictions, y, task, "none", method, ("y",), predictions)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.9])
@@ -60,9 +60,9 @@ def test_conformal_intervals_hold_the_truth_as_often_as_they_say(
 ) -> None:
     shares = []
     for seed in range(150):
-        answers, y = _numbers(260, seed, with_std)
-        calibration = _fit(answers[:60], y[:60], task)
-        lower, upper = interval(answers[60:], task, level, calibration, "conformal-regression")
+        predictions, y = _numbers(260, seed, with_std)
+        calibration = _fit(predictions[:60], y[:60], task)
+        lower, upper = prediction_intervals(predictions[60:], task, level, calibration, "conformal-regression")
         assert (lower <= upper).all()
         shares.append(((lower <= y[60:]) & (y[60:] <= upper)).mean())
     # At least the level, and at most 1 / (k + 1) more; three standard errors of the mean of 150.
@@ -75,12 +75,12 @@ def test_conformal_intervals_hold_the_truth_as_often_as_they_say(
 def test_conformal_sets_hold_the_true_class_as_often_as_they_say(method: str, level: float) -> None:
     shares = []
     for seed in range(150):
-        answers, y = _classes(260, seed)
-        calibration = _fit(answers[:60], y[:60], GRADES, method)
-        (within,) = sets(answers[60:], GRADES, level, calibration, method)
+        predictions, y = _classes(260, seed)
+        calibration = _fit(predictions[:60], y[:60], GRADES, method)
+        (within,) = prediction_sets(predictions[60:], GRADES, level, calibration, method)
         shares.append(within[np.arange(200), y[60:, 0].astype(int)].mean())
     error = 3 * np.std(shares) / math.sqrt(150)
-    # The most probable class is always in an adaptive set: that can be more than was asked for.
+    # The most probable class is always in an adaptive set: that can be more than was requested for.
     most = 1.0 if method == "conformal-adaptive" else level + 1 / 61 + error
     assert level - error <= np.mean(shares) <= most
 
@@ -96,101 +96,101 @@ def test_the_place_of_a_conformal_score() -> None:
 
 
 def test_z_scaling_maximises_the_likelihood() -> None:
-    answers, y = _numbers(80, 0)
-    scaled = calibrated(answers, NUMBERS, _fit(answers, y, NUMBERS, "zscaling"), "zscaling")
-    assert answers.std is not None and scaled.std is not None
+    predictions, y = _numbers(80, 0)
+    scaled = apply_calibration(predictions, NUMBERS, _fit(predictions, y, NUMBERS, "zscaling"), "zscaling")
+    assert predictions.std is not None and scaled.std is not None
 
     def nll(factor: float) -> float:
-        return -float(stats.norm.logpdf(y, answers.values, factor * answers.std).mean())
+        return -float(stats.norm.logpdf(y, predictions.values, factor * predictions.std).mean())
 
-    factor = float(scaled.std[0, 0] / answers.std[0, 0])
-    assert scaled.std == pytest.approx(factor * answers.std)
+    factor = float(scaled.std[0, 0] / predictions.std[0, 0])
+    assert scaled.std == pytest.approx(factor * predictions.std)
     assert nll(factor) < min(nll(0.99 * factor), nll(1.01 * factor))
-    lower, upper = interval(answers, NUMBERS, 0.9, _fit(answers, y, NUMBERS), "zscaling")
-    wanted = stats.norm.interval(0.9, answers.values, scaled.std)
+    lower, upper = prediction_intervals(predictions, NUMBERS, 0.9, _fit(predictions, y, NUMBERS), "zscaling")
+    wanted = stats.norm.interval(0.9, predictions.values, scaled.std)
     np.testing.assert_allclose(lower, wanted[0])
     np.testing.assert_allclose(upper, wanted[1])
 
 
 def test_isotonic_intervals_are_the_quantiles_of_the_isotonic_regression() -> None:
-    answers, y = _numbers(99, 1)
+    predictions, y = _numbers(99, 1)
     # With a larger std, for the normal distribution to tell the farthest of them apart.
-    answers = replace(answers, std=6 * answers.std)  # pyright: ignore[reportOptionalOperand]
-    calibration = _fit(answers, y, NUMBERS, "isotonic")
-    lower, upper = interval(answers, NUMBERS, 0.8, calibration, "isotonic")
-    assert answers.std is not None
+    predictions = replace(predictions, std=6 * predictions.std)  # pyright: ignore[reportOptionalOperand]
+    calibration = _fit(predictions, y, NUMBERS, "isotonic")
+    lower, upper = prediction_intervals(predictions, NUMBERS, 0.8, calibration, "isotonic")
+    assert predictions.std is not None
     # As Kuleshov et al. have it: expected against observed shares, which the isotonic regression goes through.
-    expected = np.sort(stats.norm.cdf((y - answers.values) / answers.std).ravel())
+    expected = np.sort(stats.norm.cdf((y - predictions.values) / predictions.std).ravel())
     observed = np.arange(1, 100) / 100
     assert IsotonicRegression().fit_transform(expected, observed) == pytest.approx(observed)
     for end, share in ((lower, 0.1), (upper, 0.9)):
-        found = stats.norm.cdf((end - answers.values) / answers.std)
+        found = stats.norm.cdf((end - predictions.values) / predictions.std)
         assert found == pytest.approx(np.full((99, 1), expected[round(100 * share) - 1]))
 
 
 def test_isotonic_probabilities_are_right_on_average() -> None:
-    answers, y = _classes(3000, 2)
-    calibration = _fit(answers[:2000], y[:2000], GRADES, "isotonic")
-    found = calibrated(answers[2000:], GRADES, calibration, "isotonic")
-    assert found.own.sum(1) == pytest.approx(np.ones(1000))
+    predictions, y = _classes(3000, 2)
+    calibration = _fit(predictions[:2000], y[:2000], GRADES, "isotonic")
+    found = apply_calibration(predictions[2000:], GRADES, calibration, "isotonic")
+    assert found.distribution.sum(1) == pytest.approx(np.ones(1000))
 
-    def loss(of: Answers) -> float:
-        return -np.log(np.maximum(of.own[np.arange(1000), y[2000:, 0].astype(int)], 1e-6)).mean()
+    def loss(of: Predictions) -> float:
+        return -np.log(np.maximum(of.distribution[np.arange(1000), y[2000:, 0].astype(int)], 1e-6)).mean()
 
-    assert loss(found) < 0.9 * loss(answers[2000:])
+    assert loss(found) < 0.9 * loss(predictions[2000:])
     # Of two classes, too, and the class that is answered follows the new probabilities.
-    assert (found.values[:, 0] == found.own.argmax(1)).all()
+    assert (found.values[:, 0] == found.distribution.argmax(1)).all()
     draw = np.random.default_rng(0)
     p = draw.uniform(size=(500, 1))
     truth = (draw.uniform(size=(500, 1)) < p**2).astype(float)
-    said = Answers(p, np.empty((500, 0)))
-    again = calibrated(said, Binary(), _fit(said, truth, Binary(), "isotonic"), "isotonic")
+    said = Predictions(p, np.empty((500, 0)))
+    again = apply_calibration(said, Binary(), _fit(said, truth, Binary(), "isotonic"), "isotonic")
     assert np.abs(again.values - p**2).mean() < 0.5 * np.abs(p - p**2).mean()
 
 
 def test_what_the_model_itself_believes() -> None:
-    answers, _ = _numbers(5, 0)
-    assert answers.std is not None
-    lower, upper = interval(answers, NUMBERS, 0.95, None, "none")
-    np.testing.assert_allclose(upper - lower, 2 * 1.959964 * answers.std, rtol=1e-6)
-    ends = interval(answers, QUANTILES, 1 - QUANTILES.alpha, None, "none")
-    np.testing.assert_allclose(np.concatenate(ends, 1), answers.own)
-    with pytest.raises(UsageError, match="does not say how far off it may be: train with --calibration-size"):
-        interval(replace(answers, std=None), NUMBERS, 0.9, None, "none")
+    predictions, _ = _numbers(5, 0)
+    assert predictions.std is not None
+    lower, upper = prediction_intervals(predictions, NUMBERS, 0.95, None, "none")
+    np.testing.assert_allclose(upper - lower, 2 * 1.959964 * predictions.std, rtol=1e-6)
+    ends = prediction_intervals(predictions, QUANTILES, 1 - QUANTILES.alpha, None, "none")
+    np.testing.assert_allclose(np.concatenate(ends, 1), predictions.distribution)
+    with pytest.raises(UsageError, match="has no standard deviations: train with --calibration-size"):
+        prediction_intervals(replace(predictions, std=None), NUMBERS, 0.9, None, "none")
     p = np.array([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3]])
-    (within,) = sets(GRADES.with_probabilities([p]), GRADES, 0.7, None, "none")
+    (within,) = prediction_sets(GRADES.with_probabilities([p]), GRADES, 0.7, None, "none")
     assert within.tolist() == [[True, True, False], [False, True, True]]
-    np.testing.assert_allclose(cumulated(p), [[0.6, 0.9, 1.0], [1.0, 0.5, 0.8]])
+    np.testing.assert_allclose(cumulative_probabilities(p), [[0.6, 0.9, 1.0], [1.0, 0.5, 0.8]])
 
 
 def test_missing_labels_do_not_count_and_large_sides_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers, y = _numbers(50, 3)
+    predictions, y = _numbers(50, 3)
     y[::2] = np.nan
-    calibration = _fit(answers, y, NUMBERS)
+    calibration = _fit(predictions, y, NUMBERS)
     assert len(calibration.scores[0]["z"]) == 25
     assert np.isfinite(calibration.scores[0]["z"]).all()
     monkeypatch.setattr(room, "MOST", 10)
-    assert len(_fit(answers, y, NUMBERS).scores[0]["far"]) == 10
+    assert len(_fit(predictions, y, NUMBERS).scores[0]["far"]) == 10
     with pytest.raises(InputError, match="0 calibration molecules have a label of 'y'"):
-        _fit(answers, np.full_like(y, np.nan), NUMBERS)
+        _fit(predictions, np.full_like(y, np.nan), NUMBERS)
 
 
 def test_members_that_agree_to_the_bit_divide_by_nothing() -> None:
-    answers, y = _numbers(50, 3)
-    calibration = _fit(replace(answers, std=np.zeros((50, 1))), y, NUMBERS)
+    predictions, y = _numbers(50, 3)
+    calibration = _fit(replace(predictions, std=np.zeros((50, 1))), y, NUMBERS)
     assert all(np.isfinite(scores).all() for scores in calibration.scores[0].values())
 
 
 def test_what_does_not_go_together_is_refused() -> None:
     for level in (0.0, 1.0, 90.0, -0.1):
         with pytest.raises(UsageError, match="a level above 0 and below 1"):
-            interval(_numbers(3, 0)[0], NUMBERS, level, None, "none")
-    assert choose_calibration("", NUMBERS) == "conformal-regression"
-    assert choose_calibration("", GRADES) == choose_calibration("", Binary()) == "conformal-multiclass"
-    assert {choose_calibration(m, NUMBERS) for m in ("zscaling", "isotonic", "none")} < set(METHODS)
+            prediction_intervals(_numbers(3, 0)[0], NUMBERS, level, None, "none")
+    assert resolve_calibration_method("", NUMBERS) == "conformal-regression"
+    assert resolve_calibration_method("", GRADES) == resolve_calibration_method("", Binary()) == "conformal-multiclass"
+    assert {resolve_calibration_method(m, NUMBERS) for m in ("zscaling", "isotonic", "none")} < set(METHODS)
     with pytest.raises(UsageError, match="zscaling does not go with multiclass targets: choose among conformal-multi"):
-        choose_calibration("zscaling", GRADES)
+        resolve_calibration_method("zscaling", GRADES)
     with pytest.raises(UsageError, match="there is no calibration method 'magic'"):
-        choose_calibration("magic", NUMBERS)
+        resolve_calibration_method("magic", NUMBERS)
     with pytest.raises(UsageError, match="the atoms of a molecule are not"):
         _fit(*_numbers(20, 0), Regression(of_atoms=True))

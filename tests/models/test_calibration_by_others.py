@@ -11,33 +11,37 @@ from scipy import stats
 from sklearn.isotonic import IsotonicRegression
 
 from molattn.errors import InputError, UsageError
-from molattn.models.answers import Answers
 from molattn.models.calibration import (
     Calibration,
-    calibrated,
+    apply_calibration,
     check_level,
-    choose_calibration,
     conformal_quantile,
-    interval,
+    prediction_intervals,
+    prediction_sets,
+    resolve_calibration_method,
     score_names,
-    sets,
 )
+from molattn.models.predictions import Predictions
 from molattn.models.tasks import Multiclass, Regression
 from molattn.training import calibrate as room
 from molattn.training.calibrate import calibrate, check_calibration
 from tests.models.test_calibration import GRADES, NUMBERS, QUANTILES, _classes, _fit, _numbers
 
 
-def _learned(task, answers: Answers, y: np.ndarray, method: str = "", others: Answers | None = None) -> Calibration:
+def _learned(
+    task, predictions: Predictions, y: np.ndarray, method: str = "", others: Predictions | None = None
+) -> Calibration:
     names = tuple(f"t{t}" for t in range(y.shape[1]))
-    return calibrate(answers, y, task, "mve", method, names, answers if others is None else others)
+    return calibrate(predictions, y, task, "mve", method, names, predictions if others is None else others)
 
 
-def _two_targets(n: int, seed: int) -> tuple[Answers, np.ndarray]:
+def _two_targets(n: int, seed: int) -> tuple[Predictions, np.ndarray]:
     (a, y), (b, z) = _numbers(n, seed), _numbers(n, seed + 1)
-    own = np.concatenate([a.own[:, [0]], b.own[:, [0]], a.own[:, [1]], b.own[:, [1]]], 1)
+    own = np.concatenate(
+        [a.distribution[:, [0]], b.distribution[:, [0]], a.distribution[:, [1]], b.distribution[:, [1]]], 1
+    )
     values, std = np.concatenate([a.values, b.values], 1), np.concatenate([a.std, 3 * b.std], 1)  # pyright: ignore
-    return Answers(values, own, std), np.concatenate([y, z], 1)
+    return Predictions(values, own, std), np.concatenate([y, z], 1)
 
 
 def test_the_scores_of_each_task_have_their_names() -> None:
@@ -68,89 +72,94 @@ def test_a_conformal_quantile_is_numpys_of_the_corrected_level(n: int) -> None:
 
 @pytest.mark.parametrize("with_std", [True, False])
 def test_conformal_intervals_are_split_conformal_prediction_by_hand(with_std: bool) -> None:
-    answers, y = _two_targets(40, 5)
-    answers = answers if with_std else replace(answers, std=None)
-    others = _two_targets(31, 9)[0] if with_std else answers
-    lower, upper = interval(answers, NUMBERS, 0.8, _learned(NUMBERS, answers, y, others=others), "conformal-regression")
+    predictions, y = _two_targets(40, 5)
+    predictions = predictions if with_std else replace(predictions, std=None)
+    others = _two_targets(31, 9)[0] if with_std else predictions
+    lower, upper = prediction_intervals(
+        predictions, NUMBERS, 0.8, _learned(NUMBERS, predictions, y, others=others), "conformal-regression"
+    )
     for t in range(2):
         # Lei et al. 2018, section 5.2: residuals over a spread, here that of the model and what is usual.
         spread = np.ones(40)
-        if answers.std is not None and others.std is not None:
-            spread = answers.std[:, t] + np.median(others.std[:, t])
-        q = sorted(abs(y[:, t] - answers.values[:, t]) / spread)[math.ceil(41 * 0.8) - 1]
-        np.testing.assert_allclose(lower[:, t], answers.values[:, t] - q * spread)
-        np.testing.assert_allclose(upper[:, t], answers.values[:, t] + q * spread)
+        if predictions.std is not None and others.std is not None:
+            spread = predictions.std[:, t] + np.median(others.std[:, t])
+        q = sorted(abs(y[:, t] - predictions.values[:, t]) / spread)[math.ceil(41 * 0.8) - 1]
+        np.testing.assert_allclose(lower[:, t], predictions.values[:, t] - q * spread)
+        np.testing.assert_allclose(upper[:, t], predictions.values[:, t] + q * spread)
 
 
 def test_conformal_quantiles_are_those_of_romano_by_hand_and_never_cross() -> None:
-    answers, y = _two_targets(40, 5)
-    calibration = _learned(QUANTILES, answers, y)
-    lower, upper = interval(answers, QUANTILES, 0.8, calibration, "conformal-regression")
+    predictions, y = _two_targets(40, 5)
+    calibration = _learned(QUANTILES, predictions, y)
+    lower, upper = prediction_intervals(predictions, QUANTILES, 0.8, calibration, "conformal-regression")
     for t in range(2):
-        a, b = answers.own[:, t], answers.own[:, 2 + t]
+        a, b = predictions.distribution[:, t], predictions.distribution[:, 2 + t]
         q = sorted(max(x, z) for x, z in zip(a - y[:, t], y[:, t] - b, strict=True))[math.ceil(41 * 0.8) - 1]
         np.testing.assert_allclose(lower[:, t], a - q)
         np.testing.assert_allclose(upper[:, t], b + q)
     # Ends that were one too far on each side come closer by one; those of less than two meet in their middle.
-    wide = Answers(np.zeros((20, 1)), np.tile([-1.0, 1.0], (20, 1)))
+    wide = Predictions(np.zeros((20, 1)), np.tile([-1.0, 1.0], (20, 1)))
     calibration = _learned(QUANTILES, wide, np.zeros((20, 1)))
-    narrow = Answers(np.full((2, 1), 3.0), np.array([[2.9, 3.5], [0.0, 5.0]]))
-    ends = interval(narrow, QUANTILES, 0.8, calibration, "conformal-regression")
+    narrow = Predictions(np.full((2, 1), 3.0), np.array([[2.9, 3.5], [0.0, 5.0]]))
+    ends = prediction_intervals(narrow, QUANTILES, 0.8, calibration, "conformal-regression")
     np.testing.assert_allclose(np.concatenate(ends, 1), [[3.2, 3.2], [1.0, 4.0]])
 
 
 def test_numbers_of_two_targets_are_calibrated_each_by_its_own_errors() -> None:
-    answers, y = _two_targets(60, 2)
-    assert answers.std is not None
-    z = (y - answers.values) / answers.std
+    predictions, y = _two_targets(60, 2)
+    assert predictions.std is not None
+    z = (y - predictions.values) / predictions.std
     for method, factor in (("zscaling", np.sqrt((z**2).mean(0))), ("isotonic", z.std(0))):
-        calibration = _learned(NUMBERS, answers, y, method)
+        calibration = _learned(NUMBERS, predictions, y, method)
         assert (calibration.method, calibration.uncertainty) == (method, "mve")
-        found = calibrated(answers, NUMBERS, calibration, method)
-        np.testing.assert_allclose(found.std, answers.std * factor)
-        np.testing.assert_array_equal(found.values, answers.values)
+        found = apply_calibration(predictions, NUMBERS, calibration, method)
+        np.testing.assert_allclose(found.std, predictions.std * factor)
+        np.testing.assert_array_equal(found.values, predictions.values)
         # Nothing to calibrate: nothing is made up.
-        assert calibrated(replace(answers, std=None), NUMBERS, calibration, method).std is None
-    lower, upper = interval(answers, NUMBERS, 0.8, calibration, "isotonic")
+        assert apply_calibration(replace(predictions, std=None), NUMBERS, calibration, method).std is None
+    lower, upper = prediction_intervals(predictions, NUMBERS, 0.8, calibration, "isotonic")
     for t in range(2):
         low, high = stats.mstats.mquantiles(z[:, t], [0.1, 0.9], alphap=0, betap=0)
-        np.testing.assert_allclose(lower[:, t], answers.values[:, t] + low * answers.std[:, t])
-        np.testing.assert_allclose(upper[:, t], answers.values[:, t] + high * answers.std[:, t])
+        np.testing.assert_allclose(lower[:, t], predictions.values[:, t] + low * predictions.std[:, t])
+        np.testing.assert_allclose(upper[:, t], predictions.values[:, t] + high * predictions.std[:, t])
     for method in ("conformal-regression", "none"):
-        assert calibrated(answers, NUMBERS, calibration, method) is answers
+        assert apply_calibration(predictions, NUMBERS, calibration, method) is predictions
 
 
 def test_isotonic_intervals_do_not_go_beyond_the_farthest_error() -> None:
-    answers, y = _numbers(9, 0)
-    calibration = _fit(answers, y, NUMBERS, "isotonic")
-    lower, upper = interval(answers, NUMBERS, 0.8, calibration, "isotonic")
-    assert answers.std is not None
+    predictions, y = _numbers(9, 0)
+    calibration = _fit(predictions, y, NUMBERS, "isotonic")
+    lower, upper = prediction_intervals(predictions, NUMBERS, 0.8, calibration, "isotonic")
+    assert predictions.std is not None
     for end, score in ((lower, calibration.scores[0]["z"][0]), (upper, calibration.scores[0]["z"][-1])):
-        np.testing.assert_allclose(end, answers.values + score * answers.std)
+        np.testing.assert_allclose(end, predictions.values + score * predictions.std)
     with pytest.raises(UsageError, match="9 calibration labels are too few for intervals or sets of 0.92"):
-        interval(answers, NUMBERS, 0.84, calibration, "isotonic")
+        prediction_intervals(predictions, NUMBERS, 0.84, calibration, "isotonic")
 
 
 def test_who_asks_for_none_gets_the_models_own_belief_although_it_was_calibrated() -> None:
-    answers, y = _numbers(40, 0)
-    calibration = _fit(answers, y, NUMBERS)
-    assert answers.std is not None
-    own = stats.norm.interval(0.8, answers.values, answers.std)
+    predictions, y = _numbers(40, 0)
+    calibration = _fit(predictions, y, NUMBERS)
+    assert predictions.std is not None
+    own = stats.norm.interval(0.8, predictions.values, predictions.std)
     for found in (
-        interval(answers, NUMBERS, 0.8, calibration, "none"),
-        interval(answers, NUMBERS, 0.8, None, "zscaling"),
+        prediction_intervals(predictions, NUMBERS, 0.8, calibration, "none"),
+        prediction_intervals(predictions, NUMBERS, 0.8, None, "zscaling"),
     ):
         np.testing.assert_allclose(found, own)
     # Of quantiles: as far from the median as those of a normal distribution would be.
     for level in (0.5, 0.99):
         stretch = stats.norm.ppf((1 + level) / 2) / stats.norm.ppf(1 - QUANTILES.alpha / 2)
-        ends = interval(answers, QUANTILES, level, calibration, "none")
-        for end, q in zip(ends, np.split(answers.own, 2, 1), strict=True):
-            np.testing.assert_allclose(end - answers.values, stretch * (q - answers.values))
+        ends = prediction_intervals(predictions, QUANTILES, level, calibration, "none")
+        for end, q in zip(ends, np.split(predictions.distribution, 2, 1), strict=True):
+            np.testing.assert_allclose(end - predictions.values, stretch * (q - predictions.values))
     known, truth = _classes(60, 0)
     learned = _fit(known, truth, GRADES)
-    for found in (sets(known, GRADES, 0.8, learned, "none"), sets(known, GRADES, 0.8, None, "conformal-multiclass")):
-        np.testing.assert_array_equal(found[0], sets(known, GRADES, 0.8, learned, "isotonic")[0])
+    for found in (
+        prediction_sets(known, GRADES, 0.8, learned, "none"),
+        prediction_sets(known, GRADES, 0.8, None, "conformal-multiclass"),
+    ):
+        np.testing.assert_array_equal(found[0], prediction_sets(known, GRADES, 0.8, learned, "isotonic")[0])
 
 
 # Sums of these are exact.
@@ -158,7 +167,7 @@ EXACT = np.array([[0.5, 0.25, 0.125], [0.125, 0.625, 0.25], [0.25, 0.125, 0.625]
 
 
 def test_the_most_probable_classes_are_taken_until_they_sum_to_the_level() -> None:
-    (within,) = sets(GRADES.with_probabilities([EXACT]), GRADES, 0.625, None, "none")
+    (within,) = prediction_sets(GRADES.with_probabilities([EXACT]), GRADES, 0.625, None, "none")
     assert within.tolist() == [[True, True, False], [False, True, False], [False, False, True], [True, True, False]]
 
 
@@ -167,7 +176,7 @@ def test_conformal_sets_are_those_of_a_loop_over_classes(method: str) -> None:
     """Sadinle et al. 2019 and Romano et al. 2020, class by class; a molecule just as far as the quantile is within."""
     task = Multiclass(classes=(("a", "b", "c"), ("x", "y")))
     first, second = EXACT[[0, 1, 2, 3, 1]], np.array([[0.75, 0.25], [0.25, 0.75], [0.5, 0.5], [1.0, 0.0], [0.0, 1.0]])
-    answers, y = task.with_probabilities([first, second]), np.array([[1, 0], [1, 0], [0, 1], [1, 0], [2, 1]])
+    predictions, y = task.with_probabilities([first, second]), np.array([[1, 0], [1, 0], [0, 1], [1, 0], [2, 1]])
 
     def far(p: np.ndarray, c: int) -> float:
         if method == "conformal-multiclass":
@@ -175,7 +184,7 @@ def test_conformal_sets_are_those_of_a_loop_over_classes(method: str) -> None:
         return sum(p[k] for k in range(len(p)) if p[k] > p[c] or (p[k] == p[c] and k <= c))
 
     for level in (0.3, 0.5, 0.8):
-        found = sets(answers, task, level, _learned(task, answers, y.astype(float), method), method)
+        found = prediction_sets(predictions, task, level, _learned(task, predictions, y.astype(float), method), method)
         for t, p in enumerate((first, second)):
             q = sorted(far(row, c) for row, c in zip(p, y[:, t], strict=True))[math.ceil(6 * level) - 1]
             wanted = [[far(row, c) <= q for c in range(len(row))] for row in p]
@@ -190,20 +199,20 @@ def test_the_most_probable_class_is_in_an_adaptive_set_however_little_is_asked_f
     sure = GRADES.with_probabilities([np.tile([0.9, 0.06, 0.04], (9, 1))])
     learned = _fit(sure, np.zeros((9, 1)), GRADES, "conformal-adaptive")
     less = GRADES.with_probabilities([np.array([[0.01, 0.02, 0.97]])])
-    (within,) = sets(less, GRADES, 0.5, learned, "conformal-adaptive")
+    (within,) = prediction_sets(less, GRADES, 0.5, learned, "conformal-adaptive")
     assert within.tolist() == [[False, False, True]]
     for level in (0.0, 1.0):
         with pytest.raises(UsageError, match="a level above 0 and below 1"):
-            sets(less, GRADES, level, learned, "none")
+            prediction_sets(less, GRADES, level, learned, "none")
 
 
 def test_isotonic_probabilities_are_scikit_learns_class_by_class() -> None:
     """As CalibratedClassifierCV does it: an isotonic regression for each class, divided by their sum."""
-    answers, y = _classes(300, 4)
-    learned = _fit(answers, y, GRADES, "isotonic")
+    predictions, y = _classes(300, 4)
+    learned = _fit(predictions, y, GRADES, "isotonic")
     new, _ = _classes(50, 5)
-    found = calibrated(replace(new, std=np.full((50, 1), 0.25)), GRADES, learned, "isotonic")
-    p, q = (GRADES.probabilities(a, 0) for a in (answers, new))
+    found = apply_calibration(replace(new, std=np.full((50, 1), 0.25)), GRADES, learned, "isotonic")
+    p, q = (GRADES.probabilities(a, 0) for a in (predictions, new))
     risen = [IsotonicRegression(out_of_bounds="clip").fit(p[:, c], y[:, 0] == c).predict(q[:, c]) for c in range(3)]
     np.testing.assert_allclose(GRADES.probabilities(found, 0), np.stack(risen, 1) / np.sum(risen, 0)[:, None])
     np.testing.assert_array_equal(found.std, np.full((50, 1), 0.25))
@@ -213,7 +222,7 @@ def test_where_no_class_has_any_share_left_the_probabilities_stay() -> None:
     nothing = {f"{axis}{c}": np.array(ends) for c in range(3) for axis, ends in (("x", [0.0, 1.0]), ("y", [0.0, 0.0]))}
     learned = Calibration("isotonic", "none", (nothing | {"x0": np.array([0.4, 0.6]), "y0": np.array([0.0, 0.75])},))
     with np.errstate(all="raise"):
-        found = calibrated(GRADES.with_probabilities([EXACT]), GRADES, learned, "isotonic")
+        found = apply_calibration(GRADES.with_probabilities([EXACT]), GRADES, learned, "isotonic")
     # Of the first row alone the first class rises, and is then the only one.
     np.testing.assert_array_equal(GRADES.probabilities(found, 0), [[1.0, 0.0, 0.0], *EXACT[1:].tolist()])
 
@@ -226,33 +235,33 @@ def test_what_is_learned_of_classes_is_how_far_the_true_one_was() -> None:
 
 
 def test_two_labels_are_the_least_and_none_is_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers, y = _numbers(50, 3)
+    predictions, y = _numbers(50, 3)
     for labels, words in ((1, "1 calibration molecules have a label of 'y'"), (2, "")):
         few = np.where(np.arange(50)[:, None] < labels, y, np.nan)
         if words:
             with pytest.raises(InputError, match=words):
-                _fit(answers, few, NUMBERS)
+                _fit(predictions, few, NUMBERS)
         else:
-            assert len(_fit(answers, few, NUMBERS).scores[0]["z"]) == labels
+            assert len(_fit(predictions, few, NUMBERS).scores[0]["z"]) == labels
     monkeypatch.setattr(room, "MOST", 45)
-    (scores,) = _fit(answers, y, NUMBERS).scores
-    whole = np.unique(np.round((y - answers.values) / answers.std, 12))
+    (scores,) = _fit(predictions, y, NUMBERS).scores
+    whole = np.unique(np.round((y - predictions.values) / predictions.std, 12))
     assert len(np.unique(scores["z"])) == 45
     assert set(np.round(scores["z"], 12)) <= set(whole)
-    np.testing.assert_array_equal(scores["z"], _fit(answers, y, NUMBERS).scores[0]["z"])
+    np.testing.assert_array_equal(scores["z"], _fit(predictions, y, NUMBERS).scores[0]["z"])
 
 
 def test_without_any_spread_errors_count_as_they_are() -> None:
-    answers, y = _numbers(30, 3)
-    plain = replace(answers, std=None)
-    for one, other in ((plain, answers), (answers, plain), (plain, plain)):
+    predictions, y = _numbers(30, 3)
+    plain = replace(predictions, std=None)
+    for one, other in ((plain, predictions), (predictions, plain), (plain, plain)):
         (scores,) = _learned(NUMBERS, one, y, others=other).scores
-        np.testing.assert_allclose(scores["z"], np.sort((y - answers.values).ravel()))
-        np.testing.assert_allclose(scores["far"], np.sort(np.abs(y - answers.values).ravel()))
+        np.testing.assert_allclose(scores["z"], np.sort((y - predictions.values).ravel()))
+        np.testing.assert_allclose(scores["far"], np.sort(np.abs(y - predictions.values).ravel()))
         assert scores["b"].tolist() == [0.0]
-    (scores,) = _learned(NUMBERS, answers, y, others=answers[:7]).scores
-    assert answers.std is not None
-    assert scores["b"].tolist() == [np.median(answers.std[:7])]
+    (scores,) = _learned(NUMBERS, predictions, y, others=predictions[:7]).scores
+    assert predictions.std is not None
+    assert scores["b"].tolist() == [np.median(predictions.std[:7])]
     assert "quantiles" not in scores
 
 
@@ -263,6 +272,6 @@ def test_a_method_that_does_not_go_with_a_task_is_refused_before_anything_is_lea
         check_calibration(GRADES, "zscaling")
     with pytest.raises(UsageError, match="the atoms of a molecule are not"):
         check_calibration(Multiclass(classes=GRADES.classes, of_atoms=True), "")
-    assert choose_calibration("none", GRADES) == choose_calibration("none", NUMBERS) == "none"
+    assert resolve_calibration_method("none", GRADES) == resolve_calibration_method("none", NUMBERS) == "none"
     for level in (0.001, 0.999):
         check_level(level)

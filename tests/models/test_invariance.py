@@ -13,7 +13,7 @@ from molattn.graph import READOUTS
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
-from molattn.models.predict import attention_of, predict_molecules
+from molattn.models.predict import compute_attention, predict_molecules
 from tests.molecules import SPECIAL, esol
 
 GRAPHS = [molecule_graph(s) for s in (*SPECIAL, *esol(80)[0])]
@@ -111,8 +111,8 @@ def test_attention_follows_the_atoms(artifact: Artifact) -> None:
     artifact, rng = _as(artifact, torch.float64), np.random.default_rng(0)
     for graph in GRAPHS[:30]:
         order = rng.permutation(graph.num_atoms)
-        y, weights = attention_of(artifact.model, graph)
-        y_shuffled, shuffled = attention_of(artifact.model, graph.permute(order.tolist()))
+        y, weights = compute_attention(artifact.model, graph)
+        y_shuffled, shuffled = compute_attention(artifact.model, graph.permute(order.tolist()))
         n = graph.num_atoms
         assert weights.shape == (4, 8, n, n)
         np.testing.assert_allclose(weights.sum(-1), 1, rtol=0, atol=1e-12)
@@ -125,7 +125,7 @@ def test_attention_in_a_batch_is_attention_alone(artifact: Artifact) -> None:
     _, batched = artifact.model.attention(collate([GRAPHS[3], LARGEST, GRAPHS[0]]))
     for i, graph in enumerate([GRAPHS[3], LARGEST, GRAPHS[0]]):
         n = graph.num_atoms
-        _, alone = attention_of(artifact.model, graph)
+        _, alone = compute_attention(artifact.model, graph)
         np.testing.assert_allclose(batched[i, :, :, :n, :n].numpy(), alone, rtol=0, atol=1e-12)
         assert not batched[i, :, :, n:].any()
         assert not batched[i, :, :, :, n:].any()
@@ -133,7 +133,7 @@ def test_attention_in_a_batch_is_attention_alone(artifact: Artifact) -> None:
 
 def test_predictions_are_the_same_with_and_without_attention(artifact: Artifact) -> None:
     for graph in GRAPHS[:20]:
-        y, _ = attention_of(artifact.model, graph)
+        y, _ = compute_attention(artifact.model, graph)
         without = predict_molecules(artifact.model, artifact.scaler, [graph])[0, 0]
         assert artifact.scaler.unscale(y)[0] == pytest.approx(without, abs=1e-6 * max(1, abs(without)))
 

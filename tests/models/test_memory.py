@@ -18,7 +18,7 @@ from molattn.errors import SmilesError
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.memory import is_out_of_memory
-from molattn.models.predict import outputs_of
+from molattn.models.predict import compute_outputs
 from tests.molecules import esol
 
 SMILES = [*esol(40)[0], "C" * 60, "CO", "C" * 50]
@@ -60,19 +60,19 @@ ERRORS = [
 @pytest.mark.parametrize("pairs", [2000, 400])
 def test_no_memory_for_a_batch_costs_no_other_molecule(artifact: Artifact, error: Exception, pairs: int) -> None:
     assert is_out_of_memory(error)
-    expected = outputs_of(artifact.model, GRAPHS)
+    expected = compute_outputs(artifact.model, GRAPHS)
     large = {i for i, graph in enumerate(GRAPHS) if graph.num_atoms**2 > pairs}
     handle = artifact.model.register_forward_pre_hook(no_more_than(pairs, error))
     try:
-        refused: dict[int, str] = {}
-        found = outputs_of(artifact.model, GRAPHS, refused=refused)
+        failures: dict[int, str] = {}
+        found = compute_outputs(artifact.model, GRAPHS, failures=failures)
         rows = list(Predictor(artifact).rows(SMILES))
         with pytest.raises(SmilesError, match="there is not enough memory for its 50 atoms"):
-            outputs_of(artifact.model, [GRAPHS[0], GRAPHS[42]])
+            compute_outputs(artifact.model, [GRAPHS[0], GRAPHS[42]])
     finally:
         handle.remove()
-    assert refused.keys() == large >= LONG
-    assert all("not enough memory" in reason for reason in refused.values())
+    assert failures.keys() == large >= LONG
+    assert all("not enough memory" in reason for reason in failures.values())
     rest = [i for i in range(len(GRAPHS)) if i not in large]
     np.testing.assert_allclose(found[rest], expected[rest], atol=1e-6)
     assert np.isnan(found[list(large)]).all()
@@ -85,7 +85,7 @@ def test_another_error_is_not_taken_for_it(artifact: Artifact) -> None:
     handle = artifact.model.register_forward_pre_hook(no_more_than(0, RuntimeError("shapes differ")))
     try:
         with pytest.raises(RuntimeError, match="shapes differ"):
-            outputs_of(artifact.model, GRAPHS, refused={})
+            compute_outputs(artifact.model, GRAPHS, failures={})
     finally:
         handle.remove()
 

@@ -16,7 +16,7 @@ from molattn.models.artifact import Artifact
 from molattn.models.config import CONFIGS, GraphModelConfig
 from molattn.models.encodings import EDGE_ENCODINGS, NODE_ENCODINGS
 from molattn.models.graph_model import GraphModel
-from molattn.models.predict import attention_of
+from molattn.models.predict import compute_attention
 from molattn.models.presets import PRESETS
 from molattn.models.registry import build
 from molattn.models.scaler import TargetScaler
@@ -46,7 +46,7 @@ def test_mat_with_the_softmax_kernel_has_rows_that_sum_to_1():
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_virtual_node_stands_behind_the_atoms(preset):
     model = small(preset)
-    _, weights = attention_of(model, graph_of(model, ASPIRIN))
+    _, weights = compute_attention(model, graph_of(model, ASPIRIN))
     assert weights.shape == (2, 2, 13 + len(model.virtual_labels), 13 + len(model.virtual_labels))
     if preset == "mat":  # whose dummy node is adjacent to itself only
         fixed = weights[0, 0, -1] - weights[0, 0, -1].min()
@@ -122,7 +122,7 @@ def test_bonded_neighbours_are_all_that_an_atom_attends_to():
     model = small("gaan", "model.neighbours=bonded")
     check_model(model)
     graph = graph_of(model, ASPIRIN)
-    _, weights = attention_of(model, graph)
+    _, weights = compute_attention(model, graph)
     assert (weights[..., graph.path_lengths > 1] == 0).all()
     assert (weights[..., graph.path_lengths <= 1] > 0).all()
 

@@ -11,7 +11,7 @@ from molattn.errors import SmilesError, UsageError
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.config import CONFIGS
-from molattn.models.predict import attention_of, predict_molecules
+from molattn.models.predict import compute_attention, predict_molecules
 from molattn.models.registry import MODELS, build
 from molattn.models.scaler import TargetScaler
 from molattn.models.smiles_model import SmilesModel
@@ -67,7 +67,7 @@ def test_order_matters(model: MoleculeModel) -> None:
 
 def test_attention_is_over_the_tokens_of_the_canonical_smiles(model: MoleculeModel) -> None:
     for molecule in _read(SMILES)[:20]:
-        outputs, weights = attention_of(model, molecule)
+        outputs, weights = compute_attention(model, molecule)
         assert weights.shape == (4, 8, molecule.size, molecule.size)
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
         assert "".join(molecule.labels) == molecule.written

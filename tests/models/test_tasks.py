@@ -12,7 +12,7 @@ from torch.distributions import Dirichlet
 
 from molattn.errors import InputError
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import TASK_TYPES, Binary, Multiclass, Regression, Task, task_from
+from molattn.models.tasks import TASK_TYPES, Binary, Multiclass, Regression, Task, task_from_dict
 
 CLASSES = Multiclass(classes=(("a", "b"), ("x", "y", "z")))
 EVIDENCE = [Binary("dirichlet"), Multiclass("dirichlet", CLASSES.classes)]
@@ -22,42 +22,44 @@ OUTPUTS = np.random.default_rng(0).normal(size=(7, 8)) * 5
 
 @pytest.mark.parametrize("task", ALL, ids=lambda t: f"{t.kind}-{t.loss}")
 def test_a_task_is_read_back(task: Task) -> None:
-    assert task_from(task.to_dict()) == task
+    assert task_from_dict(task.to_dict()) == task
 
 
 def test_a_task_from_the_future_says_upgrade() -> None:
     for settings in ({"kind": "ranking", "loss": "mse"}, {"kind": "binary", "loss": "focal"}):
         with pytest.raises(InputError, match="upgrade molattn"):
-            task_from(settings)
+            task_from_dict(settings)
 
 
 @pytest.mark.parametrize("task", ALL, ids=lambda t: f"{t.kind}-{t.loss}")
 def test_answers_and_baseline_have_the_shapes_that_the_columns_say(task: Task) -> None:
-    outputs = OUTPUTS[:, : len(task.owners(2))]
+    outputs = OUTPUTS[:, : len(task.target_of_output(2))]
     train = np.array([[0.0, 1.0], [1.0, np.nan], [1.0, 0.0]])
-    scaler = task.scaler(train)
-    for answers, n in ((task.answers(outputs, scaler), 7), (task.guess(train, 4), 4)):
-        assert answers.values.shape == (n, 2)
-        assert answers.more.shape == (n, len(task.columns(["p", "q"])))
-        assert task.array(answers).shape[:2] == (n, 2)
-        assert len(task.scores(answers, 1)) == n
+    scaler = task.fit_scaler(train)
+    for predictions, n in ((task.decode(outputs, scaler), 7), (task.baseline_predictions(train, 4), 4)):
+        assert predictions.values.shape == (n, 2)
+        assert predictions.extra_values.shape == (n, len(task.extra_columns(["p", "q"])))
+        assert task.to_array(predictions).shape[:2] == (n, 2)
+        assert len(task.scores(predictions, 1)) == n
 
 
 def test_probabilities_are_those_of_torch_even_at_the_edge() -> None:
     x = np.array([[0.0], [3.0], [-800.0], [800.0]])
-    p = Binary().answers(x, TargetScaler.none(1)).values
+    p = Binary().decode(x, TargetScaler.identity(1)).values
     assert p.ravel() == pytest.approx(torch.sigmoid(torch.tensor(x)).numpy().ravel())
-    answers = CLASSES.answers(OUTPUTS[:, :5] * 300, TargetScaler.none(2))
-    assert answers.more[:, 2:] == pytest.approx(torch.softmax(torch.tensor(OUTPUTS[:, 2:5] * 300), 1).numpy())
-    assert (answers.values[:, 1] == OUTPUTS[:, 2:5].argmax(1)).all()
-    unsure = CLASSES.answers(OUTPUTS[:, :5] / 5, TargetScaler.none(2))
+    predictions = CLASSES.decode(OUTPUTS[:, :5] * 300, TargetScaler.identity(2))
+    assert predictions.extra_values[:, 2:] == pytest.approx(
+        torch.softmax(torch.tensor(OUTPUTS[:, 2:5] * 300), 1).numpy()
+    )
+    assert (predictions.values[:, 1] == OUTPUTS[:, 2:5].argmax(1)).all()
+    unsure = CLASSES.decode(OUTPUTS[:, :5] / 5, TargetScaler.identity(2))
     for t, columns in enumerate((slice(2), slice(2, 5))):
         wanted = torch.softmax(torch.tensor(OUTPUTS[:, columns] / 5), 1).numpy()
         assert CLASSES.probabilities(unsure, t) == pytest.approx(wanted)
-    assert CLASSES.labels(1) == ("x", "y", "z")
-    assert CLASSES.columns(["p", "q"]) == ["p_prob_a", "p_prob_b", "q_prob_x", "q_prob_y", "q_prob_z"]
-    assert CLASSES.named(2.0, 1) == "z"
-    array = CLASSES.array(answers)
+    assert CLASSES.class_names(1) == ("x", "y", "z")
+    assert CLASSES.extra_columns(["p", "q"]) == ["p_prob_a", "p_prob_b", "q_prob_x", "q_prob_y", "q_prob_z"]
+    assert CLASSES.table_value(2.0, 1) == "z"
+    array = CLASSES.to_array(predictions)
     assert array.shape == (7, 2, 3)
     assert array.sum(-1) == pytest.approx(np.ones((7, 2)))
     assert not array[:, 0, 2].any()
@@ -65,52 +67,52 @@ def test_probabilities_are_those_of_torch_even_at_the_edge() -> None:
 
 def test_a_spread_is_in_the_unit_of_its_target() -> None:
     task, scaler = Regression("mve"), TargetScaler((1.0, 2.0), (10.0, 0.1))
-    answers = task.answers(np.array([[0.0, 0.0, 0.0, 0.0]]), scaler)
-    assert answers.values.tolist() == [[1.0, 2.0]]
-    assert answers.more[0] == pytest.approx(np.sqrt(np.log(2)) * np.array([10.0, 0.1]), rel=1e-5)
+    predictions = task.decode(np.array([[0.0, 0.0, 0.0, 0.0]]), scaler)
+    assert predictions.values.tolist() == [[1.0, 2.0]]
+    assert predictions.extra_values[0] == pytest.approx(np.sqrt(np.log(2)) * np.array([10.0, 0.1]), rel=1e-5)
 
 
 def test_the_baseline_is_the_share_of_the_classes() -> None:
     train = np.array([[0.0, 2.0], [1.0, 2.0], [np.nan, 0.0], [1.0, np.nan]])
-    assert Binary().guess(train[:, :1], 2).values == pytest.approx(np.full((2, 1), 2 / 3))
-    shares = CLASSES.guess(train, 1)
-    assert shares.more[0] == pytest.approx([1 / 3, 2 / 3, 1 / 3, 0, 2 / 3])
+    assert Binary().baseline_predictions(train[:, :1], 2).values == pytest.approx(np.full((2, 1), 2 / 3))
+    shares = CLASSES.baseline_predictions(train, 1)
+    assert shares.extra_values[0] == pytest.approx([1 / 3, 2 / 3, 1 / 3, 0, 2 / 3])
     assert shares.values.tolist() == [[1.0, 2.0]]
 
 
 def two(task: Task) -> TargetScaler:
-    return TargetScaler((1.0, -2.0), (10.0, 0.5)) if task.kind == "regression" else TargetScaler.none(2)
+    return TargetScaler((1.0, -2.0), (10.0, 0.5)) if task.kind == "regression" else TargetScaler.identity(2)
 
 
 @pytest.mark.parametrize("loss", Regression.losses)
 @pytest.mark.parametrize("of_atoms", [False, True])
 def test_numbers_are_answered_in_the_unit_of_their_target(loss: str, of_atoms: bool) -> None:
     task = Regression(loss, of_atoms)
-    outputs = OUTPUTS[:, : len(task.owners(2))]
-    answers = task.answers(outputs, two(task))
-    np.testing.assert_allclose(answers.values, np.array([1.0, -2.0]) + np.array([10.0, 0.5]) * outputs[:, :2])
-    assert (answers.std is not None) == task.has_spread == (loss in ("mve", "evidential", "quantile"))
-    np.testing.assert_array_equal(task.followed(answers, answers), answers.values)
-    np.testing.assert_array_equal(task.scores(answers, 1), answers.values[:, 1])
-    assert task.named(0.25, 0) == 0.25
-    assert task.labels(0) == ()
-    for asked in (lambda: task.probabilities(answers, 0), lambda: task.with_probabilities([OUTPUTS])):
+    outputs = OUTPUTS[:, : len(task.target_of_output(2))]
+    predictions = task.decode(outputs, two(task))
+    np.testing.assert_allclose(predictions.values, np.array([1.0, -2.0]) + np.array([10.0, 0.5]) * outputs[:, :2])
+    assert (predictions.std is not None) == task.has_std == (loss in ("mve", "evidential", "quantile"))
+    np.testing.assert_array_equal(task.member_values(predictions, predictions), predictions.values)
+    np.testing.assert_array_equal(task.scores(predictions, 1), predictions.values[:, 1])
+    assert task.table_value(0.25, 0) == 0.25
+    assert task.class_names(0) == ()
+    for requested in (lambda: task.probabilities(predictions, 0), lambda: task.with_probabilities([OUTPUTS])):
         with pytest.raises(TypeError, match="numbers have no classes"):
-            asked()
+            requested()
 
 
 def test_evidence_for_a_number_is_the_normal_inverse_gamma_distribution() -> None:
     """Variances by scipy's inverse gamma distribution, not by the closed forms."""
     task = Regression("evidential")
     outputs = np.array([[0.5, -1.0, 1.0, 0.3, 4.0, 3.0, -0.5, 2.0]])
-    answers = task.answers(outputs, two(task))
+    predictions = task.decode(outputs, two(task))
     nu, above_one, beta = (np.log1p(np.exp(o)) + 1e-6 for o in np.split(outputs[0, 2:], 3))
     noise = stats.invgamma(1 + above_one, scale=beta).mean()
-    assert answers.std is not None and answers.ignorance is not None
+    assert predictions.std is not None and predictions.epistemic_share is not None
     unit = np.array([10.0, 0.5])
-    np.testing.assert_allclose(answers.std[0], unit * np.sqrt(noise * (1 + 1 / nu)))
+    np.testing.assert_allclose(predictions.std[0], unit * np.sqrt(noise * (1 + 1 / nu)))
     # Of the variance of the mean, noise / nu, and the noise, the first is the model's own doubt.
-    np.testing.assert_allclose(answers.ignorance[0], (noise / nu) / (noise / nu + noise))
+    np.testing.assert_allclose(predictions.epistemic_share[0], (noise / nu) / (noise / nu + noise))
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.5])
@@ -118,27 +120,29 @@ def test_quantiles_stand_beside_the_median_and_their_distance_is_that_of_a_norma
     task = Regression("quantile", alpha=alpha)
     outputs = OUTPUTS[:, :6]
     scaler = two(task)
-    answers = task.answers(outputs, scaler)
+    predictions = task.decode(outputs, scaler)
     median, below, above = np.split(outputs, 3, 1)
     wanted = [scaler.unscale(q) for q in (median - np.log1p(np.exp(below)), median + np.log1p(np.exp(above)))]
-    np.testing.assert_allclose(answers.own, np.concatenate(wanted, 1))
-    assert answers.std is not None
-    ends = stats.norm.interval(1 - alpha, scale=answers.std)
+    np.testing.assert_allclose(predictions.distribution, np.concatenate(wanted, 1))
+    assert predictions.std is not None
+    ends = stats.norm.interval(1 - alpha, scale=predictions.std)
     np.testing.assert_allclose(ends[1] - ends[0], wanted[1] - wanted[0])
-    assert task.own_columns(["p", "q"]) == [f"{t}_q{100 * q:g}" for q in (alpha / 2, 1 - alpha / 2) for t in ("p", "q")]
+    assert task.distribution_columns(["p", "q"]) == [
+        f"{t}_q{100 * q:g}" for q in (alpha / 2, 1 - alpha / 2) for t in ("p", "q")
+    ]
 
 
 def test_the_baseline_of_numbers_is_their_mean_their_spread_and_their_quantiles() -> None:
     train = np.array([[1.0, 10.0], [2.0, np.nan], [4.0, 30.0], [9.0, 20.0]])
     for loss in Regression.losses:
-        guess = Regression(loss, alpha=0.4).guess(train, 3)
+        guess = Regression(loss, alpha=0.4).baseline_predictions(train, 3)
         np.testing.assert_allclose(guess.values, np.tile([4.0, 20.0], (3, 1)))
         if loss == "quantile":
             np.testing.assert_allclose(
-                guess.own[2], [np.nanquantile(train[:, t], p) for p in (0.2, 0.8) for t in range(2)]
+                guess.distribution[2], [np.nanquantile(train[:, t], p) for p in (0.2, 0.8) for t in range(2)]
             )
         else:
-            assert guess.own.shape == (3, 0)
+            assert guess.distribution.shape == (3, 0)
         if guess.std is not None:
             np.testing.assert_allclose(guess.std, np.tile(np.nanstd(train, 0), (3, 1)))
         assert (guess.std is not None) == (loss in ("mve", "evidential", "quantile"))
@@ -149,46 +153,48 @@ EVIDENCE_OF = np.array([[2.0, -1.0, 0.5, 3.0], [-3.0, 0.2, 1.0, -2.0]])
 
 def test_evidence_for_yes_and_no_is_a_beta_distribution() -> None:
     task = Binary("dirichlet")
-    answers = task.answers(EVIDENCE_OF, two(task))
+    predictions = task.decode(EVIDENCE_OF, two(task))
     # The first two outputs are for no, one for each target, and the last two for yes.
     a = 1 + np.log1p(np.exp(EVIDENCE_OF))
     yes = stats.beta(a[:, 2:], a[:, :2])
-    np.testing.assert_allclose(answers.values, yes.mean())
-    np.testing.assert_allclose(answers.std, yes.std())
-    assert answers.own.shape == (2, 0)
+    np.testing.assert_allclose(predictions.values, yes.mean())
+    np.testing.assert_allclose(predictions.std, yes.std())
+    assert predictions.distribution.shape == (2, 0)
     for t in range(2):
         np.testing.assert_allclose(
-            task.probabilities(answers, t), np.stack([1 - yes.mean()[:, t], yes.mean()[:, t]], 1)
+            task.probabilities(predictions, t), np.stack([1 - yes.mean()[:, t], yes.mean()[:, t]], 1)
         )
-    again = task.with_probabilities([task.probabilities(answers, t) for t in range(2)], answers.std)
-    np.testing.assert_allclose(again.values, answers.values)
-    np.testing.assert_array_equal(again.std, answers.std)
-    assert task.labels(0) == ("0", "1")
+    again = task.with_probabilities([task.probabilities(predictions, t) for t in range(2)], predictions.std)
+    np.testing.assert_allclose(again.values, predictions.values)
+    np.testing.assert_array_equal(again.std, predictions.std)
+    assert task.class_names(0) == ("0", "1")
 
 
 def test_evidence_for_classes_is_a_dirichlet_distribution() -> None:
     task = EVIDENCE[1]
     outputs = OUTPUTS[:, :5]
-    answers = task.answers(outputs, two(task))
+    predictions = task.decode(outputs, two(task))
     a = torch.from_numpy(1 + np.logaddexp(0, outputs))
     for t, columns in enumerate((slice(2), slice(2, 5))):
         belief = Dirichlet(a[:, columns])
         p = belief.mean.numpy()
-        np.testing.assert_allclose(task.probabilities(answers, t), p)
-        np.testing.assert_array_equal(answers.values[:, t], p.argmax(1))
-        assert answers.std is not None
+        np.testing.assert_allclose(task.probabilities(predictions, t), p)
+        np.testing.assert_array_equal(predictions.values[:, t], p.argmax(1))
+        assert predictions.std is not None
         chosen = p.argmax(1)[:, None]
-        np.testing.assert_allclose(answers.std[:, [t]], np.take_along_axis(belief.variance.sqrt().numpy(), chosen, 1))
+        np.testing.assert_allclose(
+            predictions.std[:, [t]], np.take_along_axis(belief.variance.sqrt().numpy(), chosen, 1)
+        )
 
 
 def test_the_spread_of_the_baseline_is_that_of_a_coin_and_of_dice() -> None:
-    """scikit-learn's DummyClassifier that answers the shares, and the spread of one draw from them."""
+    """scikit-learn's DummyClassifier that predictions the shares, and the spread of one draw from them."""
     train = np.array([[0.0, 2.0], [1.0, 2.0], [np.nan, 0.0], [1.0, np.nan]])
-    guess = Binary("dirichlet").guess(train[:, :1], 2)
+    guess = Binary("dirichlet").baseline_predictions(train[:, :1], 2)
     np.testing.assert_allclose(guess.values, np.full((2, 1), 2 / 3))
     np.testing.assert_allclose(guess.std, stats.bernoulli(guess.values).std())
-    assert Binary().guess(train[:, :1], 2).std is None
-    shares = EVIDENCE[1].guess(train, 5)
+    assert Binary().baseline_predictions(train[:, :1], 2).std is None
+    shares = EVIDENCE[1].baseline_predictions(train, 5)
     assert shares.std is not None
     np.testing.assert_allclose(shares.std, np.tile(stats.bernoulli([2 / 3, 2 / 3]).std(), (5, 1)))
     for t in range(2):
@@ -197,16 +203,16 @@ def test_the_spread_of_the_baseline_is_that_of_a_coin_and_of_dice() -> None:
         found = EVIDENCE[1].probabilities(shares, t)
         np.testing.assert_allclose(found[:, prior.classes_.astype(int)], prior.predict_proba(np.zeros((5, 1))))
         np.testing.assert_allclose(found.sum(1), 1)
-    assert CLASSES.guess(train, 5).std is None
+    assert CLASSES.baseline_predictions(train, 5).std is None
 
 
 @pytest.mark.parametrize("task", [Regression("quantile"), Binary(), CLASSES], ids=lambda t: t.kind)
 def test_several_models_answer_the_mean(task: Task) -> None:
     draw = np.random.default_rng(3)
-    parts = [task.answers(draw.normal(size=(4, len(task.owners(2)))), two(task)) for _ in range(3)]
-    mixed = task.mixed(parts)
+    parts = [task.decode(draw.normal(size=(4, len(task.target_of_output(2)))), two(task)) for _ in range(3)]
+    mixed = task.ensemble_mean(parts)
     assert mixed.std is None
-    np.testing.assert_allclose(mixed.own, sum(p.own for p in parts) / 3)
+    np.testing.assert_allclose(mixed.distribution, sum(p.distribution for p in parts) / 3)
     if task is not CLASSES:
         np.testing.assert_allclose(mixed.values, sum(p.values for p in parts) / 3)
         return
@@ -216,7 +222,7 @@ def test_several_models_answer_the_mean(task: Task) -> None:
         # Of each model the probability of the class that all of them answer together.
         for part in parts:
             wanted = task.probabilities(part, t)[np.arange(4), answered]
-            np.testing.assert_array_equal(task.followed(part, mixed)[:, t], wanted)
+            np.testing.assert_array_equal(task.member_values(part, mixed)[:, t], wanted)
 
 
 def test_what_a_task_is_called_and_which_method_its_loss_brings() -> None:
@@ -227,21 +233,21 @@ def test_what_a_task_is_called_and_which_method_its_loss_brings() -> None:
         "dirichlet": "dirichlet",
     }
     for task in ALL:
-        assert task.method == names.get(task.loss, "none")
-        assert task.has_spread == (task.loss in names)
-        assert task.columns(["p", "q"])[len(task.own_columns(["p", "q"])) :] == (
-            ["p_std", "q_std"] if task.has_spread else []
+        assert task.uncertainty_method == names.get(task.loss, "none")
+        assert task.has_std == (task.loss in names)
+        assert task.extra_columns(["p", "q"])[len(task.distribution_columns(["p", "q"])) :] == (
+            ["p_std", "q_std"] if task.has_std else []
         )
-        assert task.columns(["p", "q"], spread=True)[-2:] == ["p_std", "q_std"]
+        assert task.extra_columns(["p", "q"], with_std=True)[-2:] == ["p_std", "q_std"]
         of_atoms = replace(task, of_atoms=True)
         assert (task.name, of_atoms.name) == (task.kind, f"atom-{task.kind}")
         assert {task.name, of_atoms.name} <= set(TASK_TYPES)
-        assert task_from(of_atoms.to_dict()) == of_atoms
+        assert task_from_dict(of_atoms.to_dict()) == of_atoms
         # What is the default is not written, for older versions to read it.
         assert "of_atoms" not in task.to_dict()
-    assert task_from(Regression("quantile", alpha=0.3).to_dict()) == Regression("quantile", alpha=0.3)
+    assert task_from_dict(Regression("quantile", alpha=0.3).to_dict()) == Regression("quantile", alpha=0.3)
     assert "alpha" not in Regression().to_dict() and "classes" not in Regression().to_dict()
-    assert [Regression(loss).owners(2) for loss in ("mse", "mve", "quantile", "evidential")] == [
+    assert [Regression(loss).target_of_output(2) for loss in ("mse", "mve", "quantile", "evidential")] == [
         [0, 1] * times for times in (1, 2, 3, 4)
     ]
 
@@ -260,6 +266,6 @@ def test_of_yes_and_no_other_numbers_are_refused_and_missing_ones_are_not() -> N
 
 def test_only_numbers_are_scaled() -> None:
     train = np.array([[1.0, 10.0], [3.0, np.nan], [5.0, 20.0]])
-    assert Regression().scaler(train) == TargetScaler((3.0, 15.0), (math.sqrt(8 / 3), 5.0))
+    assert Regression().fit_scaler(train) == TargetScaler((3.0, 15.0), (math.sqrt(8 / 3), 5.0))
     for task in (Binary(), CLASSES):
-        assert task.scaler(train) == TargetScaler((0.0, 0.0), (1.0, 1.0))
+        assert task.fit_scaler(train) == TargetScaler((0.0, 0.0), (1.0, 1.0))

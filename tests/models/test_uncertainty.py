@@ -10,14 +10,14 @@ import torch
 
 from molattn.chem import molecule_graph
 from molattn.errors import InputError, UsageError
+from molattn.models.applicability_domain import ApplicabilityDomain
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
-from molattn.models.calibration import Calibration, choose_calibration, score_names
+from molattn.models.calibration import Calibration, resolve_calibration_method, score_names
 from molattn.models.config import GraphModelConfig
-from molattn.models.domain import Domain
 from molattn.models.graph_model import GraphModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
-from molattn.models.uncertainty import METHODS, method_of
+from molattn.models.uncertainty import METHODS, resolve_uncertainty_method
 from tests.molecules import SPECIAL
 
 GRAPHS = [molecule_graph(smiles) for smiles in SPECIAL]
@@ -34,8 +34,8 @@ def _ensemble(task: Task, members: int = 3, **fields: object) -> Artifact:
     models = []
     for seed in range(members):
         torch.manual_seed(seed)
-        models.append(GraphModel(SMALL, len(task.owners(2))).eval().requires_grad_(False))
-    scaler = TargetScaler((1.0, -2.0), (3.0, 0.5)) if isinstance(task, Regression) else TargetScaler.none(2)
+        models.append(GraphModel(SMALL, len(task.target_of_output(2))).eval().requires_grad_(False))
+    scaler = TargetScaler((1.0, -2.0), (3.0, 0.5)) if isinstance(task, Regression) else TargetScaler.identity(2)
     settings = {"task": task, "members": tuple(models[1:]), **fields}
     return Artifact(models[0], scaler, ("p", "q"), ("", ""), False, 1000, **settings)  # pyright: ignore
 
@@ -43,42 +43,42 @@ def _ensemble(task: Task, members: int = 3, **fields: object) -> Artifact:
 @pytest.mark.parametrize("task", TASKS, ids=lambda t: f"{t.kind}-{t.loss}")
 def test_an_ensemble_is_the_mean_and_its_spread_has_two_parts(task: Task) -> None:
     ensemble = _ensemble(task)
-    answers = ensemble.answers(GRAPHS)
-    each = [replace(ensemble, model=m, members=(), uncertainty="").answers(GRAPHS) for m in ensemble.models]
-    assert answers.more.shape == (len(GRAPHS), len(ensemble.columns()))
-    assert ensemble.columns()[-2:] == ["p_std", "q_std"]
-    assert answers.std is not None
+    predictions = ensemble.predict(GRAPHS)
+    each = [replace(ensemble, model=m, members=(), uncertainty="").predict(GRAPHS) for m in ensemble.models]
+    assert predictions.extra_values.shape == (len(GRAPHS), len(ensemble.extra_columns()))
+    assert ensemble.extra_columns()[-2:] == ["p_std", "q_std"]
+    assert predictions.std is not None
     if isinstance(task, Multiclass):
-        np.testing.assert_allclose(answers.own, np.mean([a.own for a in each], 0))
-        first = answers.own[:, :3]
-        np.testing.assert_array_equal(answers.values[:, 0], first.argmax(1))
+        np.testing.assert_allclose(predictions.distribution, np.mean([a.distribution for a in each], 0))
+        first = predictions.distribution[:, :3]
+        np.testing.assert_array_equal(predictions.values[:, 0], first.argmax(1))
         rows = np.arange(len(GRAPHS))
-        apart = np.var([a.own[rows, first.argmax(1)] for a in each], 0)
+        apart = np.var([a.distribution[rows, first.argmax(1)] for a in each], 0)
     else:
-        np.testing.assert_allclose(answers.values, np.mean([a.values for a in each], 0))
+        np.testing.assert_allclose(predictions.values, np.mean([a.values for a in each], 0))
         apart = np.var([a.values[:, 0] for a in each], 0)
     own = np.mean([0.0 * a.values[:, 0] if a.std is None else a.std[:, 0] ** 2 for a in each], 0)
-    np.testing.assert_allclose(answers.std[:, 0] ** 2, apart + own)
+    np.testing.assert_allclose(predictions.std[:, 0] ** 2, apart + own)
     # What a loss brings alone is one of the two.
-    if task.method != "none":
-        alone = ensemble.answers(GRAPHS, uncertainty=task.method).std
+    if task.uncertainty_method != "none":
+        alone = ensemble.predict(GRAPHS, uncertainty=task.uncertainty_method).std
         assert alone is not None
         np.testing.assert_allclose(alone[:, 0] ** 2, own)
-    assert ensemble.answers(GRAPHS, uncertainty="none").std is None
+    assert ensemble.predict(GRAPHS, uncertainty="none").std is None
 
 
 def test_evidence_is_noise_and_ignorance() -> None:
     artifact = _ensemble(Regression("evidential"), 1)
     squares = {}
     for name in ("total", "epistemic", "aleatoric"):
-        std = artifact.answers(GRAPHS, uncertainty=f"evidential-{name}").std
+        std = artifact.predict(GRAPHS, uncertainty=f"evidential-{name}").std
         assert std is not None
         squares[name] = std**2
     np.testing.assert_allclose(squares["total"], squares["epistemic"] + squares["aleatoric"])
     # Against the definitions, in units.
-    from molattn.models.predict import outputs_of
+    from molattn.models.predict import compute_outputs
 
-    raw = torch.from_numpy(outputs_of(artifact.model, GRAPHS))
+    raw = torch.from_numpy(compute_outputs(artifact.model, GRAPHS))
     nu, alpha, beta = (torch.nn.functional.softplus(raw[:, i : i + 2]).numpy() for i in (2, 4, 6))
     scale = np.array([3.0, 0.5]) ** 2
     np.testing.assert_allclose(squares["aleatoric"], scale * beta / alpha, rtol=1e-4)
@@ -86,10 +86,10 @@ def test_evidence_is_noise_and_ignorance() -> None:
 
 
 def test_quantiles_never_cross() -> None:
-    answers = _ensemble(Regression("quantile"), 1).answers(GRAPHS)
-    lower, upper = np.split(answers.own, 2, 1)
-    assert (lower < answers.values).all() and (answers.values < upper).all()
-    assert _ensemble(Regression("quantile", alpha=0.2), 1).columns() == [
+    predictions = _ensemble(Regression("quantile"), 1).predict(GRAPHS)
+    lower, upper = np.split(predictions.distribution, 2, 1)
+    assert (lower < predictions.values).all() and (predictions.values < upper).all()
+    assert _ensemble(Regression("quantile", alpha=0.2), 1).extra_columns() == [
         "p_q10",
         "q_q10",
         "p_q90",
@@ -104,36 +104,36 @@ def test_dropout_spreads_leaves_predictions_and_random_state_alone() -> None:
     plain = _ensemble(Regression(), 2, uncertainty="none")
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    answers, again = artifact.answers(GRAPHS), artifact.answers(GRAPHS)
+    predictions, again = artifact.predict(GRAPHS), artifact.predict(GRAPHS)
     assert torch.equal(torch.get_rng_state(), before)
-    np.testing.assert_array_equal(answers.values, plain.answers(GRAPHS).values)
-    assert answers.std is not None and again.std is not None
-    np.testing.assert_array_equal(answers.std, again.std)
-    assert (answers.std > 0).all()
+    np.testing.assert_array_equal(predictions.values, plain.predict(GRAPHS).values)
+    assert predictions.std is not None and again.std is not None
+    np.testing.assert_array_equal(predictions.std, again.std)
+    assert (predictions.std > 0).all()
     assert not any(model.training for model in artifact.models)
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda t: f"{t.kind}-{t.loss}")
 def test_all_of_it_is_read_back_to_the_bit(task: Task, tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
-    method = choose_calibration("zscaling" if isinstance(task, Regression) else "", task)
+    method = resolve_calibration_method("zscaling" if isinstance(task, Regression) else "", task)
     names = [[name for together in score_names(task, t) for name in together] for t in range(2)]
     scores = tuple({k: np.sort(draw.random(1 if k == "b" else 30)) for k in of_target} for of_target in names)
-    domain = Domain.of(draw.normal(size=(20, 16)), draw.integers(0, 256, (20, 256)).astype(np.uint8))
+    domain = ApplicabilityDomain.fit(draw.normal(size=(20, 16)), draw.integers(0, 256, (20, 256)).astype(np.uint8))
     written = _ensemble(task, 3, calibration=Calibration(method, "ensemble", scores), domain=domain)
     save_artifact(tmp_path, written)
     assert {p.name for p in tmp_path.iterdir()} == {"model.safetensors", "config.json"}
     read = load_artifact(tmp_path)
-    a, b = written.answers(GRAPHS), read.answers(GRAPHS)
+    a, b = written.predict(GRAPHS), read.predict(GRAPHS)
     np.testing.assert_array_equal(a.values, b.values)
-    np.testing.assert_array_equal(a.more, b.more)
-    assert read.uncertainty == "ensemble" and read.task == task and read.columns() == written.columns()
+    np.testing.assert_array_equal(a.extra_values, b.extra_values)
+    assert read.uncertainty == "ensemble" and read.task == task and read.extra_columns() == written.extra_columns()
     assert read.calibration is not None and read.domain is not None
     assert (read.calibration.method, read.calibration.uncertainty) == (method, "ensemble")
     for mine, theirs in zip(read.calibration.scores, scores, strict=True):
         assert mine.keys() == theirs.keys() and all((mine[k] == theirs[k]).all() for k in mine)
     assert (read.domain.embeddings == domain.embeddings).all() and (read.domain.bits == domain.bits).all()
-    assert (read.domain.farthest, read.domain.least) == (domain.farthest, domain.least)
+    assert (read.domain.max_distance, read.domain.min_similarity) == (domain.max_distance, domain.min_similarity)
     # An older molattn would answer with the first model alone.
     assert json.loads((tmp_path / "config.json").read_text())["schema"] == 6
 
@@ -155,15 +155,22 @@ def test_members_that_are_missing_are_damage(tmp_path: Path) -> None:
 
 
 def test_methods_that_a_model_cannot_serve_are_refused() -> None:
-    assert method_of("", Regression(), 1, 0.1) == "none" and method_of("", Regression(), 2, 0.1) == "ensemble"
-    assert method_of("", Binary("dirichlet"), 1, 0.1) == "dirichlet"
-    assert all(method_of(name, Regression("evidential"), 2, 0.1) for name in METHODS if name.startswith("evid"))
-    for asked, reason in (
+    assert (
+        resolve_uncertainty_method("", Regression(), 1, 0.1) == "none"
+        and resolve_uncertainty_method("", Regression(), 2, 0.1) == "ensemble"
+    )
+    assert resolve_uncertainty_method("", Binary("dirichlet"), 1, 0.1) == "dirichlet"
+    assert all(
+        resolve_uncertainty_method(name, Regression("evidential"), 2, 0.1)
+        for name in METHODS
+        if name.startswith("evid")
+    )
+    for requested, reason in (
         ("ensemble", "needs several models: train with --ensemble-size"),
         ("mve", "needs a model trained with --loss-function mve"),
         ("magic", "there is no uncertainty method 'magic'"),
     ):
         with pytest.raises(UsageError, match=reason):
-            method_of(asked, Regression(), 1, 0.1)
+            resolve_uncertainty_method(requested, Regression(), 1, 0.1)
     with pytest.raises(UsageError, match="a model with dropout"):
-        method_of("dropout", Regression(), 1, 0.0)
+        resolve_uncertainty_method("dropout", Regression(), 1, 0.0)

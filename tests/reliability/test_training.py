@@ -63,7 +63,7 @@ def test_13_targets_with_nothing_to_learn(score: Score, molattn: Molattn, tmp_pa
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.loss)
 def test_14_masked_labels_bring_no_gradient(score: Score, task: Task) -> None:
-    rng, owners = np.random.default_rng(0), task.owners(2)
+    rng, owners = np.random.default_rng(0), task.target_of_output(2)
     loss = TaskLoss(task, TargetScaler((0.0, 0.0), (1.0, 1.0)))
     for _ in range(score.times(5, 200)):
         targets = torch.from_numpy(rng.integers(0, 2, (16, 2)).astype(np.float32))

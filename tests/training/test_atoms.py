@@ -12,7 +12,7 @@ from molattn.data import Table, offsets_of, read_records
 from molattn.errors import InputError, MolattnError, UsageError
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
-from molattn.models.predict import outputs_of
+from molattn.models.predict import compute_outputs
 from molattn.models.scaler import TargetScaler
 from molattn.models.smiles_model import SmilesModel
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
@@ -59,7 +59,7 @@ def test_atoms_without_a_label_bring_exactly_no_gradient(task: Task) -> None:
     targets[:, 1] = np.nan
     targets[DRAW.random(len(targets)) < 0.4, 0] = np.nan
     targets[: COUNTS[0]] = np.nan  # a molecule without any
-    data, owners = _first(6, targets), np.array(task.owners(2))
+    data, owners = _first(6, targets), np.array(task.target_of_output(2))
     torch.manual_seed(0)
     model = GraphModel(SMALL, len(owners), of_atoms=True).eval()
     step = step_of(model, data, range(6))
@@ -90,7 +90,7 @@ def test_the_loss_is_the_mean_over_labelled_atoms_of_all_molecules() -> None:
     targets[DRAW.random(targets.shape) < 0.5] = np.nan
     data = _first(8, targets)
     model = GraphModel(SMALL, 2, of_atoms=True).eval()
-    outputs = outputs_of(model, data.molecules)
+    outputs = compute_outputs(model, data.molecules)
     training = Learner(model, data, SCALER, TrainingConfig(), Regression(of_atoms=True))
     loss = training.loss_of(step_of(model, data, range(8)))
     assert loss.item() == pytest.approx(np.nanmean((outputs - data.targets) ** 2), rel=1e-6)
@@ -203,7 +203,7 @@ def test_every_side_has_the_labels_of_its_atoms_and_the_scaler_those_of_training
         np.testing.assert_allclose(labelled.targets[:, 0], expected, atol=1e-3)
         seen += len(expected)
         if side == "train":
-            scaler = experiment.task.scaler(labelled.targets)
+            scaler = experiment.task.fit_scaler(labelled.targets)
             assert scaler.mean[0] == pytest.approx(labelled.targets.mean())
             assert scaler.std[0] == pytest.approx(labelled.targets.std())
     assert seen == COUNTS.sum()

@@ -100,7 +100,7 @@ def test_missing_labels_bring_exactly_no_gradient(task: Task) -> None:
     targets = np.column_stack([(TARGETS[:8, 0] > -2).astype(float), np.full(8, np.nan)])
     targets[3] = np.nan
     data = Labelled(GRAPHS[:8], targets)
-    owners = np.array(task.owners(2))
+    owners = np.array(task.target_of_output(2))
     torch.manual_seed(0)
     model = GraphModel(SMALL, num_targets=len(owners)).eval()
     training = Learner(model, data, TargetScaler((0.0, 0.0), (1.0, 1.0)), TrainingConfig(), task)
@@ -155,7 +155,7 @@ def test_a_validation_side_of_one_class_still_chooses_an_epoch(val: float) -> No
         model,
         Labelled(GRAPHS[:40], labels[:40]),
         Labelled(GRAPHS[40:], one),
-        task.scaler(labels[:40]),
+        task.fit_scaler(labels[:40]),
         TrainingConfig(epochs=2, accelerator="cpu"),
         task=task,
     )
@@ -168,10 +168,10 @@ def test_training_lowers_every_loss(task: Task) -> None:
     ranks = np.argsort(np.argsort(TARGETS[:, 0]))[:, None]
     labels = {"binary": ranks // 30, "multiclass": ranks // 20}.get(task.kind, TARGETS).astype(float)
     torch.manual_seed(0)
-    model = GraphModel(SMALL, num_targets=len(task.owners(1)))
+    model = GraphModel(SMALL, num_targets=len(task.target_of_output(1)))
     data = Labelled(GRAPHS, labels)
     config = TrainingConfig(epochs=25, batch_size=8, ema=0.5, learning_rate=3e-3, accelerator="cpu")
-    fitted = fit(model, data, data, task.scaler(labels), config, task=task)
+    fitted = fit(model, data, data, task.fit_scaler(labels), config, task=task)
     assert fitted.history[-1].val_loss < 0.8 * fitted.history[0].val_loss
     assert fitted.history[-1].metric == task.metrics[0]
 

@@ -299,7 +299,7 @@ def test_a_task_is_told_by_its_own_loss_and_metric_and_classes_by_their_balance(
     labels = np.array([0.0, 0.0, 0.0, 1.0, 0.0, 1.0] * 3)[:, None]
     data = Labelled(TRAIN.molecules, labels)
     model = model_of()
-    settings: dict[str, Any] = {"train": data, "scaler": TargetScaler.none(1), "task": Binary(), "metric": "auroc"}
+    settings: dict[str, Any] = {"train": data, "scaler": TargetScaler.identity(1), "task": Binary(), "metric": "auroc"}
     for config, weight in (
         (CONFIG, 1.0),
         (replace(CONFIG, class_balance=True), 2.0),

@@ -17,7 +17,7 @@ ALL = [*map(Regression, Regression.losses), Binary(), CLASSES, *EVIDENCE]
 
 def _data(task: Task, n: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
     torch.manual_seed(0)
-    outputs = torch.randn(n, len(task.owners(2)), dtype=torch.float64)
+    outputs = torch.randn(n, len(task.target_of_output(2)), dtype=torch.float64)
     targets = torch.randint(2, (n, 2)).double() if task.kind != "regression" else torch.randn(n, 2).double()
     return outputs, targets
 
@@ -42,10 +42,10 @@ def test_losses_are_their_equations() -> None:
         torch.testing.assert_close(TaskLoss(task, scaler)(o, y)[0], wanted)
     o, y = _data(Binary())
     p = o.sigmoid()
-    losses, _ = TaskLoss(Binary(), TargetScaler.none(2), (3.0, 0.5))(o, y)
+    losses, _ = TaskLoss(Binary(), TargetScaler.identity(2), (3.0, 0.5))(o, y)
     torch.testing.assert_close(losses, -(torch.tensor([3.0, 0.5]) * y * p.log() + (1 - y) * (1 - p).log()))
     o, y = _data(CLASSES)
-    losses, _ = TaskLoss(CLASSES, TargetScaler.none(2), (1.0, 2.0, 1.0, 4.0, 1.0))(o, y)
+    losses, _ = TaskLoss(CLASSES, TargetScaler.identity(2), (1.0, 2.0, 1.0, 4.0, 1.0))(o, y)
     p = o[:, 2:].softmax(1)
     chosen = p[torch.arange(6), y[:, 1].long()]
     torch.testing.assert_close(losses[:, 1], -torch.tensor([1.0, 4.0, 1.0]).double()[y[:, 1].long()] * chosen.log())
@@ -55,11 +55,11 @@ def test_losses_are_their_equations() -> None:
 def test_a_missing_label_brings_no_loss_and_no_gradient_even_where_the_model_says_nan(task: Task) -> None:
     outputs, targets = _data(task)
     targets[2, 0] = targets[4] = NAN
-    owners = torch.tensor(task.owners(2))
+    owners = torch.tensor(task.target_of_output(2))
     gone = torch.isnan(targets)[:, owners]
     outputs[gone] = NAN
     outputs.requires_grad_()
-    losses, known = TaskLoss(task, TargetScaler.none(2))(outputs, targets)
+    losses, known = TaskLoss(task, TargetScaler.identity(2))(outputs, targets)
     assert (known == torch.isfinite(targets)).all()
     assert not losses[~known].any()
     mean_loss(losses, known).backward()

@@ -25,7 +25,7 @@ LEAST = 1e-6
 def outputs_of(task: Task, n: int = 7, seed: int = 0) -> Tensor:
     """What a model might put out, in float64, some of it far from zero."""
     torch.manual_seed(seed)
-    return 3 * torch.randn(n, len(task.owners(2)), dtype=torch.float64)
+    return 3 * torch.randn(n, len(task.target_of_output(2)), dtype=torch.float64)
 
 
 def numbers(n: int = 7) -> Tensor:
@@ -34,7 +34,7 @@ def numbers(n: int = 7) -> Tensor:
 
 
 def loss_of(task: Task, outputs: Tensor, targets: Tensor, *weights: float, **settings: float) -> Tensor:
-    return TaskLoss(task, TargetScaler.none(targets.shape[1]), weights, **settings)(outputs, targets)[0]
+    return TaskLoss(task, TargetScaler.identity(targets.shape[1]), weights, **settings)(outputs, targets)[0]
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_cross_entropy_is_torchs_target_by_target() -> None:
 )
 def test_the_loss_of_seven_targets_is_that_of_each_alone(task: Task) -> None:
     torch.manual_seed(0)
-    outputs = torch.randn(4, len(task.owners(7)), dtype=torch.float64)
+    outputs = torch.randn(4, len(task.target_of_output(7)), dtype=torch.float64)
     targets = torch.randint(2, (4, 7)).double()
-    owners = torch.tensor(task.owners(7))
+    owners = torch.tensor(task.target_of_output(7))
     each = [loss_of(task, outputs[:, owners == t], targets[:, t : t + 1]) for t in range(7)]
     torch.testing.assert_close(loss_of(task, outputs, targets), torch.cat(each, 1))
 
@@ -125,7 +125,7 @@ def test_dirichlet_is_the_expected_square_and_torchs_divergence(task: Task, regu
     outputs = outputs_of(task)
     targets = torch.tensor([[i % 2, i % (3 if task is EVIDENCE else 2)] for i in range(7)], dtype=torch.float64)
     found = loss_of(task, outputs, targets, regularization=regularization)
-    owners = torch.tensor(task.owners(2))
+    owners = torch.tensor(task.target_of_output(2))
     for t in range(2):
         a = 1 + softplus(outputs[:, owners == t])
         wanted = one_hot(targets[:, t].long(), a.shape[1]).double()
@@ -150,8 +150,8 @@ def test_weights_of_classes_multiply_the_loss_of_evidence() -> None:
     ones = torch.tensor([5.0, 0.5], dtype=torch.float64)
     torch.testing.assert_close(weighed, plain * torch.where(zero_one == 1, ones, torch.ones_like(ones)))
     # Of a single target the weight is that of the one, not a weight for each of two classes.
-    alone = TaskLoss(binary, TargetScaler.none(1), (5.0,))(outputs[:, :2], zero_one[:, :1])[0]
-    free = TaskLoss(binary, TargetScaler.none(1))(outputs[:, :2], zero_one[:, :1])[0]
+    alone = TaskLoss(binary, TargetScaler.identity(1), (5.0,))(outputs[:, :2], zero_one[:, :1])[0]
+    free = TaskLoss(binary, TargetScaler.identity(1))(outputs[:, :2], zero_one[:, :1])[0]
     torch.testing.assert_close(alone, free * torch.where(zero_one[:, :1] == 1, 5.0, 1.0))
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import integrate, stats
 from sklearn.metrics import log_loss
 
-from molattn.models.answers import Answers
+from molattn.models.predictions import Predictions
 from molattn.models.tasks import Multiclass, Regression
 from molattn.training.calibrate import calibrate
 from molattn.training.spread_metrics import (
@@ -63,7 +63,7 @@ def test_ece_by_hand() -> None:
 
 
 def test_coverage_and_width_are_those_of_the_intervals() -> None:
-    answers = Answers(MU[:, None], np.empty((4000, 0)), STD[:, None])
+    answers = Predictions(MU[:, None], np.empty((4000, 0)), STD[:, None])
     found = spread_metrics(RIGHT[:, None], answers, Regression("mve"), ("y",), None, "none")["y"]
     assert found["coverage"] == pytest.approx(0.9, abs=0.02)
     assert found["width"] == pytest.approx(2 * 1.6448536 * STD.mean())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from molattn.chem import Fingerprints, morgan_bits
-from molattn.models.domain import LABELS, Domain, nearest, tanimoto
+from molattn.models.applicability_domain import LABELS, ApplicabilityDomain, max_tanimoto, mean_nearest_distance
 from tests.molecules import SPECIAL, esol
 
 
@@ -13,11 +13,11 @@ def test_similarity_is_rdkits_and_what_lacks_bits_is_alike() -> None:
     bits = morgan_bits(smiles)
     fingerprints = Fingerprints(smiles)
     full = np.array([fingerprints.alike(i) for i in range(len(smiles))])
-    np.testing.assert_allclose(tanimoto(bits, bits), full.max(1), atol=1e-6)
+    np.testing.assert_allclose(max_tanimoto(bits, bits), full.max(1), atol=1e-6)
     np.fill_diagonal(full, -1)
-    np.testing.assert_allclose(tanimoto(bits, bits, alone=True), full.max(1), atol=1e-6)
+    np.testing.assert_allclose(max_tanimoto(bits, bits, exclude_self=True), full.max(1), atol=1e-6)
     nothing = np.zeros((1, 256), dtype=np.uint8)
-    assert tanimoto(nothing, nothing) == [1.0] and tanimoto(nothing, bits[:1]) == [0.0]
+    assert max_tanimoto(nothing, nothing) == [1.0] and max_tanimoto(nothing, bits[:1]) == [0.0]
 
 
 @pytest.mark.parametrize("m", [3, 700])
@@ -25,18 +25,18 @@ def test_the_nearest_five_by_sorting(m: int) -> None:
     draw = np.random.default_rng(0)
     x, others = draw.normal(size=(600, 4)), draw.normal(size=(m, 4))
     distances = np.sort(np.linalg.norm(x[:, None] - others, axis=2), 1)
-    np.testing.assert_allclose(nearest(x, others), distances[:, :5].mean(1))
+    np.testing.assert_allclose(mean_nearest_distance(x, others), distances[:, :5].mean(1))
     own = np.sort(np.linalg.norm(others[:, None] - others, axis=2), 1)[:, 1:]
-    np.testing.assert_allclose(nearest(others, others, alone=True), own[:, :5].mean(1), atol=1e-7)
+    np.testing.assert_allclose(mean_nearest_distance(others, others, exclude_self=True), own[:, :5].mean(1), atol=1e-7)
 
 
 def test_the_limits_are_those_that_95_percent_of_the_training_molecules_keep() -> None:
     draw = np.random.default_rng(0)
     embeddings, bits = draw.normal(size=(400, 6)), morgan_bits(esol(400)[0])
-    domain = Domain.of(embeddings, bits)
-    apart = nearest(embeddings, embeddings, alone=True)
-    assert (apart <= domain.farthest).mean() == pytest.approx(0.95, abs=0.003)
-    assert (tanimoto(bits, bits, alone=True) >= domain.least).mean() >= 0.95
+    domain = ApplicabilityDomain.fit(embeddings, bits)
+    apart = mean_nearest_distance(embeddings, embeddings, exclude_self=True)
+    assert (apart <= domain.max_distance).mean() == pytest.approx(0.95, abs=0.003)
+    assert (max_tanimoto(bits, bits, exclude_self=True) >= domain.min_similarity).mean() >= 0.95
     x = np.concatenate([embeddings[:1], embeddings[:1] + 50])
     strange = morgan_bits(["F[Xe]F", esol(400)[0][0]])
     distances, alike, flags = domain.measure(x, strange)

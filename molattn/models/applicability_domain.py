@@ -1,0 +1,86 @@
+"""The applicability domain: how unlike the training set a molecule is, by its embedding and by its fingerprint."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+NUM_NEIGHBOURS = 5
+FINGERPRINT_BYTES = 256
+"""Size of the packed fingerprint of a molecule."""
+COVERAGE = 0.95
+"""Share of the training molecules themselves that is within each limit."""
+LABELS = ("no", "embedding", "fingerprint", "both")
+"""Whether a molecule is outside the domain, and by which measure."""
+
+
+@dataclass(frozen=True)
+class ApplicabilityDomain:
+    """Embeddings and fingerprints of training molecules, and the limits of the domain.
+
+    Attributes:
+        embeddings: (m, d) float32, the input of the model's head for each.
+        bits: (m, 256) uint8, the 2,048 bits of its Morgan fingerprint, radius 2.
+        max_distance: the 95% quantile of their mean distances to the 5 nearest others.
+        min_similarity: the 5% quantile of their largest Tanimoto similarities to another one.
+    """
+
+    embeddings: np.ndarray
+    bits: np.ndarray
+    max_distance: float
+    min_similarity: float
+
+    @classmethod
+    def fit(cls, embeddings: np.ndarray, bits: np.ndarray) -> "ApplicabilityDomain":
+        """From the embeddings and bits of m training molecules, two or more; each is compared with the others."""
+        embeddings = embeddings.astype(np.float32)
+        distances = mean_nearest_distance(embeddings, embeddings, exclude_self=True)
+        similarities = max_tanimoto(bits, bits, exclude_self=True)
+        max_distance, min_similarity = np.quantile(distances, COVERAGE), np.quantile(similarities, 1 - COVERAGE)
+        return cls(embeddings, bits, float(max_distance), float(min_similarity))
+
+    def measure(self, embeddings: np.ndarray, bits: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+        """Mean distance to the 5 nearest, largest Tanimoto similarity, both (n,), and one of `LABELS` for each."""
+        distances = mean_nearest_distance(embeddings, self.embeddings)
+        similarities = max_tanimoto(bits, self.bits)
+        flags = (distances > self.max_distance).astype(int) + 2 * (similarities < self.min_similarity)
+        return distances, similarities, [LABELS[flag] for flag in flags.tolist()]
+
+
+def mean_nearest_distance(x: np.ndarray, others: np.ndarray, exclude_self: bool = False) -> np.ndarray:
+    """(n,) the mean Euclidean distance to the 5 nearest of `others`, (m, d), or to all if there are fewer.
+
+    exclude_self: whether row i of `others` is x_i itself and is left out.
+    """
+    x, others = x.astype(np.float64), others.astype(np.float64)
+    result = np.empty(len(x))
+    for start in range(0, len(x), _ROWS):
+        part = x[start : start + _ROWS]
+        # |a - b|^2 = |a|^2 + |b|^2 - 2 a.b, a little below 0 by rounding.
+        squares = (part**2).sum(1)[:, None] + (others**2).sum(1) - 2 * part @ others.T
+        distances = np.sqrt(np.maximum(squares, 0.0))
+        if exclude_self:
+            distances[np.arange(len(part)), start + np.arange(len(part))] = np.inf
+        k = min(NUM_NEIGHBOURS, len(others) - exclude_self)
+        result[start : start + _ROWS] = np.partition(distances, k - 1, axis=1)[:, :k].mean(1)
+    return result
+
+
+def max_tanimoto(bits: np.ndarray, others: np.ndarray, exclude_self: bool = False) -> np.ndarray:
+    """(n,) the largest |a and b| / |a or b| with any of `others`, rows of packed bits; 1 for two rows without bits.
+
+    exclude_self: whether row i of `others` is row i of `bits` itself and is left out.
+    """
+    a, b = (np.unpackbits(rows, axis=1).astype(np.float32) for rows in (bits, others))
+    result = np.empty(len(bits))
+    for start in range(0, len(a), _ROWS):
+        part = a[start : start + _ROWS]
+        both = part @ b.T
+        either = part.sum(1)[:, None] + b.sum(1) - both
+        similarities = np.where(either > 0, both / np.maximum(either, 1.0), 1.0)
+        if exclude_self:
+            similarities[np.arange(len(part)), start + np.arange(len(part))] = -1.0
+        result[start : start + _ROWS] = similarities.max(1)
+    return result
+
+
+_ROWS = 512  # compared at a time, to bound the memory

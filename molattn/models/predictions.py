@@ -1,0 +1,41 @@
+"""The predictions of a model, whatever the task."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The predictions of T targets for n molecules, or for n atoms.
+
+    Attributes:
+        values: (n, T): the number in its unit, the probability of the positive class, or the index of the most
+            probable class among the classes.
+        distribution: (n, M): the probabilities of every class, or the quantiles; M is 0 where there are neither.
+        std: (n, T), the standard deviation of the number, of the probability of 1, or of the probability of the
+            predicted class; None where the model has none.
+        epistemic_share: (n, T), the share of std^2 that is epistemic (the model's own uncertainty), the rest being
+            aleatoric (noise of the measurements); None where it is unknown.
+    """
+
+    values: np.ndarray
+    distribution: np.ndarray
+    std: np.ndarray | None = None
+    epistemic_share: np.ndarray | None = None
+
+    @property
+    def extra_values(self) -> np.ndarray:
+        """(n, M) or (n, M + T): `distribution`, then `std` if there is one."""
+        return self.distribution if self.std is None else np.concatenate([self.distribution, self.std], 1)
+
+    def __getitem__(self, rows: np.ndarray | slice) -> "Predictions":
+        """The predictions for some of the molecules or atoms."""
+        std = None if self.std is None else self.std[rows]
+        share = None if self.epistemic_share is None else self.epistemic_share[rows]
+        return Predictions(self.values[rows], self.distribution[rows], std, share)
+
+
+def no_columns(values: np.ndarray) -> np.ndarray:
+    """An empty `Predictions.distribution`, (n, 0), for `values`, (n, T)."""
+    return np.empty((len(values), 0))
