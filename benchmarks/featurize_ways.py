@@ -40,11 +40,11 @@ def molattn() -> Steps:
     """Ours, stage by stage, each with those before it."""
     from molattn.chem import featurize, molecule_graph, read_smiles
     from molattn.chem.binary import codes_of
-    from molattn.chem.brackets import what_is_wrong
+    from molattn.chem.brackets import bracket_error
     from molattn.chem.parse import read_for_codes
 
     return {
-        "brackets alone": each(lambda text: "[" in text and what_is_wrong(text)),
+        "brackets alone": each(lambda text: "[" in text and bracket_error(text)),
         "read_smiles": each(read_smiles),
         "read_for_codes": each(read_for_codes),
         "with the binary": each(lambda text: read_for_codes(text).ToBinary(0)),

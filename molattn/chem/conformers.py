@@ -12,7 +12,7 @@ import numpy.typing as npt
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdDistGeom, rdForceFieldHelpers
 
-from molattn.chem.parse import MAX_ATOMS, failing, read_smiles
+from molattn.chem.parse import MAX_ATOMS, convert_rdkit_errors, read_smiles
 from molattn.chem.paths import DISCONNECTED
 from molattn.errors import ConformerError
 
@@ -135,7 +135,7 @@ def embed(mol: Chem.Mol, smiles: object, settings: Conformers) -> Conformer:
     """
     places: list[tuple[int, ...]] = []
     warnings: list[str] = []
-    with failing(smiles, "find a 3D geometry", ConformerError), rdBase.BlockLogs():
+    with convert_rdkit_errors(smiles, "find a 3D geometry", ConformerError), rdBase.BlockLogs():
         full = Chem.AddHs(mol)
         fragments = Chem.GetMolFrags(full, asMols=True, fragsMolAtomMapping=places)
         x = np.zeros((full.GetNumAtoms(), 3))

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from rdkit import Chem, rdBase
 
-from molattn.chem.brackets import FAILURES
+from molattn.chem.brackets import RDKIT_ERRORS
 from molattn.chem.parse import MAX_ATOMS, read_smiles
 from molattn.errors import UsageError
 
@@ -93,5 +93,5 @@ def descriptors(
 def _number(name: str, mol: Chem.Mol) -> float:
     try:
         return float(_functions()[name](mol))
-    except FAILURES:
+    except RDKIT_ERRORS:
         return np.nan

@@ -7,7 +7,7 @@ import numpy as np
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
-from molattn.chem.parse import MAX_ATOMS, failing, read_smiles
+from molattn.chem.parse import MAX_ATOMS, convert_rdkit_errors, read_smiles
 
 RADIUS, BITS = 2, 2048
 
@@ -53,5 +53,5 @@ def morgan_bits(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndar
 
 def _made(make: Callable[[Chem.Mol], Any], text: str, max_atoms: int) -> Any:
     mol = read_smiles(text, max_atoms=max_atoms)
-    with failing(text, "make its fingerprint"):
+    with convert_rdkit_errors(text, "make its fingerprint"):
         return make(mol)

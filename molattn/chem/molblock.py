@@ -8,7 +8,7 @@ import numpy.typing as npt
 from rdkit import Chem, rdBase
 
 from molattn.chem.brackets import MAX_CHARGE, MAX_ISOTOPE
-from molattn.chem.parse import MAX_ATOMS, canonical_smiles, failing
+from molattn.chem.parse import MAX_ATOMS, canonical_smiles, convert_rdkit_errors
 from molattn.errors import SmilesError
 
 _V3000_COUNTS = re.compile(r"^M  V30 COUNTS +(\d+)", re.MULTILINE)
@@ -54,7 +54,7 @@ def read_molblock(block: str, max_atoms: int = MAX_ATOMS) -> tuple[str, BlockAto
     whole = _parsed(block, remove_hs=False)
     for atom in whole.GetAtoms():
         atom.SetIntProp(_PLACE, atom.GetIdx())
-    with failing(_title(block), "make its hydrogens implicit"):
+    with convert_rdkit_errors(_title(block), "make its hydrogens implicit"):
         mol = Chem.RemoveHs(whole, updateExplicitCount=True)  # as the parser does it
     smiles = canonical_smiles(mol, max_atoms=max_atoms)
     kept = [atom.GetIntProp(_PLACE) for atom in mol.GetAtoms()]
@@ -96,7 +96,7 @@ def _small(digits: str) -> int:
 
 def _parsed(block: str, remove_hs: bool) -> Chem.Mol:
     title = _title(block)
-    with failing(title, "read it"), rdBase.BlockLogs():
+    with convert_rdkit_errors(title, "read it"), rdBase.BlockLogs():
         mol = Chem.MolFromMolBlock(block, sanitize=True, removeHs=remove_hs, strictParsing=True)
     if mol is None:
         raise SmilesError(title, "RDKit cannot make a molecule of its structure (a valence or an atom line is wrong)")

@@ -1,9 +1,8 @@
-"""The gate: text becomes a molecule, or an error that says why.
+"""Parsing of SMILES: a molecule, or an error with the reason.
 
-Limits are checked on the text, before RDKit sees it. RDKit takes what follows a blank or a letter that it
-does not know for a name, so that a Cyrillic look-alike of `CC` is read as another molecule; it needs minutes
-for some texts of 20 kB and crashes on others. Numbers in brackets wrap, see `brackets`. After this gate nothing of that
-kind is left.
+The text is validated before RDKit parses it. RDKit takes everything after a space or an unknown letter for a name, so
+that it reads a Cyrillic look-alike of `CC` as another molecule; it needs minutes for some texts of 20 kB and crashes on
+others; and numbers in brackets wrap, see `brackets`.
 """
 
 import math
@@ -15,57 +14,56 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
-from molattn.chem.brackets import AS_WRITTEN, FAILURES, what_is_wrong
+from molattn.chem.brackets import RDKIT_ERRORS, UNSANITIZED, bracket_error
 from molattn.errors import InputError, SmilesError
 
 MAX_LENGTH = 10_000
-"""Characters in a SMILES."""
+"""Largest number of characters in a SMILES."""
 
 MAX_ATOMS = 1_000
-"""Atoms in a molecule, unless the caller says otherwise."""
+"""Largest number of atoms in a molecule, by default."""
 
 MAX_RINGS = 500
-"""Ring closures in a SMILES: C720 needs 361; 500 of them take under a second, as tangled as can be."""
+"""Largest number of ring closures in a SMILES: C720 needs 361; 500 take under a second in the worst case."""
 
 _PRINTABLE = re.compile(r"[!-~]*")
-# Atoms in brackets; atoms of the organic subset; ring closures. All else (bonds, branches, dots) is skipped.
+# Bracket atoms; atoms of the organic subset; ring closures. Bonds, branches and dots are skipped.
 _TOKENS = re.compile(r"(\[[^\[\]]*\])|(Cl|Br|[BCNOPSFIbcnops*])|(%\(\d+\)|%\d\d|\d)")
-# Parsing makes this hydrogen implicit wherever it can, so it may not be counted.
+# Parsing makes this hydrogen implicit wherever it can, so it is not counted.
 _HYDROGEN = re.compile(r"\[H(:\d+)?\]")
-# Hydrogens of the text, perhaps with their mass, perhaps by number.
+# Explicit hydrogen atoms, with or without an isotope, by symbol or by number.
 _HYDROGENS = re.compile(r"\[\d*[H#]")
 
 
 def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = False) -> Chem.Mol:
-    """One SMILES as a sanitised molecule, its atoms in the order of the text.
+    """Parse a SMILES into a sanitised molecule, its atoms in the order of the text.
 
-    Hydrogens written as atoms of their own become implicit, as RDKit does it: H2, protons, deuterium and
-    those that define the stereochemistry of an imine stay. `[HH]` is read as `[H][H]`. Blanks at both ends
-    are dropped.
+    Explicit hydrogens become implicit, as RDKit does it: H2, protons, deuterium and those that define the
+    stereochemistry of an imine stay. `[HH]` is read as `[H][H]`. Spaces at both ends are dropped.
 
     Args:
         text: SMILES alone: printable ASCII, no name after it, no ChemAxon extensions.
-        max_atoms: The most atoms the molecule may have, hydrogens included where `add_hs` adds them.
+        max_atoms: Largest number of atoms, including the hydrogens that `add_hs` adds.
         add_hs: Whether to add all hydrogens as atoms, after the others.
 
-    Errors: SmilesError, for whatever is not a molecule within the limits. Atoms in its reason count from 0,
-    in the order of the text.
+    Errors: SmilesError for text that is not a molecule within the limits. Atom indices in its reason are those of the
+    text, from 0.
     """
-    smiles = _checked(text, max_atoms)
-    silence = rdBase.BlockLogs()  # until it is deleted; `with` takes as long again
+    smiles = _validated(text, max_atoms)
+    block_logs = rdBase.BlockLogs()  # until it is deleted; `with` takes twice as long
     try:
         mol = Chem.MolFromSmiles(smiles, _SANITISED)
-    except FAILURES as error:
+    except RDKIT_ERRORS as error:
         raise SmilesError(text, "RDKit fails on it") from error
     finally:
-        del silence
+        del block_logs
     if mol is None:
-        raise SmilesError(text, _why_not(smiles))
+        raise SmilesError(text, _parse_error(smiles))
     if mol.GetNumAtoms() == 0:
         raise SmilesError(text, "it has no atoms")
     _check_atoms(text, mol.GetNumAtoms(), max_atoms)
     if "HH" in smiles:
-        # Hydrogen molecules must be the same graph however they are written.
+        # [HH] and [H][H] must give the same graph.
         hydrogens = [a.GetIdx() for a in mol.GetAtoms() if a.GetAtomicNum() == 1 and a.GetTotalNumHs()]
         if hydrogens:
             mol = _with_hydrogens(mol, text, hydrogens)
@@ -74,38 +72,38 @@ def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = Fals
 
 
 def read_for_codes(text: object, *, max_atoms: int = MAX_ATOMS) -> Chem.Mol:
-    """`read_smiles` for those who want the codes of the molecule alone, and sooner.
+    """A faster `read_smiles` for callers that need only the codes of the molecule.
 
-    Where the text marks no stereochemistry and has no hydrogen of its own, nothing comes of RDKit's search for either,
-    a quarter of its time. It is left out, and with it the notes in which RDKit keeps what it has searched.
+    For a text without stereochemistry and explicit hydrogens it skips RDKit's perception of both, a quarter of the
+    parsing time. The properties in which RDKit records that perception are then not set.
     """
-    if type(text) is str and not _is_searched(text):
-        smiles = _checked(text, max_atoms)
-        silence = rdBase.BlockLogs()
+    if type(text) is str and not _has_stereo_or_hydrogens(text):
+        smiles = _validated(text, max_atoms)
+        block_logs = rdBase.BlockLogs()
         try:
-            mol = Chem.MolFromSmiles(smiles, AS_WRITTEN)
+            mol = Chem.MolFromSmiles(smiles, UNSANITIZED)
             if mol is not None:
                 Chem.SanitizeMol(mol)
-        except FAILURES:
+        except RDKIT_ERRORS:
             mol = None
         finally:
-            del silence
+            del block_logs
         if mol is not None and 0 < mol.GetNumAtoms() <= max_atoms:
             return mol
-    return read_smiles(text, max_atoms=max_atoms)  # which says what is wrong
+    return read_smiles(text, max_atoms=max_atoms)  # raises an error with the reason
 
 
-def _is_searched(text: str) -> bool:
-    # One character at a time: a regular expression for all of them takes a tenth of the time of the molecule.
+def _has_stereo_or_hydrogens(text: str) -> bool:
+    # One character at a time: one regular expression would take a tenth of the whole parsing time.
     if "@" in text or "/" in text or "\\" in text:
         return True
     return "[" in text and _HYDROGENS.search(text) is not None
 
 
 def with_all_hydrogens(mol: Chem.Mol, text: object, max_atoms: int = MAX_ATOMS) -> Chem.Mol:
-    """The molecule that was read of `text`, with all its hydrogens as atoms, after the others.
+    """The molecule parsed from `text` with all its hydrogens as atoms, after the others.
 
-    Errors: SmilesError, where these are more than `max_atoms` together.
+    Errors: SmilesError if it then has more than `max_atoms` atoms.
     """
     _check_atoms(text, mol.GetNumAtoms() + sum(a.GetTotalNumHs() for a in mol.GetAtoms()), max_atoms)
     return _with_hydrogens(mol, text)
@@ -114,26 +112,26 @@ def with_all_hydrogens(mol: Chem.Mol, text: object, max_atoms: int = MAX_ATOMS) 
 def canonical_smiles(mol: Chem.Mol, *, max_atoms: int = MAX_ATOMS) -> str:
     """RDKit's canonical SMILES of a molecule.
 
-    Errors: InputError over `max_atoms` atoms, since RDKit crashes the process on very long chains; or where it fails.
+    Errors: InputError if RDKit fails, or for more than `max_atoms` atoms, since RDKit crashes on very long chains.
     """
     if mol.GetNumAtoms() > max_atoms:
         raise InputError(f"the molecule has {mol.GetNumAtoms():,} atoms, over the limit of {max_atoms:,}")
     try:
         return Chem.MolToSmiles(mol)
-    except FAILURES as error:
+    except RDKIT_ERRORS as error:
         raise InputError("RDKit fails to write the molecule as SMILES") from error
 
 
-def _checked(text: object, max_atoms: int) -> str:
-    """The SMILES without blanks around it, after all that can be checked without RDKit."""
+def _validated(text: object, max_atoms: int) -> str:
+    """The SMILES without surrounding spaces, after all checks that need no RDKit."""
     if type(text) is str and 0 < len(text) <= min(max_atoms, 2 * MAX_RINGS):
-        # An atom and the end of a ring take a character each: of so few there cannot be too many.
+        # Each atom and each ring closure takes at least a character: a text this short cannot exceed the limits.
         if text.isascii() and text.isprintable() and " " not in text:
-            return _with_right_brackets(text, text)
+            return _check_brackets(text, text)
     elif not isinstance(text, str):
         raise SmilesError(text, _not_text(text))
     if len(text) > MAX_LENGTH:
-        # The error keeps what identifies the text, not a megabyte of it.
+        # Enough to identify the text, not a megabyte of it.
         raise SmilesError(text[:100], f"it is {len(text):,} characters long, over the limit of {MAX_LENGTH:,}")
     smiles = str(text).strip(" ")
     if not smiles:
@@ -150,11 +148,11 @@ def _checked(text: object, max_atoms: int) -> str:
     _check_atoms(text, atoms, max_atoms)
     if rings > 2 * MAX_RINGS:
         raise SmilesError(text, f"it closes {(rings + 1) // 2:,} rings, over the limit of {MAX_RINGS:,}")
-    return _with_right_brackets(smiles, text)
+    return _check_brackets(smiles, text)
 
 
-def _with_right_brackets(smiles: str, text: object) -> str:
-    if "[" in smiles and (reason := what_is_wrong(smiles)):
+def _check_brackets(smiles: str, text: object) -> str:
+    if "[" in smiles and (reason := bracket_error(smiles)):
         raise SmilesError(text, reason)
     return smiles
 
@@ -178,42 +176,42 @@ def _not_printable(character: str, position: int) -> str:
 
 
 def _with_hydrogens(mol: Chem.Mol, text: object, on_atoms: list[int] | None = None) -> Chem.Mol:
-    with failing(text, "add its hydrogens"):
+    with convert_rdkit_errors(text, "add its hydrogens"):
         mol = Chem.AddHs(mol, onlyOnAtoms=on_atoms)
-        # RDKit leaves it open on the new atoms, and sets it on hydrogens that were read.
+        # RDKit leaves it unset on added hydrogens, and sets it on parsed ones.
         Chem.SetHybridization(mol)
     return mol
 
 
 @contextmanager
-def failing(text: object, to_do: str, kind: type[SmilesError] = SmilesError) -> Iterator[None]:
-    """Make whatever RDKit raises over the molecule of `text` an error of this kind, which says what it fails to do."""
+def convert_rdkit_errors(text: object, action: str, error_class: type[SmilesError] = SmilesError) -> Iterator[None]:
+    """Turn exceptions of RDKit over the molecule of `text` into "RDKit fails to `action`"."""
     try:
         yield
-    except FAILURES as error:
-        raise kind(text, f"RDKit fails to {to_do}") from error
+    except RDKIT_ERRORS as error:
+        raise error_class(text, f"RDKit fails to {action}") from error
 
 
 _SANITISED = Chem.SmilesParserParams()
 _SANITISED.allowCXSMILES = _SANITISED.parseName = False
 
 
-def _why_not(smiles: str) -> str:
-    """What is wrong with a SMILES that RDKit refuses.
+def _parse_error(smiles: str) -> str:
+    """Why RDKit rejects a SMILES.
 
-    RDKit's own words go to a log of the whole process, so the chemistry is looked at a second time instead.
+    RDKit writes the reason only to a log of the whole process, so the molecule is checked a second time instead.
     """
     with rdBase.BlockLogs():
         try:
-            mol = Chem.MolFromSmiles(smiles, AS_WRITTEN)
+            mol = Chem.MolFromSmiles(smiles, UNSANITIZED)
             problems = () if mol is None else Chem.DetectChemistryProblems(mol)
-        except FAILURES:
+        except RDKIT_ERRORS:
             return "RDKit fails on it"
         if mol is None:
             return "RDKit cannot read it as SMILES (a spelling, bracket, branch or ring closure is wrong)"
         if not problems:
             return "RDKit cannot make a molecule of it"
-        # Any: RDKit's stubs leave out what the kinds of problem have of their own.
+        # Any: RDKit's stubs lack the methods of the single problem types.
         problem: Any = problems[0]
         kind = problem.GetType()
         if kind == "KekulizeException":
@@ -221,7 +219,7 @@ def _why_not(smiles: str) -> str:
             atoms = ", ".join(map(str, indices[:8])) + (", ..." if len(indices) > 8 else "")
             return f"no alternating double bonds fit the aromatic atoms {atoms}"
         if kind not in ("AtomValenceException", "AtomKekulizeException"):
-            return f"RDKit says: {problem.Message()}"
+            return f"RDKit reports: {problem.Message()}"
         atom = mol.GetAtomWithIdx(problem.GetAtomIdx())
         name = f"atom {atom.GetIdx()} ({atom.GetSymbol()})"
         if kind == "AtomKekulizeException":

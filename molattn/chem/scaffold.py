@@ -2,7 +2,7 @@
 
 from rdkit import Chem, rdBase
 
-from molattn.chem.parse import MAX_ATOMS, canonical_smiles, failing, read_smiles
+from molattn.chem.parse import MAX_ATOMS, canonical_smiles, convert_rdkit_errors, read_smiles
 
 
 def murcko_scaffold(molecule: Chem.Mol | str, *, max_atoms: int = MAX_ATOMS) -> str:
@@ -21,7 +21,7 @@ def murcko_scaffold(molecule: Chem.Mol | str, *, max_atoms: int = MAX_ATOMS) -> 
     from rdkit.Chem.Scaffolds import MurckoScaffold  # here, because it brings most of RDKit
 
     mol = molecule if isinstance(molecule, Chem.Mol) else read_smiles(molecule, max_atoms=max_atoms)
-    with failing(molecule, "find its scaffold"), rdBase.BlockLogs():
+    with convert_rdkit_errors(molecule, "find its scaffold"), rdBase.BlockLogs():
         flat = Chem.Mol(mol)
         Chem.RemoveStereochemistry(flat)
         for atom in flat.GetAtoms():

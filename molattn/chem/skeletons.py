@@ -2,7 +2,7 @@
 
 from rdkit import Chem, rdBase
 
-from molattn.chem.parse import MAX_ATOMS, failing, read_smiles
+from molattn.chem.parse import MAX_ATOMS, convert_rdkit_errors, read_smiles
 
 _BLOCK = 14
 
@@ -41,5 +41,5 @@ def skeletons(smiles: object, max_atoms: int = MAX_ATOMS) -> tuple[str, ...]:
 
 
 def _key(mol: Chem.Mol, smiles: object) -> str:
-    with failing(smiles, "make its InChIKey"), rdBase.BlockLogs():
+    with convert_rdkit_errors(smiles, "make its InChIKey"), rdBase.BlockLogs():
         return Chem.MolToInchiKey(mol)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from rdkit import Chem, rdBase
 
-from molattn.chem.parse import MAX_ATOMS, canonical_smiles, failing, read_smiles
+from molattn.chem.parse import MAX_ATOMS, canonical_smiles, convert_rdkit_errors, read_smiles
 
 
 def parent(mol: Chem.Mol) -> Chem.Mol:
@@ -47,7 +47,7 @@ def standardized_smiles(smiles: object, how: str, max_atoms: int = MAX_ATOMS) ->
     mol = read_smiles(smiles, max_atoms=max_atoms)
     if not how:
         return str(smiles)
-    with failing(smiles, f"standardise it ({how})"), rdBase.BlockLogs():
+    with convert_rdkit_errors(smiles, f"standardise it ({how})"), rdBase.BlockLogs():
         before = canonical_smiles(mol, max_atoms=max_atoms)
         # Of the canonical SMILES, so that every spelling has the same standard form.
         after = canonical_smiles(STANDARDIZE[how](read_smiles(before, max_atoms=max_atoms)), max_atoms=max_atoms)

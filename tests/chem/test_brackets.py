@@ -1,4 +1,4 @@
-"""Atoms in brackets: what is read of them, in which ranges, and that RDKit's reading is held against it."""
+"""Bracket atoms: parsing, ranges, and the comparison with what RDKit parses."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ import pytest
 from rdkit import Chem
 
 from molattn.chem import brackets, molecule_graph, read_smiles
-from molattn.chem.brackets import written
+from molattn.chem.brackets import parse_bracket
 from molattn.chem.parse import read_for_codes
 from molattn.errors import SmilesError
 from tests.reliability.smiles_texts import second_reading
@@ -55,59 +55,59 @@ WRONG = {
     "[65536CH4]": "isotope 65,536, over the limit of 65,535",
     "[65549C]": "isotope 65,549",
     "[C:1000000000]": "the class 1,000,000,000, over the limit of 999,999,999",
-    "[Xx]": "names no element: Xx",
-    "[D]": "names no element: D",
-    "[al]": "names no element: al",
-    "[Uue]": "names no element: Uue",
-    "[C@TH3]": "a chirality that is none: @TH3",
-    "[C@AL3]": "a chirality that is none: @AL3",
-    "[C@SP4]": "a chirality that is none: @SP4",
-    "[C@TB21]": "a chirality that is none: @TB21",
-    "[C@OH31]": "a chirality that is none: @OH31",
-    "[C@TB0]": "a chirality that is none: @TB0",
-    "[C@TB01]": "a chirality that is none: @TB01",
-    "[]": "is not an isotope, an element",
-    "[13]": "is not an isotope",
-    "[+]": "is not an isotope",
-    "[C@@@]": "is not an isotope",
-    "[C+++]": "is not an isotope",
-    "[C+-]": "is not an isotope",
-    "[C+2+]": "is not an isotope",
-    "[C+H]": "is not an isotope",
-    "[CH@]": "is not an isotope",
-    "[C:]": "is not an isotope",
-    "[C:1H]": "is not an isotope",
-    "[013C]": "is not an isotope",
-    "[CH04]": "is not an isotope",
-    "[C+01]": "is not an isotope",
-    "[#06]": "is not an isotope",
-    "[H2]": "is not an isotope",
+    "[Xx]": "has an unknown element: Xx",
+    "[D]": "has an unknown element: D",
+    "[al]": "has an unknown element: al",
+    "[Uue]": "has an unknown element: Uue",
+    "[C@TH3]": "has an invalid chirality: @TH3",
+    "[C@AL3]": "has an invalid chirality: @AL3",
+    "[C@SP4]": "has an invalid chirality: @SP4",
+    "[C@TB21]": "has an invalid chirality: @TB21",
+    "[C@OH31]": "has an invalid chirality: @OH31",
+    "[C@TB0]": "has an invalid chirality: @TB0",
+    "[C@TB01]": "has an invalid chirality: @TB01",
+    "[]": "must hold an element, after an isotope",
+    "[13]": "must hold an element",
+    "[+]": "must hold an element",
+    "[C@@@]": "must hold an element",
+    "[C+++]": "must hold an element",
+    "[C+-]": "must hold an element",
+    "[C+2+]": "must hold an element",
+    "[C+H]": "must hold an element",
+    "[CH@]": "must hold an element",
+    "[C:]": "must hold an element",
+    "[C:1H]": "must hold an element",
+    "[013C]": "must hold an element",
+    "[CH04]": "must hold an element",
+    "[C+01]": "must hold an element",
+    "[#06]": "must hold an element",
+    "[H2]": "must hold an element",
     "[C": r"the bracket \[C at character \d+ has no end",
     "[[C]]": "has no end",
-    "['Xe']": "is not an isotope",
-    "[C;H1]": "is not an isotope",
+    "['Xe']": "must hold an element",
+    "[C;H1]": "must hold an element",
     f"[{'9' * 900}C]": "is 903 characters long",
 }
 
 
 @pytest.fixture
-def anew() -> Iterator[None]:
-    """Nothing is remembered, before or after."""
-    brackets._why_not.cache_clear()
+def empty_cache() -> Iterator[None]:
+    """Clear the cache of brackets before and after."""
+    brackets._check_bracket.cache_clear()
     yield
-    brackets._why_not.cache_clear()
+    brackets._check_bracket.cache_clear()
 
 
 @pytest.mark.parametrize("text", RIGHT)
-def test_what_is_in_range_is_read_as_it_is_written(text: str) -> None:
-    assert brackets.what_is_wrong(text) == ""
-    ours, second = written(text), second_reading(text)
+def test_valid_brackets_are_parsed_as_they_are_written(text: str) -> None:
+    assert brackets.bracket_error(text) == ""
+    ours, second = parse_bracket(text), second_reading(text)
     assert not isinstance(ours, str)
-    assert (ours.isotope, ours.element, ours.aromatic, ours.hydrogens, ours.charge, ours.label) == second
+    assert (ours.isotope, ours.element, ours.aromatic, ours.hydrogens, ours.charge, ours.atom_class) == second
 
 
 @pytest.mark.parametrize(("text", "reason"), WRONG.items(), ids=[text[:20] for text in WRONG])
-def test_what_is_not_is_refused_with_its_reason(text: str, reason: str) -> None:
+def test_invalid_brackets_are_rejected_with_a_reason(text: str, reason: str) -> None:
     for whole, place in ((text, 0), (f"C{text}", 1), (f"[CH3][CH2]{text}", 10)):
         for read in (read_smiles, read_for_codes, molecule_graph):
             with pytest.raises(SmilesError, match=reason) as caught:
@@ -116,24 +116,24 @@ def test_what_is_not_is_refused_with_its_reason(text: str, reason: str) -> None:
     assert second_reading(text) is None
 
 
-def test_every_element_is_known_by_its_symbol_and_its_number() -> None:
+def test_every_element_is_read_by_symbol_and_by_number() -> None:
     table = Chem.GetPeriodicTable()
     for number in range(1, 119):
         symbol = table.GetElementSymbol(number)
         for text in (f"[{symbol}]", f"[#{number}]"):
-            atom = written(text)
+            atom = parse_bracket(text)
             assert not isinstance(atom, str) and atom.element == number
-            assert brackets.what_is_wrong(text) == ""
+            assert brackets.bracket_error(text) == ""
 
 
-@pytest.mark.parametrize(("length", "reason"), [(40, "asks for isotope"), (41, "is 43 characters long")])
-def test_a_bracket_is_measured_before_it_is_read(length: int, reason: str) -> None:
-    assert reason in brackets.what_is_wrong(f"[{'9' * (length - 1)}C]")
+@pytest.mark.parametrize(("length", "reason"), [(40, "has isotope"), (41, "is 43 characters long")])
+def test_the_length_of_a_bracket_is_checked_before_it_is_parsed(length: int, reason: str) -> None:
+    assert reason in brackets.bracket_error(f"[{'9' * (length - 1)}C]")
 
 
-def test_a_long_bracket_is_said_in_part() -> None:
+def test_a_long_bracket_is_truncated_in_the_error() -> None:
     for length, cut in ((40, ""), (41, "...")):
-        assert brackets.what_is_wrong(f"[{'C' * length}") == f"the bracket [{'C' * 40}{cut} at character 0 has no end"
+        assert brackets.bracket_error(f"[{'C' * length}") == f"the bracket [{'C' * 40}{cut} at character 0 has no end"
 
 
 @pytest.mark.parametrize(
@@ -144,21 +144,21 @@ def test_a_long_bracket_is_said_in_part() -> None:
     ],
 )
 def test_hydrogens_and_charges(text: str, hydrogens: int, charge: int) -> None:
-    atom = written(f"[Fe{text}]")
+    atom = parse_bracket(f"[Fe{text}]")
     assert not isinstance(atom, str)
     assert (atom.hydrogens, atom.charge) == (hydrogens, charge)
 
 
-@pytest.mark.usefixtures("anew")
+@pytest.mark.usefixtures("empty_cache")
 @pytest.mark.parametrize("name", brackets.BracketAtom._fields)
-def test_a_part_that_rdkit_reads_otherwise_is_an_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    true = brackets._read
-    monkeypatch.setattr(brackets, "_read", lambda atom: true(atom)._replace(**{name: 77}))
-    with pytest.raises(SmilesError, match=rf"\[13CH3-\] at character 1 is read otherwise than .* its {name} as 77"):
+def test_a_part_that_rdkit_misreads_is_an_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    true = brackets._rdkit_atom
+    monkeypatch.setattr(brackets, "_rdkit_atom", lambda atom: true(atom)._replace(**{name: 77}))
+    with pytest.raises(SmilesError, match=rf"\[13CH3-\] at character 1 is misread by RDKit: its {name} as 77"):
         read_smiles("C[13CH3-]")
 
 
-@pytest.mark.usefixtures("anew")
+@pytest.mark.usefixtures("empty_cache")
 @pytest.mark.parametrize("error", [RuntimeError, OverflowError, IndexError, ValueError, None])
 def test_a_bracket_that_rdkit_fails_on_is_an_error(
     error: type[Exception] | None, monkeypatch: pytest.MonkeyPatch
@@ -168,24 +168,24 @@ def test_a_bracket_that_rdkit_fails_on_is_an_error(
             raise error("C++")
 
     monkeypatch.setattr(brackets.Chem, "MolFromSmiles", fails)
-    assert brackets.what_is_wrong("[CH4]") == "the bracket [CH4] at character 0 is none that RDKit can read"
+    assert brackets.bracket_error("[CH4]") == "the bracket [CH4] at character 0 cannot be read by RDKit"
 
 
-@pytest.mark.usefixtures("anew")
-def test_each_bracket_is_looked_at_once() -> None:
+@pytest.mark.usefixtures("empty_cache")
+def test_each_bracket_is_checked_once() -> None:
     for text in ("[CH3][CH3]", "C[CH3]", "[CH3]O", "[OH]C"):
         read_smiles(text)
-    assert brackets._why_not.cache_info().misses == 2
+    assert brackets._check_bracket.cache_info().misses == 2
     with pytest.raises(SmilesError):
         read_smiles(f"[{'1' * 50}C]")
-    assert brackets._why_not.cache_info().misses == 2
+    assert brackets._check_bracket.cache_info().misses == 2
 
 
-def test_a_text_without_brackets_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_without_brackets_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(_: str) -> str:
         raise AssertionError("it was")
 
-    monkeypatch.setattr("molattn.chem.parse.what_is_wrong", never)
+    monkeypatch.setattr("molattn.chem.parse.bracket_error", never)
     assert read_smiles("CCO").GetNumAtoms() == read_for_codes("CCO").GetNumAtoms() == 3
     with pytest.raises(AssertionError):
         read_smiles("[CH4]")

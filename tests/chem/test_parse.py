@@ -1,4 +1,4 @@
-"""The gate: what it lets through, what it refuses, and that refusing costs nothing."""
+"""Parsing of SMILES: what is accepted, what is rejected and why, and that rejection is cheap."""
 
 import pytest
 from hypothesis import given, settings
@@ -45,7 +45,7 @@ def test_the_hostile_corpus_is_large():
     assert len({repr(text) for text, _ in HOSTILE}) == len(HOSTILE)
 
 
-def test_what_the_text_shows_is_refused_before_rdkit(monkeypatch):
+def test_invalid_text_is_rejected_before_rdkit_parses_it(monkeypatch):
     def never(*_args, **_kwargs):
         raise AssertionError("RDKit was called")
 
@@ -76,7 +76,7 @@ def test_what_the_text_shows_is_refused_before_rdkit(monkeypatch):
         "B1NB1",
     ],
 )
-def test_the_estimate_never_refuses_what_fits(text):
+def test_the_estimate_of_atoms_never_rejects_a_molecule_within_the_limit(text):
     atoms = Chem.MolFromSmiles(text).GetNumAtoms()
     assert read_smiles(text, max_atoms=atoms).GetNumAtoms() == atoms
     with pytest.raises(SmilesError, match="over the limit"):
@@ -100,7 +100,7 @@ def test_each_limit_is_itself_allowed():
 
 @pytest.mark.parametrize("read", [read_smiles, read_for_codes])
 @pytest.mark.parametrize("text", ["C[N](C)(C)(C)(C)C", "C1CC", "[CH9]", "[CH260]"])
-def test_rdkit_may_speak_again_while_an_error_is_kept(read, text, capfd):
+def test_rdkit_logs_again_while_an_error_is_still_referenced(read, text, capfd):
     with pytest.raises(SmilesError) as kept:
         read(text)
     assert capfd.readouterr().err == ""
@@ -109,7 +109,7 @@ def test_rdkit_may_speak_again_while_an_error_is_kept(read, text, capfd):
     assert kept.value.reason
 
 
-def test_written_hydrogens_do_not_count_unless_they_stay():
+def test_explicit_hydrogens_count_only_if_they_stay_explicit():
     text = "[H]C([H])([H])" + "C([H])([H])" * 98 + "C"
     assert read_smiles(text, max_atoms=100).GetNumAtoms() == 100
     with pytest.raises(SmilesError, match="2 atoms, over the limit of 1"):
@@ -144,7 +144,7 @@ def test_the_limit_holds_for_added_hydrogens():
         ("C" * 20_000, "20,000 characters"),
     ],
 )
-def test_reasons_name_the_place(text, reason):
+def test_reasons_name_the_position(text, reason):
     with pytest.raises(SmilesError, match=reason):
         read_smiles(text)
 
@@ -167,28 +167,28 @@ def test_the_hydrogens_of_a_hydrogen_molecule_count():
     assert read_smiles("[HH].CC", max_atoms=4).GetNumAtoms() == 4  # those of the carbons stay implicit
 
 
-SEARCHED = "_StereochemDone"  # RDKit's note that it has looked for stereochemistry
+SEARCHED = "_StereochemDone"  # the property that RDKit sets after perceiving stereochemistry
 
 
 @pytest.mark.parametrize("text", ["C", "CC(C)O", "[NH4+]", "[CH3]C[13CH3]", "c1ccccc1[N+](=O)[O-]", "C#C"])
-def test_stereochemistry_is_not_searched_where_nothing_marks_it(text):
+def test_stereochemistry_is_not_perceived_in_a_text_without_it(text):
     plain, read = read_smiles(text), read_for_codes(text, max_atoms=Chem.MolFromSmiles(text).GetNumAtoms())
     assert (plain.HasProp(SEARCHED), read.HasProp(SEARCHED)) == (1, 0)
     assert Chem.MolToSmiles(read) == Chem.MolToSmiles(plain)
 
 
 @pytest.mark.parametrize("text", ["C[C@](N)(O)F", "C[C@H](C)O", "C/C=C/C", "C\\C=C\\C", "[H]N=CC", "[2H]C", "[#1]C"])
-def test_stereochemistry_is_searched_where_something_marks_it(text):
+def test_stereochemistry_is_perceived_in_a_text_with_it(text):
     assert read_for_codes(text).HasProp(SEARCHED)
 
 
-def test_what_rdkit_refuses_without_a_problem_is_refused(monkeypatch):
+def test_a_smiles_that_rdkit_rejects_without_a_problem_is_rejected(monkeypatch):
     monkeypatch.setattr(parse.Chem, "DetectChemistryProblems", lambda _mol: ())
     with pytest.raises(SmilesError, match="RDKit cannot make a molecule of it"):
         read_smiles("[CH5]")
 
 
-def test_hydrogens_have_the_same_codes_read_or_added():
+def test_parsed_and_added_hydrogens_have_the_same_codes():
     added = molecule_graph("[H][H]", add_hs=True).atom_codes
     assert (molecule_graph("[HH]", add_hs=True).atom_codes == added).all()
     deuterium, hydrogen = molecule_graph("[2H]C", add_hs=True).atom_codes[[0, -1]]
@@ -204,7 +204,7 @@ def test_canonical_smiles():
 
 @pytest.mark.parametrize("error", [RuntimeError, ValueError, OverflowError, IndexError])
 @pytest.mark.parametrize(
-    ("name", "ask", "kind"),
+    ("name", "call", "kind"),
     [
         ("Chem.MolFromSmiles", lambda: read_smiles("CCO"), SmilesError),
         ("Chem.DetectChemistryProblems", lambda: read_smiles("C[CH9]"), SmilesError),
@@ -219,7 +219,7 @@ def test_canonical_smiles():
         ("Chem.MolStandardize.rdMolStandardize.Normalizer", lambda: standardized_smiles("CCO", "parent"), SmilesError),
     ],
 )
-def test_whatever_rdkit_raises_is_an_error_of_ours(name, ask, kind, error, monkeypatch):
+def test_exceptions_of_rdkit_become_errors_of_molattn(name, call, kind, error, monkeypatch):
     class Fails:
         def __init__(self, *_args, **_kwargs):
             if "Generator" not in name:
@@ -230,7 +230,7 @@ def test_whatever_rdkit_raises_is_an_error_of_ours(name, ask, kind, error, monke
 
     monkeypatch.setattr(f"rdkit.{name}", Fails)
     with pytest.raises(kind, match="RDKit fails"):
-        ask()
+        call()
 
 
 @settings(max_examples=300, deadline=None)
