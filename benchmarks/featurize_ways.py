@@ -39,7 +39,7 @@ def rdkit() -> Steps:
 def molattn() -> Steps:
     """Ours, stage by stage, each with those before it."""
     from molattn.chem import featurize, molecule_graph, read_smiles
-    from molattn.chem.binary import codes_of
+    from molattn.chem.binary import molecule_codes
     from molattn.chem.brackets import bracket_error
     from molattn.chem.parse import read_for_codes
 
@@ -48,7 +48,7 @@ def molattn() -> Steps:
         "read_smiles": each(read_smiles),
         "read_for_codes": each(read_for_codes),
         "with the binary": each(lambda text: read_for_codes(text).ToBinary(0)),
-        "with the codes": each(lambda text: codes_of(read_for_codes(text))),
+        "with the codes": each(lambda text: molecule_codes(read_for_codes(text))),
         "molecule_graph": each(molecule_graph),
         "featurize": featurize,
     }

@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from molattn.chem import molecules_like, tokenize
+from molattn.chem import mutate_molecules, tokenize
 from molattn.training.spelling_pairs import nci_split, spell
 from molattn.training.translation import (
     TRANSLATORS,
@@ -47,7 +47,7 @@ def measure(name: str, minutes: float, seed: int, folder: Path) -> None:
     split = nci_split(MAX_LENGTH, seed=0)
     held_out = {*split.val, *split.test, EXAMPLE}
     train = [smiles for smiles in split.train if smiles != EXAMPLE]
-    extra = molecules_like(train, EXTRA, seed=0, max_length=MAX_LENGTH, without=held_out)
+    extra = mutate_molecules(train, EXTRA, seed=0, max_length=MAX_LENGTH, exclude=held_out)
     assert held_out.isdisjoint(train) and held_out.isdisjoint(extra)
     preparation = time.perf_counter() - begin
     config = TranslationConfig(model=name, minutes=minutes, steps=10**9, seed=seed)

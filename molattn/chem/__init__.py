@@ -1,8 +1,8 @@
-"""SMILES in, molecules as complete graphs of small integers out; only this room and the viewer know RDKit.
+"""Molecules from SMILES: graphs of integer codes, tokens, conformers, descriptors and fingerprints, by RDKit.
 
-`read_smiles` is the gate, `molecule_graph` makes one graph, `featurize` makes many and never stops at a bad
-row unless told to, `conformer` finds one geometry. Importing this package brings in neither torch nor PyG: `to_pyg`
-and `from_pyg` are imported at their first use.
+`read_smiles` parses and validates a SMILES, `molecule_graph` makes one graph, `featurize` makes many and by default
+continues after a bad row, `conformer` embeds a molecule in 3D. Importing this package imports neither torch nor PyG:
+`to_pyg` and `from_pyg` are imported at their first use. Only this package and the viewer import RDKit.
 """
 
 from typing import TYPE_CHECKING
@@ -32,18 +32,18 @@ from molattn.chem.descriptors import (
     featurizer_descriptors,
     unknown_descriptors,
 )
-from molattn.chem.edits import molecules_like
+from molattn.chem.enumeration import nci_molecules, random_smiles, round_trip_smiles
 from molattn.chem.features import Feature
 from molattn.chem.fingerprints import Fingerprints, morgan_bits
 from molattn.chem.functional_groups import FUNCTIONAL_GROUPS, functional_groups
-from molattn.chem.grow import grow
-from molattn.chem.molblock import smiles_of_molblock
+from molattn.chem.grow import grow_molecules
+from molattn.chem.inchi import inchi_key, inchikey_skeletons
+from molattn.chem.molblock import smiles_from_molblock
 from molattn.chem.molecule import MoleculeGraph, Progress, featurize, molecule_graph
+from molattn.chem.mutate import mutate_molecules
 from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smiles, read_smiles
 from molattn.chem.paths import DISCONNECTED, MAX_PATH, path_lengths
 from molattn.chem.scaffold import murcko_scaffold
-from molattn.chem.skeletons import inchi_key, skeletons
-from molattn.chem.spellings import nci_molecules, random_smiles, stable_smiles
 from molattn.chem.standardize import STANDARDIZE, standardized_smiles
 from molattn.chem.tokens import TOKENS, SmilesTokens, smiles_tokens, tokenize, tokenize_all
 
@@ -92,22 +92,22 @@ __all__ = [
     "featurizer_descriptors",
     "from_pyg",
     "functional_groups",
-    "grow",
+    "grow_molecules",
     "inchi_key",
+    "inchikey_skeletons",
     "molecule_graph",
-    "molecules_like",
     "morgan_bits",
     "murcko_scaffold",
+    "mutate_molecules",
     "nci_molecules",
     "pack_bond",
     "path_lengths",
     "random_smiles",
     "rdkit_version",
     "read_smiles",
-    "skeletons",
-    "smiles_of_molblock",
+    "round_trip_smiles",
+    "smiles_from_molblock",
     "smiles_tokens",
-    "stable_smiles",
     "standardized_smiles",
     "to_pyg",
     "tokenize",
@@ -118,7 +118,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """What brings torch, PyG or most of RDKit, at its first use (PEP 562)."""
+    """Import what needs torch, PyG or most of RDKit at its first use (PEP 562)."""
     if name == "DESCRIPTORS":
         from molattn.chem.descriptors import DESCRIPTORS
 

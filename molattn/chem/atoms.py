@@ -1,9 +1,9 @@
-"""Atoms as small integers: one table of features, and the getters that fill an (n, F) matrix from it.
+"""Atom features as integer codes: the table of features, and the (n, F) matrix of a molecule.
 
-To add a feature, add one line to `ATOM_FEATURES`: how it is called, what its codes mean, which fact of an atom it looks
-at and what label that fact has. A new fact is one more field of `AtomFacts`; `molattn.chem.binary` must know how to
-find it as well, or every molecule is read by these getters, which takes several times longer. Isotopes and atom maps
-have no feature; an isotope is reported among the warnings.
+To add a feature, add a line to `ATOM_FEATURES`: its name, the labels of its codes, the field of `AtomProperties` that
+it encodes and the function from that property to its label. A new property is a new field of `AtomProperties`;
+`molattn.chem.binary` must read it as well, or every molecule goes through the slower functions of this module. Isotopes
+and atom map numbers have no feature; an isotope is reported among the warnings.
 """
 
 from collections.abc import Callable
@@ -20,62 +20,62 @@ from molattn.chem.parts import atoms_of
 from molattn.chem.stereo import StereoLabels, stereo_labels
 
 
-class AtomFacts(NamedTuple):
-    """What is known of an atom of a sanitised molecule, as RDKit says it."""
+class AtomProperties(NamedTuple):
+    """The properties of an atom of a sanitised molecule, from RDKit."""
 
     symbol: str
-    """Of its element; `*` or a label for a dummy atom."""
+    """Element symbol; `*` or a label for a dummy atom."""
 
     degree: int
-    """Neighbours that are atoms of the graph: hydrogens count only where they are written out or were added."""
+    """Number of neighbours in the graph: hydrogens count only if they are explicit atoms."""
 
     hydrogens: int
-    """All of them, implicit or in the graph."""
+    """Number of hydrogens, implicit or in the graph."""
 
     charge: int
-    """In elementary charges."""
+    """Formal charge."""
 
     hybridisation: str
-    """Its name in RDKit."""
+    """Name of RDKit's `HybridizationType`."""
 
     aromatic: bool
-    """Whether it is so."""
+    """Whether RDKit perceives it as aromatic."""
 
     rings: frozenset[int]
-    """Sizes of the rings it is in; 8 stands for 8 and more."""
+    """Sizes of its rings; 8 stands for 8 and more."""
 
     radicals: int
-    """Unpaired electrons."""
+    """Number of unpaired electrons."""
 
     cip: str
-    """Its CIP label, or none."""
+    """CIP label, or "none"."""
 
 
 @dataclass(frozen=True)
 class AtomFeature(Feature):
-    """A feature of atoms; a label that is not in the table becomes unknown, with a warning."""
+    """A feature of atoms; a label that is not in the table is coded as unknown, with a warning."""
 
-    fact: str
-    """The field of `AtomFacts` that it looks at."""
+    source: str
+    """The field of `AtomProperties` that it encodes."""
 
-    read: Callable[[Any], str]
-    """The label of that fact."""
+    to_label: Callable[[Any], str]
+    """From that property to a label."""
 
 
 _NO_YES = ("no", "yes")
 _CHARGES = tuple(f"{charge:+d}" if charge else "0" for charge in range(-4, 5))
 SYMBOLS = ("*", *(Chem.GetPeriodicTable().GetElementSymbol(z) for z in range(1, 119)))
-"""Of the elements, by their numbers; the first is that of the dummy atom."""
+"""Element symbols by atomic number; the first is that of the dummy atom."""
 
 
-def _up_to(name: str, most: int) -> AtomFeature:
-    """A fact of the same name that is counted: labels "0", "1", ... "most+"."""
-    labels = (*map(str, range(most)), f"{most}+")
-    return AtomFeature(name, labels, name, lambda number: labels[min(number, most)])
+def _count(name: str, maximum: int) -> AtomFeature:
+    """A feature for the count of the same name: labels "0", "1", ... "maximum+"."""
+    labels = (*map(str, range(maximum)), f"{maximum}+")
+    return AtomFeature(name, labels, name, lambda number: labels[min(number, maximum)])
 
 
 def _hybridisation(name: str) -> str:
-    # RDKit gives most metals none, which is not worth a warning.
+    # RDKit leaves most metals without a hybridisation: no reason for a warning.
     return UNKNOWN if name in ("UNSPECIFIED", "OTHER") else name
 
 
@@ -86,8 +86,8 @@ def _ring(size: int) -> AtomFeature:
 
 ATOM_FEATURES: tuple[AtomFeature, ...] = (
     AtomFeature("element", (UNKNOWN, *SYMBOLS[1:]), "symbol", str),
-    _up_to("degree", 6),
-    _up_to("hydrogens", 4),
+    _count("degree", 6),
+    _count("hydrogens", 4),
     AtomFeature("charge", (UNKNOWN, *_CHARGES), "charge", lambda charge: f"{charge:+d}" if charge else "0"),
     AtomFeature(
         "hybridisation",
@@ -97,12 +97,12 @@ ATOM_FEATURES: tuple[AtomFeature, ...] = (
     ),
     AtomFeature("aromatic", _NO_YES, "aromatic", lambda aromatic: _NO_YES[aromatic]),
     *(_ring(size) for size in range(3, 9)),
-    _up_to("radicals", 3),
+    _count("radicals", 3),
     AtomFeature("cip", ("none", "R", "S", "r", "s", UNKNOWN), "cip", str),
 )
 """All features of an atom, in the order of the columns of `atom_codes`."""
 
-_READERS = tuple((AtomFacts._fields.index(f.fact), f.read, f.index) for f in ATOM_FEATURES)
+_GETTERS = tuple((AtomProperties._fields.index(f.source), f.to_label) for f in ATOM_FEATURES)
 _NO_RINGS: frozenset[int] = frozenset()
 _HYBRIDISATIONS = {value: value.name for value in Chem.HybridizationType.values.values()}
 
@@ -110,9 +110,8 @@ _HYBRIDISATIONS = {value: value.name for value in Chem.HybridizationType.values.
 def _ring_sizes(mol: Chem.Mol) -> list[frozenset[int]]:
     """The ring sizes of every atom.
 
-    Sanitisation leaves the symmetrised smallest set of smallest rings, in which all rings that are as good as
-    one another are kept; any one smallest set would depend on the order of the atoms (cubane has 6
-    rings, not 5).
+    From the symmetrised smallest set of smallest rings, which sanitisation computes and which holds all equivalent
+    rings; a single smallest set would depend on the order of the atoms (cubane has 6 rings, not 5).
     """
     sizes = [_NO_RINGS] * mol.GetNumAtoms()
     for ring in mol.GetRingInfo().AtomRings():
@@ -128,9 +127,9 @@ def _with_size(sizes: frozenset[int], size: int) -> frozenset[int]:
 
 
 @lru_cache(4096)
-def _row(facts: AtomFacts) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The codes of an atom, and what is unknown of it, in words; atoms are alike more often than not."""
-    labels = [read(facts[place]) for place, read, _ in _READERS]
+def _row(properties: AtomProperties) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The codes of an atom, and a message for each unknown label; cached, since few kinds of atoms are common."""
+    labels = [to_label(properties[field]) for field, to_label in _GETTERS]
     unknown = [
         f"{feature.name} {label} is coded as unknown"
         for feature, label in zip(ATOM_FEATURES, labels, strict=True)
@@ -141,11 +140,11 @@ def _row(facts: AtomFacts) -> tuple[tuple[int, ...], tuple[str, ...]]:
 
 
 def atom_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.NDArray[np.uint8], tuple[str, ...]]:
-    """The code of every feature of every atom, and a warning for each atom that the tables do not cover.
+    """The codes of all features of all atoms, and a warning for each atom that the tables do not cover.
 
     Args:
         mol: A sanitised molecule.
-        stereo: Its CIP labels, if they are known already.
+        stereo: Its CIP labels, if already computed.
 
     Returns:
         (n, F) uint8, columns as in `ATOM_FEATURES`; and the warnings, one sentence each.
@@ -154,10 +153,10 @@ def atom_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
     rings = _ring_sizes(mol)
     rows, warnings = [], []
     for i, atom in enumerate(atoms_of(mol)):
-        facts = AtomFacts(
+        properties = AtomProperties(
             symbol=atom.GetSymbol(),
             degree=atom.GetDegree(),
-            hydrogens=atom.GetTotalNumHs(True),  # those in the graph, too
+            hydrogens=atom.GetTotalNumHs(True),  # includes neighbours
             charge=atom.GetFormalCharge(),
             hybridisation=_HYBRIDISATIONS[atom.GetHybridization()],
             aromatic=atom.GetIsAromatic(),
@@ -165,14 +164,14 @@ def atom_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
             radicals=atom.GetNumRadicalElectrons(),
             cip=stereo.atoms.get(i, "none"),
         )
-        codes, unknown = _row(facts)
+        codes, unknown = _row(properties)
         rows.append(codes)
-        warnings += [f"atom {i} ({facts.symbol}): {what}" for what in unknown]
+        warnings += [f"atom {i} ({properties.symbol}): {message}" for message in unknown]
         if atom.GetIsotope():
-            warnings.append(f"atom {i} ({facts.symbol}): isotope {atom.GetIsotope()} is not coded")
+            warnings.append(f"atom {i} ({properties.symbol}): isotope {atom.GetIsotope()} is not coded")
     return np.array(rows, dtype=np.uint8).reshape(len(rows), len(ATOM_FEATURES)), tuple(warnings)
 
 
-def symbols_of(atom_codes: npt.NDArray[np.uint8]) -> tuple[str, ...]:
-    """The element symbols that follow from the codes, `*` where the element is unknown; (n, F) to n."""
+def symbols_from_codes(atom_codes: npt.NDArray[np.uint8]) -> tuple[str, ...]:
+    """The element symbols of atom codes (n, F); `*` for an unknown element."""
     return tuple(map(SYMBOLS.__getitem__, atom_codes[:, 0].tolist()))

@@ -1,7 +1,7 @@
-"""Pairs of atoms as one byte each: what joins them, and how.
+"""Bond features of pairs of atoms, packed into one byte each.
 
 A byte holds four features in mixed radix, packed = ((kind * 2 + in_ring) * 2 + conjugated) * 4 + stereo, so
-that the bonds of a molecule are an (n, n) matrix of bytes, and 0 is a pair that no bond joins.
+that the bonds of a molecule are an (n, n) matrix of bytes. 0 is a pair without a bond.
 """
 
 import math
@@ -39,11 +39,11 @@ BOND_FEATURES: tuple[Feature, ...] = (
 """All features of a pair, from the most significant to the least."""
 
 BOND_SIZE = math.prod(feature.size for feature in BOND_FEATURES)
-"""How many values a packed byte can take."""
+"""Number of values of a packed byte."""
 
 _RADIX = tuple(feature.size for feature in BOND_FEATURES)
 _KIND, _, _, _STEREO = BOND_FEATURES
-# What each end of a bond calls it: the one it begins at, the one it ends at.
+# The label of a bond from its begin atom to its end atom, and back.
 _KINDS = {
     Chem.BondType.SINGLE: ("single", "single"),
     Chem.BondType.DOUBLE: ("double", "double"),
@@ -53,13 +53,13 @@ _KINDS = {
     Chem.BondType.DATIVE: ("dative to", "dative from"),
 }
 KINDS = frozenset(_KINDS)
-"""The kinds of bonds that the table covers."""
+"""The bond types that the table covers."""
 
 
 def pack_bond(codes: npt.ArrayLike) -> npt.NDArray[np.uint8]:
-    """Four codes into one byte: (..., 4) integers, as in `BOND_FEATURES`, to (...) uint8.
+    """Pack four codes into one byte: (..., 4) integers, as in `BOND_FEATURES`, to (...) uint8.
 
-    Errors: ValueError when a code is outside its table.
+    Errors: ValueError for a code outside its table.
     """
     codes = np.asarray(codes)
     if codes.shape[-1:] != (len(_RADIX),):
@@ -69,14 +69,14 @@ def pack_bond(codes: npt.ArrayLike) -> npt.NDArray[np.uint8]:
     packed = np.zeros(codes.shape[:-1], dtype=np.int64)
     for position, size in enumerate(_RADIX):
         packed = packed * size + codes[..., position]
-    # Arithmetic turns an array without axes into a scalar.
+    # Arithmetic turns a 0-d array into a scalar.
     return np.asarray(packed, dtype=np.uint8)
 
 
 def unpack_bond(packed: npt.ArrayLike) -> npt.NDArray[np.uint8]:
     """The inverse of `pack_bond`: (...) integers to (..., 4) uint8.
 
-    Errors: ValueError when a value is not below `BOND_SIZE`.
+    Errors: ValueError for a value that is not below `BOND_SIZE`.
     """
     packed = np.asarray(packed)
     if (packed < 0).any() or (packed >= BOND_SIZE).any():
@@ -85,21 +85,21 @@ def unpack_bond(packed: npt.ArrayLike) -> npt.NDArray[np.uint8]:
 
 
 SELF = int(pack_bond([_KIND.index["self"], 0, 0, 0]))
-"""An atom with itself."""
+"""The byte of an atom with itself."""
 
 _UNPACKED = np.stack(np.unravel_index(np.arange(BOND_SIZE), _RADIX), axis=-1).astype(np.uint8)
 
 
 def bond_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.NDArray[np.uint8], tuple[str, ...]]:
-    """Every pair of atoms as one byte, and a warning for each bond that the table does not cover.
+    """The codes of all pairs of atoms, and a warning for each bond that the table does not cover.
 
     Args:
         mol: A sanitised molecule.
-        stereo: Its CIP labels, if they are known already.
+        stereo: Its CIP labels, if already computed.
 
     Returns:
-        (n, n) uint8, `codes[i, j]` the pair as the receiver i sees the sender j: "self" on the diagonal, symmetric
-        but for dative bonds; and the warnings, one sentence each.
+        (n, n) uint8, `codes[i, j]` for receiver i and sender j: "self" on the diagonal, symmetric except for dative
+        bonds; and the warnings, one sentence each.
     """
     stereo = stereo_labels(mol) if stereo is None else stereo
     n = mol.GetNumAtoms()
@@ -118,16 +118,16 @@ def bond_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
 
 @cache
 def pair_codes(kind: Chem.BondType, in_ring: bool, conjugated: bool, stereo: str = "none") -> tuple[int, int]:
-    """A bond in one byte, as the atom that it begins at calls it and as the one that it ends at does."""
-    to, back = _KINDS.get(kind, (UNKNOWN, UNKNOWN))
-    # Labels of axes (atropisomers) are not E or Z.
+    """The byte of a bond with its begin atom as the receiver, and with its end atom as the receiver."""
+    forward, backward = _KINDS.get(kind, (UNKNOWN, UNKNOWN))
+    # Labels of atropisomers are not E or Z.
     label = _STEREO.index.get(stereo, _STEREO.index[UNKNOWN])
     rest = [int(in_ring), int(conjugated), label]
-    return int(pack_bond([_KIND.index[to], *rest])), int(pack_bond([_KIND.index[back], *rest]))
+    return int(pack_bond([_KIND.index[forward], *rest])), int(pack_bond([_KIND.index[backward], *rest]))
 
 
 def with_stereo(packed: npt.NDArray[np.uint8], stereo: str) -> npt.NDArray[np.uint8]:
-    """The bytes of pairs without a label of stereochemistry, with one."""
+    """Packed bonds with their stereo feature set."""
     codes = unpack_bond(packed)
     codes[..., -1] = _STEREO.index.get(stereo, _STEREO.index[UNKNOWN])
     return pack_bond(codes)

@@ -1,4 +1,4 @@
-"""Clusters of molecules that are alike, by which data sets are split."""
+"""Clusters of similar molecules, for splitting data sets."""
 
 from collections.abc import Sequence
 
@@ -13,18 +13,17 @@ SIMILARITY = 0.4
 def butina_clusters(
     smiles: Sequence[str], similarity: float = SIMILARITY, *, max_atoms: int = MAX_ATOMS
 ) -> list[np.ndarray]:
-    """Butina's clusters over Morgan fingerprints: who is at least so alike to a centre belongs to it.
+    """Butina clustering by Tanimoto similarity of Morgan fingerprints.
 
-    The molecule with the most neighbours is the first centre; its neighbours join it and are gone. So on with
-    the next that is left, by the neighbours it had at first; equals go by their place. Comparing n molecules is
-    n^2 work, in C++: a few seconds for 5,000 of them.
+    Molecules are visited by decreasing number of neighbours, ties in order. Each that is in no cluster yet becomes the
+    centre of a new one, with its remaining neighbours. All n^2 pairs are compared, in C++: a few seconds for n = 5,000.
 
     Args:
         smiles: n SMILES, each molecule once.
-        similarity: least Tanimoto similarity of neighbours, from 0 to 1.
-        max_atoms: the most atoms that one may have.
+        similarity: smallest Tanimoto similarity of neighbours, from 0 to 1.
+        max_atoms: largest number of atoms of a molecule.
 
-    Returns: arrays of rows, one per cluster, the centre first; every row is in one of them.
+    Returns: arrays of row indices, one per cluster, the centre first; each row is in exactly one of them.
 
     Errors: SmilesError for SMILES that cannot be read.
 
@@ -32,14 +31,14 @@ def butina_clusters(
     """
     fingerprints = Fingerprints(smiles, max_atoms=max_atoms)
     n = len(fingerprints)
-    neighbours = [np.flatnonzero(fingerprints.alike(row) >= similarity) for row in range(n)]
+    neighbours = [np.flatnonzero(fingerprints.similarities(row) >= similarity) for row in range(n)]
     order = np.argsort([-len(near) for near in neighbours], kind="stable")
-    left = np.ones(n, dtype=bool)
+    unassigned = np.ones(n, dtype=bool)
     clusters = []
     for centre in order:
-        if left[centre]:
+        if unassigned[centre]:
             near = neighbours[centre]
-            near = near[left[near] & (near != centre)]
+            near = near[unassigned[near] & (near != centre)]
             clusters.append(np.array([centre, *near]))
-            left[clusters[-1]] = False
+            unassigned[clusters[-1]] = False
     return clusters

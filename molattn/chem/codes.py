@@ -1,4 +1,4 @@
-"""A molecule as three matrices of small integers, by RDKit's getters: an atom and a bond at a time."""
+"""The codes of a molecule by RDKit's getters, atom by atom and bond by bond."""
 
 from typing import NamedTuple
 
@@ -14,18 +14,18 @@ from molattn.chem.stereo import stereo_labels
 
 
 class Codes(NamedTuple):
-    """The codes of n atoms; for the fields see `MoleculeGraph`."""
+    """The codes of a molecule of n atoms; for the fields see `MoleculeGraph`."""
 
     atom_codes: npt.NDArray[np.uint8]
     bond_codes: npt.NDArray[np.uint8]
     path_lengths: npt.NDArray[np.uint8]
     symbols: tuple[str, ...] | None
-    """None where they follow from the codes of the elements."""
+    """None if they follow from the atom codes."""
     warnings: tuple[str, ...]
 
 
 def codes_by_getters(mol: Chem.Mol) -> Codes:
-    """The codes of a sanitised molecule, whatever is in it."""
+    """The codes of any sanitised molecule."""
     stereo = stereo_labels(mol)
     atoms, atom_warnings = atom_codes(mol, stereo)
     bonds, bond_warnings = bond_codes(mol, stereo)

@@ -1,7 +1,7 @@
-"""Where the atoms of a molecule are in space: one conformer, and the distances in it.
+"""3D conformers: coordinates of the atoms of a molecule, and the distances between them.
 
-The geometry is that of ETKDG and MMFF94 for a molecule on its own: likely, neither measured nor the only one. It is
-made from the canonical form of each fragment, so that every spelling of a molecule has the same distances.
+The geometry is computed by ETKDG and MMFF94 for an isolated molecule: a likely one, neither measured nor the only one.
+Each fragment is embedded in its canonical form, so that all SMILES of a molecule give the same distances.
 """
 
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ from molattn.chem.paths import DISCONNECTED
 from molattn.errors import ConformerError
 
 ON_FAILURE = ("paths", "reject", "stop")
-"""What can be done about a molecule without a geometry: see `Conformers.on_failure`."""
+"""Policies for a molecule without a geometry: see `Conformers.on_failure`."""
 
 BOND_LENGTH = 1.4
-"""Angstrom for each bond of a path, where path lengths stand in for distances: between C-C and C=C."""
+"""Angstrom per bond where path lengths replace distances: between the lengths of C-C and C=C."""
 
-MAX_EMBEDDED = 400
-"""Atoms of a fragment, hydrogens included. So many take about 20 s, most of it for MMFF94; in larger ones RDKit looks
-at its clock too rarely, and takes minutes."""
+MAX_EMBEDDED_ATOMS = 400
+"""Largest number of atoms of a fragment, hydrogens included. 400 take about 20 s, mostly for MMFF94; for larger ones
+RDKit checks its timeout too rarely, and takes minutes."""
 
 NO_GEOMETRY = f"distances are path lengths times {BOND_LENGTH} angstrom: "
-"""How the warning begins of a molecule whose distances are path lengths."""
+"""Start of the warning about a molecule whose distances are path lengths."""
 
 NOT_OPTIMISED = "3D geometry not optimised: "
-"""How the warning begins of a molecule whose geometry MMFF94 did not bring to a minimum."""
+"""Start of the warning about a molecule whose geometry MMFF94 did not minimise."""
 
 _STEPS = 2_000
 _MAX_SEED = 2**31 - 2
@@ -39,20 +39,20 @@ _TIMEOUT = int(rdDistGeom.EmbedFailureCauses.EXCEEDED_TIMEOUT)
 
 @dataclass(frozen=True)
 class Conformers:
-    """How molecules get their distances.
+    """Settings for the distances between atoms.
 
     Errors: ValueError for a setting out of range.
     """
 
     seed: int = 0
-    """Of the random start; the same seed gives the same geometry to the bit, in whatever process."""
+    """Seed of the random start; the same seed gives the same geometry to the bit, in any process."""
 
     timeout: int = 10
-    """Whole seconds for each of the two attempts at a fragment. Where it is met, the machine's speed decides."""
+    """Whole seconds for each of the two attempts at a fragment. Reaching it depends on the machine's speed."""
 
     on_failure: str = "paths"
-    """Without a geometry: "paths" takes path lengths times `BOND_LENGTH` and warns; "reject" makes the row an error;
-    "stop" ends the work with that error."""
+    """What to do without a geometry: "paths" uses path lengths times `BOND_LENGTH` and warns; "reject" makes the row an
+    error; "stop" raises that error."""
 
     def __post_init__(self):
         if not 0 <= self.seed <= _MAX_SEED:
@@ -67,11 +67,11 @@ class Conformer(NamedTuple):
     """One geometry of a molecule."""
 
     coordinates: npt.NDArray[np.float64]
-    """(n, 3) in angstrom, atoms as in the graph. Each fragment stands at an origin of its own: nothing is known of
-    where one fragment is to another."""
+    """(n, 3) in angstrom, atoms as in the graph. Each fragment has its own origin: positions of fragments relative to
+    each other are unknown."""
 
     warnings: tuple[str, ...]
-    """What MMFF94 did not optimise, a sentence each."""
+    """A sentence for each failure of the MMFF94 optimisation."""
 
 
 def conformer(
@@ -84,18 +84,18 @@ def conformer(
 ) -> Conformer:
     """The coordinates of one SMILES: ETKDGv3 with all hydrogens, then MMFF94.
 
-    Hydrogens are left out again unless `add_hs`. Where MMFF94 has no parameters for a fragment or does not converge,
-    its geometry is what ETKDG or the last step left, and a warning says so.
+    Hydrogens are removed again unless `add_hs`. If MMFF94 has no parameters for a fragment, its geometry is that of
+    ETKDG; if it does not converge, that of the last step. A warning reports either.
 
     Args:
         smiles: SMILES, as `read_smiles` takes it.
         add_hs: Whether hydrogens are atoms of the graph; they then follow the others.
-        max_atoms: The most atoms there may be.
-        seed: Of the random start.
+        max_atoms: Largest number of atoms.
+        seed: Seed of the random start.
         timeout: Whole seconds for each of the two attempts at a fragment.
 
-    Errors: SmilesError, for whatever is not a molecule within the limits; ConformerError, one of them, where RDKit
-    finds no geometry.
+    Errors: SmilesError for text that is not a molecule within the limits; ConformerError, a subclass, if RDKit finds
+    no geometry.
     """
     return embed(read_smiles(smiles, max_atoms=max_atoms, add_hs=add_hs), smiles, Conformers(seed, timeout))
 
@@ -103,13 +103,13 @@ def conformer(
 def distances(
     mol: Chem.Mol, smiles: object, paths: npt.NDArray[np.uint8], settings: Conformers
 ) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
-    """d_ij = |x_i - x_j| within a fragment and inf between two, and the warnings.
+    """d_ij = |x_i - x_j| within a fragment and inf between fragments, and the warnings.
 
     Args:
         mol: A sanitised molecule.
-        smiles: What an error calls it.
+        smiles: Its name in errors.
         paths: Its path lengths, (n, n).
-        settings: How the geometry is made, and what becomes of a molecule without one.
+        settings: How the geometry is computed, and the policy for a molecule without one.
 
     Returns:
         (n, n) float32 in angstrom, symmetric, 0 on the diagonal; computed in float64.
@@ -131,35 +131,37 @@ def distances(
 def embed(mol: Chem.Mol, smiles: object, settings: Conformers) -> Conformer:
     """The coordinates of the atoms of `mol`, fragment by fragment; `mol` itself is not changed.
 
-    Errors: ConformerError, in which the molecule is called `smiles`.
+    Errors: ConformerError, which names the molecule `smiles`.
     """
-    places: list[tuple[int, ...]] = []
+    atom_indices: list[tuple[int, ...]] = []
     warnings: list[str] = []
     with convert_rdkit_errors(smiles, "find a 3D geometry", ConformerError), rdBase.BlockLogs():
         full = Chem.AddHs(mol)
-        fragments = Chem.GetMolFrags(full, asMols=True, fragsMolAtomMapping=places)
+        fragments = Chem.GetMolFrags(full, asMols=True, fragsMolAtomMapping=atom_indices)
         x = np.zeros((full.GetNumAtoms(), 3))
-        for fragment, place in zip(fragments, places, strict=True):
-            # A lone atom has no geometry.
-            if len(place) > 1:
-                x[list(place)], found = _embedded(fragment, smiles, settings)
+        for fragment, indices in zip(fragments, atom_indices, strict=True):
+            # A single atom has no geometry.
+            if len(indices) > 1:
+                x[list(indices)], found = _embed_fragment(fragment, smiles, settings)
                 warnings += found
     # All added hydrogens follow the atoms of the graph.
     return Conformer(x[: mol.GetNumAtoms()], tuple(dict.fromkeys(warnings)))
 
 
-def _embedded(fragment: Chem.Mol, smiles: object, settings: Conformers) -> tuple[npt.NDArray[np.float64], list[str]]:
-    """The coordinates of one fragment with all its hydrogens, and what was not optimised."""
+def _embed_fragment(
+    fragment: Chem.Mol, smiles: object, settings: Conformers
+) -> tuple[npt.NDArray[np.float64], list[str]]:
+    """The coordinates of one fragment with all its hydrogens, and the warnings."""
     n = fragment.GetNumAtoms()
-    if n > MAX_EMBEDDED:
+    if n > MAX_EMBEDDED_ATOMS:
         raise ConformerError(
-            smiles, f"a fragment of {n:,} atoms, hydrogens included, is over the limit of {MAX_EMBEDDED} for 3D"
+            smiles, f"a fragment of {n:,} atoms, hydrogens included, is over the limit of {MAX_EMBEDDED_ATOMS} for 3D"
         )
     mol, order = _canonical(fragment)
     for random in (False, True):
-        # The first attempt, from the eigenvectors of a matrix of distances, fails for long chains.
+        # The first attempt, from eigenvectors of the distance matrix, fails for long chains.
         parameters = rdDistGeom.ETKDGv3()
-        # RDKit takes 0 and 1 for the same seed.
+        # RDKit treats the seeds 0 and 1 alike.
         parameters.randomSeed = settings.seed + 1
         parameters.timeout = settings.timeout
         parameters.useRandomCoords = random
@@ -170,7 +172,7 @@ def _embedded(fragment: Chem.Mol, smiles: object, settings: Conformers) -> tuple
             raise ConformerError(smiles, f"RDKit finds no 3D geometry within {settings.timeout} s")
     else:
         raise ConformerError(smiles, "RDKit finds no 3D geometry that fits its rings, bonds and stereochemistry")
-    warnings = _optimised(mol)
+    warnings = _optimise(mol)
     x = np.empty((n, 3))
     x[order] = mol.GetConformer().GetPositions()
     if not np.isfinite(x).all():
@@ -179,9 +181,9 @@ def _embedded(fragment: Chem.Mol, smiles: object, settings: Conformers) -> tuple
 
 
 def _canonical(fragment: Chem.Mol) -> tuple[Chem.Mol, list[int]]:
-    """The fragment as its canonical SMILES spells it, and which of its atoms each atom of that is.
+    """The fragment parsed from its canonical SMILES, and for each atom of it the index in `fragment`.
 
-    Geometry depends on the order of atoms and of bonds.
+    The geometry depends on the order of atoms and of bonds.
     """
     text = Chem.MolToSmiles(fragment)
     order = list(fragment.GetPropsAsDict(includePrivate=True, includeComputed=True)["_smilesAtomOutputOrder"])
@@ -189,14 +191,14 @@ def _canonical(fragment: Chem.Mol) -> tuple[Chem.Mol, list[int]]:
     parameters.removeHs = False
     parameters.allowCXSMILES = False
     parameters.parseName = False
-    spelled = Chem.MolFromSmiles(text, parameters)
-    if spelled is None or spelled.GetNumAtoms() != len(order):
+    canonical = Chem.MolFromSmiles(text, parameters)
+    if canonical is None or canonical.GetNumAtoms() != len(order):
         return fragment, list(range(fragment.GetNumAtoms()))
-    return spelled, order
+    return canonical, order
 
 
-def _optimised(mol: Chem.Mol) -> list[str]:
-    """Move the atoms to a minimum of MMFF94 in place; say what stood in the way."""
+def _optimise(mol: Chem.Mol) -> list[str]:
+    """Minimise the energy of MMFF94 in place; return the warnings."""
     if not rdForceFieldHelpers.MMFFHasAllMoleculeParams(mol):
         return [f"{NOT_OPTIMISED}MMFF94 has no parameters for it"]
     if rdForceFieldHelpers.MMFFOptimizeMolecule(mol, maxIters=_STEPS):

@@ -1,4 +1,4 @@
-"""Numbers that RDKit computes from a molecule alone: what a model can learn before anybody has measured anything."""
+"""Molecular descriptors, computed by RDKit from the structure alone: extra inputs of models and pretraining targets."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -11,8 +11,8 @@ from molattn.chem.brackets import RDKIT_ERRORS
 from molattn.chem.parse import MAX_ATOMS, read_smiles
 from molattn.errors import UsageError
 
-# The information content of a graph grows without bounds, up to 1e100; AvgIpc says the same on a scale.
-_LEFT_OUT = ("Ipc",)
+# Ipc grows without bounds, up to 1e100; AvgIpc is its normalised form.
+_EXCLUDED = ("Ipc",)
 
 FEW_DESCRIPTORS: tuple[str, ...] = (
     "MolLogP",
@@ -28,20 +28,19 @@ FEW_DESCRIPTORS: tuple[str, ...] = (
     "HeavyAtomCount",
     "NumHeteroatoms",
 )
-"""A dozen of them that say much about how a molecule dissolves, binds and passes membranes, quick to compute."""
-
+"""Twelve descriptors, quick to compute, that are informative about solubility, binding and permeability."""
 
 MOLECULE_FEATURIZERS: tuple[str, ...] = ("rdkit_few", "rdkit_2d")
-"""What can be computed of a molecule to stand beside it: `FEW_DESCRIPTORS`, or all `DESCRIPTORS`."""
+"""Sets of descriptors that can be extra inputs of a model: `FEW_DESCRIPTORS`, or all `DESCRIPTORS`."""
 
 
 def featurizer_descriptors(featurizers: Sequence[str]) -> tuple[str, ...]:
-    """The descriptors that some of `MOLECULE_FEATURIZERS` compute, each once, in their order.
+    """The descriptors of some `MOLECULE_FEATURIZERS`, each once, in order.
 
     >>> len(featurizer_descriptors(["rdkit_few"]))
     12
 
-    Errors: UsageError for a name that is not among them.
+    Errors: UsageError for an unknown featurizer.
     """
     if unknown := [name for name in featurizers if name not in MOLECULE_FEATURIZERS]:
         raise UsageError(
@@ -52,12 +51,12 @@ def featurizer_descriptors(featurizers: Sequence[str]) -> tuple[str, ...]:
 
 
 def unknown_descriptors(names: Sequence[str]) -> list[str]:
-    """Those among `names` that are none of `DESCRIPTORS`."""
+    """The names that are not in `DESCRIPTORS`."""
     return [name for name in names if name not in _functions()]
 
 
 def __getattr__(name: str) -> tuple[str, ...]:
-    """DESCRIPTORS, the names of all of them: RDKit's list of descriptors and of counted fragments (`fr_...`)."""
+    """DESCRIPTORS: the names of RDKit's descriptors and fragment counts (`fr_...`)."""
     if name == "DESCRIPTORS":
         return tuple(_functions())
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -65,24 +64,24 @@ def __getattr__(name: str) -> tuple[str, ...]:
 
 @cache
 def _functions() -> dict[str, Callable[[Chem.Mol], float]]:
-    from rdkit.Chem import Descriptors  # here, because it brings most of RDKit
+    from rdkit.Chem import Descriptors  # here, because it imports most of RDKit
 
-    return {name: function for name, function in Descriptors.descList if name not in _LEFT_OUT}
+    return {name: function for name, function in Descriptors.descList if name not in _EXCLUDED}
 
 
 def descriptors(
     smiles: object, names: tuple[str, ...] | None = None, max_atoms: int = MAX_ATOMS
 ) -> npt.NDArray[np.float64]:
-    """The descriptors `names` of one molecule, (k,); NaN where RDKit has no finite number, as of metals.
+    """The descriptors `names` of one molecule, (k,); NaN where RDKit returns no finite number, as for some metals.
 
     >>> descriptors("CCO", ("NumHDonors", "TPSA")).round(2).tolist()
     [1.0, 20.23]
 
     Args:
         smiles, max_atoms: as for `read_smiles`.
-        names: among `DESCRIPTORS`; None for all.
+        names: elements of `DESCRIPTORS`; None for all.
 
-    Errors: SmilesError, for whatever is not a molecule within the limits.
+    Errors: SmilesError for text that is not a molecule within the limits.
     """
     mol = read_smiles(smiles, max_atoms=max_atoms)
     with rdBase.BlockLogs():

@@ -1,4 +1,4 @@
-"""What one feature is: a name and the meaning of each of its codes."""
+"""A categorical feature: its name and the labels of its codes."""
 
 from dataclasses import dataclass, field
 
@@ -9,17 +9,17 @@ UNKNOWN = "unknown"
 class Feature:
     """One categorical feature; its codes are 0 .. size - 1.
 
-    Errors: ValueError when two codes mean the same, or when the codes do not fit into one byte.
+    Errors: ValueError if two codes have the same label, or if the codes do not fit into one byte.
     """
 
     name: str
-    """Also the name of its column in a table or a legend."""
+    """Its name, also in tables and legends."""
 
     labels: tuple[str, ...]
-    """The meaning of every code: `labels[code]`."""
+    """`labels[code]` is the label of a code."""
 
     index: dict[str, int] = field(init=False, repr=False, compare=False)
-    """The way back: `index[label]` is the code."""
+    """`index[label]` is the code of a label."""
 
     def __post_init__(self):
         index = {label: code for code, label in enumerate(self.labels)}
@@ -29,5 +29,5 @@ class Feature:
 
     @property
     def size(self) -> int:
-        """How many codes there are, which is what an embedding table needs."""
+        """Number of codes, the `num_embeddings` of an embedding."""
         return len(self.labels)

@@ -1,4 +1,4 @@
-"""Morgan fingerprints: which molecules are alike."""
+"""Morgan fingerprints and their Tanimoto similarities."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,28 +13,28 @@ RADIUS, BITS = 2, 2048
 
 
 class Fingerprints:
-    """The Morgan fingerprints of n molecules: radius 2, 2,048 bits, as of ECFP4.
+    """The Morgan fingerprints of n molecules: radius 2, 2,048 bits, like ECFP4.
 
     Args:
         smiles: n SMILES.
-        max_atoms: the most atoms that one may have.
+        max_atoms: largest number of atoms of a molecule.
 
-    Errors: SmilesError for one that cannot be read.
+    Errors: SmilesError for a SMILES that cannot be read.
 
     Source: Rogers and Hahn, J. Chem. Inf. Model. 2010, 50, 742 (https://doi.org/10.1021/ci100050t).
     """
 
     def __init__(self, smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS):
-        make = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS).GetFingerprint
-        self._bits = [_made(make, text, max_atoms) for text in smiles]
+        fingerprint = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS).GetFingerprint
+        self._bits = [_compute(fingerprint, text, max_atoms) for text in smiles]
 
     def __len__(self) -> int:
         return len(self._bits)
 
-    def alike(self, row: int) -> np.ndarray:
-        """Tanimoto similarity of molecule `row` with every one, (n,) from 0 to 1.
+    def similarities(self, row: int) -> np.ndarray:
+        """Tanimoto similarities of molecule `row` to all molecules, (n,) from 0 to 1.
 
-        s_j = |bits_row and bits_j| / |bits_row or bits_j|; two molecules without any bit are alike.
+        s_j = |bits_row and bits_j| / |bits_row or bits_j|; 1 for two molecules without any bit.
         """
         if not self._bits[row].GetNumOnBits():
             return np.array([1.0 - (bits.GetNumOnBits() > 0) for bits in self._bits])
@@ -42,16 +42,16 @@ class Fingerprints:
 
 
 def morgan_bits(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndarray:
-    """The bits of the same fingerprints, (n, 256) uint8, eight in a byte as `numpy.packbits` has them.
+    """The bits of the same fingerprints, (n, 256) uint8, packed by `numpy.packbits`.
 
-    Errors: SmilesError for one that cannot be read.
+    Errors: SmilesError for a SMILES that cannot be read.
     """
-    make = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS).GetFingerprintAsNumPy
-    rows = [np.packbits(_made(make, text, max_atoms)) for text in smiles]
+    fingerprint = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS).GetFingerprintAsNumPy
+    rows = [np.packbits(_compute(fingerprint, text, max_atoms)) for text in smiles]
     return np.array(rows, dtype=np.uint8).reshape(len(rows), BITS // 8)
 
 
-def _made(make: Callable[[Chem.Mol], Any], text: str, max_atoms: int) -> Any:
+def _compute(fingerprint: Callable[[Chem.Mol], Any], text: str, max_atoms: int) -> Any:
     mol = read_smiles(text, max_atoms=max_atoms)
     with convert_rdkit_errors(text, "make its fingerprint"):
-        return make(mol)
+        return fingerprint(mol)

@@ -1,4 +1,4 @@
-"""Functional groups: which atoms of a molecule belong to which, by SMARTS."""
+"""Functional groups of a molecule and their atoms, by SMARTS."""
 
 from functools import cache
 
@@ -29,11 +29,11 @@ FUNCTIONAL_GROUPS: dict[str, str] = {
     "aromatic carbon": "c",
     "aromatic heteroatom": "[n,o,s]",
 }
-"""SMARTS by name; the atoms of a group are all that its pattern matches, and an atom may be of several."""
+"""SMARTS by name. The atoms of a group are all that its pattern matches; an atom may belong to several groups."""
 
 
 def functional_groups(smiles: object, *, add_hs: bool = False, max_atoms: int = MAX_ATOMS) -> dict[str, list[int]]:
-    """The atoms of every group that a molecule has, in order of `FUNCTIONAL_GROUPS`; groups that it lacks are left out.
+    """The atoms of each functional group in a molecule, in the order of `FUNCTIONAL_GROUPS`, without absent groups.
 
     >>> functional_groups("CC(=O)Nc1ccc(O)cc1")
     {'phenol': [8], 'amide': [1, 2, 3], 'aromatic carbon': [4, 5, 6, 7, 9, 10]}
@@ -41,7 +41,7 @@ def functional_groups(smiles: object, *, add_hs: bool = False, max_atoms: int = 
     Args:
         smiles, add_hs, max_atoms: as for `read_smiles`.
 
-    Errors: SmilesError, for whatever is not a molecule within the limits.
+    Errors: SmilesError for text that is not a molecule within the limits.
     """
     mol = read_smiles(smiles, add_hs=add_hs, max_atoms=max_atoms)
     parameters = Chem.SubstructMatchParameters()

@@ -1,4 +1,4 @@
-"""Molecules grown from given ones: halves swapped at bonds that BRICS breaks, and random edits."""
+"""New molecules from given ones, by recombination at BRICS bonds and by random edits."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -7,105 +7,112 @@ import numpy as np
 from rdkit import Chem, rdBase
 from rdkit.Chem import BRICS
 
-from molattn.chem.edits import Draw, edited, sound
+from molattn.chem.enumeration import round_trip_smiles
+from molattn.chem.inchi import inchi_key
+from molattn.chem.mutate import mutate, sanitized
 from molattn.chem.parse import canonical_smiles, read_smiles
-from molattn.chem.skeletons import inchi_key
-from molattn.chem.spellings import stable_smiles
 
 MAX_LENGTH_GROWN = 100
-"""Characters of a canonical SMILES: joining would otherwise make larger and larger molecules."""
+"""Largest number of characters of a canonical SMILES: without it joining makes larger and larger molecules."""
 
-# Tries that may fail, for each molecule that is asked for.
-_TRIES = 50
-_MOST_EDITS = 3
+# Largest number of attempts per requested molecule.
+_ATTEMPTS = 50
+_MAX_EDITS = 3
 
-
-# Of the atom to keep, and of that beyond.
-_Kind = tuple[str, str]
+# The BRICS environments of the atom to keep and of the atom beyond the bond.
+_Environments = tuple[str, str]
 
 
 class _Cut(NamedTuple):
-    """A bond that BRICS breaks: its molecule, the atom to keep, and the one beyond the bond."""
+    """A BRICS bond: its molecule, the atom to keep, and the atom beyond the bond."""
 
     mol: Chem.Mol
     keep: int
     beyond: int
 
 
-def grow(smiles: Sequence[str], count: int, *, seed: int, refuse: Callable[[str], bool] = lambda _: False) -> list[str]:
-    """New molecules: each is two halves of given ones, or a given one after one to three random edits.
+def grow_molecules(
+    smiles: Sequence[str], count: int, *, seed: int, is_excluded: Callable[[str], bool] = lambda _: False
+) -> list[str]:
+    """New molecules, each two halves of input molecules, or an input molecule after one to three random edits.
 
-    Halves come from two molecules cut at bonds of one kind, by the environments that BRICS tells apart, and are joined
-    as they were. No molecule is made twice, nor one that was given, by the InChIKey.
+    Halves come from two molecules cut at bonds with the same BRICS environments, and are joined by such a bond. No
+    molecule is returned twice, nor an input molecule, compared by InChIKey.
 
     Args:
-        smiles: molecules to grow from.
-        count: how many to make; fewer come back where `_TRIES` for each find no more.
-        seed: the same seed makes the same molecules, in the same order.
-        refuse: told of each SMILES; where it says so, the molecule is not taken.
+        smiles: input molecules.
+        count: number of molecules; fewer are returned if `_ATTEMPTS` per molecule find no more.
+        seed: the same seed gives the same molecules, in the same order.
+        is_excluded: called with each new SMILES; molecules for which it returns True are dropped.
 
-    Returns: SMILES that stay what they are when read and written again.
+    Returns: `round_trip_smiles`.
 
-    Errors: SmilesError, for one of `smiles` that is not a molecule.
+    Errors: SmilesError for an input that is not a molecule.
 
     Source: Degen et al., ChemMedChem 2008, 3, 1503 (https://doi.org/10.1002/cmdc.200800178), for BRICS.
     """
-    draw = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     mols = [read_smiles(text) for text in smiles]
     taken = {inchi_key(text) for text in smiles}
     made: list[str] = []
     with rdBase.BlockLogs():
         cuts = _cuts(mols)
         kinds = [kind for kind, found in cuts.items() for _ in found]
-        for _ in range(_TRIES * count if mols else 0):
+        for _ in range(_ATTEMPTS * count if mols else 0):
             if len(made) == count:
                 break
-            if kinds and draw.integers(2):
-                new = _swapped(cuts, kinds[draw.integers(len(kinds))], draw)
+            if kinds and rng.integers(2):
+                new = _recombined(cuts, kinds[rng.integers(len(kinds))], rng)
             else:
-                new = _mutated(mols, draw)
-            text = None if new is None else stable_smiles(canonical_smiles(new), MAX_LENGTH_GROWN)
-            if text is None or not (key := inchi_key(text)) or key in taken or refuse(text):
+                new = _mutated(mols, rng)
+            text = None if new is None else round_trip_smiles(canonical_smiles(new), MAX_LENGTH_GROWN)
+            if text is None or not (key := inchi_key(text)) or key in taken or is_excluded(text):
                 continue
             taken.add(key)
             made.append(text)
     return made
 
 
-def _cuts(mols: Sequence[Chem.Mol]) -> dict[_Kind, list[_Cut]]:
-    """Both ways to cut every bond that BRICS breaks, by the environments of the atom to keep and of that beyond."""
-    cuts: dict[_Kind, list[_Cut]] = {}
+def _cuts(mols: Sequence[Chem.Mol]) -> dict[_Environments, list[_Cut]]:
+    """Both directions of all BRICS bonds, by the environments of the atom to keep and of the atom beyond."""
+    cuts: dict[_Environments, list[_Cut]] = {}
     for mol in mols:
-        for (i, j), (of_i, of_j) in BRICS.FindBRICSBonds(mol):
-            cuts.setdefault((of_i, of_j), []).append(_Cut(mol, i, j))
-            cuts.setdefault((of_j, of_i), []).append(_Cut(mol, j, i))
+        for (i, j), (environment_i, environment_j) in BRICS.FindBRICSBonds(mol):
+            cuts.setdefault((environment_i, environment_j), []).append(_Cut(mol, i, j))
+            cuts.setdefault((environment_j, environment_i), []).append(_Cut(mol, j, i))
     return cuts
 
 
-def _swapped(cuts: dict[_Kind, list[_Cut]], kind: _Kind, draw: Draw) -> Chem.Mol | None:
-    """One half of a molecule and the other half of another, joined at bonds of one kind."""
+def _recombined(
+    cuts: dict[_Environments, list[_Cut]], kind: _Environments, rng: np.random.Generator
+) -> Chem.Mol | None:
+    """A half of one molecule joined with the complementary half of another."""
     first, second = cuts[kind], cuts[kind[1], kind[0]]
-    one, other = first[draw.integers(len(first))], second[draw.integers(len(second))]
+    one, other = first[rng.integers(len(first))], second[rng.integers(len(second))]
     (half, i), (rest, j) = _half(one), _half(other)
-    mol, atoms = Chem.RWMol(half), half.GetNumAtoms()
+    mol, n = Chem.RWMol(half), half.GetNumAtoms()
     mol.InsertMol(rest)
-    mol.AddBond(i, atoms + j, one.mol.GetBondBetweenAtoms(one.keep, one.beyond).GetBondType())
-    return sound(mol)
+    mol.AddBond(i, n + j, one.mol.GetBondBetweenAtoms(one.keep, one.beyond).GetBondType())
+    return sanitized(mol)
 
 
 def _half(cut: _Cut) -> tuple[Chem.Mol, int]:
-    """The side of the cut that is kept, and where the atom at the cut is in it."""
+    """The fragment that is kept, and the index in it of the atom at the cut."""
     mol = Chem.RWMol(cut.mol)
     mol.RemoveBond(cut.keep, cut.beyond)
-    places: list[tuple[int, ...]] = []
-    sides = Chem.GetMolFrags(mol, asMols=True, sanitizeFrags=False, fragsMolAtomMapping=places)
-    return next((side, found.index(cut.keep)) for side, found in zip(sides, places, strict=True) if cut.keep in found)
+    atom_indices: list[tuple[int, ...]] = []
+    fragments = Chem.GetMolFrags(mol, asMols=True, sanitizeFrags=False, fragsMolAtomMapping=atom_indices)
+    return next(
+        (fragment, indices.index(cut.keep))
+        for fragment, indices in zip(fragments, atom_indices, strict=True)
+        if cut.keep in indices
+    )
 
 
-def _mutated(mols: Sequence[Chem.Mol], draw: Draw) -> Chem.Mol | None:
-    mol: Chem.Mol | None = mols[int(draw.integers(len(mols)))]
-    for _ in range(draw.integers(1, _MOST_EDITS + 1)):
-        mol = edited(mol, mols[int(draw.integers(len(mols)))], draw)
+def _mutated(mols: Sequence[Chem.Mol], rng: np.random.Generator) -> Chem.Mol | None:
+    mol: Chem.Mol | None = mols[int(rng.integers(len(mols)))]
+    for _ in range(rng.integers(1, _MAX_EDITS + 1)):
+        mol = mutate(mol, mols[int(rng.integers(len(mols)))], rng)
         if mol is None:
             return None
     return mol

@@ -1,4 +1,4 @@
-"""Structures in mol blocks, as SDF files hold them."""
+"""Parsing of mol blocks, the structures of SDF files."""
 
 import re
 from dataclasses import dataclass
@@ -12,85 +12,83 @@ from molattn.chem.parse import MAX_ATOMS, canonical_smiles, convert_rdkit_errors
 from molattn.errors import SmilesError
 
 _V3000_COUNTS = re.compile(r"^M  V30 COUNTS +(\d+)", re.MULTILINE)
-# The numbers of atoms that wrap in RDKit: of V3000, and the lines of V2000 that hold charges, in columns of four.
+# Numbers that wrap in RDKit: those of V3000, and the charge lines of V2000, in columns of four characters.
 _V3000_NUMBERS = re.compile(r"\b(CHG|MASS)=([+-]?\d+)", re.IGNORECASE)
 _V2000_CHARGES = re.compile(r"^M  CHG...(.*)", re.MULTILINE)
-_PLACE = "_place_in_the_block"
+_INDEX = "_molblock_index"
 
 
 @dataclass(frozen=True)
-class BlockAtoms:
-    """Which atoms of a mol block the atoms of its SMILES are, all counted from 0."""
+class MolblockAtomMap:
+    """From the atoms of a SMILES to those of the mol block that it was read from; indices from 0."""
 
     size: int
-    """Atoms of the block, its explicit hydrogens included."""
+    """Number of atoms in the block, explicit hydrogens included."""
     order: npt.NDArray[np.int32]
-    """(n,) for each atom of the SMILES."""
+    """(n,) index in the block for each atom of the SMILES."""
     hydrogens: npt.NDArray[np.int32]
-    """(m,) for each hydrogen that `add_hs` adds behind those; -1 for one that the block leaves implicit."""
+    """(m,) index in the block for each hydrogen that `add_hs` appends; -1 if it is implicit in the block."""
 
 
-def smiles_of_molblock(block: str, max_atoms: int = MAX_ATOMS) -> str:
-    """The canonical SMILES of a structure, its stereochemistry taken from the wedges or the 3D coordinates.
+def smiles_from_molblock(block: str, max_atoms: int = MAX_ATOMS) -> str:
+    """The canonical SMILES of a mol block, with stereochemistry from wedges or 3D coordinates.
 
     Hydrogens become implicit as in `read_smiles`.
 
     Args:
         block: V2000 or V3000, from the title to `M  END`.
-        max_atoms: The most atoms it may have, those that become implicit included.
+        max_atoms: Largest number of atoms, including hydrogens that become implicit.
 
-    Errors: SmilesError, named by the block's title, for whatever is not a molecule within the limits.
+    Errors: SmilesError, with the title of the block, for what is not a molecule within the limits.
     """
     _check_numbers(block, max_atoms)
     return canonical_smiles(_parsed(block, remove_hs=True), max_atoms=max_atoms)
 
 
-def read_molblock(block: str, max_atoms: int = MAX_ATOMS) -> tuple[str, BlockAtoms]:
-    """What `smiles_of_molblock` says, and where the atoms of that SMILES stand in the block.
-
-    It takes twice the time.
-    """
+def read_molblock(block: str, max_atoms: int = MAX_ATOMS) -> tuple[str, MolblockAtomMap]:
+    """The result of `smiles_from_molblock`, and the indices in the block of its atoms; takes twice the time."""
     _check_numbers(block, max_atoms)
-    whole = _parsed(block, remove_hs=False)
-    for atom in whole.GetAtoms():
-        atom.SetIntProp(_PLACE, atom.GetIdx())
+    full = _parsed(block, remove_hs=False)
+    for atom in full.GetAtoms():
+        atom.SetIntProp(_INDEX, atom.GetIdx())
     with convert_rdkit_errors(_title(block), "make its hydrogens implicit"):
-        mol = Chem.RemoveHs(whole, updateExplicitCount=True)  # as the parser does it
+        mol = Chem.RemoveHs(full, updateExplicitCount=True)  # like the parser
     smiles = canonical_smiles(mol, max_atoms=max_atoms)
-    kept = [atom.GetIntProp(_PLACE) for atom in mol.GetAtoms()]
-    written = [int(i) for i in re.findall(r"\d+", mol.GetProp("_smilesAtomOutputOrder"))]
-    gone = set(range(whole.GetNumAtoms())).difference(kept)
+    block_index = [atom.GetIntProp(_INDEX) for atom in mol.GetAtoms()]
+    output_order = [int(i) for i in re.findall(r"\d+", mol.GetProp("_smilesAtomOutputOrder"))]
+    removed = set(range(full.GetNumAtoms())).difference(block_index)
     hydrogens: list[int] = []
-    for i in written:
-        own = sorted(a.GetIdx() for a in whole.GetAtomWithIdx(kept[i]).GetNeighbors() if a.GetIdx() in gone)
+    for i in output_order:
+        neighbors = full.GetAtomWithIdx(block_index[i]).GetNeighbors()
+        own = sorted(a.GetIdx() for a in neighbors if a.GetIdx() in removed)
         hydrogens += own + [-1] * (mol.GetAtomWithIdx(i).GetTotalNumHs() - len(own))
-    order = np.array([kept[i] for i in written], dtype=np.int32)
-    return smiles, BlockAtoms(whole.GetNumAtoms(), order, np.array(hydrogens, dtype=np.int32))
+    order = np.array([block_index[i] for i in output_order], dtype=np.int32)
+    return smiles, MolblockAtomMap(full.GetNumAtoms(), order, np.array(hydrogens, dtype=np.int32))
 
 
 def _check_numbers(block: str, max_atoms: int) -> None:
-    """Look at the number of atoms, and at their charges and isotopes, before anything is made of them."""
+    """Validate the number of atoms, and their charges and isotopes, before parsing."""
     title = _title(block)
     lines = block.split("\n", 4)
     counts = lines[3] if len(lines) > 3 else ""
     found = _V3000_COUNTS.search(block) if "V3000" in counts else None
     atoms = found[1] if found is not None else counts[:3].strip()
     if not atoms.isdecimal():
-        raise SmilesError(title, "its line of counts (line 4) does not say how many atoms it has")
-    if (count := _small(atoms)) > max_atoms:
+        raise SmilesError(title, "its counts line (line 4) does not hold a number of atoms")
+    if (count := _to_int(atoms)) > max_atoms:
         raise SmilesError(title, f"it has {count:,} atoms, over the limit of {max_atoms:,}")
     numbers = [("CHG", line[i + 4 : i + 8]) for line in _V2000_CHARGES.findall(block) for i in range(0, len(line), 8)]
     if "V3000" in counts:
-        # A line that ends with a hyphen goes on in the next.
+        # A hyphen at the end of a line continues it on the next.
         numbers = _V3000_NUMBERS.findall(block.replace("-\nM  V30 ", ""))
     for name, number in numbers:
         limit = MAX_CHARGE if name.upper() == "CHG" else MAX_ISOTOPE
-        if re.fullmatch(r" *[+-]?\d+ *", number) and abs(value := _small(number)) > limit:
+        if re.fullmatch(r" *[+-]?\d+ *", number) and abs(value := _to_int(number)) > limit:
             raise SmilesError(title, f"an atom has {name.upper()} {value:,}, over the limit of {limit:,}")
 
 
-def _small(digits: str) -> int:
-    """A number, or its first digits where they are very many, which Python does not read."""
+def _to_int(digits: str) -> int:
+    """The number, or its first digits if it is too long for `int`."""
     return int(digits.strip()[:18])
 
 

@@ -1,4 +1,4 @@
-"""A molecule as the complete graph that attention runs over, and many molecules at once."""
+"""Molecules as complete graphs of atoms, and featurization of many SMILES."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
@@ -10,57 +10,57 @@ import numpy as np
 import numpy.typing as npt
 from rdkit import Chem
 
-from molattn.chem.atoms import ATOM_FEATURES, symbols_of
-from molattn.chem.binary import codes_of
+from molattn.chem.atoms import ATOM_FEATURES, symbols_from_codes
+from molattn.chem.binary import molecule_codes
 from molattn.chem.codes import Codes
 from molattn.chem.conformers import Conformers, distances
 from molattn.chem.parse import MAX_ATOMS, read_for_codes, read_smiles, with_all_hydrogens
 from molattn.chem.standardize import standardized_smiles
-from molattn.chem.workers import stream_outcomes
+from molattn.chem.workers import map_chunks
 from molattn.errors import ConformerError, SmilesError
 
 # Large enough that sending rows to a worker costs little, small enough to keep all workers busy to the end.
 CHUNK = 256
-# A geometry takes about ten times as long as all the rest.
+# Smaller, since a geometry takes about ten times as long as everything else.
 CHUNK_3D = 16
 
 T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
-"""Told how many of how many rows are done."""
+"""Callback with the number of finished rows and the number of rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class MoleculeGraph:
-    """One molecule: n atoms, and every ordered pair of them, each atom with itself included.
+    """One molecule: n atoms and all n * n ordered pairs of them, including each atom with itself.
 
-    Methane is one atom attending to itself. Atoms keep the order of the SMILES.
+    Methane is one atom attending to itself. Atoms are in the order of the SMILES.
 
-    Errors: ValueError when the shapes or types of the fields do not go together.
+    Errors: ValueError if the shapes or types of the fields are inconsistent.
     """
 
     smiles: str
-    """As it was given."""
+    """The input SMILES."""
 
     atom_codes: npt.NDArray[np.uint8]
     """(n, F): the features of every atom, columns as in `ATOM_FEATURES`."""
 
     bond_codes: npt.NDArray[np.uint8]
-    """(n, n): `[i, j]` is what joins the receiver i to the sender j, in one byte: see `unpack_bond`."""
+    """(n, n): `[i, j]` is the bond between receiver i and sender j, packed into a byte: see `unpack_bond`."""
 
     path_lengths: npt.NDArray[np.uint8]
-    """(n, n): bonds on the shortest path; 0 on the diagonal, 255 between fragments."""
+    """(n, n): number of bonds on the shortest path; 0 on the diagonal, 255 between fragments."""
 
     symbols: tuple[str, ...]
-    """n element symbols, for people to read."""
+    """n element symbols."""
 
     warnings: tuple[str, ...] = ()
-    """What the codes leave out, a sentence each: unknown elements, charges, bonds, geometries; isotopes; and
-    where 3D was asked for, what stands in for a geometry."""
+    """A sentence for all that the codes do not represent: unknown elements, charges, bonds, geometries; isotopes; and
+    with conformers, for distances that are not those of an optimised geometry."""
 
     distances: npt.NDArray[np.float32] | None = None
-    """(n, n) in angstrom: 0 on the diagonal, symmetric, inf between fragments, whose places relative to each other are
-    unknown; None where 3D was not asked for."""
+    """(n, n) in angstrom: 0 on the diagonal, symmetric, inf between fragments, whose relative positions are unknown;
+    None without conformers."""
 
     def __post_init__(self):
         n = len(self.symbols)
@@ -74,24 +74,30 @@ class MoleculeGraph:
             raise ValueError(f"distances must be float32 of shape {(n, n)}, not {d.dtype} of {d.shape}")
 
     @classmethod
-    def of_codes(cls, smiles: str, codes: Codes) -> "MoleculeGraph":
-        """The graph with these codes, whose shapes go together."""
+    def from_codes(cls, smiles: str, codes: Codes) -> "MoleculeGraph":
+        """The graph of `codes`, whose shapes are consistent."""
         graph = cls.__new__(cls)
-        # Past the checks and the lock of a frozen dataclass, which take as long as it takes to read the codes.
-        known = graph.__dict__
-        known["smiles"], known["distances"] = smiles, None
-        known["atom_codes"], known["bond_codes"], known["path_lengths"], symbols, known["warnings"] = codes
+        # Bypasses the checks and `__setattr__` of the frozen dataclass, which take as long as computing the codes.
+        values = graph.__dict__
+        values["smiles"], values["distances"] = smiles, None
+        (
+            values["atom_codes"],
+            values["bond_codes"],
+            values["path_lengths"],
+            symbols,
+            values["warnings"],
+        ) = codes
         if symbols is not None:
-            known["symbols"] = symbols
+            values["symbols"] = symbols
         return graph
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """The symbols, when somebody first asks for those that follow from the codes."""
+            """Compute symbols that follow from the codes at their first use."""
             if name != "symbols" or "atom_codes" not in self.__dict__:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            return self.__dict__.setdefault("symbols", symbols_of(self.atom_codes))
+            return self.__dict__.setdefault("symbols", symbols_from_codes(self.atom_codes))
 
     @property
     def num_atoms(self) -> int:
@@ -100,17 +106,17 @@ class MoleculeGraph:
 
     @property
     def size(self) -> int:
-        """n: how much attention over it costs is a matter of its square."""
+        """n: the cost of attention over the molecule grows with its square."""
         return len(self.atom_codes)
 
     @property
     def written(self) -> str:
-        """The SMILES whose atoms these are, in order."""
+        """The SMILES whose atoms these are, in their order."""
         return self.smiles
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What its places are called: the element symbols."""
+        """The names of its nodes: the element symbols."""
         return self.symbols
 
     def __eq__(self, other: object) -> bool:
@@ -121,9 +127,9 @@ class MoleculeGraph:
     __hash__ = None  # type: ignore[assignment]
 
     def permute(self, order: Sequence[int]) -> "MoleculeGraph":
-        """The same molecule with its atoms renumbered: atom k of the result is atom `order[k]` of this one.
+        """The molecule with renumbered atoms: atom k of the result is atom `order[k]` of this one.
 
-        `smiles` and `warnings` stay as they are, and so keep the old numbers.
+        `smiles` and `warnings` are unchanged, and so keep the old numbers.
         """
         index = np.asarray(order)
         if not np.array_equal(np.sort(index), np.arange(self.num_atoms)):
@@ -145,31 +151,31 @@ def molecule_graph(
     max_atoms: int = MAX_ATOMS,
     conformers: Conformers | None = None,
     standardize: str = "",
-    seen: Callable[[Chem.Mol], None] | None = None,
+    on_molecule: Callable[[Chem.Mol], None] | None = None,
 ) -> MoleculeGraph:
     """The graph of one SMILES.
 
     Args:
         smiles: SMILES, as `read_smiles` takes it.
         add_hs: Whether hydrogens are atoms of the graph; they then follow the others.
-        max_atoms: The most atoms there may be.
-        conformers: How to make the distances of a geometry; None makes none.
+        max_atoms: Largest number of atoms.
+        conformers: How to compute distances; None for no distances.
         standardize: A key of `STANDARDIZE`: the graph is that of the standard form, and `smiles` is its SMILES.
-        seen: Called with the molecule as it was read, before hydrogens are added: for those who want more of it and
-            would have to read it again.
+        on_molecule: Called with the parsed molecule, before hydrogens are added, so that the caller does not have to
+            parse it again.
 
-    Errors: SmilesError, for whatever is not a molecule within the limits; ConformerError, one of them, for a molecule
+    Errors: SmilesError for text that is not a molecule within the limits; ConformerError, a subclass, for a molecule
     without a geometry, unless the policy is "paths".
     """
     if standardize:
         smiles = standardized_smiles(smiles, standardize, max_atoms)
-    whole = seen is not None or conformers is not None
-    mol = (read_smiles if whole else read_for_codes)(smiles, max_atoms=max_atoms)
-    if seen is not None:
-        seen(mol)
+    codes_only = on_molecule is None and conformers is None
+    mol = (read_for_codes if codes_only else read_smiles)(smiles, max_atoms=max_atoms)
+    if on_molecule is not None:
+        on_molecule(mol)
     if add_hs:
         mol = with_all_hydrogens(mol, smiles, max_atoms)
-    graph = MoleculeGraph.of_codes(str(smiles), codes_of(mol))
+    graph = MoleculeGraph.from_codes(str(smiles), molecule_codes(mol))
     if conformers is None:
         return graph
     d, warnings_3d = distances(mol, smiles, graph.path_lengths, conformers)
@@ -186,62 +192,64 @@ def featurize(
     progress: Progress | None = None,
     standardize: str = "",
 ) -> list[MoleculeGraph | SmilesError]:
-    """The graphs of many SMILES, in order; a row that is not a molecule gives its error, and stops nothing.
+    """The graphs of many SMILES, in order; for a row that is not a molecule, its error.
 
     Args:
         smiles: Any number of rows, of any type.
         add_hs: As for `molecule_graph`.
         max_atoms: As for `molecule_graph`.
-        num_workers: Processes to share the work; 0 does it in this one. They are started afresh, so a script
-            that asks for them needs `if __name__ == "__main__":`.
+        num_workers: Number of worker processes; 0 for none. They are spawned, so a script that uses them needs
+            `if __name__ == "__main__":`.
         conformers: As for `molecule_graph`.
-        progress: Called now and then.
+        progress: Called after each chunk of rows.
         standardize: As for `molecule_graph`.
 
-    Errors: ConformerError, with its `row`, for the first molecule without a geometry where the policy is "stop".
+    Errors: ConformerError, with its `row`, for the first molecule without a geometry if the policy is "stop".
     """
-    make = partial(molecule_graph, add_hs=add_hs, max_atoms=max_atoms, conformers=conformers, standardize=standardize)
+    function = partial(
+        molecule_graph, add_hs=add_hs, max_atoms=max_atoms, conformers=conformers, standardize=standardize
+    )
     if conformers is None:
-        return outcomes(smiles, make, num_workers, progress=progress)
-    check = _refuse if conformers.on_failure == "stop" else None
-    return outcomes(smiles, make, num_workers, progress=progress, check=check, chunk=CHUNK_3D)
+        return map_rows(smiles, function, num_workers, progress=progress)
+    check = _raise_conformer_error if conformers.on_failure == "stop" else None
+    return map_rows(smiles, function, num_workers, progress=progress, check=check, chunk_size=CHUNK_3D)
 
 
-def outcomes(
+def map_rows(
     smiles: Iterable[object],
-    make: Callable[[object], T],
+    function: Callable[[object], T],
     num_workers: int = 0,
     *,
     progress: Progress | None = None,
     check: Callable[[int, T | SmilesError], None] | None = None,
-    chunk: int = CHUNK,
+    chunk_size: int = CHUNK,
 ) -> list[T | SmilesError]:
-    """What `make` makes of every row, in order, or the SmilesError that it raised there.
+    """Apply a function to many rows, in order: its results, or the SmilesErrors that it raises.
 
     Args:
         smiles: Any number of rows, of any type.
-        make: From a row to what is wanted; with workers, something that pickle can carry to them.
-        num_workers: Processes to share the work; 0 does it in this one.
-        progress: Called now and then.
-        check: Called with every row's number and outcome, in order; what it raises ends the work.
-        chunk: Rows that go to a worker at once.
+        function: Applied to each row; with workers it is pickled.
+        num_workers: Number of worker processes; 0 for none.
+        progress: Called after each chunk of rows.
+        check: Called with the number and the result of each row, in order; its exceptions end the call.
+        chunk_size: Number of rows that a worker gets at once.
     """
     rows = list(smiles)
-    made: list[T | SmilesError] = []
-    size = max(1, min(chunk, -(-len(rows) // max(1, num_workers))))
-    with closing(stream_outcomes(rows, make, min(num_workers, -(-len(rows) // size)), size)) as parts:
-        for _, part in parts:
-            for outcome in part:
+    results: list[T | SmilesError] = []
+    size = max(1, min(chunk_size, -(-len(rows) // max(1, num_workers))))
+    with closing(map_chunks(rows, function, min(num_workers, -(-len(rows) // size)), size)) as chunks:
+        for _, chunk in chunks:
+            for result in chunk:
                 if check is not None:
-                    check(len(made), outcome)
-                made.append(outcome)
+                    check(len(results), result)
+                results.append(result)
             if progress is not None:
-                progress(len(made), len(rows))
-    return made
+                progress(len(results), len(rows))
+    return results
 
 
-def _refuse(row: int, outcome: MoleculeGraph | SmilesError) -> None:
+def _raise_conformer_error(row: int, result: MoleculeGraph | SmilesError) -> None:
     """Raise the error of a molecule without a geometry, with its row."""
-    if isinstance(outcome, ConformerError):
-        outcome.row = row
-        raise outcome
+    if isinstance(result, ConformerError):
+        result.row = row
+        raise result

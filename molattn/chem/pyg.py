@@ -1,7 +1,6 @@
-"""To and from PyG's `Data`: the complete graph as an edge list.
+"""Conversion to and from PyG's `Data`: the complete graph as an edge list.
 
-This is the one place in this room that turns "receiver i, sender j" into PyG's `edge_index`, whose row 0 is
-the sender and row 1 the receiver.
+Only here "receiver i, sender j" becomes PyG's `edge_index`, whose row 0 is the sender and row 1 the receiver.
 """
 
 from typing import Any
@@ -10,7 +9,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from molattn.chem.atoms import ATOM_FEATURES, symbols_of
+from molattn.chem.atoms import ATOM_FEATURES, symbols_from_codes
 from molattn.chem.bonds import BOND_FEATURES, pack_bond, unpack_bond
 from molattn.chem.molecule import MoleculeGraph
 from molattn.errors import InputError
@@ -25,12 +24,12 @@ def to_pyg(graph: MoleculeGraph, y: Any = None) -> Data:
 
     Args:
         graph: A molecule of n atoms.
-        y: Its targets, a number or several.
+        y: Its targets, one or several numbers.
 
     Returns:
         `Data` with x (n, F) long, the atom codes; edge_index (2, n * n) long, by receiver and then by sender;
         edge_attr (n * n, 5) long: kind, in_ring, conjugated, stereo, path length; smiles; warnings; distances
-        (n * n,) float32 where the graph has them; and y (1, targets) float32 where it is given.
+        (n * n,) float32 if the graph has them; and y (1, targets) float32 if passed.
     """
     n = graph.num_atoms
     receivers, senders = np.divmod(np.arange(n * n), n)
@@ -52,7 +51,7 @@ def to_pyg(graph: MoleculeGraph, y: Any = None) -> Data:
 def from_pyg(data: Data) -> MoleculeGraph:
     """The inverse of `to_pyg`, whatever the order of the edges.
 
-    Errors: InputError when `data` is not one complete graph with self-loops, of the codes of this version.
+    Errors: InputError if `data` is not one complete graph with self-loops and the codes of this version.
     """
     x, edge_index, edge_attr = (_integers(data, name) for name in ("x", "edge_index", "edge_attr"))
     if x.ndim != 2 or len(x) == 0 or x.shape[1] != len(_ATOM_SIZES):
@@ -86,7 +85,7 @@ def from_pyg(data: Data) -> MoleculeGraph:
         atom_codes=codes,
         bond_codes=pack_bond(edges[..., :-1]),
         path_lengths=edges[..., -1].copy(),
-        symbols=symbols_of(codes),
+        symbols=symbols_from_codes(codes),
         warnings=tuple(getattr(data, "warnings", None) or ()),
         distances=distances,
     )

@@ -1,4 +1,4 @@
-"""Bemis-Murcko scaffolds, by which data sets are split."""
+"""Bemis-Murcko scaffolds, for splitting data sets."""
 
 from rdkit import Chem, rdBase
 
@@ -6,19 +6,19 @@ from molattn.chem.parse import MAX_ATOMS, canonical_smiles, convert_rdkit_errors
 
 
 def murcko_scaffold(molecule: Chem.Mol | str, *, max_atoms: int = MAX_ATOMS) -> str:
-    """The rings and what links them, as canonical SMILES without stereochemistry; '' where there is no ring.
+    """The rings and their linkers, as canonical SMILES without stereochemistry; '' without rings.
 
     RDKit's variant: atoms joined to a ring or a linker by a double bond (C=O, say) belong to the scaffold.
 
     Args:
         molecule: A sanitised molecule, or SMILES.
-        max_atoms: The most atoms it may have.
+        max_atoms: Largest number of atoms.
 
-    Errors: SmilesError where SMILES is given that cannot be read; InputError where a molecule is too large.
+    Errors: SmilesError for SMILES that cannot be read; InputError for a molecule that is too large.
 
     Source: Bemis and Murcko, J. Med. Chem. 1996, 39, 2887 (https://doi.org/10.1021/jm9602928).
     """
-    from rdkit.Chem.Scaffolds import MurckoScaffold  # here, because it brings most of RDKit
+    from rdkit.Chem.Scaffolds import MurckoScaffold  # here, because it imports most of RDKit
 
     mol = molecule if isinstance(molecule, Chem.Mol) else read_smiles(molecule, max_atoms=max_atoms)
     with convert_rdkit_errors(molecule, "find its scaffold"), rdBase.BlockLogs():

@@ -1,16 +1,16 @@
-"""Records of an SDF: a structure as a MOL block, and properties as text below it."""
+"""Records of an SDF: a structure as a mol block, followed by properties as text."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from molattn.chem.molblock import BlockAtoms, read_molblock, smiles_of_molblock
+from molattn.chem.molblock import MolblockAtomMap, read_molblock, smiles_from_molblock
 from molattn.errors import InputError, SmilesError
 
 MAX_RECORD = 2**24
-"""Characters in a record: a file without `$$$$` must not fill the memory."""
+"""Largest number of characters of a record, so that a file without `$$$$` does not fill the memory."""
 
 MAX_PROPERTIES = 10_000
-"""Names of properties in a file: each is a column of every row, and a name for each record is no column."""
+"""Largest number of property names in a file: each becomes a column, so names must not differ from record to record."""
 
 
 @dataclass(frozen=True)
@@ -18,17 +18,17 @@ class SdfRecord:
     """One record."""
 
     smiles: str | SmilesError
-    """The canonical SMILES of the structure, or why there is none."""
+    """The canonical SMILES of the structure, or the error."""
     name: str
-    """The first line."""
+    """The title: the first line."""
     properties: dict[str, str]
-    """By name; the lines of a value are joined by LF."""
-    atoms: BlockAtoms | None = None
-    """Which atoms of the record those of the SMILES are, where that was asked for and there is one."""
+    """Values by name; the lines of a value are joined by LF."""
+    atoms: MolblockAtomMap | None = None
+    """The atoms of the record for those of the SMILES, if requested and the structure is valid."""
 
 
-def records(lines: Iterable[str]) -> Iterator[list[str]]:
-    """The lines of every record, without their ends and without `$$$$`; blank lines behind the last are none.
+def split_records(lines: Iterable[str]) -> Iterator[list[str]]:
+    """The lines of each record, without line ends and `$$$$`; blank lines after the last record are ignored.
 
     Errors: InputError for a record over `MAX_RECORD`.
     """
@@ -41,7 +41,7 @@ def records(lines: Iterable[str]) -> Iterator[list[str]]:
             record, size, number = [], 0, number + 1
             continue
         record.append(text)
-        size += len(text) + 8  # a line takes up memory though it is empty
+        size += len(text) + 8  # an empty line takes memory, too
         if size > MAX_RECORD:
             raise InputError(f"record {number} of the SDF has over {MAX_RECORD:,} characters: is a line $$$$ missing?")
     if any(line.strip() for line in record):
@@ -49,25 +49,25 @@ def records(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 @dataclass(frozen=True)
-class SdfContents:
-    """What occurs in a file."""
+class SdfSummary:
+    """The number of records of a file, and its properties."""
 
     records: int
-    """How many."""
+    """Number of records."""
     titles: bool
-    """Whether a record has one."""
+    """Whether any record has a title."""
     properties: tuple[str, ...]
-    """The names of all properties, in the order of their first appearance."""
+    """The names of all properties, in the order of their first occurrence."""
 
 
-def contents(lines: Iterable[str]) -> SdfContents:
-    """What occurs in a file, without a look at the structures.
+def scan_sdf(lines: Iterable[str]) -> SdfSummary:
+    """Count the records of a file and collect its property names, without parsing structures.
 
     Errors: InputError for a record over `MAX_RECORD`, and for more than `MAX_PROPERTIES` names of properties.
     """
     number, titles, size = 0, False, 0
     names: dict[str, None] = {}
-    for record in records(lines):
+    for record in split_records(lines):
         number += 1
         titles = titles or bool(_title(record))
         for name in _properties(record):
@@ -76,16 +76,16 @@ def contents(lines: Iterable[str]) -> SdfContents:
                 size += len(name)
         if len(names) > MAX_PROPERTIES or size > MAX_RECORD:
             raise InputError(
-                f"up to record {number} the SDF has {len(names):,} properties of different names, and over "
-                f"{MAX_PROPERTIES:,}, or so long names, are no columns of a table: remove those that are not needed"
+                f"up to record {number} the SDF has properties of {len(names):,} different names; over "
+                f"{MAX_PROPERTIES:,} of them, or names this long, cannot be columns of a table: remove some"
             )
-    return SdfContents(number, titles, tuple(names))
+    return SdfSummary(number, titles, tuple(names))
 
 
-def read_record(record: list[str], places: bool = False) -> SdfRecord:
-    """What a record holds; a structure that cannot be read is an error in its place.
+def read_record(record: list[str], with_atoms: bool = False) -> SdfRecord:
+    """Parse a record; for a structure that cannot be read `smiles` is its error.
 
-    `places` asks for the places of its atoms, which takes as long again.
+    `with_atoms` also finds the atoms of the record for those of the SMILES, which doubles the time.
     """
     end = _end(record)
     atoms = None
@@ -93,7 +93,7 @@ def read_record(record: list[str], places: bool = False) -> SdfRecord:
         if not end:
             raise SmilesError(_title(record), "the record has no structure: a line 'M  END' is missing")
         block = "\n".join(record[:end])
-        smiles, atoms = read_molblock(block) if places else (smiles_of_molblock(block), None)
+        smiles, atoms = read_molblock(block) if with_atoms else (smiles_from_molblock(block), None)
     except SmilesError as error:
         smiles = error
     except InputError as error:
@@ -106,12 +106,12 @@ def _title(record: list[str]) -> str:
 
 
 def _end(record: list[str]) -> int:
-    """How many lines the structure has; 0 where it has no end."""
+    """Number of lines of the structure; 0 without `M  END`."""
     return next((i for i, line in enumerate(record, start=1) if line.startswith("M  END")), 0)
 
 
 def _properties(record: list[str]) -> dict[str, str]:
-    """The data fields behind a structure: a line `> <NAME>`, lines of text, an empty line."""
+    """The data fields after a structure: a line `> <NAME>`, lines of text, an empty line."""
     found: dict[str, list[str]] = {}
     current: list[str] | None = None
     for line in record[_end(record) :]:
@@ -126,6 +126,6 @@ def _properties(record: list[str]) -> dict[str, str]:
 
 
 def _name_in(line: str) -> str:
-    """NAME of a line `> <NAME>`, which may have more around it; empty for any other."""
+    """NAME of a line `> <NAME>`, which may hold more text; empty for any other line."""
     start, end = line.find("<", 1), line.rfind(">")
     return line[start + 1 : end].strip() if line.startswith(">") and 0 < start < end else ""

@@ -1,12 +1,10 @@
 """Stereochemistry as CIP labels: R, S, r, s for atoms, E, Z for double bonds.
 
-The CW and CCW tags of RDKit say nothing by themselves: they refer to the order of the neighbours, and so
-change with the numbering of the atoms. CIP labels belong to the molecule. They come from RDKit's newer
-labeler, whose rules are those of Hanson et al., J. Chem. Inf. Model. 2018, 58, 1755
-(https://doi.org/10.1021/acs.jcim.8b00324).
+RDKit's CW and CCW tags refer to the order of the neighbours, and so change with the numbering of the atoms; CIP
+labels do not. They come from RDKit's newer labeler, whose rules are those of Hanson et al., J. Chem. Inf. Model. 2018,
+58, 1755 (https://doi.org/10.1021/acs.jcim.8b00324).
 
-What RDKit does not represent is not seen here either: the chirality of allenes is dropped when the SMILES is
-parsed.
+Stereochemistry that RDKit does not represent is lost: it drops the chirality of allenes when it parses a SMILES.
 """
 
 from typing import NamedTuple
@@ -18,33 +16,32 @@ from molattn.chem.features import UNKNOWN
 from molattn.chem.parts import atoms_of, bonds_of
 
 MAX_ITERATIONS = 10_000
-"""Comparisons the labeler may make: a protein needs about 600, a hostile cage would take all memory."""
+"""Largest number of comparisons by the labeler: a protein needs about 600; some cages would exhaust the memory."""
 
 _TETRAHEDRAL = (Chem.ChiralType.CHI_TETRAHEDRAL_CW, Chem.ChiralType.CHI_TETRAHEDRAL_CCW)
 _CIP = "_CIPCode"
 
 
 class StereoLabels(NamedTuple):
-    """The labels of one molecule; whatever has no stereochemistry is left out."""
+    """The CIP labels of one molecule, only for atoms and bonds with stereochemistry."""
 
     atoms: dict[int, str]
-    """Atom index to R, S, r, s or unknown."""
+    """From atom index to R, S, r, s or unknown."""
 
     bonds: dict[int, str]
-    """Bond index to E, Z or unknown."""
+    """From bond index to E, Z or unknown."""
 
     warnings: tuple[str, ...]
-    """One sentence for each thing that is unknown."""
+    """A sentence for each unknown label."""
 
 
 def stereo_labels(mol: Chem.Mol, *, max_iterations: int = MAX_ITERATIONS) -> StereoLabels:
     """The CIP labels of all stereocentres and stereo double bonds; `mol` itself is not changed.
 
-    How many comparisons the labeler needs depends, by a few percent, on the order of the atoms. Where it needs too
-    many it starts again in the canonical order, with twice as many, so that all spellings of a molecule have the same
-    labels. Where it gives up there too, everything that carries stereochemistry is unknown: half a set of labels would
-    depend on where it started. Centres that are not tetrahedral (square planar, octahedral ...) have no such label:
-    unknown.
+    The number of comparisons that the labeler needs depends, by a few percent, on the order of the atoms. If it exceeds
+    the limit, it runs again in the canonical order with twice the limit, so that all SMILES of a molecule get the same
+    labels. If that fails as well, all labels are unknown: a partial result would depend on the order. Centres that are
+    not tetrahedral (square planar, octahedral ...) have no CIP label: unknown.
     """
     atoms = [a.GetIdx() for a in atoms_of(mol) if a.GetChiralTag() != Chem.ChiralType.CHI_UNSPECIFIED]
     bonds = [b.GetIdx() for b in bonds_of(mol) if b.GetStereo() != Chem.BondStereo.STEREONONE]
@@ -63,17 +60,17 @@ def stereo_labels(mol: Chem.Mol, *, max_iterations: int = MAX_ITERATIONS) -> Ste
         elif atom.GetChiralTag() not in _TETRAHEDRAL:
             atom_labels[i] = UNKNOWN
             warnings.append(f"atom {i} ({atom.GetSymbol()}): its geometry has no CIP label, coded as unknown")
-        # A tetrahedral tag without a label is one that the full rules see through: not a stereocentre.
+        # A tetrahedral tag without a label: by the full rules not a stereocentre.
     for k in bonds:
         bond = labelled.GetBondWithIdx(k)
         if bond.HasProp(_CIP):
-            # Lower case means that only stereochemistry further away tells the sides apart.
+            # Lower case marks pseudoasymmetry: the substituents differ only in stereochemistry.
             bond_labels[k] = bond.GetProp(_CIP).upper()
     return StereoLabels(atom_labels, bond_labels, tuple(warnings))
 
 
 def _labelled(mol: Chem.Mol, max_iterations: int) -> Chem.Mol | None:
-    """`mol` with its labels; None where the labeler gives up."""
+    """`mol` with its labels; None if the labeler reaches the limit."""
     _clear(mol)
     try:
         with rdBase.BlockLogs():
@@ -84,7 +81,7 @@ def _labelled(mol: Chem.Mol, max_iterations: int) -> Chem.Mol | None:
 
 
 def _labelled_in_canonical_order(mol: Chem.Mol, max_iterations: int) -> Chem.Mol | None:
-    """A copy of `mol` with the labels that its canonical SMILES, read again, is given."""
+    """A copy of `mol` with the labels of the molecule parsed from its canonical SMILES."""
     text = Chem.MolToSmiles(mol)
     order = list(mol.GetPropsAsDict(includePrivate=True, includeComputed=True)["_smilesAtomOutputOrder"])
     parameters = Chem.SmilesParserParams()
@@ -109,7 +106,7 @@ def _labelled_in_canonical_order(mol: Chem.Mol, max_iterations: int) -> Chem.Mol
 
 
 def _clear(mol: Chem.Mol) -> None:
-    """Parsing leaves labels of the older algorithm behind, which differ."""
+    """Remove the labels that parsing sets by the older algorithm, which differ."""
     for atom in atoms_of(mol):
         atom.ClearProp(_CIP)
     for bond in bonds_of(mol):

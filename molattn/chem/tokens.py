@@ -1,7 +1,7 @@
-"""A molecule as a row of tokens: its canonical SMILES, cut where a chemist would cut it.
+"""Tokenization of molecules: the canonical SMILES, split into atoms, bonds and parts of brackets.
 
-The vocabulary is closed: brackets are cut into isotope, element, chirality, hydrogens, charge and map, so that every
-SMILES that RDKit writes is made of the tokens listed here.
+The vocabulary is closed: brackets are split into isotope, element, chirality, hydrogens, charge and map number, so that
+every SMILES that RDKit writes consists of the tokens listed here.
 """
 
 import re
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from rdkit import Chem
 
-from molattn.chem.molecule import Progress, outcomes
+from molattn.chem.molecule import Progress, map_rows
 from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles, with_all_hydrogens
 from molattn.chem.standardize import standardized_smiles
 from molattn.errors import SmilesError
@@ -21,7 +21,7 @@ from molattn.errors import SmilesError
 _ORGANIC = ("B", "C", "N", "O", "P", "S", "F", "Cl", "Br", "I", "b", "c", "n", "o", "p", "s", "*")
 _ELEMENTS = tuple(Chem.GetPeriodicTable().GetElementSymbol(z) for z in range(1, 119))
 _AROMATIC = ("se", "as", "te", "si")
-# Chirality beyond @ and @@; the number that follows is digits.
+# Chirality classes besides @ and @@; the number that follows is made of digits.
 _GEOMETRIES = ("@TH", "@AL", "@SP", "@TB", "@OH")
 _MARKS = (
     "[",
@@ -48,7 +48,7 @@ _MARKS = (
 _DIGITS = tuple("0123456789")
 
 TOKENS: tuple[str, ...] = ("", *dict.fromkeys((*_ORGANIC, *_ELEMENTS, *_AROMATIC, *_MARKS, *_DIGITS)))
-"""Every token; `TOKENS[code]` is what a code means, and code 0 pads."""
+"""The vocabulary: `TOKENS[code]` is the token of a code, and code 0 is padding."""
 
 _CODES = {token: code for code, token in enumerate(TOKENS)}
 _OUTSIDE = re.compile(r"\[[^\]]*\]|Cl|Br|->|<-|.")
@@ -59,13 +59,13 @@ _BRACKET = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class SmilesTokens:
-    """One molecule as n tokens of its canonical SMILES."""
+    """One molecule as the n tokens of its canonical SMILES."""
 
     smiles: str
-    """As it was given."""
+    """The input SMILES."""
 
-    written: str
-    """The canonical SMILES, which the tokens spell: the same for every spelling of a molecule."""
+    encoded_smiles: str
+    """The canonical SMILES, which is the concatenation of the tokens."""
 
     labels: tuple[str, ...]
     """n tokens."""
@@ -74,7 +74,7 @@ class SmilesTokens:
     """(n,): the codes of the tokens, as in `TOKENS`."""
 
     warnings: tuple[str, ...] = ()
-    """What the codes do not say, a sentence each."""
+    """A sentence for everything that the codes do not represent."""
 
     @property
     def size(self) -> int:
@@ -85,14 +85,14 @@ class SmilesTokens:
 def tokenize(smiles: str) -> tuple[str, ...]:
     """The tokens of a SMILES: atoms, bonds, branches, ring closures and the parts of brackets.
 
-    Joined, they are the SMILES again.
+    Their concatenation is the SMILES.
 
     >>> tokenize("C[C@@H](Cl)[O-]")
     ('C', '[', 'C', '@@', 'H', ']', '(', 'Cl', ')', '[', 'O', '-', ']')
     """
     tokens: list[str] = []
     for token in _OUTSIDE.findall(smiles):
-        tokens += _inside(token) if token.startswith("[") and len(token) > 1 else [token]
+        tokens += _tokenize_bracket(token) if token.startswith("[") and len(token) > 1 else [token]
     return tuple(tokens)
 
 
@@ -102,31 +102,31 @@ def smiles_tokens(
     add_hs: bool = False,
     max_atoms: int = MAX_ATOMS,
     standardize: str = "",
-    seen: Callable[[Chem.Mol], None] | None = None,
+    on_molecule: Callable[[Chem.Mol], None] | None = None,
 ) -> SmilesTokens:
     """The tokens of one molecule.
 
     Args:
         smiles: SMILES, as `read_smiles` takes it.
         add_hs: Whether hydrogens are written as atoms.
-        max_atoms: The most atoms there may be.
+        max_atoms: Largest number of atoms.
         standardize: A key of `STANDARDIZE`: the tokens are those of the standard form, and `smiles` is its SMILES.
-        seen: As for `molecule_graph`.
+        on_molecule: As for `molecule_graph`.
 
-    Errors: SmilesError, for whatever is not a molecule within the limits.
+    Errors: SmilesError for text that is not a molecule within the limits.
     """
     if standardize:
         smiles = standardized_smiles(smiles, standardize, max_atoms)
     mol = read_smiles(smiles, max_atoms=max_atoms)
-    if seen is not None:
-        seen(mol)
+    if on_molecule is not None:
+        on_molecule(mol)
     if add_hs:
         mol = with_all_hydrogens(mol, smiles, max_atoms)
     canonical = canonical_smiles(mol, max_atoms=max_atoms)
     labels = tokenize(canonical)
     unknown = [token for token in labels if token not in _CODES]
     if unknown:
-        raise SmilesError(smiles, f"its canonical form holds {unknown[0]!r}, for which there is no token")
+        raise SmilesError(smiles, f"its canonical form contains {unknown[0]!r}, which is not in the vocabulary")
     return SmilesTokens(str(smiles), canonical, labels, np.array([_CODES[t] for t in labels], dtype=np.uint8))
 
 
@@ -139,23 +139,23 @@ def tokenize_all(
     progress: Progress | None = None,
     standardize: str = "",
 ) -> list[SmilesTokens | SmilesError]:
-    """The tokens of many SMILES, in order; a row that is not a molecule gives its error, and stops nothing.
+    """The tokens of many SMILES, in order; for a row that is not a molecule, its error.
 
     The arguments are those of `featurize`.
     """
-    make = partial(smiles_tokens, add_hs=add_hs, max_atoms=max_atoms, standardize=standardize)
-    return outcomes(smiles, make, num_workers, progress=progress)
+    function = partial(smiles_tokens, add_hs=add_hs, max_atoms=max_atoms, standardize=standardize)
+    return map_rows(smiles, function, num_workers, progress=progress)
 
 
-def _inside(bracket: str) -> list[str]:
-    """The tokens of a bracket: digits one by one, the element, the chirality, then the rest sign by sign."""
+def _tokenize_bracket(bracket: str) -> list[str]:
+    """The tokens of a bracket: the isotope by digits, the element, the chirality, and the rest by characters."""
     parts = _BRACKET.fullmatch(bracket[1:-1])
     if parts is None:
         return [bracket]
     element = parts["element"]
     rest = parts["rest"]
     if element not in _CODES:
-        # [nH]: what looked like an element of two letters is one, and what follows it.
+        # [nH]: what matched as an element of two letters is an element of one letter and H.
         element, rest = element[0], element[1:] + (parts["chirality"] or "") + rest
         return ["[", *parts["isotope"], element, *rest, "]"]
     chirality = [parts["chirality"]] if parts["chirality"] else []

@@ -1,4 +1,4 @@
-"""Many rows through one function, in order, in this process or in others that may die."""
+"""Apply a function to many rows, in order, in this process or in worker processes that may die."""
 
 import os
 from collections import deque
@@ -15,130 +15,130 @@ from molattn.errors import InputError, MolattnError, SmilesError, UsageError, sh
 
 T = TypeVar("T")
 
-DIED = "the process that read it died, twice; it may be too large for the memory"
-"""The reason at a row that ends whatever process reads it."""
+WORKER_DIED = "the process that read it died, twice; it may be too large for the memory"
+"""The reason in the error of a row that kills every process that reads it."""
 
 
-def stream_outcomes(
-    rows: Iterable[object], make: Callable[[object], T], num_workers: int = 0, chunk: int = 256
+def map_chunks(
+    rows: Iterable[object], function: Callable[[object], T], num_workers: int = 0, chunk_size: int = 256
 ) -> Generator[tuple[list[object], list[T | SmilesError]], None, None]:
-    """Rows, and what `make` makes of each or a SmilesError that says why it cannot: some at a time, in order.
+    """Apply `function` to rows: chunks of rows with their results, or a SmilesError for each row that fails, in order.
 
-    A row that is a SmilesError already stays one; whatever else `make` raises is that row's error, see `made`. Workers
-    are started once, however many rows come, and at most four chunks for each are read ahead. A worker that dies is
-    replaced; the rows at which one dies again, alone, have an error, and all others their outcome.
+    A row that is a SmilesError is passed through; exceptions become the error of their row, see `map_chunk`. Workers
+    are started once, and at most four chunks for each are read ahead. A worker that dies is replaced, and its chunk is
+    bisected: the rows that kill a worker again get an error, all others their result.
 
     Args:
         rows: Any number of rows, of any type.
-        make: From a row to what is wanted; with workers, something that pickle can carry to them.
-        num_workers: Processes to share the work; 0 does it in this one, row by row.
-        chunk: Rows that go to a worker at once.
+        function: Applied to each row; with workers it is pickled.
+        num_workers: Number of worker processes; 0 for none, row by row.
+        chunk_size: Number of rows that a worker gets at once.
 
-    Errors: UsageError where workers die as they start; what `made` lets pass.
+    Errors: UsageError if workers die as they start; what `map_chunk` raises.
     """
     if num_workers < 1:
         for row in rows:
-            yield [row], made([row], make)
+            yield [row], map_chunk([row], function)
         return
-    pool = _Pool(num_workers, partial(made, make=make))
+    pool = _Pool(num_workers, partial(map_chunk, function=function))
     source = iter(rows)
     waiting: deque[tuple[list[object], Future[Any]]] = deque()
     try:
         while True:
-            while len(waiting) < 4 * num_workers and (some := list(islice(source, chunk))):
-                waiting.append((some, pool.submit(some)))
+            while len(waiting) < 4 * num_workers and (chunk := list(islice(source, chunk_size))):
+                waiting.append((chunk, pool.submit(chunk)))
             if not waiting:
                 return
-            some, future = waiting.popleft()
+            chunk, future = waiting.popleft()
             try:
-                yield some, future.result()
+                yield chunk, future.result()
             except BrokenProcessPool:
-                # Which chunk it was is not known: each is read again alone until one has passed.
+                # Which chunk killed the worker is unknown: this one is tried by itself, the others are resubmitted.
                 pool.restart()
-                outcomes = pool.alone(some)
+                results = pool.run_isolated(chunk)
                 waiting = deque((later, pool.submit(later)) for later, _ in waiting)
-                yield some, outcomes
+                yield chunk, results
     finally:
         pool.stop()
 
 
-def made(rows: list[object], make: Callable[[object], T]) -> list[T | SmilesError]:
-    """The outcome of each row; whatever is raised over one row is its error, and no other's.
+def map_chunk(rows: list[object], function: Callable[[object], T]) -> list[T | SmilesError]:
+    """The result of each row, or its error.
 
-    Errors: MemoryError, ImportError, and each MolattnError that is not about data: they are about all rows.
+    Errors: MemoryError, ImportError, and each MolattnError that is not about data, since they concern all rows.
     """
-    outcomes: list[T | SmilesError] = []
+    results: list[T | SmilesError] = []
     for row in rows:
         try:
-            outcomes.append(row if isinstance(row, SmilesError) else make(row))
+            results.append(row if isinstance(row, SmilesError) else function(row))
         except SmilesError as error:
-            outcomes.append(error)
+            results.append(error)
         except InputError as error:
-            outcomes.append(SmilesError(row, str(error)))
+            results.append(SmilesError(row, str(error)))
         except (MolattnError, MemoryError, ImportError):
             raise
         except Exception as error:
             reason = (
                 f"reading it fails in a way that was not foreseen ({type(error).__name__}: {short_repr(str(error))})"
             )
-            outcomes.append(SmilesError(row, reason))
-    return outcomes
+            results.append(SmilesError(row, reason))
+    return results
 
 
 class _Pool:
-    """Processes that read rows; started anew when one of them has died."""
+    """Worker processes, restarted when one of them dies."""
 
-    def __init__(self, num_workers: int, work: Callable[[list[object]], list[Any]]):
-        self.num_workers, self.work = num_workers, work
-        self.executor = self._started()
+    def __init__(self, num_workers: int, function: Callable[[list[object]], list[Any]]):
+        self.num_workers, self.function = num_workers, function
+        self.executor = self._start()
 
-    def _started(self) -> ProcessPoolExecutor:
-        # Forking a process that has threads, as torch's have, can hang.
-        return ProcessPoolExecutor(self.num_workers, mp_context=get_context("spawn"), initializer=_end_with_parent)
+    def _start(self) -> ProcessPoolExecutor:
+        # Not fork: it can hang in a process with threads, such as torch's.
+        return ProcessPoolExecutor(self.num_workers, mp_context=get_context("spawn"), initializer=_exit_with_parent)
 
     def submit(self, rows: list[object]) -> "Future[list[Any]]":
-        """The outcomes of `rows`, to come."""
+        """A future of the results of `rows`."""
         try:
-            return self.executor.submit(self.work, rows)
+            return self.executor.submit(self.function, rows)
         except BrokenProcessPool as error:
-            # Told like a death during the work, when its turn comes.
+            # Raised when its turn comes, like a death during the work.
             future: Future[list[Any]] = Future()
             future.set_exception(error)
             return future
 
     def restart(self) -> None:
-        """New processes.
+        """Replace all processes.
 
-        Errors: UsageError where they die without any work.
+        Errors: UsageError if the new ones die without any work.
         """
         self.stop()
-        self.executor = self._started()
+        self.executor = self._start()
         try:
-            self.executor.submit(_nothing).result()
+            self.executor.submit(_no_op).result()
         except BrokenProcessPool as error:
             raise UsageError(
-                "worker processes die as they start: a script that asks for workers needs "
-                '`if __name__ == "__main__":`; or give num_workers 0'
+                "worker processes die as they start: a script that uses workers needs "
+                '`if __name__ == "__main__":`; or set num_workers to 0'
             ) from error
 
-    def alone(self, rows: list[object]) -> list[Any]:
-        """The outcomes of `rows`, with nothing else under way; an error at each row that ends its process."""
+    def run_isolated(self, rows: list[object]) -> list[Any]:
+        """The results of `rows`, while no other rows are processed; an error for each row that kills its process."""
         try:
             return self.submit(rows).result()
         except BrokenProcessPool:
             self.restart()
         if len(rows) == 1:
-            return [SmilesError(rows[0], DIED)]
+            return [SmilesError(rows[0], WORKER_DIED)]
         half = len(rows) // 2
-        return self.alone(rows[:half]) + self.alone(rows[half:])
+        return self.run_isolated(rows[:half]) + self.run_isolated(rows[half:])
 
     def stop(self) -> None:
-        """End the processes, and wait for them."""
+        """Stop the processes, and wait for them."""
         self.executor.shutdown(cancel_futures=True)
 
 
-def _end_with_parent() -> None:
-    """In a worker: leave as soon as the process that started it is gone, killed perhaps; it would wait forever."""
+def _exit_with_parent() -> None:
+    """Make a worker exit when its parent process ends, even if that is killed; otherwise it would wait forever."""
     parent = parent_process()
     if parent is not None:
 
@@ -149,5 +149,5 @@ def _end_with_parent() -> None:
         Thread(target=watch, daemon=True).start()
 
 
-def _nothing() -> None:
-    """The least that a process can do."""
+def _no_op() -> None:
+    """Do nothing: a test that a process runs."""

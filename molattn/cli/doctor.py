@@ -122,9 +122,11 @@ def _compiled() -> str:
 
 
 def _reader() -> str:
-    from molattn.chem.binary import reader, why_not
+    from molattn.chem.binary import reader, unavailable_reason
 
-    return "yes" if reader() is not None else f"no, molecules are read by RDKit's getters, slower: {why_not()}"
+    if reader() is not None:
+        return "yes"
+    return f"no, molecules are read by RDKit's getters, slower: {unavailable_reason()}"
 
 
 def _extras() -> str:

@@ -125,7 +125,7 @@ def attribution_of(
     names = () if artifact.descriptors is None else artifact.descriptors.names
     beside = dict(zip(names, [] if terms.descriptors is None else terms.descriptors.tolist(), strict=False))
     return Attribution(
-        smiles=molecule.written,
+        smiles=molecule.encoded_smiles,
         symbols=molecule.labels,
         values=np.asarray(terms.values, dtype=np.float64) * scale,
         method=method,

@@ -97,7 +97,8 @@ def trial(
     else:
         chosen = molecules
     what = known_terms(run, target or artifact.targets[0])
-    truth = None if not what else lambda m: atom_contributions(m.written, what, artifact.max_atoms, artifact.add_hs)
+    limits = (artifact.max_atoms, artifact.add_hs)
+    truth = None if not what else lambda m: atom_contributions(m.encoded_smiles, what, *limits)
     found = measure(artifact, chosen, target, truth=truth, methods=methods, seed=seed, progress=progress)  # pyright: ignore[reportArgumentType]
     model = run / MODEL if (run / MODEL).is_dir() else run
     record = write_measured(run, model, found, held.data, held.side, what)

@@ -13,7 +13,7 @@ import numpy as np
 from molattn.chem import NO_GEOMETRY, Progress
 from molattn.chem.molecule import CHUNK as CHUNK_OF_WORKER
 from molattn.chem.molecule import CHUNK_3D as CHUNK_OF_WORKER_3D
-from molattn.chem.workers import stream_outcomes
+from molattn.chem.workers import map_chunks
 from molattn.data.tables.readers import CHUNK
 from molattn.errors import MolattnWarning, SmilesError, short_repr
 from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
@@ -130,7 +130,7 @@ class Explainer:
                 said = dict(zip(a.targets, answers.values[0].tolist(), strict=True))
                 units = dict(zip(a.targets, a.units, strict=True))
             yield AttentionMap(
-                smiles=molecule.written,
+                smiles=molecule.encoded_smiles,
                 symbols=molecule.labels,
                 weights=weights,
                 prediction=said,
@@ -235,7 +235,7 @@ class Explainer:
         )
         size = CHUNK_OF_WORKER if self.conformers is None else CHUNK_OF_WORKER_3D
         done = 0
-        with closing(stream_outcomes(smiles, beside.reader(make), num_workers, size)) as parts:
+        with closing(map_chunks(smiles, beside.reader(make), num_workers, size)) as parts:
             for texts, outcomes in parts:
                 done += len(texts)
                 if progress is not None:

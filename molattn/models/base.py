@@ -34,8 +34,8 @@ class Molecule(Protocol):
         ...
 
     @property
-    def written(self) -> str:
-        """The SMILES whose places are those of the molecule, in their order."""
+    def encoded_smiles(self) -> str:
+        """The SMILES whose atoms or tokens are encoded, in their order."""
         ...
 
     @property

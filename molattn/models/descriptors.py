@@ -113,7 +113,7 @@ def _described(make: Callable[[object], Molecule], names: tuple[str, ...], text:
 
 def computed_of(molecule: Molecule, names: tuple[str, ...]) -> list[float]:
     """What RDKit computes of a molecule, as the model reads it; NaN where it has no finite number."""
-    return descriptors(molecule.written, names, max_atoms=sys.maxsize).tolist() if names else []
+    return descriptors(molecule.encoded_smiles, names, max_atoms=sys.maxsize).tolist() if names else []
 
 
 def stacked(rows: Iterable[np.ndarray | None]) -> np.ndarray | None:

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from molattn.chem import MAX_ATOMS, Progress, descriptors
-from molattn.chem.molecule import outcomes
+from molattn.chem.molecule import map_rows
 from molattn.errors import SmilesError
 from molattn.models.scaler import TargetScaler
 
@@ -48,7 +48,7 @@ def compute(
         SmilesError: the first of `smiles` that is no molecule.
     """
     rows: list[np.ndarray] = []
-    for row in outcomes(smiles, partial(descriptors, names=names, max_atoms=max_atoms), num_workers, progress=progress):
+    for row in map_rows(smiles, partial(descriptors, names=names, max_atoms=max_atoms), num_workers, progress=progress):
         if isinstance(row, SmilesError):
             raise row
         rows.append(row)

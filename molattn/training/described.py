@@ -64,7 +64,7 @@ def with_computed(
         return given
     found = np.full((len(outcomes), len(names)), np.nan)
     rows = [i for i, outcome in enumerate(outcomes) if not isinstance(outcome, SmilesError)]
-    written = [outcome.written for outcome in outcomes if not isinstance(outcome, SmilesError)]
+    written = [outcome.encoded_smiles for outcome in outcomes if not isinstance(outcome, SmilesError)]
     # Whoever read the molecules had a limit of atoms, and they are within it.
     found[rows] = compute(written, names, num_workers, progress, max_atoms=sys.maxsize)
     return found if given is None else np.hstack([given, found])

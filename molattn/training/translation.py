@@ -131,7 +131,7 @@ def train_translator(
     Args:
         train, val: canonical SMILES.
         config: `TranslationConfig()` by default.
-        extra: more canonical SMILES to train on, such as `molecules_like` makes.
+        extra: more canonical SMILES to train on, such as `mutate_molecules` makes.
         record_every: steps between two records.
         on_record: is told each.
 

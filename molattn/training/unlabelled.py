@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from molattn.chem import MAX_ATOMS, MAX_LENGTH, Progress, grow, inchi_key, nci_molecules, skeletons
-from molattn.chem.molecule import outcomes
+from molattn.chem import MAX_ATOMS, MAX_LENGTH, Progress, grow_molecules, inchi_key, inchikey_skeletons, nci_molecules
+from molattn.chem.molecule import map_rows
 from molattn.data import Rejected, column, guess_smiles_column, read_table
 from molattn.data.datasets.evaluation import Excluded, digest, evaluation_molecules
 from molattn.errors import InputError, SmilesError, UsageError, short_repr
@@ -83,7 +83,7 @@ def gather(
     reasons: dict[int, str] = {} if table is None else dict(table.unreadable)
     seen: set[str] = set()
     kept: list[str] = []
-    made = outcomes(texts, partial(_identity, max_atoms=max_atoms), num_workers, progress=progress)
+    made = map_rows(texts, partial(_identity, max_atoms=max_atoms), num_workers, progress=progress)
     for row, found in enumerate(made):
         if row in reasons:
             continue
@@ -128,7 +128,7 @@ class _Identity:
 
 
 def _identity(smiles: object, max_atoms: int) -> _Identity:
-    return _Identity(inchi_key(smiles, max_atoms), skeletons(smiles, max_atoms))
+    return _Identity(inchi_key(smiles, max_atoms), inchikey_skeletons(smiles, max_atoms))
 
 
 def _why_not(found: _Identity, seen: set[str], given: Excluded) -> str:
@@ -152,4 +152,4 @@ def _grown(smiles: Sequence[str], count: int, seed: int, given: Excluded) -> lis
     """Molecules grown from those in one piece."""
     excluded = evaluation_molecules() | given
     whole = [text for text in smiles if "." not in text]
-    return grow(whole, count, seed=seed, refuse=lambda text: text in excluded)
+    return grow_molecules(whole, count, seed=seed, is_excluded=lambda text: text in excluded)

@@ -1,4 +1,4 @@
-"""The reader of RDKit's binaries against the getters, atom by atom; and what it does with what it does not know."""
+"""The compiled reader of RDKit's binaries against the getters, atom by atom; and when it falls back to them."""
 
 import ctypes
 import os
@@ -14,8 +14,17 @@ import numpy as np
 import pytest
 from rdkit import Chem, RDConfig
 
-from molattn.chem import ATOM_FEATURES, binary, molecule_graph, molecules_like, read_smiles, unpack_bond
-from molattn.chem.binary import AWKWARD, FACTS, SOURCE, agree, bound, codes_of, reader, why_not
+from molattn.chem import ATOM_FEATURES, binary, molecule_graph, mutate_molecules, read_smiles, unpack_bond
+from molattn.chem.binary import (
+    CHECK_SMILES,
+    PROPERTIES,
+    SOURCE,
+    agrees_with_getters,
+    bind_tables,
+    molecule_codes,
+    reader,
+    unavailable_reason,
+)
 from molattn.chem.codes import Codes, codes_by_getters
 from molattn.chem.parse import read_for_codes
 from molattn.chem.stereo import StereoLabels, stereo_labels
@@ -26,27 +35,27 @@ from molattn.errors import SmilesError
 from .hostile import HOSTILE
 from .molecules import CAGES, DECIDED, DRUGLIKE, MIRRORED, ODD, STEREO
 
-pytestmark = pytest.mark.skipif(reader() is None, reason=f"no reader of binaries: {why_not()}")
+pytestmark = pytest.mark.skipif(reader() is None, reason=f"no reader of binaries: {unavailable_reason()}")
 
 NCI = [line.split()[0] for line in (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text().splitlines() if line]
-FEW = [*DRUGLIKE, *STEREO, *DECIDED, *MIRRORED, *CAGES, *ODD, *AWKWARD]
+FEW = [*DRUGLIKE, *STEREO, *DECIDED, *MIRRORED, *CAGES, *ODD, *CHECK_SMILES]
 
 
 def forms(smiles: Iterable[object], step: int = 1) -> Iterator[Chem.Mol]:
-    """Of each that is a molecule: as it is read; of every `step`-th, too, with its hydrogens, and in another order.
+    """Each valid molecule as parsed; every `step`-th also with its hydrogens, and with its atoms in another order.
 
-    What is read for its codes alone has the same codes, and is refused in the same words.
+    `read_for_codes` must give the same codes and raise the same errors as `read_smiles`.
     """
     rng = random.Random(0)
     for k, text in enumerate(smiles):
-        mol, sooner = outcome(read_smiles, text), outcome(read_for_codes, text)
-        if isinstance(mol, SmilesError) or isinstance(sooner, SmilesError):
-            assert (str(mol), vars(mol)["reason"]) == (str(sooner), vars(sooner)["reason"])
+        mol, fast = outcome(read_smiles, text), outcome(read_for_codes, text)
+        if isinstance(mol, SmilesError) or isinstance(fast, SmilesError):
+            assert (str(mol), vars(mol)["reason"]) == (str(fast), vars(fast)["reason"])
             continue
         if k % step:
-            yield sooner
+            yield fast
             continue
-        assert_same(codes_by_getters(sooner), codes_by_getters(mol))
+        assert_same(codes_by_getters(fast), codes_by_getters(mol))
         yield mol
         if mol.GetNumAtoms() < 300:
             yield read_smiles(text, add_hs=True)
@@ -69,30 +78,30 @@ def assert_same(one: Codes, other: Codes) -> None:
 
 
 def check(smiles: Iterable[object], step: int = 1) -> int:
-    """Every form of every molecule has the same codes, paths, symbols and warnings both ways; how many by C."""
+    """Check that both ways return the same codes, paths, symbols and warnings; return how many molecules C read."""
     read, count = reader(), 0
     assert read is not None
     for mol in forms(smiles, step):
-        assert agree(read, mol), Chem.MolToSmiles(mol)
+        assert agrees_with_getters(read, mol), Chem.MolToSmiles(mol)
         count += read(mol) is not None
     return count
 
 
-def test_it_knows_all_that_the_features_look_at():
-    assert {feature.fact for feature in ATOM_FEATURES} <= FACTS.keys()
-    assert why_not() == ""
+def test_the_reader_supports_all_features():
+    assert {feature.source for feature in ATOM_FEATURES} <= PROPERTIES.keys()
+    assert unavailable_reason() == ""
 
 
-def test_it_says_what_the_getters_say():
+def test_codes_are_those_of_the_getters():
     assert check(FEW) > 1.5 * len(FEW)
     assert check(NCI[::50]) > 280
 
 
-def test_labels_are_found_without_the_labeler(monkeypatch):
+def test_labels_of_cip_rule_1_are_assigned_without_rdkits_labeler(monkeypatch):
     expected = {text: codes_by_getters(read_smiles(text)) for text in DECIDED}
-    monkeypatch.setattr(binary, "stereo_labels", None)  # which nothing may call
+    monkeypatch.setattr(binary, "stereo_labels", None)  # must not be called
     for text, codes in expected.items():
-        found = codes_of(read_for_codes(text))
+        found = molecule_codes(read_for_codes(text))
         assert found.atom_codes[:, -1].any() or (unpack_bond(found.bond_codes)[..., -1]).any(), text
         assert_same(found._replace(symbols=codes.symbols), codes)
 
@@ -105,48 +114,48 @@ def test_labels_are_found_without_the_labeler(monkeypatch):
         "C[C@H](F)C[C@H]1CC[C@@H](C)CC1",
         "F/C=C/C(/C=C\\F)=C/O",
         "Cl[Pt@SP1](Cl)(N)N",
-        # Those that take long.
+        # Slow ones.
         "F[C@H](c1ccc2ccc3ccc4ccc5ccccc5c4c3c2c1)c1ccc2ccc3ccc4ccc5cc(Cl)ccc5c4c3c2c1",
         f"F[C@H]({'C(C(C)C)' * 30}C){'C(C(C)C)' * 30}CC",
     ],
 )
-def test_labels_that_need_more_than_the_first_rule_are_left_to_the_labeler(monkeypatch, text):
-    asked = []
+def test_labels_beyond_cip_rule_1_come_from_rdkits_labeler(monkeypatch, text):
+    calls = []
 
     def labels(mol: Chem.Mol) -> StereoLabels:
-        asked.append(mol)
+        calls.append(mol)
         return stereo_labels(mol)
 
     monkeypatch.setattr(binary, "stereo_labels", labels)
     mol = read_for_codes(text)
-    found, true = codes_of(mol), codes_by_getters(mol)
+    found, true = molecule_codes(mol), codes_by_getters(mol)
     assert_same(found._replace(symbols=true.symbols), true)
-    assert asked == [mol]
+    assert calls == [mol]
 
 
-def test_it_says_what_the_getters_say_of_hostile_text():
+def test_codes_are_those_of_the_getters_for_hostile_text():
     assert check(text for text, _ in HOSTILE) > 10
 
 
-def test_it_says_what_the_getters_say_of_molecules_nobody_made():
-    new = molecules_like([*DRUGLIKE, *STEREO], 150, seed=1, max_length=100)
+def test_codes_are_those_of_the_getters_for_random_molecules():
+    new = mutate_molecules([*DRUGLIKE, *STEREO], 150, seed=1, max_length=100)
     assert check(new) > 250
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", dataset_names())
-def test_it_says_what_the_getters_say_of_all_data_at_hand(name):
+def test_codes_are_those_of_the_getters_for_all_available_data(name):
     card = find(load_card(name))
-    if card is not None:  # what comes along, and what MOLATTN_DATA holds
+    if card is not None:  # packaged, or in MOLATTN_DATA
         table = read_table(card.path)
         place = table.columns.index(card.smiles_column)
         assert check((row[place] for row in table.rows), step=10) > 0.9 * len(table.rows)
 
 
 @pytest.mark.slow
-def test_it_says_what_the_getters_say_of_the_nci_and_what_is_like_it():
+def test_codes_are_those_of_the_getters_for_the_nci_molecules_and_mutants_of_them():
     assert check(NCI, step=10) > 1.1 * len(NCI)
-    assert check(molecules_like([*DRUGLIKE, *STEREO, *NCI[:500:2]], 2000, seed=2, max_length=200), step=10) > 1800
+    assert check(mutate_molecules([*DRUGLIKE, *STEREO, *NCI[:500:2]], 2000, seed=2, max_length=200), step=10) > 1800
 
 
 @pytest.mark.parametrize("size", [1, 2, 31, 32, 33, 64, 253, 254, 255, 256, 257, 400])
@@ -159,33 +168,33 @@ def test_paths_of_every_size(size):
         order = list(range(mol.GetNumAtoms()))
         rng.shuffle(order)
         for one in (mol, Chem.RenumberAtoms(mol, order)):
-            np.testing.assert_array_equal(codes_of(one).path_lengths, codes_by_getters(one).path_lengths)
+            np.testing.assert_array_equal(molecule_codes(one).path_lengths, codes_by_getters(one).path_lengths)
 
 
-def test_what_the_tables_do_not_cover_is_left_to_the_getters():
+def test_molecules_outside_the_tables_are_left_to_the_getters():
     read = reader()
     assert read is not None
     for smiles in ("C*", "[2H]C", "C~C", "[C+7]", "C.[1*]"):
         mol = read_smiles(smiles)
         assert read(mol) is None
-        assert codes_of(mol).warnings == codes_by_getters(mol).warnings != ()
+        assert molecule_codes(mol).warnings == codes_by_getters(mol).warnings != ()
     assert read(Chem.Mol()) is None
 
 
-def test_a_molecule_that_was_not_made_of_smiles():
+def test_a_molecule_that_was_not_parsed_from_smiles():
     mol = Chem.MolFromSmiles("CCO")
-    mol.GetAtomWithIdx(0).SetMonomerInfo(Chem.AtomPDBResidueInfo("CA"))  # which the reader does not know
-    assert codes_of(mol).atom_codes.tolist() == codes_by_getters(mol).atom_codes.tolist()
+    mol.GetAtomWithIdx(0).SetMonomerInfo(Chem.AtomPDBResidueInfo("CA"))  # not supported by the reader
+    assert molecule_codes(mol).atom_codes.tolist() == codes_by_getters(mol).atom_codes.tolist()
     dummy = Chem.MolFromSmarts("C[#6]")
     dummy.UpdatePropertyCache()
     Chem.FastFindRings(dummy)
-    assert codes_of(dummy).atom_codes.tolist() == codes_by_getters(dummy).atom_codes.tolist()
+    assert molecule_codes(dummy).atom_codes.tolist() == codes_by_getters(dummy).atom_codes.tolist()
 
 
-def test_bytes_that_are_damaged_are_refused_or_read_within_bounds():
+def test_damaged_bytes_are_rejected_or_read_within_bounds():
     library = binary.loader.load_library(SOURCE)
     assert library is not None
-    call, rng = bound(library), random.Random(3)
+    call, rng = bind_tables(library), random.Random(3)
     outcomes = set()
     for smiles in FEW[:80]:
         mol = Chem.MolFromSmiles(smiles)
@@ -203,7 +212,7 @@ def test_bytes_that_are_damaged_are_refused_or_read_within_bounds():
 
 
 @pytest.mark.slow
-def test_no_byte_outside_is_touched_says_the_sanitizer(tmp_path):
+def test_the_address_sanitizer_finds_no_access_out_of_bounds(tmp_path):
     here = Path(__file__).parent
     compiler = shutil.which(os.environ.get("CC") or "cc") or "gcc"
     flags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{SOURCE.parent}"]
@@ -222,11 +231,11 @@ def test_no_byte_outside_is_touched_says_the_sanitizer(tmp_path):
 
 
 @pytest.fixture
-def anew():
-    """What a process finds at its first use, found again; and as it was afterwards."""
+def reloaded():
+    """Load the reader again as at its first use; restored afterwards."""
 
     def clear() -> None:
-        binary._found.cache_clear()
+        binary._load_reader.cache_clear()
         reader.cache_clear()
 
     clear()
@@ -234,22 +243,22 @@ def anew():
     clear()
 
 
-@pytest.mark.usefixtures("anew")
+@pytest.mark.usefixtures("reloaded")
 def test_another_version_of_rdkit_is_left_to_the_getters(monkeypatch):
     monkeypatch.setattr(binary, "VERSIONS", ((15, 0, 0),))
-    assert reader() is None and why_not().endswith("are not known")
+    assert reader() is None and unavailable_reason().endswith("are not supported")
     assert molecule_graph("CCO").symbols == ("C", "C", "O")
 
 
-@pytest.mark.usefixtures("anew")
-def test_a_feature_that_the_reader_does_not_know_is_left_to_the_getters(monkeypatch):
-    monkeypatch.delitem(binary.FACTS, "radicals")
-    assert reader() is None and why_not() == "the reader does not know what radicals looks at"
+@pytest.mark.usefixtures("reloaded")
+def test_an_unsupported_feature_is_left_to_the_getters(monkeypatch):
+    monkeypatch.delitem(binary.PROPERTIES, "radicals")
+    assert reader() is None and unavailable_reason() == "the reader does not support the feature radicals"
 
 
-@pytest.mark.usefixtures("anew")
+@pytest.mark.usefixtures("reloaded")
 @pytest.mark.parametrize("table", ["atoms", "pairs"])
-def test_a_reader_that_is_wrong_is_found_out(monkeypatch, table):
+def test_a_wrong_reader_is_detected(monkeypatch, table):
     true = binary._tables
 
     def wrong() -> dict[str, np.ndarray]:
@@ -258,24 +267,24 @@ def test_a_reader_that_is_wrong_is_found_out(monkeypatch, table):
         return tables
 
     monkeypatch.setattr(binary, "_tables", wrong)
-    assert reader() is None and "does not agree with RDKit on" in why_not()
+    assert reader() is None and "does not agree with RDKit on" in unavailable_reason()
 
 
-def test_without_it_the_codes_are_the_same():
+def test_without_the_reader_the_codes_are_the_same():
     code = (
         "import hashlib; from molattn.chem import molecule_graph, binary;"
-        "graphs = [molecule_graph(s) for s in ('C[C@H](N)C(=O)O', 'C*', '[2H]C', 'F/C=C/F', *binary.AWKWARD)];"
+        "graphs = [molecule_graph(s) for s in ('C[C@H](N)C(=O)O', 'C*', '[2H]C', 'F/C=C/F', *binary.CHECK_SMILES)];"
         "whole = [(g.atom_codes.tolist(), g.bond_codes.tolist(), g.path_lengths.tolist(), g.symbols, g.warnings)"
         " for g in graphs];"
-        "print(hashlib.sha256(repr(whole).encode()).hexdigest(), binary.why_not())"
+        "print(hashlib.sha256(repr(whole).encode()).hexdigest(), binary.unavailable_reason())"
     )
 
-    def said(**environment: str) -> list[str]:
+    def run(**environment: str) -> list[str]:
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment}
         )
         return done.stdout.split(maxsplit=1)
 
-    with_it, without = said(), said(MOLATTN_COMPILE="0")
+    with_it, without = run(), run(MOLATTN_COMPILE="0")
     assert with_it[0] == without[0]
     assert with_it[1:] == [] and without[1].strip() == "MOLATTN_COMPILE is 0"

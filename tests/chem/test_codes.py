@@ -1,4 +1,4 @@
-"""Codes against RDKit's own getters, and against themselves when the atoms are numbered otherwise."""
+"""Codes against RDKit's own getters, and against those of renumbered atoms."""
 
 import random
 
@@ -44,8 +44,8 @@ def renumbered(mol: Chem.Mol, rng: random.Random) -> tuple[str, list[int]]:
     rng.shuffle(shuffled)
     other = Chem.RenumberAtoms(mol, shuffled)
     smiles = Chem.MolToSmiles(other, canonical=False, doRandom=rng.random() < 0.5)
-    written = list(other.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"])
-    return smiles, [shuffled[i] for i in written]
+    output_order = list(other.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"])
+    return smiles, [shuffled[i] for i in output_order]
 
 
 def test_the_tables():
@@ -59,7 +59,7 @@ def test_the_tables():
 
 
 @pytest.mark.parametrize("smiles", DRUGLIKE + CAGES)
-def test_atom_codes_are_what_rdkit_says(smiles):
+def test_atom_codes_are_those_of_rdkit(smiles):
     graph, mol = molecule_graph(smiles), Chem.MolFromSmiles(smiles)
     rings = mol.GetRingInfo()
     for i, atom in enumerate(mol.GetAtoms()):
@@ -80,7 +80,7 @@ def test_atom_codes_are_what_rdkit_says(smiles):
 
 
 @pytest.mark.parametrize("smiles", DRUGLIKE + CAGES)
-def test_bond_codes_are_what_rdkit_says(smiles):
+def test_bond_codes_are_those_of_rdkit(smiles):
     graph, mol = molecule_graph(smiles), Chem.MolFromSmiles(smiles)
     assert (graph.bond_codes == graph.bond_codes.T).all()
     for i in range(graph.num_atoms):
@@ -167,13 +167,13 @@ def test_cip_labels_of_double_bonds():
     assert pair_label(molecule_graph("F/C=C/F"), 0, 1, "stereo") == "none"
 
 
-def test_one_molecule_is_told_from_its_mirror_image():
+def test_mirror_images_have_different_codes():
     for one, other in [("C[C@H](N)F", "C[C@@H](N)F"), ("F/C=C/F", "F/C=C\\F")]:
         a, b = molecule_graph(one), molecule_graph(other)
         assert (a.atom_codes != b.atom_codes).any() or (a.bond_codes != b.bond_codes).any()
 
 
-def test_labels_that_take_long_are_those_of_every_spelling() -> None:
+def test_labels_near_the_limit_are_the_same_for_all_smiles() -> None:
     # It needs 9,908 to 10,313 comparisons, by the order of its atoms.
     mol = read_smiles("C[C@H](N)c1cc(ccn1)c1ncc(s1)C(F)(F)O[C@@H]1C[C@H](C1)c1ccc(cc1)C[NH3+]")
     found = [stereo_labels(read_smiles(random_smiles(mol, seed))) for seed in range(8)]
@@ -193,7 +193,7 @@ def test_labels_in_canonical_order_are_those_in_any_other(text: str) -> None:
         assert labels[0] == labels[1]
 
 
-def test_stereo_is_unknown_when_the_labeler_gives_up():
+def test_stereo_is_unknown_beyond_the_limit_of_the_labeler():
     # A long chain would not do: RDKit 2025.9 counts few comparisons in one.
     cage = "C12C3C4C5C1C6C7C2C8C3C9C4C%10C5C6C%11C7C8C9C%10%11"
     text = "F" + "[C@@H](O)" * 5 + f"[C@]({cage})({cage}C)/C=C/Cl"
@@ -206,14 +206,14 @@ def test_stereo_is_unknown_when_the_labeler_gives_up():
     assert len(graph.warnings) == 1
 
 
-def test_reading_labels_leaves_the_molecule_alone():
+def test_computing_labels_does_not_change_the_molecule():
     mol = read_smiles("C[C@H](N)C(=O)O")
     mol.GetAtomWithIdx(1).SetProp("_CIPCode", "mine")
     assert stereo_labels(mol).atoms == {1: "S"}
     assert mol.GetAtomWithIdx(1).GetProp("_CIPCode") == "mine"
 
 
-def test_unknown_is_coded_and_said():
+def test_unknown_is_coded_with_a_warning():
     charge = molecule_graph("C.[C+7]")
     assert atom_labels(charge, "charge") == ["0", "unknown"]
     assert charge.warnings == ("atom 1 (C): charge +7 is coded as unknown",)
@@ -265,7 +265,7 @@ def test_packing_is_one_to_one():
         unpack_bond([BOND_SIZE])
 
 
-def test_bond_codes_of_a_molecule_given_alone():
+def test_bond_codes_without_stereo_labels():
     codes, warnings = bond_codes(read_smiles("F/C=C/F"))
     assert unpack_bond(codes)[1, 2].tolist() == [3, 0, 0, 1]
     assert warnings == ()

@@ -1,4 +1,4 @@
-"""Geometries: repeatable, sane, the same for every spelling, and never silently missing."""
+"""Geometries: reproducible, plausible, the same for all SMILES of a molecule, and never silently missing."""
 
 import pickle
 import time
@@ -42,7 +42,7 @@ def distances(smiles: str, settings: Conformers | None = None, add_hs: bool = Fa
     return d
 
 
-def test_without_asking_there_are_no_distances():
+def test_without_conformers_there_are_no_distances():
     assert molecule_graph(ASPIRIN).distances is None
 
 
@@ -75,7 +75,7 @@ def test_bonds_have_their_lengths():
     assert methane[0, 1:] == pytest.approx([1.09] * 4, abs=0.02)
 
 
-def test_a_geometry_knows_what_a_graph_does_not():
+def test_a_geometry_distinguishes_what_a_graph_does_not():
     assert distances("F/C=C\\F")[0, 3] < distances("F/C=C/F")[0, 3] - 0.5
 
 
@@ -85,7 +85,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_another_geometry():
     assert not np.allclose(distances(ASPIRIN), distances(ASPIRIN, Conformers(seed=1)), atol=0.05)
 
 
-def test_hydrogens_are_always_embedded_and_left_out_unless_asked_for():
+def test_hydrogens_are_always_embedded_and_removed_unless_requested():
     without, every = conformer(ASPIRIN).coordinates, conformer(ASPIRIN, add_hs=True).coordinates
     assert (len(without), len(every)) == (13, 21)
     assert np.array_equal(without, every[:13])
@@ -99,12 +99,12 @@ def test_hydrogens_are_always_embedded_and_left_out_unless_asked_for():
         ("[Na+].CC(=O)[O-]", "CC(=O)[O-].[Na+]", [4, 0, 1, 2, 3]),
     ],
 )
-def test_every_spelling_has_the_same_distances(one: str, other: str, places: list[int]):
+def test_all_smiles_of_a_molecule_have_the_same_distances(one: str, other: str, places: list[int]):
     assert np.array_equal(distances(one), distances(other)[np.ix_(places, places)])
 
 
 @pytest.mark.parametrize("smiles", [*DRUGLIKE[1::4], *STEREO[::4], *CAGES[::3]])
-def test_random_spellings_have_the_same_distances_to_the_bit(smiles: str):
+def test_random_smiles_have_the_same_distances_to_the_bit(smiles: str):
     expected = np.sort(distances(smiles), axis=None)
     for seed in range(2):
         spelled = random_smiles(read_smiles(smiles), seed)
@@ -117,7 +117,7 @@ def test_mirror_images_have_about_the_same_distances():
     np.testing.assert_allclose(one[bonded], other[bonded], atol=0.05)
 
 
-def test_fragments_know_nothing_of_each_other():
+def test_fragments_are_embedded_independently():
     both = distances("CCO.[I-].c1ccccc1")
     assert np.array_equal(both[:3, :3], distances("CCO"))
     assert np.array_equal(both[4:, 4:], distances("c1ccccc1"))
@@ -132,18 +132,18 @@ def test_ordinary_molecules_have_a_geometry_without_a_warning(smiles: str):
 
 
 @pytest.mark.parametrize("smiles", ["OB(O)C", "[H][H]"])
-def test_what_mmff_does_not_know_keeps_the_geometry_of_etkdg_and_says_so(smiles: str):
+def test_without_mmff_parameters_the_geometry_is_that_of_etkdg_with_a_warning(smiles: str):
     graph = molecule_graph(smiles, conformers=Conformers())
     assert graph.warnings[-1] == f"{NOT_OPTIMISED}MMFF94 has no parameters for it"
     assert graph.distances is not None
     assert 0.5 < graph.distances[0, 1] < 1.7
 
 
-def test_a_lone_atom_needs_no_parameters():
+def test_a_single_atom_needs_no_parameters():
     assert molecule_graph("[Re].[H+]", conformers=Conformers()).warnings == ()
 
 
-def test_an_optimisation_that_does_not_end_is_said(monkeypatch: pytest.MonkeyPatch):
+def test_an_optimisation_that_does_not_converge_is_a_warning(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(rdForceFieldHelpers, "MMFFOptimizeMolecule", lambda *_, **__: 1)
     assert conformer("CC").warnings == (f"{NOT_OPTIMISED}MMFF94 finds no minimum in 2,000 steps",)
 
@@ -155,21 +155,21 @@ def test_a_molecule_without_a_geometry_is_an_error_in_one_sentence():
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301
 
 
-def test_the_timeout_is_kept():
+def test_the_timeout_is_respected():
     start = time.monotonic()
     with pytest.raises(ConformerError, match="within 1 s"):
         conformer(SLOW, timeout=1)
     assert time.monotonic() - start < 10
 
 
-def test_what_is_too_large_is_refused_at_once():
+def test_fragments_over_the_limit_are_rejected_at_once():
     start = time.monotonic()
     with pytest.raises(ConformerError, match="a fragment of 452 atoms, hydrogens included, is over the limit of 400"):
         conformer("C" * 150)
     assert time.monotonic() - start < 2
 
 
-def test_paths_stand_in_for_distances_with_a_warning():
+def test_path_lengths_replace_distances_with_a_warning():
     graph = molecule_graph(f"{IMPOSSIBLE}.O", conformers=Conformers())
     assert graph.distances is not None
     expected = np.where(graph.path_lengths == 255, np.inf, BOND_LENGTH * graph.path_lengths).astype(np.float32)
@@ -189,7 +189,7 @@ def test_one_molecule_without_a_geometry_raises_under_the_other_policies(policy:
     ("settings", "says"),
     [({"seed": -1}, "seed"), ({"timeout": 0}, "timeout"), ({"on_failure": "retry"}, "choose one of paths, reject")],
 )
-def test_settings_out_of_range_are_refused(settings: dict, says: str):
+def test_settings_out_of_range_are_rejected(settings: dict, says: str):
     with pytest.raises(ValueError, match=says):
         Conformers(**settings)
 
@@ -203,7 +203,7 @@ def same(one: MoleculeGraph | SmilesError, other: MoleculeGraph | SmilesError) -
     return one == other
 
 
-def test_workers_keep_order_and_bits_and_tell_how_far_they_are():
+def test_workers_keep_order_and_bits_and_report_progress():
     told: list[tuple[int, int]] = []
     alone = featurize(ROWS, conformers=Conformers(), progress=lambda done, total: told.append((done, total)))
     assert told == [(done, len(ROWS)) for done in range(1, len(ROWS) + 1)]
@@ -218,14 +218,14 @@ def test_workers_keep_order_and_bits_and_tell_how_far_they_are():
     assert [k for k, outcome in enumerate(alone) if isinstance(outcome, SmilesError)] == [1, len(ROWS) - 2]
 
 
-def test_reject_makes_the_row_an_error_and_stops_nothing():
+def test_reject_makes_the_row_an_error_and_continues():
     made = featurize(ROWS, conformers=Conformers(on_failure="reject"))
     assert [k for k, outcome in enumerate(made) if isinstance(outcome, SmilesError)] == [1, 2, len(ROWS) - 2]
     assert isinstance(made[2], ConformerError)
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_stop_names_the_row_and_goes_no_further(num_workers: int):
+def test_stop_raises_the_error_with_its_row(num_workers: int):
     told: list[int] = []
     with pytest.raises(ConformerError) as caught:
         featurize(
@@ -238,14 +238,14 @@ def test_stop_names_the_row_and_goes_no_further(num_workers: int):
     assert max(told, default=0) <= 2
 
 
-def test_without_conformers_progress_is_told_too(monkeypatch: pytest.MonkeyPatch):
+def test_progress_is_reported_without_conformers_too(monkeypatch: pytest.MonkeyPatch):
     told: list[tuple[int, int]] = []
     monkeypatch.setattr(molattn.chem.molecule, "distances", None)
     featurize(["C", "CC"], progress=lambda done, total: told.append((done, total)))
     assert told == [(1, 2), (2, 2)]
 
 
-def test_permute_and_equality_see_distances():
+def test_permute_and_equality_include_distances():
     graph = molecule_graph(ASPIRIN, conformers=Conformers())
     order = np.random.default_rng(0).permutation(graph.num_atoms).tolist()
     moved = graph.permute(order)
@@ -258,7 +258,7 @@ def test_permute_and_equality_see_distances():
 
 
 @pytest.mark.parametrize("change", [lambda d: d[:1], lambda d: d.astype(np.float64)])
-def test_distances_of_another_shape_or_type_are_refused(change: Callable[[np.ndarray], np.ndarray]):
+def test_distances_of_another_shape_or_type_are_rejected(change: Callable[[np.ndarray], np.ndarray]):
     graph = molecule_graph("CCO", conformers=Conformers())
     assert graph.distances is not None
     with pytest.raises(Exception, match="distances"):

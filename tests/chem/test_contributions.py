@@ -1,4 +1,4 @@
-"""What every atom adds to log P and to the polar surface."""
+"""Atom contributions to log P and to the polar surface area."""
 
 import pytest
 from rdkit.Chem import Crippen, rdMolDescriptors
@@ -18,7 +18,7 @@ def test_the_terms_sum_to_what_rdkit_computes_for_the_molecule(what):
         assert terms.sum() == pytest.approx(WHOLE[what](mol), abs=1e-9), smiles
 
 
-def test_a_hydrogen_counts_for_its_neighbour():
+def test_an_implicit_hydrogen_is_added_to_its_neighbour():
     # Crippen's types: C1 (methane, ethane) 0.1441, H1 (on carbon) 0.1230; O2 (alcohol) -0.2893, H2 -0.2677; C3 -0.2035.
     assert atom_contributions("C", "log_p") == pytest.approx([0.1441 + 4 * 0.1230])
     assert atom_contributions("CO", "log_p") == pytest.approx([-0.2035 + 3 * 0.1230, -0.2893 - 0.2677])

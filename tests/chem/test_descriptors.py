@@ -1,4 +1,4 @@
-"""Descriptors: RDKit's own numbers, whatever the spelling; NaN and not an error where there is none."""
+"""Descriptors: RDKit's values for any SMILES of a molecule; NaN and not an error where there is none."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.molecules import SPECIAL, esol
 SMILES, _ = esol(20)
 
 
-def test_they_are_rdkits() -> None:
+def test_values_are_those_of_rdkit() -> None:
     names = ("MolLogP", "MolMR", "TPSA", "fr_phenol")
     for smiles in SMILES:
         mol = Chem.MolFromSmiles(smiles)
@@ -25,19 +25,19 @@ def test_they_are_rdkits() -> None:
         assert descriptors(smiles, names).tolist() == expected
 
 
-def test_every_name_is_there_once() -> None:
+def test_names_are_complete_and_distinct() -> None:
     assert len(set(DESCRIPTORS)) == len(DESCRIPTORS) > 200
     assert set(FEW_DESCRIPTORS) <= set(DESCRIPTORS)
 
 
 @pytest.mark.parametrize("smiles", SMILES[:5])
-def test_a_spelling_changes_nothing(smiles: str) -> None:
+def test_all_smiles_of_a_molecule_have_the_same_values(smiles: str) -> None:
     other = random_smiles(read_smiles(smiles), 3)
     np.testing.assert_allclose(descriptors(other), descriptors(smiles), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("smiles", SPECIAL)
-def test_what_is_no_finite_number_is_nan(smiles: str) -> None:
+def test_values_that_are_not_finite_are_nan(smiles: str) -> None:
     found = descriptors(smiles)
     assert found.shape == (len(DESCRIPTORS),)
     assert not np.isinf(found).any()
@@ -48,6 +48,6 @@ def test_mercury_has_no_partial_charges() -> None:
     assert np.isnan(descriptors("C[Hg]C", ("MaxPartialCharge", "BCUT2D_CHGHI"))).all()
 
 
-def test_what_is_no_molecule_is_refused() -> None:
+def test_invalid_smiles_are_rejected() -> None:
     with pytest.raises(SmilesError, match="spelling"):
         descriptors("C1CC")

@@ -1,4 +1,4 @@
-"""Functional groups, against molecules whose groups every chemist can name."""
+"""Functional groups of well-known molecules."""
 
 import pytest
 
@@ -49,6 +49,6 @@ def test_every_group_has_an_example():
     assert {group for groups in EXAMPLES.values() for group in groups} == set(FUNCTIONAL_GROUPS)
 
 
-def test_what_is_no_molecule_is_an_error():
+def test_invalid_smiles_are_an_error():
     with pytest.raises(SmilesError):
         functional_groups("C1CC")

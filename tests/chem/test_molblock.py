@@ -1,8 +1,8 @@
-"""Mol blocks whose numbers RDKit lets wrap."""
+"""Mol blocks with numbers that would wrap in RDKit."""
 
 import pytest
 
-from molattn.chem.molblock import read_molblock, smiles_of_molblock
+from molattn.chem.molblock import read_molblock, smiles_from_molblock
 from molattn.errors import SmilesError
 
 V2000 = "title\n\n\n  1  0  0  0  0  0  0  0  0  0999 V2000\n    0.0000    0.0000    0.0000 C   0  0\n{}M  END"
@@ -25,7 +25,7 @@ V3000 = (
     ],
 )
 def test_numbers_in_range_are_read(block: str, smiles: str) -> None:
-    assert smiles_of_molblock(block) == read_molblock(block)[0] == smiles
+    assert smiles_from_molblock(block) == read_molblock(block)[0] == smiles
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_numbers_in_range_are_read(block: str, smiles: str) -> None:
         (V3000.format("").replace("COUNTS 1", f"COUNTS {'9' * 5_000}"), "atoms, over the limit of 1,000"),
     ],
 )
-def test_numbers_that_would_wrap_are_refused(block: str, reason: str) -> None:
-    for read in (smiles_of_molblock, read_molblock):
+def test_numbers_that_would_wrap_are_rejected(block: str, reason: str) -> None:
+    for read in (smiles_from_molblock, read_molblock):
         with pytest.raises(SmilesError, match=reason):
             read(block)

@@ -21,7 +21,7 @@ def test_methane_is_one_atom_attending_to_itself():
     assert graph.symbols == ("C",)
 
 
-def test_the_text_is_kept_as_given():
+def test_the_input_smiles_is_stored():
     assert molecule_graph(" OCC ").smiles == " OCC "
 
 
@@ -59,7 +59,7 @@ def same(one: MoleculeGraph | SmilesError, other: MoleculeGraph | SmilesError) -
     return one == other
 
 
-def test_featurize_keeps_order_and_bad_rows_with_and_without_workers():
+def test_featurize_keeps_order_and_errors_with_and_without_workers():
     rows = [*DRUGLIKE, "", None, "C1CC", "\u0421", *DRUGLIKE[:5], float("nan"), "C" * 20_000, "O"]
     alone = featurize(rows)
     shared = featurize(rows, num_workers=2)

@@ -12,12 +12,12 @@ from molattn.chem import (
     canonical_smiles,
     conformer,
     inchi_key,
+    inchikey_skeletons,
     molecule_graph,
     morgan_bits,
     murcko_scaffold,
     parse,
     read_smiles,
-    skeletons,
 )
 from molattn.chem.parse import read_for_codes
 from molattn.chem.standardize import standardized_smiles
@@ -213,7 +213,7 @@ def test_canonical_smiles():
         ("Chem.AddHs", lambda: conformer("CCO"), ConformerError),
         ("Chem.MolToSmiles", lambda: canonical_smiles(Chem.MolFromSmiles("CCO")), InputError),
         ("Chem.MolToInchiKey", lambda: inchi_key("CCO"), SmilesError),
-        ("Chem.MolToInchiKey", lambda: skeletons("CCO"), SmilesError),
+        ("Chem.MolToInchiKey", lambda: inchikey_skeletons("CCO"), SmilesError),
         ("Chem.RemoveStereochemistry", lambda: murcko_scaffold("CCO"), SmilesError),
         ("Chem.rdFingerprintGenerator.GetMorganGenerator", lambda: morgan_bits(["CCO"]), SmilesError),
         ("Chem.MolStandardize.rdMolStandardize.Normalizer", lambda: standardized_smiles("CCO", "parent"), SmilesError),

@@ -74,7 +74,7 @@ def broken(change) -> Data:
         (lambda d: d.update({"edge_attr": d.edge_attr - 1}), "edge_attr holds codes outside"),
     ],
 )
-def test_what_is_not_such_a_graph_is_refused(change, message):
+def test_other_graphs_are_rejected(change, message):
     with pytest.raises(InputError, match=message):
         from_pyg(broken(change))
 

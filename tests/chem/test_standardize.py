@@ -32,13 +32,13 @@ def test_salts_charges_and_groups(smiles, form):
     assert standardized_smiles(smiles, "parent") == form
 
 
-def test_tautomers_change_on_request_alone():
+def test_tautomers_change_only_on_request():
     assert standardized_smiles("Oc1ccccn1", "parent") == "Oc1ccccn1"
     assert standardized_smiles("Oc1ccccn1", "tautomer") == standardized_smiles("O=c1cccc[nH]1", "tautomer")
 
 
 @pytest.mark.parametrize("how", STANDARDIZE)
-def test_what_is_standard_stays_as_it_is_written(how):
+def test_standard_molecules_keep_their_smiles(how):
     for smiles in (*SPECIAL, *esol(60)[0]):
         form = standardized_smiles(smiles, how)
         assert standardized_smiles(form, how) == form
@@ -46,14 +46,14 @@ def test_what_is_standard_stays_as_it_is_written(how):
             assert form == smiles
 
 
-def test_every_spelling_has_the_same_form():
+def test_all_smiles_of_a_molecule_have_the_same_form():
     for smiles in ("CC(=O)[O-].[Na+]", "[NH3+][C@@H](C)C(=O)[O-]", "C/C=C/[N+](=O)[O-].Cl", "O=N(=O)c1ccc(C)cc1.O"):
         forms = {standardized_smiles(random_smiles(read_smiles(smiles), seed), "parent") for seed in range(20)}
         assert len({canonical_smiles(read_smiles(form)) for form in forms}) == 1
 
 
 @pytest.mark.parametrize("smiles", ["", "C1CC", None, "C" * 1001])
-def test_what_is_no_molecule_is_refused(smiles):
+def test_invalid_smiles_are_rejected(smiles):
     with pytest.raises(SmilesError):
         standardized_smiles(smiles, "parent")
 
@@ -61,6 +61,6 @@ def test_what_is_no_molecule_is_refused(smiles):
 def test_graphs_and_tokens_are_those_of_the_standard_form():
     salt = "CC(=O)[O-].[Na+]"
     assert molecule_graph(salt, standardize="parent") == molecule_graph("CC(=O)O")
-    assert smiles_tokens(salt, standardize="parent").written == "CC(=O)O"
+    assert smiles_tokens(salt, standardize="parent").encoded_smiles == "CC(=O)O"
     assert molecule_graph("OCC", standardize="parent") == molecule_graph("OCC")
     assert molecule_graph(salt).num_atoms == 5

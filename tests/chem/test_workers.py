@@ -1,4 +1,4 @@
-"""Rows through workers: in order, each with its outcome, whatever becomes of the workers."""
+"""Rows processed by workers: in order, each with its result or error, even if workers die."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from molattn.chem.workers import DIED, stream_outcomes
+from molattn.chem.workers import WORKER_DIED, map_chunks
 from molattn.errors import InputError, SmilesError, UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ RAISED: dict[str, BaseException] = {
 
 
 def length(row: object) -> int:
-    """A worker's job that some rows end: "die" always, a path to a file that is not there the first time."""
+    """A function that some rows make die: "die" always, "once PATH" only the first time."""
     text = str(row)
     if text == "bad":
         raise SmilesError(row, "it is bad")
@@ -43,14 +43,14 @@ def length(row: object) -> int:
     return len(text)
 
 
-def outcomes(rows: list[object], num_workers: int, chunk: int = 4) -> list[object]:
-    told: list[object] = []
-    found: list[object] = []
-    for some, made in stream_outcomes(rows, length, num_workers, chunk):
-        told += some
-        found += [m.reason if isinstance(m, SmilesError) else m for m in made]
-    assert told == rows
-    return found
+def results_of(rows: list[object], num_workers: int, chunk_size: int = 4) -> list[object]:
+    returned: list[object] = []
+    results: list[object] = []
+    for chunk, part in map_chunks(rows, length, num_workers, chunk_size):
+        returned += chunk
+        results += [r.reason if isinstance(r, SmilesError) else r for r in part]
+    assert returned == rows
+    return results
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -60,12 +60,14 @@ def test_order_is_kept_and_errors_have_their_row(num_workers: int) -> None:
     rows[30] = SmilesError("y", "it was bad before")
     wanted: list[object] = [i % 7 for i in range(50)]
     wanted[20], wanted[30] = "it is bad", "it was bad before"
-    assert outcomes(rows, num_workers) == wanted
+    assert results_of(rows, num_workers) == wanted
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_whatever_is_raised_over_one_row_is_its_error(num_workers: int) -> None:
-    found = outcomes(["a", "runtime", "bb", "overflow", "type", "index", "ccc", "input", "dddd"], num_workers, chunk=3)
+def test_an_exception_becomes_the_error_of_its_row(num_workers: int) -> None:
+    found = results_of(
+        ["a", "runtime", "bb", "overflow", "type", "index", "ccc", "input", "dddd"], num_workers, chunk_size=3
+    )
     assert found == [
         1,
         r"reading it fails in a way that was not foreseen (RuntimeError: 'C++ exception\nof unknown type')",
@@ -80,9 +82,9 @@ def test_whatever_is_raised_over_one_row_is_its_error(num_workers: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["memory", "import", "usage", "stop"])
-def test_what_is_about_all_rows_stops_them(name: str) -> None:
+def test_errors_about_all_rows_are_raised(name: str) -> None:
     with pytest.raises(type(RAISED[name])):
-        outcomes(["a", name, "bb"], 0)
+        results_of(["a", name, "bb"], 0)
 
 
 def test_rows_are_read_only_a_little_ahead() -> None:
@@ -94,18 +96,18 @@ def test_rows_are_read_only_a_little_ahead() -> None:
             taken += 1
             yield "C"
 
-    parts = stream_outcomes(rows(), length, 1, chunk=10)
+    parts = map_chunks(rows(), length, 1, chunk_size=10)
     next(parts)
     assert taken <= 50
     parts.close()
 
 
-def test_a_worker_that_dies_costs_its_row_alone(tmp_path: Path) -> None:
+def test_only_the_row_that_kills_its_worker_gets_an_error(tmp_path: Path) -> None:
     rows: list[object] = ["x" * (i % 7) for i in range(40)]
     rows[13] = "die"
     rows[25] = f"once {tmp_path / 'there'}"
-    found = outcomes(rows, 2)
-    assert found[13] == DIED
+    found = results_of(rows, 2)
+    assert found[13] == WORKER_DIED
     assert found[25] == len(str(rows[25]))
     rest = [i for i in range(40) if i not in (13, 25)]
     assert [found[i] for i in rest] == [i % 7 for i in rest]
@@ -114,10 +116,10 @@ def test_a_worker_that_dies_costs_its_row_alone(tmp_path: Path) -> None:
 def test_workers_that_cannot_start_are_explained(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "from molattn.chem.workers import stream_outcomes\n"
+        "from molattn.chem.workers import map_chunks\n"
         "from molattn.errors import UsageError\n"
         "try:\n"
-        "    list(stream_outcomes(['C'], len, 1))\n"
+        "    list(map_chunks(['C'], len, 1))\n"
         "except UsageError as error:\n"
         "    print(error)\n"
     )
@@ -129,8 +131,8 @@ def test_workers_that_cannot_start_are_explained(tmp_path: Path) -> None:
 
 def test_workers_end_with_the_process_that_started_them() -> None:
     code = (
-        "from molattn.chem.workers import stream_outcomes\n"
-        "parts = stream_outcomes((i for i in range(10**9)), abs, 1, 1)\n"
+        "from molattn.chem.workers import map_chunks\n"
+        "parts = map_chunks((i for i in range(10**9)), abs, 1, 1)\n"
         "next(parts)\n"
         "import multiprocessing\n"
         "print(*[p.pid for p in multiprocessing.active_children()], flush=True)\n"

@@ -32,14 +32,14 @@ def bad(tmp_path: Path) -> Path:
 @pytest.fixture
 def sulfur(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A table of twenty molecules, two of which have sulfur: RDKit fails on it in a way that nobody foresaw."""
-    true = molecule.codes_of
+    true = molecule.molecule_codes
 
     def fails(mol: Chem.Mol) -> object:
         if any(atom.GetSymbol() == "S" for atom in mol.GetAtoms()):
             raise IndexError("no such atom")
         return true(mol)
 
-    monkeypatch.setattr(molecule, "codes_of", fails)
+    monkeypatch.setattr(molecule, "molecule_codes", fails)
     smiles, values = esol(20)
     rows = [f"{s},{y}" for s, y in zip(smiles, values, strict=True) if "S" not in s]
     rows[3:3], rows[9:9] = ["CCS,1"], ["CSC,2"]

@@ -3,7 +3,7 @@
 import tomllib
 from pathlib import Path
 
-from molattn.chem import grow
+from molattn.chem import grow_molecules
 from molattn.data.datasets.evaluation import evaluation_molecules
 from tests.cli.conftest import Molattn
 from tests.molecules import esol
@@ -22,7 +22,7 @@ SMALL = (
 
 
 def test_from_molecules_to_a_base_to_a_run(molattn: Molattn, table: Path, tmp_path: Path) -> None:
-    molecules = grow(GIVEN, 12, seed=3, refuse=lambda s: s in evaluation_molecules())
+    molecules = grow_molecules(GIVEN, 12, seed=3, is_excluded=lambda s: s in evaluation_molecules())
     (tmp_path / "mine.csv").write_text(
         "\n".join(["id,SMILES", *(f"{i},{s}" for i, s in enumerate([*molecules, "CCO"]))])
     )

@@ -21,13 +21,13 @@ from molattn.data.store.cache import Reading, stored_molecules
 from molattn.data.store.packing import GraphPacking
 
 
-def logged(smiles: object, log: str, killed_at: int, seen: Callable[[Any], None] | None = None) -> MoleculeGraph:
+def logged(smiles: object, log: str, killed_at: int, on_molecule: Callable[[Any], None] | None = None) -> MoleculeGraph:
     """Read one; LOG grows by a byte."""
     with open(log, "ab") as file:
         file.write(b".")
         if file.tell() == killed_at + 1:
             os.kill(os.getpid(), signal.SIGKILL)
-    return molecule_graph(smiles, seen=seen)
+    return molecule_graph(smiles, on_molecule=on_molecule)
 
 
 def reading(make: Callable[..., MoleculeGraph], **settings: object) -> Reading:

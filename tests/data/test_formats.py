@@ -12,7 +12,7 @@ import pytest
 from rdkit import Chem
 from rdkit.Chem import AllChem
 
-from molattn.chem import smiles_of_molblock
+from molattn.chem import smiles_from_molblock
 from molattn.data import read_records, read_table, write_table
 from molattn.errors import InputError, UsageError
 
@@ -162,8 +162,8 @@ def test_sdf_with_a_property_called_smiles_and_an_empty_one(tmp_path):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "line of counts"),
-        ("a\n\n\n  x  0\nM  END", "line of counts"),
+        ("", "counts line"),
+        ("a\n\n\n  x  0\nM  END", "counts line"),
         ("a\n\n\n  0  0  0  0  0  0  0  0  0  0999 V2000\nM  END", "it has no atoms"),
         ("a\n\n\n999  0  0  0  0  0  0  0  0  0999 V2000\nM  END", "RDKit"),
         ("a\n\n\n  0  0  0     0  0            999 V3000\nM  V30 COUNTS 1001 0 0 0 0\nM  END", "1,001 atoms, over"),
@@ -171,14 +171,14 @@ def test_sdf_with_a_property_called_smiles_and_an_empty_one(tmp_path):
 )
 def test_a_structure_that_is_none_says_why(text, reason):
     with pytest.raises(InputError, match=reason):
-        smiles_of_molblock(text)
+        smiles_from_molblock(text)
 
 
 def test_stereochemistry_comes_from_the_structure():
     for smiles in ("C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O", "C/C=C/C", "C/C=C\\C"):
         mol = Chem.MolFromSmiles(smiles)
         AllChem.Compute2DCoords(mol)
-        assert smiles_of_molblock(Chem.MolToMolBlock(mol)) == Chem.CanonSmiles(smiles)
+        assert smiles_from_molblock(Chem.MolToMolBlock(mol)) == Chem.CanonSmiles(smiles)
 
 
 def test_weights_and_groups(tmp_path):

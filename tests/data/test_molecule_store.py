@@ -212,11 +212,11 @@ def _only(cache: Path) -> str:
     return name
 
 
-def dies(smiles: object, seen: Any = None) -> Any:
+def dies(smiles: object, on_molecule: Any = None) -> Any:
     """Read one; some end the process."""
     if str(smiles) == "CO":
         os._exit(9)
-    return molecule_graph(smiles, seen=seen)
+    return molecule_graph(smiles, on_molecule=on_molecule)
 
 
 def test_a_row_at_which_a_process_died_is_tried_again() -> None:

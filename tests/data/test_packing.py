@@ -78,7 +78,8 @@ def test_tokens_come_back_with_what_was_said_of_them(tmp_path: Path) -> None:
     assert notes == [{}, {}, {}]
     for i, molecule in enumerate(molecules):
         found = TokenPacking().unpack(columns, i, molecule.smiles, {"warnings": ["w"]})
-        assert (found.smiles, found.written, found.labels) == (molecule.smiles, molecule.written, molecule.labels)
+        assert (found.smiles, found.labels) == (molecule.smiles, molecule.labels)
+        assert found.encoded_smiles == molecule.encoded_smiles
         assert found.warnings == ("w",) and TokenPacking().unpack(columns, i, "", {}).warnings == ()
         assert found.codes.tolist() == molecule.codes.tolist() and found.codes.flags.writeable
     sizes = [m.size for m in molecules]

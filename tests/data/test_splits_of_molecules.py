@@ -77,7 +77,7 @@ def test_groups_stay_together(name, group):
 def test_the_sides_of_kennard_stone_grow_more_alike():
     labels = split("kennard-stone", range(120), (0.5, 0.25, 0.25))
     fingerprints = Fingerprints(SMILES)
-    alike = np.array([fingerprints.alike(row) for row in range(120)])
+    alike = np.array([fingerprints.similarities(row) for row in range(120)])
     np.fill_diagonal(alike, 0)
     train, test = labels == "train", labels == "test"
     # What tests has a nearer neighbour in training than what trains.
@@ -87,7 +87,7 @@ def test_the_sides_of_kennard_stone_grow_more_alike():
 def test_kennard_stone_by_hand():
     # The two that are least alike come first, and are as many as train.
     labels = split_labels("kennard-stone", ["CC", "CCC", "CCCC", "CCCCC"], np.zeros(4), (0.5, 0.25, 0.25), 0)
-    alike = np.array([Fingerprints(["CC", "CCC", "CCCC", "CCCCC"]).alike(i) for i in range(4)])
+    alike = np.array([Fingerprints(["CC", "CCC", "CCCC", "CCCCC"]).similarities(i) for i in range(4)])
     first, second = np.unravel_index(alike.argmin(), alike.shape)
     assert {first, second} == set(np.flatnonzero(labels == "train"))
 
@@ -218,12 +218,12 @@ def test_butina_by_hand():
     assert {frozenset(map(int, cluster)) for cluster in clusters} >= {frozenset({0, 1, 2}), frozenset({5})}
     fingerprints = Fingerprints(smiles)
     for cluster in clusters:
-        assert (fingerprints.alike(int(cluster[0]))[cluster] >= 0.4).all()
+        assert (fingerprints.similarities(int(cluster[0]))[cluster] >= 0.4).all()
 
 
 def test_likeness_is_tanimoto():
     fingerprints = Fingerprints(["CCO", "OCC", "c1ccccc1"])
-    assert fingerprints.alike(0).tolist() == [1.0, 1.0, 0.0]
+    assert fingerprints.similarities(0).tolist() == [1.0, 1.0, 0.0]
     assert len(fingerprints) == 3
 
 

@@ -12,7 +12,7 @@ def test_similarity_is_rdkits_and_what_lacks_bits_is_alike() -> None:
     smiles = [*esol(60)[0], *SPECIAL]
     bits = morgan_bits(smiles)
     fingerprints = Fingerprints(smiles)
-    full = np.array([fingerprints.alike(i) for i in range(len(smiles))])
+    full = np.array([fingerprints.similarities(i) for i in range(len(smiles))])
     np.testing.assert_allclose(max_tanimoto(bits, bits), full.max(1), atol=1e-6)
     np.fill_diagonal(full, -1)
     np.testing.assert_allclose(max_tanimoto(bits, bits, exclude_self=True), full.max(1), atol=1e-6)

@@ -70,7 +70,7 @@ def test_attention_is_over_the_tokens_of_the_canonical_smiles(model: MoleculeMod
         outputs, weights = compute_attention(model, molecule)
         assert weights.shape == (4, 8, molecule.size, molecule.size)
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
-        assert "".join(molecule.labels) == molecule.written
+        assert "".join(molecule.labels) == molecule.encoded_smiles
         without = predict_molecules(model, SCALER, [molecule])[0, 0]
         assert SCALER.unscale(outputs)[0] == pytest.approx(without, abs=1e-5)
 

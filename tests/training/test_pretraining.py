@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import molattn
-from molattn.chem import DESCRIPTORS, descriptors, grow, inchi_key, skeletons
+from molattn.chem import DESCRIPTORS, descriptors, grow_molecules, inchi_key, inchikey_skeletons
 from molattn.data.datasets.evaluation import digest, evaluation_molecules
 from molattn.errors import InputError, UsageError
 from molattn.models.config import GraphModelConfig
@@ -23,7 +23,9 @@ from molattn.training.unlabelled import gather
 from tests.molecules import esol
 
 EVALUATED, _ = esol(20)
-SEEN = grow([s for s in esol(60)[0] if "." not in s], 50, seed=5, refuse=lambda s: s in evaluation_molecules())
+SEEN = grow_molecules(
+    [s for s in esol(60)[0] if "." not in s], 50, seed=5, is_excluded=lambda s: s in evaluation_molecules()
+)
 SMALL = RunConfig(
     model=GraphModelConfig(hidden_dim=16, num_layers=1, num_heads=4, edge_dim=4),
     training=TrainingConfig(epochs=3, batch_size=16, accelerator="cpu", base="none"),
@@ -79,7 +81,7 @@ def test_no_evaluation_molecule_is_seen_given_or_grown(table: Path) -> None:
     assert found.smiles[:50] == tuple(SEEN)
     assert found.grown == len(found.smiles) - 50 == 40
     for smiles in found.smiles:
-        assert evaluation_molecules().digests.isdisjoint(map(digest, skeletons(smiles))), smiles
+        assert evaluation_molecules().digests.isdisjoint(map(digest, inchikey_skeletons(smiles))), smiles
     assert len({inchi_key(s) for s in found.smiles}) == len(found.smiles)
     reasons = [r.reason for r in found.rejected]
     assert [r.row for r in found.rejected] == [*range(30, 52)]
@@ -93,7 +95,7 @@ def test_no_evaluation_molecule_is_seen_given_or_grown(table: Path) -> None:
 def test_more_can_be_excluded(table: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("SMILES\n" + "\n".join(SEEN[::2]) + "\n")
     found = gather(str(table), exclude=[str(tmp_path / "mine.csv")])
-    assert not {skeletons(s) for s in SEEN[::2]} & {skeletons(s) for s in found.smiles}
+    assert not {inchikey_skeletons(s) for s in SEEN[::2]} & {inchikey_skeletons(s) for s in found.smiles}
     assert found.left_out["it is to be excluded"] >= 25
 
 

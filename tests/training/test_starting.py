@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import molattn
-from molattn.chem import grow, inchi_key
+from molattn.chem import grow_molecules, inchi_key
 from molattn.data import column, read_table
 from molattn.data.datasets.evaluation import evaluation_molecules
 from molattn.errors import InputError, MolattnWarning, UsageError
@@ -29,7 +29,9 @@ from molattn.training.unlabelled import NCI, gather
 from tests.molecules import esol
 from tests.training.test_pretraining import Told
 
-MOLECULES = grow([s for s in esol(40)[0] if "." not in s], 30, seed=7, refuse=lambda s: s in evaluation_molecules())
+MOLECULES = grow_molecules(
+    [s for s in esol(40)[0] if "." not in s], 30, seed=7, is_excluded=lambda s: s in evaluation_molecules()
+)
 SIZES = {"hidden_dim": 16, "num_layers": 1, "num_heads": 4, "edge_dim": 4}
 
 

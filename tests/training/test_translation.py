@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.chem import TOKENS, canonical_smiles, molecules_like, read_smiles, tokenize
+from molattn.chem import TOKENS, canonical_smiles, mutate_molecules, read_smiles, tokenize
 from molattn.errors import InputError, UsageError
 from molattn.training import translation
 from molattn.training.spelling_pairs import (
@@ -39,7 +39,7 @@ def test_no_molecule_stands_on_two_sides_nor_comes_back_as_an_edit():
     assert nci_split(14) == split
     assert nci_split(14, seed=1) != split
     held_out = sides[1] | sides[2]
-    extra = molecules_like(split.train, 200, seed=0, max_length=14, without=held_out)
+    extra = mutate_molecules(split.train, 200, seed=0, max_length=14, exclude=held_out)
     assert not held_out & set(extra)
 
 

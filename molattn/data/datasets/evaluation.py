@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from molattn.chem import skeletons
+from molattn.chem import inchikey_skeletons
 from molattn.data.datasets.cards import datasets_dir
 from molattn.errors import InputError, SmilesError
 
@@ -27,7 +27,8 @@ class Excluded:
     """Molecules that are known by their hashes alone: `smiles in excluded`.
 
     A molecule is one of them if it, or one of its fragments, shares the first block of the InChIKey with one of them,
-    or with a fragment of one: see `molattn.chem.skeletons`. One for which InChI has no key is taken for one of them.
+    or with a fragment of one: see `molattn.chem.inchikey_skeletons`. One for which InChI has no key is taken for one of
+    them.
 
     Args:
         digests: what `digest` gives of every skeleton.
@@ -41,7 +42,7 @@ class Excluded:
 
     def __contains__(self, smiles: object) -> bool:
         """Whether it must not be seen. Raises SmilesError for what is not a molecule."""
-        found = skeletons(smiles)
+        found = inchikey_skeletons(smiles)
         return not found or any(digest(skeleton) in self.digests for skeleton in found)
 
     def __or__(self, other: "Excluded") -> "Excluded":
@@ -53,7 +54,7 @@ class Excluded:
         digests: set[str] = set()
         for text in smiles:
             try:
-                digests.update(map(digest, skeletons(text)))
+                digests.update(map(digest, inchikey_skeletons(text)))
             except SmilesError:
                 continue
         return cls(digests)

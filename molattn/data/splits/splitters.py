@@ -143,16 +143,16 @@ def kennard_stone_split(
 
     molecules = sorted(set(keys))
     fingerprints = Fingerprints(molecules, max_atoms=ANY_SIZE)
-    least = np.array([fingerprints.alike(i).min() for i in range(len(molecules))])
+    least = np.array([fingerprints.similarities(i).min() for i in range(len(molecules))])
     chosen = [int(least.argmin())]
-    nearest = fingerprints.alike(chosen[0])  # of each molecule, to the chosen ones
+    nearest = fingerprints.similarities(chosen[0])  # of each molecule, to the chosen ones
     left = np.ones(len(molecules), dtype=bool)
     left[chosen] = False
     while left.any():
         farthest = int(np.where(left, nearest, 2.0).argmin())
         chosen.append(farthest)
         left[farthest] = False
-        nearest = np.maximum(nearest, fingerprints.alike(farthest))
+        nearest = np.maximum(nearest, fingerprints.similarities(farthest))
     if groups is None:
         return cut(keys, [molecules[i] for i in chosen], sizes)
     parts = tied(keys, groups)

@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from molattn import chem
 from molattn.cache import CACHE_VARIABLE
 from molattn.chem import Progress, rdkit_version
-from molattn.chem.workers import DIED, stream_outcomes
+from molattn.chem.workers import WORKER_DIED, map_chunks
 from molattn.data.datasets.folders import molecules_dir
 from molattn.data.store.molecule_store import MoleculeStore, dtypes_of, packer, refused
 from molattn.data.store.packing import Packing
@@ -39,8 +39,8 @@ class Reading:
     """How SMILES become molecules.
 
     Attributes:
-        make: from one SMILES to its molecule, or a SmilesError, with `seen` as for `molecule_graph`; pickle can carry
-            it to other processes.
+        make: from one SMILES to its molecule, or a SmilesError, with `on_molecule` as for `molecule_graph`; pickle can
+            carry it to other processes.
         packing: how the molecules lie in a store.
         settings: all that `make` depends on, in plain values.
         stop: whether a molecule without a 3D geometry ends the reading.
@@ -186,7 +186,7 @@ def _written(folder: Path, identity: Mapping[str, Any], rows: _Rows) -> Path:
     size = max(1, min(reading.chunk, -(-total // max(1, rows.num_workers))))
     make, workers = packer(reading.make, reading.packing), min(rows.num_workers, -(-total // size))
     try:
-        outcomes_of = stream_outcomes(rows.smiles, make, workers, size)
+        outcomes_of = map_chunks(rows.smiles, make, workers, size)
         with FlatWriter(folder, dtypes_of(reading.packing)) as writer, closing(outcomes_of) as parts:
             for _, outcomes in parts:
                 for outcome in outcomes:
@@ -197,7 +197,7 @@ def _written(folder: Path, identity: Mapping[str, Any], rows: _Rows) -> Path:
                         raise outcome
                     else:
                         # Of a process that died nobody knows whether it will again.
-                        final = final and outcome.reason != DIED
+                        final = final and outcome.reason != WORKER_DIED
                         writer.write(refused(outcome))
                     done += 1
                     if rows.progress is not None and (done % _TOLD == 0 or done == total):

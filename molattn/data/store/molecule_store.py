@@ -91,10 +91,10 @@ class MoleculeStore(Sequence[Any]):
 def packed(smiles: object, make: Callable[..., Any], packing: Packing) -> dict[str, bytes]:
     """The row of a store for what `make` makes of one SMILES; what `make` raises passes through.
 
-    make: from one SMILES to its molecule; it takes `seen`, as `molecule_graph` does.
+    make: from one SMILES to its molecule; it takes `on_molecule`, as `molecule_graph` does.
     """
     read: list[Any] = []
-    molecule = make(smiles, seen=read.append)
+    molecule = make(smiles, on_molecule=read.append)
     columns, notes = packing.pack(molecule)
     if molecule.warnings:
         notes["warnings"] = list(molecule.warnings)

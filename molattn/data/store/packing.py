@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from molattn.chem import ATOM_FEATURES, BOND_FEATURES, TOKENS, MoleculeGraph, SmilesTokens, pack_bond
-from molattn.chem.atoms import symbols_of
+from molattn.chem.atoms import symbols_from_codes
 from molattn.data.store.ragged import FlatColumns
 
 _UINT8, _UINT16, _FLOAT32 = np.dtype("u1"), np.dtype("<u2"), np.dtype("<f4")
@@ -86,7 +86,7 @@ class GraphPacking:
         columns = {"atoms": molecule.atom_codes, "bonds": of_bonds, "paths": molecule.path_lengths.take(below)}
         if molecule.distances is not None:
             columns["distances"] = molecule.distances.take(below)
-        odd = molecule.symbols != symbols_of(molecule.atom_codes)
+        odd = molecule.symbols != symbols_from_codes(molecule.atom_codes)
         return columns, {"symbols": list(molecule.symbols)} if odd else {}
 
     def unpack(self, columns: FlatColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> MoleculeGraph:
@@ -97,7 +97,7 @@ class GraphPacking:
             atom_codes=padded.atom_codes[0],
             bond_codes=padded.bond_codes[0],
             path_lengths=padded.path_lengths[0],
-            symbols=tuple(notes["symbols"]) if "symbols" in notes else symbols_of(padded.atom_codes[0]),
+            symbols=tuple(notes["symbols"]) if "symbols" in notes else symbols_from_codes(padded.atom_codes[0]),
             warnings=tuple(notes.get("warnings", ())),
             distances=None if padded.distances is None else padded.distances[0],
         )

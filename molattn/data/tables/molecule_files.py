@@ -69,16 +69,16 @@ def sdf_stream(lines: Callable[[], Iterable[str]], source: str, places: bool = F
 
     Raises InputError for a file without a record.
     """
-    from molattn.chem.sdf import contents, read_record, records  # here, because it brings RDKit
+    from molattn.chem.sdf import read_record, scan_sdf, split_records  # here, because it brings RDKit
 
-    found = contents(lines())
+    found = scan_sdf(lines())
     if not found.records:
         raise InputError(f"{source}: the file has no records")
     smiles, name = _free("smiles", found.properties), _free("name", found.properties)
     columns = checked_names(source, [smiles, *([name] if found.titles else []), *found.properties])
 
     def rows() -> Iterator[_Row]:
-        for number, record in enumerate(records(lines()), start=1):
+        for number, record in enumerate(split_records(lines()), start=1):
             made = read_record(record, places)
             text, refused = ("", made.smiles) if isinstance(made.smiles, SmilesError) else (made.smiles, None)
             title = [made.name] if found.titles else []

@@ -110,11 +110,11 @@ def count_rows(path: str | Path, format: str | None = None) -> int:
         with ExitStack() as stack:
             return parquet_rows(_on_disk(stack, path, shown_source(path), None), shown_source(path))
     if (format or format_of(path)) == "sdf":
-        from molattn.chem.sdf import contents  # here, because it brings RDKit
+        from molattn.chem.sdf import scan_sdf  # here, because it brings RDKit
 
         # What RDKit makes of a structure stops nothing, and takes its time.
         with opened(path) as file:
-            return contents(text_lines(file, shown_source(path), latin=True)).records
+            return scan_sdf(text_lines(file, shown_source(path), latin=True)).records
     with open_stream(path, format) as stream:
         return sum(len(chunk) for chunk in stream.chunks)
 

@@ -70,8 +70,8 @@ class Chunk:
     refused: Mapping[int, SmilesError] = field(default_factory=dict)
     """Why there is no molecule in a row of an SDF, by its number in the chunk."""
     atoms: Mapping[int, Any] = field(default_factory=dict)
-    """Which atoms of its record the SMILES of a row has, a `BlockAtoms`, by its number in the chunk; where an SDF was
-    asked for them."""
+    """Which atoms of its record the SMILES of a row has, a `MolblockAtomMap`, by its number in the chunk; where an SDF
+    was asked for them."""
 
     def __len__(self) -> int:
         return len(self.places)

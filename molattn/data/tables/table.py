@@ -53,7 +53,7 @@ class Table:
     smiles_column: str | None = None
     """The column of molecules, where the format says which."""
     atoms: dict[int, Any] = field(default_factory=dict)
-    """Which atoms of its record the SMILES of a row (from 0) has, a `BlockAtoms`, in a table that is an SDF."""
+    """Which atoms of its record the SMILES of a row (from 0) has, a `MolblockAtomMap`, in a table that is an SDF."""
     decimal_commas: bool = False
     """Whether numbers may be written with a decimal comma: cells are parted by semicolons."""
 
