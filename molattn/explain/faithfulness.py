@@ -17,7 +17,7 @@ from molattn.explain.occlusion import in_order
 from molattn.explain.terms import Subject
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
-from molattn.models.descriptors import computed_of
+from molattn.models.descriptors import compute_descriptors
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import compute_outputs
 
@@ -120,7 +120,7 @@ def measure(
         SmilesError: what the model answers for a molecule is not finite.
     """
     beside = artifact.descriptors
-    if beside is not None and beside.given:
+    if beside is not None and beside.provided:
         raise UsageError("this model reads columns beside molecules: faithfulness is measured without them only")
     if not molecules:
         raise UsageError("there are no molecules to measure attributions on")
@@ -128,7 +128,7 @@ def measure(
     model = artifact.model
     assert isinstance(model, GraphModel) and isinstance(model.config, GraphModelConfig)
     names = [choose_method(artifact.model, name) for name in methods] or offered(artifact.model)
-    z = None if beside is None else beside.scale(np.array([computed_of(m, beside.computed) for m in molecules]))
+    z = None if beside is None else beside.scale(np.array([compute_descriptors(m, beside.computed) for m in molecules]))
     failures: dict[int, str] = {}
     outputs = compute_outputs(artifact.model, molecules, descriptors=z, failures=failures)
     for i, reason in failures.items():

@@ -22,7 +22,7 @@ from molattn.explain.measured import Sentences
 from molattn.explain.methods import choose_method
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
-from molattn.models.descriptors import DescriptorRows, Read, stacked
+from molattn.models.descriptors import DescriptorStream, MoleculeRow, stack_descriptors
 from molattn.models.predict import MAX_ATTENTION_PAIRS, NOT_FINITE, iter_attention
 from molattn.models.tasks import Multiclass
 
@@ -42,7 +42,7 @@ class Explainer:
         self.conformers = c if c is None or c.on_failure != "stop" else replace(c, on_failure="reject")
         self.targets, self.units = artifact.targets, artifact.units
         self.more = tuple(artifact.extra_columns())
-        self.descriptors = () if artifact.descriptors is None else artifact.descriptors.given
+        self.descriptors = () if artifact.descriptors is None else artifact.descriptors.provided
 
     def attention(self, smiles: str, descriptors: Any = None) -> AttentionMap:
         """What every atom of a molecule attended to: `.weights` is (layers, heads, n, n), in the SMILES' atom order.
@@ -55,7 +55,7 @@ class Explainer:
             SmilesError: the SMILES, or its descriptors, cannot be read.
         """
         molecule, z = self._one(smiles, descriptors)
-        (attention,) = self._maps([molecule], stacked([z]))
+        (attention,) = self._maps([molecule], stack_descriptors([z]))
         if isinstance(attention, SmilesError):
             raise attention
         return attention
@@ -77,11 +77,11 @@ class Explainer:
             num_workers: processes that read molecules.
             progress: told now and then how many have been read.
         """
-        waiting: list[Read] = []
+        waiting: list[MoleculeRow] = []
         pairs = done = flat = 0
         first = ""
         scaler = None if descriptors is None and self.descriptors else self._artifact.descriptors
-        with closing(self._reads(smiles, num_workers, progress, DescriptorRows(scaler, descriptors))) as parts:
+        with closing(self._reads(smiles, num_workers, progress, DescriptorStream(scaler, descriptors))) as parts:
             for read in chain.from_iterable(parts):
                 done += 1
                 waiting.append(read)
@@ -99,9 +99,9 @@ class Explainer:
             said = f"{flat} of {done} SMILES have no 3D geometry; the first, {first}"
             warnings.warn(MolattnWarning(said), stacklevel=2)
 
-    def _mapped(self, rows: Sequence[Read]) -> Iterator[AttentionMap | SmilesError]:
+    def _mapped(self, rows: Sequence[MoleculeRow]) -> Iterator[AttentionMap | SmilesError]:
         good = [(m, z) for _, m, z in rows if not isinstance(m, SmilesError)]
-        maps = self._maps([m for m, _ in good], stacked(z for _, z in good))
+        maps = self._maps([m for m, _ in good], stack_descriptors(z for _, z in good))
         for _, outcome, _ in rows:
             yield outcome if isinstance(outcome, SmilesError) else next(maps)
 
@@ -175,7 +175,7 @@ class Explainer:
         name = choose_method(a.model, method)
 
         def explain(molecule: Molecule, z: np.ndarray | None) -> Attribution:
-            found = attribute(a, molecule, name, target, descriptors=stacked([z]))
+            found = attribute(a, molecule, name, target, descriptors=stack_descriptors([z]))
             of_target = self._measured.get(found.target) or self._measured.get(target or a.targets[0], {})
             return replace(found, measured=of_target.get(name, NOT_MEASURED))
 
@@ -210,7 +210,7 @@ class Explainer:
     def _each(self, smiles: list[object], descriptors: Any) -> list[tuple[Molecule, np.ndarray | None]]:
         """Molecules with their descriptors; SmilesError for what is none, a warning where a geometry is wanting."""
         found = []
-        beside = DescriptorRows(self._artifact.descriptors, descriptors)
+        beside = DescriptorStream(self._artifact.descriptors, descriptors)
         for text, molecule, z in beside.join(smiles, self._read(smiles)):
             if isinstance(molecule, SmilesError):
                 raise molecule
@@ -226,8 +226,8 @@ class Explainer:
         smiles: Iterable[object],
         num_workers: int,
         progress: Callable[[int], None] | None,
-        beside: DescriptorRows,
-    ) -> Generator[list[Read], None, None]:
+        beside: DescriptorStream,
+    ) -> Generator[list[MoleculeRow], None, None]:
         """The molecules as the model was trained to read them, with their descriptors, in order and some at a time."""
         a = self._artifact
         make = a.model.reader(

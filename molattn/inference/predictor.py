@@ -18,7 +18,7 @@ from molattn.inference.explainer import Explainer, descriptor_rows
 from molattn.inference.rows import RowPrediction, Said, all_finite, answered, columns, of_each_atom, warn
 from molattn.models.artifact import save_artifact
 from molattn.models.base import Molecule, MoleculeModel
-from molattn.models.descriptors import DescriptorRows, Read
+from molattn.models.descriptors import DescriptorStream, MoleculeRow
 from molattn.models.predict import NOT_FINITE, embed_molecules
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Task
@@ -305,8 +305,8 @@ class Predictor(Explainer):
         descriptors: Any,
     ) -> Generator[RowPrediction, None, None]:
         """A row for each SMILES, `CHUNK` of them answered together: memory is bounded, whatever the input's length."""
-        waiting: list[Read] = []
-        beside = DescriptorRows(self._artifact.descriptors, descriptors)
+        waiting: list[MoleculeRow] = []
+        beside = DescriptorStream(self._artifact.descriptors, descriptors)
         with closing(self._reads(smiles, num_workers, progress, beside)) as parts:
             for reads in parts:
                 waiting += reads

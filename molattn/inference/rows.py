@@ -11,7 +11,7 @@ import numpy as np
 from molattn.chem import NO_GEOMETRY
 from molattn.errors import MolattnWarning, SmilesError, short_repr
 from molattn.models.base import Molecule
-from molattn.models.descriptors import Read, stacked
+from molattn.models.descriptors import MoleculeRow, stack_descriptors
 
 Value = float | str | tuple[float, ...] | tuple[str, ...]
 """What is said of one target: a number or the name of a class; or one for each atom."""
@@ -78,11 +78,11 @@ def geometry_warning(row: RowPrediction) -> str:
 
 
 def answered(
-    rows: Sequence[Read], answer: Callable[[Sequence[Molecule], np.ndarray | None], list[Said | str]]
+    rows: Sequence[MoleculeRow], answer: Callable[[Sequence[Molecule], np.ndarray | None], list[Said | str]]
 ) -> Iterator[RowPrediction]:
     """A row for each SMILES: what is said of its molecule, or why nothing is, in the molecule's place."""
     molecules = [m for _, m, _ in rows if not isinstance(m, SmilesError)]
-    answers = iter(answer(molecules, stacked(z for _, m, z in rows if not isinstance(m, SmilesError))))
+    answers = iter(answer(molecules, stack_descriptors(z for _, m, z in rows if not isinstance(m, SmilesError))))
     for text, outcome, _ in rows:
         if isinstance(outcome, SmilesError):
             yield RowPrediction(text, None, outcome.reason)

@@ -1,4 +1,4 @@
-"""`config.json` of a model: what it may say, and how it is read."""
+"""`config.json` of a model: its fields, and how they are read and validated."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,21 +9,21 @@ from molattn.data.schema import Anything, Each, Fields, Flag, Kind, Maybe, Misfi
 from molattn.errors import InputError, short_repr
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
 
-# 2 has conformers, without which a model of 3D must not be used; 3 has outputs that are not the numbers themselves; 4
-# has standardize, without which molecules would be read otherwise than in training; 5 has outputs of atoms, or
-# descriptors, which the head reads; 6 has more in its weights than one model: those of other members, of calibration or
-# of training molecules, or a loss whose outputs older versions do not know; 7 has descriptors that are computed; all
-# else is written as 1.
+# 2 adds conformers, without which a 3D model must not be used; 3 outputs that are not the numbers themselves; 4
+# standardize, without which molecules would be read differently than in training; 5 outputs of atoms, or descriptors,
+# which the head reads; 6 more tensors than those of one model: of other members, of the calibration or of the
+# applicability domain, or a loss whose outputs older versions cannot decode; 7 descriptors that are computed.
+# Everything else is written as 1.
 SCHEMA = 7
-SEALED = 6
-"""From this schema on the file has always had a checksum of itself; older ones may be without."""
+CHECKSUM_SCHEMA = 6
+"""From this schema on the file always has a checksum of itself; older ones may be without."""
 
-WEIGHTS, CONFIG, NEXT = "model.safetensors", "config.json", "config.next.json"
+WEIGHTS, CONFIG, NEXT_CONFIG = "model.safetensors", "config.json", "config.next.json"
 
-LARGEST_FILE = 16 * 2**20
-"""Bytes of a configuration; 617 targets take 0.1 MB."""
+MAX_CONFIG_BYTES = 16 * 2**20
+"""Maximum size of a configuration; 617 targets take 0.1 MB."""
 
-# Names are columns of tables, and as long as those can be.
+# Names are columns of tables and may be as long as those.
 NAME, WORD = Text(131_072), Text(100, least=1)
 MAX_ATOMS, SAMPLES, TIMEOUT = Whole(1, 10_000), Whole(2, 1_000), Whole(1, 86_400)
 DOMAIN_SIZE, MEMBERS = Whole(0, 100_000), Whole(0, 1_000)
@@ -38,7 +38,7 @@ _SHARED: dict[str, Kind] = {
     "feed_forward": Whole(1, 1_024),
     "dropout": Real(0.0, 0.999_999),
 }
-MODELS: Mapping[str, Fields] = {
+MODEL_FIELDS: Mapping[str, Fields] = {
     "graph": Fields(
         {"kind": WORD},
         {
@@ -68,7 +68,7 @@ MODELS: Mapping[str, Fields] = {
     ),
     "smiles-transformer": Fields({"kind": WORD}, _SHARED),
 }
-"""The settings of each kind of model; whichever is left out has its default."""
+"""The settings of each kind of model; a missing one has its default."""
 
 _TARGET = Fields({"name": NAME, "unit": NAME, "mean": Real(), "std": Real(0.0, open=True)})
 _DESCRIPTOR = Fields({"name": NAME, "mean": Real(), "std": Real(0.0)}, {"computed": Flag()})
@@ -79,7 +79,7 @@ _TASK = Fields(
     {"kind": WORD, "loss": WORD},
     {"classes": Each(Each(NAME, TARGETS, least=1), TARGETS), "of_atoms": Flag(), "alpha": Real(0.0, 1.0, open=True)},
 )
-_WHOLE = Fields(
+_CONFIG = Fields(
     {
         "schema": Whole(1, SCHEMA),
         "molattn": WORD,
@@ -103,26 +103,26 @@ _WHOLE = Fields(
 
 
 def read_config(folder: Path, name: str = CONFIG) -> dict[str, Any]:
-    """The configuration of the model in `folder`: sealed, of a known schema, each value of its type and in its range.
+    """The configuration of the model in `folder`, validated: checksums, schema, and the type and range of each value.
 
-    Values that go together are held against each other, but names of what other modules have: those of attention, of
-    losses or of descriptors.
+    Values that depend on each other are checked for consistency, but not the names of attentions, losses or
+    descriptors, which other modules define.
 
     Raises:
-        InputError: it is missing, damaged, newer than this molattn, or says what it may not.
+        InputError: it is missing, damaged, newer than this molattn, or invalid.
     """
     path = folder / name
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise Misfit(f"it has over {LARGEST_FILE:,} bytes")
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise Misfit(f"it has over {MAX_CONFIG_BYTES:,} bytes")
         content, whole = unsealed(path.read_bytes(), CONFIG)
-        _check_age(folder, content)
+        _check_schema(folder, content)
         if not whole:
             raise Misfit("its checksum differs from the one in it")
-        config = _WHOLE.read(content, "")
-        _check_seal(config)
+        config = _CONFIG.read(content, "")
+        _check_checksums(config)
         config["model"] = _model(config["model"], folder)
-        _check_together(config)
+        _check_consistency(config)
     except FileNotFoundError:
         raise InputError(f"{folder} holds no model: {name} is missing; give the folder of a finished run") from None
     except Misfit as error:
@@ -133,26 +133,27 @@ def read_config(folder: Path, name: str = CONFIG) -> dict[str, Any]:
     return config
 
 
-def settings_of(config: Mapping[str, Any]) -> ModelConfig:
-    """What the model of a configuration is made of."""
+def model_config_of(config: Mapping[str, Any]) -> ModelConfig:
+    """The model configuration in the contents of `config.json`."""
     return CONFIGS[config["model"]["kind"]](**config["model"])
 
 
-def _check_age(folder: Path, content: dict[str, Any]) -> None:
-    schema, by = content.get("schema"), content.get("molattn")
+def _check_schema(folder: Path, content: dict[str, Any]) -> None:
+    schema, version = content.get("schema"), content.get("molattn")
     if type(schema) is int and schema > SCHEMA:
-        known = isinstance(by, str) and len(by) <= 40 and by.isascii() and by.isprintable()
-        raise InputError(f"{folder} was written by molattn {by if known else 'of a later time'}: upgrade molattn")
+        known = isinstance(version, str) and len(version) <= 40 and version.isascii() and version.isprintable()
+        writer = f"molattn {version}" if known else "a later version of molattn"
+        raise InputError(f"{folder} was written by {writer}: upgrade molattn")
 
 
-def _check_seal(config: dict[str, Any]) -> None:
+def _check_checksums(config: dict[str, Any]) -> None:
     seal = config[SEAL]
     for name in seal:
         if name not in (WEIGHTS, CONFIG):
-            raise Misfit(f"{SEAL} has a checksum of {short_repr(name)}, which is no file of a model")
+            raise Misfit(f"{SEAL} has a checksum of {short_repr(name)}, which is not a file of a model")
     if type(seal.get(WEIGHTS)) is not str:
         raise Misfit(f"{SEAL} has no checksum of {WEIGHTS}")
-    if seal.get(CONFIG) is None and config["schema"] >= SEALED:
+    if seal.get(CONFIG) is None and config["schema"] >= CHECKSUM_SCHEMA:
         raise Misfit(f"{SEAL} has no checksum of {CONFIG}")
 
 
@@ -161,14 +162,14 @@ def _model(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     kind = WORD.read(settings.get("kind"), "model.kind")
     if kind not in CONFIGS:
         raise InputError(f"{folder} is a model of the kind {short_repr(kind)}; this molattn has {', '.join(CONFIGS)}")
-    return MODELS[kind].read(settings, "model")
+    return MODEL_FIELDS[kind].read(settings, "model")
 
 
-def _check_together(config: dict[str, Any]) -> None:
-    """Misfit where two values are each in its range and do not go together."""
+def _check_consistency(config: dict[str, Any]) -> None:
+    """Raise Misfit for values that are in range but inconsistent."""
     targets, task = config["targets"], config.get("task", {"kind": "regression", "loss": "mse"})
-    _check_differ("targets", [target["name"] for target in targets])
-    _check_differ("descriptors", [d["name"] for d in config.get("descriptors", ())])
+    _check_unique("targets", [target["name"] for target in targets])
+    _check_unique("descriptors", [d["name"] for d in config.get("descriptors", ())])
     computed = [d.get("computed", False) for d in config.get("descriptors", ())]
     if computed != sorted(computed):
         raise Misfit("descriptors has one that is computed before one that is not")
@@ -178,19 +179,19 @@ def _check_together(config: dict[str, Any]) -> None:
     if classes is not None and len(classes) != len(targets):
         raise Misfit(f"task.classes are those of {len(classes):,} targets, and there are {len(targets):,}")
     for t, names in enumerate(classes or ()):
-        _check_differ(f"task.classes[{t}]", names)
+        _check_unique(f"task.classes[{t}]", names)
     if "alpha" in task and task["loss"] != "quantile":
         raise Misfit(f"task.alpha goes with the loss quantile, and task.loss is {short_repr(task['loss'])}")
     if task.get("of_atoms") and (found := next((k for k in ("calibration", "domain") if k in config), None)):
         raise Misfit(f"{found} is of molecules, and task.of_atoms is true")
-    three_d, model = config["molecules"].get("conformers") is not None, settings_of(config)
+    three_d, model = config["molecules"].get("conformers") is not None, model_config_of(config)
     if three_d and not isinstance(model, GraphModelConfig):
         raise Misfit(f"molecules.conformers goes with a graph model, and model.kind is {short_repr(model.kind)}")
     if model.needs_3d and not three_d:
         raise Misfit("model.edges reads distances, and there is no molecules.conformers")
 
 
-def _check_differ(place: str, names: Any) -> None:
+def _check_unique(place: str, names: Any) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:

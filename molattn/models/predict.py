@@ -12,7 +12,6 @@ from molattn.data.store.molecule_store import chosen, sizes_of
 from molattn.data.tables.atom_lists import label_rows, offsets_of
 from molattn.errors import SmilesError
 from molattn.models.base import Molecule, MoleculeModel
-from molattn.models.memory import is_out_of_memory
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
 
@@ -27,6 +26,10 @@ NOT_FINITE = (
 
 MAX_ATTENTION_PAIRS = 2**17
 """Pairs of positions in a batch, padding included, when attention is computed: 16 MB with 4 layers of 8 heads."""
+
+
+# Messages of torch's CPU allocator, on Linux and macOS and on Windows, and of C++ elsewhere: they have no class.
+_OUT_OF_MEMORY_MESSAGES = ("can't allocate memory", "not enough memory", "std::bad_alloc")
 
 
 def predict_molecules(
@@ -136,6 +139,17 @@ def record_not_finite(numbers: np.ndarray, offsets: np.ndarray, failures: dict[i
     if len(rows):
         for i in np.unique(np.searchsorted(offsets, rows, side="right") - 1).tolist():
             failures.setdefault(i, NOT_FINITE)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error of Python, numpy, torch or compiled attention means that memory ran out.
+
+    >>> is_out_of_memory(MemoryError()), is_out_of_memory(ValueError("can't allocate memory"))
+    (True, False)
+    """
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY_MESSAGES)
 
 
 def out_of_memory_message(model: MoleculeModel, size: int) -> str:

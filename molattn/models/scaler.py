@@ -1,4 +1,4 @@
-"""Scaling: models learn standardised targets, answer in the targets' own units, and read standardised descriptors."""
+"""Scalers: models are trained on standardised targets and descriptors, and predict in the units of the targets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class TargetScaler:
 
     @classmethod
     def fit(cls, targets: np.ndarray) -> "TargetScaler":
-        """From the training targets, (n, T), missing labels (NaN) left out; fitted on nothing else."""
+        """From the training targets only, (n, T), missing labels (NaN) left out."""
         mean = [float(np.mean(y[np.isfinite(y)])) for y in targets.T]
         std = [float(np.std(y[np.isfinite(y)])) for y in targets.T]
         # The SD of equal numbers is zero only up to the rounding of their mean.
@@ -31,7 +31,7 @@ class TargetScaler:
 
     @classmethod
     def identity(cls, num_targets: int) -> "TargetScaler":
-        """The one that changes nothing, for targets that are classes."""
+        """The scaler that changes nothing, for targets that are classes."""
         return cls((0.0,) * num_targets, (1.0,) * num_targets)
 
     def scale(self, targets: np.ndarray) -> np.ndarray:
@@ -47,17 +47,16 @@ class TargetScaler:
 class DescriptorScaler:
     """z = (x - mean) / std, descriptor by descriptor; z = 0 where std is 0.
 
-    Of what is computed also z = 0 where RDKit has no finite number, and z ends at -FARTHEST and FARTHEST: nobody can
-    correct it.
+    Computed descriptors also have z = 0 where RDKit has no finite number, and z is clipped to [-MAX_ABS_Z, MAX_ABS_Z],
+    since users cannot correct them.
 
     Attributes:
-        names: k columns, and behind them what RDKit computes.
-        mean, std: (k,) in the columns' own units; std is 0 for one that was constant in training, of which the model
-            learned nothing.
-        computed: the last of `names`, which RDKit computes of each molecule; none for columns alone.
+        names: the k descriptors: the provided columns, then those that RDKit computes.
+        mean, std: (k,) in the columns' own units; std is 0 for a descriptor that was constant in training.
+        computed: the last of `names`, which RDKit computes for each molecule; empty if all are provided.
     """
 
-    FARTHEST: ClassVar[float] = 5.0
+    MAX_ABS_Z: ClassVar[float] = 5.0
 
     names: tuple[str, ...]
     mean: tuple[float, ...]
@@ -66,43 +65,43 @@ class DescriptorScaler:
 
     @classmethod
     def fit(cls, names: Sequence[str], descriptors: np.ndarray, computed: Sequence[str] = ()) -> "DescriptorScaler":
-        """From those of the training molecules, (n, k); fitted on nothing else.
+        """From the descriptors of the training molecules only.
 
         Args:
-            names: of the columns.
-            descriptors: (n, k), those that RDKit computes last, and NaN where it has no finite number.
-            computed: what RDKit computes.
+            names: of the provided columns.
+            descriptors: (n, k), the computed ones last, NaN where RDKit has no finite number.
+            computed: names of the computed ones.
         """
-        # A number that RDKit has for no molecule says nothing, as one that is the same for all.
+        # A descriptor that RDKit has for no molecule is treated as constant.
         filled = np.where(np.isfinite(descriptors).any(0), descriptors, 0.0)
-        plain = TargetScaler.fit(filled)
-        found = [x[np.isfinite(x)] for x in filled.T]
-        spread = [s if (x != x[0]).any() else 0.0 for s, x in zip(plain.std, found, strict=True)]
-        return cls((*names, *computed), plain.mean, tuple(spread), tuple(computed))
+        scaler = TargetScaler.fit(filled)
+        finite = [x[np.isfinite(x)] for x in filled.T]
+        std = [s if (x != x[0]).any() else 0.0 for s, x in zip(scaler.std, finite, strict=True)]
+        return cls((*names, *computed), scaler.mean, tuple(std), tuple(computed))
 
     @property
-    def given(self) -> tuple[str, ...]:
-        """The columns, which somebody has to give."""
+    def provided(self) -> tuple[str, ...]:
+        """The columns that the user has to provide."""
         return self.names[: len(self.names) - len(self.computed)]
 
     @property
     def constant(self) -> list[str]:
-        """The names of those that had one value in training."""
+        """The names of the descriptors that were constant in training."""
         return [name for name, std in zip(self.names, self.std, strict=True) if std == 0]
 
     def scale(self, descriptors: np.ndarray) -> np.ndarray:
-        """(n, k) as in the table -> standardised float32; infinite for a number too far from those of training."""
+        """(n, k) in their own units -> standardised float32; infinite for a number too far from the training range."""
         std = np.array(self.std)
         with np.errstate(over="ignore"):
             z = (descriptors - np.array(self.mean)) / np.where(std == 0, 1.0, std)
-            own = slice(len(self.given), None)
-            z[..., own] = np.nan_to_num(z[..., own], nan=0.0).clip(-self.FARTHEST, self.FARTHEST)
+            computed = slice(len(self.provided), None)
+            z[..., computed] = np.nan_to_num(z[..., computed], nan=0.0).clip(-self.MAX_ABS_Z, self.MAX_ABS_Z)
             return np.where(std == 0, 0.0, z).astype(np.float32)
 
-    def too_far(self, descriptors: Sequence[float]) -> str:
-        """Why the k descriptors of a molecule cannot be standardised; empty where they can."""
+    def range_error(self, descriptors: Sequence[float]) -> str:
+        """Why the k descriptors of a molecule cannot be standardised; empty if they can."""
         z = self.scale(np.array(descriptors)[None])[0]
-        found = next((i for i in range(len(z)) if not np.isfinite(z[i])), None)
-        if found is None:
+        bad = next((i for i in range(len(z)) if not np.isfinite(z[i])), None)
+        if bad is None:
             return ""
-        return f"column {short_repr(self.names[found])}: {descriptors[found]:g} is too far from the numbers of training"
+        return f"column {short_repr(self.names[bad])}: {descriptors[bad]:g} is too far from the numbers of training"

@@ -1,4 +1,4 @@
-"""`model.safetensors`: tensors that are read only if they have the names, the types and the shapes that they must."""
+"""`model.safetensors`: tensors, validated by name, type and shape before they are read."""
 
 import hashlib
 import math
@@ -16,9 +16,9 @@ from torch.overrides import TorchFunctionMode
 from molattn.data.schema import Misfit, strict_json
 from molattn.errors import short_repr
 
-LARGEST_HEADER = 16 * 2**20
-LARGEST_FILE = 2 * 2**30
-"""Bytes of a file of weights; the models of molattn take one or two million."""
+MAX_HEADER_BYTES = 16 * 2**20
+MAX_WEIGHTS_BYTES = 2 * 2**30
+"""Maximum size of a file of weights; the models of molattn take one or two million bytes."""
 
 _TYPES = {
     "F64": torch.float64,
@@ -34,8 +34,8 @@ _TYPES = {
 }
 
 
-class Form(NamedTuple):
-    """What a tensor is, without its numbers."""
+class TensorSpec(NamedTuple):
+    """The type and the shape of a tensor."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -44,46 +44,46 @@ class Form(NamedTuple):
         return f"{str(self.dtype).removeprefix('torch.')} {self.shape}"
 
 
-def forms_of(path: Path) -> dict[str, Form]:
-    """The names and the forms of the tensors in a file, which is as long as they say; nothing else of it is read.
+def read_tensor_specs(path: Path) -> dict[str, TensorSpec]:
+    """The names and specs of the tensors in a file, from its header; its size is validated against them.
 
     Raises:
-        Misfit: it is no such file.
+        Misfit: it is not a valid safetensors file.
     """
     size = path.stat().st_size
-    if size > LARGEST_FILE:
-        raise Misfit(f"it has {size:,} bytes, and the weights of a model have {LARGEST_FILE:,} at most")
+    if size > MAX_WEIGHTS_BYTES:
+        raise Misfit(f"it has {size:,} bytes, and the weights of a model have {MAX_WEIGHTS_BYTES:,} at most")
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if not 2 <= length <= min(LARGEST_HEADER, size - 8):
+        if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
             raise Misfit("it does not begin as a safetensors file does")
         try:
             header = strict_json(file.read(length))
-            found = {name: _form(name, told) for name, told in header.items() if name != "__metadata__"}
+            specs = {name: _tensor_spec(name, entry) for name, entry in header.items() if name != "__metadata__"}
         except Misfit:
             raise
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise Misfit("its list of tensors cannot be read") from error
-    wanted = 8 + length + sum(_bytes(form) for form in found.values())
-    if wanted != size:
-        raise Misfit(f"it has {size:,} bytes, and its list of tensors tells of {wanted:,}")
-    return found
+    expected = 8 + length + sum(_num_bytes(spec) for spec in specs.values())
+    if expected != size:
+        raise Misfit(f"it has {size:,} bytes, and its list of tensors requires {expected:,}")
+    return specs
 
 
-def _form(name: str, told: dict[str, Any]) -> Form:
-    shape, dtype = told["shape"], told["dtype"]
+def _tensor_spec(name: str, entry: dict[str, Any]) -> TensorSpec:
+    shape, dtype = entry["shape"], entry["dtype"]
     if dtype not in _TYPES:
         raise Misfit(f"the tensor {short_repr(name)} is {short_repr(dtype)}, a type that no model has")
-    if len(shape) > 8 or not all(type(n) is int and 0 <= n <= LARGEST_FILE for n in shape):
-        raise ValueError("no shape")
-    return Form(_TYPES[dtype], tuple(shape))
+    if len(shape) > 8 or not all(type(n) is int and 0 <= n <= MAX_WEIGHTS_BYTES for n in shape):
+        raise ValueError("invalid shape")
+    return TensorSpec(_TYPES[dtype], tuple(shape))
 
 
-def _bytes(form: Form) -> int:
-    return math.prod(form.shape) * form.dtype.itemsize
+def _num_bytes(spec: TensorSpec) -> int:
+    return math.prod(spec.shape) * spec.dtype.itemsize
 
 
-def tensors_of(path: Path) -> tuple[dict[str, Tensor], str]:
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], str]:
     """The tensors of a file, and the checksum of its bytes.
 
     Raises:
@@ -96,30 +96,30 @@ def tensors_of(path: Path) -> tuple[dict[str, Tensor], str]:
         raise Misfit(f"its tensors cannot be read ({type(error).__name__})") from error
 
 
-def check_forms(found: Mapping[str, Form], wanted: Mapping[str, Form]) -> None:
-    """Misfit unless both have the same tensors of the same types and shapes."""
-    for name, form in wanted.items():
+def check_tensor_specs(found: Mapping[str, TensorSpec], expected: Mapping[str, TensorSpec]) -> None:
+    """Raise Misfit unless both have the same names, types and shapes."""
+    for name, spec in expected.items():
         if name not in found:
             raise Misfit(f"the tensor {short_repr(name)} is missing")
-        if found[name] != form:
-            raise Misfit(f"the tensor {short_repr(name)} is {found[name]}, and that of the model is {form}")
+        if found[name] != spec:
+            raise Misfit(f"the tensor {short_repr(name)} is {found[name]}, and that of the model is {spec}")
     for name in found:
-        if name not in wanted:
+        if name not in expected:
             raise Misfit(f"the model has no tensor {short_repr(name)}")
 
 
 def check_finite(tensors: Mapping[str, Tensor]) -> None:
-    """Misfit where one has a number that is not finite."""
+    """Raise Misfit if a tensor has a number that is not finite."""
     for name, x in tensors.items():
-        # A sum is NaN or infinite if one of its numbers is; where it is for another reason each is looked at.
+        # The sum is NaN or infinite if a number is; it may also overflow, so the numbers are checked then.
         if x.is_floating_point() and not math.isfinite(x.sum().item()) and not bool(torch.isfinite(x).all()):
             value = x[~torch.isfinite(x)].reshape(-1)[0].item()
-            raise Misfit(f"the tensor {short_repr(name)} holds {value}, which is no finite number")
+            raise Misfit(f"the tensor {short_repr(name)} holds {value}, which is not a finite number")
 
 
 @contextmanager
-def float32() -> Iterator[None]:
-    """What is made within the block is float32, as in a model's file, whatever torch makes elsewhere by default."""
+def default_float32() -> Iterator[None]:
+    """Make float32 the default dtype within the block, as in a model's file."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
@@ -129,26 +129,26 @@ def float32() -> Iterator[None]:
 
 
 @contextmanager
-def at_most(numbers: int) -> Iterator[None]:
-    """Misfit, before its memory is taken, for the tensor that brings those made within the block beyond so many."""
-    with _Counting(numbers):
+def limit_allocation(max_numbers: int) -> Iterator[None]:
+    """Raise Misfit before a new tensor takes the numbers allocated within the block above `max_numbers`."""
+    with _AllocationLimit(max_numbers):
         yield
 
 
-class _Counting(TorchFunctionMode):
+class _AllocationLimit(TorchFunctionMode):
     """Counts the numbers of new tensors."""
 
-    def __init__(self, most: int):
+    def __init__(self, max_numbers: int):
         super().__init__()
-        self.left = most
+        self.remaining = max_numbers
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _MAKERS:
+        if func in _FACTORIES:
             sizes = args[0] if args and isinstance(args[0], list | tuple) else args
-            self.left -= math.prod(n for n in sizes if isinstance(n, int))
-            if self.left < 0:
-                raise Misfit("its settings ask for more weights than it has")
+            self.remaining -= math.prod(n for n in sizes if isinstance(n, int))
+            if self.remaining < 0:
+                raise Misfit("its settings require more weights than it has")
         return func(*args, **(kwargs or {}))
 
 
-_MAKERS = frozenset((torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.linspace, torch.arange))
+_FACTORIES = frozenset((torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.linspace, torch.arange))

@@ -160,7 +160,7 @@ def _scaled(scaler: DescriptorScaler, descriptors: np.ndarray, used: np.ndarray)
     """(n, k) standardised."""
     z = scaler.scale(descriptors)
     if far := [int(i) for i in used if not np.isfinite(z[i]).all()]:
-        raise InputError(f"row {far[0]} (from 0): {scaler.too_far(descriptors[far[0]].tolist())}")
+        raise InputError(f"row {far[0]} (from 0): {scaler.range_error(descriptors[far[0]].tolist())}")
     return z
 
 

@@ -93,7 +93,7 @@ def find_base(name: str) -> Base:
         )
     # Here, because data brings numpy, which a screen of help does without.
     from molattn.data.schema import Some, Text
-    from molattn.models.config_file import read_config, settings_of
+    from molattn.models.config_file import model_config_of, read_config
 
     kept = Some({"molecules": Some({"source": Text(10_000, least=1)})})
     try:
@@ -107,7 +107,7 @@ def find_base(name: str) -> Base:
     return Base(
         name=name,
         folder=path,
-        model=settings_of(config),
+        model=model_config_of(config),
         add_hs=config["molecules"]["add_hs"],
         conformers=config["molecules"].get("conformers") is not None,
         source=card["molecules"]["source"],

@@ -27,7 +27,7 @@ from torch import Tensor
 from molattn.data.files import write_bytes, write_text
 from molattn.data.schema import Anything, Flag, Misfit, Real, Some, Text, Whole, misfit
 from molattn.errors import InputError, UsageError, short_repr
-from molattn.models.tensor_file import forms_of, tensors_of
+from molattn.models.tensor_file import read_tensor_specs, read_tensors
 from molattn.training import ranks
 from molattn.training.resumed import check_alike, check_tensors, optimizer_state
 
@@ -79,8 +79,8 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
         _KEPT.read(content, "")
         if content["file"] != _file(content["epoch"]):
             raise misfit("file", content["file"], f"{_file(content['epoch'])}, the one of its epoch")
-        forms_of(folder / content["file"])  # before it is read: it may be of any length
-        tensors, checksum = tensors_of(folder / content["file"])
+        read_tensor_specs(folder / content["file"])  # before it is read: it may be of any length
+        tensors, checksum = read_tensors(folder / content["file"])
         if [hashlib.sha256(text.encode()).hexdigest(), checksum] != [outer["sha256"], content["sha256"]]:
             raise Misfit("a checksum differs")
     except _DAMAGE as error:

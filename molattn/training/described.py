@@ -87,7 +87,7 @@ def scaler_of(data: DataConfig, train: np.ndarray) -> tuple[DescriptorScaler, li
                 f"the numbers of column {name!r} are too large to be standardised: give it in another unit, or leave "
                 "it out of --descriptor-columns"
             )
-    constant = [name for name in scaler.constant if name in scaler.given]
+    constant = [name for name in scaler.constant if name in scaler.provided]
     if not constant:
         return scaler, []
     have = "has" if len(constant) == 1 else "have"

@@ -83,7 +83,7 @@ def evaluate(
         check_atoms(type(artifact.model), artifact.standardize)
     coded = code_targets(table, targets, task.name, task.classes, task.of_atoms, artifact.add_hs)
     beside = artifact.descriptors
-    names_beside = () if beside is None else beside.given
+    names_beside = () if beside is None else beside.provided
     records = read_records(coded.table, column, targets, of_atoms=task.of_atoms, descriptor_columns=names_beside)
     made = artifact.model.read(
         records.smiles,
@@ -98,7 +98,7 @@ def evaluate(
     numbers = None if beside is None else with_computed(beside.computed, records.descriptors, made, num_workers)
     if beside is not None and numbers is not None:
         described = beside.scale(numbers)
-        far = {int(i): beside.too_far(numbers[i].tolist()) for i in np.flatnonzero(~np.isfinite(described).all(1))}
+        far = {int(i): beside.range_error(numbers[i].tolist()) for i in np.flatnonzero(~np.isfinite(described).all(1))}
 
     def measurable() -> tuple[Settled, Predictions, dict[int, str]]:
         """The rows that can be measured, what is said of their molecules, and why nothing is of some."""

@@ -203,7 +203,7 @@ def _described(experiment: Experiment, descriptors: np.ndarray, table: Table) ->
         i = int(np.flatnonzero(~np.isfinite(z).all(1))[0])
         place = table.place(int(experiment.rows[i]))
         raise InputError(
-            f"{table.source}, {place}: {scaler.too_far(descriptors[i].tolist())}; correct it, or take out the row"
+            f"{table.source}, {place}: {scaler.range_error(descriptors[i].tolist())}; correct it, or take out the row"
         )
     warnings = [*experiment.warnings, *warnings]
     return replace(experiment, descriptors=z, descriptor_scaler=scaler, warnings=warnings)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from molattn.data.schema import Misfit, misfit
-from molattn.models.tensor_file import Form, check_forms
+from molattn.models.tensor_file import TensorSpec, check_tensor_specs
 
 
 def check_tensors(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
@@ -20,7 +20,9 @@ def check_tensors(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> 
 
     A training that came to nothing goes on from NaN, and says so at its end.
     """
-    check_forms(*({name: Form(x.dtype, tuple(x.shape)) for name, x in of.items()} for of in (found, wanted)))
+    check_tensor_specs(
+        *({name: TensorSpec(x.dtype, tuple(x.shape)) for name, x in of.items()} for of in (found, wanted))
+    )
     for name, x in found.items():
         # Whole numbers among weights are counts, such as of steps.
         if not x.is_floating_point() and bool((x < 0).any()):

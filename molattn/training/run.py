@@ -17,8 +17,7 @@ from molattn.errors import MolattnError, ProcessLost, UsageError
 from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.calibration import METHODS as CALIBRATION_METHODS
 from molattn.models.calibration import NONE
-from molattn.models.config_file import DOMAIN_SIZE, MAX_ATOMS, MEMBERS, SAMPLES, TIMEOUT
-from molattn.models.config_file import MODELS as MODELS_ON_DISK
+from molattn.models.config_file import DOMAIN_SIZE, MAX_ATOMS, MEMBERS, MODEL_FIELDS, SAMPLES, TIMEOUT
 from molattn.models.predictions import Predictions
 from molattn.models.registry import MODELS
 from molattn.models.uncertainty import METHODS as UNCERTAINTY_METHODS
@@ -378,7 +377,7 @@ def check(config: RunConfig) -> None:
         if is_wrong:
             raise UsageError(f"a setting is out of range: {rule}")
     try:
-        MODELS_ON_DISK[config.model.kind].read(asdict(config.model), "model")
+        MODEL_FIELDS[config.model.kind].read(asdict(config.model), "model")
     except Misfit as error:
         raise UsageError(f"a setting is out of range: {error}") from None
     ranks.check_ranks(config.training)

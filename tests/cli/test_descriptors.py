@@ -153,7 +153,7 @@ def test_a_missing_column_stops_at_the_start(molattn: Molattn, run: Path, tmp_pa
 
 def test_one_smiles_alone_asks_for_a_table(molattn: Molattn, run: Path) -> None:
     answer = molattn("predict", run, "--smiles", "CCO")
-    assert answer.code == 2 and "the model reads 'MW', 'logP' beside each molecule: give a table" in answer.err
+    assert answer.code == 2 and "the model reads 'MW', 'logP' for each molecule: give a table" in answer.err
 
 
 @pytest.mark.parametrize("workers", [0, 1])

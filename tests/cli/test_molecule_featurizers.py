@@ -99,7 +99,7 @@ def test_they_stand_behind_columns_of_ones_own(tmp_path: Path) -> None:
     assert both.descriptors is not None and alone.descriptors is not None
     assert both.descriptors.shape == (40, 1 + len(FEW_DESCRIPTORS))
     np.testing.assert_array_equal(both.descriptors[:, :1], alone.descriptors)
-    assert both.descriptor_scaler is not None and both.descriptor_scaler.given == ("mine",)
+    assert both.descriptor_scaler is not None and both.descriptor_scaler.provided == ("mine",)
 
 
 def test_what_cannot_be_computed_or_stands_there_already_is_refused(tmp_path: Path) -> None:

@@ -103,10 +103,10 @@ def test_a_model_in_the_place_of_another_is_the_old_or_the_new_one(
 
         with monkeypatch.context() as patch, suppress(SystemExit):
             patch.setattr(artifact_module, "write_bytes", killed)
-            patch.setattr(artifact_module, "_settle", lambda _: None)  # nobody tidies up after a kill
+            patch.setattr(artifact_module, "_finish_replacement", lambda _: None)  # nobody tidies up after a kill
             save_artifact(folder, new)
         assert load_artifact(folder).units == (unit,)
-        artifact_module._settle(folder)
+        artifact_module._finish_replacement(folder)
         assert load_artifact(folder).units == (unit,)
         assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json"}
 
@@ -361,7 +361,7 @@ def test_what_lies_beside_a_model_and_is_half_written_is_settled(artifact: Artif
     mine = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     (folder / "config.next.json").write_bytes(theirs.replace(mine.encode(), b"0"))
     assert load_artifact(folder).units == ("log10(mol/L)",)
-    artifact_module._settle(folder)
+    artifact_module._finish_replacement(folder)
     assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json"}
     assert (folder / "config.json").read_bytes() == config
     # One of these weights is.
@@ -369,13 +369,13 @@ def test_what_lies_beside_a_model_and_is_half_written_is_settled(artifact: Artif
     assert load_artifact(folder).units == ("other",)
     (folder / "config.json").write_bytes(b"old")
     assert load_artifact(folder).units == ("other",)
-    artifact_module._settle(folder)
+    artifact_module._finish_replacement(folder)
     assert (folder / "config.json").read_bytes() == theirs
     assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json"}
     # Where there are no weights at all, it is nobody's.
     (folder / "model.safetensors").unlink()
     (folder / "config.next.json").write_bytes(theirs)
-    artifact_module._settle(folder)
+    artifact_module._finish_replacement(folder)
     assert {p.name for p in folder.iterdir()} == {"config.json"}
 
 
@@ -404,14 +404,17 @@ def test_a_failure_while_it_is_saved_leaves_the_old_one(
         ({"members": 10**9}, "members is 1000000000, and must be a whole number from 0 to 1,000; copy it again"),
         (
             {"uncertainty": {"method": "magic", "samples": 1}},
-            "what is not here: there is no uncertainty method",
+            "what is not available: there is no uncertainty method",
         ),
         (
             {"molecules": {"add_hs": True, "max_atoms": 5, "standardize": "x"}},
             "not here: the standard form 'x'; up",
         ),
         ({"model": {"kind": "oracle"}}, r"a model of the kind 'oracle'; this molattn has [\w-]+(, [\w-]+)+$"),
-        ({"vocabulary": {}}, r"other codes for molecules than this molattn has; use molattn \S+ or train again"),
+        (
+            {"vocabulary": {}},
+            r"vocabulary of molecules than that of this molattn; use molattn \S+ or train again",
+        ),
         (
             {"targets": 3},
             "damaged or was changed: targets is 3, and must be a list of 1 to 20,000 values; copy it again",
@@ -420,7 +423,7 @@ def test_a_failure_while_it_is_saved_leaves_the_old_one(
         ({"sha256": {}}, r"sha256 has no checksum of model\.safetensors; copy it again"),
         (
             {"sha256": {"other": "x"}},
-            "sha256 has a checksum of 'other', which is no file of a model; copy it again",
+            "sha256 has a checksum of 'other', which is not a file of a model; copy it again",
         ),
     ],
 )
@@ -436,7 +439,7 @@ def test_what_does_not_fit_together_is_said(
 def test_a_setting_that_no_model_takes_is_said(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     _change(folder, model={**config["model"], "readout": "magic"})
-    with pytest.raises(InputError, match="asks for what is not here: .*magic"):
+    with pytest.raises(InputError, match="requires what is not available: .*magic"):
         load_artifact(folder)
 
 
@@ -445,7 +448,7 @@ def test_a_kill_before_the_configuration_took_its_place_and_then_a_full_disk(
 ) -> None:
     newer = replace(artifact, model=GraphModel(SMALL).eval(), units=("newer",))
     with monkeypatch.context() as patch:
-        patch.setattr(artifact_module, "_settle", lambda _: None)
+        patch.setattr(artifact_module, "_finish_replacement", lambda _: None)
         save_artifact(folder, newer)
     assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json", "config.next.json"}
     real = artifact_module.write_bytes

@@ -58,7 +58,7 @@ def test_columns_stand_before_what_is_computed() -> None:
     wanted = told.predict(SMILES, descriptors=rows)
     np.testing.assert_allclose(both.predict(SMILES, descriptors=mine), wanted, rtol=1e-6)
     np.testing.assert_allclose(both.predict(SMILES, descriptors=pd.DataFrame(mine, columns=["mine"])), wanted)
-    with pytest.raises(UsageError, match="the model reads 'mine' beside each molecule"):
+    with pytest.raises(UsageError, match="the model reads 'mine' for each molecule"):
         both.predict(SMILES)
     with pytest.raises(UsageError, match="a row has 3 descriptors; the model reads 'mine'"):
         both.predict(SMILES, descriptors=rows)
@@ -98,7 +98,7 @@ def test_maps_and_attributions_have_predictions_without_being_given_any() -> Non
 
 
 def test_a_model_that_computes_all_takes_none() -> None:
-    with pytest.raises(UsageError, match="the model reads descriptors that it computes, and no others: leave them out"):
+    with pytest.raises(UsageError, match="the model reads only descriptors that it computes: leave them out"):
         predictor().predict(["CCO"], descriptors=[[1.0, 2.0]])
 
 
@@ -106,14 +106,14 @@ def test_what_rdkit_cannot_compute_is_the_mean_and_what_is_far_ends() -> None:
     x = np.array([[0.0, np.nan, 1.0], [2.0, np.nan, 1.0], [np.nan, np.nan, 1.0]])
     scaler = DescriptorScaler.fit((), x, ("a", "b", "c"))
     assert scaler.mean == (1.0, 0.0, 1.0) and scaler.std == (1.0, 0.0, 0.0)
-    assert scaler.given == () and scaler.constant == ["b", "c"]
+    assert scaler.provided == () and scaler.constant == ["b", "c"]
     z = scaler.scale(np.array([[np.nan, 3.0, np.nan], [1e300, np.inf, 9.0], [-np.inf, 0.0, 1.0], [2.0, 0.0, 1.0]]))
-    far = DescriptorScaler.FARTHEST
+    far = DescriptorScaler.MAX_ABS_Z
     np.testing.assert_array_equal(z, [[0, 0, 0], [far, 0, 0], [-far, 0, 0], [1, 0, 0]])
     # A column is refused where it is far, as before.
     mixed = DescriptorScaler(("mine", "a"), (0.0, 0.0), (1e-5, 1.0), ("a",))
-    assert mixed.too_far([1e300, 1e300]) == "column 'mine': 1e+300 is too far from the numbers of training"
-    assert mixed.too_far([0.0, 1e300]) == ""
+    assert mixed.range_error([1e300, 1e300]) == "column 'mine': 1e+300 is too far from the numbers of training"
+    assert mixed.range_error([0.0, 1e300]) == ""
     # Platinum has descriptors that are no numbers.
     every = predictor(DescriptorScaler(DESCRIPTORS, (0.0,) * len(DESCRIPTORS), (1.0,) * len(DESCRIPTORS), DESCRIPTORS))
     assert np.isfinite(every.predict(["[Pt]", "CCO"])).all()
@@ -132,7 +132,7 @@ def test_a_saved_model_computes_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"name": "MolLogD"}, "asks for what is not here: the descriptor .MolLogD.; upgrade rdkit or molattn"),
+        ({"name": "MolLogD"}, "requires what is not available: the descriptor .MolLogD.; upgrade rdkit or molattn"),
         ({"computed": False}, "descriptors has one that is computed before one that is not"),
     ],
 )

@@ -15,7 +15,14 @@ from molattn.data.checksummed_json import sealed, unsealed
 from molattn.errors import InputError
 from molattn.models.artifact import load_artifact
 from molattn.models.config import CONFIGS
-from molattn.models.config_file import LARGEST_FILE, MODELS, SCHEMA, SEALED, read_config, settings_of
+from molattn.models.config_file import (
+    CHECKSUM_SCHEMA,
+    MAX_CONFIG_BYTES,
+    MODEL_FIELDS,
+    SCHEMA,
+    model_config_of,
+    read_config,
+)
 from molattn.models.presets import PRESETS
 from tests.models.tensors import saved
 
@@ -48,15 +55,15 @@ def _said(folder: Path) -> str:
 
 
 def test_the_table_has_every_setting_of_every_model() -> None:
-    assert MODELS.keys() == CONFIGS.keys()
+    assert MODEL_FIELDS.keys() == CONFIGS.keys()
     for kind, config in CONFIGS.items():
-        assert set(MODELS[kind].free) == {f.name for f in fields(config)}
+        assert set(MODEL_FIELDS[kind].free) == {f.name for f in fields(config)}
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_in_range(name: str) -> None:
-    read = MODELS["graph"].read({"kind": "graph", **PRESETS[name].settings.get("model", {})}, "model")
-    assert settings_of({"model": read}).kind == "graph"
+    read = MODEL_FIELDS["graph"].read({"kind": "graph", **PRESETS[name].settings.get("model", {})}, "model")
+    assert model_config_of({"model": read}).kind == "graph"
 
 
 @pytest.mark.parametrize("path", KEPT, ids=[path.parent.name for path in KEPT])
@@ -120,7 +127,10 @@ def test_a_setting_that_is_out_of_range_is_named(folder: Path, key: str, value: 
         (lambda c: c.update(schema=True), "schema is True, and must be a whole number from 1 to 7"),
         (lambda c: c.update(schema=None), "schema is None, and must be a whole number from 1 to 7"),
         (lambda c: c.pop("schema"), "the file has no field 'schema'"),
-        (lambda c: c.update(schema=99, molattn="\x1b[2J"), "was written by molattn of a later time: upgrade molattn"),
+        (
+            lambda c: c.update(schema=99, molattn="\x1b[2J"),
+            "written by a later version of molattn: upgrade molattn",
+        ),
         (lambda c: c.update(more=1), "the file has a field 'more', which is not known"),
     ],
 )
@@ -139,7 +149,7 @@ def test_a_configuration_without_its_seal_is_refused_where_it_always_had_one(fol
     del config["sha256"]
     path.write_text(json.dumps(config))
     assert "it has no sha256 with checksums" in _said(folder)
-    assert json.loads((FROZEN / "regression" / "config.json").read_text())["schema"] < SEALED <= SCHEMA
+    assert json.loads((FROZEN / "regression" / "config.json").read_text())["schema"] < CHECKSUM_SCHEMA <= SCHEMA
     shutil.copytree(FROZEN / "regression", folder, dirs_exist_ok=True)
     config = json.loads(path.read_text())
     del config["sha256"]["config.json"]
@@ -159,7 +169,7 @@ def test_a_configuration_without_its_seal_is_refused_where_it_always_had_one(fol
         ("", "it cannot be read"),
         ('{"schema": ' + "9" * 5_000 + "}", "it cannot be read"),
         ("\udcff", "it cannot be read"),
-        (" " * (LARGEST_FILE + 1), "it has over 16,777,216 bytes"),
+        (" " * (MAX_CONFIG_BYTES + 1), "it has over 16,777,216 bytes"),
     ],
 )
 def test_what_is_no_json_of_this_kind_is_refused(folder: Path, text: str, said: str) -> None:
@@ -232,7 +242,7 @@ def test_weights_of_another_type_are_refused(folder: Path, dtype: str) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda x: x["head.bias"].fill_(math.nan), "the tensor 'head.bias' holds nan, which is no finite number"),
+        (lambda x: x["head.bias"].fill_(math.nan), "the tensor 'head.bias' holds nan, which is not a finite number"),
         (lambda x: x["head.bias"][1:].fill_(-math.inf), "the tensor 'head.bias' holds -inf"),
         (lambda x: x["domain.embeddings"].fill_(math.nan), "the tensor 'domain.embeddings' holds nan"),
         (lambda x: x.pop("head.bias"), "the tensor 'head.bias' is missing"),
@@ -262,7 +272,7 @@ def test_a_file_that_is_longer_than_its_tensors_is_not_read(folder: Path) -> Non
     path = folder / "model.safetensors"
     with open(path, "r+b") as file:
         file.truncate(2**31 - 1)  # no such bytes are on the disk
-    assert "its list of tensors tells of" in _said(folder)
+    assert "its list of tensors requires" in _said(folder)
     with open(path, "r+b") as file:
         file.truncate(2**40)
     assert "and the weights of a model have 2,147,483,648 at most" in _said(folder)

@@ -20,7 +20,7 @@ from molattn.inference import Predictor
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
 from molattn.models.base import MoleculeModel
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
-from molattn.models.descriptors import DescriptorRows
+from molattn.models.descriptors import DescriptorStream
 from molattn.models.graph_model import GraphModel
 from molattn.models.registry import build
 from molattn.models.scaler import DescriptorScaler, TargetScaler
@@ -65,8 +65,8 @@ def test_scaled_columns_have_mean_0_and_deviation_1_and_constant_ones_are_0(x: n
 
 def test_a_number_too_far_from_training_is_no_answer() -> None:
     scaler = DescriptorScaler.fit(["a", "b"], np.array([[0.0, 1.0], [1e-3, 2.0]]))
-    assert scaler.too_far([1.0, 5.0]) == ""
-    assert scaler.too_far([0.0, 1e300]) == "column 'b': 1e+300 is too far from the numbers of training"
+    assert scaler.range_error([1.0, 5.0]) == ""
+    assert scaler.range_error([0.0, 1e300]) == "column 'b': 1e+300 is too far from the numbers of training"
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: getattr(c, "readout", c.kind))
@@ -191,7 +191,7 @@ def test_each_row_that_cannot_be_used_says_why_and_costs_no_other(predictor: Pre
 @pytest.mark.parametrize(
     ("given_descriptors", "message"),
     [
-        (None, "the model reads 'logp', 'mw', 'constant' beside each molecule: give a table"),
+        (None, "the model reads 'logp', 'mw', 'constant' for each molecule: give a table"),
         ([[1, 2, 3]], "fewer rows of descriptors than SMILES"),
         ([[1, 2, 3]] * 3, "more rows of descriptors than SMILES"),
         ([[1, 2]] * 2, "a row has 2 descriptors; the model reads 'logp', 'mw', 'constant'"),
@@ -216,7 +216,7 @@ def test_rows_stay_with_their_molecules_however_they_come(sizes: list[int], k: i
     n = sum(sizes)
     numbers = np.arange(n * k, dtype=float).reshape(n, k)
     scaler = DescriptorScaler(tuple(f"c{i}" for i in range(k)), (0.0,) * k, (1.0,) * k)
-    rows = DescriptorRows(scaler, numbers)
+    rows = DescriptorStream(scaler, numbers)
     molecule = molecule_graph("C")
     joined = []
     for size in sizes:

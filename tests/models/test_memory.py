@@ -17,8 +17,7 @@ from molattn.data.store.batches import PAIRS, Batch, MoleculeBatch, batches_by_s
 from molattn.errors import SmilesError
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact, save_artifact
-from molattn.models.memory import is_out_of_memory
-from molattn.models.predict import compute_outputs
+from molattn.models.predict import compute_outputs, is_out_of_memory
 from tests.molecules import esol
 
 SMILES = [*esol(40)[0], "C" * 60, "CO", "C" * 50]
