@@ -66,7 +66,7 @@ def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool =
     With `resume`, the unfinished run in `output_dir` goes on. Folds and replicates bring a `SeveralResult`.
     """
     # Late: a prediction does without all that training brings in.
-    from molattn.training.ranks import is_first
+    from molattn.training.distributed import is_main_process
     from molattn.training.replicates import members, run_several
     from molattn.training.run import run as train_and_evaluate
     from molattn.viewer import write_plots
@@ -74,7 +74,7 @@ def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool =
     if members(config):
         return run_several(config, output_dir, reporter, force, resume, write_plots)
     result = train_and_evaluate(config, output_dir, reporter, force, resume)
-    if is_first():
+    if is_main_process():
         write_plots(result)
     return result
 

@@ -1,6 +1,6 @@
 """The processes of a training on several devices: started, watched, and ended together.
 
-Each runs the same command with the variables that torchrun would set: see `molattn.training.ranks`.
+Each runs the same command with the variables that torchrun would set: see `molattn.training.distributed`.
 """
 
 import os

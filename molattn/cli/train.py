@@ -13,8 +13,8 @@ from molattn.cli.terminal import console, say, say_json
 from molattn.models.config import CONFIGS
 from molattn.models.presets import PRESETS
 from molattn.training.config import DataConfig, RunConfig, TrainingConfig, resolve
+from molattn.training.distributed import is_main_process, launched_world_size, requested_world_size
 from molattn.training.folders import to_resume
-from molattn.training.ranks import is_first, launched, wanted
 
 if TYPE_CHECKING:
     from molattn.training.replicates import SeveralResult
@@ -261,7 +261,7 @@ def train(
         config, output_dir = to_resume(resume, config, output_dir, force)
     # Settings are checked before anything heavy is imported.
     resolved = resolve(config, options, settings or ())
-    if launched() == 1 and (several := wanted(resolved.training)) > 1:
+    if launched_world_size() == 1 and (several := requested_world_size(resolved.training)) > 1:
         nodes = resolved.training.num_nodes
         raise typer.Exit(launch(sys.argv[1:], several // nodes, nodes))
     end_with_launcher()
@@ -272,10 +272,10 @@ def train(
     from molattn.training.source import is_path
 
     if resolved.data.dataset and not is_path(resolved.data.dataset):
-        fetched(resolved.data.dataset, resolved.data.data_dir, quiet or not is_first())
+        fetched(resolved.data.dataset, resolved.data.data_dir, quiet or not is_main_process())
     with TerminalReporter(quiet) as reporter:
         result = run(resolved, output_dir, reporter, force, resume is not None)
-    if not is_first():
+    if not is_main_process():
         return
     if as_json:
         say_json({"run": str(result.folder), **result.metrics})

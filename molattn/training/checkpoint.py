@@ -28,7 +28,7 @@ from molattn.data.files import write_bytes, write_text
 from molattn.data.schema import Anything, Flag, Misfit, Real, Some, Text, Whole, misfit
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.tensor_file import read_tensor_specs, read_tensors
-from molattn.training import ranks
+from molattn.training import distributed
 from molattn.training.resumed import check_alike, check_tensors, optimizer_state
 
 STATE = "state.json"
@@ -132,7 +132,7 @@ class Checkpoints:
     def __init__(self, folder: Path, identity: dict[str, Any], every: int = 1, run: Path | None = None):
         self.folder, self.identity, self.every = folder, identity, every
         # Whoever trains together goes on from the same one.
-        self.last = ranks.from_first(partial(load_checkpoint, folder))
+        self.last = distributed.broadcast_object(partial(load_checkpoint, folder))
         if self.last is not None:
             if missing := next((key for key in ("over", "seconds") if key not in self.last.state), None):
                 raise damaged(folder, Misfit(f"it has no field {missing!r}"))
@@ -248,7 +248,7 @@ class SaveEpochs:
             learner: what is trained.
             over: no other epoch comes.
         """
-        if ranks.rank() == 0 and (over or (epoch + 1) % self.checkpoints.every == 0):
+        if distributed.rank() == 0 and (over or (epoch + 1) % self.checkpoints.every == 0):
             optimizer, tensors = _optimizer_state(learner.optimizer)
             tensors |= {f"task.{k}": v for k, v in learner.state_dict().items()}
             tensors |= {f"best.{k}": v for k, v in (self.watch.state or {}).items()}

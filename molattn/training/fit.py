@@ -22,11 +22,11 @@ from molattn.models.base import MoleculeModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
 from molattn.models.tensor_file import check_finite
-from molattn.training import ranks
+from molattn.training import distributed
 from molattn.training.checkpoint import Checkpoints, SaveEpochs, callers_random_states, exits_on_sigterm
 from molattn.training.companions import Companion
 from molattn.training.config import TrainingConfig
-from molattn.training.devices import device_of
+from molattn.training.distributed import select_device
 from molattn.training.labelled import Labelled, Rows, Step, step_of
 from molattn.training.learner import Learner
 from molattn.training.resumed import check_tensors
@@ -87,8 +87,8 @@ def fit(
     AdamW, a linear warm-up and a cosine; the weights that are validated and kept are their running average. The
     same seed gives the same weights; the random state of the caller is left as it was.
 
-    Within `ranks.together` each rank takes its share of every batch of training and of the validation molecules: the
-    steps are those of one process, but for rounding and dropout, and all ranks are left with the same weights.
+    Within `distributed.process_group` each rank computes a share of every training batch and of the validation
+    molecules: the steps are those of one process, up to rounding and dropout, and all ranks end with the same weights.
 
     Args:
         train, val: molecules with targets in their units; a molecule without a known label brings no gradient.
@@ -102,8 +102,8 @@ def fit(
         InputError: no epoch had a finite validation loss.
         UsageError: a device that is not there; several devices, and one process alone.
     """
-    device = device_of(config)
-    rank, size = ranks.rank(), ranks.size()
+    device = select_device(config)
+    rank, size = distributed.rank(), distributed.world_size()
     sampler = SizeBuckets(sizes_of(train.molecules), config.batch_size, config.seed, rank=rank, ranks=size)
     steps = config.epochs * len(sampler)
     learner = Learner(model, train, scaler, config, task, metric or task.metrics[0], companion, steps)

@@ -12,7 +12,7 @@ from molattn.models.base import MoleculeModel
 from molattn.models.predictions import Predictions
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
-from molattn.training import ranks
+from molattn.training import distributed
 from molattn.training.companions import Companion
 from molattn.training.config import TrainingConfig
 from molattn.training.labelled import Labelled, Step
@@ -68,7 +68,7 @@ class Learner(nn.Module):
         self.to(device)
         self.side_by_side = SideBySide(self.model)
         beside = [] if self.companion is None else list(self.companion.parameters())
-        ranks.as_first(x.data for x in (*self.side_by_side.flat, *beside, *self.model.buffers()))
+        distributed.broadcast(x.data for x in (*self.side_by_side.flat, *beside, *self.model.buffers()))
         self.average.follow(self.model, self.side_by_side.flat)
         # In one call; where there is none, torch's own choice.
         fused = True if torch.device(device).type in ("cpu", "cuda") else None
@@ -108,8 +108,8 @@ class Learner(nn.Module):
         for w in beside:
             w.grad = None
         loss.backward()
-        if ranks.size() > 1:
-            ranks.add_up([*self.side_by_side.gradients, *(w.grad for w in beside if w.grad is not None)])
+        if distributed.world_size() > 1:
+            distributed.all_reduce([*self.side_by_side.gradients, *(w.grad for w in beside if w.grad is not None)])
         return loss.detach()
 
     def loss_of(self, step: Step) -> Tensor:
@@ -123,7 +123,7 @@ class Learner(nn.Module):
         losses, known = self.loss(outputs, batch.targets)
         self.train_losses.add(losses, known, rows)
         loss = mean_loss(losses, known, rows)
-        if ranks.size() > 1:
+        if distributed.world_size() > 1:
             labels = known.sum() if rows is None else (known * rows.unsqueeze(1)).sum()
             counts = torch.stack([labels.double(), labels.new_tensor(asked, dtype=torch.float64)])
             of_label, of_molecule = self._shares(counts)
@@ -133,7 +133,7 @@ class Learner(nn.Module):
     def _shares(self, counts: Tensor) -> Tensor:
         """This rank's part of what all ranks count in a batch: with it the gradients of all add up to the batch's."""
         total = counts.clone()
-        ranks.add_up([total])
+        distributed.all_reduce([total])
         return (counts / torch.where(total > 0, total, torch.ones_like(total))).float()
 
     def validation_step(self, step: Step) -> None:
@@ -147,7 +147,7 @@ class Learner(nn.Module):
 
     def take_metric(self) -> float:
         """The metric over all validation molecules since the last time, the mean over targets; NaN if undefined."""
-        validated = [batch for of_rank in ranks.gathered(self.validated) for batch in of_rank]
+        validated = [batch for of_rank in distributed.all_gather(self.validated) for batch in of_rank]
         outputs, targets = (np.concatenate(parts) for parts in zip(*validated, strict=True))
         self.validated = []
         answers = self.task.decode(outputs, self.scaler)
@@ -188,7 +188,7 @@ class _Losses:
 
     def take(self) -> float:
         """The mean over all labels of all ranks, NaN without one; and start again."""
-        parts = ranks.gathered((float(np.sum(self.total)), float(np.sum(self.count))))
+        parts = distributed.all_gather((float(np.sum(self.total)), float(np.sum(self.count))))
         total, count = (sum(part) for part in zip(*parts, strict=True))
         self.__init__()
         return total / count if count > 0 else math.nan

@@ -14,7 +14,7 @@ import tomli_w
 
 from molattn.data.files import write_text
 from molattn.errors import InputError, UsageError
-from molattn.training import kept, ranks, run_folder
+from molattn.training import distributed, kept, run_folder
 from molattn.training.bases import FINE_TUNING, FOR_MANY, FROM_SCRATCH
 from molattn.training.checkpoint import differences
 from molattn.training.config import RunConfig, read_config
@@ -81,8 +81,10 @@ def run_several(
         UsageError, InputError: as `run` does.
     """
     check(config)
-    with ranks.together(config.training):
-        return _run_several(config, folder, reporter if ranks.is_first() else Silent(), force, resume, finish)
+    with distributed.process_group(config.training):
+        return _run_several(
+            config, folder, reporter if distributed.is_main_process() else Silent(), force, resume, finish
+        )
 
 
 def _run_several(
@@ -105,7 +107,7 @@ def _run_several(
         return path
 
     with ExitStack() as held:
-        path = ranks.from_first(begun)
+        path = distributed.broadcast_object(begun)
         return _each(config, runs, path, reporter, finish, folder is None)
 
 
@@ -128,14 +130,14 @@ def _each(
 
     try:
         for number, (name, member) in enumerate(runs.items(), start=1):
-            if ranks.from_first(partial(left_open, name)):
+            if distributed.broadcast_object(partial(left_open, name)):
                 reporter.stage(f"{name}, {number} of {len(runs)}")
-                goes_on = ranks.from_first(partial(is_unfinished, path / name))
+                goes_on = distributed.broadcast_object(partial(is_unfinished, path / name))
                 result = run(member, path / name, reporter, resume=goes_on)
-                if ranks.is_first():
+                if distributed.is_main_process():
                     finish(result)
     except BaseException as error:
-        if any((path / name).is_dir() for name in runs) or not ranks.is_first():
+        if any((path / name).is_dir() for name in runs) or not distributed.is_main_process():
             if not isinstance(error, UsageError | InputError):
                 reporter.stage(continues(path))
             raise
@@ -144,9 +146,9 @@ def _each(
             with suppress(OSError):
                 path.parent.rmdir()
         raise
-    metrics = ranks.from_first(partial(_metrics_of, path, runs))
+    metrics = distributed.broadcast_object(partial(_metrics_of, path, runs))
     over_all = {"runs": list(metrics), **summarised(list(metrics.values()))}
-    if ranks.is_first():
+    if distributed.is_main_process():
         run_folder.write_json(path / METRICS, over_all)
     return SeveralResult(path, over_all, metrics, config.data.descriptor_columns)
 

@@ -22,7 +22,7 @@ from molattn.models.predictions import Predictions
 from molattn.models.registry import MODELS
 from molattn.models.uncertainty import METHODS as UNCERTAINTY_METHODS
 from molattn.models.uncertainty import resolve_uncertainty_method
-from molattn.training import ranks, run_folder
+from molattn.training import distributed, run_folder
 from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, RunConfig
@@ -120,8 +120,8 @@ def run(
         InputError: the data cannot be used.
     """
     check(config)
-    with ranks.together(config.training):
-        return _run(config, folder, reporter if ranks.is_first() else Silent(), force, resume)
+    with distributed.process_group(config.training):
+        return _run(config, folder, reporter if distributed.is_main_process() else Silent(), force, resume)
 
 
 def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force: bool, resume: bool) -> RunResult:
@@ -171,7 +171,7 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
         return run_folder.claim(held, folder, experiment.name, force)
 
     with ExitStack() as held:
-        path = ranks.from_first(claimed)
+        path = distributed.broadcast_object(claimed)
         return _in_folder(config, experiment, names, path, reporter, resume, folder is None)
 
 
@@ -189,7 +189,7 @@ def _in_folder(
         return _trained(config, experiment, names, path, reporter)
     except BaseException as error:
         stopped = isinstance(error, ProcessLost) or not isinstance(error, MolattnError)
-        if resume or ((path / CHECKPOINT).is_dir() and stopped) or not ranks.is_first():
+        if resume or ((path / CHECKPOINT).is_dir() and stopped) or not distributed.is_main_process():
             if stopped:
                 reporter.stage(continues(path))
             raise
@@ -215,7 +215,7 @@ def _trained(
         return Checkpoints(folder, identity, settings.checkpoint_every, path)
 
     checkpoints(0)  # refuses other settings, before those that were are written over
-    if ranks.is_first():
+    if distributed.is_main_process():
         run_folder.write_config(path, config)
         run_folder.write_splits(path, experiment)
         run_folder.write_rejected(path, experiment)
@@ -291,7 +291,7 @@ def _trained(
         "epochs": [len(f.history) for f in fitted.fits] if several else len(first.history),
         "parameters": sum(p.numel() for model in fitted.models for p in model.parameters()),
     }
-    if ranks.is_first():
+    if distributed.is_main_process():
         save_artifact(path / MODEL, artifact)
         run_folder.write_history(path, [f.history for f in fitted.fits])
         run_folder.write_predictions(path, experiment, answers, artifact.extra_columns())
@@ -328,7 +328,7 @@ def _identity(config: RunConfig, experiment: Experiment) -> dict[str, Any]:
         "config": settings,
         "sha256 of the table": experiment.sha256,
         "sha256 of the split": hashlib.sha256(labels.encode()).hexdigest(),
-        **({"the number of processes": ranks.size()} if ranks.size() > 1 else {}),
+        **({"the number of processes": distributed.world_size()} if distributed.world_size() > 1 else {}),
     }
 
 
@@ -380,7 +380,7 @@ def check(config: RunConfig) -> None:
         MODEL_FIELDS[config.model.kind].read(asdict(config.model), "model")
     except Misfit as error:
         raise UsageError(f"a setting is out of range: {error}") from None
-    ranks.check_ranks(config.training)
+    distributed.check_world_size(config.training)
     for name, value, known in (
         ("uncertainty_method", config.training.uncertainty_method, UNCERTAINTY_METHODS),
         ("calibration_method", config.training.calibration_method, CALIBRATION_METHODS),

@@ -125,7 +125,7 @@ sys.exit(launch.launch([], 2, 1))
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--devices", "two"], "devices is a number, places such as 0,2, or auto, not 'two'"),
+        (["--devices", "two"], "devices is a number, indices such as 0,2, or auto, not 'two'"),
         (["--devices", "0"], "devices is a number"),
         (["--num-nodes", "2"], "MASTER_ADDR is not set"),
         (["--num-nodes", "0"], "num_nodes is 1 or more"),

@@ -17,7 +17,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from molattn.errors import InputError, UsageError
-from molattn.training import ranks
+from molattn.training import distributed
 from molattn.training.checkpoint import (
     SCHEMA,
     STATE,
@@ -246,7 +246,7 @@ def test_when_it_is_saved_and_what_is_said_of_it(tmp_path: Path, monkeypatch: py
 
     assert [saved(epoch) for epoch in (0, 1, 3, 4)] == [None] * 4
     with monkeypatch.context() as patch:
-        patch.setattr(ranks, "rank", lambda: 1)
+        patch.setattr(distributed, "rank", lambda: 1)
         assert saved(2) is None
     for epoch, over in ((2, False), (5, False), (5, True), (3, True)):
         state = saved(epoch, over)

@@ -22,7 +22,7 @@ from molattn.models.graph_model import GraphModel
 from molattn.models.predict import predict_molecules
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Regression
-from molattn.training import ranks
+from molattn.training import distributed
 from molattn.training.companions import AuxiliaryTargets, Companion
 from molattn.training.config import TrainingConfig
 from molattn.training.fit import EpochRecord, fit
@@ -331,32 +331,32 @@ def test_the_loss_is_told_what_evidence_costs() -> None:
     assert losses[2] - losses[1] == pytest.approx(losses[1] - losses[0], rel=1e-4)
 
 
-class Two:
-    """Two ranks that answer each other, the first in this thread and the second in another."""
+class TwoRanks:
+    """Two ranks that exchange values, the first in this thread and the second in another."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
-        self.barrier, self.said = threading.Barrier(2, timeout=60), {}
-        monkeypatch.setattr(ranks, "size", lambda: 2)
-        monkeypatch.setattr(ranks, "add_up", self.add_up)
-        monkeypatch.setattr(ranks, "as_first", self.as_first)
-        monkeypatch.setattr(ranks, "gathered", self.gathered)
+        self.barrier, self.shared = threading.Barrier(2, timeout=60), {}
+        monkeypatch.setattr(distributed, "world_size", lambda: 2)
+        monkeypatch.setattr(distributed, "all_reduce", self.all_reduce)
+        monkeypatch.setattr(distributed, "broadcast", self.broadcast)
+        monkeypatch.setattr(distributed, "all_gather", self.all_gather)
         self.local = threading.local()
 
-    def gathered(self, mine: Any) -> list[Any]:
-        self.said[self.local.rank] = mine
+    def all_gather(self, value: Any) -> list[Any]:
+        self.shared[self.local.rank] = value
         self.barrier.wait()
-        both = [self.said[0], self.said[1]]
+        both = [self.shared[0], self.shared[1]]
         self.barrier.wait()
         return both
 
-    def add_up(self, tensors: Iterable[Tensor]) -> None:
+    def all_reduce(self, tensors: Iterable[Tensor]) -> None:
         mine = list(tensors)
-        for x, a, b in zip(mine, *self.gathered([x.clone() for x in mine]), strict=True):
+        for x, a, b in zip(mine, *self.all_gather([x.clone() for x in mine]), strict=True):
             x.copy_(a + b)
 
-    def as_first(self, tensors: Iterable[Tensor]) -> None:
+    def broadcast(self, tensors: Iterable[Tensor]) -> None:
         mine = list(tensors)
-        for x, a in zip(mine, self.gathered([x.clone() for x in mine])[0], strict=True):
+        for x, a in zip(mine, self.all_gather([x.clone() for x in mine])[0], strict=True):
             x.copy_(a)
 
     def run(self, of_rank: Callable[[int], Any]) -> list[Any]:
@@ -404,7 +404,7 @@ def test_two_ranks_have_together_the_gradient_of_the_whole_batch(
         return learner_of(CONFIG, model, companion=companion, train=data)
 
     wanted = gradients(of(0), range(7))
-    two = Two(monkeypatch)
+    two = TwoRanks(monkeypatch)
     # The second begins with other weights, and takes those of the first; it has fewer rows, and one without a label.
     learners = [of(0), of(1)]
     for found in two.run(lambda rank: gradients(learners[rank], [range(3, 7), range(3)][rank])):
@@ -422,7 +422,7 @@ def test_two_ranks_without_a_label_learn_nothing_and_divide_by_nothing(monkeypat
         assert math.isnan(learner.train_losses.take())
         return loss.item()
 
-    assert Two(monkeypatch).run(one) == [0.0, 0.0]
+    assert TwoRanks(monkeypatch).run(one) == [0.0, 0.0]
 
 
 def test_what_is_beside_the_model_is_averaged_by_molecules_and_not_by_labels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,4 +441,4 @@ def test_what_is_beside_the_model_is_averaged_by_molecules_and_not_by_labels(mon
         rows = [range(1), range(1, 4)][rank]
         return learner.loss_of(step_of(model, data, rows)).item()
 
-    assert Two(monkeypatch).run(one) == pytest.approx([1 * 1 / 4, 3 * 3 / 4])
+    assert TwoRanks(monkeypatch).run(one) == pytest.approx([1 * 1 / 4, 3 * 3 / 4])

@@ -17,9 +17,9 @@ from molattn.data.store.batches import SizeBuckets
 from molattn.errors import InputError, UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.models.tasks import Regression
+from molattn.training import distributed
 from molattn.training import fit as room
-from molattn.training import ranks
-from molattn.training.devices import device_of
+from molattn.training.distributed import select_device
 from molattn.training.fit import BestEpoch, EpochRecord, Fitted, _evaluating, _seed_epoch, _to, fit
 from molattn.training.labelled import Labelled, step_of
 from tests.training.test_learner import CONFIG, GRAPHS, SCALER, SMALL, TARGETS, TRAIN, VAL, model_of
@@ -205,13 +205,13 @@ def test_each_rank_validates_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
             shares.append([i for rows in batch_sampler for i in rows])
             assert all(batch_sampler), "an empty batch"
             raise InterruptedError
-        assert (batch_sampler.rank, batch_sampler.ranks) == (ranks.rank(), 4)
+        assert (batch_sampler.rank, batch_sampler.ranks) == (distributed.rank(), 4)
 
     monkeypatch.setattr(room, "DataLoader", loader)
-    monkeypatch.setattr(ranks, "size", lambda: 4)
+    monkeypatch.setattr(distributed, "world_size", lambda: 4)
     few = Labelled(GRAPHS[18:21], TARGETS[18:21])
     for rank in range(4):
-        monkeypatch.setattr(ranks, "rank", lambda rank=rank: rank)
+        monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
         with pytest.raises(InterruptedError):
             fit(model_of(), TRAIN, few, SCALER, ONE)
     assert sorted(i for share in shares for i in share) == [0, 1, 2]
@@ -232,7 +232,7 @@ def test_the_device_of_one_process(
     monkeypatch: pytest.MonkeyPatch, accelerator: str, count: int, devices: str, wanted: str
 ) -> None:
     gpus(monkeypatch, count)
-    assert device_of(replace(CONFIG, accelerator=accelerator, devices=devices)) == torch.device(wanted)
+    assert select_device(replace(CONFIG, accelerator=accelerator, devices=devices)) == torch.device(wanted)
 
 
 @pytest.mark.parametrize(("devices", "wanted"), [("auto", 1), ("2", 1), ("3,2", 2)])
@@ -240,11 +240,11 @@ def test_each_rank_has_the_gpu_of_its_place_on_the_machine(
     monkeypatch: pytest.MonkeyPatch, devices: str, wanted: int
 ) -> None:
     gpus(monkeypatch, 4)
-    monkeypatch.setattr(ranks, "size", lambda: 4)
+    monkeypatch.setattr(distributed, "world_size", lambda: 4)
     monkeypatch.setenv("LOCAL_RANK", "1")
     config = replace(CONFIG, accelerator="auto", devices=devices)
-    assert device_of(config) == torch.device("cuda", wanted)
-    assert device_of(replace(config, accelerator="cpu")) == torch.device("cpu")
+    assert select_device(config) == torch.device("cuda", wanted)
+    assert select_device(replace(config, accelerator="cpu")) == torch.device("cpu")
 
 
 @pytest.mark.parametrize(
@@ -253,9 +253,9 @@ def test_each_rank_has_the_gpu_of_its_place_on_the_machine(
         (0, {"accelerator": "abacus"}, "training.accelerator is one of auto, cpu, gpu, cuda, not 'abacus'"),
         (0, {"accelerator": "gpu"}, "training.accelerator=gpu, and torch finds no GPU here"),
         (2, {"accelerator": "cuda", "devices": "2,"}, "there is no GPU 2 here, only 2"),
-        (2, {"devices": "2"}, "several devices train within"),
-        (2, {"num_nodes": 2}, "several devices train within"),
-        (2, {"devices": "0,1"}, "several devices train within"),
+        (2, {"devices": "2"}, "can train on several devices"),
+        (2, {"num_nodes": 2}, "can train on several devices"),
+        (2, {"devices": "0,1"}, "can train on several devices"),
     ],
 )
 def test_a_device_that_is_not_there_is_said(

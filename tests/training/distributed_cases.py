@@ -1,8 +1,8 @@
-"""Small trainings, in each of the processes that torchrun has started.
+"""Small trainings, run in each process that torchrun starts.
 
-    torchrun --nproc-per-node 2 -m tests.training.in_ranks FOLDER
+    torchrun --nproc-per-node 2 -m tests.training.distributed_cases FOLDER
 
-trains each of `CASES` in FOLDER; each process writes there the metrics that it was given.
+trains each of `CASES` in FOLDER; each process writes the metrics that it got there.
 """
 
 import json
@@ -25,9 +25,9 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def train(folder: Path, name: str) -> Any:
-    """Train one of them in a folder of its own within `folder`."""
+    """Train one of the cases in a folder of its own within `folder`."""
     rows = list(zip(*esol(61), strict=True))
-    table = folder / f"{name}-{os.environ.get('RANK', 'alone')}.csv"
+    table = folder / f"{name}-{os.environ.get('RANK', 'single')}.csv"
     table.parent.mkdir(exist_ok=True)
     lines = [f"{s},{y},{'' if i % 3 else i / 10},{i % 5}" for i, (s, y) in enumerate(rows)]
     table.write_text("\n".join(["smiles,y,z,w", *lines]) + "\n")
@@ -38,7 +38,7 @@ def train(folder: Path, name: str) -> Any:
 
 
 def main() -> None:
-    """See above."""
+    """See the module's docstring."""
     folder = Path(sys.argv[1])
     for name in CASES:
         result = train(folder, name)

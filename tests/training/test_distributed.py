@@ -1,4 +1,4 @@
-"""Several processes that train one model: the shares of each, and the same training as that of one."""
+"""Distributed training: the batches of each rank, and the same result as with one process."""
 
 import csv
 import json
@@ -15,14 +15,14 @@ import pytest
 import molattn
 from molattn.data.store.batches import SizeBuckets
 from molattn.errors import UsageError
-from molattn.training import ranks
+from molattn.training import distributed
 from molattn.training.config import TrainingConfig
-from tests.training.in_ranks import CASES, train
+from tests.training.distributed_cases import CASES, train
 from tests.training.runs import REPOSITORY, small_table
 
 
 @pytest.mark.parametrize(("molecules", "batch", "size"), [(101, 32, 2), (97, 32, 3), (7, 32, 8), (64, 8, 8), (9, 4, 3)])
-def test_each_molecule_is_in_one_share_once_an_epoch(molecules: int, batch: int, size: int) -> None:
+def test_ranks_partition_each_epoch(molecules: int, batch: int, size: int) -> None:
     sizes = np.random.default_rng(0).integers(1, 40, molecules)
     shares = [SizeBuckets(sizes, batch, 0, rank=rank, ranks=size) for rank in range(size)]
     alone = SizeBuckets(sizes, batch, 0)
@@ -37,68 +37,73 @@ def test_each_molecule_is_in_one_share_once_an_epoch(molecules: int, batch: int,
         assert all(max(map(len, step)) - min(map(len, step)) <= 1 for step in steps)
 
 
-def test_one_process_is_answered_by_itself() -> None:
-    assert (ranks.size(), ranks.rank(), ranks.is_first(), ranks.launched()) == (1, 0, True, 1)
-    assert ranks.gathered("x") == ["x"] and ranks.from_first(lambda: 5) == 5
-    with ranks.together(TrainingConfig()):
-        assert ranks.size() == 1
+def test_collective_operations_of_a_single_process() -> None:
+    assert (
+        distributed.world_size(),
+        distributed.rank(),
+        distributed.is_main_process(),
+        distributed.launched_world_size(),
+    ) == (1, 0, True, 1)
+    assert distributed.all_gather("x") == ["x"] and distributed.broadcast_object(lambda: 5) == 5
+    with distributed.process_group(TrainingConfig()):
+        assert distributed.world_size() == 1
 
 
 @pytest.mark.parametrize(
-    ("settings", "size", "here", "says"),
+    ("settings", "size", "local_size", "message"),
     [
-        ({"devices": "2"}, 1, 1, "take 2 processes, which `molattn train` starts, or torchrun"),
+        ({"devices": "2"}, 1, 1, "take 2 processes, which `molattn train` or torchrun starts"),
         ({"devices": "4"}, 2, 2, "torchrun started 2 processes on this machine, and devices=4"),
         ({"num_nodes": 4}, 4, 2, "torchrun started processes on 2 machines, and num_nodes=4"),
         ({"devices": "2", "num_nodes": 2}, 4, 2, ""),
         ({}, 4, 2, ""),
     ],
 )
-def test_other_processes_than_were_asked_for(
-    monkeypatch: pytest.MonkeyPatch, settings: dict, size: int, here: int, says: str
+def test_world_size_must_match_the_settings(
+    monkeypatch: pytest.MonkeyPatch, settings: dict, size: int, local_size: int, message: str
 ) -> None:
     if size > 1:
-        for name, value in (("RANK", 0), ("WORLD_SIZE", size), ("LOCAL_WORLD_SIZE", here)):
+        for name, value in (("RANK", 0), ("WORLD_SIZE", size), ("LOCAL_WORLD_SIZE", local_size)):
             monkeypatch.setenv(name, str(value))
-    if not says:
-        ranks.check_ranks(TrainingConfig(**settings))
+    if not message:
+        distributed.check_world_size(TrainingConfig(**settings))
         return
-    with pytest.raises(UsageError, match=says):
-        ranks.check_ranks(TrainingConfig(**settings))
+    with pytest.raises(UsageError, match=message):
+        distributed.check_world_size(TrainingConfig(**settings))
 
 
-def test_python_starts_no_processes(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="this is one alone"):
+def test_training_from_python_starts_no_processes(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="this is a single process"):
         molattn.train(small_table(tmp_path / "t.csv"), output_dir=tmp_path / "run", devices="2", quiet=True)
     assert not (tmp_path / "run").exists()
 
 
-def test_ranks_of_one_machine_meet_where_no_other_can_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_rendezvous_listens_on_the_loopback_interface_only(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "")  # it is put back at the end
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "")  # restored at the end
     monkeypatch.delenv("GLOO_SOCKET_IFNAME")
     monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
     variables = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    meeting = ranks._meeting()
-    assert (meeting["rank"], meeting["world_size"]) == (0, 1)
-    mine = [c.laddr for c in psutil.Process().net_connections("inet") if c.status == psutil.CONN_LISTEN]
-    assert [address.ip for address in mine if address.port == port] == ["127.0.0.1"]
+    arguments = distributed._rendezvous()
+    assert (arguments["rank"], arguments["world_size"]) == (0, 1)
+    listening = [c.laddr for c in psutil.Process().net_connections("inet") if c.status == psutil.CONN_LISTEN]
+    assert [address.ip for address in listening if address.port == port] == ["127.0.0.1"]
     assert os.environ["GLOO_SOCKET_IFNAME"] in ("lo", "lo0")
-    # Where other machines are asked for, or torchrun has made them meet, torch has its own way.
+    # With other machines, or a store made by torchrun, torch's own rendezvous is used.
     monkeypatch.setenv("MASTER_ADDR", "10.1.2.3")
-    assert ranks._meeting() == {}
+    assert distributed._rendezvous() == {}
     monkeypatch.setenv("MASTER_ADDR", "localhost")
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
-    assert ranks._meeting() == {}
+    assert distributed._rendezvous() == {}
 
 
 @pytest.mark.slow
-def test_two_ranks_train_as_one_process_does(tmp_path: Path) -> None:
-    """Weights, missing labels, auxiliary targets, ensembles and folds, from Python, by torchrun."""
-    arguments = ["-m", "tests.training.in_ranks", str(tmp_path / "two")]
+def test_two_ranks_train_like_one_process(tmp_path: Path) -> None:
+    """Weights, missing labels, auxiliary targets, ensembles and folds, from Python with torchrun."""
+    arguments = ["-m", "tests.training.distributed_cases", str(tmp_path / "two")]
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *arguments]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, env=env, timeout=250)
