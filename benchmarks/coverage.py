@@ -63,7 +63,7 @@ def resplits(run: Path, level: float, count: int) -> dict[str, dict[str, list[fl
     from molattn.data.tables.table import column, read_table
     from molattn.models.calibration import prediction_intervals
     from molattn.training.calibrate import calibrate
-    from molattn.training.described import with_computed
+    from molattn.training.extra_descriptors import append_computed_descriptors
 
     table = read_table(run / "predictions.csv")
     artifact = molattn.load(run)._artifact
@@ -77,7 +77,7 @@ def resplits(run: Path, level: float, count: int) -> dict[str, dict[str, list[fl
     for side, chosen in rows.items():
         molecules = artifact.model.read(smiles[chosen], **form)
         scaler = artifact.descriptors
-        beside = None if scaler is None else with_computed(scaler.computed, None, molecules)
+        beside = None if scaler is None else append_computed_descriptors(scaler.computed, None, molecules)
         z = None if scaler is None or beside is None else scaler.scale(beside)
         answers[side] = artifact.predict(molecules, z)
     held, y = answers["test"], truth[rows["test"]]

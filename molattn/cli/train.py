@@ -269,7 +269,7 @@ def train(
     from molattn.cli.datasets import fetched
     from molattn.cli.progress import TerminalReporter
     from molattn.training.replicates import SeveralResult
-    from molattn.training.source import is_path
+    from molattn.training.table_source import is_path
 
     if resolved.data.dataset and not is_path(resolved.data.dataset):
         fetched(resolved.data.dataset, resolved.data.data_dir, quiet or not is_main_process())
@@ -290,14 +290,14 @@ def _report(result: "RunResult") -> None:
     """The table of test metrics beside the baseline, where the run lies, and the next two commands."""
     from molattn.cli.metrics import print_metrics, print_uncertainty
 
-    metrics, always = result.metrics, result.experiment.task.baseline_label
-    of = "atoms of " if result.experiment.task.of_atoms else ""
+    metrics, always = result.metrics, result.dataset.task.baseline_label
+    of = "atoms of " if result.dataset.task.of_atoms else ""
     print_metrics(metrics["test"], f"{of}test molecules", metrics["units"], metrics["baseline"]["test"], always)
     if "uncertainty" in metrics:
         print_uncertainty(metrics["uncertainty"], f"{of}test molecules", metrics["units"])
     run, program = shlex.quote(str(result.folder)), _program()
     say(f"The run lies in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
-    beside = result.experiment.data.descriptor_columns
+    beside = result.dataset.config.descriptor_columns
     level = " --interval 0.9" if result.artifact is not None and result.artifact.calibration is not None else ""
     if not beside:
         say(f"  {program} predict {run} --smiles CCO --smiles c1ccccc1")

@@ -163,11 +163,11 @@ class MolAttention(BaseEstimator):
             raise ValueError("n_samples=1: one molecule can train or validate, not both; give two or more")
         # Late: a prediction does without all that training brings in.
         from molattn.training.arrays import train_arrays
-        from molattn.training.targets import choose_task
+        from molattn.training.targets import resolve_task
 
         with explained():
             config = resolve(None, self._options(molecules.names), self.settings)
-            task, _ = choose_task(kind, config.training.loss, targets, names, classes)
+            task, _ = resolve_task(kind, config.training.loss, targets, names, classes)
             reporter = PrintReporter(not self.verbose)
             trained = train_arrays(config, smiles, targets, task, names, reporter, weights, descriptors)
         self._one_d = one_d

@@ -17,13 +17,17 @@ from molattn.models.tasks import Task
 from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.config import RunConfig
-from molattn.training.described import computed_names, scaler_of, with_computed
+from molattn.training.dataset import LabelledMolecules
 from molattn.training.domain import domain_of
+from molattn.training.extra_descriptors import (
+    append_computed_descriptors,
+    computed_descriptor_names,
+    fit_descriptor_scaler,
+)
 from molattn.training.fit import EpochRecord
-from molattn.training.labelled import Labelled
 from molattn.training.members import fit_members
-from molattn.training.metrics import metrics_for
-from molattn.training.prepare import conformers_of
+from molattn.training.metrics import resolve_metrics
+from molattn.training.prepare import conformer_settings
 from molattn.training.run import Reporter, check
 from molattn.training.starting import settle_start
 
@@ -82,7 +86,7 @@ def train_arrays(
         add_hs=data.add_hs,
         max_atoms=data.max_atoms,
         num_workers=settings.num_workers,
-        conformers=conformers_of(data),
+        conformers=conformer_settings(data),
         progress=reporter.molecules if data.conformers else None,
         standardize=data.standardize,
     )
@@ -105,9 +109,11 @@ def train_arrays(
         check_calibration(task, settings.calibration_method)
         labels = set_aside(labels, data.split, keys, targets[used], data.calibration_size, settings.seed)
     beside, z = None, None
-    descriptors = with_computed(computed_names(data), descriptors, molecules, settings.num_workers)
+    descriptors = append_computed_descriptors(
+        computed_descriptor_names(data), descriptors, molecules, settings.num_workers
+    )
     if descriptors is not None:
-        beside, said = scaler_of(data, descriptors[used[labels == "train"]])
+        beside, said = fit_descriptor_scaler(data, descriptors[used[labels == "train"]])
         for warning in said:
             reporter.warning(warning)
         z = _scaled(beside, descriptors, used)
@@ -121,7 +127,7 @@ def train_arrays(
     config, _ = settle_start(config, task.of_atoms, len(train.molecules))
     settings = config.training
     method = resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
-    metric = metrics_for(task.kind, task.metrics, settings.metrics)[0]
+    metric = resolve_metrics(task.kind, task.metrics, settings.metrics)[0]
 
     def told(record: EpochRecord) -> None:
         reporter.epoch(record, settings.epochs)
@@ -136,7 +142,7 @@ def train_arrays(
         units=("",) * len(names),
         add_hs=data.add_hs,
         max_atoms=data.max_atoms,
-        conformers=conformers_of(data),
+        conformers=conformer_settings(data),
         task=task,
         standardize=data.standardize,
         descriptors=beside,
@@ -170,6 +176,6 @@ def _labelled(
     weights: np.ndarray | None,
     descriptors: np.ndarray | None,
     rows: np.ndarray,
-) -> Labelled:
+) -> LabelledMolecules:
     chosen = [None if x is None else x[rows] for x in (weights, descriptors)]
-    return Labelled([molecules[i] for i in rows], targets[rows], weights=chosen[0], descriptors=chosen[1])
+    return LabelledMolecules([molecules[i] for i in rows], targets[rows], weights=chosen[0], descriptors=chosen[1])

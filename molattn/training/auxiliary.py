@@ -11,12 +11,14 @@ from molattn.chem import FEW_DESCRIPTORS
 from molattn.errors import UsageError
 from molattn.models.base import MoleculeModel
 from molattn.training.companions import AuxiliaryTargets
-from molattn.training.computed import compute, standardised
 from molattn.training.config import TrainingConfig
-from molattn.training.labelled import Labelled
+from molattn.training.dataset import LabelledMolecules
+from molattn.training.descriptor_targets import compute_descriptors, standardize_targets
 
 
-def with_auxiliary(train: Labelled, config: TrainingConfig, warn: Callable[[str], None] = lambda _: None) -> Labelled:
+def with_auxiliary(
+    train: LabelledMolecules, config: TrainingConfig, warn: Callable[[str], None] = lambda _: None
+) -> LabelledMolecules:
     """The training molecules with `FEW_DESCRIPTORS` beside them, standardised.
 
     As they are where `config.auxiliary` is 0 or the descriptors are the same for all. Other molecules than those of
@@ -36,15 +38,15 @@ def with_auxiliary(train: Labelled, config: TrainingConfig, warn: Callable[[str]
         raise UsageError("auxiliary targets are of molecules, and these targets of atoms: set training.auxiliary=0")
     # The run has its own limit of atoms, and the molecules are within it.
     smiles = [m.smiles for m in train.molecules]
-    values = compute(smiles, FEW_DESCRIPTORS, config.num_workers, max_atoms=sys.maxsize)
-    targets = standardised(FEW_DESCRIPTORS, values, np.arange(len(values)))
+    values = compute_descriptors(smiles, FEW_DESCRIPTORS, config.num_workers, max_atoms=sys.maxsize)
+    targets = standardize_targets(FEW_DESCRIPTORS, values, np.arange(len(values)))
     if not targets.names:
         warn("the auxiliary descriptors are the same for all training molecules: there are none to learn")
         return train
-    return replace(train, beside=targets.z)
+    return replace(train, auxiliary_targets=targets.z)
 
 
-def companion_of(model: MoleculeModel, train: Labelled, config: TrainingConfig) -> AuxiliaryTargets | None:
+def companion_of(model: MoleculeModel, train: LabelledMolecules, config: TrainingConfig) -> AuxiliaryTargets | None:
     """What learns the numbers beside the training molecules; None where there are none.
 
     Args:
@@ -52,8 +54,8 @@ def companion_of(model: MoleculeModel, train: Labelled, config: TrainingConfig) 
         train: its molecules, from `with_auxiliary`.
         config: how much the numbers count, and the seed of the companion's weights.
     """
-    if train.beside is None:
+    if train.auxiliary_targets is None:
         return None
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
-        return AuxiliaryTargets(model, train.beside.shape[1], config.auxiliary)
+        return AuxiliaryTargets(model, train.auxiliary_targets.shape[1], config.auxiliary)

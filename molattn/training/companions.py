@@ -21,7 +21,7 @@ class Companion(nn.Module, ABC):
     def forward(self, model: Any, batch: Any, beside: Tensor | None) -> tuple[Tensor, Tensor]:
         """What `model` puts out for `batch`, and the loss to add to that of the targets.
 
-        beside: (b, A) numbers of each molecule, `Labelled.beside`; None where there are none.
+        beside: (b, A) numbers of each molecule, `LabelledMolecules.auxiliary_targets`; None where there are none.
         """
 
 

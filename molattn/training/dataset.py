@@ -1,32 +1,40 @@
-"""Labelled molecules, and batches of them as a training takes its steps."""
+"""The molecules, targets and split of a run, and batches of labelled molecules for training."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from molattn.data import CALIBRATION, Rejected, label_rows, offsets_of
 from molattn.data.store.batches import Batch
-from molattn.data.store.molecule_store import chosen
-from molattn.data.tables.atom_lists import label_rows
+from molattn.data.store.molecule_store import MoleculeStore, chosen
 from molattn.models.base import Molecule, MoleculeModel
+from molattn.models.scaler import DescriptorScaler
+from molattn.models.tasks import REGRESSION, Task
+from molattn.training.config import DataConfig
 
-# A batch; what its rows of targets count, (b,) or (N,), None for all alike; what a companion learns, (b, A) or None;
-# how many molecules are asked for.
-Step = tuple[Batch, Tensor | None, Tensor | None, int]
+# A batch; the weights of its rows of targets, (b,) or (N,), None for equal weights; the auxiliary targets, (b, A) or
+# None; the number of molecules that were requested.
+StepInputs = tuple[Batch, Tensor | None, Tensor | None, int]
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """Molecules as a model reads them, and their targets, (n, T) in units, NaN where a label is missing.
+class LabelledMolecules:
+    """Molecules as a model reads them, and their targets.
 
-    `weights`, (n,), say how much each molecule counts in the loss; None for all alike. No metric reads them.
-    `offsets`, (n + 1,), say where the rows of targets of each molecule begin, and where the last end, where they are of
-    atoms: then targets are (N, T), and each atom counts as its molecule does. None for one row each.
-    `descriptors`, (n, k), stand beside each molecule, standardised; None where there are none.
-    `beside`, (n, A), is what a companion of the model learns of each molecule, standardised, NaN where missing.
+    Attributes:
+        molecules: n of them.
+        targets: (n, T) in their units, NaN where a label is missing; (N, T) for targets of atoms, molecule by molecule.
+        weights: (n,) the weight of each molecule in the loss, and of all its atoms; None for equal weights. Metrics do
+            not use them.
+        offsets: (n + 1,) for targets of atoms: where the rows of targets of each molecule begin, and where the last
+            end; None for one row per molecule.
+        descriptors: (n, k) extra descriptors of each molecule, standardised; None without.
+        auxiliary_targets: (n, A) targets of an auxiliary objective, standardised, NaN where missing; None without.
     """
 
     molecules: Sequence[Molecule]
@@ -34,7 +42,7 @@ class Labelled:
     weights: np.ndarray | None = None
     offsets: np.ndarray | None = None
     descriptors: np.ndarray | None = None
-    beside: np.ndarray | None = None
+    auxiliary_targets: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.molecules)
@@ -44,17 +52,95 @@ class Labelled:
         return self.targets[list(molecules) if self.offsets is None else label_rows(self.offsets, molecules)]
 
     def weights_of(self, molecules: Sequence[int]) -> np.ndarray | None:
-        """How much each row of `targets_of` counts; None for all alike."""
+        """The weight of each row of `targets_of`; None for equal weights."""
         if self.weights is None:
             return None
         weights = np.asarray(self.weights, np.float64)[list(molecules)]
         return weights if self.offsets is None else np.repeat(weights, np.diff(self.offsets)[list(molecules)])
 
 
-class Rows(Dataset[int]):
-    """A dataset that hands its collate function the row numbers themselves."""
+@dataclass(frozen=True)
+class PreparedDataset:
+    """The molecules, targets and split of a run, and the rows that were rejected.
 
-    def __init__(self, data: Labelled):
+    Attributes:
+        config: the settings, with the columns that were found.
+        name: of the data set: its card's, or the stem of its file.
+        units: unit of each target, empty where unknown.
+        sha256: of the table's bytes.
+        smiles: of every row of the table, as written.
+        split_labels: "train", "val", "test" or "cal" for every row of the table; empty for a rejected row.
+        rows: (n,) rows of the table that can be used, ascending.
+        molecules: those rows as the model reads them.
+        targets: their targets, (N, T), NaN where missing: a row for each molecule, N = n, or for targets of atoms a
+            row for each of its atoms, molecule by molecule, in the order of the SMILES.
+        rejected: the rows that cannot be used, and why.
+        warnings: messages for the user.
+        task: the task; multiclass targets are class indices.
+        task_message: in one sentence, which task was inferred; empty if the task type was configured.
+        weights: the weight of each of the n rows, (n,); None without a weight column.
+        groups: the group of each of the n rows; None without a group column.
+        stored_in: the folder from which the molecules were loaded; None if they were read from SMILES now.
+        descriptors: (n, k) extra descriptors of each molecule, standardised; None without.
+        descriptor_scaler: the scaler of `descriptors`, fitted to the training molecules.
+        offsets: (n + 1,) where the rows of targets of each molecule begin, and where the last end; None for one each.
+    """
+
+    config: DataConfig
+    name: str
+    units: tuple[str, ...]
+    sha256: str
+    smiles: list[str]
+    split_labels: np.ndarray
+    rows: np.ndarray
+    molecules: MoleculeStore
+    targets: np.ndarray
+    rejected: list[Rejected]
+    warnings: list[str]
+    task: Task = REGRESSION
+    task_message: str = ""
+    weights: np.ndarray | None = None
+    groups: list[str] | None = None
+    stored_in: Path | None = None
+    descriptors: np.ndarray | None = None
+    descriptor_scaler: DescriptorScaler | None = None
+    offsets: np.ndarray | None = None
+
+    def indices(self, split: str) -> np.ndarray:
+        """The indices of the molecules, among the n, that have the split label `split`."""
+        return np.flatnonzero(self.split_labels[self.rows] == split)
+
+    @property
+    def has_calibration(self) -> bool:
+        """Whether there is a calibration split."""
+        return bool(len(self.indices(CALIBRATION)))
+
+    def targets_of(self, molecules: np.ndarray) -> np.ndarray:
+        """The indices of the rows of `targets` that belong to some of the n molecules."""
+        return molecules if self.offsets is None else label_rows(self.offsets, molecules)
+
+    @property
+    def standardized(self) -> list[tuple[int, str]]:
+        """The rows whose molecule was changed by standardisation, with the SMILES of the standard form."""
+        if not self.config.standardize:
+            return []
+        forms = zip(self.rows.tolist(), self.molecules.smiles, strict=True)
+        return [(row, form) for row, form in forms if form != self.smiles[row]]
+
+    def subset(self, split: str) -> LabelledMolecules:
+        """The molecules with the split label `split`, and their targets."""
+        indices = self.indices(split)
+        weights = None if self.weights is None else self.weights[indices]
+        offsets = None if self.offsets is None else offsets_of(np.diff(self.offsets)[indices])
+        descriptors = None if self.descriptors is None else self.descriptors[indices]
+        targets = self.targets[self.targets_of(indices)]
+        return LabelledMolecules(self.molecules[indices], targets, weights, offsets, descriptors)
+
+
+class RowIndices(Dataset[int]):
+    """A dataset whose items are the row indices, for a collate function that looks the rows up itself."""
+
+    def __init__(self, data: LabelledMolecules):
         self.data = data
 
     def __len__(self) -> int:
@@ -64,19 +150,20 @@ class Rows(Dataset[int]):
         return row
 
 
-def batch_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> Batch:
+def collate_rows(model: MoleculeModel, data: LabelledMolecules, rows: Sequence[int]) -> Batch:
     """The molecules `rows`, in that order, in one batch."""
     descriptors = None if data.descriptors is None else data.descriptors[list(rows)]
     return model.collate(chosen(data.molecules, rows), data.targets_of(rows), descriptors)
 
 
-def step_of(model: MoleculeModel, data: Labelled, rows: Sequence[int]) -> Step:
-    """A batch, the weights of its rows of targets, and what stands beside its molecules.
+def collate_step(model: MoleculeModel, data: LabelledMolecules, rows: Sequence[int]) -> StepInputs:
+    """A batch of the molecules `rows`, with their weights and auxiliary targets.
 
-    A model cannot read no molecule at all: in the place of none stands the first, which counts nothing.
+    A model cannot process an empty batch: without rows it gets the first molecule, with weight 0.
     """
-    asked = len(rows)
-    rows = rows if asked else [0]
-    weights = data.weights_of(rows) if asked else np.zeros(len(data.targets_of(rows)))
-    beside = None if data.beside is None else torch.from_numpy(data.beside[list(rows)].astype(np.float32))
-    return batch_of(model, data, rows), None if weights is None else torch.from_numpy(weights), beside, asked
+    requested = len(rows)
+    rows = rows if requested else [0]
+    weights = data.weights_of(rows) if requested else np.zeros(len(data.targets_of(rows)))
+    auxiliary = data.auxiliary_targets
+    auxiliary = None if auxiliary is None else torch.from_numpy(auxiliary[list(rows)].astype(np.float32))
+    return collate_rows(model, data, rows), None if weights is None else torch.from_numpy(weights), auxiliary, requested

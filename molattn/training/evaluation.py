@@ -1,4 +1,4 @@
-"""A trained model on a table with labels that it may never have seen."""
+"""Evaluate a trained model on a table with labels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,32 +11,31 @@ from molattn.chem import Conformers
 from molattn.data import Rejected, guess_smiles_column, read_records, read_table
 from molattn.errors import InputError, SmilesError
 from molattn.models.artifact import Artifact
-from molattn.models.predictions import Predictions
-from molattn.training.described import with_computed
-from molattn.training.labels import Settled, check_atoms, settle
-from molattn.training.metrics import mean_over_targets, metrics_for
+from molattn.training.extra_descriptors import append_computed_descriptors
+from molattn.training.labels import MatchedLabels, check_atom_targets, match_labels
+from molattn.training.metrics import mean_over_targets, resolve_metrics
 from molattn.training.run_folder import target_metrics
-from molattn.training.spread_metrics import LEVEL, spread_metrics
-from molattn.training.targets import code_targets
+from molattn.training.targets import encode_targets
+from molattn.training.uncertainty_metrics import LEVEL, uncertainty_metrics
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a model is worth on a table.
+    """The predictions and metrics of a model on a table.
 
     Attributes:
-        rows: (n,) rows of the table that were measured, ascending.
-        smiles: theirs.
-        targets: (n, T) their labels, NaN where missing; of several classes, places among them. (N, T) of atoms, as
-            in `Experiment`.
+        rows: (n,) rows of the table that were evaluated, ascending.
+        smiles: of these rows.
+        targets: (n, T) their labels, NaN where missing; class indices for multiclass targets; (N, T) for targets of
+            atoms, as in `PreparedDataset`.
         answers: the predictions for them.
         metrics: {target: {metric: value, "n": labels}}.
         mean: of the metrics over the targets; empty for one target.
-        rejected: the rows that were not measured, and why.
+        rejected: the rows that were not evaluated, and why.
         offsets: (n + 1,) where the rows of `targets` of each molecule begin, and where the last end; None for one each.
-        uncertainty: what the model says of its uncertainty is worth, as it stands in a run's metrics.json, with these
-            molecules in the place of its test; empty for a model that says nothing.
-        warnings: what a user should know of how the table was read.
+        uncertainty: the metrics of its uncertainties, in the format of a run's metrics.json, with these molecules as
+            the test split; empty for a model without uncertainties.
+        warnings: messages on how the table was read.
     """
 
     rows: np.ndarray
@@ -61,31 +60,33 @@ def evaluate(
     conformers: Conformers | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
-    """The metrics of a model on a table that has the columns of its targets.
+    """Evaluate a model on a table that has the columns of its targets.
 
     Args:
         artifact: the model.
         path: of the table.
         smiles_column: found by its name when empty.
-        metrics: names in `METRICS`; the task's own when empty.
+        metrics: names in `METRICS`; the task's defaults when empty.
         num_workers, progress: as for `molattn.chem.featurize`.
-        conformers: how molecules get distances; None for a model without 3D.
+        conformers: the settings of the 3D geometries; None for a model without 3D.
 
     Raises:
         UsageError: a column or a metric that does not exist.
-        InputError: a table that cannot be read, labels that the model's task does not know, or no usable row.
+        InputError: a table that cannot be read, labels that do not go with the model's task, or no usable row.
     """
     task, targets = artifact.task, artifact.targets
-    names = metrics_for(task.kind, task.metrics, metrics)
+    names = resolve_metrics(task.kind, task.metrics, metrics)
     table = read_table(path)
     column = smiles_column or guess_smiles_column(table.columns, table.smiles_column)
     if task.of_atoms:
-        check_atoms(type(artifact.model), artifact.standardize)
-    coded = code_targets(table, targets, task.name, task.classes, task.of_atoms, artifact.add_hs)
-    beside = artifact.descriptors
-    names_beside = () if beside is None else beside.provided
-    records = read_records(coded.table, column, targets, of_atoms=task.of_atoms, descriptor_columns=names_beside)
-    made = artifact.model.read(
+        check_atom_targets(type(artifact.model), artifact.standardize)
+    encoded = encode_targets(table, targets, task.name, task.classes, task.of_atoms, artifact.add_hs)
+    scaler = artifact.descriptors
+    descriptor_columns = () if scaler is None else scaler.provided
+    records = read_records(
+        encoded.table, column, targets, of_atoms=task.of_atoms, descriptor_columns=descriptor_columns
+    )
+    outcomes = artifact.model.read(
         records.smiles,
         add_hs=artifact.add_hs,
         max_atoms=artifact.max_atoms,
@@ -94,47 +95,55 @@ def evaluate(
         progress=progress,
         standardize=artifact.standardize,
     )
-    described, far = None, {}
-    numbers = None if beside is None else with_computed(beside.computed, records.descriptors, made, num_workers)
-    if beside is not None and numbers is not None:
-        described = beside.scale(numbers)
-        far = {int(i): beside.range_error(numbers[i].tolist()) for i in np.flatnonzero(~np.isfinite(described).all(1))}
+    scaled, unusable = None, {}
+    if scaler is not None:
+        values = append_computed_descriptors(scaler.computed, records.descriptors, outcomes, num_workers)
+        if values is not None:
+            scaled = scaler.scale(values)
+            out_of_range = np.flatnonzero(~np.isfinite(scaled).all(1))
+            unusable = {int(i): scaler.range_error(values[i].tolist()) for i in out_of_range}
 
-    def measurable() -> tuple[Settled, Predictions, dict[int, str]]:
-        """The rows that can be measured, what is said of their molecules, and why nothing is of some."""
-        sizes = [0 if i in far or isinstance(outcome, SmilesError) else outcome.size for i, outcome in enumerate(made)]
-        settled = settle(records, sizes, lambda i: getattr(made[i], "reason", far.get(i, "")), table, coded, targets)
-        molecules = [outcome for i in settled.kept if not isinstance(outcome := made[i], SmilesError)]
+    def predict() -> tuple[MatchedLabels, Predictions, dict[int, str]]:
+        """The rows that can be evaluated, their predictions, and the reasons of molecules without a prediction."""
+        sizes = [
+            0 if i in unusable or isinstance(outcome, SmilesError) else outcome.size
+            for i, outcome in enumerate(outcomes)
+        ]
+        matched = match_labels(
+            records, sizes, lambda i: getattr(outcomes[i], "reason", unusable.get(i, "")), table, encoded, targets
+        )
+        molecules = [outcome for i in matched.indices if not isinstance(outcome := outcomes[i], SmilesError)]
         if not molecules:
-            first = settled.rejected[:1]
+            first = matched.rejected[:1]
             why = f"; the first, {first[0].place}: {first[0].reason}" if first else ""
-            raise InputError(f"{path}: no row can be measured{why}")
-        task.check(settled.targets, targets)
-        refused: dict[int, str] = {}
-        said = artifact.predict(molecules, None if described is None else described[settled.kept], failures=refused)
-        return settled, said, refused
+            raise InputError(f"{path}: no row can be evaluated{why}")
+        task.check(matched.targets, targets)
+        failed: dict[int, str] = {}
+        descriptors = None if scaled is None else scaled[matched.indices]
+        predictions = artifact.predict(molecules, descriptors, failures=failed)
+        return matched, predictions, failed
 
-    settled, raw, refused = measurable()
-    if refused:
-        far |= {int(settled.kept[i]): reason for i, reason in refused.items()}
-        settled, raw, _ = measurable()
-    kept, true, rejected = settled.kept, settled.targets, settled.rejected
+    matched, raw, failed = predict()
+    if failed:
+        unusable |= {int(matched.indices[i]): reason for i, reason in failed.items()}
+        matched, raw, _ = predict()
+    true = matched.targets
     answers = artifact.apply_calibration(raw)
-    measured = target_metrics(task, targets, true, answers, names)
-    calibration, spread = artifact.calibration, {}
+    by_target = target_metrics(task, targets, true, answers, names)
+    calibration, uncertainty = artifact.calibration, {}
     if raw.std is not None or calibration is not None:
         method = artifact.calibration_method
-        found = spread_metrics(true, raw, task, targets, calibration, method)
-        spread = {"method": artifact.uncertainty, "calibration": method, "level": LEVEL, "test": found}
+        test = uncertainty_metrics(true, raw, task, targets, calibration, method)
+        uncertainty = {"method": artifact.uncertainty, "calibration": method, "level": LEVEL, "test": test}
     return Evaluation(
-        rows=records.rows[kept],
-        smiles=[records.smiles[i] for i in kept],
+        rows=records.rows[matched.indices],
+        smiles=[records.smiles[i] for i in matched.indices],
         targets=true,
         answers=answers,
-        metrics=measured,
-        mean=mean_over_targets(measured, names) if len(targets) > 1 else {},
-        rejected=rejected,
-        offsets=settled.offsets,
-        uncertainty=spread,
-        warnings=(*coded.warnings, *records.warnings),
+        metrics=by_target,
+        mean=mean_over_targets(by_target, names) if len(targets) > 1 else {},
+        rejected=matched.rejected,
+        offsets=matched.offsets,
+        uncertainty=uncertainty,
+        warnings=(*encoded.warnings, *records.warnings),
     )

@@ -26,8 +26,8 @@ from molattn.training import distributed
 from molattn.training.checkpoint import Checkpoints, SaveEpochs, callers_random_states, exits_on_sigterm
 from molattn.training.companions import Companion
 from molattn.training.config import TrainingConfig
+from molattn.training.dataset import LabelledMolecules, RowIndices, StepInputs, collate_step
 from molattn.training.distributed import select_device
-from molattn.training.labelled import Labelled, Rows, Step, step_of
 from molattn.training.learner import Learner
 from molattn.training.resumed import check_tensors
 
@@ -66,8 +66,8 @@ class Fitted:
 
 def fit(
     model: MoleculeModel,
-    train: Labelled,
-    val: Labelled,
+    train: LabelledMolecules,
+    val: LabelledMolecules,
     scaler: TargetScaler,
     config: TrainingConfig,
     on_epoch: Callable[[EpochRecord], None] = lambda _: None,
@@ -111,11 +111,13 @@ def fit(
     saver = None if checkpoints is None else SaveEpochs(checkpoints, best)
     rows_of_val = [rows[rank::size] for rows in batches_by_size(sizes_of(val.molecules), 4 * config.batch_size)]
     pin = device.type == "cuda"  # a GPU fetches the next batch while it works on this one
-    loader = DataLoader(Rows(train), batch_sampler=sampler, collate_fn=partial(step_of, model, train), pin_memory=pin)
+    loader = DataLoader(
+        RowIndices(train), batch_sampler=sampler, collate_fn=partial(collate_step, model, train), pin_memory=pin
+    )
     val_loader = DataLoader(
-        Rows(val),
+        RowIndices(val),
         batch_sampler=[r.tolist() for r in rows_of_val if len(r)],
-        collate_fn=partial(step_of, model, val),
+        collate_fn=partial(collate_step, model, val),
         pin_memory=pin,
     )
     # The current GPU is the one that NCCL talks from.
@@ -147,7 +149,7 @@ def fit(
     return Fitted(best.history, best.best_epoch)
 
 
-def _to(device: torch.device, step: Step) -> Step:
+def _to(device: torch.device, step: StepInputs) -> StepInputs:
     """A step on the device; on a CPU it is there."""
     if device.type == "cpu":
         return step

@@ -15,9 +15,9 @@ from molattn.models.tasks import REGRESSION, Task
 from molattn.training import distributed
 from molattn.training.companions import Companion
 from molattn.training.config import TrainingConfig
-from molattn.training.labelled import Labelled, Step
+from molattn.training.dataset import LabelledMolecules, StepInputs
 from molattn.training.losses import TaskLoss, balance, mean_loss
-from molattn.training.metrics import mean_over_targets, measure
+from molattn.training.metrics import compute_metrics, mean_over_targets
 from molattn.training.weights import RunningAverage, SideBySide
 
 
@@ -44,7 +44,7 @@ class Learner(nn.Module):
     def __init__(
         self,
         model: MoleculeModel,
-        train: Labelled,
+        train: LabelledMolecules,
         scaler: TargetScaler,
         config: TrainingConfig,
         task: Task = REGRESSION,
@@ -89,7 +89,7 @@ class Learner(nn.Module):
             self.side_by_side.part()
         self.to("cpu")
 
-    def training_step(self, step: Step) -> None:
+    def training_step(self, step: StepInputs) -> None:
         """One step of the optimizer."""
         self.backward(step)
         if self.config.grad_clip:
@@ -99,7 +99,7 @@ class Learner(nn.Module):
         self.schedule.step()
         self.average.update()
 
-    def backward(self, step: Step) -> Tensor:
+    def backward(self, step: StepInputs) -> Tensor:
         """The gradients of a step in the place of those before, added up over all ranks; returns its loss here."""
         assert self.side_by_side is not None, "prepare comes first"
         beside = [] if self.companion is None else list(self.companion.parameters())
@@ -112,7 +112,7 @@ class Learner(nn.Module):
             distributed.all_reduce([*self.side_by_side.gradients, *(w.grad for w in beside if w.grad is not None)])
         return loss.detach()
 
-    def loss_of(self, step: Step) -> Tensor:
+    def loss_of(self, step: StepInputs) -> Tensor:
         """The loss of a step, and of several ranks this one's share of it; it is counted in `train_losses`."""
         batch, rows, beside, asked = step
         assert batch.targets is not None
@@ -136,7 +136,7 @@ class Learner(nn.Module):
         distributed.all_reduce([total])
         return (counts / torch.where(total > 0, total, torch.ones_like(total))).float()
 
-    def validation_step(self, step: Step) -> None:
+    def validation_step(self, step: StepInputs) -> None:
         """Count the loss of the averaged model in `val_losses`, and keep what it answers for `take_metric`."""
         batch, rows = step[:2]
         assert batch.targets is not None
@@ -156,7 +156,7 @@ class Learner(nn.Module):
         return math.nan if mean is None else mean
 
     def _measured(self, answers: Predictions, true: np.ndarray, t: int) -> dict[str, Any]:
-        return measure(true, self.task.scores(answers, t), (self.metric,))
+        return compute_metrics(true, self.task.scores(answers, t), (self.metric,))
 
 
 class _AdamW(torch.optim.AdamW):

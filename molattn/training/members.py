@@ -14,9 +14,9 @@ from molattn.models.tasks import Regression, Task
 from molattn.training.auxiliary import companion_of, with_auxiliary
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import RunConfig
-from molattn.training.described import width
+from molattn.training.dataset import LabelledMolecules
+from molattn.training.extra_descriptors import num_extra_descriptors
 from molattn.training.fit import EpochRecord, Fitted, fit
-from molattn.training.labelled import Labelled
 from molattn.training.starting import start_from
 
 
@@ -32,8 +32,8 @@ def fit_members(
     config: RunConfig,
     task: Task,
     scaler: TargetScaler,
-    train: Labelled,
-    val: Labelled,
+    train: LabelledMolecules,
+    val: LabelledMolecules,
     metric: str,
     on_epoch: Callable[[EpochRecord], None] = lambda _: None,
     on_member: Callable[[int, Checkpoints | None], None] = lambda _, __: None,
@@ -81,7 +81,7 @@ def untrained(config: RunConfig, outputs: int, of_atoms: bool) -> MoleculeModel:
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)
         try:
-            model = build(config.model, outputs, of_atoms, width(config.data))
+            model = build(config.model, outputs, of_atoms, num_extra_descriptors(config.data))
         except ValueError as error:
             raise UsageError(f"[model]: {error}") from None
     start_from(model, config.training.base)

@@ -1,4 +1,4 @@
-"""The table of a run read, its molecules made, each put on a side of the split."""
+"""Prepare the data set of a run: read the table and its molecules, and split them."""
 
 from dataclasses import asdict, replace
 
@@ -23,150 +23,166 @@ from molattn.data.store.cache import Reading, stored_molecules
 from molattn.errors import ConformerError, InputError, UsageError
 from molattn.models.base import MoleculeModel
 from molattn.models.tasks import Regression
-from molattn.training import remarks
+from molattn.training import data_warnings
 from molattn.training.config import DataConfig
-from molattn.training.described import computed_names, scaler_of, with_computed
-from molattn.training.experiment import Experiment
-from molattn.training.labels import check_atoms, means_of_molecules, settle
-from molattn.training.source import find_source
-from molattn.training.targets import are_of_atoms, choose_task, code_targets
+from molattn.training.dataset import PreparedDataset
+from molattn.training.extra_descriptors import (
+    append_computed_descriptors,
+    computed_descriptor_names,
+    fit_descriptor_scaler,
+)
+from molattn.training.labels import check_atom_targets, match_labels, molecule_means
+from molattn.training.table_source import find_table
+from molattn.training.targets import encode_targets, has_atom_targets, resolve_task
 
 
 def prepare(
-    data: DataConfig,
+    config: DataConfig,
     model: type[MoleculeModel],
     seed: int,
     num_workers: int = 0,
     progress: Progress | None = None,
     loss: str = "",
     alpha: float = Regression.alpha,
-) -> Experiment:
-    """Read the table, make of its molecules what `model` reads, and split them.
+) -> PreparedDataset:
+    """Read the table of a run, convert its molecules to what `model` reads, and split them.
 
-    `loss` is the one asked for, if any, and `alpha` its setting: the task is made with them.
+    Args:
+        config: the settings of the data.
+        model: the class of the model.
+        seed: of the split.
+        num_workers, progress: as for `molattn.chem.featurize`.
+        loss: the configured loss; the task's default when empty.
+        alpha: of the loss "quantile".
 
     Raises:
         UsageError: a data set, column, split, task, loss or file that does not exist.
-        InputError: a table that cannot be read, no usable row, an empty side, or a molecule without a geometry where
-            that is to stop the run.
+        InputError: a table that cannot be read, no usable row, an empty split, or a molecule without a geometry if
+            the settings make that an error.
     """
-    if data.standardize and data.standardize not in STANDARDIZE:
-        raise UsageError(f"unknown standardize {data.standardize!r}: choose one of {', '.join(STANDARDIZE)}")
-    computed = computed_names(data)
-    source = find_source(data)
-    data, path = source.data, source.path
+    if config.standardize and config.standardize not in STANDARDIZE:
+        raise UsageError(f"unknown standardize {config.standardize!r}: choose one of {', '.join(STANDARDIZE)}")
+    computed = computed_descriptor_names(config)
+    source = find_table(config)
+    config, path = source.config, source.path
     table = read_table(path)
-    of_atoms = are_of_atoms(table, data.target_columns, data.task_type)
+    of_atoms = has_atom_targets(table, config.target_columns, config.task_type)
     if of_atoms:
-        check_atoms(model, data.standardize)
-        # There is no molecule as a whole for them to stand beside.
-        data, computed = replace(data, molecule_featurizers=()), ()
-    coded = code_targets(table, data.target_columns, data.task_type, of_atoms=of_atoms, add_hs=data.add_hs)
-    table = coded.table
+        check_atom_targets(model, config.standardize)
+        # Descriptors of molecules do not apply to atoms.
+        config, computed = replace(config, molecule_featurizers=()), ()
+    encoded = encode_targets(table, config.target_columns, config.task_type, of_atoms=of_atoms, add_hs=config.add_hs)
+    table = encoded.table
     records = read_records(
         table,
-        data.smiles_column,
-        data.target_columns,
-        data.weight_column,
-        data.group_column,
+        config.smiles_column,
+        config.target_columns,
+        config.weight_column,
+        config.group_column,
         of_atoms,
-        data.descriptor_columns,
+        config.descriptor_columns,
     )
     try:
-        made, stored_in, not_kept = stored_molecules(records.smiles, reading(data, model), num_workers, progress)
+        outcomes, stored_in, storage_warning = stored_molecules(
+            records.smiles, read_options(config, model), num_workers, progress
+        )
     except ConformerError as error:
         line = f", {table.place(int(records.rows[error.row]))}" if error.row is not None else ""
         raise InputError(f"{path}{line}: {error}; --on-3d-failure paths or reject goes on") from error
-    settled = settle(records, made.sizes, lambda i: made[i].reason, table, coded, data.target_columns)
-    kept, targets, rejected = settled.kept, settled.targets, settled.rejected
-    molecules = made[kept]
+    matched = match_labels(records, outcomes.sizes, lambda i: outcomes[i].reason, table, encoded, config.target_columns)
+    usable, targets, rejected = matched.indices, matched.targets, matched.rejected
+    molecules = outcomes[usable]
     if not len(molecules):
         first = f"the first, {rejected[0].place}: {rejected[0].reason}" if rejected else "it has none"
         raise InputError(f"{path}: no row can be used; {first}")
-    rows = records.rows[kept]
-    task, said = choose_task(data.task_type, loss, targets, data.target_columns, coded.classes, of_atoms, alpha)
-    data = replace(data, task_type=task.name)
-    smiles = column(table, data.smiles_column)
-    labels = np.full(len(smiles), "", dtype="<U5")
-    # One molecule under two spellings is one molecule to a split.
+    rows = records.rows[usable]
+    task, task_message = resolve_task(
+        config.task_type, loss, targets, config.target_columns, encoded.classes, of_atoms, alpha
+    )
+    config = replace(config, task_type=task.name)
+    smiles = column(table, config.smiles_column)
+    split_labels = np.full(len(smiles), "", dtype="<U5")
+    # Two SMILES of one molecule have the same key, so they get the same split label.
     keys = molecules.keys
-    groups = None if records.groups is None else [records.groups[i].strip() for i in kept]
-    worth = targets if settled.offsets is None else means_of_molecules(targets, settled.offsets)
+    groups = None if records.groups is None else [records.groups[i].strip() for i in usable]
+    stratify = targets if matched.offsets is None else molecule_means(targets, matched.offsets)
     try:
-        sides, taken = _sides(data, table, smiles, rows, keys, worth, seed, groups)
-        if data.calibration_size:
-            if CALIBRATION in sides:
+        assigned, origin = _split(config, table, smiles, rows, keys, stratify, seed, groups)
+        if config.calibration_size:
+            if CALIBRATION in assigned:
                 raise UsageError(
-                    f"{taken}, and has calibration molecules: leave out --calibration-size, which would take others"
+                    f"{origin}, and has calibration molecules: leave out --calibration-size, which would take others"
                 )
-            sides = set_aside(
-                sides, "random" if taken else data.split, keys, worth, data.calibration_size, seed, groups
+            assigned = set_aside(
+                assigned, "random" if origin else config.split, keys, stratify, config.calibration_size, seed, groups
             )
     except InputError as error:
-        # The rows that are missing may be why.
-        raise InputError("; ".join([str(error), *remarks.left_out(rejected)])) from error
-    labels[rows] = sides
-    experiment = Experiment(
-        data=data,
+        # Rejected rows may be the cause.
+        raise InputError("; ".join([str(error), *data_warnings.rejected_rows(rejected)])) from error
+    split_labels[rows] = assigned
+    dataset = PreparedDataset(
+        config=config,
         name=source.name,
         units=source.units,
         sha256=source.sha256,
         smiles=smiles,
-        labels=labels,
+        split_labels=split_labels,
         rows=rows,
         molecules=molecules,
         targets=targets,
         rejected=rejected,
         warnings=[
-            *filter(None, [source.said, not_kept]),
-            *coded.warnings,
+            *filter(None, [source.message, storage_warning]),
+            *encoded.warnings,
             *records.warnings,
-            *remarks.left_out(rejected, ", see rejected.csv"),
-            *remarks.uncertain(molecules),
-            *remarks.leaks(rows, keys, groups, labels, taken),
+            *data_warnings.rejected_rows(rejected, ", see rejected.csv"),
+            *data_warnings.unreliable_molecules(molecules),
+            *data_warnings.split_leakage(rows, keys, groups, split_labels, origin),
         ],
         task=task,
-        taken=said,
-        weights=None if records.weights is None else records.weights[kept],
+        task_message=task_message,
+        weights=None if records.weights is None else records.weights[usable],
         groups=groups,
         stored_in=stored_in,
-        offsets=settled.offsets,
+        offsets=matched.offsets,
     )
-    _check_sides(experiment)
-    given = None if records.descriptors is None else records.descriptors[kept]
-    beside = with_computed(computed, given, molecules, num_workers)
-    if beside is not None:
-        experiment = _described(experiment, beside, table)
-    experiment.warnings.extend([*remarks.one_class(experiment), *remarks.read_otherwise(experiment, table)])
-    return experiment
+    _check_splits(dataset)
+    descriptor_columns = None if records.descriptors is None else records.descriptors[usable]
+    descriptors = append_computed_descriptors(computed, descriptor_columns, molecules, num_workers)
+    if descriptors is not None:
+        dataset = _with_descriptors(dataset, descriptors, table)
+    dataset.warnings.extend(
+        [*data_warnings.single_class_labels(dataset), *data_warnings.standardized_molecules(dataset, table)]
+    )
+    return dataset
 
 
-def conformers_of(data: DataConfig) -> Conformers | None:
-    """How the molecules get their distances; None for a run without 3D."""
-    if not data.conformers:
+def conformer_settings(config: DataConfig) -> Conformers | None:
+    """The settings of the 3D geometries; None for a run without 3D."""
+    if not config.conformers:
         return None
-    return Conformers(data.conformer_seed, data.conformer_timeout, data.on_3d_failure)
+    return Conformers(config.conformer_seed, config.conformer_timeout, config.on_3d_failure)
 
 
-def reading(data: DataConfig, model: type[MoleculeModel]) -> Reading:
-    """How the molecules of a run are read, and what to know them by when they were."""
-    conformers = conformers_of(data)
-    how = {"add_hs": data.add_hs, "max_atoms": data.max_atoms, "standardize": data.standardize}
+def read_options(config: DataConfig, model: type[MoleculeModel]) -> Reading:
+    """How the molecules of a run are read, with the settings that identify them in the cache."""
+    conformers = conformer_settings(config)
+    settings = {"add_hs": config.add_hs, "max_atoms": config.max_atoms, "standardize": config.standardize}
     return Reading(
-        make=model.reader(**how, conformers=conformers),
+        make=model.reader(**settings, conformers=conformers),
         packing=model.packing(conformers=conformers is not None),
         settings={
-            **how,
+            **settings,
             "conformers": None if conformers is None else asdict(conformers),
             "vocabulary": model.vocabulary(),
         },
-        stop=data.on_3d_failure == "stop",
+        stop=config.on_3d_failure == "stop",
         chunk=CHUNK if conformers is None else CHUNK_3D,
     )
 
 
-def _sides(
-    data: DataConfig,
+def _split(
+    config: DataConfig,
     table: Table,
     smiles: list[str],
     rows: np.ndarray,
@@ -175,48 +191,52 @@ def _sides(
     seed: int,
     groups: list[str] | None,
 ) -> tuple[np.ndarray, str]:
-    """The sides of the usable rows, and what is taken as it is where no split of ours decides."""
-    given = [name for name, value in (("split_column", data.split_column), ("splits_file", data.splits_file)) if value]
-    if len(given) > 1:
-        raise UsageError("split_column and splits_file both say who is on which side: give one of them")
-    if given and data.num_folds > 1:
-        raise UsageError(f"{given[0]} is one split, not {data.num_folds} folds: leave out one or the other")
-    if data.splits_file:
-        return read_split_file(data.splits_file, smiles)[rows], f"{data.splits_file} is taken as it is"
-    if data.split_column:
-        return read_split_column(table, data.split_column)[rows], f"column {data.split_column!r} is taken as it is"
-    if data.num_folds > 1:
-        return fold_labels(data.split, keys, targets, data.split_sizes, seed, data.num_folds, data.fold, groups), ""
-    return split_labels(data.split, keys, targets, data.split_sizes, seed, groups), ""
+    """The split labels of the usable rows, and where they come from if a column or file specifies them."""
+    options = (("split_column", config.split_column), ("splits_file", config.splits_file))
+    explicit = [name for name, value in options if value]
+    if len(explicit) > 1:
+        raise UsageError("split_column and splits_file both define the split: give one of them")
+    if explicit and config.num_folds > 1:
+        raise UsageError(f"{explicit[0]} is one split, not {config.num_folds} folds: leave out one or the other")
+    if config.splits_file:
+        return read_split_file(config.splits_file, smiles)[rows], f"{config.splits_file} is taken as it is"
+    if config.split_column:
+        return read_split_column(table, config.split_column)[rows], f"column {config.split_column!r} is taken as it is"
+    if config.num_folds > 1:
+        labels = fold_labels(
+            config.split, keys, targets, config.split_sizes, seed, config.num_folds, config.fold, groups
+        )
+        return labels, ""
+    return split_labels(config.split, keys, targets, config.split_sizes, seed, groups), ""
 
 
-def _described(experiment: Experiment, descriptors: np.ndarray, table: Table) -> Experiment:
-    """The experiment with `descriptors`, (n, k) in units, beside its molecules.
+def _with_descriptors(dataset: PreparedDataset, descriptors: np.ndarray, table: Table) -> PreparedDataset:
+    """The dataset with extra descriptors, (n, k) in their units, which are standardised here.
 
     Raises:
-        InputError: a number that is too far from those of the training molecules.
+        InputError: a value that is too far from those of the training molecules.
     """
-    train = descriptors[experiment.side("train")]
-    scaler, warnings = scaler_of(experiment.data, train)
+    train = descriptors[dataset.indices("train")]
+    scaler, warnings = fit_descriptor_scaler(dataset.config, train)
     z = scaler.scale(descriptors)
     if not np.isfinite(z).all():
         i = int(np.flatnonzero(~np.isfinite(z).all(1))[0])
-        place = table.place(int(experiment.rows[i]))
+        place = table.place(int(dataset.rows[i]))
         raise InputError(
             f"{table.source}, {place}: {scaler.range_error(descriptors[i].tolist())}; correct it, or take out the row"
         )
-    warnings = [*experiment.warnings, *warnings]
-    return replace(experiment, descriptors=z, descriptor_scaler=scaler, warnings=warnings)
+    warnings = [*dataset.warnings, *warnings]
+    return replace(dataset, descriptors=z, descriptor_scaler=scaler, warnings=warnings)
 
 
-def _check_sides(experiment: Experiment) -> None:
-    for side in SIDES:
-        chosen = experiment.side(side)
-        if not len(chosen):
-            raise InputError(f"the split leaves no molecule for {side}: give more rows or other --split-sizes")
-        labels = experiment.targets[experiment.targets_of(chosen)]
-        for target, values in zip(experiment.data.target_columns, labels.T, strict=True):
-            if side == "train" and not np.isfinite(values).any():
+def _check_splits(dataset: PreparedDataset) -> None:
+    for split in SIDES:
+        indices = dataset.indices(split)
+        if not len(indices):
+            raise InputError(f"the split leaves no molecule for {split}: give more rows or other --split-sizes")
+        labels = dataset.targets[dataset.targets_of(indices)]
+        for target, values in zip(dataset.config.target_columns, labels.T, strict=True):
+            if split == "train" and not np.isfinite(values).any():
                 raise InputError(
                     f"the training molecules have no value in column {target!r}: there is nothing to learn"
                 )

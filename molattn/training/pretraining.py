@@ -25,13 +25,13 @@ from molattn.models.scaler import TargetScaler
 from molattn.training.bases import CARD, NONE
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.companions import MaskedAtoms
-from molattn.training.computed import Computed, compute, standardised
 from molattn.training.config import RunConfig
+from molattn.training.dataset import LabelledMolecules
+from molattn.training.descriptor_targets import DescriptorTargets, compute_descriptors, standardize_targets
 from molattn.training.fit import EpochRecord, Fitted, fit
 from molattn.training.folders import CHECKPOINT
-from molattn.training.labelled import Labelled
 from molattn.training.members import untrained
-from molattn.training.prepare import reading
+from molattn.training.prepare import read_options
 from molattn.training.run import Reporter, check
 from molattn.training.run_folder import write_history
 from molattn.training.unlabelled import NCI, Unlabelled, check_molecules, gather
@@ -100,7 +100,7 @@ class Pretrained:
 
     folder: Path
     molecules: Unlabelled
-    targets: Computed
+    targets: DescriptorTargets
     history: list[EpochRecord]
     best_epoch: int
 
@@ -147,15 +147,17 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
     )
     _told(config, molecules, reporter)
     reporter.stage("computing their descriptors")
-    values = compute(molecules.smiles, DESCRIPTORS, run.training.num_workers, reporter.molecules, run.data.max_atoms)
+    values = compute_descriptors(
+        molecules.smiles, DESCRIPTORS, run.training.num_workers, reporter.molecules, run.data.max_atoms
+    )
     train, val = _sides(len(molecules.smiles), run.training.seed)
-    targets = standardised(DESCRIPTORS, values, train, min(LEAST, len(train) // 4))
+    targets = standardize_targets(DESCRIPTORS, values, train, min(LEAST, len(train) // 4))
     if not targets.names:
         raise InputError("no descriptor differs between these molecules: there is nothing to learn")
     model = untrained(run, len(targets.names), False)
     companion = _masked(config, model)
     stored, *_ = stored_molecules(
-        molecules.smiles, reading(run.data, MODELS[run.model.kind]), run.training.num_workers, reporter.molecules
+        molecules.smiles, read_options(run.data, MODELS[run.model.kind]), run.training.num_workers, reporter.molecules
     )
     if bad := next((m for m in stored if isinstance(m, SmilesError)), None):
         raise bad
@@ -165,8 +167,8 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
     try:
         fitted = fit(
             model,
-            Labelled(stored[train], targets.z[train]),
-            Labelled(stored[val], targets.z[val]),
+            LabelledMolecules(stored[train], targets.z[train]),
+            LabelledMolecules(stored[val], targets.z[val]),
             TargetScaler.identity(len(targets.names)),
             run.training,
             lambda record: reporter.epoch(record, run.training.epochs),
@@ -264,7 +266,7 @@ def _write(
     folder: Path,
     model: MoleculeModel,
     molecules: Unlabelled,
-    targets: Computed,
+    targets: DescriptorTargets,
     fitted: Fitted,
     seconds: float,
 ) -> None:

@@ -21,7 +21,7 @@ from molattn.training.config import RunConfig, read_config
 from molattn.training.folders import CONFIG, METRICS, continues, is_unfinished
 from molattn.training.kept import read_kept
 from molattn.training.run import Reporter, RunResult, Silent, check, run
-from molattn.training.source import find_source
+from molattn.training.table_source import find_table
 
 
 @dataclass(frozen=True)
@@ -226,5 +226,5 @@ def _check_table(path: Path, runs: dict[str, RunConfig]) -> None:
     for name, member in runs.items():
         if (path / name / METRICS).is_file():
             env = read_kept(path / name / "env.json", kept.ENVIRONMENT)
-            if env["data_sha256"] != find_source(member.data).sha256:
+            if env["data_sha256"] != find_table(member.data).sha256:
                 raise InputError(f"the table has changed since {path / name}: put it back, or --force starts over")

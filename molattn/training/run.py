@@ -26,17 +26,17 @@ from molattn.training import distributed, run_folder
 from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, RunConfig
-from molattn.training.described import check_featurizers
+from molattn.training.dataset import PreparedDataset
 from molattn.training.domain import domain_of
-from molattn.training.experiment import Experiment
+from molattn.training.extra_descriptors import check_featurizers
 from molattn.training.fit import EpochRecord
 from molattn.training.folders import CHECKPOINT, METRICS, MODEL, check_resumable, continues
 from molattn.training.losses import balance
 from molattn.training.members import fit_members, untrained
-from molattn.training.metrics import metrics_for
-from molattn.training.prepare import conformers_of, prepare
-from molattn.training.spread_metrics import LEVEL, spread_metrics
+from molattn.training.metrics import resolve_metrics
+from molattn.training.prepare import conformer_settings, prepare
 from molattn.training.starting import settle_start
+from molattn.training.uncertainty_metrics import LEVEL, uncertainty_metrics
 
 
 @runtime_checkable
@@ -79,8 +79,8 @@ class RunResult:
     Attributes:
         folder: where it lies.
         metrics: what `metrics.json` holds.
-        experiment: what it learned from.
-        predicted: (N, T), row by row what `experiment.targets` holds the truth of: `Predictions.values`.
+        dataset: what it learned from.
+        predicted: (N, T), row by row what `dataset.targets` holds the truth of: `Predictions.values`.
         history: epoch by epoch; of an ensemble that of its first member.
         more: (N, M), what stands beside the predictions: `Predictions.extra_values`; None where nobody kept it.
         artifact: the model; None where nobody kept it.
@@ -90,7 +90,7 @@ class RunResult:
 
     folder: Path
     metrics: dict[str, Any]
-    experiment: Experiment
+    dataset: PreparedDataset
     predicted: np.ndarray
     history: list[EpochRecord]
     more: np.ndarray | None = None
@@ -133,7 +133,7 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
         reporter.stage("reading molecules and finding their 3D geometries")
     else:
         reporter.stage("reading molecules")
-    experiment = prepare(
+    dataset = prepare(
         settled.data,
         MODELS[config.model.kind],
         config.training.seed,
@@ -144,23 +144,23 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
     )
     if not config.data.conformers and config.data.on_3d_failure != DataConfig.on_3d_failure:
         reporter.warning("on_3d_failure changes nothing: this run has no 3D, which --set data.conformers=true turns on")
-    if experiment.stored_in is not None:
-        reporter.stage(f"they were read before, and are in {experiment.stored_in}")
-    if experiment.taken:
-        reporter.stage(experiment.taken)
-    for warning in experiment.warnings:
+    if dataset.stored_in is not None:
+        reporter.stage(f"they were read before, and are in {dataset.stored_in}")
+    if dataset.task_message:
+        reporter.stage(dataset.task_message)
+    for warning in dataset.warnings:
         reporter.warning(warning)
-    task, settings = experiment.task, config.training
+    task, settings = dataset.task, config.training
     check_featurizers(config, task.of_atoms)
-    names = metrics_for(task.kind, task.metrics, settings.metrics)
+    names = resolve_metrics(task.kind, task.metrics, settings.metrics)
     # Once here, where it costs nothing, so that weights that make no sense leave no folder.
-    balance(task, experiment.labelled("train").targets, settings.class_balance, settings.positive_weights)
-    config, said = settle_start(replace(config, data=experiment.data), task.of_atoms, len(experiment.side("train")))
+    balance(task, dataset.subset("train").targets, settings.class_balance, settings.positive_weights)
+    config, said = settle_start(replace(config, data=dataset.config), task.of_atoms, len(dataset.indices("train")))
     if said:
         reporter.stage(said)
-    untrained(config, len(task.target_of_output(len(experiment.data.target_columns))), task.of_atoms)
+    untrained(config, len(task.target_of_output(len(dataset.config.target_columns))), task.of_atoms)
     resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
-    if experiment.has_calibration:
+    if dataset.has_calibration:
         check_calibration(task, settings.calibration_method)
     elif settings.calibration_method not in ("", NONE):
         raise UsageError("a calibration method needs calibration molecules: add --calibration-size 0.1")
@@ -168,16 +168,16 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
     def claimed() -> Path:
         if resume and folder:
             return run_folder.reopen(held, folder)
-        return run_folder.claim(held, folder, experiment.name, force)
+        return run_folder.claim(held, folder, dataset.name, force)
 
     with ExitStack() as held:
         path = distributed.broadcast_object(claimed)
-        return _in_folder(config, experiment, names, path, reporter, resume, folder is None)
+        return _in_folder(config, dataset, names, path, reporter, resume, folder is None)
 
 
 def _in_folder(
     config: RunConfig,
-    experiment: Experiment,
+    dataset: PreparedDataset,
     names: tuple[str, ...],
     path: Path,
     reporter: Reporter,
@@ -186,7 +186,7 @@ def _in_folder(
 ) -> RunResult:
     """Train in a folder; one that is of no use is removed, and with it runs/ if it was `named` there."""
     try:
-        return _trained(config, experiment, names, path, reporter)
+        return _trained(config, dataset, names, path, reporter)
     except BaseException as error:
         stopped = isinstance(error, ProcessLost) or not isinstance(error, MolattnError)
         if resume or ((path / CHECKPOINT).is_dir() and stopped) or not distributed.is_main_process():
@@ -202,12 +202,12 @@ def _in_folder(
 
 def _trained(
     config: RunConfig,
-    experiment: Experiment,
+    dataset: PreparedDataset,
     names: tuple[str, ...],
     path: Path,
     reporter: Reporter,
 ) -> RunResult:
-    identity, settings, data = _identity(config, experiment), config.training, experiment.data
+    identity, settings, data = _identity(config, dataset), config.training, dataset.config
     several = settings.ensemble_size > 1
 
     def checkpoints(member: int) -> Checkpoints:
@@ -217,11 +217,11 @@ def _trained(
     checkpoints(0)  # refuses other settings, before those that were are written over
     if distributed.is_main_process():
         run_folder.write_config(path, config)
-        run_folder.write_splits(path, experiment)
-        run_folder.write_rejected(path, experiment)
-        run_folder.write_standardized(path, experiment)
-    task = experiment.task
-    train, val = experiment.labelled("train"), experiment.labelled("val")
+        run_folder.write_splits(path, dataset)
+        run_folder.write_rejected(path, dataset)
+        run_folder.write_standardized(path, dataset)
+    task = dataset.task
+    train, val = dataset.subset("train"), dataset.subset("val")
     scaler = task.fit_scaler(train.targets)
     start = time.perf_counter()
     before = 0.0
@@ -250,43 +250,43 @@ def _trained(
         fitted.models[0],
         scaler,
         data.target_columns,
-        experiment.units,
+        dataset.units,
         data.add_hs,
         data.max_atoms,
-        conformers_of(data),
+        conformer_settings(data),
         task,
         data.standardize,
-        experiment.descriptor_scaler,
+        dataset.descriptor_scaler,
         fitted.models[1:],
         resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout),
         settings.dropout_sampling_size,
     )
-    answers = artifact.predict(experiment.molecules, experiment.descriptors)
-    if experiment.has_calibration and settings.calibration_method != NONE:
-        rows = experiment.side(CALIBRATION)
+    answers = artifact.predict(dataset.molecules, dataset.descriptors)
+    if dataset.has_calibration and settings.calibration_method != NONE:
+        rows = dataset.indices(CALIBRATION)
         calibration = calibrate(
             answers[rows],
-            experiment.targets[rows],
+            dataset.targets[rows],
             task,
             artifact.uncertainty,
             settings.calibration_method,
             data.target_columns,
-            answers[experiment.side("val")],
+            answers[dataset.indices("val")],
         )
         artifact = replace(artifact, calibration=calibration)
     if settings.domain_size:
-        keys = experiment.molecules[experiment.side("train")].keys
+        keys = dataset.molecules[dataset.indices("train")].keys
         size, seed = settings.domain_size, settings.seed
         artifact = replace(
             artifact, domain=domain_of(artifact.model, train.molecules, keys, size, seed, train.descriptors)
         )
     raw, answers = answers, artifact.apply_calibration(answers)
-    baseline = task.baseline_predictions(train.targets, len(experiment.targets))
+    baseline = task.baseline_predictions(train.targets, len(dataset.targets))
     metrics = {
-        **run_folder.summary(experiment, answers, names),
-        "baseline": {"what": task.baseline} | run_folder.summary(experiment, baseline, names),
-        **_spread(experiment, artifact, raw),
-        "units": dict(zip(data.target_columns, experiment.units, strict=True)),
+        **run_folder.summary(dataset, answers, names),
+        "baseline": {"what": task.baseline} | run_folder.summary(dataset, baseline, names),
+        **_spread(dataset, artifact, raw),
+        "units": dict(zip(data.target_columns, dataset.units, strict=True)),
         "best_epoch": [f.best_epoch for f in fitted.fits] if several else first.best_epoch,
         "epochs": [len(f.history) for f in fitted.fits] if several else len(first.history),
         "parameters": sum(p.numel() for model in fitted.models for p in model.parameters()),
@@ -294,39 +294,39 @@ def _trained(
     if distributed.is_main_process():
         save_artifact(path / MODEL, artifact)
         run_folder.write_history(path, [f.history for f in fitted.fits])
-        run_folder.write_predictions(path, experiment, answers, artifact.extra_columns())
-        env = run_folder.environment(config.training.seed, experiment.sha256, seconds)
+        run_folder.write_predictions(path, dataset, answers, artifact.extra_columns())
+        env = run_folder.environment(config.training.seed, dataset.sha256, seconds)
         run_folder.write_json(path / "env.json", env)
         # Last: a run is finished once its metrics are there.
         run_folder.write_json(path / METRICS, metrics)
         shutil.rmtree(path / CHECKPOINT, ignore_errors=True)
     return RunResult(
-        path, metrics, experiment, answers.values, first.history, answers.extra_values, artifact, answers, raw
+        path, metrics, dataset, answers.values, first.history, answers.extra_values, artifact, answers, raw
     )
 
 
-def _spread(experiment: Experiment, artifact: Artifact, answers: Predictions) -> dict[str, Any]:
+def _spread(dataset: PreparedDataset, artifact: Artifact, answers: Predictions) -> dict[str, Any]:
     """What `metrics.json` says of uncertainties, from answers before calibration; empty for a run without."""
     if artifact.uncertainty == NONE and artifact.calibration is None:
         return {}
     calibration, method = artifact.calibration, artifact.calibration_method
     found: dict[str, Any] = {"method": artifact.uncertainty, "calibration": method, "level": LEVEL}
     for side in ("val", "test"):
-        rows = experiment.targets_of(experiment.side(side))
-        found[side] = spread_metrics(
-            experiment.targets[rows], answers[rows], artifact.task, artifact.targets, calibration, method
+        rows = dataset.targets_of(dataset.indices(side))
+        found[side] = uncertainty_metrics(
+            dataset.targets[rows], answers[rows], artifact.task, artifact.targets, calibration, method
         )
     return {"uncertainty": found}
 
 
-def _identity(config: RunConfig, experiment: Experiment) -> dict[str, Any]:
+def _identity(config: RunConfig, dataset: PreparedDataset) -> dict[str, Any]:
     """What must not change while a run is unfinished. More or fewer workers read the same molecules."""
     settings = config.to_dict()
     del settings["training"]["num_workers"]
-    labels = "\n".join(map(str, experiment.labels))
+    labels = "\n".join(map(str, dataset.split_labels))
     return {
         "config": settings,
-        "sha256 of the table": experiment.sha256,
+        "sha256 of the table": dataset.sha256,
         "sha256 of the split": hashlib.sha256(labels.encode()).hexdigest(),
         **({"the number of processes": distributed.world_size()} if distributed.world_size() > 1 else {}),
     }

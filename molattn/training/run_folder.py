@@ -22,10 +22,10 @@ from molattn.errors import UsageError
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Task
 from molattn.training.config import RunConfig
-from molattn.training.experiment import Experiment
+from molattn.training.dataset import PreparedDataset
 from molattn.training.fit import EpochRecord
 from molattn.training.folders import CONFIG, check_resumable, continues, is_unfinished
-from molattn.training.metrics import mean_over_targets, measure
+from molattn.training.metrics import compute_metrics, mean_over_targets
 
 _PACKAGES = ("molattn", "torch", "rdkit", "numpy", "torch-geometric", "safetensors")
 
@@ -97,33 +97,33 @@ def write_config(folder: Path, config: RunConfig) -> None:
     write_text(folder / CONFIG, tomli_w.dumps(config.to_dict()))
 
 
-def write_splits(folder: Path, experiment: Experiment) -> None:
+def write_splits(folder: Path, dataset: PreparedDataset) -> None:
     """`splits.csv`: the side of every row of the table, in its order; `--splits-file` takes it."""
-    write_table(folder / "splits.csv", ("smiles", "split"), zip(experiment.smiles, experiment.labels, strict=True))
+    write_table(folder / "splits.csv", ("smiles", "split"), zip(dataset.smiles, dataset.split_labels, strict=True))
 
 
-def write_rejected(folder: Path, experiment: Experiment) -> None:
+def write_rejected(folder: Path, dataset: PreparedDataset) -> None:
     """`rejected.csv`: the rows left out, with the line of the table and the reason; no file when there is none."""
-    if experiment.rejected:
-        rows = [(str(r.row), str(r.line), r.smiles, r.reason) for r in experiment.rejected]
+    if dataset.rejected:
+        rows = [(str(r.row), str(r.line), r.smiles, r.reason) for r in dataset.rejected]
         write_table(folder / "rejected.csv", ("row", "line", "smiles", "reason"), rows)
 
 
-def write_standardized(folder: Path, experiment: Experiment) -> None:
+def write_standardized(folder: Path, dataset: PreparedDataset) -> None:
     """`standardized.csv`: rows whose molecule is read in another form, and which; no file when there is none."""
-    if changed := experiment.standardized:
-        rows = [(str(row), experiment.smiles[row], form) for row, form in changed]
+    if changed := dataset.standardized:
+        rows = [(str(row), dataset.smiles[row], form) for row, form in changed]
         write_table(folder / "standardized.csv", ("row", "smiles", "standardized"), rows)
 
 
-def write_predictions(folder: Path, experiment: Experiment, answers: Predictions, beside: Sequence[str]) -> None:
+def write_predictions(folder: Path, dataset: PreparedDataset, answers: Predictions, beside: Sequence[str]) -> None:
     """`predictions.csv`: truth beside prediction for every molecule of every side, in the order of the table.
 
     Where targets are of atoms each cell holds a list in JSON, null where a label is missing.
 
     beside: what the columns of `answers.extra_values` are called.
     """
-    targets, task = experiment.data.target_columns, experiment.task
+    targets, task = dataset.config.target_columns, dataset.task
     columns = ("row", "split", "smiles", *targets, *(f"{t}_pred" for t in targets), *beside)
 
     more = answers.extra_values
@@ -135,15 +135,15 @@ def write_predictions(folder: Path, experiment: Experiment, answers: Predictions
     def said(i: int) -> list[str]:
         """The cells of molecule i."""
         parts = [
-            [*cells(experiment.targets[k]), *cells(answers.values[k]), *map(_exact, more[k].tolist())]
-            for k in experiment.targets_of(np.array([i]))
+            [*cells(dataset.targets[k]), *cells(answers.values[k]), *map(_exact, more[k].tolist())]
+            for k in dataset.targets_of(np.array([i]))
         ]
         return list(map(list_text, zip(*parts, strict=True))) if task.of_atoms else parts[0]
 
     def rows() -> Iterable[Sequence[str]]:
-        for i, row in enumerate(experiment.rows):
-            if side := str(experiment.labels[row]):
-                yield (str(row), side, experiment.smiles[row], *said(i))
+        for i, row in enumerate(dataset.rows):
+            if side := str(dataset.split_labels[row]):
+                yield (str(row), side, dataset.smiles[row], *said(i))
 
     write_table(folder / "predictions.csv", columns, rows())
 
@@ -185,30 +185,32 @@ def environment(seed: int, sha256: str, seconds: float) -> dict[str, Any]:
     }
 
 
-def summary(experiment: Experiment, answers: Predictions, names: Sequence[str]) -> dict[str, dict[str, dict[str, Any]]]:
+def summary(
+    dataset: PreparedDataset, answers: Predictions, names: Sequence[str]
+) -> dict[str, dict[str, dict[str, Any]]]:
     """The metrics `names` of every side and target: {side: {target: {metric: value, "n": labels}}}.
 
     With several targets, "mean" holds for every side their mean over the targets where they are defined.
     """
-    sides = {side: experiment.targets_of(experiment.side(side)) for side in sides_of(experiment)}
+    sides = {side: dataset.targets_of(dataset.indices(side)) for side in sides_of(dataset)}
     result = {
         side: target_metrics(
-            experiment.task,
-            experiment.data.target_columns,
-            experiment.targets[rows],
+            dataset.task,
+            dataset.config.target_columns,
+            dataset.targets[rows],
             answers[rows],
             names,
         )
         for side, rows in sides.items()
     }
-    if len(experiment.data.target_columns) == 1:
+    if len(dataset.config.target_columns) == 1:
         return result
     return {**result, "mean": {side: mean_over_targets(measured, names) for side, measured in result.items()}}
 
 
-def sides_of(experiment: Experiment) -> tuple[str, ...]:
+def sides_of(dataset: PreparedDataset) -> tuple[str, ...]:
     """The sides of its split: train, val and test, and the calibration side where there is one."""
-    return ALL_SIDES if experiment.has_calibration else SIDES
+    return ALL_SIDES if dataset.has_calibration else SIDES
 
 
 def target_metrics(
@@ -217,7 +219,7 @@ def target_metrics(
     """The metrics `names` of every target, and how many labels it has; `true` is (n, T)."""
     return {
         target: {
-            **measure(true[:, t], task.scores(answers, t), names),
+            **compute_metrics(true[:, t], task.scores(answers, t), names),
             "n": int(np.isfinite(true[:, t]).sum()),
         }
         for t, target in enumerate(targets)

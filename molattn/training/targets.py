@@ -1,4 +1,4 @@
-"""What a table's targets are: the task taken from them, and the names of classes as numbers."""
+"""The targets of a table: the task that is inferred from them, and class names encoded as indices."""
 
 import math
 from collections.abc import Sequence
@@ -13,27 +13,27 @@ from molattn.data.tables.table import Table, column, column_index
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.tasks import ATOM_PREFIX, TASK_TYPES, TASKS, Binary, Multiclass, Regression, Task
 
-MOST_CLASSES = 100
-"""Classes that a target may have when it is said to have classes."""
-MOST_GUESSED = 20
-"""Names up to which a column of words is taken for classes without being told."""
+MAX_CLASSES = 100
+"""The largest number of classes of a multiclass target."""
+MAX_INFERRED_CLASSES = 20
+"""The largest number of different words from which a multiclass target is inferred."""
 
-# Ways of writing that there is no value; records.py tells people to leave the cell empty instead.
+# Ways of writing a missing value; the error messages of records.py advise to leave the cell empty instead.
 _MISSING = frozenset(("nan", "na", "n/a", "n/d", "nd", "null", "none", "-", "?"))
 _ALIASES = {"classification": "binary", f"{ATOM_PREFIX}classification": f"{ATOM_PREFIX}binary"}
 
 
 @dataclass(frozen=True)
-class Coded:
+class EncodedTable:
     """A table whose target columns hold numbers.
 
     Attributes:
-        table: with the place of its class in each cell, or in each item of its list, where there are classes;
-            otherwise as it was.
-        classes: the names of the classes of each target; empty where there are none.
+        table: for multiclass targets with the class index in each cell, or in each item of its list; otherwise
+            unchanged.
+        classes: the names of the classes of each target; empty if there are none.
         reasons: why a row holds no class, or no list of its atoms, by row; the targets of such a row are empty in
             `table`.
-        warnings: what a user should know.
+        warnings: messages for the user.
     """
 
     table: Table
@@ -42,11 +42,11 @@ class Coded:
     warnings: tuple[str, ...] = ()
 
 
-def task_kind(text: str) -> str:
-    """The task type that a person wrote; empty stays empty, "classification" is binary.
+def parse_task_type(text: str) -> str:
+    """The task type that a user wrote; empty stays empty, "classification" is "binary".
 
     Raises:
-        UsageError: there is no such kind.
+        UsageError: there is no such task type.
     """
     kind = _ALIASES.get(text, text)
     if kind and kind not in TASK_TYPES:
@@ -54,8 +54,8 @@ def task_kind(text: str) -> str:
     return kind
 
 
-def are_of_atoms(table: Table, columns: Sequence[str], kind: str) -> bool:
-    """Whether targets are of atoms: `kind`, the task type, says so, or it is empty and most cells hold lists.
+def has_atom_targets(table: Table, columns: Sequence[str], kind: str) -> bool:
+    """Whether targets are of atoms: by `kind`, the task type, or if that is empty and most cells hold lists.
 
     Raises:
         UsageError: some columns hold lists and others do not, or `kind` is one of molecules and columns hold lists.
@@ -84,68 +84,68 @@ def _holds_lists(cells: Sequence[str]) -> bool:
 
 
 def _is_list(text: str) -> bool:
-    """Whether a cell holds a list without doubt: in brackets, or several numbers with blanks between them."""
+    """Whether a cell certainly holds a list: in brackets, or several numbers separated by spaces."""
     if text.strip().startswith("["):
         return True
     items = text.split()
     return len(items) > 1 and all(map(NUMBER.fullmatch, items))
 
 
-def code_targets(
+def encode_targets(
     table: Table,
     columns: Sequence[str],
     kind: str,
     classes: tuple[tuple[str, ...], ...] = (),
     of_atoms: bool = False,
     add_hs: bool = False,
-) -> Coded:
-    """The table with classes as their places, where its targets are classes, and with lists that follow the SMILES.
+) -> EncodedTable:
+    """Encode class names as indices, and bring lists of atoms into the order of the SMILES.
 
-    They are if `kind` says so, or if it is empty and the columns hold a few repeated words and no number. Classes are
-    whole numbers in their order, or else words in alphabetical order.
+    Targets are multiclass if `kind` is, or if it is empty and the columns hold a few repeated words and no number.
+    Classes are sorted: as numbers if all are whole numbers, otherwise alphabetically.
 
     Args:
         table, columns: the table and its target columns.
-        kind: the task type; empty where nobody said.
-        classes: the names, where a model knows them already; found in the table when empty.
+        kind: the task type; empty to infer it.
+        classes: the names, if a model has them already; found in the table when empty.
         of_atoms: whether a cell holds a list, with a value for each atom. Those of an SDF are brought into the order of
             the SMILES.
-        add_hs: whether hydrogens are atoms, behind the others.
+        add_hs: whether hydrogens are atoms, after the others.
 
     Raises:
-        InputError: a column that is to hold classes holds fewer than two, too many, or fractions.
+        InputError: a multiclass column holds fewer than two classes, too many, or fractions.
     """
     reasons: dict[int, str] = {}
     warnings: tuple[str, ...] = ()
     if of_atoms:
         ordered = in_smiles_order(table, columns, add_hs)
         table, reasons, warnings = ordered.table, ordered.reasons, _left_out(ordered)
-    places = [column_index(table, name) for name in columns]
-    cells = [[_labels(row[place], of_atoms) for row in table.rows] for place in places]
+    positions = [column_index(table, name) for name in columns]
+    cells = [[_labels(row[position], of_atoms) for row in table.rows] for position in positions]
     texts = [[text for labels in of_column for text in labels or ()] for of_column in cells]
     if kind.removeprefix(ATOM_PREFIX) != "multiclass" and (kind or not all(map(_is_words, texts))):
-        return Coded(table, (), reasons, warnings)
+        return EncodedTable(table, (), reasons, warnings)
     classes = classes or tuple(_classes(name, of_column) for name, of_column in zip(columns, texts, strict=True))
     rows = [list(row) for row in table.rows]
-    for t, (name, place) in enumerate(zip(columns, places, strict=True)):
+    for t, (name, position) in enumerate(zip(columns, positions, strict=True)):
         code = {label: str(i) for i, label in enumerate(classes[t])} | {"": ""}
         for row, labels in enumerate(cells[t]):
             if labels is None:
                 continue
             if unknown := next(((atom, text) for atom, text in enumerate(labels) if text not in code), None):
                 where = f"column {short_repr(name)}{f', atom {unknown[0]} (from 0)' if of_atoms else ''}"
-                reasons[row] = f"{where}: {_no_class(unknown[1], classes[t], of_atoms)}"
+                reasons[row] = f"{where}: {_unknown_class(unknown[1], classes[t], of_atoms)}"
             else:
                 codes = [code[text] for text in labels]
-                rows[row][place] = list_text(codes) if of_atoms else codes[0]
+                rows[row][position] = list_text(codes) if of_atoms else codes[0]
     for row in reasons:
-        for place in places:
-            rows[row][place] = ""
-    return Coded(replace(table, rows=rows), classes, reasons, warnings)
+        for position in positions:
+            rows[row][position] = ""
+    return EncodedTable(replace(table, rows=rows), classes, reasons, warnings)
 
 
 def _left_out(ordered: Reordered) -> tuple[str, ...]:
-    """What is said of values of hydrogens that are not learned; nothing where there are none."""
+    """A warning about values of hydrogens that are not used; empty if there are none."""
     if not ordered.left_out:
         return ()
     count, first = len(ordered.left_out), ordered.table.place(ordered.left_out[0])
@@ -154,22 +154,22 @@ def _left_out(ordered: Reordered) -> tuple[str, ...]:
 
 
 def _labels(text: str, of_atoms: bool) -> list[str] | None:
-    """The labels in a cell; none for one that says nothing, or is not the list that it should be."""
+    """The labels in a cell; None if it should hold a list and does not."""
     if not of_atoms:
-        return [_bare(text)]
+        return [_normalized(text)]
     try:
-        return [_bare(item) for item in list_items(text)]
+        return [_normalized(item) for item in list_items(text)]
     except ValueError:
         return None
 
 
-def _no_class(text: str, classes: Sequence[str], of_atoms: bool) -> str:
+def _unknown_class(text: str, classes: Sequence[str], of_atoms: bool) -> str:
     if text.casefold() in _MISSING:
         return f"{short_repr(text)}: {'write null' if of_atoms else 'leave the field empty'} for a missing value"
-    return f"{short_repr(text)} is none of the classes {_listed(classes)}"
+    return f"{short_repr(text)} is none of the classes {_abbreviated(classes)}"
 
 
-def choose_task(
+def resolve_task(
     kind: str,
     loss: str,
     targets: np.ndarray,
@@ -178,14 +178,14 @@ def choose_task(
     of_atoms: bool = False,
     alpha: float = Regression.alpha,
 ) -> tuple[Task, str]:
-    """The task of a run, and in one sentence what was taken and how to say otherwise; empty where it was said.
+    """The task of a run, and a sentence on which one was inferred and how to override it; empty if it was configured.
 
-    Zeros and ones are a binary target, where every value known is one of them and some target has both; other numbers
-    are numbers, few as they may be.
+    Targets are binary if all known values are 0 or 1 and some target has both; other numbers are regression targets,
+    however few different ones there are.
 
     Args:
-        kind: the task type that a person or a data set's card says; empty where nobody did.
-        loss: the loss asked for, or empty.
+        kind: the task type from the user or the data set's card; empty to infer it.
+        loss: the configured loss; the task's default when empty.
         targets: (n, T), NaN where missing.
         names: of the targets.
         classes: names of the classes of each target; empty for numbers.
@@ -193,39 +193,39 @@ def choose_task(
         alpha: of the loss "quantile".
 
     Raises:
-        InputError: the targets are not what was said.
-        UsageError: the loss is another task's.
+        InputError: the targets do not go with the task type.
+        UsageError: the loss belongs to another task.
     """
-    guessed = kind.removeprefix(ATOM_PREFIX) or _guess(targets, classes)
-    chosen = _made(guessed, loss, classes, of_atoms, alpha)
-    chosen.check(targets, names)
+    inferred = kind.removeprefix(ATOM_PREFIX) or _infer_kind(targets, classes)
+    task = _create_task(inferred, loss, classes, of_atoms, alpha)
+    task.check(targets, names)
     if kind:
-        return chosen, ""
+        return task, ""
     what = names[0] if len(names) == 1 else f"{len(names)} targets"
     holds = f"{what} {_holds(names)}{' lists of' if of_atoms else ''}"
-    other = "--task-type says otherwise"
-    if guessed == "multiclass":
-        return chosen, f"task: {chosen.name}, {holds} words: {_listed(classes[0])}; {other}"
-    if guessed == "binary":
-        return chosen, f"task: {chosen.name}, {holds} only 0 and 1; {other}"
+    other = "--task-type overrides it"
+    if inferred == "multiclass":
+        return task, f"task: {task.name}, {holds} words: {_abbreviated(classes[0])}; {other}"
+    if inferred == "binary":
+        return task, f"task: {task.name}, {holds} only 0 and 1; {other}"
     known = targets[np.isfinite(targets)]
     few = np.unique(known)
     if 2 <= len(few) <= 10 and not (few % 1).any() and len(known) >= 10 * len(few):
         listed = ", ".join(f"{v:g}" for v in few)
         instead = f"if they are classes, add --task-type {ATOM_PREFIX if of_atoms else ''}multiclass"
-        return chosen, f"task: {chosen.name}, {holds} the numbers {listed}; {instead}"
-    return chosen, f"task: {chosen.name}, {holds} numbers; {other}"
+        return task, f"task: {task.name}, {holds} the numbers {listed}; {instead}"
+    return task, f"task: {task.name}, {holds} numbers; {other}"
 
 
-def lone_classes(targets: np.ndarray, names: Sequence[str], task: Task) -> list[str]:
-    """The targets, (n, T), of which all training labels are of one class; the model can only learn to say that."""
+def single_class_targets(targets: np.ndarray, names: Sequence[str], task: Task) -> list[str]:
+    """The names of the targets, (n, T), whose training labels are all of one class: nothing else can be learned."""
     if isinstance(task, Regression):
         return []
     known = [column[np.isfinite(column)] for column in targets.T]
     return [name for name, y in zip(names, known, strict=True) if len(y) and not (y != y[0]).any()]
 
 
-def _guess(targets: np.ndarray, classes: tuple[tuple[str, ...], ...]) -> str:
+def _infer_kind(targets: np.ndarray, classes: tuple[tuple[str, ...], ...]) -> str:
     if classes:
         return "multiclass"
     known = [set(np.unique(column[np.isfinite(column)]).tolist()) for column in targets.T]
@@ -233,7 +233,7 @@ def _guess(targets: np.ndarray, classes: tuple[tuple[str, ...], ...]) -> str:
     return "binary" if binary else "regression"
 
 
-def _made(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], of_atoms: bool, alpha: float) -> Task:
+def _create_task(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], of_atoms: bool, alpha: float) -> Task:
     losses = TASKS[kind].losses
     loss = loss or losses[0]
     if loss not in losses:
@@ -252,8 +252,8 @@ def _made(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], of_atoms: 
     return Regression(loss, of_atoms, alpha if loss == "quantile" else Regression.alpha)
 
 
-def _bare(text: str) -> str:
-    """A label as it is compared: without white space around it, a whole number without its point."""
+def _normalized(text: str) -> str:
+    """A label for comparison: without surrounding white space, and a whole number without a decimal point."""
     text = text.strip()
     if NUMBER.fullmatch(text) and math.isfinite(float(text)) and float(text) == int(float(text)):
         return str(int(float(text)))
@@ -264,25 +264,29 @@ def _is_words(texts: Sequence[str]) -> bool:
     """Whether a column holds a few words that repeat, and no number."""
     known = [text for text in texts if text and text.casefold() not in _MISSING]
     found = set(known)
-    return 2 <= len(found) <= MOST_GUESSED and len(known) >= 2 * len(found) and not any(map(_starts_a_number, found))
+    return (
+        2 <= len(found) <= MAX_INFERRED_CLASSES
+        and len(known) >= 2 * len(found)
+        and not any(map(_starts_a_number, found))
+    )
 
 
 def _starts_a_number(text: str) -> bool:
-    """Whether a text is, or was meant to be, a number: 1.5, 0,5, >10, -inf."""
+    """Whether a text is, or was meant as, a number: 1.5, 0,5, >10, -inf."""
     return text.lstrip("<>=~+-. ")[:1].isdigit() or text.casefold().lstrip("+-") in ("inf", "infinity")
 
 
 def _classes(name: str, texts: Sequence[str]) -> tuple[str, ...]:
     """The names of the classes in a column, in order."""
     found = {text for text in texts if text and text.casefold() not in _MISSING}
-    if not 2 <= len(found) <= MOST_CLASSES:
+    if not 2 <= len(found) <= MAX_CLASSES:
         raise InputError(
             f"column {name!r} holds {len(found)} different labels, and a target of several classes has 2 to "
-            f"{MOST_CLASSES}: choose another --task-type or column"
+            f"{MAX_CLASSES}: choose another --task-type or column"
         )
     numbers = [text for text in found if NUMBER.fullmatch(text)]
     if fraction := next((text for text in sorted(numbers) if "." in text or "e" in text.lower()), None):
-        raise InputError(f"column {name!r} holds {fraction}, which is no class: choose --task-type regression")
+        raise InputError(f"column {name!r} holds {fraction}, which is not a class: choose --task-type regression")
     return tuple(sorted(found, key=int) if len(numbers) == len(found) else sorted(found))
 
 
@@ -290,6 +294,6 @@ def _holds(names: Sequence[str]) -> str:
     return "holds" if len(names) == 1 else "hold"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _abbreviated(names: Sequence[str]) -> str:
     shorter = ", ".join(names[:6])
     return shorter if len(names) <= 6 else f"{shorter}, ... ({len(names)})"

@@ -17,12 +17,12 @@ from molattn.errors import InputError, MissingExtra, UsageError
 from molattn.models.registry import MODELS
 from molattn.training.bases import AUTO, NONE
 from molattn.training.config import RunConfig, read_config
-from molattn.training.described import check_featurizers
-from molattn.training.experiment import Experiment
+from molattn.training.dataset import PreparedDataset
+from molattn.training.extra_descriptors import check_featurizers
 from molattn.training.fit import EpochRecord
 from molattn.training.folders import BEST, STUDY, TUNED
 from molattn.training.members import fit_members, untrained
-from molattn.training.metrics import METRICS, metrics_for
+from molattn.training.metrics import METRICS, resolve_metrics
 from molattn.training.prepare import prepare
 from molattn.training.run import Reporter, check
 from molattn.training.search import Choice, search_space, with_values
@@ -129,7 +129,7 @@ def _tune(
     try:
         teller.stage("reading molecules")
         training = config.training
-        experiment = prepare(
+        dataset = prepare(
             settled.data,
             MODELS[config.model.kind],
             training.seed,
@@ -142,13 +142,13 @@ def _tune(
         if not resume:
             _forget(folder)
         raise
-    for warning in experiment.warnings:
+    for warning in dataset.warnings:
         teller.warning(warning)
-    metric = metrics_for(experiment.task.kind, experiment.task.metrics, training.metrics)[0]
+    metric = resolve_metrics(dataset.task.kind, dataset.task.metrics, training.metrics)[0]
     larger = METRICS[metric].larger_is_better
-    check_featurizers(config, experiment.task.of_atoms)
-    molecules = len(experiment.side("train"))
-    config, said = settle_start(replace(config, data=experiment.data), experiment.task.of_atoms, molecules)
+    check_featurizers(config, dataset.task.of_atoms)
+    molecules = len(dataset.indices("train"))
+    config, said = settle_start(replace(config, data=dataset.config), dataset.task.of_atoms, molecules)
     if said:
         teller.stage(said)
     try:
@@ -174,7 +174,7 @@ def _tune(
         trial = study.ask()
         try:
             values = {name: _suggested(trial, name, where) for name, where in space.items()}
-            found = _value(with_values(config, values, "search"), experiment, metric, trial, teller)
+            found = _value(with_values(config, values, "search"), dataset, metric, trial, teller)
         except optuna.TrialPruned:
             study.tell(trial, state=optuna.trial.TrialState.PRUNED)
         except (UsageError, InputError) as error:
@@ -197,7 +197,7 @@ def _tune(
 
 def _value(
     config: RunConfig,
-    experiment: Experiment,
+    dataset: PreparedDataset,
     metric: str,
     trial: "optuna.Trial",
     teller: Teller,
@@ -207,8 +207,8 @@ def _value(
 
     check(config)
     single = replace(config, training=replace(config.training, ensemble_size=1))
-    task = experiment.task
-    train, val = experiment.labelled("train"), experiment.labelled("val")
+    task = dataset.task
+    train, val = dataset.subset("train"), dataset.subset("val")
     scaler = task.fit_scaler(train.targets)
     untrained(
         single, len(task.target_of_output(len(scaler.mean))), task.of_atoms

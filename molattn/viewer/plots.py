@@ -124,14 +124,14 @@ def learning_curve(history: Sequence[EpochRecord], loss: str = "mse") -> Picture
 
 def write_plots(result: RunResult) -> None:
     """`plots/` in the folder of a run: `learning_curve.png`, and what `target_plots` draws of every target."""
-    experiment = result.experiment
+    dataset = result.dataset
     folder = result.folder / "plots"
     folder.mkdir(exist_ok=True)
-    sides = {side: experiment.targets_of(experiment.side(side)) for side in _SIDES}
-    targets = experiment.data.target_columns
+    sides = {side: dataset.targets_of(dataset.indices(side)) for side in _SIDES}
+    targets = dataset.config.target_columns
     rmse = [result.metrics["test"][t].get("rmse") for t in targets]
     pictures = target_plots(
-        experiment.task, targets, experiment.units, experiment.targets, result.predicted, sides, rmse
+        dataset.task, targets, dataset.units, dataset.targets, result.predicted, sides, rmse
     )
     for stem, picture in pictures.items():
         picture.save(folder / f"{stem}.png")
@@ -139,10 +139,10 @@ def write_plots(result: RunResult) -> None:
         rows = sides["test"]
         raw = result.raw if result.raw is not None else result.answers
         for stem, picture in spread_plots(
-            result.artifact, experiment.targets[rows], raw[rows], experiment.units
+            result.artifact, dataset.targets[rows], raw[rows], dataset.units
         ).items():
             picture.save(folder / f"{stem}.png")
-    learning_curve(result.history, experiment.task.loss).save(folder / "learning_curve.png")
+    learning_curve(result.history, dataset.task.loss).save(folder / "learning_curve.png")
 
 
 def evaluation_plots(

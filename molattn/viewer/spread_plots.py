@@ -10,7 +10,7 @@ from molattn.models.artifact import Artifact
 from molattn.models.calibration import NONE, Calibration, apply_calibration, prediction_intervals, prediction_sets
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression
-from molattn.training.spread_metrics import by_spread
+from molattn.training.uncertainty_metrics import binned_errors
 from molattn.viewer.figures import new_figure, rendered, short, styled
 from molattn.viewer.picture import Picture
 
@@ -127,7 +127,7 @@ def _errors(axes: Axes, artifact: Artifact, y: np.ndarray, answers: Predictions,
     top = 0.0
     for label, found, look in curves:
         assert found.std is not None
-        points = np.array(by_spread(y, found.values[:, t], found.std[:, t]))
+        points = np.array(binned_errors(y, found.values[:, t], found.std[:, t]))
         axes.plot(points[:, 0], points[:, 1], label=label, **look)
         top = max(top, float(points.max()))
     axes.plot([0, 1.05 * top], [0, 1.05 * top], **_REST, label="error = standard deviation")

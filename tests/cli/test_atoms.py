@@ -68,7 +68,7 @@ def test_a_list_of_the_wrong_length_is_named_and_the_others_are_learned(
     folder = tmp_path / "run"
     answer = molattn("train", numbers, *QUICK, "-o", folder)
     assert answer.code == 0
-    assert "task: atom-regression, q holds lists of numbers; --task-type says otherwise" in answer.err
+    assert "task: atom-regression, q holds lists of numbers; --task-type overrides it" in answer.err
     n = GRAPHS[2].num_atoms
     wrong = f"line 4: column 'q': {n - 1} values for the {n} atoms of '{SMILES[2]}'"
     assert f"1 row is left out, see rejected.csv; the first, {wrong}" in answer.err
@@ -210,7 +210,7 @@ def test_hydrogens_are_atoms_where_they_are_asked_for(molattn: Molattn, tmp_path
     table = _write(tmp_path / "t.csv", h=lists)
     answer = molattn("train", table, *QUICK, "-o", tmp_path / "run")
     assert answer.code == 3  # two molecules have no hydrogens
-    assert "hydrogens are no atoms here, nor are those written as [H]" in answer.err
+    assert "hydrogens are not atoms of the graph, even those written as [H]" in answer.err
     assert molattn("train", table, *QUICK, "--add-hs", "-o", tmp_path / "run", "-q").code == 0
     assert library.load(tmp_path / "run").predict("CO").shape == (6,)
 

@@ -85,14 +85,14 @@ def test_the_scaler_is_that_of_the_training_molecules(run: Path) -> None:
 def test_numbers_of_other_sides_do_not_reach_the_scaler(tmp_path: Path) -> None:
     asked = DataConfig(str(write(tmp_path / "a.csv")), target_columns=("y",), descriptor_columns=("MW", "logP"))
     first = prepare(asked, GraphModel, seed=0)
-    others = {int(row): ("9999", "-77") for side in ("val", "test") for row in first.rows[first.side(side)]}
+    others = {int(row): ("9999", "-77") for side in ("val", "test") for row in first.rows[first.indices(side)]}
     write(tmp_path / "a.csv", others)
     second = prepare(asked, GraphModel, seed=0)
     assert second.descriptor_scaler == first.descriptor_scaler
     assert first.descriptors is not None and second.descriptors is not None
-    train = first.side("train")
+    train = first.indices("train")
     np.testing.assert_array_equal(first.descriptors[train], second.descriptors[train])
-    assert (first.descriptors[first.side("test")] != second.descriptors[first.side("test")]).all()
+    assert (first.descriptors[first.indices("test")] != second.descriptors[first.indices("test")]).all()
 
 
 def test_constant_and_far_columns_are_said(tmp_path: Path) -> None:
@@ -100,8 +100,8 @@ def test_constant_and_far_columns_are_said(tmp_path: Path) -> None:
     write(tmp_path / "a.csv", {i: ("4.2", str(LOGP[i])) for i in range(40)})
     constant = prepare(asked, GraphModel, seed=0)
     assert constant.descriptors is not None and (constant.descriptors[:, 0] == 0).all()
-    assert any("'MW' has one value in training: the model does not look at it" in w for w in constant.warnings)
-    row = int(constant.rows[constant.side("test")[0]])
+    assert any("'MW' has one value in training: the model does not use it" in w for w in constant.warnings)
+    row = int(constant.rows[constant.indices("test")[0]])
     write(tmp_path / "a.csv", {row: ("1e300", "1")})
     with pytest.raises(InputError, match=rf"a\.csv, line {row + 2}: column 'MW': 1e\+300 is too far"):
         prepare(asked, GraphModel, seed=0)

@@ -50,9 +50,9 @@ def _write(path: Path) -> Path:
 @pytest.mark.parametrize("name", ["t.parquet", "t.sdf", "t.smi", "t.tsv"])
 def test_every_format_trains_and_predicts_every_row(molattn: Molattn, run: Path, tmp_path: Path, name: str) -> None:
     path = _write(tmp_path / name)
-    experiment = prepare(DataConfig(dataset=str(path), target_columns=("y",)), GraphModel, seed=0)
-    assert experiment.targets[:, 0].tolist() == VALUES
-    assert [Chem.CanonSmiles(m.smiles) for m in experiment.molecules] == [Chem.CanonSmiles(s) for s in SMILES]
+    dataset = prepare(DataConfig(dataset=str(path), target_columns=("y",)), GraphModel, seed=0)
+    assert dataset.targets[:, 0].tolist() == VALUES
+    assert [Chem.CanonSmiles(m.smiles) for m in dataset.molecules] == [Chem.CanonSmiles(s) for s in SMILES]
     out = tmp_path / "out.csv"
     assert molattn("predict", run, path, "-o", out).code == 0
     with open(out, newline="") as file:
@@ -85,7 +85,7 @@ def test_frames_train_and_their_run_can_be_repeated(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     data = frame({"id": range(len(SMILES)), "smiles": SMILES, "y": VALUES})
     result = package.train(data, target_columns=["y"], output_dir=tmp_path / "run", **FEW)
-    kept = Path(result.experiment.data.dataset)
+    kept = Path(result.dataset.config.dataset)
     assert kept.is_relative_to(tmp_path / "cache") and kept.name == "frame.parquet"
     assert read_table(kept).rows == read_table(data).rows
     answer = molattn("train", "--config", tmp_path / "run" / "config.toml", "-o", tmp_path / "again", "-q")
@@ -99,11 +99,11 @@ def test_weights_and_groups_are_data_of_the_experiment(molattn: Molattn, tmp_pat
     rows[5:5] = ["C1CC,1,1,batch 0", "CC,1,-2,batch 0"]
     (tmp_path / "t.csv").write_text("\n".join(["smiles,y,w,g", *rows]) + "\n")
     data = DataConfig(dataset=str(tmp_path / "t.csv"), weight_column="w", group_column="g")
-    experiment = prepare(data, GraphModel, seed=0)
-    assert experiment.data.target_columns == ("y",)
-    assert experiment.weights is not None and experiment.weights.tolist() == [float(i % 3) for i in range(30)]
-    assert experiment.groups == [f"batch {i % 4}" for i in range(30)]
-    assert [r.row for r in experiment.rejected] == [5, 6]
+    dataset = prepare(data, GraphModel, seed=0)
+    assert dataset.config.target_columns == ("y",)
+    assert dataset.weights is not None and dataset.weights.tolist() == [float(i % 3) for i in range(30)]
+    assert dataset.groups == [f"batch {i % 4}" for i in range(30)]
+    assert [r.row for r in dataset.rejected] == [5, 6]
     options = ("--weight-column", "w", "--group-column", "g", *QUICK, "-q")
     assert molattn("train", tmp_path / "t.csv", *options, "-o", tmp_path / "run").code == 0
 

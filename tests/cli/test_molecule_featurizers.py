@@ -107,7 +107,7 @@ def test_what_cannot_be_computed_or_stands_there_already_is_refused(tmp_path: Pa
     twice = DataConfig(
         str(table), target_columns=("y",), descriptor_columns=("TPSA",), molecule_featurizers=("rdkit_few",)
     )
-    with pytest.raises(UsageError, match="'TPSA' would stand beside the molecules twice, as a column and computed"):
+    with pytest.raises(UsageError, match="'TPSA' would be a descriptor twice, as a column and computed"):
         prepare(twice, GraphModel, seed=0)
     # Nothing is read before that is said.
     with pytest.raises(UsageError, match="there is no molecule featurizer 'morgan'"):
@@ -122,7 +122,7 @@ def test_atoms_have_none(molattn: Molattn, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("\n".join(["smiles,a", *rows]))
     answer = molattn("train", tmp_path / "a.csv", "--molecule-featurizers", "rdkit_few", *FAST, "-o", tmp_path / "run")
     assert answer.code == 2
-    assert "descriptors stand beside molecules, and the targets are of atoms" in answer.err
+    assert "descriptors describe molecules, and the targets are of atoms" in answer.err
     assert not (tmp_path / "run").exists()
 
 

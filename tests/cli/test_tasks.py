@@ -36,7 +36,7 @@ def test_zeros_and_ones_are_learned_as_probabilities(molattn: Molattn, binary: P
     run = tmp_path / "run"
     answer = molattn("train", binary, *QUICK, "-o", run)
     assert answer.code == 0
-    assert "task: binary, soluble holds only 0 and 1; --task-type says otherwise" in answer.err
+    assert "task: binary, soluble holds only 0 and 1; --task-type overrides it" in answer.err
     assert "validation AUROC" in answer.err
     metrics = json.loads((run / "metrics.json").read_text())
     rows = _rows(run / "predictions.csv")
@@ -150,7 +150,7 @@ def test_evaluate_needs_the_targets_columns(molattn: Molattn, run: Path, binary:
     [
         (("--task-type", "binary"), "a binary target is 0 or 1"),
         (("--task-type", "ranking"), "no task type 'ranking'"),
-        (("--task-type", "multiclass"), "which is no class"),
+        (("--task-type", "multiclass"), "which is not a class"),
         (("--loss", "bce"), "the loss 'bce' is of binary targets, and these are regression"),
         (("--metric", "auroc"), "the metric 'auroc' does not go with regression targets"),
         (("--class-balance",), "these targets are numbers: leave it out"),

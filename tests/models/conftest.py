@@ -10,8 +10,8 @@ from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.scaler import TargetScaler
 from molattn.training.config import TrainingConfig
+from molattn.training.dataset import LabelledMolecules
 from molattn.training.fit import fit
-from molattn.training.labelled import Labelled
 from tests.molecules import esol
 
 
@@ -19,8 +19,11 @@ from tests.molecules import esol
 def artifact() -> Artifact:
     """The default model after a few epochs on a hundred molecules: its weights are no longer those of chance."""
     smiles, values = esol(120)
-    data = Labelled([molecule_graph(s) for s in smiles], np.array(values)[:, None])
-    train, val = Labelled(data.molecules[:100], data.targets[:100]), Labelled(data.molecules[100:], data.targets[100:])
+    data = LabelledMolecules([molecule_graph(s) for s in smiles], np.array(values)[:, None])
+    train, val = (
+        LabelledMolecules(data.molecules[:100], data.targets[:100]),
+        LabelledMolecules(data.molecules[100:], data.targets[100:]),
+    )
     scaler = TargetScaler.fit(train.targets)
     torch.manual_seed(0)
     model = GraphModel(GraphModelConfig())

@@ -18,8 +18,8 @@ from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from molattn.testing import CheckFailed, check_model
 from molattn.training.config import TrainingConfig
+from molattn.training.dataset import LabelledMolecules
 from molattn.training.fit import fit
-from molattn.training.labelled import Labelled
 from molattn.training.losses import TaskLoss
 from tests.cli.conftest import QUICK, Molattn
 from tests.models.test_presets import small
@@ -111,7 +111,7 @@ def test_16_duplicates_across_sides(score: Score, molattn: Molattn, tmp_path: Pa
         score.hold("more than one side" not in answer.err, answer.err)
 
 
-def _fitted(train: Labelled, val: Labelled, **settings: object) -> list[torch.Tensor]:
+def _fitted(train: LabelledMolecules, val: LabelledMolecules, **settings: object) -> list[torch.Tensor]:
     config = TrainingConfig(**{"epochs": 2, "batch_size": 16, "accelerator": "cpu", **settings})  # pyright: ignore[reportArgumentType]
     torch.manual_seed(config.seed)
     model = GraphModel(GraphModelConfig(hidden_dim=16, num_layers=2, num_heads=4))
@@ -120,9 +120,9 @@ def _fitted(train: Labelled, val: Labelled, **settings: object) -> list[torch.Te
 
 
 @pytest.fixture(scope="module")
-def sides() -> tuple[Labelled, Labelled]:
+def sides() -> tuple[LabelledMolecules, LabelledMolecules]:
     graphs, targets = [molecule_graph(s) for s in SMILES], np.array(VALUES)[:, None]
-    return Labelled(graphs[:40], targets[:40]), Labelled(graphs[40:], targets[40:])
+    return LabelledMolecules(graphs[:40], targets[:40]), LabelledMolecules(graphs[40:], targets[40:])
 
 
 def test_17_the_scaler_sees_the_training_side_alone(score: Score, molattn: Molattn, tmp_path: Path) -> None:
@@ -139,7 +139,9 @@ def test_17_the_scaler_sees_the_training_side_alone(score: Score, molattn: Molat
             score.hold(close, f"{target} beside {known.mean()}, {known.std()}")
 
 
-def test_18_the_same_seed_gives_the_same_weights(score: Score, sides: tuple[Labelled, Labelled]) -> None:
+def test_18_the_same_seed_gives_the_same_weights(
+    score: Score, sides: tuple[LabelledMolecules, LabelledMolecules]
+) -> None:
     for seed in range(score.times(1, 10)):
         a, b = _fitted(*sides, seed=seed), _fitted(*sides, seed=seed)
         score.count("seeds")

@@ -1,4 +1,4 @@
-"""Targets of atoms in training: which labels count, how much, and which rows have none that fit."""
+"""Targets of atoms in training: which labels count, their weights, and which rows are rejected."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,13 +17,12 @@ from molattn.models.scaler import TargetScaler
 from molattn.models.smiles_model import SmilesModel
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from molattn.training.config import DataConfig, TrainingConfig
-from molattn.training.experiment import Experiment
+from molattn.training.dataset import LabelledMolecules, PreparedDataset, collate_rows, collate_step
 from molattn.training.fit import fit
-from molattn.training.labelled import Labelled, batch_of, step_of
-from molattn.training.labels import means_of_molecules, settle
+from molattn.training.labels import match_labels, molecule_means
 from molattn.training.learner import Learner
 from molattn.training.prepare import prepare
-from molattn.training.targets import Coded, are_of_atoms, choose_task, code_targets
+from molattn.training.targets import EncodedTable, encode_targets, has_atom_targets, resolve_task
 from tests.molecules import esol
 
 SMILES, _ = esol(24)
@@ -35,13 +34,15 @@ VALUES = DRAW.normal(size=(COUNTS.sum(), 2))
 SCALER = TargetScaler((0.0, 0.0), (1.0, 1.0))
 
 
-def _first(n: int, targets: np.ndarray = VALUES, weights: np.ndarray | None = None) -> Labelled:
-    return Labelled(GRAPHS[:n], targets[: COUNTS[:n].sum()], weights, offsets_of(COUNTS[:n]))
+def _first(n: int, targets: np.ndarray = VALUES, weights: np.ndarray | None = None) -> LabelledMolecules:
+    return LabelledMolecules(GRAPHS[:n], targets[: COUNTS[:n].sum()], weights, offsets_of(COUNTS[:n]))
 
 
-def _gradients(model: GraphModel, data: Labelled, task: Task, rows: range | None = None) -> dict[str, torch.Tensor]:
+def _gradients(
+    model: GraphModel, data: LabelledMolecules, task: Task, rows: range | None = None
+) -> dict[str, torch.Tensor]:
     model.zero_grad()
-    step = step_of(model, data, rows or range(len(data)))
+    step = collate_step(model, data, rows or range(len(data)))
     Learner(model, data, SCALER, TrainingConfig(), task).loss_of(step).backward()
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
@@ -54,7 +55,7 @@ TASKS = [
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.loss)
-def test_atoms_without_a_label_bring_exactly_no_gradient(task: Task) -> None:
+def test_atoms_without_a_label_have_exactly_zero_gradient(task: Task) -> None:
     targets = (VALUES > 0).astype(float)
     targets[:, 1] = np.nan
     targets[DRAW.random(len(targets)) < 0.4, 0] = np.nan
@@ -62,10 +63,10 @@ def test_atoms_without_a_label_bring_exactly_no_gradient(task: Task) -> None:
     data, owners = _first(6, targets), np.array(task.target_of_output(2))
     torch.manual_seed(0)
     model = GraphModel(SMALL, len(owners), of_atoms=True).eval()
-    step = step_of(model, data, range(6))
+    step = collate_step(model, data, range(6))
     outputs = model(step[0]).detach().requires_grad_()
     training = Learner(model, data, SCALER, TrainingConfig(), task)
-    training.model = _Says(outputs)
+    training.model = _Constant(outputs)
     training.loss_of(step).backward()
     assert outputs.grad is not None
     known = np.isfinite(data.targets)[:, owners]
@@ -74,8 +75,8 @@ def test_atoms_without_a_label_bring_exactly_no_gradient(task: Task) -> None:
     assert not _gradients(model, data, task)["head.weight"][owners == 1].any()
 
 
-class _Says(torch.nn.Module):
-    """A model that puts out what it was given."""
+class _Constant(torch.nn.Module):
+    """A model with fixed outputs."""
 
     def __init__(self, outputs: torch.Tensor):
         super().__init__()
@@ -92,14 +93,14 @@ def test_the_loss_is_the_mean_over_labelled_atoms_of_all_molecules() -> None:
     model = GraphModel(SMALL, 2, of_atoms=True).eval()
     outputs = compute_outputs(model, data.molecules)
     training = Learner(model, data, SCALER, TrainingConfig(), Regression(of_atoms=True))
-    loss = training.loss_of(step_of(model, data, range(8)))
+    loss = training.loss_of(collate_step(model, data, range(8)))
     assert loss.item() == pytest.approx(np.nanmean((outputs - data.targets) ** 2), rel=1e-6)
 
 
-def test_a_batch_has_the_labels_of_its_molecules_in_its_order() -> None:
+def test_labels_of_a_batch_are_in_the_order_of_its_molecules() -> None:
     model, data = GraphModel(SMALL, 2, of_atoms=True), _first(8)
     parts = np.split(data.targets, np.cumsum(COUNTS[:8])[:-1])
-    batch = batch_of(model, data, [5, 2, 7])
+    batch = collate_rows(model, data, [5, 2, 7])
     assert batch.targets is not None
     np.testing.assert_array_equal(batch.targets.numpy(), np.concatenate([parts[5], parts[2], parts[7]]))
 
@@ -107,7 +108,7 @@ def test_a_batch_has_the_labels_of_its_molecules_in_its_order() -> None:
 def test_a_molecule_of_weight_two_counts_as_if_it_were_there_twice() -> None:
     twice = [0, 0, 1, 2, 2, 3]
     parts = np.split(VALUES, np.cumsum(COUNTS)[:-1])
-    one = Labelled(
+    one = LabelledMolecules(
         [GRAPHS[i] for i in twice], np.concatenate([parts[i] for i in twice]), None, offsets_of(COUNTS[twice])
     )
     two = _first(4, weights=np.array([2.0, 1.0, 2.0, 1.0]))
@@ -118,10 +119,13 @@ def test_a_molecule_of_weight_two_counts_as_if_it_were_there_twice() -> None:
         torch.testing.assert_close(a[name], b[name], rtol=1e-4, atol=1e-6)
 
 
-def test_what_an_element_is_worth_is_learned() -> None:
-    worth = {"C": 1.0, "O": -2.0, "N": 3.0}
-    targets = np.array([[worth.get(s, 0.0), np.nan] for g in GRAPHS for s in g.symbols])
-    data, val = _first(20, targets), Labelled(GRAPHS[20:], targets[COUNTS[:20].sum() :], None, offsets_of(COUNTS[20:]))
+def test_a_value_per_element_is_learned() -> None:
+    values = {"C": 1.0, "O": -2.0, "N": 3.0}
+    targets = np.array([[values.get(s, 0.0), np.nan] for g in GRAPHS for s in g.symbols])
+    data, val = (
+        _first(20, targets),
+        LabelledMolecules(GRAPHS[20:], targets[COUNTS[:20].sum() :], None, offsets_of(COUNTS[20:])),
+    )
     torch.manual_seed(0)
     model = GraphModel(SMALL, 2, of_atoms=True)
     config = TrainingConfig(epochs=25, batch_size=4, learning_rate=5e-3, ema=0.5, accelerator="cpu")
@@ -130,15 +134,15 @@ def test_what_an_element_is_worth_is_learned() -> None:
     assert fitted.history[fitted.best_epoch].val_metric < 0.3 * baseline
 
 
-def _settled(rows: list[list[str]], names: list[str]):
+def _matched(rows: list[list[str]], names: list[str]):
     table = Table(("smiles", *names), rows, "t.csv", list(range(2, 2 + len(rows))))
     records = read_records(table, "smiles", names, of_atoms=True)
     made = GraphModel.read(records.smiles, add_hs=False, max_atoms=100)
     sizes = [getattr(outcome, "size", 0) for outcome in made]
-    return settle(records, sizes, lambda i: made[i].reason, table, Coded(table), names)  # pyright: ignore
+    return match_labels(records, sizes, lambda i: made[i].reason, table, EncodedTable(table), names)  # pyright: ignore
 
 
-def test_rows_whose_lists_do_not_fit_are_named_and_the_others_keep_their_labels() -> None:
+def test_rows_with_lists_of_the_wrong_length_are_rejected_and_the_others_keep_their_labels() -> None:
     rows = [
         ["CCO", "[1, 2, 3]", ""],
         ["CC(=O)O", "[1, 2, 3]", "[1, 2, 3, 4]"],
@@ -148,30 +152,30 @@ def test_rows_whose_lists_do_not_fit_are_named_and_the_others_keep_their_labels(
         ["CO", "[1, 2, 3, 4, 5, 6]", ""],
         ["C", "7", "8"],
     ]
-    settled = _settled(rows, ["q", "r"])
-    assert settled.kept.tolist() == [0, 3, 4, 6]
-    assert settled.offsets is not None
-    assert settled.offsets.tolist() == [0, 3, 5, 7, 8]
+    matched = _matched(rows, ["q", "r"])
+    assert matched.indices.tolist() == [0, 3, 4, 6]
+    assert matched.offsets is not None
+    assert matched.offsets.tolist() == [0, 3, 5, 7, 8]
     nan = np.nan
     np.testing.assert_equal(
-        settled.targets, [[1, nan], [2, nan], [3, nan], [1, 5], [2, nan], [1, nan], [2, nan], [7, 8]]
+        matched.targets, [[1, nan], [2, nan], [3, nan], [1, 5], [2, nan], [1, nan], [2, nan], [7, 8]]
     )
-    reasons = {r.row: (r.line, r.reason) for r in settled.rejected}
+    reasons = {r.row: (r.line, r.reason) for r in matched.rejected}
     assert reasons[1] == (3, "column 'q': 3 values for the 4 atoms of 'CC(=O)O'")
     assert reasons[2][1].startswith("RDKit cannot read it")
     line, reason = reasons[5]
     assert line == 7
-    assert reason.startswith("column 'q': 6 values for the 2 atoms of 'CO': hydrogens are no atoms here")
-    assert reason.endswith("--add-hs, which puts them behind the others, 6 atoms in all")
+    assert reason.startswith("column 'q': 6 values for the 2 atoms of 'CO': hydrogens are not atoms of the graph")
+    assert reason.endswith("--add-hs, which puts them after the others, 6 atoms in all")
 
 
 def test_the_mean_of_a_molecule_does_not_depend_on_the_order_of_its_atoms() -> None:
     targets = VALUES.copy()
     targets[DRAW.random(targets.shape) < 0.3] = np.nan
     targets[: COUNTS[0], 0] = np.nan
-    means = means_of_molecules(targets, offsets_of(COUNTS))
+    means = molecule_means(targets, offsets_of(COUNTS))
     parts = [p[DRAW.permutation(len(p))] for p in np.split(targets, np.cumsum(COUNTS)[:-1])]
-    np.testing.assert_array_equal(means, means_of_molecules(np.concatenate(parts), offsets_of(COUNTS)))
+    np.testing.assert_array_equal(means, molecule_means(np.concatenate(parts), offsets_of(COUNTS)))
     assert np.isnan(means[0, 0])
     assert means[3, 1] == pytest.approx(np.nanmean(parts[3][:, 1]))
 
@@ -183,47 +187,49 @@ def _table(tmp_path: Path, more: Sequence[str] = ()) -> Path:
     return tmp_path / "t.csv"
 
 
-def _prepared(path: Path, **settings: object) -> Experiment:
+def _prepared(path: Path, **settings: object) -> PreparedDataset:
     return prepare(DataConfig(dataset=str(path), **settings), GraphModel, seed=0)  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize("split", ["random", "stratified"])
-def test_every_side_has_the_labels_of_its_atoms_and_the_scaler_those_of_training(tmp_path: Path, split: str) -> None:
-    experiment = _prepared(_table(tmp_path), split=split)
-    assert experiment.task == Regression(of_atoms=True)
-    assert experiment.taken == "task: atom-regression, q holds lists of numbers; --task-type says otherwise"
-    assert experiment.data.task_type == "atom-regression"
+@pytest.mark.parametrize("method", ["random", "stratified"])
+def test_every_split_has_the_labels_of_its_atoms_and_the_scaler_is_fitted_to_training(
+    tmp_path: Path, method: str
+) -> None:
+    dataset = _prepared(_table(tmp_path), split=method)
+    assert dataset.task == Regression(of_atoms=True)
+    assert dataset.task_message == "task: atom-regression, q holds lists of numbers; --task-type overrides it"
+    assert dataset.config.task_type == "atom-regression"
     seen = 0
-    for side in ("train", "val", "test"):
-        labelled = experiment.labelled(side)
-        assert labelled.offsets is not None
-        assert np.diff(labelled.offsets).tolist() == [m.size for m in labelled.molecules]
+    for split in ("train", "val", "test"):
+        subset = dataset.subset(split)
+        assert subset.offsets is not None
+        assert np.diff(subset.offsets).tolist() == [m.size for m in subset.molecules]
         parts = np.split(VALUES[:, 0], np.cumsum(COUNTS)[:-1])
-        expected = np.concatenate([parts[i] for i in experiment.side(side)])
-        np.testing.assert_allclose(labelled.targets[:, 0], expected, atol=1e-3)
+        expected = np.concatenate([parts[i] for i in dataset.indices(split)])
+        np.testing.assert_allclose(subset.targets[:, 0], expected, atol=1e-3)
         seen += len(expected)
-        if side == "train":
-            scaler = experiment.task.fit_scaler(labelled.targets)
-            assert scaler.mean[0] == pytest.approx(labelled.targets.mean())
-            assert scaler.std[0] == pytest.approx(labelled.targets.std())
+        if split == "train":
+            scaler = dataset.task.fit_scaler(subset.targets)
+            assert scaler.mean[0] == pytest.approx(subset.targets.mean())
+            assert scaler.std[0] == pytest.approx(subset.targets.std())
     assert seen == COUNTS.sum()
 
 
-def test_spellings_of_one_molecule_stay_together_each_with_its_own_list(tmp_path: Path) -> None:
+def test_smiles_of_one_molecule_are_in_one_split_each_with_its_own_list(tmp_path: Path) -> None:
     smiles = "CC(=O)Nc1ccc(O)cc1"
     spellings = [random_smiles(read_smiles(smiles), seed) for seed in range(6)]
     rows = [f'{s},"{[round(0.1 * i, 1) for i in range(11)]}"' for s in spellings]
-    experiment = _prepared(_table(tmp_path, rows))
-    place = {int(row): i for i, row in enumerate(experiment.rows)}
-    assert len({str(experiment.labels[24 + k]) for k in range(6)}) == 1
+    dataset = _prepared(_table(tmp_path, rows))
+    index = {int(row): i for i, row in enumerate(dataset.rows)}
+    assert len({str(dataset.split_labels[24 + k]) for k in range(6)}) == 1
     for k in range(6):
-        mine = experiment.targets[experiment.targets_of(np.array([place[24 + k]]))][:, 0]
-        assert mine.tolist() == [round(0.1 * i, 1) for i in range(11)]
+        own = dataset.targets[dataset.targets_of(np.array([index[24 + k]]))][:, 0]
+        assert own.tolist() == [round(0.1 * i, 1) for i in range(11)]
 
 
-def test_what_targets_of_atoms_do_not_go_with_is_said(tmp_path: Path) -> None:
+def test_settings_that_targets_of_atoms_do_not_support_are_refused(tmp_path: Path) -> None:
     table = _table(tmp_path)
-    with pytest.raises(UsageError, match="--standardize writes a molecule anew"):
+    with pytest.raises(UsageError, match="--standardize changes the order of atoms"):
         _prepared(table, standardize="parent")
     with pytest.raises(UsageError, match="use --model graph"):
         prepare(DataConfig(dataset=str(table)), SmilesModel, seed=0)
@@ -237,24 +243,24 @@ def test_what_targets_of_atoms_do_not_go_with_is_said(tmp_path: Path) -> None:
 
 def test_a_list_and_a_number_are_not_learned_together() -> None:
     table = Table(("smiles", "q", "y"), [["CC", "[1, 2]", "0.5"], ["CO", "[1, 2]", "0.7"]], "t.csv", [2, 3])
-    assert are_of_atoms(table, ["q"], "")
-    assert not are_of_atoms(table, ["y"], "")
-    assert are_of_atoms(table, ["y"], "atom-regression")
+    assert has_atom_targets(table, ["q"], "")
+    assert not has_atom_targets(table, ["y"], "")
+    assert has_atom_targets(table, ["y"], "atom-regression")
     with pytest.raises(UsageError, match="column 'q' holds a list .* and column 'y' one value"):
-        are_of_atoms(table, ["q", "y"], "")
+        has_atom_targets(table, ["q", "y"], "")
 
 
-def test_words_of_atoms_are_coded_in_their_lists() -> None:
+def test_class_names_of_atoms_are_encoded_in_their_lists() -> None:
     rows = [["CC", '["sp3", "sp3"]'], ["C=C", '["sp2", null]'], ["C", '["sp7"]'], ["N", ""], ["O", '["sp3"]']]
     table = Table(("smiles", "h"), rows, "t.csv", [2, 3, 4, 5, 6])
-    coded = code_targets(table, ["h"], "atom-multiclass", (("sp2", "sp3"),), of_atoms=True)
-    assert [row[1] for row in coded.table.rows] == ["[1, 1]", "[0, null]", "", "", "[1]"]
-    assert coded.reasons == {2: "column 'h', atom 0 (from 0): 'sp7' is none of the classes sp2, sp3"}
-    assert code_targets(table, ["h"], "atom-multiclass", of_atoms=True).classes == (("sp2", "sp3", "sp7"),)
+    encoded = encode_targets(table, ["h"], "atom-multiclass", (("sp2", "sp3"),), of_atoms=True)
+    assert [row[1] for row in encoded.table.rows] == ["[1, 1]", "[0, null]", "", "", "[1]"]
+    assert encoded.reasons == {2: "column 'h', atom 0 (from 0): 'sp7' is none of the classes sp2, sp3"}
+    assert encode_targets(table, ["h"], "atom-multiclass", of_atoms=True).classes == (("sp2", "sp3", "sp7"),)
 
 
 @pytest.mark.parametrize(
-    ("values", "name", "said"),
+    ("values", "name", "message"),
     [
         ([0.5, 1.5, 2.0], "atom-regression", "q holds lists of numbers"),
         ([0.0, 1.0, 1.0], "atom-binary", "q holds lists of only 0 and 1"),
@@ -265,12 +271,12 @@ def test_words_of_atoms_are_coded_in_their_lists() -> None:
         ),
     ],
 )
-def test_the_task_of_lists_is_guessed_and_said(values: list[float], name: str, said: str) -> None:
-    task, taken = choose_task("", "", np.array(values)[:, None], ["q"], (), of_atoms=True)
+def test_the_task_of_lists_is_inferred_and_reported(values: list[float], name: str, message: str) -> None:
+    task, task_message = resolve_task("", "", np.array(values)[:, None], ["q"], (), of_atoms=True)
     assert task.name == name
-    assert said in taken
+    assert message in task_message
 
 
-def test_the_loss_of_another_task_names_the_type_of_atoms() -> None:
+def test_a_loss_of_another_task_names_the_task_type_of_atoms() -> None:
     with pytest.raises(MolattnError, match="add --task-type atom-binary"):
-        choose_task("", "bce", np.array([[0.5], [1.5]]), ["q"], (), of_atoms=True)
+        resolve_task("", "bce", np.array([[0.5], [1.5]]), ["q"], (), of_atoms=True)

@@ -16,15 +16,15 @@ from molattn.models.smiles_model import SmilesModel
 from molattn.training.auxiliary import companion_of, with_auxiliary
 from molattn.training.companions import AuxiliaryTargets, MaskedAtoms
 from molattn.training.config import TrainingConfig
+from molattn.training.dataset import LabelledMolecules
 from molattn.training.fit import fit
-from molattn.training.labelled import Labelled
 from tests.molecules import esol
 
 SMILES, VALUES = esol(40)
 GRAPHS = [molecule_graph(s) for s in SMILES]
 TARGETS = np.array(VALUES)[:, None]
 SMALL = GraphModelConfig(hidden_dim=16, num_layers=2, num_heads=4, edge_dim=4, dropout=0.0)
-TRAIN, VAL = Labelled(GRAPHS[:30], TARGETS[:30]), Labelled(GRAPHS[30:], TARGETS[30:])
+TRAIN, VAL = LabelledMolecules(GRAPHS[:30], TARGETS[:30]), LabelledMolecules(GRAPHS[30:], TARGETS[30:])
 
 
 def _model(config: GraphModelConfig = SMALL) -> GraphModel:
@@ -124,7 +124,7 @@ def test_auxiliary_targets_change_the_training_and_nothing_of_the_model_but_its_
 
 def test_molecules_all_alike_have_no_auxiliary_targets() -> None:
     told: list[str] = []
-    same = Labelled([GRAPHS[0]] * 4, TARGETS[:4])
+    same = LabelledMolecules([GRAPHS[0]] * 4, TARGETS[:4])
     config = TrainingConfig(auxiliary=0.3)
     assert with_auxiliary(same, config, told.append) is same
     assert companion_of(_model(), same, config) is None
@@ -133,6 +133,6 @@ def test_molecules_all_alike_have_no_auxiliary_targets() -> None:
 
 def test_a_molecule_within_the_runs_limit_of_atoms_has_auxiliary_targets_however_large_it_is() -> None:
     large = molecule_graph("C" * 1100, max_atoms=2000)
-    train = with_auxiliary(Labelled([*GRAPHS[:3], large], TARGETS[:4]), TrainingConfig(auxiliary=0.3))
-    assert train.beside is not None
-    assert np.isfinite(train.beside[-1]).all()
+    train = with_auxiliary(LabelledMolecules([*GRAPHS[:3], large], TARGETS[:4]), TrainingConfig(auxiliary=0.3))
+    assert train.auxiliary_targets is not None
+    assert np.isfinite(train.auxiliary_targets[-1]).all()

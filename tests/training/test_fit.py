@@ -15,8 +15,8 @@ from molattn.models.predict import predict_molecules
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from molattn.training.config import TrainingConfig
+from molattn.training.dataset import LabelledMolecules, collate_rows, collate_step
 from molattn.training.fit import Fitted, fit
-from molattn.training.labelled import Labelled, batch_of, step_of
 from molattn.training.learner import Learner
 from tests.molecules import esol
 
@@ -25,10 +25,12 @@ GRAPHS = [molecule_graph(s) for s in SMILES]
 TARGETS = np.array(VALUES)[:, None]
 SMALL = GraphModelConfig(hidden_dim=16, num_layers=2, num_heads=4, edge_dim=4)
 THREE = Multiclass(classes=(("low", "middle", "high"),))
-TRAIN, VAL = Labelled(GRAPHS[:40], TARGETS[:40]), Labelled(GRAPHS[40:], TARGETS[40:])
+TRAIN, VAL = LabelledMolecules(GRAPHS[:40], TARGETS[:40]), LabelledMolecules(GRAPHS[40:], TARGETS[40:])
 
 
-def _fit(train: Labelled = TRAIN, val: Labelled = VAL, **settings: object) -> tuple[GraphModel, Fitted]:
+def _fit(
+    train: LabelledMolecules = TRAIN, val: LabelledMolecules = VAL, **settings: object
+) -> tuple[GraphModel, Fitted]:
     config = TrainingConfig(**{"epochs": 4, "batch_size": 8, "accelerator": "cpu", **settings})
     torch.manual_seed(config.seed)
     model = GraphModel(SMALL, num_targets=train.targets.shape[1])
@@ -73,13 +75,13 @@ def test_training_lowers_the_error() -> None:
 
 def test_a_constant_target_is_learned() -> None:
     seven = np.full((40, 1), 7.0)
-    model, _ = _fit(Labelled(GRAPHS[:40], seven), Labelled(GRAPHS[40:], seven[:20]), epochs=5)
+    model, _ = _fit(LabelledMolecules(GRAPHS[:40], seven), LabelledMolecules(GRAPHS[40:], seven[:20]), epochs=5)
     predicted = predict_molecules(model, TargetScaler.fit(seven), GRAPHS[40:])
     assert np.abs(predicted - 7).max() < 2
 
 
 def test_one_molecule_is_enough() -> None:
-    _fit(Labelled(GRAPHS[:1], TARGETS[:1]), Labelled(GRAPHS[1:2], TARGETS[1:2]), epochs=2)
+    _fit(LabelledMolecules(GRAPHS[:1], TARGETS[:1]), LabelledMolecules(GRAPHS[1:2], TARGETS[1:2]), epochs=2)
 
 
 def test_training_that_diverges_keeps_no_model() -> None:
@@ -99,12 +101,12 @@ def test_training_that_diverges_keeps_no_model() -> None:
 def test_missing_labels_bring_exactly_no_gradient(task: Task) -> None:
     targets = np.column_stack([(TARGETS[:8, 0] > -2).astype(float), np.full(8, np.nan)])
     targets[3] = np.nan
-    data = Labelled(GRAPHS[:8], targets)
+    data = LabelledMolecules(GRAPHS[:8], targets)
     owners = np.array(task.target_of_output(2))
     torch.manual_seed(0)
     model = GraphModel(SMALL, num_targets=len(owners)).eval()
     training = Learner(model, data, TargetScaler((0.0, 0.0), (1.0, 1.0)), TrainingConfig(), task)
-    training.loss_of((batch_of(model, data, range(8)), None, None, 8)).backward()
+    training.loss_of((collate_rows(model, data, range(8)), None, None, 8)).backward()
     gradient = model.head.weight.grad
     assert gradient is not None
     assert gradient[owners == 0].any()
@@ -112,7 +114,7 @@ def test_missing_labels_bring_exactly_no_gradient(task: Task) -> None:
     with_all = [p.grad.clone() for p in model.parameters() if p.grad is not None]
     model.zero_grad()
     # The row without a label may as well not be there.
-    training.loss_of((batch_of(model, data, [0, 1, 2, 4, 5, 6, 7]), None, None, 7)).backward()
+    training.loss_of((collate_rows(model, data, [0, 1, 2, 4, 5, 6, 7]), None, None, 7)).backward()
     without = [p.grad for p in model.parameters() if p.grad is not None]
     for a, b in zip(with_all, without, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
@@ -120,26 +122,26 @@ def test_missing_labels_bring_exactly_no_gradient(task: Task) -> None:
 
 def test_a_row_of_weight_two_counts_as_if_it_were_there_twice() -> None:
     twice = [0, 0, 1, 2, 2, 3]
-    one = Labelled([GRAPHS[i] for i in twice], TARGETS[twice])
-    two = Labelled(GRAPHS[:4], TARGETS[:4], np.array([2.0, 1.0, 2.0, 1.0]))
+    one = LabelledMolecules([GRAPHS[i] for i in twice], TARGETS[twice])
+    two = LabelledMolecules(GRAPHS[:4], TARGETS[:4], np.array([2.0, 1.0, 2.0, 1.0]))
     scaler, gradients = TargetScaler.fit(TARGETS[:8]), []
     torch.manual_seed(0)
     model = GraphModel(SMALL).eval()
     for data in (one, two):
         model.zero_grad()
         training = Learner(model, data, scaler, TrainingConfig())
-        training.loss_of(step_of(model, data, range(len(data)))).backward()
+        training.loss_of(collate_step(model, data, range(len(data)))).backward()
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
 
 
 def test_weights_of_one_change_nothing_and_none_at_all_are_survived() -> None:
-    ones = Labelled(TRAIN.molecules, TRAIN.targets, np.ones(40))
+    ones = LabelledMolecules(TRAIN.molecules, TRAIN.targets, np.ones(40))
     (a, fit_a), (b, fit_b) = _fit(epochs=2), _fit(ones, epochs=2)
     assert [r.train_loss for r in fit_a.history] == pytest.approx([r.train_loss for r in fit_b.history])
     del a, b
     half = np.repeat([0.0, 1.0], 20)
-    _fit(Labelled(TRAIN.molecules, TRAIN.targets, half), epochs=1, batch_size=4)
+    _fit(LabelledMolecules(TRAIN.molecules, TRAIN.targets, half), epochs=1, batch_size=4)
 
 
 @pytest.mark.parametrize("val", [0.0, 1.0, np.nan])
@@ -153,8 +155,8 @@ def test_a_validation_side_of_one_class_still_chooses_an_epoch(val: float) -> No
     model = GraphModel(SMALL)
     fitted = fit(
         model,
-        Labelled(GRAPHS[:40], labels[:40]),
-        Labelled(GRAPHS[40:], one),
+        LabelledMolecules(GRAPHS[:40], labels[:40]),
+        LabelledMolecules(GRAPHS[40:], one),
         task.fit_scaler(labels[:40]),
         TrainingConfig(epochs=2, accelerator="cpu"),
         task=task,
@@ -169,7 +171,7 @@ def test_training_lowers_every_loss(task: Task) -> None:
     labels = {"binary": ranks // 30, "multiclass": ranks // 20}.get(task.kind, TARGETS).astype(float)
     torch.manual_seed(0)
     model = GraphModel(SMALL, num_targets=len(task.target_of_output(1)))
-    data = Labelled(GRAPHS, labels)
+    data = LabelledMolecules(GRAPHS, labels)
     config = TrainingConfig(epochs=25, batch_size=8, ema=0.5, learning_rate=3e-3, accelerator="cpu")
     fitted = fit(model, data, data, task.fit_scaler(labels), config, task=task)
     assert fitted.history[-1].val_loss < 0.8 * fitted.history[0].val_loss
@@ -179,13 +181,13 @@ def test_training_lowers_every_loss(task: Task) -> None:
 def test_a_batch_without_any_label_does_no_harm() -> None:
     targets = TARGETS[:40].copy()
     targets[:20] = np.nan
-    model, _ = _fit(Labelled(GRAPHS[:40], targets), epochs=2, batch_size=4)
+    model, _ = _fit(LabelledMolecules(GRAPHS[:40], targets), epochs=2, batch_size=4)
     assert all(torch.isfinite(p).all() for p in model.parameters())
 
 
 def test_the_scaler_sees_only_the_training_targets() -> None:
     # The scaler is a value handed in; other validation targets change neither it nor a single step.
-    other = Labelled(VAL.molecules, VAL.targets + 100)
+    other = LabelledMolecules(VAL.molecules, VAL.targets + 100)
     (a, fit_a), (b, fit_b) = _fit(ema=0.0, epochs=2), _fit(val=other, ema=0.0, epochs=2)
     assert [r.train_loss for r in fit_a.history] == [r.train_loss for r in fit_b.history]
     del a, b
@@ -232,12 +234,12 @@ def test_no_small_molecule_is_padded_to_the_size_of_a_huge_one() -> None:
 def test_epochs_of_a_fit_are_shuffled_differently(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, ...]] = []
 
-    def spy(model: GraphModel, data: Labelled, rows: list[int]) -> Batch:
+    def spy(model: GraphModel, data: LabelledMolecules, rows: list[int]) -> Batch:
         if data is TRAIN:
             seen.append(tuple(rows))
-        return batch_of(model, data, rows)
+        return collate_rows(model, data, rows)
 
-    monkeypatch.setattr("molattn.training.labelled.batch_of", spy)
+    monkeypatch.setattr("molattn.training.dataset.collate_rows", spy)
     _fit(epochs=2)
     assert len(seen) == 10
     assert set(seen[:5]) != set(seen[5:])

@@ -25,8 +25,8 @@ from molattn.models.tasks import Binary, Regression
 from molattn.training import distributed
 from molattn.training.companions import AuxiliaryTargets, Companion
 from molattn.training.config import TrainingConfig
+from molattn.training.dataset import LabelledMolecules, collate_step
 from molattn.training.fit import EpochRecord, fit
-from molattn.training.labelled import Labelled, step_of
 from molattn.training.learner import Learner
 from tests.molecules import esol
 
@@ -34,7 +34,7 @@ SMILES, VALUES = esol(24)
 GRAPHS = [molecule_graph(s) for s in SMILES]
 TARGETS = np.array(VALUES)[:, None]
 SMALL = GraphModelConfig(hidden_dim=8, num_layers=1, num_heads=2, edge_dim=4, dropout=0.0)
-TRAIN, VAL = Labelled(GRAPHS[:18], TARGETS[:18]), Labelled(GRAPHS[18:], TARGETS[18:])
+TRAIN, VAL = LabelledMolecules(GRAPHS[:18], TARGETS[:18]), LabelledMolecules(GRAPHS[18:], TARGETS[18:])
 SCALER = TargetScaler.fit(TRAIN.targets)
 CONFIG = TrainingConfig(
     epochs=2, batch_size=6, learning_rate=0.02, weight_decay=0.5, warmup=0.25, ema=0.6, grad_clip=0.3, accelerator="cpu"
@@ -57,12 +57,12 @@ def learner_of(config: TrainingConfig = CONFIG, model: GraphModel | None = None,
     return Learner(model_of() if model is None else model, config=config, **given)
 
 
-def validate(learner: Learner, data: Labelled, rows: Sequence[int]) -> None:
+def validate(learner: Learner, data: LabelledMolecules, rows: Sequence[int]) -> None:
     with torch.no_grad():
-        learner.validation_step(step_of(learner.model, data, rows))
+        learner.validation_step(collate_step(learner.model, data, rows))
 
 
-def z_of(data: Labelled, rows: Sequence[int]) -> Tensor:
+def z_of(data: LabelledMolecules, rows: Sequence[int]) -> Tensor:
     return torch.from_numpy((data.targets_of(rows) - SCALER.mean[0]) / SCALER.std[0]).float()
 
 
@@ -199,7 +199,7 @@ def test_a_model_is_given_back_with_weights_of_their_own() -> None:
     learner = learner_of(model=model)
     learner.release()  # nothing was begun
     learner.prepare()
-    learner.training_step(step_of(model, TRAIN, range(4)))
+    learner.training_step(collate_step(model, TRAIN, range(4)))
     trained = copy.deepcopy(model.state_dict())
     learner.release()
     weights = list(model.parameters())
@@ -214,7 +214,7 @@ def companion_of(model: GraphModel) -> AuxiliaryTargets:
 
 
 BESIDE = np.random.default_rng(0).normal(size=(18, 2))
-WITH_BESIDE = replace(TRAIN, beside=BESIDE)
+WITH_BESIDE = replace(TRAIN, auxiliary_targets=BESIDE)
 
 
 def test_a_companion_adds_its_loss_and_its_weights_are_trained_beside_the_models() -> None:
@@ -222,7 +222,7 @@ def test_a_companion_adds_its_loss_and_its_weights_are_trained_beside_the_models
     companion = companion_of(model)
     learner = learner_of(replace(CONFIG, warmup=0.0), model, companion=companion, train=WITH_BESIDE)
     learner.prepare()
-    step = step_of(model, WITH_BESIDE, range(5))
+    step = collate_step(model, WITH_BESIDE, range(5))
     wanted_more = companion(model, step[0], step[2])[1].item()
     plain = nn.functional.mse_loss(model(step[0]), z_of(TRAIN, range(5))).item()
     before = [w.detach().clone() for w in (model.head.weight, companion.head.weight)]
@@ -242,7 +242,7 @@ def test_what_is_validated_is_the_average_and_no_weight_moves() -> None:
     model = model_of()
     learner = learner_of(replace(CONFIG, ema=0.9), model)
     learner.prepare()
-    step = step_of(model, VAL, range(6))
+    step = collate_step(model, VAL, range(6))
     first = model(step[0]).detach()
     with torch.no_grad():
         model.head.bias.add_(5.0)
@@ -261,7 +261,7 @@ def test_losses_are_told_as_their_mean_over_labels_and_rows_by_weight() -> None:
     targets = np.column_stack([TARGETS[:6], TARGETS[6:12]])
     targets[1, 0] = targets[4] = np.nan
     weights = np.array([2.0, 1.0, 0.0, 0.5, 3.0, 1.0])
-    data = Labelled(GRAPHS[:6], targets, weights)
+    data = LabelledMolecules(GRAPHS[:6], targets, weights)
     scaler = TargetScaler.fit(targets)
     model = model_of(2)
     learner = learner_of(CONFIG, model, train=data, scaler=scaler)
@@ -274,7 +274,7 @@ def test_losses_are_told_as_their_mean_over_labels_and_rows_by_weight() -> None:
         each = np.broadcast_to(rows[:, None], (6, 2))[known]
         wanted = np.average(squares[known], weights=each)
         for part in (range(4), range(4, 6)):
-            learner.loss_of(step_of(model, by_weight, part))
+            learner.loss_of(collate_step(model, by_weight, part))
             validate(learner, by_weight, part)
         assert learner.train_losses.take() == pytest.approx(wanted, rel=1e-5)
         assert learner.val_losses.take() == pytest.approx(wanted, rel=1e-5)
@@ -291,13 +291,13 @@ def test_a_single_label_is_told_however_little_it_counts(weight: float) -> None:
     data = replace(TRAIN, weights=np.full(18, weight))
     learner = learner_of(CONFIG, train=data)
     learner.prepare()
-    loss = learner.loss_of(step_of(learner.model, data, [4])).item()
+    loss = learner.loss_of(collate_step(learner.model, data, [4])).item()
     assert learner.train_losses.take() == pytest.approx(loss, rel=1e-5)
 
 
 def test_a_task_is_told_by_its_own_loss_and_metric_and_classes_by_their_balance() -> None:
     labels = np.array([0.0, 0.0, 0.0, 1.0, 0.0, 1.0] * 3)[:, None]
-    data = Labelled(TRAIN.molecules, labels)
+    data = LabelledMolecules(TRAIN.molecules, labels)
     model = model_of()
     settings: dict[str, Any] = {"train": data, "scaler": TargetScaler.identity(1), "task": Binary(), "metric": "auroc"}
     for config, weight in (
@@ -316,7 +316,7 @@ def test_a_task_is_told_by_its_own_loss_and_metric_and_classes_by_their_balance(
         assert learner.take_metric() == pytest.approx(roc_auc_score(labels[:, 0], p))
     learner = learner_of(CONFIG, model, **{**settings, "train": replace(data, targets=np.zeros((18, 1)))})
     learner.prepare()
-    validate(learner, Labelled(GRAPHS[:2], np.zeros((2, 1))), range(2))
+    validate(learner, LabelledMolecules(GRAPHS[:2], np.zeros((2, 1))), range(2))
     assert math.isnan(learner.take_metric())
 
 
@@ -326,7 +326,7 @@ def test_the_loss_is_told_what_evidence_costs() -> None:
     losses = []
     for cost in (0.0, 1.0, 2.0):
         learner = learner_of(replace(CONFIG, evidential_regularization=cost), model, task=task)
-        losses.append(learner.loss_of(step_of(model, TRAIN, range(6))).item())
+        losses.append(learner.loss_of(collate_step(model, TRAIN, range(6))).item())
     assert losses[1] > losses[0]
     assert losses[2] - losses[1] == pytest.approx(losses[1] - losses[0], rel=1e-4)
 
@@ -389,7 +389,7 @@ def test_two_ranks_have_together_the_gradient_of_the_whole_batch(
     def gradients(learner: Learner, rows: Sequence[int]) -> list[Tensor]:
         model = learner.model
         learner.prepare()
-        learner.backward(step_of(model, data, rows))
+        learner.backward(collate_step(model, data, rows))
         learner.average.update()
         validate(learner, data, rows)
         beside = [] if learner.companion is None else [p.grad for p in learner.companion.parameters()]
@@ -418,7 +418,7 @@ def test_two_ranks_without_a_label_learn_nothing_and_divide_by_nothing(monkeypat
     def one(rank: int) -> float:
         learner = learner_of(CONFIG, train=TRAIN)
         learner.prepare()
-        loss = learner.backward(step_of(learner.model, data, range(rank, rank + 2)))
+        loss = learner.backward(collate_step(learner.model, data, range(rank, rank + 2)))
         assert math.isnan(learner.train_losses.take())
         return loss.item()
 
@@ -439,6 +439,6 @@ def test_what_is_beside_the_model_is_averaged_by_molecules_and_not_by_labels(mon
         learner = learner_of(CONFIG, model, companion=Mean(), train=TRAIN)
         learner.prepare()
         rows = [range(1), range(1, 4)][rank]
-        return learner.loss_of(step_of(model, data, rows)).item()
+        return learner.loss_of(collate_step(model, data, rows)).item()
 
     assert TwoRanks(monkeypatch).run(one) == pytest.approx([1 * 1 / 4, 3 * 3 / 4])

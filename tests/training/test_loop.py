@@ -19,9 +19,9 @@ from molattn.models.graph_model import GraphModel
 from molattn.models.tasks import Regression
 from molattn.training import distributed
 from molattn.training import fit as room
+from molattn.training.dataset import LabelledMolecules, collate_step
 from molattn.training.distributed import select_device
 from molattn.training.fit import BestEpoch, EpochRecord, Fitted, _evaluating, _seed_epoch, _to, fit
-from molattn.training.labelled import Labelled, step_of
 from tests.training.test_learner import CONFIG, GRAPHS, SCALER, SMALL, TARGETS, TRAIN, VAL, model_of
 
 ONE = replace(CONFIG, epochs=1)
@@ -179,13 +179,13 @@ def test_memory_is_pinned_where_a_gpu_reads_it(
 
 
 def test_a_step_is_moved_to_where_the_model_is() -> None:
-    data = replace(TRAIN, weights=np.ones(18), beside=np.ones((18, 2)))
-    step = step_of(model_of(), data, range(3))
+    data = replace(TRAIN, weights=np.ones(18), auxiliary_targets=np.ones((18, 2)))
+    step = collate_step(model_of(), data, range(3))
     assert _to(torch.device("cpu"), step) is step
     batch, rows, beside, asked = _to(torch.device("meta"), step)
     assert rows is not None and beside is not None and batch.targets is not None
     assert asked == 3 and {x.device.type for x in (rows, beside, batch.targets)} == {"meta"}
-    assert _to(torch.device("meta"), step_of(model_of(), TRAIN, range(3)))[1:] == (None, None, 3)
+    assert _to(torch.device("meta"), collate_step(model_of(), TRAIN, range(3)))[1:] == (None, None, 3)
 
 
 def test_cuda_is_told_to_multiply_alike_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_each_rank_validates_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(room, "DataLoader", loader)
     monkeypatch.setattr(distributed, "world_size", lambda: 4)
-    few = Labelled(GRAPHS[18:21], TARGETS[18:21])
+    few = LabelledMolecules(GRAPHS[18:21], TARGETS[18:21])
     for rank in range(4):
         monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
         with pytest.raises(InterruptedError):

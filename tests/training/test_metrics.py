@@ -1,4 +1,4 @@
-"""Metrics against plain numpy, and null with a reason where they are undefined."""
+"""Metrics against plain numpy, and None with a reason where they are undefined."""
 
 import numpy as np
 import pytest
@@ -6,16 +6,16 @@ from scipy.stats import spearmanr
 
 from molattn.errors import UsageError
 from molattn.models.tasks import TASKS
-from molattn.training.metrics import METRICS, mean_over_targets, measure, metrics_for
+from molattn.training.metrics import METRICS, compute_metrics, mean_over_targets, resolve_metrics
 
 NUMBERS = ("rmse", "mae", "r2")
 CLASSES = ("auroc", "auprc", "mcc", "accuracy", "f1")
 
 
-def test_metrics_are_those_of_the_textbook() -> None:
+def test_regression_metrics_match_their_definitions() -> None:
     rng = np.random.default_rng(0)
     y, p = rng.normal(-3, 2, 50), rng.normal(-3, 2, 50)
-    m = measure(y, p, (*NUMBERS, "spearman"))
+    m = compute_metrics(y, p, (*NUMBERS, "spearman"))
     assert m["rmse"] == pytest.approx(np.sqrt(np.mean((y - p) ** 2)), rel=1e-12)
     assert m["mae"] == pytest.approx(np.mean(np.abs(y - p)), rel=1e-12)
     assert m["r2"] == pytest.approx(1 - np.sum((y - p) ** 2) / np.sum((y - y.mean()) ** 2), rel=1e-9)
@@ -23,11 +23,11 @@ def test_metrics_are_those_of_the_textbook() -> None:
     assert "why" not in m
 
 
-def test_metrics_of_classes_are_those_of_the_textbook() -> None:
+def test_classification_metrics_match_their_definitions() -> None:
     rng = np.random.default_rng(0)
     y = (rng.random(60) < 0.3).astype(float)
     p = np.clip(0.3 * y + rng.random(60), 0, 1).round(1)  # ties among them
-    m = measure(y, p, CLASSES)
+    m = compute_metrics(y, p, CLASSES)
     ones, zeros = p[y == 1, None], p[None, y == 0]
     assert m["auroc"] == pytest.approx(np.mean((ones > zeros) + 0.5 * (ones == zeros)))
     yes = p >= 0.5
@@ -42,32 +42,32 @@ def test_metrics_of_classes_are_those_of_the_textbook() -> None:
     assert m["auprc"] == pytest.approx(np.sum(np.diff(recall) * precision))
 
 
-def test_of_several_classes_the_most_probable_one_counts() -> None:
+def test_the_most_probable_of_several_classes_is_predicted() -> None:
     p = np.array([[0.8, 0.1, 0.1], [0.2, 0.5, 0.3], [0.1, 0.6, 0.3], [0.0, 0.1, 0.9]])
-    m = measure(np.array([0.0, 1.0, 2.0, 2.0]), p, ("accuracy", "mcc", "f1", "auroc"))
+    m = compute_metrics(np.array([0.0, 1.0, 2.0, 2.0]), p, ("accuracy", "mcc", "f1", "auroc"))
     assert m["accuracy"] == 0.75
     assert m["f1"] == pytest.approx((1 + 2 / 3 + 2 / 3) / 3)
     assert 0 < m["mcc"] < 1
     # Two classes out of three are enough for one against the rest.
-    two = measure(np.array([0.0, 1.0, 1.0, 1.0]), p, ("auroc",))
+    two = compute_metrics(np.array([0.0, 1.0, 1.0, 1.0]), p, ("auroc",))
     assert two["auroc"] == pytest.approx((1.0 + 1.0) / 2, abs=0.4)
 
 
 def test_missing_labels_do_not_count() -> None:
     y, p = np.array([1.0, np.nan, 3.0]), np.array([1.5, 100.0, 3.0])
-    assert measure(y, p, NUMBERS) == measure(y[[0, 2]], p[[0, 2]], NUMBERS)
+    assert compute_metrics(y, p, NUMBERS) == compute_metrics(y[[0, 2]], p[[0, 2]], NUMBERS)
 
 
-def test_undefined_metrics_are_null_and_say_why() -> None:
-    nothing = measure(np.array([np.nan]), np.array([1.0]), NUMBERS)
+def test_undefined_metrics_are_none_with_a_reason() -> None:
+    nothing = compute_metrics(np.array([np.nan]), np.array([1.0]), NUMBERS)
     assert nothing == {"rmse": None, "mae": None, "r2": None, "why": dict.fromkeys(NUMBERS, "no labels")}
-    one = measure(np.array([2.0]), np.array([1.0]), NUMBERS)
+    one = compute_metrics(np.array([2.0]), np.array([1.0]), NUMBERS)
     assert one == {"rmse": 1.0, "mae": 1.0, "r2": None, "why": {"r2": "fewer than two labels"}}
-    equal = measure(np.array([2.0, 2.0]), np.array([1.0, 3.0]), ("r2", "spearman"))
+    equal = compute_metrics(np.array([2.0, 2.0]), np.array([1.0, 3.0]), ("r2", "spearman"))
     assert equal["why"] == {"r2": "all labels are equal", "spearman": "all labels are equal"}
-    flat = measure(np.array([1.0, 2.0]), np.array([3.0, 3.0]), ("spearman",))
+    flat = compute_metrics(np.array([1.0, 2.0]), np.array([3.0, 3.0]), ("spearman",))
     assert flat["why"] == {"spearman": "all predictions are equal"}
-    classes = measure(np.zeros(5), np.full(5, 0.2), CLASSES)
+    classes = compute_metrics(np.zeros(5), np.full(5, 0.2), CLASSES)
     assert classes["accuracy"] == 1.0
     assert classes["auroc"] is classes["auprc"] is classes["mcc"] is classes["f1"] is None
     assert classes["why"]["auroc"] == "one class only"
@@ -84,21 +84,21 @@ def test_the_mean_is_over_the_targets_where_a_metric_is_defined() -> None:
 
 
 @pytest.mark.parametrize("kind", TASKS)
-def test_the_own_metrics_of_a_task_go_with_it(kind: str) -> None:
+def test_the_default_metrics_of_a_task_apply_to_it(kind: str) -> None:
     own = TASKS[kind].metrics
-    assert metrics_for(kind, own, ()) == own == metrics_for(kind, own, own)
+    assert resolve_metrics(kind, own, ()) == own == resolve_metrics(kind, own, own)
 
 
-def test_metrics_that_do_not_exist_or_do_not_fit_are_refused() -> None:
+def test_metrics_that_do_not_exist_or_do_not_apply_are_refused() -> None:
     with pytest.raises(UsageError, match="no metric 'kappa': choose among rmse"):
-        metrics_for("regression", (), ("kappa",))
+        resolve_metrics("regression", (), ("kappa",))
     with pytest.raises(UsageError, match="'auroc' does not go with regression targets: choose among rmse, mae, r2"):
-        metrics_for("regression", (), ("auroc",))
+        resolve_metrics("regression", (), ("auroc",))
     assert all(set(m.tasks) <= set(TASKS) for m in METRICS.values())
 
 
-def test_predictions_that_are_not_finite_bring_no_number() -> None:
-    found = measure(np.array([1.0, 2.0]), np.array([1.0, np.inf]), ("rmse", "mae"))
+def test_predictions_that_are_not_finite_give_no_value() -> None:
+    found = compute_metrics(np.array([1.0, 2.0]), np.array([1.0, np.inf]), ("rmse", "mae"))
     assert found == {
         "rmse": None,
         "mae": None,
@@ -107,10 +107,10 @@ def test_predictions_that_are_not_finite_bring_no_number() -> None:
 
 
 def test_one_label_has_an_error_and_no_correlation() -> None:
-    found = measure(np.array([1.0]), np.array([3.0]), ("rmse", "r2", "spearman"))
+    found = compute_metrics(np.array([1.0]), np.array([3.0]), ("rmse", "r2", "spearman"))
     assert found["rmse"] == 2.0
     assert found["why"] == dict.fromkeys(("r2", "spearman"), "fewer than two labels")
-    alone = measure(np.array([1.0]), np.array([0.9]), ("auroc", "accuracy"))
+    alone = compute_metrics(np.array([1.0]), np.array([0.9]), ("auroc", "accuracy"))
     assert (alone["auroc"], alone["why"], alone["accuracy"]) == (None, {"auroc": "one class only"}, 1.0)
 
 
@@ -119,12 +119,12 @@ def test_one_label_has_an_error_and_no_correlation() -> None:
     [([1, 0], [0.1, 0.2], 0.0), ([0, 0], [0.9, 0.2], 0.0), ([0, 0], [0.1, 0.2], None), ([1, 0], [0.5, 0.4], 1.0)],
 )
 def test_f1_is_undefined_only_where_nothing_is_positive(true: list[float], p: list[float], f1: float | None) -> None:
-    found = measure(np.array(true, float), np.array(p), ("f1",))
+    found = compute_metrics(np.array(true, float), np.array(p), ("f1",))
     assert found["f1"] == f1
     assert found.get("why", {}) == ({"f1": "no positive label, and none predicted"} if f1 is None else {})
 
 
-def test_f1_of_a_class_that_is_never_answered_is_zero() -> None:
+def test_f1_of_a_class_that_is_never_predicted_is_zero() -> None:
     p = np.array([[0.9, 0.1, 0.0], [0.8, 0.2, 0.0], [0.2, 0.7, 0.1]])
-    # Class 0: 2 / 3; class 1 is answered and does not occur; class 2 occurs and is never answered.
-    assert measure(np.array([0.0, 2.0, 0.0]), p, ("f1",))["f1"] == pytest.approx(0.5 / 3)
+    # Class 0: 2 / 3; class 1 is predicted and does not occur; class 2 occurs and is never predicted.
+    assert compute_metrics(np.array([0.0, 2.0, 0.0]), p, ("f1",))["f1"] == pytest.approx(0.5 / 3)

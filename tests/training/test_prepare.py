@@ -1,4 +1,4 @@
-"""From a table to molecules on their sides: nothing lost, nothing moved."""
+"""Preparing a data set: every row is accounted for, and the split is as configured."""
 
 from dataclasses import replace
 from functools import partial
@@ -27,46 +27,46 @@ def _table(path: Path, rows: list[tuple[str, str]]) -> DataConfig:
 GOOD = [(s, str(y)) for s, y in zip(SMILES, VALUES, strict=True)]
 
 
-def test_esol_is_whole() -> None:
-    experiment = _prepare(DataConfig(dataset="esol"), seed=0)
-    assert len(experiment.molecules) == len(experiment.smiles) == 1128
-    assert not experiment.rejected
-    assert experiment.units == ("log10(mol/L)",)
-    assert experiment.sha256 == load_card("esol").sha256
-    assert [g.smiles for g in experiment.molecules] == experiment.smiles
-    counts = [len(experiment.side(side)) for side in ("train", "val", "test")]
+def test_all_rows_of_esol_are_used() -> None:
+    dataset = _prepare(DataConfig(dataset="esol"), seed=0)
+    assert len(dataset.molecules) == len(dataset.smiles) == 1128
+    assert not dataset.rejected
+    assert dataset.units == ("log10(mol/L)",)
+    assert dataset.sha256 == load_card("esol").sha256
+    assert [g.smiles for g in dataset.molecules] == dataset.smiles
+    counts = [len(dataset.indices(split)) for split in ("train", "val", "test")]
     assert sum(counts) == 1128
     assert counts == pytest.approx([902, 113, 113], abs=2)
-    # Repeated molecules are on one side.
-    assert not experiment.warnings
+    # Repeated molecules are in one split.
+    assert not dataset.warnings
 
 
-def test_a_split_file_is_taken_as_it_is_and_its_repeats_are_reported() -> None:
+def test_a_split_file_is_used_unchanged_and_its_leakage_is_reported() -> None:
     file = split_files("esol")["random0"]
-    experiment = _prepare(DataConfig(dataset="esol", splits_file=str(file)), seed=0)
-    assert [len(experiment.side(side)) for side in ("train", "val", "test")] == [902, 113, 113]
-    assert [line.rpartition(",")[2] for line in file.read_text().split()[1:]] == experiment.labels.tolist()
-    (warning,) = experiment.warnings
+    dataset = _prepare(DataConfig(dataset="esol", splits_file=str(file)), seed=0)
+    assert [len(dataset.indices(split)) for split in ("train", "val", "test")] == [902, 113, 113]
+    assert [line.rpartition(",")[2] for line in file.read_text().split()[1:]] == dataset.split_labels.tolist()
+    (warning,) = dataset.warnings
     assert "6 molecules stand on more than one side" in warning
     assert "taken as it is" in warning
 
 
 @pytest.mark.parametrize("split", [*SPLITS, *SPLITS_BY_TARGET])
-def test_every_split_is_known_by_its_name(split: str) -> None:
-    experiment = _prepare(DataConfig(dataset="esol", split=split), seed=0)
-    counts = [len(experiment.side(side)) for side in ("train", "val", "test")]
+def test_every_split_method_works_by_name(split: str) -> None:
+    dataset = _prepare(DataConfig(dataset="esol", split=split), seed=0)
+    counts = [len(dataset.indices(split)) for split in ("train", "val", "test")]
     assert counts == pytest.approx([902, 113, 113], abs=2)
-    assert not experiment.warnings
+    assert not dataset.warnings
 
 
-def test_a_column_says_who_is_on_which_side(tmp_path: Path) -> None:
+def test_a_split_column_assigns_the_split(tmp_path: Path) -> None:
     sides = [("train", "validation", "", "Test", "train")[i % 5] for i in range(len(GOOD))]
     lines = [f"{smiles},{side},{y}" for (smiles, y), side in zip(GOOD, sides, strict=True)]
     (tmp_path / "t.csv").write_text("\n".join(["smiles,set,y", *lines]) + "\n")
     data = DataConfig(dataset=str(tmp_path / "t.csv"), split_column="set")
-    experiment = _prepare(data, seed=0)
-    assert experiment.data.target_columns == ("y",)
-    assert experiment.labels.tolist() == [("train", "val", "", "test", "train")[i % 5] for i in range(len(GOOD))]
+    dataset = _prepare(data, seed=0)
+    assert dataset.config.target_columns == ("y",)
+    assert dataset.split_labels.tolist() == [("train", "val", "", "test", "train")[i % 5] for i in range(len(GOOD))]
     with pytest.raises(UsageError, match="has no column 'sets'"):
         _prepare(replace(data, split_column="sets", target_columns=("y",)), seed=0)
 
@@ -74,22 +74,22 @@ def test_a_column_says_who_is_on_which_side(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("split", "num_folds"), [("random", 1), ("random", 3), ("stratified", 1), ("stratified", 3), ("kennard-stone", 1)]
 )
-def test_a_group_is_on_one_side(tmp_path: Path, split: str, num_folds: int) -> None:
-    # Spaces around a name are not part of it; a row in the middle cannot be used.
+def test_a_group_is_in_one_split(tmp_path: Path, split: str, num_folds: int) -> None:
+    # Spaces around a group name are ignored; a row in the middle cannot be used.
     lines = [f"{smiles},{y}, batch {i % 7}{' ' * (i % 2)}" for i, (smiles, y) in enumerate(GOOD)]
     lines[4:4] = ["C1CC,1,batch 0"]
     (tmp_path / "t.csv").write_text("\n".join(["smiles,y,batch", *lines]) + "\n")
     data = DataConfig(str(tmp_path / "t.csv"), group_column="batch", split=split, num_folds=num_folds, fold=0)
-    experiment = _prepare(data, seed=0)
-    assert experiment.groups == [f"batch {i % 7}" for i in range(len(GOOD))]
+    dataset = _prepare(data, seed=0)
+    assert dataset.groups == [f"batch {i % 7}" for i in range(len(GOOD))]
     sides: dict[str, str] = {}
-    for group, side in zip(experiment.groups, experiment.labels[experiment.rows], strict=True):
+    for group, side in zip(dataset.groups, dataset.split_labels[dataset.rows], strict=True):
         assert sides.setdefault(group, side) == side
     assert set(sides.values()) == {"train", "val", "test"}
-    assert len(experiment.warnings) == 1 and "1 row is left out" in experiment.warnings[0]
+    assert len(dataset.warnings) == 1 and "1 row is left out" in dataset.warnings[0]
 
 
-def test_a_group_on_two_sides_of_a_given_split_is_reported_in_rows_of_the_table(tmp_path: Path) -> None:
+def test_a_group_in_two_splits_of_a_split_column_is_reported_by_rows_of_the_table(tmp_path: Path) -> None:
     sides = [("train", "val", "test")[i % 3] for i in range(len(GOOD))]
     lines = [f"{s},{y},{side},g{i // 2}" for i, ((s, y), side) in enumerate(zip(GOOD, sides, strict=True))]
     lines[:1] = ["C1CC,1,train,g0", f"{GOOD[2][0]},1,val,g0"]
@@ -102,34 +102,34 @@ def test_a_group_on_two_sides_of_a_given_split_is_reported_in_rows_of_the_table(
     assert "'g1' in train and test, rows 3, 4" in groups and groups.endswith("column 'set' is taken as it is")
 
 
-def test_bad_rows_are_named_and_the_others_stay_what_they_were(tmp_path: Path) -> None:
+def test_bad_rows_are_reported_and_the_others_are_unchanged(tmp_path: Path) -> None:
     rows = list(GOOD)
     rows[3:3] = [("C1CC", "1.0"), ("", "2.0")]
     rows[10:10] = [("CCO", "N/D"), ("CCC", "")]
-    experiment = _prepare(_table(tmp_path / "t.csv", rows), seed=0)
-    assert [r.row for r in experiment.rejected] == [3, 4, 10, 11]
-    assert [r.line for r in experiment.rejected] == [5, 6, 12, 13]
-    assert [g.smiles for g in experiment.molecules] == SMILES
-    np.testing.assert_array_equal(experiment.targets[:, 0], VALUES)
-    assert experiment.warnings[0].startswith("4 rows are left out, see rejected.csv; the first, line 5:")
-    assert len(experiment.rows) + len(experiment.rejected) == len(experiment.smiles) == len(rows)
+    dataset = _prepare(_table(tmp_path / "t.csv", rows), seed=0)
+    assert [r.row for r in dataset.rejected] == [3, 4, 10, 11]
+    assert [r.line for r in dataset.rejected] == [5, 6, 12, 13]
+    assert [g.smiles for g in dataset.molecules] == SMILES
+    np.testing.assert_array_equal(dataset.targets[:, 0], VALUES)
+    assert dataset.warnings[0].startswith("4 rows are left out, see rejected.csv; the first, line 5:")
+    assert len(dataset.rows) + len(dataset.rejected) == len(dataset.smiles) == len(rows)
 
 
-def test_one_molecule_in_two_spellings_is_on_one_side(tmp_path: Path) -> None:
+def test_two_smiles_of_one_molecule_are_in_one_split(tmp_path: Path) -> None:
     pairs = [(s, t) for n in range(1, 8) for s, t in [("O" + "C" * n, "C" * n + "O"), ("N" + "C" * n, "C" * n + "N")]]
     rows = [(s, "1.0") for s, _ in pairs] + [(t, "2.0") for _, t in pairs]
-    experiment = _prepare(_table(tmp_path / "t.csv", rows), seed=1)
-    assert experiment.labels[: len(pairs)].tolist() == experiment.labels[len(pairs) :].tolist()
+    dataset = _prepare(_table(tmp_path / "t.csv", rows), seed=1)
+    assert dataset.split_labels[: len(pairs)].tolist() == dataset.split_labels[len(pairs) :].tolist()
 
 
 def test_the_only_other_column_is_the_target(tmp_path: Path) -> None:
-    experiment = _prepare(_table(tmp_path / "t.csv", GOOD), seed=0)
-    assert experiment.data.smiles_column == "smiles"
-    assert experiment.data.target_columns == ("y",)
-    assert experiment.name == "t"
+    dataset = _prepare(_table(tmp_path / "t.csv", GOOD), seed=0)
+    assert dataset.config.smiles_column == "smiles"
+    assert dataset.config.target_columns == ("y",)
+    assert dataset.name == "t"
 
 
-def test_several_columns_ask_which_to_learn(tmp_path: Path) -> None:
+def test_ambiguous_target_columns_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("name,smiles,y\na,C,1\n")
     with pytest.raises(UsageError, match="--target-columns: .* has name, y"):
         _prepare(DataConfig(dataset=str(tmp_path / "t.csv")), seed=0)
@@ -140,24 +140,24 @@ def test_no_usable_row_is_an_error(tmp_path: Path) -> None:
         _prepare(_table(tmp_path / "t.csv", [("C1CC", "1"), ("x", "2")]), seed=0)
 
 
-def test_too_few_molecules_for_three_sides_are_an_error(tmp_path: Path) -> None:
+def test_too_few_molecules_for_three_splits_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         _prepare(_table(tmp_path / "t.csv", GOOD[:2]), seed=0)
 
 
-def test_nothing_to_learn_from_is_an_error() -> None:
+def test_a_missing_data_set_is_an_error() -> None:
     with pytest.raises(UsageError, match="--dataset esol"):
         _prepare(DataConfig(), seed=0)
 
 
-def test_an_unknown_split_is_an_error() -> None:
+def test_an_unknown_split_method_is_an_error() -> None:
     with pytest.raises(UsageError, match="choose one of random, scaffold"):
         _prepare(DataConfig(dataset="esol", split="randum"), seed=0)
 
 
-def test_molecules_that_the_codes_do_not_know_are_said(tmp_path: Path) -> None:
-    experiment = _prepare(_table(tmp_path / "t.csv", [*GOOD, ("[C+7]", "1.0")]), seed=0)
-    assert any("[C+7]" in w for w in experiment.warnings)
+def test_molecules_that_the_codes_cannot_represent_are_reported(tmp_path: Path) -> None:
+    dataset = _prepare(_table(tmp_path / "t.csv", [*GOOD, ("[C+7]", "1.0")]), seed=0)
+    assert any("[C+7]" in w for w in dataset.warnings)
 
 
 def test_hydrogens_become_atoms_on_request(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_hydrogens_become_atoms_on_request(tmp_path: Path) -> None:
     assert all("H" in g.symbols for g in with_hs.molecules if "C" in g.symbols and len(g.symbols) > 8)
 
 
-def test_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_workers_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = _table(tmp_path / "t.csv", GOOD)
     one = _prepare(config, seed=0)
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path / "another"))
@@ -176,7 +176,7 @@ def test_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert two.stored_in is None
 
 
-def test_molecules_are_read_once_whatever_is_learned_of_them(tmp_path: Path) -> None:
+def test_molecules_are_read_once_whatever_their_targets(tmp_path: Path) -> None:
     rows = [("C1CC", "1.0"), ("[2H]C", "1.0"), *GOOD]
     first = _prepare(_table(tmp_path / "t.csv", rows), seed=0)
     other = [(s, str(-i)) for i, (s, _) in enumerate(rows)]
@@ -198,19 +198,19 @@ def _with_3d(path: Path, policy: str) -> DataConfig:
 
 
 def test_molecules_whose_distances_are_path_lengths_are_counted(tmp_path: Path) -> None:
-    experiment = _prepare(_with_3d(tmp_path / "t.csv", "paths"), seed=0)
-    assert len(experiment.molecules) == len(GOOD) + 3
-    assert all(m.distances is not None for m in experiment.molecules if isinstance(m, MoleculeGraph))
-    without, unoptimised = experiment.warnings
+    dataset = _prepare(_with_3d(tmp_path / "t.csv", "paths"), seed=0)
+    assert len(dataset.molecules) == len(GOOD) + 3
+    assert all(m.distances is not None for m in dataset.molecules if isinstance(m, MoleculeGraph))
+    without, unoptimised = dataset.warnings
     assert without.startswith("2 molecules have no 3D geometry; the first, C1CC2CC1=C2: distances are path lengths")
     assert unoptimised.startswith("1 molecule has a 3D geometry that is not optimised; the first, OB(O)C: ")
 
 
 def test_molecules_without_a_geometry_can_be_left_out(tmp_path: Path) -> None:
-    experiment = _prepare(_with_3d(tmp_path / "t.csv", "reject"), seed=0)
-    assert [(r.line, r.smiles) for r in experiment.rejected] == [(5, "C1CC2CC1=C2"), (6, "C1#CC1")]
-    assert "RDKit finds no 3D geometry" in experiment.rejected[0].reason
-    assert experiment.warnings[0].startswith("2 rows are left out, see rejected.csv; the first, line 5:")
+    dataset = _prepare(_with_3d(tmp_path / "t.csv", "reject"), seed=0)
+    assert [(r.line, r.smiles) for r in dataset.rejected] == [(5, "C1CC2CC1=C2"), (6, "C1#CC1")]
+    assert "RDKit finds no 3D geometry" in dataset.rejected[0].reason
+    assert dataset.warnings[0].startswith("2 rows are left out, see rejected.csv; the first, line 5:")
 
 
 def test_a_molecule_without_a_geometry_can_stop_the_run(tmp_path: Path) -> None:
@@ -219,6 +219,6 @@ def test_a_molecule_without_a_geometry_can_stop_the_run(tmp_path: Path) -> None:
 
 
 def test_without_3d_no_molecule_is_embedded(tmp_path: Path) -> None:
-    experiment = _prepare(replace(_with_3d(tmp_path / "t.csv", "stop"), conformers=False), seed=0)
-    assert all(m.distances is None for m in experiment.molecules if isinstance(m, MoleculeGraph))
-    assert not experiment.warnings
+    dataset = _prepare(replace(_with_3d(tmp_path / "t.csv", "stop"), conformers=False), seed=0)
+    assert all(m.distances is None for m in dataset.molecules if isinstance(m, MoleculeGraph))
+    assert not dataset.warnings

@@ -7,7 +7,7 @@ from molattn.chem import molecule_graph
 from molattn.data.store.cache import Reading, stored_molecules
 from molattn.data.store.packing import GraphPacking
 from molattn.training.config import DataConfig
-from molattn.training.experiment import Experiment
+from molattn.training.dataset import PreparedDataset
 from molattn.training.fit import EpochRecord
 from molattn.training.run import RunResult
 from molattn.viewer import learning_curve, parity_plot, write_plots
@@ -32,13 +32,13 @@ def data(n=60, seed=0):
 def result(folder, targets, n=60):
     columns = [data(n, seed) for seed in range(len(targets))]
     labels = np.array(["train"] * (n - 20) + ["val"] * 10 + ["test"] * 10, dtype=object)
-    experiment = Experiment(
-        data=DataConfig(target_columns=targets),
+    dataset = PreparedDataset(
+        config=DataConfig(target_columns=targets),
         name="made up",
         units=("mol/L",) * len(targets),
         sha256="",
         smiles=["C"] * n,
-        labels=labels,
+        split_labels=labels,
         rows=np.arange(n),
         molecules=stored_molecules(["C"] * n, READING).molecules,
         targets=np.stack([true for true, _, _ in columns], 1),
@@ -46,7 +46,7 @@ def result(folder, targets, n=60):
         warnings=[],
     )
     metrics = {"test": {target: {"rmse": 0.1, "n": 10} for target in targets}}
-    return RunResult(folder, metrics, experiment, np.stack([p for _, p, _ in columns], 1), history())
+    return RunResult(folder, metrics, dataset, np.stack([p for _, p, _ in columns], 1), history())
 
 
 def points(picture):
@@ -110,7 +110,7 @@ def test_the_plots_of_a_run_with_several_targets_have_safe_names(tmp_path):
 
 def test_a_run_without_test_labels_has_its_plots(tmp_path):
     run = result(tmp_path, ("logS",))
-    run.experiment.targets[50:] = np.nan
+    run.dataset.targets[50:] = np.nan
     run.metrics["test"]["logS"]["rmse"] = None
     write_plots(run)
     assert (tmp_path / "plots" / "parity.png").exists()

@@ -1,4 +1,4 @@
-"""How good uncertainties are: the likelihood, calibration, coverage and width, in the targets' own units."""
+"""Metrics of uncertainties: likelihood, calibration, coverage and width, in the targets' own units."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ LEVEL = 0.9
 LEVELS = tuple(np.linspace(0.01, 0.99, 99).round(2).tolist())
 
 
-def spread_metrics(
+def uncertainty_metrics(
     true: np.ndarray,
     answers: Predictions,
     task: Task,
@@ -25,11 +25,11 @@ def spread_metrics(
     method: str,
     level: float = LEVEL,
 ) -> dict[str, dict[str, Any]]:
-    """Of every target what can be said of its uncertainties: {target: {name: value}}; None without labels.
+    """Metrics of the uncertainties of every target: {target: {name: value}}; a value is None without labels.
 
-    nll, ence, miscalibration_area: of standard deviations, see below; of classes nll and ece of probabilities.
-    coverage, width: of the intervals of that level, the share that holds the truth, and the mean width in the unit of
-    the target; of sets of classes, the share that holds the true one, and the mean size.
+    nll, ence, miscalibration_area: of standard deviations, see below; for classes nll and ece of probabilities.
+    coverage, width: the fraction of intervals of that level that contain the true value, and their mean width in the
+    unit of the target; for sets of classes coverage and size, the mean number of classes.
 
     Shapes: true (n, T), NaN where missing.
     """
@@ -63,11 +63,11 @@ def spread_metrics(
                     "width": _mean(upper - lower),
                 }
         else:
-            p, right = task.probabilities(scaled, t)[known], y.astype(int)
-            values = {"nll": class_nll(right, p), "ece": ece(right, p)}
+            p, classes = task.probabilities(scaled, t)[known], y.astype(int)
+            values = {"nll": class_nll(classes, p), "ece": ece(classes, p)}
             if chosen:
                 within = chosen[t][known]
-                values |= {"coverage": _mean(within[np.arange(len(right)), right]), "size": _mean(within.sum(1))}
+                values |= {"coverage": _mean(within[np.arange(len(classes)), classes]), "size": _mean(within.sum(1))}
         found[name] = {k: v if math.isfinite(v) else None for k, v in values.items()}
         if why:
             found[name]["why"] = {"coverage": why}
@@ -85,16 +85,16 @@ def ence(y: np.ndarray, mu: np.ndarray, std: np.ndarray, bins: int = 10) -> floa
     """Expected normalised calibration error: mean over bins b of |rmv_b - rmse_b| / rmv_b.
 
     Bins hold equal numbers of molecules, ordered by std: rmv_b = sqrt(mean std^2), rmse_b = sqrt(mean (y - mu)^2).
-    At most so many bins, each with five molecules or more where there are so many.
+    There are at most `bins` of them, fewer if a bin would hold less than five molecules.
 
     Source: Levi et al., Sensors 2022, 22, 5540 (https://doi.org/10.3390/s22155540).
     """
-    parts = by_spread(y, mu, std, bins)
-    errors = [abs(rmv - rmse) / rmv if rmv > 0 else math.nan for rmv, rmse in parts]
+    pairs = binned_errors(y, mu, std, bins)
+    errors = [abs(rmv - rmse) / rmv if rmv > 0 else math.nan for rmv, rmse in pairs]
     return float(np.mean(errors)) if errors else math.nan
 
 
-def by_spread(y: np.ndarray, mu: np.ndarray, std: np.ndarray, bins: int = 10) -> list[tuple[float, float]]:
+def binned_errors(y: np.ndarray, mu: np.ndarray, std: np.ndarray, bins: int = 10) -> list[tuple[float, float]]:
     """rmv_b and rmse_b of every bin of `ence`."""
     if not len(y):
         return []
@@ -104,43 +104,44 @@ def by_spread(y: np.ndarray, mu: np.ndarray, std: np.ndarray, bins: int = 10) ->
 
 
 def miscalibration_area(y: np.ndarray, mu: np.ndarray, std: np.ndarray) -> float:
-    """The area between the diagonal and the curve of observed over expected shares, from 0 to 1/2.
+    """The area between the diagonal and the curve of observed over expected coverage, from 0 to 1/2.
 
-    observed(p) = the share of molecules with |y - mu| <= std Phi^-1((1 + p) / 2); by trapezia over p = 0, 0.01, ... 1
+    observed(p) = the fraction of molecules with |y - mu| <= std Phi^-1((1 + p) / 2); by the trapezoidal rule over
+    p = 0, 0.01, ... 1
 
     Source: Tran et al., Mach. Learn.: Sci. Technol. 2020, 1, 025006 (https://doi.org/10.1088/2632-2153/ab7e1a).
     """
     if not len(y):
         return math.nan
-    expected, observed = np.array([0.0, *LEVELS, 1.0]), np.array([0.0, *observed_shares(y, mu, std), 1.0])
-    apart = np.abs(observed - expected)
-    # By trapezoids, by hand: numpy's own has another name before 2.0.
-    return float((np.diff(expected) * (apart[1:] + apart[:-1]) / 2).sum())
+    expected, observed = np.array([0.0, *LEVELS, 1.0]), np.array([0.0, *observed_coverage(y, mu, std), 1.0])
+    difference = np.abs(observed - expected)
+    # The trapezoidal rule is written out, because numpy's function has another name before 2.0.
+    return float((np.diff(expected) * (difference[1:] + difference[:-1]) / 2).sum())
 
 
-def observed_shares(y: np.ndarray, mu: np.ndarray, std: np.ndarray) -> list[float]:
-    """The share of molecules within the normal interval of each of `LEVELS`."""
-    far = np.abs(y - mu)
-    return [float(np.mean(far <= std * normal_quantile((1 + p) / 2))) for p in LEVELS]
+def observed_coverage(y: np.ndarray, mu: np.ndarray, std: np.ndarray) -> list[float]:
+    """The fraction of molecules within the normal interval of each of `LEVELS`."""
+    error = np.abs(y - mu)
+    return [float(np.mean(error <= std * normal_quantile((1 + p) / 2))) for p in LEVELS]
 
 
 def class_nll(y: np.ndarray, p: np.ndarray) -> float:
-    """mean of -log p_y, with p at least 1e-15; y are places among the classes, (n,), p (n, classes)."""
+    """mean of -log p_y, with p at least 1e-15; y are class indices, (n,), p (n, classes)."""
     return float(_mean(-np.log(np.maximum(p[np.arange(len(y)), y], 1e-15))))
 
 
 def ece(y: np.ndarray, p: np.ndarray, bins: int = 10) -> float:
-    """Expected calibration error: sum over bins b of n_b / n |share right_b - mean confidence_b|.
+    """Expected calibration error: sum over bins b of n_b / n |accuracy_b - mean confidence_b|.
 
-    Confidence is the probability of the most probable class; bins are equally wide.
+    Confidence is the probability of the most probable class; bins have equal width.
 
     Source: Guo et al. (2017), ICML, 1321.
     """
     if not len(y):
         return math.nan
-    confidence, right = p.max(1), p.argmax(1) == y
-    place = np.minimum((confidence * bins).astype(int), bins - 1)
-    gaps = [abs(right[place == b].sum() - confidence[place == b].sum()) for b in range(bins)]
+    confidence, correct = p.max(1), p.argmax(1) == y
+    bin_of = np.minimum((confidence * bins).astype(int), bins - 1)
+    gaps = [abs(correct[bin_of == b].sum() - confidence[bin_of == b].sum()) for b in range(bins)]
     return float(sum(gaps) / len(y))
 
 

@@ -8,13 +8,13 @@ from sklearn.metrics import log_loss
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Multiclass, Regression
 from molattn.training.calibrate import calibrate
-from molattn.training.spread_metrics import (
+from molattn.training.uncertainty_metrics import (
     class_nll,
     ece,
     ence,
     miscalibration_area,
     normal_nll,
-    spread_metrics,
+    uncertainty_metrics,
 )
 
 DRAW = np.random.default_rng(0)
@@ -23,14 +23,14 @@ MU = DRAW.normal(size=4000)
 RIGHT = MU + STD * DRAW.normal(size=4000)
 
 
-def test_the_likelihood_is_scipys_and_scikit_learns() -> None:
+def test_the_likelihood_matches_scipy_and_scikit_learn() -> None:
     assert normal_nll(RIGHT, MU, STD) == pytest.approx(-stats.norm.logpdf(RIGHT, MU, STD).mean())
     p = DRAW.dirichlet([1, 2, 3], size=200)
     y = DRAW.integers(3, size=200)
     assert class_nll(y, p) == pytest.approx(log_loss(y, p))
 
 
-def test_who_is_right_about_his_errors_has_next_to_no_calibration_error() -> None:
+def test_correct_standard_deviations_have_almost_no_calibration_error() -> None:
     assert ence(RIGHT, MU, STD) < 0.05
     assert miscalibration_area(RIGHT, MU, STD) < 0.01
     # Errors of twice the size: |1 - 2| / 1 in every bin.
@@ -38,12 +38,12 @@ def test_who_is_right_about_his_errors_has_next_to_no_calibration_error() -> Non
     assert ence(RIGHT, MU, 2 * STD) == pytest.approx(0.5, abs=0.03)
 
 
-def test_the_area_is_that_between_the_curves() -> None:
+def test_miscalibration_area_matches_numerical_integration() -> None:
     # Of normal errors that are k times too large the observed share is 2 Phi(z / k) - 1.
     p = np.linspace(0, 1, 20001)[:-1]
     wanted = integrate.trapezoid(np.abs(2 * stats.norm.cdf(stats.norm.ppf((1 + p) / 2) / 2) - 1 - p), p)
     assert miscalibration_area(MU + 2 * (RIGHT - MU), MU, STD) == pytest.approx(wanted, abs=0.01)
-    # Never within, or always: half of the square.
+    # Coverage of none or of all molecules: half of the square.
     assert miscalibration_area(MU + 1e9, MU, STD) == pytest.approx(0.495, abs=0.001)
     assert miscalibration_area(MU, MU, STD) == pytest.approx(0.495, abs=0.001)
 
@@ -62,21 +62,21 @@ def test_ece_by_hand() -> None:
     assert ece(y, p) == pytest.approx(0.5 * abs(0.5 - 0.935) + 0.5 * abs(1 - 0.67))
 
 
-def test_coverage_and_width_are_those_of_the_intervals() -> None:
+def test_coverage_and_width_of_intervals() -> None:
     answers = Predictions(MU[:, None], np.empty((4000, 0)), STD[:, None])
-    found = spread_metrics(RIGHT[:, None], answers, Regression("mve"), ("y",), None, "none")["y"]
+    found = uncertainty_metrics(RIGHT[:, None], answers, Regression("mve"), ("y",), None, "none")["y"]
     assert found["coverage"] == pytest.approx(0.9, abs=0.02)
     assert found["width"] == pytest.approx(2 * 1.6448536 * STD.mean())
     assert set(found) == {"nll", "ence", "miscalibration_area", "coverage", "width"}
     few = calibrate(answers[:5], RIGHT[:5, None], Regression("mve"), "mve", "", ("y",), answers)
-    found = spread_metrics(RIGHT[:, None], answers, Regression("mve"), ("y",), few, few.method)["y"]
+    found = uncertainty_metrics(RIGHT[:, None], answers, Regression("mve"), ("y",), few, few.method)["y"]
     assert "coverage" not in found and "too few" in found["why"]["coverage"]
-    nobody = spread_metrics(np.full((3, 1), np.nan), answers[:3], Regression("mve"), ("y",), None, "none")["y"]
-    assert set(nobody.values()) == {None}
+    unlabelled = uncertainty_metrics(np.full((3, 1), np.nan), answers[:3], Regression("mve"), ("y",), None, "none")["y"]
+    assert set(unlabelled.values()) == {None}
 
 
 def test_sets_have_a_size() -> None:
     task = Multiclass(classes=(("a", "b", "c"),))
     p = np.array([[0.6, 0.31, 0.09], [0.95, 0.04, 0.01]])
-    found = spread_metrics(np.array([[1.0], [1.0]]), task.with_probabilities([p]), task, ("y",), None, "none")["y"]
+    found = uncertainty_metrics(np.array([[1.0], [1.0]]), task.with_probabilities([p]), task, ("y",), None, "none")["y"]
     assert found["size"] == 1.5 and found["coverage"] == 0.5
