@@ -61,19 +61,19 @@ def main() -> None:
 
     batches = collated()
     assert model.edges is not None
-    code_edges = model.edges.coded
-    graphs, edges = [model._atoms(batch) for batch in batches], [code_edges(batch) for batch in batches]
+    edge_embedding_of = model.edges.edge_embedding
+    graphs, edges = [model._atoms(batch) for batch in batches], [edge_embedding_of(batch) for batch in batches]
     flat = SideBySide(model)
     average = RunningAverage(model, settings.ema)
     average.follow(model, flat.flat)
     optimizer = torch.optim.AdamW(flat.flat, lr=settings.learning_rate, fused=True)
 
     def embedded() -> list:
-        return [(model._atoms(batch), code_edges(batch)) for batch in batches]
+        return [(model._atoms(batch), edge_embedding_of(batch)) for batch in batches]
 
     def blocks() -> None:
-        for graph, coded in zip(graphs, edges, strict=True):
-            run_blocks(model.blocks, graph, coded)
+        for graph, edge_embedding in zip(graphs, edges, strict=True):
+            run_blocks(model.blocks, graph, edge_embedding)
 
     def losses(backward: bool) -> None:
         for batch, wanted in zip(batches, targets, strict=True):

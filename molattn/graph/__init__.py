@@ -12,17 +12,17 @@
 | 14.8 ebar_i = sum_k e'_k             | `messages.sum()` in `sum_edges`                                 |
 | 14.9 ebar_il = sum_kjh e'_ikjh w_jhl | `self.w_jhl(self.rho_ev(e))` in `GraphNetBlock._equations`      |
 
-The keys and values are those of the sender and of its edge, which join them in `AttentionEdgeUpdate._with_edges`. The
-fast way through the same numbers is `AttentionEdgeUpdate.forward`, which forms no e'_k: `EdgeMessages` holds their
-factors. The published attentions that are made of the same parts are in `molattn.graph.published`.
+Keys and values are computed from the sender and its edge; `AttentionEdgeUpdate._add_edge_terms` adds the edge's part.
+`AttentionEdgeUpdate.forward` computes the same numbers faster and forms no e'_k: `EdgeMessages` holds their factors.
+Published attention layers built from the same parts are in `molattn.graph.published`.
 """
 
 from typing import TYPE_CHECKING
 
 from molattn.graph.aggregate import (
     EDGES_TO_GRAPH,
-    TO_GRAPH,
-    TO_NODE,
+    EDGES_TO_NODES,
+    NODES_TO_GRAPH,
     AttentionOverEdges,
     max_all_edges,
     max_edges,
@@ -35,8 +35,8 @@ from molattn.graph.aggregate import (
     sum_nodes,
 )
 from molattn.graph.block import EdgeUpdate, GraphNetBlock, PhiU, PhiV
-from molattn.graph.codes import SumOfCodes
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
+from molattn.graph.embedding import SumEmbedding
 from molattn.graph.encodings import (
     AdjacencyWeights,
     Bessel,
@@ -60,7 +60,7 @@ from molattn.graph.encodings import (
 )
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
 from molattn.graph.readout import READOUTS, AdditiveReadout, AttentionReadout
-from molattn.graph.stack import CodedEdges, run_blocks, why_not_fused
+from molattn.graph.stack import EdgeEmbedding, run_blocks, why_not_fused
 from molattn.graph.updates import GlobalUpdate, NodeUpdate, ResidualEdges
 from molattn.graph.virtual_node import VirtualNode
 
@@ -69,9 +69,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EDGES_TO_GRAPH",
+    "EDGES_TO_NODES",
+    "NODES_TO_GRAPH",
     "READOUTS",
-    "TO_GRAPH",
-    "TO_NODE",
     "AdditiveReadout",
     "AdjacencyWeights",
     "AnyGraph",
@@ -81,12 +81,12 @@ __all__ = [
     "Bessel",
     "BondEncoding",
     "BondOneHot",
-    "CodedEdges",
     "Concat",
     "DegreeEncoding",
     "DenseGraph",
     "DistanceEncoding",
     "DistanceKernel",
+    "EdgeEmbedding",
     "EdgeMessages",
     "EdgeUpdate",
     "Encoding",
@@ -108,7 +108,7 @@ __all__ = [
     "RandomWalkNodes",
     "ResidualEdges",
     "Sum",
-    "SumOfCodes",
+    "SumEmbedding",
     "TensorDotConv",
     "VirtualNode",
     "max_all_edges",
@@ -126,7 +126,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Imported at first use (PEP 562): it is a layer of PyG, whose import takes seconds that no command has to wait for.
+    # Imported at first use (PEP 562): it needs PyG, whose import takes seconds, and no command uses it.
     if name == "TensorDotConv":
         from molattn.graph.conv import TensorDotConv
 

@@ -1,4 +1,4 @@
-"""rho, the aggregations: edges to their receiver, and edges or nodes to their graph. Tables at the foot."""
+"""rho, the aggregations: edges to their receiver, and edges or nodes to their graph, with tables of their names."""
 
 from collections.abc import Callable
 
@@ -13,13 +13,13 @@ from molattn.graph.graph import AnyGraph, Graph
 Messages = EdgeMessages | LiteralMessages
 EdgesToNodes = Callable[[Messages], Tensor]
 EdgesToGraph = Callable[[Messages], Tensor]
-ToGraph = Callable[[Tensor, AnyGraph], Tensor]
+NodesToGraph = Callable[[Tensor, AnyGraph], Tensor]
 
 
 def sum_edges(messages: Messages) -> Tensor:
     """rho e->v: ebar_i = sum_k e'_k over the edges into node i.
 
-    Shapes: (n, h * d) of an edge list, (b, n, h * d) of a dense graph; zeros for a node that no edge reaches.
+    Shapes: (n, h * d) of an edge list, (b, n, h * d) of a dense graph; zeros for a node without incoming edges.
     Source: equation 14.8 of the book chapter, Battaglia et al. 2018, arXiv:1806.01261.
     """
     return messages.sum()
@@ -33,19 +33,19 @@ def mean_edges(messages: Messages) -> Tensor:
 
 
 def max_edges(messages: Messages) -> Tensor:
-    """rho e->v: ebar_i = max_k e'_k over the edges into node i, channel by channel; shapes as for `sum_edges`.
+    """rho e->v: ebar_i = max_k e'_k over the edges into node i, elementwise; shapes as for `sum_edges`.
 
-    It has to form every e'_k.
+    Every e'_k is formed.
     """
-    return messages.graph.max_edges(messages.each()).flatten(-2)
+    return messages.graph.max_edges(messages.per_edge()).flatten(-2)
 
 
 class AttentionOverEdges(nn.Module):
-    """rho e->v: the e'_k averaged by what a learned query makes of them.
+    """rho e->v: the e'_k averaged with attention weights of a learned query.
 
     ebar_i = sum_k a_k e'_k,    a_k = softmax_k( q . e'_k / sqrt(d) )    in each head
 
-    It has to form every e'_k. Shapes as for `sum_edges`.
+    Every e'_k is formed. Shapes as for `sum_edges`.
 
     Args:
         num_heads, head_dim: h and d.
@@ -56,20 +56,20 @@ class AttentionOverEdges(nn.Module):
         self.query = nn.Parameter(torch.randn(num_heads, head_dim))
 
     def forward(self, messages: Messages) -> Tensor:
-        graph, each = messages.graph, messages.each()
+        graph, e = messages.graph, messages.per_edge()
         if isinstance(graph, Graph):
             q = self.query.expand(graph.v.shape[0], -1, -1)
-            weights = attention_weights(q, each, graph.competitors.own_keys())  # (m, h)
-            return graph.sum_edges(weights.unsqueeze(-1) * each).flatten(-2)
-        keys = each.transpose(2, 3)  # (b, i, h, j, d): every receiver has keys of its own
+            weights = attention_weights(q, e, graph.attention_layout.own_keys())  # (m, h)
+            return graph.sum_edges(weights.unsqueeze(-1) * e).flatten(-2)
+        keys = e.transpose(2, 3)  # (b, i, h, j, d): every receiver has its own keys
         weights = attention_weights(self.query.unsqueeze(1), keys, graph.edges[:, :, None, None, :])
         return (weights @ keys).flatten(-3)
 
 
 def sum_all_edges(messages: Messages) -> Float[Tensor, "b hd"]:
-    """rho e->u: ebar = sum_k e'_k over the edges of a graph, which grows with it.
+    """rho e->u: ebar = sum_k e'_k over the edges of a graph; it grows with their number.
 
-    Shapes: (b, h * d), heads side by side; zeros for a graph without edges.
+    Shapes: (b, h * d), heads concatenated; zeros for a graph without edges.
     Source: Battaglia et al. 2018, arXiv:1806.01261, algorithm 1.
     """
     return messages.graph.sum_nodes(messages.sum())
@@ -83,30 +83,30 @@ def mean_all_edges(messages: Messages) -> Float[Tensor, "b hd"]:
 
 
 def max_all_edges(messages: Messages) -> Float[Tensor, "b hd"]:
-    """rho e->u: ebar = max_k e'_k over the edges of a graph, channel by channel; shapes as for `sum_all_edges`.
+    """rho e->u: ebar = max_k e'_k over the edges of a graph, elementwise; shapes as for `sum_all_edges`.
 
-    It has to form every e'_k.
+    Every e'_k is formed.
     """
-    return messages.graph.max_all_edges(messages.each().flatten(-2))
+    return messages.graph.max_all_edges(messages.per_edge().flatten(-2))
 
 
 def sum_nodes(x: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
-    """rho v->u: vbar = sum_i x_i over the nodes of a graph, which grows with it; (b, d)."""
+    """rho v->u: vbar = sum_i x_i over the nodes of a graph; it grows with their number; (b, d)."""
     return graph.sum_nodes(x)
 
 
 def mean_nodes(x: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
-    """rho v->u: vbar = sum_i x_i / n over the n nodes of a graph, which does not grow with it; (b, d)."""
+    """rho v->u: vbar = sum_i x_i / n over the n nodes of a graph; it does not grow with their number; (b, d)."""
     return graph.sum_nodes(x) / graph.count_nodes().clamp_min(1).to(x.dtype).unsqueeze(-1)
 
 
 def max_nodes(x: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
-    """rho v->u: vbar = max_i x_i over the nodes of a graph, channel by channel; (b, d)."""
+    """rho v->u: vbar = max_i x_i over the nodes of a graph, elementwise; (b, d)."""
     return graph.max_nodes(x)
 
 
-TO_NODE: dict[str, EdgesToNodes] = {"sum": sum_edges, "mean": mean_edges, "max": max_edges}
+EDGES_TO_NODES: dict[str, EdgesToNodes] = {"sum": sum_edges, "mean": mean_edges, "max": max_edges}
 
 EDGES_TO_GRAPH: dict[str, EdgesToGraph] = {"sum": sum_all_edges, "mean": mean_all_edges, "max": max_all_edges}
 
-TO_GRAPH: dict[str, ToGraph] = {"sum": sum_nodes, "mean": mean_nodes, "max": max_nodes}
+NODES_TO_GRAPH: dict[str, NodesToGraph] = {"sum": sum_nodes, "mean": mean_nodes, "max": max_nodes}

@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from molattn.attention import ConcatHeads
 from molattn.graph.aggregate import (
     EDGES_TO_GRAPH,
-    TO_GRAPH,
-    TO_NODE,
+    EDGES_TO_NODES,
+    NODES_TO_GRAPH,
     EdgesToGraph,
     EdgesToNodes,
     Messages,
-    ToGraph,
+    NodesToGraph,
     sum_edges,
 )
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
@@ -23,29 +23,29 @@ from molattn.graph.updates import GlobalUpdate, NodeUpdate
 from molattn.kernels.blocks import BlockTensors, BlockWeights
 
 M = TypeVar("M", EdgeMessages, LiteralMessages, Messages)
-CarriesEdges = Callable[[Messages, Tensor | None], Tensor]
+EdgeFeatureUpdate = Callable[[Messages, Tensor | None], Tensor]
 
 
 @runtime_checkable
 class EdgeUpdate(Protocol):
-    """What the block asks of a phi_e: a module with `forward` and `literal`, as `AttentionEdgeUpdate` has them.
+    """The interface of a phi_e: a module with `forward` and `literal`, as `AttentionEdgeUpdate` has them.
 
     e'_k = phi_e(e_k, v_r, v_s, u), for all edges at once, of a graph whose nodes and u are normalised. A phi_e whose
-    e'_k have other heads than the block's says so by its attributes `num_heads` and `head_dim`.
+    e'_k have other heads than the block's has the attributes `num_heads` and `head_dim`.
     """
 
     def __call__(self, graph: AnyGraph) -> Messages:
-        """The e'_k of every edge, as factors where that is faster."""
+        """The e'_k of every edge, as factors if that is faster."""
         ...
 
     def literal(self, graph: AnyGraph) -> LiteralMessages:
-        """The e'_k of every edge, each one formed; a dense graph is made an edge list."""
+        """The e'_k of every edge, each one formed; a dense graph is converted to an edge list."""
         ...
 
 
 @runtime_checkable
 class PhiV(Protocol):
-    """What the block asks of a phi_v: a module, or a function, as `NodeUpdate` is one.
+    """The interface of a phi_v: a module, such as `NodeUpdate`, or a function.
 
     v'_i = phi_v(ebar'_i, v_i, u), for all nodes at once.
     """
@@ -54,15 +54,15 @@ class PhiV(Protocol):
         """The new nodes, (n, c) of an edge list or (b, n, c) of a dense graph.
 
         Args:
-            ebar: what rho_ev, and then the join, made of the edges into each node: (n, d) or (b, n, d).
-            graph: as it came, for `graph.v`, v_i, and `graph.per_node(graph.u)`, the u of each node.
+            ebar: the edges into each node, aggregated by rho_ev and joined: (n, d) or (b, n, d).
+            graph: the block's input, with `graph.v`, v_i, and `graph.broadcast_to_nodes(graph.u)`, the u of each node.
         """
         ...
 
 
 @runtime_checkable
 class PhiU(Protocol):
-    """What the block asks of a phi_u: a module, or a function, as `GlobalUpdate` is one.
+    """The interface of a phi_u: a module, such as `GlobalUpdate`, or a function.
 
     u' = phi_u(ebar', vbar', u), for all graphs at once.
     """
@@ -71,9 +71,9 @@ class PhiU(Protocol):
         """The new graph features, (b, c).
 
         Args:
-            ebar: (b, h * d), what rho_eu made of the e'_k of each graph.
-            vbar: (b, c), what rho_vu made of the v'_i of each graph.
-            u: (b, d_u), or None of graphs that have none.
+            ebar: (b, h * d), the e'_k of each graph, aggregated by rho_eu.
+            vbar: (b, c), the v'_i of each graph, aggregated by rho_vu.
+            u: (b, d_u), or None for graphs without u.
         """
         ...
 
@@ -84,39 +84,39 @@ class GraphNetBlock(nn.Module):
     e'_k    = phi_e(e_k, v_r, v_s, u)        multi-head attention of a receiver to its senders and edges
     ebar'_i = rho_ev(E'_i)                   a sum, the heads joined by w_jhl
     v'_i    = phi_v(ebar'_i, v_i, u)         residual, feed-forward
-    ebar'   = rho_eu(E')                     over all edges of the graph, heads side by side
+    ebar'   = rho_eu(E')                     over all edges of the graph, heads concatenated
     vbar'   = rho_vu(V')
     u'      = phi_u(ebar', vbar', u)
 
-    Nodes and u are normalised before phi_e sees them (pre-norm; `norm_v` and `norm_u` can be set to `nn.Identity()`),
-    and the edges that are handed on are e, unless `edges` says otherwise. Every part can be replaced by passing
-    another; the layers in `molattn.graph.published` are built in this way.
+    The inputs of phi_e are the normalised nodes and u (pre-norm; `norm_v` and `norm_u` can be set to `nn.Identity()`),
+    and the output graph has the input's e, unless `edges` is given. Every part can be replaced by passing another; the
+    layers in `molattn.graph.published` are built in this way.
 
-    A block without a phi_u stops after v': that is one with a global_dim of 0 to which none is passed. A phi_u that is
-    passed always runs, as in graph_nets and jraph: it takes u as it is, also where global_dim is 0, and may make one
-    for graphs that have none.
+    With a global_dim of 0 and no phi_u passed, the block stops after v'. A phi_u that is passed always runs, as in
+    graph_nets and jraph: it takes u as it is, even if global_dim is 0, and may create u for graphs without one.
 
     Args:
         node_dim, edge_dim, global_dim: d_v, d_e, d_u; 0 for graphs without edge or graph features.
         num_heads: h; a head has node_dim / h channels.
         hidden_dim: channels inside the feed-forward steps; 2 * node_dim by default.
-        to_graph: rho_eu and rho_vu where they are not passed, a name in `EDGES_TO_GRAPH` and `TO_GRAPH`.
+        global_aggr: the default of rho_eu and rho_vu, a name in `EDGES_TO_GRAPH` and `NODES_TO_GRAPH`.
         dropout: in training.
         phi_e: the edge update; `AttentionEdgeUpdate` of these sizes by default.
-        rho_ev: the aggregation of edges, a name in `TO_NODE` or a function or module of the messages.
-        join: what makes node_dim channels of the aggregated heads; `ConcatHeads` by default.
-        edges: what becomes of the edges, a function or module of the messages and of e, such as `ResidualEdges`; None
-            keeps e.
+        rho_ev: the aggregation of edges, a name in `EDGES_TO_NODES` or a function or module of the messages.
+        join: the layer from the aggregated heads to node_dim channels; `ConcatHeads` by default.
+        edges: the update of the edge features, a function or module of the messages and of e, such as `ResidualEdges`;
+            None leaves e unchanged.
         phi_v: the node update, a module or function as `PhiV` describes it; `NodeUpdate` by default.
         rho_eu: the aggregation of a graph's edges, a name in `EDGES_TO_GRAPH` or a function or module of the messages.
-        rho_vu: the aggregation of a graph's nodes, a name in `TO_GRAPH` or a function or module of v' and the graph.
+        rho_vu: the aggregation of a graph's nodes, a name in `NODES_TO_GRAPH` or a function or module of v' and the
+            graph.
         phi_u: the global update, a module or function as `PhiU` describes it; `GlobalUpdate` by default, for a phi_v
             that keeps node_dim channels and a rho_eu and rho_vu that keep those of e' and v'.
 
     Raises:
         ValueError: num_heads does not divide node_dim, an unknown aggregation, or, at a call, a graph whose edge or
-            graph features are not those that the block was made for.
-        TypeError: a to_graph that is no name.
+            graph features do not have edge_dim or global_dim channels.
+        TypeError: a global_aggr that is not a name.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261, algorithm 1.
 
@@ -125,11 +125,11 @@ class GraphNetBlock(nn.Module):
     >>> two_molecules = DenseGraph(
     ...     v=torch.randn(2, 5, 16), node_mask=torch.tensor([[True] * 5, [True] * 3 + [False] * 2]),
     ...     e=torch.randn(2, 5, 5, 3), u=torch.zeros(2, 8))
-    >>> after, messages = block.step(two_molecules)
+    >>> after, messages = block.forward_with_messages(two_molecules)
     >>> tuple(after.v.shape), tuple(after.u.shape), tuple(messages.weights.shape)
     ((2, 5, 16), (2, 8), (2, 4, 5, 5))
 
-    Parts of one's own can be functions, here those of a block that counts edges:
+    Custom parts can be functions, here those of a block that counts edges:
 
     >>> block = GraphNetBlock(
     ...     node_dim=16, num_heads=4, edge_dim=3, phi_v=lambda ebar, graph: graph.v + ebar,
@@ -150,21 +150,21 @@ class GraphNetBlock(nn.Module):
         edge_dim: int = 0,
         global_dim: int = 0,
         hidden_dim: int | None = None,
-        to_graph: str = "sum",
+        global_aggr: str = "sum",
         dropout: float = 0.0,
         *,
         phi_e: EdgeUpdate | None = None,
         rho_ev: str | EdgesToNodes = "sum",
         join: nn.Module | None = None,
-        edges: CarriesEdges | None = None,
+        edges: EdgeFeatureUpdate | None = None,
         phi_v: PhiV | None = None,
         rho_eu: str | EdgesToGraph | None = None,
-        rho_vu: str | ToGraph | None = None,
+        rho_vu: str | NodesToGraph | None = None,
         phi_u: PhiU | None = None,
     ):
         super().__init__()
-        if not isinstance(to_graph, str):
-            raise TypeError("to_graph is a name: pass a function of the nodes as rho_vu, one of the edges as rho_eu")
+        if not isinstance(global_aggr, str):
+            raise TypeError("global_aggr is a name: pass a function of nodes as rho_vu, a function of edges as rho_eu")
         if node_dim % num_heads:
             raise ValueError(f"{num_heads} heads do not divide {node_dim} node channels")
         self.node_dim, self.edge_dim, self.global_dim = node_dim, edge_dim, global_dim
@@ -175,41 +175,41 @@ class GraphNetBlock(nn.Module):
             phi_e = AttentionEdgeUpdate(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout)
         self.phi_e = phi_e
         num_heads, head_dim = getattr(phi_e, "num_heads", num_heads), getattr(phi_e, "head_dim", head_dim)
-        self.rho_ev = _look_up(rho_ev, TO_NODE)
+        self.rho_ev = _look_up(rho_ev, EDGES_TO_NODES)
         self.w_jhl = ConcatHeads(num_heads, head_dim, node_dim) if join is None else join
         self.phi_v = NodeUpdate(node_dim, hidden_dim, global_dim, dropout) if phi_v is None else phi_v
         if phi_u is None and global_dim:
             phi_u = GlobalUpdate(node_dim, global_dim, hidden_dim, num_heads * head_dim)
         self.phi_u = phi_u
-        self.rho_eu = _look_up(to_graph if rho_eu is None else rho_eu, EDGES_TO_GRAPH)
-        self.rho_vu = _look_up(to_graph if rho_vu is None else rho_vu, TO_GRAPH)
+        self.rho_eu = _look_up(global_aggr if rho_eu is None else rho_eu, EDGES_TO_GRAPH)
+        self.rho_vu = _look_up(global_aggr if rho_vu is None else rho_vu, NODES_TO_GRAPH)
         self.edges = edges
 
     def forward(self, graph: AnyGraph) -> AnyGraph:
         """The updated graph, of the same form (edge list or dense) and shapes."""
         return run_blocks((self,), graph) if isinstance(graph, DenseGraph) else self._equations(graph, self.phi_e)[0]
 
-    def update(self, graph: AnyGraph) -> AnyGraph:
-        """`forward`, never as part of a fused stack."""
+    def forward_unfused(self, graph: AnyGraph) -> AnyGraph:
+        """`forward`, always by the equations of this class, never by the fused operation."""
         return self._equations(graph, self.phi_e)[0]
 
-    def step(self, graph: AnyGraph) -> tuple[AnyGraph, Messages]:
-        """The updated graph and the e'_k; their attention weights are those that the sum was made with."""
+    def forward_with_messages(self, graph: AnyGraph) -> tuple[AnyGraph, Messages]:
+        """The updated graph and the e'_k; their attention weights are those used in the sum."""
         return self._equations(graph, self._with_weights)
 
     def _with_weights(self, graph: AnyGraph) -> Messages:
         messages = self.phi_e(graph)
-        _ = messages.weights  # a sum that is asked for after them is made of them
+        _ = messages.weights  # from now on, messages.sum() uses these weights
         return messages
 
     def literal(self, graph: AnyGraph) -> tuple[AnyGraph, LiteralMessages]:
-        """`step` with every e'_k formed; the graph comes back as an edge list. Same numbers, slower."""
+        """`forward_with_messages` with every e'_k formed; returns an edge list. Same numbers, slower."""
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
         return self._equations(graph, self.phi_e.literal)
 
     def _equations(self, graph: AnyGraph, phi_e: Callable[[AnyGraph], M]) -> tuple[AnyGraph, M]:
-        """The six equations, with phi_e in its fast or its literal form."""
+        """The six equations, with the fast or the literal form of phi_e."""
         e = phi_e(self._normed(graph))
         ebar_i = self.w_jhl(self.rho_ev(e))
         v = self.phi_v(ebar_i, graph)
@@ -222,9 +222,9 @@ class GraphNetBlock(nn.Module):
         return graph.replace(u=u), e
 
     def why_not_fusable(self, edge_dim: int) -> str:
-        """Why this block cannot be part of a fused stack over edges of so many channels, in words; empty where it can.
+        """Why this block cannot run fused with edges of `edge_dim` channels, as text; empty if it can.
 
-        Its parts have to be the default ones, and no hook may look into one.
+        All its parts must be the default ones, without hooks.
         """
         phi_e, phi_v, join = self.phi_e, self.phi_v, self.w_jhl
         if not isinstance(phi_e, AttentionEdgeUpdate):
@@ -240,7 +240,7 @@ class GraphNetBlock(nn.Module):
         if phi_e.edge_dim != edge_dim or not phi_e.dropout == phi_v.dropout < 1:
             return f"edges of {edge_dim} channels, not {phi_e.edge_dim}, or two dropouts"
         if type(phi_v) is not NodeUpdate or type(join) is not ConcatHeads:
-            return "a phi_v or join of a class of its own"
+            return "a subclass of the default phi_v or join"
         # Not `modules()`, which takes as long as a small molecule.
         layers = (phi_e.w_q, phi_e.w_k, phi_e.w_v, phi_e.w_ke, phi_e.w_ve, phi_e.w_be, join.linear)
         parts = (self, self.norm_v, phi_e, *layers, join, phi_v, phi_v.norm, phi_v.feed_forward)
@@ -251,8 +251,8 @@ class GraphNetBlock(nn.Module):
         )
         return "a hook" if any(hooked) else ""
 
-    def weights(self) -> BlockWeights:
-        """What a fused stack needs of a block that can be part of one: see `why_not_fusable`."""
+    def fused_weights(self) -> BlockWeights:
+        """The weights that the fused operation needs, of a block that it supports: see `why_not_fusable`."""
         phi_e: Any = self.phi_e
         phi_v: Any = self.phi_v
         first, *_, last = phi_v.feed_forward

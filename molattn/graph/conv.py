@@ -1,4 +1,4 @@
-"""Tensor-dot attention as a layer for PyG graphs: PyG's names and calls around the project's one edge update."""
+"""Tensor-dot attention as a layer for PyG graphs: `AttentionEdgeUpdate` with PyG's names and calls."""
 
 from collections.abc import Collection
 from typing import Any, Literal, overload
@@ -11,7 +11,7 @@ from torch_geometric.typing import OptTensor
 
 from molattn.attention import MeanHeads, Normalizer, Score, linear
 from molattn.graph.aggregate import sum_edges
-from molattn.graph.conv_call import ConvCall, Pair, read_call, shape
+from molattn.graph.conv_inputs import ConvInputs, Pair, parse_inputs, shape
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
 from molattn.graph.graph import DenseGraph
 from molattn.kernels import segments
@@ -26,47 +26,48 @@ class TensorDotConv(MessagePassing):
     w_k   = softmax_k( (W_q x_i + b_q) . (W_k x_s + b_k + W_ke e_k) / sqrt(d) )
 
     in each head h, with s the sender of edge k (row 0 of `edge_index`), i its receiver (row 1) and d = out_channels.
-    The join puts the heads side by side, or takes their mean. With graph features u, each of q, k and v also gets a
-    term: W_q x_i + W_qu u, and so on. A node that no edge reaches keeps W_r x_i + b_r. With `beta`, x'_i is
-    g_i (W_r x_i + b_r) + (1 - g_i) m_i, where m_i is what the edges bring and
+    The join concatenates the heads, or takes their mean. With graph features u, each of q, k and v also gets a term:
+    W_q x_i + W_qu u, and so on. For a node without incoming edges, x'_i is W_r x_i + b_r. With `beta`, x'_i is
+    g_i (W_r x_i + b_r) + (1 - g_i) m_i, where m_i is the aggregated messages and
     g_i = sigmoid(w_beta . [m_i, W_r x_i + b_r, m_i - W_r x_i - b_r]).
 
-    e'_k is `AttentionEdgeUpdate`'s, summed without forming one wherever edges have fewer features than heads have
+    e'_k is that of `AttentionEdgeUpdate`, summed without forming any wherever edges have fewer features than heads have
     channels; `literal` forms each of them. `forward_dense` gives the same numbers for padded batches, without an edge
-    list: the fast way where every pair of nodes is an edge. With `share_edge_weight`, which makes W_ve and W_ke one, it
-    is `TransformerConv`, equation by equation; `from_pyg` and `to_pyg` trade weights with it.
+    list, and is faster for complete graphs. With `share_edge_weight`, which makes W_ve and W_ke one matrix, the
+    equations are those of `TransformerConv`; `from_pyg` and `to_pyg` convert the weights.
 
-    It is a `MessagePassing`: PyG's explainers, its hooks, `to_hetero` and `HeteroConv` take it. Where an explainer, a
-    hook, another aggregation or a subclass has to see messages, e'_k goes through `message` and `propagate`, edge by
-    edge; otherwise it does not, and the numbers are the same.
+    It is a `MessagePassing` and works with PyG's explainers, hooks, `to_hetero` and `HeteroConv`. If an explainer, a
+    hook, another aggregation or a subclass needs the messages, every e'_k goes through `message` and `propagate`;
+    otherwise it does not, and the numbers are the same.
 
-    Weights and biases start as those of `torch.nn.Linear`, uniform within 1 / sqrt(inputs), as `TransformerConv`'s.
+    Weights and biases are initialized as those of `torch.nn.Linear`, uniform within 1 / sqrt(inputs), as in
+    `TransformerConv`.
 
     Shapes: x (n, in_channels), edge_index (2, m), edge_attr (m, edge_dim), u (b, global_dim), batch (n,) give
     (n, heads * out_channels), or (n, out_channels) with concat=False, and alpha (m, heads).
 
     Args:
-        in_channels: of a node, or a pair, of senders and of receivers; -1 for what the first call has.
+        in_channels: of a node, or a pair, of senders and of receivers; -1 to infer it from the first call.
         out_channels: of a head.
         heads: h.
-        concat: heads side by side; False takes their mean.
-        beta: the gate g_i, where there is a W_r.
+        concat: concatenate the heads; False takes their mean.
+        beta: use the gate g_i; it needs root_weight.
         dropout: probability of dropping a weight w_k, in training.
-        edge_dim: of an edge; None for graphs without edge features, -1 for what the first call has.
-        bias: whether W_q, W_k, W_v and W_r have one.
+        edge_dim: of an edge; None for graphs without edge features, -1 to infer it from the first call.
+        bias: whether W_q, W_k, W_v and W_r have a bias.
         root_weight: whether there is a W_r.
         global_dim: of a graph; None for graphs without such features.
-        edges_as: what the edges speak as, as `AttentionEdgeUpdate` takes it: "keys" is W_ke, "values" is W_ve, and
+        edge_roles: how edge features are used, as in `AttentionEdgeUpdate`: "keys" is W_ke, "values" is W_ve, and
             "bias" adds w_be . e_k to the logits.
         share_edge_weight: W_ve = W_ke, one matrix.
-        score, normalizer: what takes the place of the scaled product and of the softmax, as `AttentionEdgeUpdate` takes
-            them: names in `molattn.attention.SCORES`, `SCORES_WITH_WEIGHTS` and `NORMALIZERS`, or one's own.
-        aggr: how the e'_k of a node become one, a name or an `Aggregation` of PyG's.
-        flow: "source_to_target", or "target_to_source", where row 0 of `edge_index` names receivers and row 1 senders.
+        score, normalizer: used in place of the scaled product and of the softmax, as in `AttentionEdgeUpdate`: names in
+            `molattn.attention.SCORES`, `SCORES_WITH_WEIGHTS` and `NORMALIZERS`, or a module or function.
+        aggr: the aggregation of the e'_k of a node, a name or an `Aggregation` of PyG's.
+        flow: "source_to_target", or "target_to_source": row 0 of `edge_index` is then receivers and row 1 senders.
 
     Raises:
-        ValueError: settings that do not go together; at a call, shapes that do not fit the layer or each other, and,
-            on a CPU, where looking costs nothing, an index that no node has.
+        ValueError: incompatible arguments; at a call, shapes that do not match the layer or each other, and, on a CPU,
+            where the check does not synchronise, an index out of range.
         TypeError: an edge_index that is neither a tensor of integers nor a sparse adjacency matrix of torch's.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261; Vaswani et al. 2017, arXiv:1706.03762; with one edge weight, Shi et
@@ -98,7 +99,7 @@ class TensorDotConv(MessagePassing):
         root_weight: bool = True,
         *,
         global_dim: int | None = None,
-        edges_as: Collection[str] = ("keys", "values"),
+        edge_roles: Collection[str] = ("keys", "values"),
         share_edge_weight: bool = False,
         score: str | Score = "scaled_dot",
         normalizer: str | Normalizer = "softmax",
@@ -109,25 +110,25 @@ class TensorDotConv(MessagePassing):
             raise ValueError(f"aggr is one aggregation, a name or an Aggregation of PyG's, not {aggr!r}")
         super().__init__(aggr, flow=flow, node_dim=0)
         pair = in_channels if isinstance(in_channels, tuple) else (in_channels, in_channels)
-        for name, size, open_too in (
+        for name, size, may_be_lazy in (
             ("in_channels", pair[0], True),
             ("in_channels", pair[-1], True),
             ("out_channels", out_channels, False),
             ("heads", heads, False),
             ("edge_dim", edge_dim or 1, True),
         ):
-            if not isinstance(size, int) or not (size >= 1 or (open_too and size == -1)):
-                known = ", or -1 for what the first call has" if open_too else ""
-                raise ValueError(f"{name} is a whole number of at least 1{known}, not {size!r}")
+            if not isinstance(size, int) or not (size >= 1 or (may_be_lazy and size == -1)):
+                or_lazy = ", or -1 to infer it from the first call" if may_be_lazy else ""
+                raise ValueError(f"{name} is a whole number of at least 1{or_lazy}, not {size!r}")
         if not isinstance(beta, bool):
             raise ValueError(f"beta is True or False, not {beta!r}: as in TransformerConv, it comes before dropout")
-        if edge_dim == -1 and "logits" in edges_as:
-            raise ValueError(f"edges that speak as logits have one channel per head: edge_dim={heads}")
+        if edge_dim == -1 and "logits" in edge_roles:
+            raise ValueError(f"edges with the role 'logits' have one channel per head: edge_dim={heads}")
         self.in_channels, self.out_channels, self.heads, self.concat = in_channels, out_channels, heads, concat
         self.dropout, self.bias, self.root_weight, self.beta = dropout, bias, root_weight, beta and root_weight
         self.edge_dim, self.global_dim = edge_dim or None, global_dim or None
-        self.edges_as, self.share_edge_weight = tuple(edges_as), share_edge_weight
-        # Their names: what they are, the edge update has.
+        self.edge_roles, self.share_edge_weight = tuple(edge_roles), share_edge_weight
+        # Only their names, for `extra_repr`; the edge update holds the modules and functions.
         self.score = score if isinstance(score, str) else getattr(score, "__name__", type(score).__name__)
         self.normalizer = (
             normalizer if isinstance(normalizer, str) else getattr(normalizer, "__name__", str(normalizer))
@@ -135,15 +136,15 @@ class TensorDotConv(MessagePassing):
         senders, receivers = pair
         self.phi_e = AttentionEdgeUpdate(
             max(receivers, 1), heads, out_channels, abs(edge_dim or 0), global_dim or 0, dropout,
-            edges_as=edges_as, score=score, normalizer=normalizer, bias=bias,
+            edge_roles=edge_roles, score=score, normalizer=normalizer, bias=bias,
         )  # fmt: skip
         for name, inputs in (("w_q", receivers), ("w_k", senders), ("w_v", senders)):
-            self._of_width(name, inputs)
+            self._set_in_features(name, inputs)
         for name in ("w_ke", "w_ve", "w_be") if edge_dim == -1 else ():
-            self._of_width(name, -1)
+            self._set_in_features(name, -1)
         if share_edge_weight:
             if self.phi_e.w_ke is None or self.phi_e.w_ve is None:
-                raise ValueError("share_edge_weight needs an edge_dim and edges that speak as keys and as values")
+                raise ValueError("share_edge_weight needs an edge_dim and the edge roles 'keys' and 'values'")
             self.phi_e.w_ve = self.phi_e.w_ke
         self.join = nn.Identity() if concat else MeanHeads(heads)
         width = heads * out_channels if concat else out_channels
@@ -151,7 +152,7 @@ class TensorDotConv(MessagePassing):
         self.w_beta = nn.Linear(3 * width, 1, bias=False) if self.beta else None
 
     def reset_parameters(self) -> None:
-        """Every weight and bias drawn anew."""
+        """Reinitialize every weight and bias."""
         super().reset_parameters()
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -206,14 +207,14 @@ class TensorDotConv(MessagePassing):
         """Attend along the edges.
 
         Args:
-            x: (n, in_channels); or a pair, the senders' (n_s, in_channels) and the receivers' (n, in_channels), when
-                edges go from one set of nodes to another and row 0 of `edge_index` counts the first.
+            x: (n, in_channels); or, for bipartite graphs, a pair of the senders' (n_s, in_channels), which row 0 of
+                `edge_index` indexes, and the receivers' (n, in_channels).
             edge_index: (2, m) integers, senders over receivers; or PyG's adj_t, a sparse tensor (COO, CSR or CSC) of
-                (receivers, senders), whose values, one vector for each edge, are edge_attr where none is given.
+                (receivers, senders), whose values, one vector for each edge, are edge_attr if edge_attr is None.
             edge_attr: (m, edge_dim), or (m,) where edge_dim is 1.
             return_attention_weights: True also returns the weights. False does not.
             u: (b, global_dim).
-            batch: (n,) the graph of each node, which u of several graphs needs; a pair where x is one.
+            batch: (n,) the graph of each node, required if u has several graphs; a pair if x is a pair.
 
         Returns:
             (n, heads * out_channels), or (n, out_channels) with concat=False; with the weights, (out, (edge_index,
@@ -221,17 +222,18 @@ class TensorDotConv(MessagePassing):
             alpha as its values.
         """
         if isinstance(return_attention_weights, Tensor):
-            raise TypeError("return_attention_weights is True or False: u and batch are given by name")
-        call = self._read(x, edge_index, edge_attr, u, batch)
-        if self._passes_messages:
+            raise TypeError("return_attention_weights is True or False: pass u and batch by keyword")
+        call = self._parse_inputs(x, edge_index, edge_attr, u, batch)
+        if self._needs_propagate:
             messages = self.phi_e(call.graph, call.senders)
-            ebar = self._propagated(messages, call)
+            ebar = self._propagate_messages(messages, call)
         else:
-            messages = (self.phi_e.literal if self._forms_edges(call.graph.v) else self.phi_e)(call.graph, call.senders)
+            phi_e = self.phi_e.literal if self._materializes_edge_terms(call.graph.v) else self.phi_e
+            messages = phi_e(call.graph, call.senders)
             if return_attention_weights:
-                _ = messages.weights  # the sum is then made of them
+                _ = messages.weights  # from now on, messages.sum() uses these weights
             ebar = sum_edges(messages)
-        out = self._with_root(self.join(ebar), call.graph.v)
+        out = self._add_root(self.join(ebar), call.graph.v)
         return (out, call.with_weights(messages.weights)) if return_attention_weights else out
 
     def literal(
@@ -245,16 +247,16 @@ class TensorDotConv(MessagePassing):
     ) -> LiteralMessages:
         """e'_k of every edge, formed: `e` (m, heads, out_channels) and `weights` (m, heads), in edge_index's order.
 
-        Their sum over the edges into a node, joined, and W_r x_i + b_r, is what `forward` returns for it.
+        `forward` returns, for each node, their sum over the edges into it, joined, plus W_r x_i + b_r.
         """
-        call = self._read(x, edge_index, edge_attr, u, batch)
+        call = self._parse_inputs(x, edge_index, edge_attr, u, batch)
         return self.phi_e.literal(call.graph, call.senders)
 
-    # PyG finds the arguments by name, and gives those of propagate.
+    # PyG passes the arguments of propagate by name.
     def message(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, value_j: Tensor, alpha: Tensor, edge_attr: OptTensor
     ) -> Tensor:
-        """e'_k of every edge, (m, heads, out_channels), as explainers, hooks and aggregations of PyG see it.
+        """e'_k of every edge, (m, heads, out_channels), for explainers, hooks and aggregations of PyG.
 
         Args:
             value_j: (m, heads, out_channels), W_v x_s + b_v.
@@ -297,11 +299,12 @@ class TensorDotConv(MessagePassing):
         edge_mask: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Tensor | Pair:
-        """The same numbers for padded graphs in which every pair of nodes is an edge, each node its own neighbour too.
+        """`forward` for padded graphs in which every pair of nodes is an edge, with self-loops. Same numbers.
 
         Args:
             x: (b, n, in_channels), finite in the padding too.
-            mask: (b, n) True where there is a node; all by default. `torch_geometric.utils.to_dense_batch` gives both.
+            mask: (b, n) True where there is a node; all by default. `torch_geometric.utils.to_dense_batch` returns x
+                and mask.
             edge_attr: (b, n, n, edge_dim), [b, i, j] of the edge from sender j to receiver i; finite everywhere.
             u: (b, global_dim).
             edge_mask: (b, n, n) True where there is an edge, for graphs that are not complete.
@@ -311,35 +314,35 @@ class TensorDotConv(MessagePassing):
             (b, n, heads * out_channels), or (b, n, out_channels) with concat=False, zeros in the padding; with the
             weights, (out, alpha), alpha (b, heads, n, n): how much i attends to j.
 
-        `Graph.from_pyg(batch).to_dense()` makes all of this of a PyG batch.
+        `Graph.from_pyg(batch).to_dense()` converts a PyG batch to this form.
         """
         if not isinstance(self.aggr_module, SumAggregation):
-            raise ValueError(f"the dense form sums what the edges bring: aggr='add', not {self.aggr!r}")
+            raise ValueError(f"the dense form needs aggr='add', not {self.aggr!r}")
         senders, receivers = self._widths
         if -1 not in (senders, receivers) and senders != receivers:
-            raise ValueError(f"the dense form has one set of nodes: not {senders} and {receivers} channels of a node")
+            raise ValueError(f"the dense form is not bipartite: it cannot have in_channels=({senders}, {receivers})")
         width = max(senders, receivers)
         if x.dim() != 3 or (width != -1 and x.shape[-1] != width):
             raise ValueError(f"x is (graphs, nodes, {'channels' if width < 0 else width}), not {shape(x)}")
         if self.edge_dim == -1 and edge_attr is None:
-            raise ValueError("edge_dim=-1 is what the first call says: it needs an edge_attr")
+            raise ValueError("edge_dim=-1 is inferred from the first call: it needs an edge_attr")
         b, n, _ = x.shape
         edge_dim = edge_attr.shape[-1] if self.edge_dim == -1 and edge_attr is not None else self.edge_dim
         mask = torch.ones(b, n, dtype=torch.bool, device=x.device) if mask is None else mask
-        for name, given, wanted in (
+        for name, tensor, size in (
             ("mask", mask, (b, n)),
             ("edge_attr", edge_attr, (b, n, n, edge_dim)),
             ("u", u, (b, self.global_dim)),
             ("edge_mask", edge_mask, (b, n, n)),
         ):
-            if given is not None and None not in wanted and given.shape != wanted:
-                raise ValueError(f"{name} is {wanted} for these {b} graphs of {n} nodes, not {shape(given)}")
+            if tensor is not None and None not in size and tensor.shape != size:
+                raise ValueError(f"{name} is {size} for these {b} graphs of {n} nodes, not {shape(tensor)}")
         if -1 in (senders, receivers, self.edge_dim):
-            self._take_sizes(x, x, edge_attr)
+            self._infer_sizes(x, x, edge_attr)
         messages = self.phi_e(DenseGraph(x, mask, edge_attr, u, edge_mask))
         if return_attention_weights:
-            _ = messages.weights  # the sum is then made of them
-        out = self._with_root(self.join(sum_edges(messages)), x)
+            _ = messages.weights  # from now on, messages.sum() uses these weights
+        out = self._add_root(self.join(sum_edges(messages)), x)
         out = out if all_true(mask) else out.masked_fill(~mask.unsqueeze(-1), 0.0)
         return (out, messages.weights) if return_attention_weights else out
 
@@ -349,39 +352,40 @@ class TensorDotConv(MessagePassing):
 
         Raises:
             TypeError: another layer.
-            ValueError: one with several aggregations, or whose sizes are not known before its first call.
+            ValueError: a layer with several aggregations, or with lazily initialized weights.
         """
-        from molattn.graph.exchange import conv_from_pyg
+        from molattn.graph.pyg_conversion import conv_from_pyg
 
         return conv_from_pyg(layer)
 
     def to_pyg(self) -> Any:
         """A `torch_geometric.nn.TransformerConv` with the weights of this layer: the inverse of `from_pyg`.
 
-        Without root_weight, TransformerConv's lin_skip, which it then has and never reads, stays as it was drawn.
+        Without root_weight, TransformerConv still has a lin_skip, which it never reads; it keeps its initial values.
 
         Raises:
-            ValueError: a layer that TransformerConv cannot be: with graph features, with edges as anything but keys
-                and values, or with a W_ve that is not W_ke; one whose sizes are not known before its first call.
+            ValueError: a layer that TransformerConv does not support: with graph features, with edge roles other than
+                keys and values, or with a W_ve that is not W_ke; lazily initialized weights before the first call.
         """
-        from molattn.graph.exchange import conv_to_pyg
+        from molattn.graph.pyg_conversion import conv_to_pyg
 
         return conv_to_pyg(self)
 
     def extra_repr(self) -> str:
-        usual = {"concat": True, "beta": False, "dropout": 0.0, "edge_dim": None, "global_dim": None, "bias": True}
-        usual |= {"root_weight": True, "edges_as": ("keys", "values"), "share_edge_weight": False}
-        usual |= {"score": "scaled_dot", "normalizer": "softmax", "aggr": "add", "flow": "source_to_target"}
-        said = [f"{name}={getattr(self, name)!r}" for name, value in usual.items() if getattr(self, name) != value]
-        return ", ".join([str(self.in_channels), str(self.out_channels), f"heads={self.heads}", *said])
+        defaults = {"concat": True, "beta": False, "dropout": 0.0, "edge_dim": None, "global_dim": None, "bias": True}
+        defaults |= {"root_weight": True, "edge_roles": ("keys", "values"), "share_edge_weight": False}
+        defaults |= {"score": "scaled_dot", "normalizer": "softmax", "aggr": "add", "flow": "source_to_target"}
+        values = {name: getattr(self, name) for name in defaults}
+        other = [f"{name}={value!r}" for name, value in values.items() if value != defaults[name]]
+        return ", ".join([str(self.in_channels), str(self.out_channels), f"heads={self.heads}", *other])
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.extra_repr()})"
 
-    def _forms_edges(self, x: Tensor) -> bool:
-        """Whether W_ke e_k and W_ve e_k are formed: without a kernel they are less work than e_k, where it is wide.
+    def _materializes_edge_terms(self, x: Tensor) -> bool:
+        """Whether to form W_ke e_k and W_ve e_k: without a kernel that is less work if edge_dim >= out_channels.
 
-        Each head then sees d numbers of an edge, not f.
+        Each head then reads d numbers of an edge instead of edge_dim.
         """
         projected = self.phi_e.w_ke is not None or self.phi_e.w_ve is not None
         wide = projected and (self.edge_dim or 0) >= self.out_channels
@@ -390,8 +394,8 @@ class TensorDotConv(MessagePassing):
         )
 
     @property
-    def _passes_messages(self) -> bool:
-        """Whether anybody has to see the e'_k one by one; if not, no time is spent on forming them."""
+    def _needs_propagate(self) -> bool:
+        """Whether an explainer, a hook, the aggregation or a subclass needs every e'_k; if not, none is formed."""
         kind = type(self)
         return (
             bool(self.explain)
@@ -402,15 +406,16 @@ class TensorDotConv(MessagePassing):
             or any(getattr(self, hooks) for hooks in _HOOKS)
         )
 
-    def _propagated(self, messages: EdgeMessages, call: ConvCall) -> Tensor:
-        """The aggregated e'_k, heads side by side, by way of `message`."""
+    def _propagate_messages(self, messages: EdgeMessages, call: ConvInputs) -> Tensor:
+        """The e'_k aggregated by `propagate`, which calls `message`; heads concatenated."""
         # propagate_type: (value: Tensor, alpha: Tensor, edge_attr: OptTensor)
+        alpha = messages.weights_after_dropout
         ebar = self.propagate(
-            call.edge_index, size=call.size, value=messages.values, alpha=messages.dropped, edge_attr=call.graph.e
+            call.edge_index, size=call.size, value=messages.values, alpha=alpha, edge_attr=call.graph.e
         )
         return ebar.flatten(1)
 
-    def _with_root(self, ebar: Tensor, receivers: Tensor) -> Tensor:
+    def _add_root(self, ebar: Tensor, receivers: Tensor) -> Tensor:
         if self.w_root is None:
             return ebar
         root = linear(receivers, self.w_root.weight, self.w_root.bias)
@@ -419,18 +424,18 @@ class TensorDotConv(MessagePassing):
         gate = torch.sigmoid(self.w_beta(torch.cat([ebar, root, ebar - root], dim=-1)))
         return gate * root + (1 - gate) * ebar
 
-    def _read(
+    def _parse_inputs(
         self,
         x: Tensor | Pair,
         edge_index: Tensor,
         edge_attr: Tensor | None,
         u: Tensor | None,
         batch: Tensor | Pair | None,
-    ) -> ConvCall:
+    ) -> ConvInputs:
         widths, edge_dim = self._widths, self.edge_dim
-        call = read_call(x, edge_index, edge_attr, u, batch, widths=widths, edge_dim=edge_dim, flow=self.flow)
+        call = parse_inputs(x, edge_index, edge_attr, u, batch, widths=widths, edge_dim=edge_dim, flow=self.flow)
         if -1 in (*widths, edge_dim):
-            self._take_sizes(call.sent, call.graph.v, call.graph.e)
+            self._infer_sizes(call.sender_features, call.graph.v, call.graph.e)
         return call
 
     @property
@@ -438,28 +443,28 @@ class TensorDotConv(MessagePassing):
         """Channels of senders and of receivers."""
         return self.in_channels if isinstance(self.in_channels, tuple) else (self.in_channels, self.in_channels)
 
-    def _of_width(self, name: str, inputs: int) -> None:
-        """One of phi_e's matrices for as many inputs, where it is there and has others."""
+    def _set_in_features(self, name: str, inputs: int) -> None:
+        """Replace one of phi_e's linear layers by one with `inputs` channels, if it exists and has another number."""
         old = getattr(self.phi_e, name)
         if old is not None and old.in_features != inputs:
             setattr(self.phi_e, name, _linear(inputs, old.out_features, old.bias is not None))
 
-    def _take_sizes(self, senders: Tensor, receivers: Tensor, e: Tensor | None) -> None:
-        """The sizes that were left open, from the first call."""
+    def _infer_sizes(self, senders: Tensor, receivers: Tensor, e: Tensor | None) -> None:
+        """Infer the sizes that are -1 from the first call, and initialize the lazy layers."""
         phi_e = self.phi_e
-        of_inputs = ((senders, (phi_e.w_k, phi_e.w_v)), (receivers, (phi_e.w_q, self.w_root)))
-        of_inputs = (*of_inputs, (e, (phi_e.w_ke, phi_e.w_ve, phi_e.w_be)))
-        lazy = [(layer, x) for x, layers in of_inputs for layer in layers if isinstance(layer, nn.LazyLinear)]
+        inputs = ((senders, (phi_e.w_k, phi_e.w_v)), (receivers, (phi_e.w_q, self.w_root)))
+        inputs = (*inputs, (e, (phi_e.w_ke, phi_e.w_ve, phi_e.w_be)))
+        lazy = [(layer, x) for x, layers in inputs for layer in layers if isinstance(layer, nn.LazyLinear)]
         for layer, x in lazy:
             loaded = None if is_lazy(layer.weight) else layer.weight.shape[1]
             if x is not None and loaded not in (None, x.shape[-1]):
                 raise ValueError(f"the weights that were loaded are for {loaded} channels, not {x.shape[-1]}")
         for layer, x in lazy:
-            if x is not None and isinstance(layer, nn.LazyLinear):  # W_ve may be W_ke, which then is lazy no more
+            if x is not None and isinstance(layer, nn.LazyLinear):  # no longer lazy if W_ve is W_ke
                 layer(x[:0])
         widths = senders.shape[-1], receivers.shape[-1]
-        whole = isinstance(self.in_channels, int) and widths[0] == widths[1]
-        self.in_channels = widths[0] if whole else widths
+        equal = isinstance(self.in_channels, int) and widths[0] == widths[1]
+        self.in_channels = widths[0] if equal else widths
         phi_e.node_dim = widths[1]
         if self.edge_dim == -1 and e is not None:
             self.edge_dim = phi_e.edge_dim = e.shape[-1]
@@ -468,9 +473,9 @@ class TensorDotConv(MessagePassing):
 _HOOKS = tuple(
     f"_{step}_forward{when}_hooks" for step in ("propagate", "message", "aggregate") for when in ("_pre", "")
 )
-"""Where `MessagePassing` keeps the hooks of the steps that the edge update goes through without taking them."""
+"""The attributes in which `MessagePassing` stores the hooks of the steps that `forward` skips if there are none."""
 
 
 def _linear(inputs: int, outputs: int, bias: bool) -> nn.Linear:
-    """A linear map; one of which the first call says how many inputs it has, where `inputs` is -1."""
+    """A linear layer, lazy if `inputs` is -1."""
     return nn.LazyLinear(outputs, bias) if inputs == -1 else nn.Linear(inputs, outputs, bias)

@@ -27,8 +27,8 @@ from molattn.attention.score import Location, scaled_dot
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
 from molattn.kernels.tensor_checks import all_true
 
-EDGES_AS = ("keys", "values", "bias", "logits")
-"""What edge features can be: part of the keys, part of the values, a learned bias, or the logits' own bias."""
+EDGE_ROLES = ("keys", "values", "bias", "logits")
+"""How edge features enter attention: in the keys, in the values, as a learned bias, or added to the logits as is."""
 
 
 class AttentionEdgeUpdate(nn.Module):
@@ -38,31 +38,30 @@ class AttentionEdgeUpdate(nn.Module):
     w_k  = softmax_k( (W_q v_r) . (W_k v_s + W_ke e_k) / sqrt(d) + w_be . e_k )
 
     with v_r the receiver (the query), v_s the sender, e_k the edge between them, in each of the heads. With graph
-    features u, each of q, k and v also gets a term: W_q v_r + W_qu u, and so on. Another score takes the place of the
-    scaled product, of the query and of the key with its edge; another normalizer that of the softmax.
+    features u, each of q, k and v also gets a term: W_q v_r + W_qu u, and so on. `score` replaces the scaled product of
+    the query and of the key with its edge, and `normalizer` the softmax.
 
-    The softmax runs over the edges into one receiver, so this phi_e is not strictly a function of one edge: it is
-    the weight that each edge wins among its competitors. Without edge features it is the book's equations 14.2
-    to 14.7.
+    The softmax runs over the edges into one receiver, so this phi_e is not strictly a function of one edge. Without
+    edge features it is the book's equations 14.2 to 14.7.
 
-    Where the score is a product, neither W_ke e_k nor W_ve e_k is ever formed per edge: q . (W_ke e) = (W_ke^T q) . e,
+    If the score is a product, neither W_ke e_k nor W_ve e_k is ever formed per edge: q . (W_ke e) = (W_ke^T q) . e,
     and sum_k w_k W_ve e_k = W_ve sum_k w_k e_k. `literal` forms them, and gives the same numbers.
 
     Args:
         node_dim, edge_dim, global_dim: d_v, d_e, d_u; 0 for graphs without edge or graph features.
         num_heads, head_dim: h and d.
         dropout: probability of dropping a weight, in training.
-        edges_as: what the edges are, names in `EDGES_AS`: "keys" (W_ke), "values" (W_ve), "bias" (w_be), and "logits":
-            e_k itself, which then has one channel per head, is added to the logits.
+        edge_roles: how edge features are used, names in `EDGE_ROLES`: "keys" (W_ke), "values" (W_ve), "bias" (w_be),
+            and "logits": e_k itself, which then has one channel per head, is added to the logits.
         score: of queries and keys, a name or a module as `molattn.attention.make_score` takes it; all heads share its
             weights. Not "location": nodes have no positions.
         normalizer: a name in `molattn.attention.NORMALIZERS`, or a function such as `Softmax(temperature)`.
-        bias: whether W_q, W_k and W_v have one.
-        activation: applied to the values, where the edges are no part of them.
+        bias: whether W_q, W_k and W_v have a bias.
+        activation: applied to the values; not possible together with the edge role "values".
 
     Raises:
-        ValueError: settings that do not go together; at a call, a graph whose edge or graph features are not those
-            that the layer was made for.
+        ValueError: incompatible arguments; at a call, a graph whose edge or graph features do not have edge_dim or
+            global_dim channels.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261; Vaswani et al. 2017, arXiv:1706.03762.
     """
@@ -76,7 +75,7 @@ class AttentionEdgeUpdate(nn.Module):
         global_dim: int = 0,
         dropout: float = 0.0,
         *,
-        edges_as: Collection[str] = ("keys", "values", "bias"),
+        edge_roles: Collection[str] = ("keys", "values", "bias"),
         score: str | Score = "scaled_dot",
         normalizer: str | Normalizer = "softmax",
         bias: bool = False,
@@ -87,13 +86,13 @@ class AttentionEdgeUpdate(nn.Module):
             raise ValueError("the location score needs positions, which the nodes of a graph do not have")
         self.score = make_score(score, head_dim, head_dim)
         self.normalizer = make_normalizer(normalizer)
-        self._check_settings(edge_dim, num_heads, edges_as, activation)
+        self._check_arguments(edge_dim, num_heads, edge_roles, activation)
         self.num_heads, self.head_dim, self.dropout = num_heads, head_dim, dropout
         self.node_dim, self.edge_dim, self.global_dim = node_dim, edge_dim, global_dim
-        self.edges_are_logits = "logits" in edges_as
+        self.edges_are_logits = "logits" in edge_roles
         self.activation = activation
         width = num_heads * head_dim
-        roles = edges_as if edge_dim else ()
+        roles = edge_roles if edge_dim else ()
         self.w_q = nn.Linear(node_dim, width, bias=bias)
         self.w_k = nn.Linear(node_dim, width, bias=bias)
         self.w_v = nn.Linear(node_dim, width, bias=bias)
@@ -105,36 +104,38 @@ class AttentionEdgeUpdate(nn.Module):
         self.w_vu = nn.Linear(global_dim, width, bias=False) if global_dim else None
 
     def forward(self, graph: AnyGraph, senders: Graph | None = None) -> "EdgeMessages":
-        """The e'_k of every edge, not yet multiplied out, from `molattn.attention.attend`.
+        """The e'_k of every edge as factors, computed by `molattn.attention.attend`.
 
-        With `senders`, edges come from other nodes than they go to: `graph.sender` counts the nodes of `senders`, of
-        which only node and graph features are read, and W_k and W_v may take other widths than W_q.
+        With `senders`, the graph is bipartite: `graph.sender` indexes the nodes of `senders`, of which only node and
+        graph features are read, and W_k and W_v may take another number of channels than W_q.
         """
         q, k, v = self._project(graph, senders)
         edges, bias = self._edge_terms(graph, q, k)
-        how = {"bias": bias, "edges": edges, "score": self.score, "normalizer": self.normalizer}
-        attended = _Attended(q, k, v, graph.competitors, how)
+        kwargs = {"bias": bias, "edges": edges, "score": self.score, "normalizer": self.normalizer}
+        call = _AttentionCall(q, k, v, graph.attention_layout, kwargs)
         mask = self._dropout_mask(graph, q)
-        if type(self)._finished is AttentionEdgeUpdate._finished and not torch.compiler.is_compiling():
-            return AttendedMessages.of(graph, attended, mask)
-        weights = self._finished(attended.weights(), graph)
-        return EdgeMessages(graph, weights, _times(weights, mask), v, *_value_edges(edges))
+        overridden = type(self)._transform_weights is not AttentionEdgeUpdate._transform_weights
+        if not overridden and not torch.compiler.is_compiling():
+            return LazyEdgeMessages.from_call(graph, call, mask)
+        weights = self._transform_weights(call.weights(), graph)
+        return EdgeMessages(graph, weights, _apply_mask(weights, mask), v, *_value_factors(edges))
 
     def literal(self, graph: AnyGraph, senders: Graph | None = None) -> "LiteralMessages":
-        """The e'_k of every edge as tensors that one can hold: the equations, one line each; `senders` as above."""
+        """The e'_k of every edge, each formed as a tensor: the equations, one line each; `senders` as in `forward`."""
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
         q, k, v = self._project(graph, senders)
-        k, v, bias = self._with_edges(graph, k[graph.sender], v[graph.sender])
-        over = graph.competitors.own_keys()
-        weights = attention_weights(q, k, over, bias=bias, score=self.score, normalizer=self.normalizer)
-        weights = self._finished(weights, graph)
-        return LiteralMessages(graph, weights, _times(weights, self._dropout_mask(graph, q)).unsqueeze(-1) * v)
+        k, v, bias = self._add_edge_terms(graph, k[graph.sender], v[graph.sender])
+        layout = graph.attention_layout.own_keys()
+        weights = attention_weights(q, k, layout, bias=bias, score=self.score, normalizer=self.normalizer)
+        weights = self._transform_weights(weights, graph)
+        after_dropout = _apply_mask(weights, self._dropout_mask(graph, q))
+        return LiteralMessages(graph, weights, after_dropout.unsqueeze(-1) * v)
 
     # What subclasses override: how edges enter the logits and the values, and how the weights are transformed.
 
     def _edge_terms(self, graph: AnyGraph, q: Tensor, k: Tensor) -> tuple[EdgeTerms | None, Tensor | None]:  # noqa: ARG002
-        """What the edges are for keys, values and logits, and what else is added to the logits."""
+        """The edge terms of keys, values and logits, and another bias that is added to the logits."""
         logits = None
         if self.edges_are_logits and graph.e is not None:
             logits = graph.e if isinstance(graph, Graph) else graph.e.permute(0, 3, 1, 2)
@@ -145,8 +146,8 @@ class AttentionEdgeUpdate(nn.Module):
         )
         return EdgeTerms(graph.e, w_ke, w_ve, None if self.w_be is None else self.w_be.weight), logits
 
-    def _with_edges(self, graph: Graph, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """k_k and v_k of every edge, (m, h, d), and what is added to its logits, (m, h): the literal form."""
+    def _add_edge_terms(self, graph: Graph, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """k_k and v_k of every edge, (m, h, d), and the bias of its logits, (m, h), for the literal form."""
         bias = graph.e if self.edges_are_logits else None
         if self.w_ke is not None:
             k = k + self.w_ke(graph.e).unflatten(-1, (self.num_heads, -1))
@@ -156,13 +157,13 @@ class AttentionEdgeUpdate(nn.Module):
             bias = self.w_be(graph.e) if bias is None else bias + self.w_be(graph.e)
         return k, v, bias
 
-    def _finished(self, weights: Tensor, graph: AnyGraph) -> Tensor:  # noqa: ARG002
-        """The weights of the edges from those of the normalizer: the same."""
+    def _transform_weights(self, weights: Tensor, graph: AnyGraph) -> Tensor:  # noqa: ARG002
+        """The weights of the edges from those of the normalizer; unchanged here."""
         return weights
 
     @property
     def why_not_fusable(self) -> str:
-        """Why a block with this phi_e is not part of a fused stack, in words; empty where it can be."""
+        """Why a block with this phi_e cannot run fused, as text; empty if it can."""
         if type(self) is not AttentionEdgeUpdate:
             return f"its phi_e is {type(self).__name__}"
         if self.score is not scaled_dot or self.normalizer != softmax:
@@ -175,54 +176,56 @@ class AttentionEdgeUpdate(nn.Module):
 
     @property
     def scale(self) -> float:
-        """What a product of queries and keys is multiplied by."""
+        """The factor of the product of queries and keys."""
         return self.head_dim**-0.5 if self.score is scaled_dot else 1.0
 
     def _project(self, graph: AnyGraph, senders: Graph | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k, v: (n, h, d) of an edge list, (b, h, n, d) of a dense graph; k and v of `senders` where it is given."""
-        self._check(graph)
+        """q, k, v: (n, h, d) of an edge list, (b, h, n, d) of a dense graph; k and v of `senders` if it is given."""
+        self._check_features(graph)
         if senders is None:
-            q, k, v = self._heads(graph, (self.w_q, self.w_k, self.w_v), (self.w_qu, self.w_ku, self.w_vu))
+            q, k, v = self._project_heads(graph, (self.w_q, self.w_k, self.w_v), (self.w_qu, self.w_ku, self.w_vu))
         else:
-            (q,) = self._heads(graph, (self.w_q,), (self.w_qu,))
-            k, v = self._heads(senders, (self.w_k, self.w_v), (self.w_ku, self.w_vu))
+            (q,) = self._project_heads(graph, (self.w_q,), (self.w_qu,))
+            k, v = self._project_heads(senders, (self.w_k, self.w_v), (self.w_ku, self.w_vu))
         return q, k, v if self.activation is None else self.activation(v)
 
-    def _heads(
-        self, graph: AnyGraph, layers: Sequence[nn.Linear], of_graph: Sequence[nn.Linear | None]
+    def _project_heads(
+        self, graph: AnyGraph, layers: Sequence[nn.Linear], global_layers: Sequence[nn.Linear | None]
     ) -> tuple[Tensor, ...]:
-        """What each of these layers makes of the nodes, and each of those of their graph, by one product."""
+        """Each of `layers` applied to the nodes, plus each of `global_layers` to u, as one product."""
         x = graph.v
         if isinstance(graph, DenseGraph) and not all_true(graph.node_mask):
-            x = x.masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)  # NaN there would reach the gradients of the weights
+            # NaN in the padding would reach the gradients of the weights.
+            x = x.masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)
         bias = None if self.w_q.bias is None else torch.cat([layer.bias for layer in layers])
         packed = linear(x, torch.cat([layer.weight for layer in layers]), bias)
         if graph.u is not None:
-            packed = packed + graph.per_node(F.linear(graph.u, torch.cat([not_none(of).weight for of in of_graph])))
+            global_weight = torch.cat([not_none(layer).weight for layer in global_layers])
+            packed = packed + graph.broadcast_to_nodes(F.linear(graph.u, global_weight))
         heads = packed.unflatten(-1, (len(layers), self.num_heads, self.head_dim)).unbind(-3)
         return tuple(x.transpose(1, 2) for x in heads) if isinstance(graph, DenseGraph) else heads
 
-    def _check(self, graph: AnyGraph) -> None:
-        """Features are used or refused, never left out in silence."""
-        made_for = ((graph.e, self.edge_dim, "e", "edge_dim"), (graph.u, self.global_dim, "u", "global_dim"))
-        for features, wanted, name, what in made_for:
-            got = 0 if features is None else features.shape[-1]
-            if wanted != got:
-                raise ValueError(f"the graph has {got} features in {name}, the layer was made with {what}={wanted}")
+    def _check_features(self, graph: AnyGraph) -> None:
+        """Raise a ValueError for features that the layer would otherwise ignore, or that are missing."""
+        expected = ((graph.e, self.edge_dim, "e", "edge_dim"), (graph.u, self.global_dim, "u", "global_dim"))
+        for features, size, name, argument in expected:
+            width = 0 if features is None else features.shape[-1]
+            if width != size:
+                raise ValueError(f"the graph has {width} features in {name}, the layer was made with {argument}={size}")
 
-    def _check_settings(
-        self, edge_dim: int, num_heads: int, edges_as: Collection[str], activation: nn.Module | None
+    def _check_arguments(
+        self, edge_dim: int, num_heads: int, edge_roles: Collection[str], activation: nn.Module | None
     ) -> None:
-        unknown = [name for name in edges_as if name not in EDGES_AS]
+        unknown = [name for name in edge_roles if name not in EDGE_ROLES]
         if unknown:
-            raise ValueError(f"edges cannot be {unknown[0]!r}: choose among {', '.join(EDGES_AS)}")
-        if "logits" in edges_as and edge_dim not in (0, num_heads):
-            raise ValueError(f"edges that are logits have one channel per head: {num_heads}, not {edge_dim}")
-        if edge_dim and "values" in edges_as and activation is not None:
-            raise ValueError("edges cannot be part of values that go through an activation: leave 'values' out")
+            raise ValueError(f"unknown edge role {unknown[0]!r}: choose among {', '.join(EDGE_ROLES)}")
+        if "logits" in edge_roles and edge_dim not in (0, num_heads):
+            raise ValueError(f"edges with the role 'logits' have one channel per head: {num_heads}, not {edge_dim}")
+        if edge_dim and "values" in edge_roles and activation is not None:
+            raise ValueError("the edge role 'values' cannot be combined with an activation of the values")
 
     def _dropout_mask(self, graph: AnyGraph, q: Tensor) -> Tensor | None:
-        """What the weights are multiplied by, of their shape; None for nothing."""
+        """The dropout mask that the weights are multiplied by, of their shape; None for no dropout."""
         if not self.training or self.dropout == 0:
             return None
         if isinstance(graph, Graph):
@@ -235,15 +238,15 @@ T = TypeVar("T")
 
 
 def not_none(x: T | None) -> T:
-    """`x`, which the checks at the door have seen to be there."""
+    """`x`, which an earlier check has found not to be None: for the type checker."""
     assert x is not None
     return x
 
 
 def query_in_edge_space(x: Tensor, w: nn.Linear, num_heads: int) -> Tensor:
     """W^T x head by head, so that x . (W e) = (W^T x) . e: (n, h, d) or (b, h, n, d) to the channels of e."""
-    of_heads = w.weight.view(num_heads, -1, w.in_features)
-    return (x.transpose(0, 1) @ of_heads).transpose(0, 1) if x.dim() == 3 else x @ of_heads
+    weight = w.weight.view(num_heads, -1, w.in_features)
+    return (x.transpose(0, 1) @ weight).transpose(0, 1) if x.dim() == 3 else x @ weight
 
 
 def receivers_dot_edges(graph: AnyGraph, x: Tensor, e: Tensor) -> Tensor:
@@ -260,40 +263,40 @@ def senders_dot_edges(graph: AnyGraph, x: Tensor, e: Tensor) -> Tensor:
     return (x.transpose(1, 2) @ e.permute(0, 2, 3, 1)).permute(0, 2, 3, 1)
 
 
-def _times(weights: Tensor, mask: Tensor | None) -> Tensor:
+def _apply_mask(weights: Tensor, mask: Tensor | None) -> Tensor:
     return weights if mask is None else weights * mask
 
 
-def _value_edges(edges: EdgeTerms | None) -> tuple[Tensor | None, Tensor | None]:
-    """The edges' part of the values as factors, if there is one."""
+def _value_factors(edges: EdgeTerms | None) -> tuple[Tensor | None, Tensor | None]:
+    """The edges' part of the values as factors, or None."""
     return (None, None) if edges is None or edges.w_ve is None else (edges.e, edges.w_ve)
 
 
-class _Attended(NamedTuple):
-    """What `attend` is called with, but for dropout; `how` is by name."""
+class _AttentionCall(NamedTuple):
+    """The arguments of `attend` except for dropout."""
 
     q: Tensor
     k: Tensor
     v: Tensor
-    over: Competitors
-    how: dict[str, Any]
+    layout: Competitors
+    kwargs: dict[str, Any]
 
     def weights(self) -> Tensor:
-        return attention_weights(self.q, self.k, self.over, **self.how)
+        return attention_weights(self.q, self.k, self.layout, **self.kwargs)
 
     def sum(self, mask: Tensor | None) -> Tensor:
-        return attend(self.q, self.k, self.v, self.over, **self.how, dropout_mask=mask)
+        return attend(self.q, self.k, self.v, self.layout, **self.kwargs, dropout_mask=mask)
 
 
 @dataclass(frozen=True)
 class EdgeMessages:
-    """The e'_k of every edge as factors: e'_k = dropped_k (v_s + W_ve f_k). Summed without ever forming one.
+    """The e'_k of every edge as factors, e'_k = w_k (v_s + W_ve f_k), so that they are summed without forming any.
 
     Attributes:
-        graph: the graph whose edges these are, as phi_e saw it.
+        graph: the input of phi_e.
         weights: (m, h) of an edge list, (b, h, i, j) of a dense graph. Those of a softmax sum to 1 over the edges into
             a receiver.
-        dropped: the weights after dropout; the weights themselves outside training.
+        weights_after_dropout: w_k; equal to the weights outside training.
         values: (n, h, d) or (b, h, n, d), the senders' part of the values.
         edges: f_k, the edges' part of the values before W_ve: (m, f) or (b, i, j, f), shared by the heads, or
             (m, h, f) or (b, i, j, h, f); None for none.
@@ -302,98 +305,97 @@ class EdgeMessages:
 
     graph: AnyGraph
     weights: Float[Tensor, "m h"] | Float[Tensor, "b h n n"]
-    dropped: Float[Tensor, "m h"] | Float[Tensor, "b h n n"]
+    weights_after_dropout: Float[Tensor, "m h"] | Float[Tensor, "b h n n"]
     values: Float[Tensor, "n h d"] | Float[Tensor, "b h n d"]
     edges: Tensor | None = None
     w_ve: Float[Tensor, "h d f"] | None = None
 
     def sum(self) -> Float[Tensor, "*nodes hd"]:
-        """sum_k e'_k over the edges into each receiver, heads side by side: (n, h * d) or (b, n, h * d).
+        """sum_k e'_k over the edges into each receiver, heads concatenated: (n, h * d) or (b, n, h * d).
 
-        Worked out once for rho_ev and rho_eu, which both ask for it: change what comes out of place.
+        The result is cached, since both rho_ev and rho_eu use it: do not modify it in place.
         """
-        # torch.compile cannot trace the lock of a cached property, and finds what is worked out twice itself.
-        return self._summed() if torch.compiler.is_compiling() else self._sum
+        # torch.compile cannot trace the lock of a cached property, and removes the duplicate computation itself.
+        return self._compute_sum() if torch.compiler.is_compiling() else self._sum
 
     @cached_property
     def _sum(self) -> Tensor:
-        return self._summed()
+        return self._compute_sum()
 
-    def _summed(self) -> Tensor:
-        total = self.graph.competitors.reduce(self.dropped, self.values)
+    def _compute_sum(self) -> Tensor:
+        total = self.graph.attention_layout.reduce(self.weights_after_dropout, self.values)
         total = total if isinstance(self.graph, Graph) else total.transpose(1, 2)
         if self.edges is not None:
-            total = total + torch.einsum("...hf,hdf->...hd", self._summed_edges(), not_none(self.w_ve))
+            total = total + torch.einsum("...hf,hdf->...hd", self._sum_edge_terms(), not_none(self.w_ve))
         return total.flatten(-2)
 
-    def each(self) -> Float[Tensor, "*edges h d"]:
-        """e'_k of every edge: (m, h, d) of an edge list, (b, i, j, h, d) of a dense graph; zeros where none is."""
+    def per_edge(self) -> Float[Tensor, "*edges h d"]:
+        """e'_k of every edge: (m, h, d) of an edge list, (b, i, j, h, d) of a dense graph; zeros without an edge."""
         if isinstance(self.graph, Graph):
-            weights, values = self.dropped, self.values[self.graph.sender]
+            weights, values = self.weights_after_dropout, self.values[self.graph.sender]
         else:
-            weights = self.dropped.permute(0, 2, 3, 1)
-            values = self.graph.competitors.seen(self.values).transpose(1, 2).unsqueeze(1)
+            weights = self.weights_after_dropout.permute(0, 2, 3, 1)
+            values = self.graph.attention_layout.seen(self.values).transpose(1, 2).unsqueeze(1)
         if self.edges is not None:
-            # Without a dimension of its own for the heads, an edge says the same to each of them.
-            form = "...hf,hdf->...hd" if self._one_per_head else "...f,hdf->...hd"
-            values = values + torch.einsum(form, self.edges, not_none(self.w_ve))
+            # Edge features without a head dimension are the same for every head.
+            equation = "...hf,hdf->...hd" if self._edges_have_heads else "...f,hdf->...hd"
+            values = values + torch.einsum(equation, self.edges, not_none(self.w_ve))
         return weights.unsqueeze(-1) * values
 
     @property
-    def _one_per_head(self) -> bool:
-        shared = self.dropped.dim() if isinstance(self.graph, DenseGraph) else 2
-        return self.edges is not None and self.edges.dim() > shared
+    def _edges_have_heads(self) -> bool:
+        dims_without_heads = self.weights_after_dropout.dim() if isinstance(self.graph, DenseGraph) else 2
+        return self.edges is not None and self.edges.dim() > dims_without_heads
 
-    def _summed_edges(self) -> Tensor:
-        """sum_k dropped_k f_k: (..., h, f)."""
+    def _sum_edge_terms(self) -> Tensor:
+        """sum_k w_k f_k: (..., h, f)."""
         e = not_none(self.edges)
         if isinstance(self.graph, Graph):
-            return self.graph.sum_edges(self.dropped.unsqueeze(-1) * (e if self._one_per_head else e.unsqueeze(1)))
-        if self._one_per_head:
-            return torch.einsum("bhij,bijhf->bihf", self.dropped, e)
-        return self.dropped.transpose(1, 2) @ e
+            e = e if self._edges_have_heads else e.unsqueeze(1)
+            return self.graph.sum_edges(self.weights_after_dropout.unsqueeze(-1) * e)
+        if self._edges_have_heads:
+            return torch.einsum("bhij,bijhf->bihf", self.weights_after_dropout, e)
+        return self.weights_after_dropout.transpose(1, 2) @ e
 
 
-class AttendedMessages(EdgeMessages):
-    """`EdgeMessages` that `molattn.attention.attend` sums, in which the weights need not be there.
+class LazyEdgeMessages(EdgeMessages):
+    """`EdgeMessages` summed by `molattn.attention.attend`, which may compute the sum without the weights.
 
-    They are worked out when somebody looks at them; a sum that is asked for later is made of them.
+    The weights are computed on first access; `sum` uses them if they have been accessed before it.
     """
 
     @classmethod
-    def of(cls, graph: AnyGraph, attended: _Attended, dropout_mask: Tensor | None) -> "AttendedMessages":
-        """Without the weights."""
-        messages, (edges, w_ve) = object.__new__(cls), _value_edges(attended.how["edges"])
-        # Into the dictionary itself: the fields of a frozen class cannot be set, and two of them are worked out late.
-        vars(messages).update(
-            graph=graph, attended=attended, dropout_mask=dropout_mask, values=attended.v, edges=edges, w_ve=w_ve
-        )
+    def from_call(cls, graph: AnyGraph, call: _AttentionCall, dropout_mask: Tensor | None) -> "LazyEdgeMessages":
+        """The messages, without their weights."""
+        messages, (edges, w_ve) = object.__new__(cls), _value_factors(call.kwargs["edges"])
+        # Into the dictionary itself: the fields of a frozen class cannot be set, and two of them are computed lazily.
+        vars(messages).update(graph=graph, call=call, dropout_mask=dropout_mask, values=call.v, edges=edges, w_ve=w_ve)
         return messages
 
     @cached_property
     def weights(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return vars(self)["attended"].weights()
+        return vars(self)["call"].weights()
 
     @cached_property
-    def dropped(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return _times(self.weights, vars(self)["dropout_mask"])
+    def weights_after_dropout(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return _apply_mask(self.weights, vars(self)["dropout_mask"])
 
-    def _summed(self) -> Tensor:
+    def _compute_sum(self) -> Tensor:
         if "weights" in vars(self):
-            return super()._summed()
-        total = vars(self)["attended"].sum(vars(self)["dropout_mask"])
+            return super()._compute_sum()
+        total = vars(self)["call"].sum(vars(self)["dropout_mask"])
         return (total if isinstance(self.graph, Graph) else total.transpose(1, 2)).flatten(-2)
 
 
 @dataclass(frozen=True)
 class LiteralMessages:
-    """The e'_k of every edge, each one there to be looked at; also what a phi_e of one's own may answer.
+    """The e'_k of every edge, each formed as a tensor; a custom phi_e may return it.
 
     Attributes:
-        graph: the graph whose edges these are, as phi_e saw it; `AttentionEdgeUpdate.literal` makes an edge list of it.
+        graph: the input of phi_e; `AttentionEdgeUpdate.literal` converts it to an edge list.
         weights: (m, h) of an edge list, (b, h, i, j) of a dense graph, before dropout.
         e: (m, h, d) or (b, i, j, h, d), e'_k per head; zeros where there is no edge.
-        edges: what `EdgeMessages` has under this name, where phi_e forms it anyway.
+        edges: as in `EdgeMessages`, if phi_e forms it anyway.
     """
 
     graph: AnyGraph
@@ -402,9 +404,9 @@ class LiteralMessages:
     edges: Tensor | None = None
 
     def sum(self) -> Float[Tensor, "*nodes hd"]:
-        """sum_k e'_k over the edges into each receiver, heads side by side: (n, h * d) or (b, n, h * d)."""
+        """sum_k e'_k over the edges into each receiver, heads concatenated: (n, h * d) or (b, n, h * d)."""
         return self.graph.sum_edges(self.e).flatten(-2)
 
-    def each(self) -> Float[Tensor, "*edges h d"]:
+    def per_edge(self) -> Float[Tensor, "*edges h d"]:
         """e'_k of every edge: `e`."""
         return self.e

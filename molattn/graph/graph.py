@@ -21,11 +21,11 @@ class Graph:
         sender: (m,) s_k, the node that edge k comes from: row 0 of PyG's `edge_index`.
         receiver: (m,) r_k, the node that edge k goes to: row 1 of PyG's `edge_index`.
         node_graph: (n,) the graph that each node belongs to: PyG's `batch`.
-        num_graphs: b; said, never guessed from the largest index.
+        num_graphs: b; passed explicitly, never inferred from the largest index.
         e: (m, d_e) edge features, or None.
         u: (b, d_u) graph features, or None.
-        degree: (n,) neighbours of each node in the graph that matters (the bonds of a molecule, where the edges join
-            all pairs), or None where it is the number of edges into a node.
+        degree: (n,) neighbours of each node (in a molecule whose edges join all pairs of atoms: its bonds), or None for
+            the number of edges into each node.
     """
 
     v: Float[Tensor, "n d_v"]
@@ -47,7 +47,7 @@ class Graph:
         batch: Int[Tensor, "n"] | None = None,
         num_graphs: int = 1,
     ) -> "Graph":
-        """A graph from what `torch_geometric.data.Data` holds; the one place where its order of rows is read."""
+        """A graph from the tensors of a `torch_geometric.data.Data`; `edge_index` is senders over receivers."""
         if batch is None:
             batch = edge_index.new_zeros(x.shape[0])
         return cls(x, edge_index[0], edge_index[1], batch, num_graphs, edge_attr, u)
@@ -56,11 +56,11 @@ class Graph:
     def from_pyg(cls, data: Any) -> "Graph":
         """The graph, or graphs, of a `torch_geometric.data.Data` or `Batch`.
 
-        Reads x, edge_index, and, where they are there, edge_attr, u, batch, num_graphs and degree. A `Data` keeps u
-        as (1, d_u), so that a `Batch` of them holds (b, d_u).
+        Reads x, edge_index and, if present, edge_attr, u, batch, num_graphs and degree. A `Data` stores u as (1, d_u),
+        so that a `Batch` of them has (b, d_u).
 
         Raises:
-            ValueError: no x or edge_index, a batch without num_graphs, or codes (integers) in x or edge_attr.
+            ValueError: no x or edge_index, a batch without num_graphs, or integers in x or edge_attr.
 
         >>> from torch_geometric.data import Batch, Data
         >>> water = Data(x=torch.randn(3, 4), edge_index=torch.tensor([[0, 1, 0, 2], [1, 0, 2, 0]]), u=torch.ones(1, 2))
@@ -76,44 +76,44 @@ class Graph:
             raise ValueError(f"the {type(data).__name__} has no {'x' if x is None else 'edge_index'}")
         for name, features in (("x", x), ("edge_attr", edge_attr)):
             if features is not None and not features.is_floating_point():
-                raise ValueError(f"{name} holds {features.dtype}, not features: embed codes first, then make the graph")
+                raise ValueError(f"{name} is {features.dtype}, not floating point: embed integer codes first")
         num_graphs = 1 if batch is None else getattr(data, "num_graphs", None)
         if num_graphs is None:
-            raise ValueError("the Data has batch but no num_graphs, which a torch_geometric.data.Batch has")
+            raise ValueError("the Data has a batch but no num_graphs: pass a torch_geometric.data.Batch")
         graph = cls.from_edge_index(x, edge_index, edge_attr, getattr(data, "u", None), batch, num_graphs)
         return graph.replace(degree=getattr(data, "degree", None))
 
     def to_pyg(self) -> Any:
-        """These graphs as a `torch_geometric.data.Batch`, the inverse of `from_pyg`; edges graph by graph."""
+        """These graphs as a `torch_geometric.data.Batch`, the inverse of `from_pyg`; edges are ordered by graph."""
         from torch_geometric.data import Batch, Data
 
         graphs = []
         edge_graph = self.node_graph[self.sender]
         for g in range(self.num_graphs):
             nodes, edges = (self.node_graph == g).nonzero().flatten(), (edge_graph == g).nonzero().flatten()
-            number = self.node_graph.new_zeros(self.v.shape[0])
-            number[nodes] = torch.arange(len(nodes), device=nodes.device)
-            own = {"edge_attr": (self.e, edges), "u": (self.u, slice(g, g + 1)), "degree": (self.degree, nodes)}
+            new_index = self.node_graph.new_zeros(self.v.shape[0])
+            new_index[nodes] = torch.arange(len(nodes), device=nodes.device)
+            optional = {"edge_attr": (self.e, edges), "u": (self.u, slice(g, g + 1)), "degree": (self.degree, nodes)}
             graphs.append(
                 Data(
                     x=self.v[nodes],
-                    edge_index=number[torch.stack([self.sender[edges], self.receiver[edges]])],
-                    **{name: x[rows] for name, (x, rows) in own.items() if x is not None},
+                    edge_index=new_index[torch.stack([self.sender[edges], self.receiver[edges]])],
+                    **{name: x[rows] for name, (x, rows) in optional.items() if x is not None},
                 )
             )
         return Batch.from_data_list(graphs)
 
     @property
-    def competitors(self) -> Segments:
-        """The edges into one receiver compete for its attention."""
+    def attention_layout(self) -> Segments:
+        """Attention of each receiver over the edges into it."""
         return Segments(self.sender, self.receiver, self.v.shape[0])
 
     def replace(self, **fields: Tensor | None) -> "Graph":
         """This graph with some fields changed."""
         return replace(self, **fields)
 
-    def per_node(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "n d"]:
-        """What belongs to a graph, (b, d), given to each of its nodes, (n, d)."""
+    def broadcast_to_nodes(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "n d"]:
+        """Graph features repeated for each node of the graph: (b, d) -> (n, d)."""
         return x[self.node_graph]
 
     def sum_nodes(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "b d"]:
@@ -126,10 +126,10 @@ class Graph:
             0, self.node_graph, torch.ones_like(self.node_graph)
         )
 
-    def own_nodes(self) -> Segments:
-        """The nodes of a graph compete for the attention of a query of that graph."""
-        every_node = torch.arange(self.v.shape[0], device=self.v.device)
-        return Segments(every_node, self.node_graph, self.num_graphs)
+    def readout_layout(self) -> Segments:
+        """Attention of one query per graph over the nodes of that graph."""
+        nodes = torch.arange(self.v.shape[0], device=self.v.device)
+        return Segments(nodes, self.node_graph, self.num_graphs)
 
     def count_edges(self) -> Int[Tensor, "n"]:
         """The number of edges into each node, (n,)."""
@@ -141,7 +141,7 @@ class Graph:
         return edge_graph.new_zeros(self.num_graphs).index_add(0, edge_graph, torch.ones_like(edge_graph))
 
     def max_nodes(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "b d"]:
-        """The maximum over each graph's nodes, zeros for a graph without: (n, d) -> (b, d)."""
+        """The maximum over each graph's nodes, zeros for a graph without nodes: (n, d) -> (b, d)."""
         return _max_into(x, self.node_graph, self.num_graphs)
 
     def sum_edges(self, x: Float[Tensor, "m *d"]) -> Float[Tensor, "n *d"]:
@@ -149,53 +149,53 @@ class Graph:
         return x.new_zeros(self.v.shape[0], *x.shape[1:]).index_add(0, self.receiver, x)
 
     def max_edges(self, x: Float[Tensor, "m *d"]) -> Float[Tensor, "n *d"]:
-        """The maximum over the edges into each node, zeros for a node without: (m, ...) -> (n, ...)."""
+        """The maximum over the edges into each node, zeros for a node without edges: (m, ...) -> (n, ...)."""
         return _max_into(x, self.receiver, self.v.shape[0])
 
     def max_all_edges(self, x: Float[Tensor, "m d"]) -> Float[Tensor, "b d"]:
-        """The maximum over each graph's edges, zeros for a graph without: (m, d) -> (b, d)."""
+        """The maximum over each graph's edges, zeros for a graph without edges: (m, d) -> (b, d)."""
         return _max_into(x, self.node_graph[self.receiver], self.num_graphs)
 
     def mean_senders(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """The mean over the senders of each node's edges, zeros for a node without: (n, d) -> (n, d)."""
+        """The mean over the senders of each node's edges, zeros for a node without edges: (n, d) -> (n, d)."""
         return self.sum_edges(x[self.sender]) / self.count_edges().clamp_min(1).to(x.dtype).unsqueeze(-1)
 
     def max_senders(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """The maximum over the senders of each node's edges, zeros for a node without: (n, d) -> (n, d)."""
+        """The maximum over the senders of each node's edges, zeros for a node without edges: (n, d) -> (n, d)."""
         return self.max_edges(x[self.sender])
 
     def at_receivers(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "m *d"]:
-        """What belongs to a node, given to each edge into it: (n, ...) -> (m, ...)."""
+        """Node features of each edge's receiver: (n, ...) -> (m, ...)."""
         return x.index_select(0, self.receiver)
 
     def at_senders(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "m *d"]:
-        """What belongs to a node, given to each edge from it: (n, ...) -> (m, ...)."""
+        """Node features of each edge's sender: (n, ...) -> (m, ...)."""
         return x.index_select(0, self.sender)
 
     def to_dense(self) -> "DenseGraph":
         """The same graphs padded to the size of the largest: the inverse of `DenseGraph.to_edge_list`.
 
         Raises:
-            ValueError: an edge that is there twice, or that joins two graphs; a matrix has no place for it.
+            ValueError: a duplicate edge, or one that joins two graphs; a dense matrix cannot hold it.
         """
         counts, graph = self.count_nodes(), self.node_graph[self.receiver]
         n = int(counts.max()) if len(counts) else 0
-        place = torch.arange(self.v.shape[0], device=self.v.device) - (counts.cumsum(0) - counts)[self.node_graph]
-        slots = graph, place[self.receiver], place[self.sender]
+        position = torch.arange(self.v.shape[0], device=self.v.device) - (counts.cumsum(0) - counts)[self.node_graph]
+        index = graph, position[self.receiver], position[self.sender]
         if (graph != self.node_graph[self.sender]).any():
-            raise ValueError("an edge joins two graphs: a dense graph has no place for it")
+            raise ValueError("an edge joins two graphs: a dense graph cannot hold it")
         edges = torch.zeros(self.num_graphs, n, n, dtype=torch.bool, device=self.v.device)
-        edges[slots] = True
+        edges[index] = True
         if int(edges.sum()) != len(graph):
-            raise ValueError("an edge is there twice: a dense graph has one place for it")
+            raise ValueError("an edge occurs twice: a dense graph holds each edge once")
 
         def padded(x: Tensor) -> Tensor:
-            return x.new_zeros(self.num_graphs, n, *x.shape[1:]).index_put((self.node_graph, place), x)
+            return x.new_zeros(self.num_graphs, n, *x.shape[1:]).index_put((self.node_graph, position), x)
 
         return DenseGraph(
             v=padded(self.v),
             node_mask=padded(torch.ones_like(self.node_graph, dtype=torch.bool)),
-            e=None if self.e is None else self.e.new_zeros(*edges.shape, self.e.shape[1]).index_put(slots, self.e),
+            e=None if self.e is None else self.e.new_zeros(*edges.shape, self.e.shape[1]).index_put(index, self.e),
             u=self.u,
             edge_mask=None if len(graph) == int((counts * counts).sum()) else edges,
             degree=None if self.degree is None else padded(self.degree),
@@ -204,13 +204,13 @@ class Graph:
 
 @dataclass(frozen=True)
 class DenseGraph:
-    """b graphs padded to n nodes each, every pair of nodes an edge unless `edge_mask` says otherwise.
+    """b graphs padded to n nodes each; every pair of nodes is an edge, unless `edge_mask` is given.
 
     Attributes:
-        v: (b, n, d_v) node features, finite everywhere; what stands in the padding changes nothing.
+        v: (b, n, d_v) node features, finite everywhere; values in the padding have no effect.
         node_mask: (b, n) True where there is a node.
         e: (b, n, n, d_e) edge features, [b, i, j] being the edge from sender j to receiver i; or None. Finite
-            everywhere; what stands in the padding changes nothing.
+            everywhere; values in the padding have no effect.
         u: (b, d_u) graph features, or None.
         edge_mask: (b, n, n) True where there is an edge; None for complete graphs with self-loops.
         degree: (b, n) as in `Graph`.
@@ -225,20 +225,20 @@ class DenseGraph:
 
     @property
     def edges(self) -> Bool[Tensor, "b n n"]:
-        """(b, n, n) True where there is an edge, [b, i, j] from j to i; never from or to the padding."""
+        """(b, n, n) True where there is an edge, [b, i, j] from j to i; False in the padding."""
         pairs = self.node_mask.unsqueeze(-1) & self.node_mask.unsqueeze(-2)
         return pairs if self.edge_mask is None else pairs & self.edge_mask
 
     @property
-    def competitors(self) -> Rows:
-        """The senders of a row compete for its receiver's attention; the same in every head."""
-        if torch.compiler.is_compiling():  # which cannot trace a mask that is made when it is asked for
+    def attention_layout(self) -> Rows:
+        """Attention of each receiver over the senders of its edges, the same in every head."""
+        if torch.compiler.is_compiling():  # the compiler cannot trace a mask that is computed lazily
             return Rows(self.edges.unsqueeze(-3))
         return PaddedNodes(None if all_true(self.node_mask) else self.node_mask, self.edge_mask)
 
     @cached_property
-    def leading(self) -> Int[Tensor, "b"] | None:
-        """`count_nodes`, (b,), where the nodes of every graph stand before its padding; else None."""
+    def right_padded_sizes(self) -> Int[Tensor, "b"] | None:
+        """`count_nodes`, (b,), if every graph's padding is behind its nodes; else None."""
         counts = self.count_nodes()
         first = torch.arange(self.node_mask.shape[1], device=counts.device) < counts.unsqueeze(-1)
         return counts if torch.equal(first, self.node_mask) else None
@@ -246,12 +246,12 @@ class DenseGraph:
     def replace(self, **fields: Tensor | None) -> "DenseGraph":
         """This graph with some fields changed."""
         changed = replace(self, **fields)
-        if "node_mask" not in fields and "leading" in self.__dict__:
-            changed.__dict__["leading"] = self.leading
+        if "node_mask" not in fields and "right_padded_sizes" in self.__dict__:
+            changed.__dict__["right_padded_sizes"] = self.right_padded_sizes
         return changed
 
-    def per_node(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b 1 d"]:
-        """What belongs to a graph, (b, d), given to each of its nodes, (b, 1, d)."""
+    def broadcast_to_nodes(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b 1 d"]:
+        """Graph features in a shape that broadcasts over the nodes: (b, d) -> (b, 1, d)."""
         return x.unsqueeze(1)
 
     def sum_nodes(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b d"]:
@@ -271,36 +271,36 @@ class DenseGraph:
         return self.edges.sum((-2, -1))
 
     def max_nodes(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b d"]:
-        """The maximum over each graph's nodes, zeros for a graph without: (b, n, d) -> (b, d)."""
+        """The maximum over each graph's nodes, zeros for a graph without nodes: (b, n, d) -> (b, d)."""
         return _max_along(x, self.node_mask, 1)
 
     def sum_edges(self, x: Float[Tensor, "b n n *d"]) -> Float[Tensor, "b n *d"]:
         """The sum over the edges into each node: (b, i, j, ...) -> (b, i, ...)."""
-        return x.masked_fill(~_spread(self.edges, x), 0.0).sum(2)
+        return x.masked_fill(~_unsqueeze_like(self.edges, x), 0.0).sum(2)
 
     def max_edges(self, x: Float[Tensor, "b n n *d"]) -> Float[Tensor, "b n *d"]:
-        """The maximum over the edges into each node, zeros for a node without: (b, i, j, ...) -> (b, i, ...)."""
+        """The maximum over the edges into each node, zeros for a node without edges: (b, i, j, ...) -> (b, i, ...)."""
         return _max_along(x, self.edges, 2)
 
     def max_all_edges(self, x: Float[Tensor, "b n n d"]) -> Float[Tensor, "b d"]:
-        """The maximum over each graph's edges, zeros for a graph without: (b, i, j, d) -> (b, d)."""
+        """The maximum over each graph's edges, zeros for a graph without edges: (b, i, j, d) -> (b, d)."""
         return _max_along(x.flatten(1, 2), self.edges.flatten(1), 1)
 
     def mean_senders(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
-        """The mean over the senders of each node's edges, zeros for a node without: (b, j, d) -> (b, i, d)."""
+        """The mean over the senders of each node's edges, zeros for a node without edges: (b, j, d) -> (b, i, d)."""
         total = self.edges.to(x.dtype) @ x.masked_fill(~self.node_mask.unsqueeze(-1), 0.0)
         return total / self.count_edges().clamp_min(1).to(x.dtype).unsqueeze(-1)
 
     def max_senders(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
-        """The maximum over the senders of each node's edges, zeros for a node without: (b, j, d) -> (b, i, d)."""
+        """The maximum over the senders of each node's edges, zeros for a node without edges: (b, j, d) -> (b, i, d)."""
         return _max_along(x.unsqueeze(1), self.edges, 2)
 
     def at_receivers(self, x: Float[Tensor, "b n *d"]) -> Float[Tensor, "b n 1 *d"]:
-        """What belongs to a node, given to each edge into it: (b, i, ...) -> (b, i, 1, ...)."""
+        """Node features in a shape that broadcasts over the edges into each node: (b, i, ...) -> (b, i, 1, ...)."""
         return x.unsqueeze(2)
 
     def at_senders(self, x: Float[Tensor, "b n *d"]) -> Float[Tensor, "b 1 n *d"]:
-        """What belongs to a node, given to each edge from it: (b, j, ...) -> (b, 1, j, ...)."""
+        """Node features in a shape that broadcasts over the edges from each node: (b, j, ...) -> (b, 1, j, ...)."""
         return x.unsqueeze(1)
 
     def to_edge_list(self) -> Graph:
@@ -320,16 +320,16 @@ class DenseGraph:
         )
 
 
-def _spread(mask: Tensor, x: Tensor) -> Tensor:
-    """`mask` with as many trailing ones in its shape as it lacks of x's dimensions."""
+def _unsqueeze_like(mask: Tensor, x: Tensor) -> Tensor:
+    """`mask` with trailing dimensions of size 1, up to the number of dimensions of x."""
     return mask.view(*mask.shape, *[1] * (x.dim() - mask.dim()))
 
 
 def _max_along(x: Tensor, mask: Tensor, dim: int) -> Tensor:
     if x.shape[dim] == 0:
-        return x.sum(dim)  # zeros, which amax does not make of nothing
-    there = _spread(mask, x)
-    return x.masked_fill(~there, torch.finfo(x.dtype).min).amax(dim).masked_fill(~there.any(dim), 0.0)
+        return x.sum(dim)  # zeros; amax raises on an empty dimension
+    mask = _unsqueeze_like(mask, x)
+    return x.masked_fill(~mask, torch.finfo(x.dtype).min).amax(dim).masked_fill(~mask.any(dim), 0.0)
 
 
 def _max_into(x: Tensor, index: Tensor, size: int) -> Tensor:

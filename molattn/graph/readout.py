@@ -1,6 +1,6 @@
-"""Readouts: what the nodes, or u, say about the whole graph. The table at the foot names them.
+"""Readouts: graph-level vectors from the nodes, or from u. `READOUTS` lists them by name.
 
-Each takes the nodes, (..., n, d), and their graph, and gives (b, d); it computes in the precision of the nodes.
+Each takes the nodes, (..., n, d), and their graph, and returns (b, d); it computes in the precision of the nodes.
 """
 
 from collections.abc import Callable
@@ -29,10 +29,10 @@ def global_features(v: Tensor, graph: AnyGraph) -> Float[Tensor, "b d_u"]:  # no
 
 
 def virtual_node(v: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
-    """The first node of each graph, where `VirtualNode` puts its own.
+    """The first node of each graph, which is the one that `VirtualNode` adds.
 
     Raises:
-        TypeError: an edge list, which does not say which node is the first.
+        TypeError: an edge list, which does not specify which node is the first.
     """
     if not isinstance(graph, DenseGraph):
         raise TypeError("the readout 'virtual-node' takes dense graphs")
@@ -40,15 +40,15 @@ def virtual_node(v: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor,
 
 
 class AttentionReadout(nn.Module):
-    """The nodes averaged by what a query makes of them, and the query updated by what it found, several times.
+    """An attention average of the nodes by a learned query, which is updated with the result and applied again.
 
     r_t = sum_i a_i x_i,    a_i = softmax_i( q_t . x_i / sqrt(d) ),    q_{t+1} = q_t + r_t
 
-    It reads a set as Set2Set does (Vinyals et al. 2016, arXiv:1511.06391), whose q is the state of an LSTM.
+    As in Set2Set (Vinyals et al. 2016, arXiv:1511.06391), whose q is the state of an LSTM.
 
     Args:
         dim: d.
-        steps: how often the query looks.
+        steps: how many times the query is applied.
     """
 
     def __init__(self, dim: int, steps: int = 3):
@@ -58,14 +58,14 @@ class AttentionReadout(nn.Module):
 
     def forward(self, x: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
         """(b, d)."""
-        listed = isinstance(graph, Graph)
-        over = graph.own_nodes() if listed else graph.node_mask.unsqueeze(-2)
-        b = graph.num_graphs if listed else len(graph.node_mask)
+        is_edge_list = isinstance(graph, Graph)
+        layout = graph.readout_layout() if is_edge_list else graph.node_mask.unsqueeze(-2)
+        b = graph.num_graphs if is_edge_list else len(graph.node_mask)
         q = self.query.to(x.dtype).expand(b, -1)
         read = torch.zeros_like(q)
         for _ in range(self.steps):
-            weights = attention_weights(q if listed else q.unsqueeze(1), x, over)
-            if listed:
+            weights = attention_weights(q if is_edge_list else q.unsqueeze(1), x, layout)
+            if is_edge_list:
                 read = graph.sum_nodes(weights.unsqueeze(-1) * x)
             else:
                 read = (weights @ x.masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)).squeeze(1)
@@ -74,7 +74,7 @@ class AttentionReadout(nn.Module):
 
 
 class AdditiveReadout(nn.Module):
-    """A sum of terms, one of each node, that one can look at: `terms`.
+    """A sum of one term per node, so that predictions can be attributed to nodes: see `terms`.
 
     r = sum_i t_i,    t_i = gelu(W x_i + b)
 

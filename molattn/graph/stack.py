@@ -1,4 +1,4 @@
-"""Blocks one after another as one operation, where they can be."""
+"""A stack of blocks, run as one fused operation where possible."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from molattn.graph.codes import look_up
 from molattn.graph.edge_update import not_none
+from molattn.graph.embedding import look_up
 from molattn.graph.graph import AnyGraph, DenseGraph
 from molattn.kernels import blocks as compiled
 from molattn.kernels.blocks import BlockWeights
@@ -18,56 +18,60 @@ from molattn.kernels.dispatch import Operation
 
 
 @dataclass(frozen=True)
-class CodedEdges:
-    """Edges that are sums of rows of tables: e_ij = sum_t rows_t[codes_tij]. What stands in the padding is not read.
+class EdgeEmbedding:
+    """Edge features as sums of embeddings, not yet looked up: e_ij = sum_t tables_t[codes_tij].
+
+    Values in the padding are not read.
 
     Attributes:
-        rows: (codes, f) for each table, as many rows as a code may say.
+        tables: (codes, f), a row for each possible code.
         codes: (b, n, n) bytes for each table; [b, i, j] is of the edge from sender j to receiver i.
     """
 
-    rows: tuple[Float[Tensor, "_ f"], ...]
+    tables: tuple[Float[Tensor, "_ f"], ...]
     codes: tuple[UInt8[Tensor, "b n n"], ...]
 
     def features(self) -> Float[Tensor, "b n n f"]:
-        """e_ij of every pair, formed."""
-        of_tables = [look_up(rows, codes) for rows, codes in zip(self.rows, self.codes, strict=True)]
-        return sum(of_tables[1:], of_tables[0])
+        """e_ij of every pair, looked up."""
+        embeddings = [look_up(table, codes) for table, codes in zip(self.tables, self.codes, strict=True)]
+        return sum(embeddings[1:], embeddings[0])
 
-    def __add__(self, other: "CodedEdges") -> "CodedEdges":
-        return CodedEdges(self.rows + other.rows, self.codes + other.codes)
+    def __add__(self, other: "EdgeEmbedding") -> "EdgeEmbedding":
+        return EdgeEmbedding(self.tables + other.tables, self.codes + other.codes)
 
 
 class Fusable(Protocol):
-    """A block that may be part of a fused stack: `GraphNetBlock` is one."""
+    """The interface of a block that can run fused, such as `GraphNetBlock`."""
 
     def why_not_fusable(self, edge_dim: int) -> str:
-        """Why it cannot be over edges of so many channels, in words; empty where it can."""
+        """Why the block cannot run fused with edges of `edge_dim` channels, as text; empty if it can."""
         ...
 
-    def weights(self) -> BlockWeights:
-        """What it is made of, where it can be."""
+    def fused_weights(self) -> BlockWeights:
+        """The weights that the fused operation needs, if the block supports it."""
         ...
 
-    def update(self, graph: AnyGraph) -> AnyGraph:
-        """The graph after it, by itself."""
+    def forward_unfused(self, graph: AnyGraph) -> AnyGraph:
+        """The updated graph, without fusion."""
         ...
 
 
-def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edges: CodedEdges | None = None) -> DenseGraph:
-    """The graph after all blocks: fused, as one operation, where every block allows it, else one after another.
+def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edges: EdgeEmbedding | None = None) -> DenseGraph:
+    """The graph after all blocks: as one fused operation if every block supports it, else one block after another.
 
     Args:
-        edges: in place of `graph.e`; the graph that comes back has no edges where they were not formed.
+        blocks: in the order in which they are applied.
+        graph: the input of the first block.
+        edges: used in place of `graph.e`; the returned graph has no e if they were not looked up.
 
     Raises:
-        IndexError: an edge with a code without a row.
+        IndexError: an edge code that is out of range.
     """
-    return _run_blocks(_Given(list(blocks), graph, edges))
+    return _run_blocks(_BlockCall(list(blocks), graph, edges))
 
 
 def why_not_fused(blocks: Sequence[Any], edge_dim: int) -> str:
-    """Why blocks over edges of so many channels are not run as one operation on the CPU, in words; or nothing."""
+    """Why blocks with edges of `edge_dim` channels do not run fused on the CPU, as text; empty if they do."""
     return _why_not_blocks(blocks, edge_dim) or compiled.unavailable_reason()
 
 
@@ -75,61 +79,62 @@ def _why_not_blocks(blocks: Sequence[Any], edge_dim: int) -> str:
     if not blocks:
         return "there are no blocks"
     for block in blocks:
-        if not hasattr(block, "why_not_fusable"):  # a tenth of the time of looking for all of `Fusable`
-            return f"{type(block).__name__} is no block of molattn"
+        if not hasattr(block, "why_not_fusable"):  # a tenth of the time of isinstance(block, Fusable)
+            return f"{type(block).__name__} is not a block of molattn"
         if why := block.why_not_fusable(edge_dim):
             return why
     return ""
 
 
 @dataclass(frozen=True)
-class _Given:
-    """What `run_blocks` is called with."""
+class _BlockCall:
+    """The arguments of `run_blocks`."""
 
     blocks: Sequence[Any]
     graph: DenseGraph
-    edges: CodedEdges | None
+    edges: EdgeEmbedding | None
 
     @property
     def features(self) -> tuple[Tensor, ...]:
-        """The tables of edges, or the edges."""
+        """The embedding tables of the edges, or the edge features."""
         e = self.graph.e
-        return self.edges.rows if self.edges is not None else () if e is None else (e,)
+        return self.edges.tables if self.edges is not None else () if e is None else (e,)
 
     @cached_property
     def weights(self) -> list[BlockWeights]:
-        """Of all blocks, which have to be fusable."""
-        return [block.weights() for block in self.blocks]
+        """The weights of all blocks, which must support fusion."""
+        return [block.fused_weights() for block in self.blocks]
 
 
-def _why_not_compiled(of: _Given) -> str:
-    graph, features = of.graph, of.features
+def _why_not_compiled(call: _BlockCall) -> str:
+    graph, features = call.graph, call.features
     if torch.compiler.is_compiling():
-        return "a compiler is at work"
+        return "torch.compile is tracing"
     if not features:
         return "no edge features"
     if graph.u is not None:
         return "graph features (global_dim)"
     if torch.is_autocast_enabled(graph.v.device.type):
-        return "autocast is at work"
-    if why := _why_not_blocks(of.blocks, features[0].shape[-1]) or compiled.blocks_unsupported_reason(
-        of.weights, graph.v, features
+        return "autocast is enabled"
+    if why := _why_not_blocks(call.blocks, features[0].shape[-1]) or compiled.blocks_unsupported_reason(
+        call.weights, graph.v, features
     ):
         return why
-    return "" if graph.leading is not None else "nodes that do not stand before the padding"
+    return "" if graph.right_padded_sizes is not None else "padding that is not behind the nodes"
 
 
-def _compiled(of: _Given) -> DenseGraph:
-    graph, edges = of.graph, of.edges
-    layout = compiled.EdgeLayout(not_none(graph.leading), graph.edge_mask, () if edges is None else edges.codes)
-    return graph.replace(v=compiled.compiled_blocks(of.weights, graph.v, of.features, layout))
+def _compiled(call: _BlockCall) -> DenseGraph:
+    graph, edges = call.graph, call.edges
+    codes = () if edges is None else edges.codes
+    layout = compiled.EdgeLayout(not_none(graph.right_padded_sizes), graph.edge_mask, codes)
+    return graph.replace(v=compiled.compiled_blocks(call.weights, graph.v, call.features, layout))
 
 
-def _one_by_one(of: _Given) -> DenseGraph:
-    graph: Any = of.graph if of.edges is None else of.graph.replace(e=of.edges.features())
+def _one_by_one(call: _BlockCall) -> DenseGraph:
+    graph: Any = call.graph if call.edges is None else call.graph.replace(e=call.edges.features())
     block: Any
-    for block in of.blocks:
-        graph = block.update(graph) if hasattr(block, "update") else block(graph)
+    for block in call.blocks:
+        graph = block.forward_unfused(graph) if hasattr(block, "forward_unfused") else block(graph)
     return graph
 
 

@@ -1,4 +1,4 @@
-"""phi_v and phi_u, the node and global updates, and what becomes of the edges: pre-norm residual steps."""
+"""phi_v and phi_u, the node and global updates, and `ResidualEdges`, an update of edge features: pre-norm residuals."""
 
 import torch
 from jaxtyping import Float
@@ -10,7 +10,7 @@ from molattn.graph.graph import AnyGraph
 
 
 class NodeUpdate(nn.Module):
-    """The node update: what the edges brought is added, then a feed-forward step.
+    """The node update: the aggregated edges are added, then a feed-forward step.
 
     x    = v_i + drop(ebar_i + W_u u)
     v'_i = x + drop(W_2 gelu(W_1 norm(x)))
@@ -21,7 +21,7 @@ class NodeUpdate(nn.Module):
         dropout: in training.
 
     Raises:
-        ValueError: at a call, a graph without u for an update that was made for one.
+        ValueError: at a call, a graph without u if global_dim is not 0.
     """
 
     def __init__(self, node_dim: int, hidden_dim: int, global_dim: int = 0, dropout: float = 0.0):
@@ -34,11 +34,11 @@ class NodeUpdate(nn.Module):
         self.dropout = dropout
 
     def forward(self, ebar: Float[Tensor, "*nodes d_v"], graph: AnyGraph) -> Float[Tensor, "*nodes d_v"]:
-        """`ebar`, of the shape of `graph.v`, brings the new nodes, of the same shape."""
+        """The new nodes from `ebar`; both have the shape of `graph.v`."""
         if self.w_u is not None:
             if graph.u is None:
                 raise ValueError("the node update reads u, and the graph has none")
-            ebar = ebar + graph.per_node(self.w_u(graph.u))
+            ebar = ebar + graph.broadcast_to_nodes(self.w_u(graph.u))
         x = add_dropped(graph.v, ebar, self.dropout, self.training)
         first, *_, last = self.feed_forward
         hidden = dropped_gelu(first(self.norm(x)), self.dropout, self.training)
@@ -76,11 +76,11 @@ class GlobalUpdate(nn.Module):
 
 
 class ResidualEdges(nn.Module):
-    """The edges carried from block to block: what phi_e made of each is added to it.
+    """A residual update of the edge features: e'_k is normalised, projected and added.
 
     e_k <- e_k + W norm(e'_k)
 
-    It has to form every e'_k.
+    Every e'_k is formed.
 
     Args:
         edge_dim: d_e.
@@ -94,4 +94,4 @@ class ResidualEdges(nn.Module):
 
     def forward(self, messages: EdgeMessages | LiteralMessages, e: Tensor) -> Tensor:
         """e, (m, d_e) or (b, n, n, d_e), after the block."""
-        return e + self.w(self.norm(messages.each().flatten(-2)))
+        return e + self.w(self.norm(messages.per_edge().flatten(-2)))

@@ -1,4 +1,4 @@
-"""A node that no atom is: it hears everyone and everyone hears it."""
+"""A virtual node, connected to every atom in both directions."""
 
 import torch
 import torch.nn.functional as F
@@ -9,21 +9,21 @@ from molattn.graph.graph import AnyGraph, DenseGraph
 
 
 class VirtualNode(nn.Module):
-    """One more node at the head of each graph, joined to all others.
+    """Adds a node to each graph, connected to all others.
 
     v_0 = a learned row
     e_0j, e_i0, e_00 = three learned rows: to the token, from the token, the token with itself
 
-    It is node 0; what was node i is node i + 1. Nodes, edges and masks grow by one; u stays, and the token has degree
-    0. An edge mask lets the token's edges through; there are none from or to the padding.
+    The token is node 0, and node i becomes node i + 1. Nodes, edges and masks grow by one; u is unchanged, and the
+    token has degree 0. An `edge_mask` is True for the token's edges; there are no edges from or to the padding.
 
     Args:
         node_dim, edge_dim: d_v and d_e; edge_dim 0 for graphs without edge features.
-        rows: (3, d_e), fixed rows of the edges to the token, from the token and of the token with itself, where they
-            are not to be learned.
+        rows: (3, d_e), fixed features of the edges to the token, from the token and of the token with itself; learned
+            by default.
 
     Raises:
-        ValueError: at a call, a graph whose edge features are not those that it was made for.
+        ValueError: at a call, a graph whose edge features do not have edge_dim channels.
         TypeError: at a call, a graph that is not a `DenseGraph`.
 
     Source: the special node of Graphormer, Ying et al. 2021, arXiv:2106.05234, section 3.2.
@@ -43,7 +43,7 @@ class VirtualNode(nn.Module):
     def forward(self, graph: AnyGraph) -> DenseGraph:
         """The graphs with a token each: (b, n, d_v) becomes (b, n + 1, d_v), and so on."""
         if not isinstance(graph, DenseGraph):
-            raise TypeError(f"a virtual node joins a DenseGraph, not a {type(graph).__name__}")
+            raise TypeError(f"VirtualNode takes a DenseGraph, not a {type(graph).__name__}")
         b, _ = graph.node_mask.shape
         token = graph.node_mask.new_ones(b, 1)
         return DenseGraph(
@@ -51,24 +51,24 @@ class VirtualNode(nn.Module):
             node_mask=torch.cat([token, graph.node_mask], dim=1),
             e=self._edges(graph),
             u=graph.u,
-            edge_mask=None if graph.edge_mask is None else _bordered(graph.edge_mask),
+            edge_mask=None if graph.edge_mask is None else _prepend_true(graph.edge_mask),
             degree=None if graph.degree is None else F.pad(graph.degree, (1, 0)),
         )
 
     def _edges(self, graph: DenseGraph) -> Float[Tensor, "b m m d_e"] | None:
-        given = 0 if graph.e is None else graph.e.shape[-1]
-        if self.edge_dim != given:
-            raise ValueError(f"the graph has {given} features in e, the layer was made with edge_dim={self.edge_dim}")
+        width = 0 if graph.e is None else graph.e.shape[-1]
+        if self.edge_dim != width:
+            raise ValueError(f"the graph has {width} features in e, the layer was made with edge_dim={self.edge_dim}")
         if graph.e is None:
             return None
         b, n = graph.node_mask.shape
-        to_token, from_token, itself = self.rows
+        to_token, from_token, self_loop = self.rows
         column = torch.cat([from_token.expand(b, n, 1, -1), graph.e], dim=2)
-        row = torch.cat([itself.expand(b, 1, 1, -1), to_token.expand(b, 1, n, -1)], dim=2)
+        row = torch.cat([self_loop.expand(b, 1, 1, -1), to_token.expand(b, 1, n, -1)], dim=2)
         return torch.cat([row, column], dim=1)
 
 
-def _bordered(mask: Tensor) -> Tensor:
+def _prepend_true(mask: Tensor) -> Tensor:
     """(b, n, n) -> (b, n + 1, n + 1), True in the new row and column."""
     b, n, _ = mask.shape
     wide = torch.cat([mask.new_ones(b, n, 1), mask], dim=2)

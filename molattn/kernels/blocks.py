@@ -144,7 +144,7 @@ def _disagreement() -> str:
     with undisturbed():
         c, f, n = 32, 3, 19  # more receivers than a vector has lanes
         blocks = [GraphNetBlock(c, 2, f).eval() for _ in range(2)]
-        weights = [block.weights() for block in blocks]
+        weights = [block.fused_weights() for block in blocks]
         mask = torch.arange(n) < torch.tensor([[n], [4]])
         probe = torch.randn(2, n, c).masked_fill(~mask.unsqueeze(-1), 0.0)
         edges = (torch.rand(2, n, n) < 0.7) & mask.unsqueeze(1) & mask.unsqueeze(2)

@@ -14,7 +14,7 @@ from molattn.chem import ATOM_FEATURES, BOND_FEATURES, Conformers, MoleculeGraph
 from molattn.data.store.batches import MoleculeBatch, collate
 from molattn.data.store.packing import GraphPacking
 from molattn.errors import SmilesError
-from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumOfCodes, VirtualNode, run_blocks, why_not_fused
+from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumEmbedding, VirtualNode, run_blocks, why_not_fused
 from molattn.graph.encodings import adjacency
 from molattn.graph.published import BLOCKS, BlockConfig, DegreeScaledSum, mat
 from molattn.kernels.loader import COMPILE_DISABLED
@@ -51,7 +51,7 @@ class GraphModel(MoleculeModel):
         _check(config)
         self.config = config
         d = config.hidden_dim
-        self.embed_atoms = SumOfCodes([f.size for f in ATOM_FEATURES], d)
+        self.embed_atoms = SumEmbedding([f.size for f in ATOM_FEATURES], d)
         self.edges = edge_encoding(config)
         self.u = nn.Parameter(torch.zeros(config.global_dim)) if config.global_dim else None
         settings = BlockConfig(
@@ -60,7 +60,7 @@ class GraphModel(MoleculeModel):
             edge_dim=0 if self.edges is None else self.edges.dim,
             global_dim=config.global_dim,
             hidden_dim=config.feed_forward * d,
-            to_graph="mean",
+            global_aggr="mean",
             dropout=config.dropout,
             score=config.score,
             normalizer=config.normalizer,
@@ -141,9 +141,9 @@ class GraphModel(MoleculeModel):
 
     def update(self, batch: MoleculeBatch) -> DenseGraph:
         """The batch as graphs, after all blocks; their edges are there only where they were needed."""
-        coded = self.edges.coded(batch) if self.edges is not None and self.virtual_node is None else None
-        if coded is not None:
-            return run_blocks(self.blocks, self._atoms(batch), coded)
+        edges = self.edges.edge_embedding(batch) if self.edges is not None and self.virtual_node is None else None
+        if edges is not None:
+            return run_blocks(self.blocks, self._atoms(batch), edges)
         return self.through(self.embed(batch))
 
     def through(self, graph: DenseGraph) -> DenseGraph:
@@ -168,7 +168,7 @@ class GraphModel(MoleculeModel):
         """
         graph, weights = self.embed(batch), []
         for block in self.blocks:
-            graph, messages = block.step(graph)  # pyright: ignore[reportCallIssue]
+            graph, messages = block.forward_with_messages(graph)  # pyright: ignore[reportCallIssue]
             weights.append(messages.weights)
         stacked = torch.stack(weights, dim=1)
         if self.virtual_node is not None:

@@ -40,8 +40,8 @@ class OnGraphs:
             nodes = torch.zeros(*graph.v.shape[:2], 1).to(graph.v)
             listed = _call_conv(module, graph.to_edge_list())
             nodes = nodes.expand(-1, -1, listed.shape[-1]).masked_scatter(graph.node_mask.unsqueeze(-1), listed)
-        elif hasattr(module, "step"):
-            after, messages = module.step(graph)
+        elif hasattr(module, "forward_with_messages"):
+            after, messages = module.forward_with_messages(graph)
             nodes, globals_, weights = after.v, after.u, messages.weights
         else:
             result = module(graph)

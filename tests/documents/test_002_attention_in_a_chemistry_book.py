@@ -18,7 +18,7 @@ from molattn.graph import (
     GraphNetBlock,
     PathEncoding,
     Sum,
-    SumOfCodes,
+    SumEmbedding,
     sum_edges,
 )
 from molattn.graph.published import BlockConfig, MixedEdgeUpdate, gaan
@@ -191,7 +191,7 @@ NODE_DIM, HEADS, HEAD_DIM = 6, 2, 3
 
 def ethanol(edge_dim=0, global_dim=0):
     """v: a learned row per atom feature, summed. e: the distance in bonds. u: random."""
-    embed = SumOfCodes([f.size for f in ATOM_FEATURES], NODE_DIM)
+    embed = SumEmbedding([f.size for f in ATOM_FEATURES], NODE_DIM)
     v = randomise(embed, seed=1)(torch.from_numpy(ETHANOL.atom_codes)).detach()
     e = torch.from_numpy(ETHANOL.path_lengths).to(F64)[None, ..., None] if edge_dim else None
     u = random(1, global_dim) if global_dim else None
@@ -272,7 +272,7 @@ def test_document_002_equation_14_9_the_sum_joins_the_heads_by_w_jhl():
     _, edges = edges_by_hand(block.phi_e, listed.replace(v=block.norm_v(listed.v)))
     w_lhj, bias = array(block.w_jhl.linear.weight).reshape(NODE_DIM, HEADS, HEAD_DIM), array(block.w_jhl.linear.bias)
     ebar = np.stack([np.einsum("khj,lhj->l", edges[listed.receiver.numpy() == i], w_lhj) + bias for i in range(3)])
-    assert_same(block.w_jhl(block.rho_ev(block.step(graph)[1]))[0], ebar)
+    assert_same(block.w_jhl(block.rho_ev(block.forward_with_messages(graph)[1]))[0], ebar)
 
 
 def test_document_002_the_equations_are_the_case_where_edges_have_no_weight():

@@ -145,14 +145,14 @@ class Parts:
         def phi_v(ebar, graph):
             v, u = graph.v, graph.u
             if u is not None:
-                u = graph.per_node(u).expand(*v.shape[:-1], -1)
+                u = graph.broadcast_to_nodes(u).expand(*v.shape[:-1], -1)
             return self.phi_v(ebar, v, u)
 
         settings: dict[str, Any] = {
             "phi_e": OfEachEdge(self.phi_e, *self.heads),
             "rho_ev": self.rho_ev,
             "join": nn.Identity(),
-            "edges": lambda messages, _: messages.each().flatten(-2),
+            "edges": lambda messages, _: messages.per_edge().flatten(-2),
             "phi_v": phi_v,
             "rho_eu": self.rho_eu,
             "rho_vu": self.rho_vu,

@@ -104,7 +104,7 @@ def through(net: GraphNetBlock, graph: AnyGraph, form: str) -> After:
     """The block's answer in one of the `FORMS`; an edge list has no dense one."""
     if isinstance(graph, DenseGraph) and form != "dense":
         graph = graph.to_edge_list()
-    after, messages = net.literal(graph) if form == "literal" else net.step(graph)
+    after, messages = net.literal(graph) if form == "literal" else net.forward_with_messages(graph)
     if isinstance(graph, Graph):
         return After(after.v, after.e, after.u, messages.weights)
     b, i, j = graph.edges.nonzero(as_tuple=True)

@@ -9,7 +9,7 @@ from torch import nn
 from molattn.attention import ConcatHeads
 from molattn.graph import (
     EDGES_TO_GRAPH,
-    TO_NODE,
+    EDGES_TO_NODES,
     AttentionEdgeUpdate,
     AttentionOverEdges,
     GraphNetBlock,
@@ -52,7 +52,7 @@ class RootMeanSquare(nn.Module):
     def forward(self, messages):
         graph = messages.graph
         count = graph.count_edges().clamp_min(1).to(F64)[..., None]
-        return self.w * ((graph.sum_edges(messages.each().square()).flatten(-2) / count + 1).sqrt() - 1)
+        return self.w * ((graph.sum_edges(messages.per_edge().square()).flatten(-2) / count + 1).sqrt() - 1)
 
 
 RHO = {
@@ -107,7 +107,7 @@ def test_a_node_that_no_edge_reaches_gets_zeros_from_every_aggregation(phi_e, rh
     made = double(PHI_E[phi_e]())
     graph = random_graphs(SIZES, globals_=False, edges=phi_e != "no edges", density=density)
     chosen: Any = RHO[rho]()
-    aggregate: Any = double(chosen) if isinstance(chosen, nn.Module) else TO_NODE.get(chosen, chosen)
+    aggregate: Any = double(chosen) if isinstance(chosen, nn.Module) else EDGES_TO_NODES.get(chosen, chosen)
     alone = ~graph.edges.any(-1)
     assert (alone & graph.node_mask).any()
     assert (aggregate(made(graph))[alone] == 0).all()
@@ -141,7 +141,7 @@ def test_an_aggregation_is_its_equation_one_receiver_at_a_time(phi_e, rho, densi
     graph = random_graphs(SIZES, globals_=False, edges=phi_e != "no edges", density=density)
     listed = graph.to_edge_list()
     attention = double(AttentionOverEdges(HEADS, HEAD_DIM), seed=1)
-    aggregate = attention if rho == "attention" else TO_NODE[rho]
+    aggregate = attention if rho == "attention" else EDGES_TO_NODES[rho]
     expected = by_loops(rho, attention.query, made.literal(graph).e, listed)
     assert_close(aggregate(made.literal(graph)), expected)
     assert_close(aggregate(made(listed)), expected)
@@ -154,14 +154,14 @@ def test_each_message_is_the_literal_one_and_they_sum_to_the_sum(phi_e, density)
     made = double(PHI_E[phi_e]())
     graph = random_graphs(SIZES, globals_=False, edges=phi_e != "no edges", density=density)
     literal, listed, dense = made.literal(graph), made(graph.to_edge_list()), made(graph)
-    assert literal.each() is literal.e
-    assert_close(listed.each(), literal.e)
-    everything = dense.each()  # (b, i, j, h, d)
+    assert literal.per_edge() is literal.e
+    assert_close(listed.per_edge(), literal.e)
+    everything = dense.per_edge()  # (b, i, j, h, d)
     assert_close(everything[graph.edges], literal.e)
     assert (everything[~graph.edges] == 0).all()
     assert_close(everything.sum(2).flatten(-2)[graph.node_mask], dense.sum()[graph.node_mask])
-    assert_close(listed.graph.sum_edges(listed.each()).flatten(-2), listed.sum())
-    assert_close(literal.graph.sum_edges(literal.each()).flatten(-2), literal.sum())
+    assert_close(listed.graph.sum_edges(listed.per_edge()).flatten(-2), listed.sum())
+    assert_close(literal.graph.sum_edges(literal.per_edge()).flatten(-2), literal.sum())
 
 
 @every_phi_e
@@ -171,9 +171,9 @@ def test_in_training_each_message_is_dropped_as_the_sum_is(phi_e):
     graph = random_graphs(SIZES, globals_=False, edges=phi_e != "no edges", density=0.7)
     torch.manual_seed(3)
     for messages in (made(graph), made(graph.to_edge_list())):
-        each = messages.graph.sum_edges(messages.each()).flatten(-2)
+        each = messages.graph.sum_edges(messages.per_edge()).flatten(-2)
         assert_close(each, messages.sum())
-        assert (messages.dropped != messages.weights).any()
+        assert (messages.weights_after_dropout != messages.weights).any()
 
 
 @pytest.mark.parametrize("rho", ["max", "attention", "a module"])
@@ -216,7 +216,7 @@ def test_edges_are_counted_in_whole_numbers_whatever_their_features_are(dtype):
 
 def test_names_of_aggregations_are_functions():
     assert {"sum": sum_all_edges, "mean": mean_all_edges, "max": max_all_edges} == EDGES_TO_GRAPH
-    assert {"sum": sum_edges, "mean": mean_edges, "max": max_edges} == TO_NODE
+    assert {"sum": sum_edges, "mean": mean_edges, "max": max_edges} == EDGES_TO_NODES
     with pytest.raises(ValueError, match="unknown aggregation 'median': choose one of sum, mean, max"):
         GraphNetBlock(NODE_DIM, HEADS, rho_ev="median")
 

@@ -134,14 +134,14 @@ def test_every_aggregation_can_be_a_function_or_a_module(kind, form):
 
     class Least(nn.Module):
         def forward(self, messages):
-            return -messages.graph.max_edges(-messages.each()).flatten(-2)
+            return -messages.graph.max_edges(-messages.per_edge()).flatten(-2)
 
     sizes, density = GRAPHS[kind]
     graph = random_graphs(sizes, density=density)
     made = parts()
     net = made.block(
         rho_ev=Least(),
-        rho_eu=lambda messages: -messages.graph.max_all_edges(-messages.each().flatten(-2)),
+        rho_eu=lambda messages: -messages.graph.max_all_edges(-messages.per_edge().flatten(-2)),
         rho_vu=lambda v, graph: -graph.max_nodes(-v),
         global_dim=GLOBAL_DIM,
     )
@@ -158,8 +158,8 @@ def test_every_aggregation_can_be_a_function_or_a_module(kind, form):
 
 
 def test_an_aggregation_that_is_passed_is_taken_before_the_name_for_both():
-    net = GraphNetBlock(NODE_DIM, 2, to_graph="max", rho_eu="sum", rho_vu=mean_nodes)
-    plain = GraphNetBlock(NODE_DIM, 2, to_graph="sum")
+    net = GraphNetBlock(NODE_DIM, 2, global_aggr="max", rho_eu="sum", rho_vu=mean_nodes)
+    plain = GraphNetBlock(NODE_DIM, 2, global_aggr="sum")
     assert net.rho_eu is plain.rho_eu and net.rho_vu is mean_nodes
     for name in ("rho_eu", "rho_vu"):
         with pytest.raises(ValueError, match="unknown aggregation 'median'"):
@@ -203,7 +203,7 @@ def test_updates_that_read_u_refuse_a_graph_without(form):
 @pytest.mark.parametrize("name", NAMES)
 def test_join_and_global_update_follow_the_channels_of_the_edge_update(name, form):
     phi_e = AttentionEdgeUpdate(NODE_DIM, *HEADS, EDGE_DIM, GLOBAL_DIM)
-    net = double(GraphNetBlock(NODE_DIM, 2, EDGE_DIM, GLOBAL_DIM, to_graph=name, phi_e=phi_e))
+    net = double(GraphNetBlock(NODE_DIM, 2, EDGE_DIM, GLOBAL_DIM, global_aggr=name, phi_e=phi_e))
     assert net.w_jhl.linear.in_features == WIDTH
     assert net.phi_u.feed_forward[1].in_features == WIDTH + NODE_DIM + GLOBAL_DIM
     graph = random_graphs([4, 1, 3], density=0.5)
@@ -288,14 +288,14 @@ def test_blocks_as_one_operation_leave_alone_what_is_not_the_known_node_update(p
         with pytest.raises(ValueError, match="reads u"):
             net(graph)
     else:
-        assert_close(net(graph).v, net.step(graph)[0].v, 1e-5)
+        assert_close(net(graph).v, net.forward_with_messages(graph)[0].v, 1e-5)
 
 
 def test_blocks_as_one_operation_take_a_known_node_update_that_is_passed_but_no_global_one():
     phi_v = NodeUpdate(32, 16)
     known: Any = GraphNetBlock(32, 4, 5, phi_v=phi_v)
     assert not known.why_not_fusable(5)
-    assert any(x is phi_v.feed_forward[0].weight for x in known.weights().tensors)
+    assert any(x is phi_v.feed_forward[0].weight for x in known.fused_weights().tensors)
     assert GraphNetBlock(32, 4, 5, phi_u=lambda _ebar, vbar, _u: vbar).why_not_fusable(5)
 
 

@@ -18,7 +18,7 @@ from molattn.graph import (
     max_all_edges,
     max_nodes,
 )
-from molattn.graph.edge_update import AttendedMessages
+from molattn.graph.edge_update import LazyEdgeMessages
 from tests.assertions import assert_close, assert_identical, few_examples
 from tests.graph.graphs import (
     EDGE_DIM,
@@ -40,7 +40,7 @@ with_or_without_edges = pytest.mark.parametrize("edges", [True, False])
 with_or_without_u = pytest.mark.parametrize("globals_", [True, False])
 
 
-def block(edges=True, globals_=True, to_graph="sum", heads=2, dropout=0.0):
+def block(edges=True, globals_=True, global_aggr="sum", heads=2, dropout=0.0):
     return double(
         GraphNetBlock(
             NODE_DIM,
@@ -48,13 +48,13 @@ def block(edges=True, globals_=True, to_graph="sum", heads=2, dropout=0.0):
             EDGE_DIM if edges else 0,
             GLOBAL_DIM if globals_ else 0,
             hidden_dim=6,
-            to_graph=to_graph,
+            global_aggr=global_aggr,
             dropout=dropout,
         )
     )
 
 
-def by_hand(net, graph, to_graph):
+def by_hand(net, graph, global_aggr):
     """The six equations for one graph, given as an edge list, one node and one edge at a time."""
     v, e, u = graph.v, graph.e, graph.u
     n, h, d = len(v), net.phi_e.num_heads, net.phi_e.head_dim
@@ -90,7 +90,7 @@ def by_hand(net, graph, to_graph):
         after.append(x + last(F.gelu(first(net.phi_v.norm(x)))))  # 3. v'_i
     if u is None:
         return torch.stack(after), None
-    rho = {"sum": sum, "mean": lambda xs: sum(xs) / len(xs), "max": lambda xs: torch.stack(xs).amax(0)}[to_graph]
+    rho = {"sum": sum, "mean": lambda xs: sum(xs) / len(xs), "max": lambda xs: torch.stack(xs).amax(0)}[global_aggr]
     ebar = rho([e_k.flatten() for e_k in messages]) if messages else torch.zeros(h * d, dtype=F64)  # 4. ebar'
     vbar = rho(after)  # 5. vbar'
     norm, first, _, last = net.phi_u.feed_forward
@@ -100,12 +100,12 @@ def by_hand(net, graph, to_graph):
 
 @with_or_without_edges
 @with_or_without_u
-@pytest.mark.parametrize("to_graph", ["sum", "mean", "max"])
+@pytest.mark.parametrize("global_aggr", ["sum", "mean", "max"])
 @pytest.mark.parametrize(("size", "density"), [(4, None), (4, 0.4), (4, 0.0), (1, None)])
-def test_the_six_equations(edges, globals_, to_graph, size, density):
-    net = block(edges, globals_, to_graph)
+def test_the_six_equations(edges, globals_, global_aggr, size, density):
+    net = block(edges, globals_, global_aggr)
     graph = random_graphs([size], edges=edges, globals_=globals_, density=density)
-    v, u = by_hand(net, graph.to_edge_list(), to_graph)
+    v, u = by_hand(net, graph.to_edge_list(), global_aggr)
     for after in (net(graph.to_edge_list()), net.literal(graph)[0]):
         assert_close(after.v, v)
         if u is None:
@@ -118,9 +118,9 @@ def test_the_six_equations(edges, globals_, to_graph, size, density):
 @with_or_without_edges
 @with_or_without_u
 @pytest.mark.parametrize("density", [None, 0.4, 0.0])
-@pytest.mark.parametrize("to_graph", ["sum", "mean", "max"])
-def test_literal_edge_list_and_dense_are_the_same_values_and_gradients(edges, globals_, density, to_graph):
-    net = block(edges, globals_, to_graph)
+@pytest.mark.parametrize("global_aggr", ["sum", "mean", "max"])
+def test_literal_edge_list_and_dense_are_the_same_values_and_gradients(edges, globals_, density, global_aggr):
+    net = block(edges, globals_, global_aggr)
     graph = random_graphs(SIZES, edges=edges, globals_=globals_, density=density, requires_grad=True)
     dense, sparse, literal = net(graph), net(graph.to_edge_list()), net.literal(graph)[0]
     results = [(dense.v[graph.node_mask], dense.u), (sparse.v, sparse.u), (literal.v, literal.u)]
@@ -155,7 +155,10 @@ def test_a_dense_block_is_equivariant_to_the_order_of_nodes_and_u_invariant(edge
     net = block(edges)
     graph = random_graphs([5, 3], edges=edges, density=density)
     order = torch.tensor([2, 0, 4, 1, 3])
-    (after, messages), (after_permuted, messages_permuted) = net.step(graph), net.step(permuted(graph, order))
+    (after, messages), (after_permuted, messages_permuted) = (
+        net.forward_with_messages(graph),
+        net.forward_with_messages(permuted(graph, order)),
+    )
     real = graph.node_mask[:, order]
     assert_close(after_permuted.v[real], after.v[:, order][real])
     assert_close(after_permuted.u, after.u)
@@ -176,7 +179,10 @@ def test_an_edge_list_block_is_equivariant_to_the_order_of_nodes_and_deaf_to_tha
         receiver=renamed[graph.receiver][edges],
         e=graph.e[edges],
     )
-    (after, messages), (after_other, messages_other) = net.step(graph), net.step(other)
+    (after, messages), (after_other, messages_other) = (
+        net.forward_with_messages(graph),
+        net.forward_with_messages(other),
+    )
     assert_close(after_other.v, after.v[nodes])
     assert_close(after_other.u, after.u)
     assert_close(messages_other.weights, messages.weights[edges])
@@ -188,9 +194,9 @@ def test_an_edge_list_block_is_equivariant_to_the_order_of_nodes_and_deaf_to_tha
 def test_a_batch_is_its_graphs_one_by_one(edges, density):
     net = block(edges)
     batch = random_graphs(SIZES, edges=edges, density=density)
-    after, messages = net.step(batch)
+    after, messages = net.forward_with_messages(batch)
     for b, n in enumerate(SIZES):
-        alone, own = net.step(one_of(batch, b))
+        alone, own = net.forward_with_messages(one_of(batch, b))
         assert_close(after.v[b, :n], alone.v[0])
         assert_close(after.u[b], alone.u[0])
         assert_close(messages.weights[b, :, :n, :n], own.weights[0])
@@ -273,35 +279,35 @@ def test_blocks_can_be_stacked_in_any_form():
 
 
 def test_the_name_of_an_aggregation_to_the_graph_is_that_of_edges_and_of_nodes():
-    net = block(to_graph="max")
+    net = block(global_aggr="max")
     assert (net.rho_eu, net.rho_vu) == (max_all_edges, max_nodes)
     with pytest.raises(ValueError, match="unknown aggregation 'median': choose one of sum, mean, max"):
-        block(to_graph="median")
+        block(global_aggr="median")
 
 
 def test_a_function_in_place_of_the_name_is_refused_with_the_names_of_where_it_goes():
     """In a process of its own, as users have it: here the checker of types says it first."""
-    code = "from molattn.graph import *; GraphNetBlock(8, 2, global_dim=5, to_graph=mean_nodes)"
+    code = "from molattn.graph import *; GraphNetBlock(8, 2, global_dim=5, global_aggr=mean_nodes)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "TypeError: to_graph is a name: pass a function of the nodes as rho_vu" in done.stderr
+    assert "TypeError: global_aggr is a name: pass a function of nodes as rho_vu" in done.stderr
 
 
 @pytest.mark.parametrize("form", ["dense", "edge list"])
-@pytest.mark.parametrize("to_graph", ["sum", "mean"])
-def test_a_sum_or_mean_of_the_edges_forms_none_of_them_and_sums_them_once(to_graph, form, monkeypatch):
+@pytest.mark.parametrize("global_aggr", ["sum", "mean"])
+def test_a_sum_or_mean_of_the_edges_forms_none_of_them_and_sums_them_once(global_aggr, form, monkeypatch):
     """What an edge weighs and says is added up as factors; rho_ev and rho_eu share the sum."""
-    sums, by = [], AttendedMessages._summed
-    monkeypatch.setattr(AttendedMessages, "_summed", lambda messages: sums.append(messages) or by(messages))
-    monkeypatch.setattr(EdgeMessages, "each", lambda _: pytest.fail("every e'_k was formed"))
-    through(block(to_graph=to_graph), random_graphs([4, 2], density=0.6), form)
+    sums, by = [], LazyEdgeMessages._compute_sum
+    monkeypatch.setattr(LazyEdgeMessages, "_compute_sum", lambda messages: sums.append(messages) or by(messages))
+    monkeypatch.setattr(EdgeMessages, "per_edge", lambda _: pytest.fail("every e'_k was formed"))
+    through(block(global_aggr=global_aggr), random_graphs([4, 2], density=0.6), form)
     assert len(sums) == 1
 
 
-@pytest.mark.parametrize("to_graph", ["sum", "mean", "max"])
+@pytest.mark.parametrize("global_aggr", ["sum", "mean", "max"])
 @pytest.mark.parametrize("form", FORMS)
-def test_a_node_that_no_edge_reaches_or_leaves_adds_nothing_to_what_edges_tell_the_graph(to_graph, form):
+def test_a_node_that_no_edge_reaches_or_leaves_adds_nothing_to_what_edges_tell_the_graph(global_aggr, form):
     """The mean and the maximum are those over edges: not even the bias of the join comes from such a node."""
-    net, seen = block(to_graph=to_graph), []
+    net, seen = block(global_aggr=global_aggr), []
     net.phi_u.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     graph = random_graphs([4], density=1.0)
     graph.edge_mask[0, :, 0] = False  # no edge reaches the first node, and now none leaves it
@@ -311,19 +317,19 @@ def test_a_node_that_no_edge_reaches_or_leaves_adds_nothing_to_what_edges_tell_t
     assert_close(seen[0], seen[1])
 
 
-@pytest.mark.parametrize("to_graph", ["sum", "mean", "max"])
+@pytest.mark.parametrize("global_aggr", ["sum", "mean", "max"])
 @pytest.mark.parametrize("form", FORMS)
-def test_a_graph_without_edges_tells_u_zeros_of_them(to_graph, form):
-    net, seen = block(to_graph=to_graph), []
+def test_a_graph_without_edges_tells_u_zeros_of_them(global_aggr, form):
+    net, seen = block(global_aggr=global_aggr), []
     net.phi_u.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     through(net, random_graphs([3, 1], density=0.0), form)
     assert (seen[0] == 0).all() and seen[0].shape == (2, NODE_DIM)
 
 
-@pytest.mark.parametrize("to_graph", ["sum", "mean", "max"])
+@pytest.mark.parametrize("global_aggr", ["sum", "mean", "max"])
 @pytest.mark.parametrize("form", FORMS)
-def test_graphs_without_nodes_are_updated_as_a_graph_beside_others_is(to_graph, form):
-    net = block(to_graph=to_graph)
+def test_graphs_without_nodes_are_updated_as_a_graph_beside_others_is(global_aggr, form):
+    net = block(global_aggr=global_aggr)
     alone, batch = random_graphs([0]), random_graphs([3, 0])
     batch = batch.replace(u=batch.u[:1].expand(2, -1))
     assert through(net, alone, form).v.shape == (0, NODE_DIM)
@@ -381,17 +387,17 @@ def test_graph_features_other_than_those_it_was_made_for_are_refused(form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_gradients_agree_with_finite_differences(form):
-    assert gradcheck(block(to_graph="mean"), random_graphs([3, 1], requires_grad=True), form)
+    assert gradcheck(block(global_aggr="mean"), random_graphs([3, 1], requires_grad=True), form)
 
 
 def test_dropout_is_silent_in_evaluation_and_leaves_the_weights_it_reports_alone():
     net = block(dropout=0.5)
     graph = random_graphs([5, 3])
     torch.manual_seed(2)
-    quiet, messages = net.eval().step(graph)
+    quiet, messages = net.eval().forward_with_messages(graph)
     assert_identical(net(graph).v[graph.node_mask], quiet.v[graph.node_mask])
     assert_close(quiet.v[graph.node_mask], block()(graph).v[graph.node_mask])
-    noisy, messages_in_training = net.train().step(graph)
+    noisy, messages_in_training = net.train().forward_with_messages(graph)
     assert_identical(messages_in_training.weights, messages.weights)
     assert (noisy.v - quiet.v)[graph.node_mask].abs().max() > 1e-3
     assert_close(messages_in_training.weights.sum(-1), graph.node_mask.unsqueeze(1).expand(-1, 2, -1).to(F64))

@@ -160,7 +160,7 @@ def own_edges(num_heads=1):
 
 NETWORKS = {
     "all updates": lambda e, _: GraphNetBlock(
-        V, 1, e, **same_parts(phi_e=own_edges(), join=nn.Identity(), edges=lambda m, _: m.each().flatten(-2))
+        V, 1, e, **same_parts(phi_e=own_edges(), join=nn.Identity(), edges=lambda m, _: m.per_edge().flatten(-2))
     ),
     "no node update": lambda e, _: GraphNetBlock(
         V, 1, e, **same_parts(phi_e=own_edges(), join=nn.Identity(), rho_ev=lambda m: m.graph.v)
@@ -171,14 +171,14 @@ NETWORKS = {
     ),
     "attention": lambda e, u: GraphNetBlock(V, 1, e, u, **same_parts(edges=lambda _, e: e)),
     "attention of several heads": lambda e, _: GraphNetBlock(
-        V, 1, e, **same_parts(phi_e=own_edges(3), join=nn.Identity(), edges=lambda m, _: m.each()[..., 0, :])
+        V, 1, e, **same_parts(phi_e=own_edges(3), join=nn.Identity(), edges=lambda m, _: m.per_edge()[..., 0, :])
     ),
     "GAT": lambda e, u: GraphNetBlock(
         V,
         1,
         e,
         u,
-        **same_parts(phi_e=AttentionEdgeUpdate(V, 3, 2, e, u, edges_as=("bias",), score="dot")),
+        **same_parts(phi_e=AttentionEdgeUpdate(V, 3, 2, e, u, edge_roles=("bias",), score="dot")),
     ),
 }
 
@@ -328,7 +328,7 @@ def test_attention_that_sees_only_itself_gives_the_values_back(form):
     graph = graph.replace(
         e=torch.where(graph.sender == graph.receiver, 0.0, -1e10).to(F64)[:, None].expand(-1, 3), u=None
     )
-    phi_e: Any = double(AttentionEdgeUpdate(V, 3, V, 3, edges_as=("logits",)))
+    phi_e: Any = double(AttentionEdgeUpdate(V, 3, V, 3, edge_roles=("logits",)))
     with torch.no_grad():
         phi_e.w_v.weight.copy_(torch.eye(V).repeat(3, 1))
     net: Any = GraphNetBlock(
@@ -384,7 +384,7 @@ def received_and_sent(received, sent):
     """A rho_ev that puts the edges into a node and those out of it side by side; either name may be None."""
 
     def rho_ev(messages):
-        graph, each = messages.graph, messages.each().flatten(-2)
+        graph, each = messages.graph, messages.per_edge().flatten(-2)
         if isinstance(graph, DenseGraph):
             turned, back = graph.replace(edge_mask=graph.edges.mT), each.transpose(1, 2)
         else:
@@ -420,7 +420,9 @@ def test_nodes_are_what_their_update_makes_of_what_it_uses(received, sent, nodes
     ends = ((received, graph.receiver), (sent, graph.sender))
     sides = [reduced_into(name, graph.e, end, len(graph.v)) for name, end in ends if name]
     expected = f(
-        torch.cat(sides, -1) if sides else graph.e.new_zeros(len(graph.v), E), graph.v, graph.per_node(graph.u)
+        torch.cat(sides, -1) if sides else graph.e.new_zeros(len(graph.v), E),
+        graph.v,
+        graph.broadcast_to_nodes(graph.u),
     )
     assert_close(after.v, expected)
     assert_identical(after.e, graph.e)
@@ -440,7 +442,7 @@ GLOBAL_OPTIONS = [
 ]
 OF_GRAPH = {
     "min": {
-        "rho_eu": lambda messages: -messages.graph.max_all_edges(-messages.each().flatten(-2)),
+        "rho_eu": lambda messages: -messages.graph.max_all_edges(-messages.per_edge().flatten(-2)),
         "rho_vu": lambda v, graph: -graph.max_nodes(-v),
     }
 }
@@ -548,7 +550,7 @@ def test_a_block_takes_any_number_of_graphs(part, form):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_types_of_features_and_of_indices_stay(dtype, index, rho, form):
     torch.manual_seed(0)
-    net: Any = GraphNetBlock(V, 1, E, U, to_graph=rho, rho_ev=rho, edges=lambda _, e: 2 * e).to(dtype)
+    net: Any = GraphNetBlock(V, 1, E, U, global_aggr=rho, rho_ev=rho, edges=lambda _, e: 2 * e).to(dtype)
     graph = four()
     graph = graph.replace(
         **{name: getattr(graph, name).to(index) for name in ("sender", "receiver", "node_graph")},
@@ -557,7 +559,7 @@ def test_the_types_of_features_and_of_indices_stay(dtype, index, rho, form):
     after = of_form(net, graph, form)
     assert {x.dtype for x in after.tensors()} == {dtype}
     if form != "dense":
-        out, _ = net.step(graph)
+        out, _ = net.forward_with_messages(graph)
         assert out.sender.dtype == out.receiver.dtype == index
 
 
@@ -571,13 +573,15 @@ def test_features_of_nodes_and_of_u_reach_the_edges_and_those_of_u_the_nodes():
     of_graph = [[0, 0, 1], [0, 0, 0, 1, 1, 1]]
     assert_identical(graph.at_senders(graph.v), graph.v[[0, 1, 4]])
     assert_identical(graph.at_receivers(graph.v), graph.v[[1, 2, 5]])
-    assert_identical(graph.at_receivers(graph.per_node(graph.u)), graph.u[of_graph[0]])
-    assert_identical(graph.per_node(graph.u), graph.u[of_graph[1]])
+    assert_identical(graph.at_receivers(graph.broadcast_to_nodes(graph.u)), graph.u[of_graph[0]])
+    assert_identical(graph.broadcast_to_nodes(graph.u), graph.u[of_graph[1]])
     shape = (*dense.edges.shape, -1)
     assert_identical(dense.at_senders(dense.v).expand(shape)[at_edges], graph.v[[0, 1, 4]])
     assert_identical(dense.at_receivers(dense.v).expand(shape)[at_edges], graph.v[[1, 2, 5]])
-    assert_identical(dense.at_receivers(dense.per_node(dense.u)).expand(shape)[at_edges], graph.u[of_graph[0]])
-    assert_identical(dense.per_node(dense.u).expand(-1, 3, -1)[dense.node_mask], graph.u[of_graph[1]])
+    assert_identical(
+        dense.at_receivers(dense.broadcast_to_nodes(dense.u)).expand(shape)[at_edges], graph.u[of_graph[0]]
+    )
+    assert_identical(dense.broadcast_to_nodes(dense.u).expand(-1, 3, -1)[dense.node_mask], graph.u[of_graph[1]])
 
 
 @pytest.mark.parametrize(("name", "expected"), [("max", [0, 5, 7, 6, 0]), ("min", [0, 5, 2, -3, 0])])
@@ -650,7 +654,7 @@ def test_an_edge_update_weighs_edges_by_a_softmax_over_those_into_its_receiver(n
     logits, wanted = (torch.tensor(x, dtype=F64)[:, :num_heads] for x in (LOGITS, SOFTMAX))
     v = torch.zeros(5, V, dtype=F64)
     graph = Graph(v, sender, torch.tensor(INTO), torch.zeros(5, dtype=torch.long), 1, logits)
-    phi_e = AttentionEdgeUpdate(V, num_heads, 1, num_heads, edges_as=("logits",)).to(F64)
+    phi_e = AttentionEdgeUpdate(V, num_heads, 1, num_heads, edge_roles=("logits",)).to(F64)
     net: Any = GraphNetBlock(V, 1, num_heads, phi_e=phi_e).to(F64)
     assert_close(of_form(net, graph, form).weights, wanted)
 

@@ -151,8 +151,8 @@ def test_one_channel_and_no_edges_are_taken_over_too():
 def test_what_only_one_of_the_two_layers_can_do_is_refused():
     for layer, says in (
         (transformer_conv(aggr=["max", "add"]), "several aggregations"),
-        (TransformerConv(-1, OUT), "sizes unknown"),
-        (TransformerConv(IN, OUT, edge_dim=-1), "sizes unknown"),
+        (TransformerConv(-1, OUT), "lazily initialized"),
+        (TransformerConv(IN, OUT, edge_dim=-1), "lazily initialized"),
     ):
         with pytest.raises(ValueError, match=says):
             TensorDotConv.from_pyg(layer)
@@ -160,16 +160,16 @@ def test_what_only_one_of_the_two_layers_can_do_is_refused():
         TensorDotConv.from_pyg(GATConv(IN, OUT))
     for layer, says in (
         (TensorDotConv(IN, OUT, global_dim=2), "graph features"),
-        (TensorDotConv((-1, IN), OUT), "sizes are unknown"),
+        (TensorDotConv((-1, IN), OUT), "needs initialized weights"),
         (TensorDotConv(IN, OUT, edge_dim=EDGE), "W_ve"),
-        (TensorDotConv(IN, OUT, edge_dim=EDGE, edges_as=("keys",)), "edges as"),
-        (TensorDotConv(IN, OUT, edge_dim=EDGE, edges_as=("keys", "values", "bias")), "edges as"),
+        (TensorDotConv(IN, OUT, edge_dim=EDGE, edge_roles=("keys",)), "edge roles other"),
+        (TensorDotConv(IN, OUT, edge_dim=EDGE, edge_roles=("keys", "values", "bias")), "edge roles other"),
     ):
         with pytest.raises(ValueError, match=says):
             layer.to_pyg()
     with pytest.raises(ValueError, match="share_edge_weight"):
-        TensorDotConv(IN, OUT, edge_dim=EDGE, edges_as=("keys",), share_edge_weight=True)
-    assert isinstance(TensorDotConv(IN, OUT, edges_as=()).to_pyg(), TransformerConv)
+        TensorDotConv(IN, OUT, edge_dim=EDGE, edge_roles=("keys",), share_edge_weight=True)
+    assert isinstance(TensorDotConv(IN, OUT, edge_roles=()).to_pyg(), TransformerConv)
 
 
 def test_false_returns_no_weights():
@@ -216,7 +216,7 @@ def call(conv, x, edge_index, edge_attr=None, u=None, batch=None, **others):
 
 
 @pytest.mark.parametrize("density", [1.0, 0.4])
-@pytest.mark.parametrize("changes", [{}, {"concat": False}, {"edges_as": ("keys", "values", "bias")}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"concat": False}, {"edge_roles": ("keys", "values", "bias")}], ids=str)
 def test_edge_list_dense_and_literal_give_the_same_numbers(density, changes):
     conv, batch = whole_layer(**changes), batch_of([4, 1, 6], density=density)
     out, (_, alpha) = call(conv, *parts(batch), return_attention_weights=True)
@@ -330,9 +330,9 @@ def test_dropout_only_in_training():
 
 def test_it_says_what_it_is():
     assert repr(TensorDotConv(16, 8, heads=2)) == "TensorDotConv(16, 8, heads=2)"
-    assert repr(TensorDotConv(16, 8, 2, False, False, 0.1, 3, False, False, global_dim=4, edges_as=("bias",))) == (
+    assert repr(TensorDotConv(16, 8, 2, False, False, 0.1, 3, False, False, global_dim=4, edge_roles=("bias",))) == (
         "TensorDotConv(16, 8, heads=2, concat=False, dropout=0.1, edge_dim=3, global_dim=4, bias=False, "
-        "root_weight=False, edges_as=('bias',))"
+        "root_weight=False, edge_roles=('bias',))"
     )
     assert repr(TensorDotConv((16, -1), 8, beta=True, aggr="max", flow="target_to_source")) == (
         "TensorDotConv((16, -1), 8, heads=1, beta=True, aggr='max', flow='target_to_source')"
@@ -351,7 +351,7 @@ def test_a_state_dict_and_a_deep_copy_carry_the_layer(share):
 
 
 def test_reset_parameters_draws_every_parameter_anew():
-    conv = TensorDotConv(IN, OUT, 3, edge_dim=EDGE, global_dim=GLOBAL, edges_as=("keys", "values", "bias"))
+    conv = TensorDotConv(IN, OUT, 3, edge_dim=EDGE, global_dim=GLOBAL, edge_roles=("keys", "values", "bias"))
     before = [p.clone() for p in conv.parameters()]
     conv.reset_parameters()
     assert all((p != q).any() for p, q in zip(conv.parameters(), before, strict=True))
@@ -388,7 +388,7 @@ X, EDGES = torch.zeros(5, IN), torch.tensor([[0, 1, 2], [1, 2, 3]])
         ((X, EDGES, torch.zeros(3, 9)), ValueError, "9 features in e, the layer was made with edge_dim=3"),
         ((X, EDGES, torch.zeros(3, EDGE)), ValueError, "global_dim=5"),
         ((X, EDGES, torch.zeros(3, EDGE), torch.zeros(GLOBAL)), ValueError, r"u is \(graphs, channels\)"),
-        ((X, EDGES, torch.zeros(3, EDGE), torch.zeros(2, GLOBAL)), ValueError, "batch has to say"),
+        ((X, EDGES, torch.zeros(3, EDGE), torch.zeros(2, GLOBAL)), ValueError, "pass batch"),
         (
             (X, EDGES, torch.zeros(3, EDGE), torch.zeros(2, GLOBAL), torch.tensor([0, 0, 1, 1, 2])),
             ValueError,
@@ -598,17 +598,17 @@ def test_edges_that_come_in_any_order_go_to_their_graphs():
 
 def test_what_is_no_graph_of_features_is_refused():
     edge_index = torch.tensor([[0], [1]])
-    for data, says in (
+    for data, message in (
         (Data(edge_index=edge_index), "no x"),
         (Data(x=torch.zeros(2, 3)), "no edge_index"),
-        (Data(x=torch.zeros(2, 3).long(), edge_index=edge_index), "^x holds torch.int64.*embed codes"),
+        (Data(x=torch.zeros(2, 3).long(), edge_index=edge_index), "^x is torch.int64.*embed integer codes"),
         (Data(x=torch.zeros(2, 3), edge_index=edge_index, batch=torch.zeros(2).long()), "no num_graphs"),
         (
             Data(x=torch.zeros(2, 3), edge_index=edge_index, edge_attr=torch.zeros(1, 2).long()),
-            "^edge_attr holds torch.int64",
+            "^edge_attr is torch.int64",
         ),
     ):
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=message):
             Graph.from_pyg(data)
 
 

@@ -60,8 +60,8 @@ def of_two_graphs():
         (layer(bias=False, root_weight=False), dict),
         (layer(flow="target_to_source"), dict),
         (layer(share_edge_weight=True, dropout=0.5), dict),
-        (layer(edges_as=("keys",)), dict),
-        (layer(edges_as=("values", "bias")), dict),
+        (layer(edge_roles=("keys",)), dict),
+        (layer(edge_roles=("values", "bias")), dict),
         (layer(global_dim=GLOBAL), of_two_graphs),
     ],
     ids=lambda value: repr(value) if isinstance(value, nn.Module) else "",
@@ -263,15 +263,15 @@ def test_the_first_call_says_the_sizes_that_were_left_open(in_channels, share):
     known = (IN, receivers) if isinstance(in_channels, tuple) else IN
     assert (lazy.in_channels, lazy.edge_dim) == (known, EDGE)
     assert not any(isinstance(module, nn.LazyLinear) for module in lazy.modules())
-    told = TensorDotConv(known, OUT, 2, beta=True, edge_dim=EDGE, share_edge_weight=share)
-    assert repr(told) == repr(lazy)
-    told.load_state_dict(lazy.state_dict())
+    sized = TensorDotConv(known, OUT, 2, beta=True, edge_dim=EDGE, share_edge_weight=share)
+    assert repr(sized) == repr(lazy)
+    sized.load_state_dict(lazy.state_dict())
     for other in (twin, pickled):
-        other.load_state_dict(told.state_dict())
+        other.load_state_dict(sized.state_dict())
         assert (other.phi_e.w_ve is other.phi_e.w_ke) == share
         with pytest.raises(ValueError, match="weights that were loaded are for 3 channels, not 4"):
             other(x, EDGES, torch.randn(7, 4))
-    for other in (told, twin, pickled):
+    for other in (sized, twin, pickled):
         assert_identical(other(x, EDGES, edge_attr), out)
     with pytest.raises(ValueError, match="not \\(5, 7\\)"):
         lazy((torch.randn(5, 7), x[1]), EDGES, edge_attr)
@@ -294,8 +294,8 @@ def test_the_first_call_may_bring_one_number_for_each_edge():
 
 
 def test_the_first_call_may_be_dense_and_starts_as_a_layer_told_its_sizes():
-    lazy = TensorDotConv(-1, OUT, 2, edge_dim=-1, edges_as=("keys", "values", "bias"))
-    with pytest.raises(ValueError, match="edge_dim=-1 is what the first call says"):
+    lazy = TensorDotConv(-1, OUT, 2, edge_dim=-1, edge_roles=("keys", "values", "bias"))
+    with pytest.raises(ValueError, match="edge_dim=-1 is inferred from the first call"):
         lazy.forward_dense(torch.randn(1, 5, IN))
     assert lazy.forward_dense(torch.randn(1, 5, IN), edge_attr=torch.randn(1, 5, 5, EDGE)).shape == (1, 5, 2 * OUT)
     assert (lazy.in_channels, lazy.edge_dim) == (IN, EDGE)
@@ -409,8 +409,8 @@ REFUSED = (TypeError, ValueError, jaxtyping.TypeCheckError)
         ({"aggr": ["add", "max"]}, "aggr is one aggregation"),
         ({"flow": "upwards"}, "source_to_target"),
         ({"beta": 0.1}, "beta is True or False, not 0.1: as in TransformerConv, it comes before dropout"),
-        ({"edge_dim": -2}, "^edge_dim is a whole number of at least 1, or -1 for what the first call has, not -2"),
-        ({"edge_dim": -1, "edges_as": ("logits",)}, "one channel per head: edge_dim=2"),
+        ({"edge_dim": -2}, "^edge_dim is a whole number of at least 1, or -1 to infer it from the first call, not -2"),
+        ({"edge_dim": -1, "edge_roles": ("logits",)}, "one channel per head: edge_dim=2"),
     ],
     ids=str,
 )
@@ -419,16 +419,16 @@ def test_settings_that_it_cannot_have(settings, says):
         TensorDotConv(IN, OUT, 2, **settings)
 
 
-def test_u_is_given_by_name():
-    with pytest.raises(REFUSED, match="u and batch are given by name|Type-check error"):
+def test_u_is_passed_by_keyword():
+    with pytest.raises(REFUSED, match="pass u and batch by keyword|Type-check error"):
         TensorDotConv(IN, OUT, global_dim=2)(torch.zeros(5, IN), EDGES, None, torch.zeros(1, 2))
 
 
 @pytest.mark.parametrize(
     ("conv", "says"),
     [
-        (TensorDotConv(IN, OUT, aggr="max"), "the dense form sums what the edges bring: aggr='add', not 'max'"),
-        (TensorDotConv((IN, 2), OUT), "the dense form has one set of nodes: not 6 and 2 channels"),
+        (TensorDotConv(IN, OUT, aggr="max"), "the dense form needs aggr='add', not 'max'"),
+        (TensorDotConv((IN, 2), OUT), r"the dense form is not bipartite: it cannot have in_channels=\(6, 2\)"),
         (TensorDotConv(-1, OUT), r"x is \(graphs, nodes, channels\), not \(5, 6\)"),
     ],
     ids=lambda value: "" if isinstance(value, str) else repr(value),

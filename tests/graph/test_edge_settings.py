@@ -8,13 +8,13 @@ from torch import nn
 
 from molattn.attention import Softmax
 from molattn.graph import AttentionEdgeUpdate, sum_edges
-from molattn.graph.edge_update import EDGES_AS
+from molattn.graph.edge_update import EDGE_ROLES
 from tests.assertions import assert_close
 from tests.graph.graphs import EDGE_DIM, F64, GLOBAL_DIM, NODE_DIM, double, gradients, inputs_of, random_graphs
 
 SIZES = [4, 1, 3, 1, 5]
 HEADS, HEAD_DIM = 2, 4
-WAYS = [names for size in range(len(EDGES_AS) + 1) for names in combinations(EDGES_AS, size)]
+WAYS = [names for size in range(len(EDGE_ROLES) + 1) for names in combinations(EDGE_ROLES, size)]
 LOGITS = {
     "scaled_dot": lambda _, q, k: q @ k / HEAD_DIM**0.5,
     "dot": lambda _, q, k: q @ k,
@@ -22,7 +22,7 @@ LOGITS = {
     "additive": lambda score, q, k: score.w.weight[0] @ (score.w_q(q) + score.w_k(k)).tanh(),
 }
 WITH_EDGES_IN_KEYS = [(score, ("keys", "values", "bias")) for score in LOGITS]
-WITHOUT = [(score, edges_as) for score in LOGITS for edges_as in (("values", "bias"), ("logits",))]
+WITHOUT = [(score, edge_roles) for score in LOGITS for edge_roles in (("values", "bias"), ("logits",))]
 
 
 def sparsemax(logits):
@@ -100,23 +100,25 @@ def check(phi_e, edge_dim, score, density, activation=lambda x: x, globals_=True
         assert_close(by_literal, by_dense)
 
 
-@pytest.mark.parametrize("edges_as", WAYS, ids=lambda names: "+".join(names) or "nothing")
+@pytest.mark.parametrize("edge_roles", WAYS, ids=lambda names: "+".join(names) or "nothing")
 @pytest.mark.parametrize("density", [None, 0.4])
-def test_edges_speak_as_what_they_were_asked_to_in_every_form(edges_as, density):
-    edge_dim = HEADS if "logits" in edges_as else EDGE_DIM
-    phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, edge_dim, GLOBAL_DIM, edges_as=edges_as))
+def test_edges_speak_as_what_they_were_asked_to_in_every_form(edge_roles, density):
+    edge_dim = HEADS if "logits" in edge_roles else EDGE_DIM
+    phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, edge_dim, GLOBAL_DIM, edge_roles=edge_roles))
     assert [w is not None for w in (phi_e.w_ke, phi_e.w_ve, phi_e.w_be)] == [
-        name in edges_as for name in ("keys", "values", "bias")
+        name in edge_roles for name in ("keys", "values", "bias")
     ]
     check(phi_e, edge_dim, "scaled_dot", density)
 
 
-@pytest.mark.parametrize(("score", "edges_as"), WITHOUT + WITH_EDGES_IN_KEYS)
+@pytest.mark.parametrize(("score", "edge_roles"), WITHOUT + WITH_EDGES_IN_KEYS)
 @pytest.mark.parametrize("bias", [False, True])
-def test_any_score_of_content_holds_in_every_form(score, bias, edges_as):
-    edge_dim = HEADS if "logits" in edges_as else EDGE_DIM
+def test_any_score_of_content_holds_in_every_form(score, bias, edge_roles):
+    edge_dim = HEADS if "logits" in edge_roles else EDGE_DIM
     phi_e = double(
-        AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, edge_dim, GLOBAL_DIM, edges_as=edges_as, score=score, bias=bias)
+        AttentionEdgeUpdate(
+            NODE_DIM, HEADS, HEAD_DIM, edge_dim, GLOBAL_DIM, edge_roles=edge_roles, score=score, bias=bias
+        )
     )
     assert all((w.bias is not None) == bias for w in (phi_e.w_q, phi_e.w_k, phi_e.w_v))
     check(phi_e, edge_dim, score, 0.5)
@@ -140,20 +142,20 @@ def test_a_score_of_positions_is_refused():
 
 @pytest.mark.parametrize("activation", [nn.LeakyReLU(0.1), nn.Tanh()], ids=["leaky relu", "tanh"])
 @pytest.mark.parametrize(
-    "edges_as", [("keys", "bias"), ("logits",), ()], ids=lambda names: "+".join(names) or "nothing"
+    "edge_roles", [("keys", "bias"), ("logits",), ()], ids=lambda names: "+".join(names) or "nothing"
 )
-def test_an_activation_is_applied_to_the_values_in_every_form(activation, edges_as):
-    edge_dim = HEADS if "logits" in edges_as else EDGE_DIM
+def test_an_activation_is_applied_to_the_values_in_every_form(activation, edge_roles):
+    edge_dim = HEADS if "logits" in edge_roles else EDGE_DIM
     phi_e = double(
         AttentionEdgeUpdate(
-            NODE_DIM, HEADS, HEAD_DIM, edge_dim, GLOBAL_DIM, edges_as=edges_as, bias=True, activation=activation
+            NODE_DIM, HEADS, HEAD_DIM, edge_dim, GLOBAL_DIM, edge_roles=edge_roles, bias=True, activation=activation
         )
     )
     check(phi_e, edge_dim, "scaled_dot", 0.5, activation)
 
 
 def test_logits_of_minus_a_large_number_close_an_edge():
-    phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, HEADS, edges_as=("logits",)))
+    phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, HEADS, edge_roles=("logits",)))
     graph = random_graphs([3], edge_dim=HEADS, globals_=False)
     e = graph.e.clone()
     e[0, 1, 2, 0] = -1e9  # head 0 of the edge from 2 to 1
@@ -176,8 +178,8 @@ def test_a_score_made_elsewhere_is_used_as_it_is():
 def test_without_edge_features_it_does_not_matter_what_they_would_speak_as():
     graph = random_graphs([4, 2], edges=False, globals_=False)
     results = []
-    for edges_as in (("keys", "values", "bias"), ("logits",), ()):
-        phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, edges_as=edges_as))
+    for edge_roles in (("keys", "values", "bias"), ("logits",), ()):
+        phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, edge_roles=edge_roles))
         results.append(sum_edges(phi_e(graph)))
     assert_close(results[1], results[0])
     assert_close(results[2], results[0])
@@ -186,8 +188,8 @@ def test_without_edge_features_it_does_not_matter_what_they_would_speak_as():
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"edges_as": ("keys", "colours")}, "cannot be 'colours': choose among keys, values, bias, logits"),
-        ({"edges_as": ("logits",)}, "one channel per head: 2, not 3"),
+        ({"edge_roles": ("keys", "colours")}, "cannot be 'colours': choose among keys, values, bias, logits"),
+        ({"edge_roles": ("logits",)}, "one channel per head: 2, not 3"),
         ({"activation": nn.ReLU()}, "leave 'values' out"),
         ({"score": "cosine"}, "unknown score 'cosine'"),
         ({"score": "location"}, "positions"),
@@ -199,7 +201,7 @@ def test_settings_that_do_not_go_together_are_refused(given, says):
 
 
 @pytest.mark.parametrize(
-    "given", [{"score": "general"}, {"score": "additive"}, {"activation": nn.ReLU()}, {"edges_as": ("logits",)}]
+    "given", [{"score": "general"}, {"score": "additive"}, {"activation": nn.ReLU()}, {"edge_roles": ("logits",)}]
 )
 def test_settings_about_edges_matter_only_where_there_are_edges(given):
     AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, **given)

@@ -260,10 +260,10 @@ def test_dropout_drops_in_training_and_the_weights_reported_are_those_before():
         assert_identical(noisy.weights, quiet.weights)
         assert (sum_edges(noisy) - sum_edges(quiet)).abs().max() > 1e-3
     messages = phi_e.eval()(graph)
-    assert_identical(messages.dropped, messages.weights)
+    assert_identical(messages.weights_after_dropout, messages.weights)
     messages = phi_e.train()(graph)
-    kept = messages.dropped != 0
-    assert_close(messages.dropped[kept], messages.weights[kept] / 0.75)
+    kept = messages.weights_after_dropout != 0
+    assert_close(messages.weights_after_dropout[kept], messages.weights[kept] / 0.75)
     assert 0.1 < 1 - kept[messages.weights != 0].float().mean() < 0.4
 
 
@@ -284,7 +284,7 @@ def test_dropout_leaves_the_expectation(form):
 class Doubled(AttentionEdgeUpdate):
     """A subclass that overrides one part."""
 
-    def _finished(self, weights, graph):  # noqa: ARG002
+    def _transform_weights(self, weights, graph):  # noqa: ARG002
         return 2 * weights
 
 
@@ -298,7 +298,12 @@ def test_a_dense_graph_goes_through_as_one_operation_where_nothing_was_changed()
 
     plain = edge_update(globals_=False)
     assert taken(plain) == ["chunked"]  # in float64
-    for given in ({"edges_as": ("keys",)}, {"edges_as": ("values",)}, {"score": "dot"}, {"normalizer": "sparsemax"}):
+    for given in (
+        {"edge_roles": ("keys",)},
+        {"edge_roles": ("values",)},
+        {"score": "dot"},
+        {"normalizer": "sparsemax"},
+    ):
         other = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, EDGE_DIM, **given))
         assert taken(other) == ["reference"]
     changed = double(Doubled(NODE_DIM, HEADS, HEAD_DIM, EDGE_DIM))
@@ -312,7 +317,7 @@ def test_a_dense_graph_goes_through_as_one_operation_where_nothing_was_changed()
 def test_a_sum_after_the_weights_is_made_of_them(form):
     phi_e, graph = edge_update(dropout=0.3), random_graphs([4, 2], density=0.7)
     messages = FORMS[form](phi_e.train(), graph)
-    wanted = (messages.dropped, messages.each())
+    wanted = (messages.weights_after_dropout, messages.per_edge())
     with record_backends() as calls:
         total = sum_edges(messages)
     assert not [call for call in calls if call.operation == "attention"]

@@ -5,7 +5,16 @@ import pytest
 import torch
 from torch_geometric.data import Batch, Data
 
-from molattn.graph import TO_GRAPH, AttentionEdgeUpdate, DenseGraph, Graph, max_nodes, mean_nodes, sum_edges, sum_nodes
+from molattn.graph import (
+    NODES_TO_GRAPH,
+    AttentionEdgeUpdate,
+    DenseGraph,
+    Graph,
+    max_nodes,
+    mean_nodes,
+    sum_edges,
+    sum_nodes,
+)
 from tests.assertions import assert_close, assert_identical
 from tests.graph.graphs import EDGE_DIM, F64, NODE_DIM, double, random_graphs
 
@@ -102,17 +111,17 @@ def test_sum_grows_with_the_graph_and_mean_does_not_in_both_forms():
         assert_close(sum_nodes(graph.v, graph), totals)
         assert_close(mean_nodes(graph.v, graph), means)
         assert graph.count_nodes().tolist() == [3, 1, 2]
-    assert {"sum": sum_nodes, "mean": mean_nodes, "max": max_nodes} == TO_GRAPH
+    assert {"sum": sum_nodes, "mean": mean_nodes, "max": max_nodes} == NODES_TO_GRAPH
 
 
 def test_graphs_without_nodes_have_zero_sums_and_means():
     empty = Graph(torch.randn(2, 4), *torch.zeros(2, 0, dtype=torch.long), torch.tensor([1, 1]), num_graphs=3)
-    for rho in TO_GRAPH.values():
+    for rho in NODES_TO_GRAPH.values():
         totals = rho(empty.v, empty)
         assert totals.shape == (3, 4)
         assert (totals[[0, 2]] == 0).all()
     dense = DenseGraph(torch.full((1, 2, 4), torch.nan), torch.zeros(1, 2, dtype=torch.bool))
-    for rho in TO_GRAPH.values():
+    for rho in NODES_TO_GRAPH.values():
         assert_identical(rho(dense.v, dense), torch.zeros(1, 4))
 
 
@@ -120,8 +129,10 @@ def test_what_belongs_to_a_graph_reaches_each_of_its_nodes():
     dense = random_graphs([2, 1, 3])
     edge_list = dense.to_edge_list()
     assert dense.u is not None
-    assert_identical(edge_list.per_node(dense.u), dense.u[[0, 0, 1, 2, 2, 2]])
-    assert_identical(dense.per_node(dense.u).expand(-1, 3, -1)[dense.node_mask], edge_list.per_node(dense.u))
+    assert_identical(edge_list.broadcast_to_nodes(dense.u), dense.u[[0, 0, 1, 2, 2, 2]])
+    assert_identical(
+        dense.broadcast_to_nodes(dense.u).expand(-1, 3, -1)[dense.node_mask], edge_list.broadcast_to_nodes(dense.u)
+    )
 
 
 WITH_LONELY_NODES = {"complete": None, "sparse": 0.4, "without edges": 0.0}
@@ -230,27 +241,27 @@ def test_there_is_a_count_for_each_node_and_each_graph(sizes):
     assert listed.count_edges().tolist() == [n for n in sizes for _ in range(n)]
     assert listed.count_nodes().tolist() == sizes
     assert tuple(listed.sum_edges(listed.e).shape) == tuple(listed.max_edges(listed.e).shape) == (sum(sizes), EDGE_DIM)
-    own = listed.own_nodes()
+    own = listed.readout_layout()
     assert own.sender.tolist() == list(range(sum(sizes))) and own.num_receivers == len(sizes)
     assert_identical(own.receiver, listed.node_graph)
 
 
 def test_the_edges_of_a_graph_are_those_that_compete_in_every_head():
     graph = random_graphs([4, 1, 3], density=0.5)
-    mask = graph.competitors.mask
+    mask = graph.attention_layout.mask
     assert mask is not None and mask.shape == (3, 1, 4, 4)
     assert_identical(mask.expand(3, 2, 4, 4)[:, 1], graph.edges)
 
 
 def test_whether_nodes_come_first_is_known_anew_for_another_mask():
     graph = random_graphs([4, 2, 0])
-    assert graph.leading is not None and graph.leading.tolist() == [4, 2, 0]
-    assert graph.replace(v=graph.v + 1).leading is graph.leading
-    assert graph.replace(node_mask=graph.node_mask.flip(-1)).leading is None
+    assert graph.right_padded_sizes is not None and graph.right_padded_sizes.tolist() == [4, 2, 0]
+    assert graph.replace(v=graph.v + 1).right_padded_sizes is graph.right_padded_sizes
+    assert graph.replace(node_mask=graph.node_mask.flip(-1)).right_padded_sizes is None
     fewer = graph.replace(node_mask=graph.node_mask & (torch.arange(4) < 3))
-    assert fewer.leading is not None and fewer.leading.tolist() == [3, 2, 0]
+    assert fewer.right_padded_sizes is not None and fewer.right_padded_sizes.tolist() == [3, 2, 0]
     unasked = random_graphs([4, 2]).replace(u=None)
-    assert unasked.leading is not None and unasked.leading.tolist() == [4, 2]
+    assert unasked.right_padded_sizes is not None and unasked.right_padded_sizes.tolist() == [4, 2]
 
 
 def test_no_graphs_at_all_have_a_dense_form_and_an_edge_list():

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from molattn.graph import SumOfCodes
-from molattn.graph.codes import look_up
+from molattn.graph import SumEmbedding
+from molattn.graph.embedding import look_up
 from molattn.kernels import elementwise
 from molattn.kernels.blocks import BlockTensors, BlockWeights, EdgeLayout, compiled_blocks
 from molattn.kernels.edge_attention import edge_attention
@@ -99,11 +99,11 @@ def operations() -> dict[str, tuple[Callable[..., Tensor], dict[str, Any]]]:
     of_nodes = {name: torch.randn(b, n, h, d) for name in ("q", "k", "v")}
     of_pairs = {"e": torch.randn(b, n, n, f), "dropout_mask": torch.rand(b, h, n, n), **masks}
     tables = [torch.randn(4, f), torch.randn(4, f)]
-    layer = SumOfCodes([4, 3], 6)
+    layer = SumEmbedding([4, 3], 6)
     x = torch.randn(7, 9)
     return {
         "look_up": (look_up, {"rows": torch.randn(4, 6), "codes": torch.randint(4, (b, n))}),
-        "SumOfCodes": (layer, {"codes": torch.randint(3, (b, n, 2))}),
+        "SumEmbedding": (layer, {"codes": torch.randint(3, (b, n, 2))}),
         "edge_attention": (
             lambda q, k, v, e, dropout_mask, node_mask, edge_mask, w_ke, w_ve, w_be: edge_attention(
                 q, k, v, e, w_ke, w_ve, w_be, node_mask, edge_mask, dropout_mask

@@ -8,8 +8,8 @@ import jaxtyping
 import pytest
 import torch
 
-from molattn.graph import SumOfCodes
-from molattn.graph.codes import look_up
+from molattn.graph import SumEmbedding
+from molattn.graph.embedding import look_up
 from molattn.kernels import elementwise
 from molattn.kernels.blocks import (
     BlockTensors,
@@ -43,14 +43,14 @@ def test_no_code_is_taken_for_another(dtype, code):
     with pytest.raises(IndexError):
         look_up(torch.zeros(4, 3, dtype=dtype), torch.tensor([0, code]))
     with pytest.raises(IndexError):
-        SumOfCodes([4, 4], 3).to(dtype)(torch.tensor([[0, 0], [1, code]]))
+        SumEmbedding([4, 4], 3).to(dtype)(torch.tensor([[0, 0], [1, code]]))
     with pytest.raises(IndexError):
-        SumOfCodes([4, 4], 3).to(dtype)(torch.tensor([[code, 0]]))
+        SumEmbedding([4, 4], 3).to(dtype)(torch.tensor([[code, 0]]))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
 def test_codes_are_integers_one_for_each_table(dtype):
-    layer = SumOfCodes([4, 4], 3).to(dtype)
+    layer = SumEmbedding([4, 4], 3).to(dtype)
     for codes in (torch.zeros(2, 1, dtype=torch.uint8), torch.zeros(2, 2), torch.zeros(2, 2, dtype=torch.bool)):
         with pytest.raises(REFUSED):
             layer(codes)

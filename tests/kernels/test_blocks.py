@@ -7,7 +7,15 @@ import torch
 
 from molattn.attention import OPERATIONS, backend, record_backends
 from molattn.attention.dropout import dropout_mask
-from molattn.graph import AttentionEdgeUpdate, CodedEdges, DenseGraph, GraphNetBlock, run_blocks, stack, why_not_fused
+from molattn.graph import (
+    AttentionEdgeUpdate,
+    DenseGraph,
+    EdgeEmbedding,
+    GraphNetBlock,
+    run_blocks,
+    stack,
+    why_not_fused,
+)
 from molattn.graph.published import BlockConfig, tensor_dot
 from molattn.kernels import blocks as compiled_blocks
 from molattn.kernels.blocks import load_library, unavailable_reason
@@ -20,7 +28,7 @@ pytestmark = pytest.mark.skipif(load_library() is None, reason=f"no compiled blo
 
 def stacked(blocks, graph, edges=None):
     """The nodes after the blocks as one operation; None where they have to run one by one."""
-    if OPERATIONS["blocks"].unsupported_reason("compiled", stack._Given(blocks, graph, edges)):
+    if OPERATIONS["blocks"].unsupported_reason("compiled", stack._BlockCall(blocks, graph, edges)):
         return None
     with record_backends() as calls:
         after = run_blocks(blocks, graph, edges)
@@ -175,7 +183,7 @@ def test_coded_edges_are_the_sums_of_their_rows(f):
     codes = [torch.randint(len(x), (b, n, n), dtype=torch.uint8) for x in rows]
     e = sum(x[c.long()] for x, c in zip(rows, codes, strict=True))
     bare = DenseGraph(graph.v.float(), graph.node_mask)
-    coded = stacked(blocks, bare, CodedEdges(tuple(rows), tuple(codes)))
+    coded = stacked(blocks, bare, EdgeEmbedding(tuple(rows), tuple(codes)))
     featured = stacked(blocks, bare.replace(e=e))
     assert_close(coded, featured, 1e-5)
     probe = draw(*coded.shape, seed=9).float()
@@ -191,7 +199,7 @@ def test_a_code_without_a_row_is_refused_and_in_the_padding_not_read():
     graph = make_graph((3, 5))
     codes = torch.zeros(2, 5, 5, dtype=torch.uint8)
     codes[0, 4, 4] = 9
-    edges = CodedEdges((torch.zeros(4, 5),), (codes,))
+    edges = EdgeEmbedding((torch.zeros(4, 5),), (codes,))
     bare = DenseGraph(graph.v.float(), graph.node_mask)
     assert stacked(blocks, bare, edges) is not None
     codes[1, 4, 4] = 4
@@ -222,7 +230,7 @@ def test_blocks_have_to_be_taken_one_by_one():
     assert stacked(blocks, graph) is not None
     assert stacked(blocks, graph.replace(e=None)) is None
     assert stacked([*blocks, Opaque(blocks[0])], graph) is None
-    assert why_not_fused([*blocks, Opaque(blocks[0])], 5) == "Opaque is no block of molattn"
+    assert why_not_fused([*blocks, Opaque(blocks[0])], 5) == "Opaque is not a block of molattn"
     assert stacked([GraphNetBlock(24, 4, 5)], graph.replace(v=graph.v[..., :24])) is None  # no whole vectors
     other = DenseGraph(graph.v, graph.node_mask.flip(-1), graph.e)  # nodes behind padding
     assert stacked(blocks, other) is None
@@ -258,7 +266,7 @@ def test_its_gradient_has_one(coded, dropout):
         codes = torch.arange(2 * 9 * 9, dtype=torch.uint8).view(2, 9, 9) % 4
         graph = graph.replace(v=v, e=None if coded else e)
         learned = [v, rows if coded else e, *(p for block in blocks for p in block.parameters())]
-        edges = CodedEdges((rows,), (codes,)) if coded else None
+        edges = EdgeEmbedding((rows,), (codes,)) if coded else None
         torch.manual_seed(3)
         with record_backends() as calls:
             if fused:
@@ -317,10 +325,10 @@ def test_to_drop_everything_is_refused_in_training():
     ("given", "why"),
     [
         ({}, ""),
-        ({"edges_as": ("keys", "values")}, ""),
-        ({"edges_as": ("values", "bias")}, "edges that are not part of keys and values"),
-        ({"edges_as": ("keys", "bias")}, "edges that are not part of keys and values"),
-        ({"edges_as": ("keys", "values", "logits")}, "edges that are not part of keys and values"),
+        ({"edge_roles": ("keys", "values")}, ""),
+        ({"edge_roles": ("values", "bias")}, "edges that are not part of keys and values"),
+        ({"edge_roles": ("keys", "bias")}, "edges that are not part of keys and values"),
+        ({"edge_roles": ("keys", "values", "logits")}, "edges that are not part of keys and values"),
         ({"score": "dot"}, "a score other than scaled_dot, or a normalizer other than softmax"),
         ({"normalizer": "sparsemax"}, "a score other than scaled_dot, or a normalizer other than softmax"),
         ({"bias": True}, "a bias of W_q"),

@@ -155,8 +155,8 @@ def test_each_fault_is_found(layer, message):
 
 def test_weights_that_do_not_sum_to_1_or_go_where_no_edge_is_are_found():
     class Halved(AttentionEdgeUpdate):
-        def _finished(self, weights, graph):
-            return super()._finished(weights, graph) * 0.5
+        def _transform_weights(self, weights, graph):
+            return super()._transform_weights(weights, graph) * 0.5
 
     class Leaking(AttentionEdgeUpdate):
         def forward(self, graph):

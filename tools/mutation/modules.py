@@ -60,7 +60,7 @@ MODULES = {
     "kernels/edge_attention": ["kernels/test_edge_attention.py", "kernels/test_operations.py"],
     "kernels/segments": ["kernels/test_segments.py", "kernels/test_operations.py"],
     "kernels/blocks": ["kernels/test_blocks.py", "kernels/test_operations.py"],
-    "kernels/lookup": ["graph/test_codes.py", "kernels/test_operations.py"],
+    "kernels/lookup": ["graph/test_embedding.py", "kernels/test_operations.py"],
     "kernels/elementwise": ["attention/test_dropout.py", "kernels/test_operations.py"],
     "graph/aggregate": ["graph/test_aggregate.py", "graph/test_graph.py", "graph/test_algorithm_1.py"],
     "graph/block": [
@@ -69,7 +69,7 @@ MODULES = {
         "graph/test_aggregate.py",
         "graph/test_algorithm_1.py",
     ],
-    "graph/codes": ["graph/test_codes.py"],
+    "graph/embedding": ["graph/test_embedding.py"],
     "graph/conv": [
         "graph/test_conv.py",
         "graph/test_conv_messages.py",
@@ -88,7 +88,7 @@ MODULES = {
         "kernels/test_blocks.py",
         "graph/published/test_published.py",
     ],
-    "graph/exchange": [
+    "graph/pyg_conversion": [
         "graph/test_conv.py",
         "--deselect=tests/graph/test_conv.py::test_a_citation_graph_is_learned",
         "--deselect=tests/graph/test_conv.py::test_a_model_learns_from_pygs_loader",
@@ -109,7 +109,7 @@ MODULES = {
         "graph/test_conv.py::test_dense_and_back_is_the_same_graph",
         "graph/test_conv.py::test_a_matrix_has_no_place_for_some_edges",
     ],
-    "graph/conv_call": ["graph/test_conv.py", "graph/test_conv_messages.py"],
+    "graph/conv_inputs": ["graph/test_conv.py", "graph/test_conv_messages.py"],
     "graph/readout": ["graph/test_readout.py"],
     "graph/stack": ["kernels/test_blocks.py"],
     "graph/updates": ["graph/test_updates.py", "graph/test_block.py"],

@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Integer
 from torch import Tensor
 
-from molattn.graph.codes import SumOfCodes, look_up
+from molattn.graph.embedding import SumEmbedding, look_up
 from molattn.graph.encodings.molecules import Encoding, Molecules, pairs
-from molattn.graph.stack import CodedEdges
+from molattn.graph.stack import EdgeEmbedding
 
 
 def bond_codes(molecules: Molecules) -> Integer[Tensor, "b n n"]:
@@ -38,15 +38,15 @@ class BondEncoding(Encoding):
     def __init__(self, parts: Tensor, sizes: Sequence[int], dim: int):
         super().__init__()
         self.dim = dim
-        self.bond = SumOfCodes(sizes, dim)
+        self.bond = SumEmbedding(sizes, dim)
         self.register_buffer("parts", parts.long(), persistent=False)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
         return look_up(self.bond(self.parts), bond_codes(molecules))
 
-    def coded(self, molecules: Molecules) -> CodedEdges:
+    def edge_embedding(self, molecules: Molecules) -> EdgeEmbedding:
         """A row for each packed bond code."""
-        return CodedEdges((self.bond(self.parts),), (molecules.bond_codes,))
+        return EdgeEmbedding((self.bond(self.parts),), (molecules.bond_codes,))
 
 
 class BondOneHot(Encoding):

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from molattn.graph.encodings.molecules import Encoding, Molecules
-from molattn.graph.stack import CodedEdges
+from molattn.graph.stack import EdgeEmbedding
 
 
 class Sum(Encoding):
@@ -37,11 +37,11 @@ class Sum(Encoding):
             total = total + encoding(molecules)
         return total
 
-    def coded(self, molecules: Molecules) -> CodedEdges | None:
+    def edge_embedding(self, molecules: Molecules) -> EdgeEmbedding | None:
         """The tables of all of them, where each has one."""
         total = None
         for encoding in self.encodings:
-            part = encoding.coded(molecules)  # pyright: ignore[reportCallIssue]
+            part = encoding.edge_embedding(molecules)  # pyright: ignore[reportCallIssue]
             if part is None:
                 return None
             total = part if total is None else total + part

@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from molattn.graph.stack import CodedEdges
+from molattn.graph.stack import EdgeEmbedding
 
 
 @runtime_checkable
@@ -57,6 +57,6 @@ class Encoding(nn.Module):
     dim: int
     """Channels."""
 
-    def coded(self, molecules: Molecules) -> CodedEdges | None:  # noqa: ARG002
+    def edge_embedding(self, molecules: Molecules) -> EdgeEmbedding | None:  # noqa: ARG002
         """What `forward` returns of edges as rows of tables; None where it is not that."""
         return None

@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from molattn.graph.codes import look_up
+from molattn.graph.embedding import look_up
 from molattn.graph.encodings.molecules import Encoding, Molecules, adjacency
 
 

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
-from molattn.graph.codes import SumOfCodes, look_up
+from molattn.graph.embedding import SumEmbedding, look_up
 from molattn.graph.encodings.bonds import bond_codes
 from molattn.graph.encodings.molecules import Encoding, Molecules, adjacency, pairs
-from molattn.graph.stack import CodedEdges
+from molattn.graph.stack import EdgeEmbedding
 
 DISCONNECTED = 255
 """The byte that says that no path joins the two."""
@@ -53,9 +53,9 @@ class PathEncoding(Encoding):
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
         return look_up(self.path.weight, path_codes(molecules, self.max_path, self.disconnected))
 
-    def coded(self, molecules: Molecules) -> CodedEdges:
+    def edge_embedding(self, molecules: Molecules) -> EdgeEmbedding:
         """A row for each byte that a length may be."""
-        return CodedEdges((look_up(self.path.weight, self.of_bytes),), (molecules.path_lengths,))
+        return EdgeEmbedding((look_up(self.path.weight, self.of_bytes),), (molecules.path_lengths,))
 
 
 class HeadTable(Encoding):
@@ -151,7 +151,7 @@ class PathEdgeEncoding(Encoding):
         if max_path < 1:
             raise ValueError(f"a path has at least one bond: max_path={max_path}")
         self.dim, self.max_path = dim, max_path
-        self.places = nn.ModuleList(SumOfCodes(sizes, dim) for _ in range(max_path))
+        self.places = nn.ModuleList(SumEmbedding(sizes, dim) for _ in range(max_path))
         self.register_buffer("parts", parts.long(), persistent=False)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:

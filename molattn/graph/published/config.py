@@ -21,7 +21,7 @@ class BlockConfig:
         node_dim, edge_dim, global_dim: d_v, d_e, d_u; 0 for graphs without edge or graph features.
         num_heads: h.
         hidden_dim: channels inside the feed-forward steps; 2 * node_dim by default.
-        to_graph: rho_eu and rho_vu, a name in `EDGES_TO_GRAPH` and `TO_GRAPH`.
+        global_aggr: rho_eu and rho_vu, a name in `EDGES_TO_GRAPH` and `NODES_TO_GRAPH`.
         dropout: in training.
         score, normalizer, join: of tensor-dot attention: names in `molattn.attention.SCORES` or `SCORES_WITH_WEIGHTS`,
             `NORMALIZERS` and `JOINS`.
@@ -33,7 +33,7 @@ class BlockConfig:
     edge_dim: int = 0
     global_dim: int = 0
     hidden_dim: int | None = None
-    to_graph: str = "sum"
+    global_aggr: str = "sum"
     dropout: float = 0.0
     score: str = "scaled_dot"
     normalizer: str = "softmax"
@@ -60,7 +60,7 @@ class BlockConfig:
             self.edge_dim,
             self.global_dim,
             self.hidden_dim,
-            self.to_graph,
+            self.global_aggr,
             self.dropout,
         )
 

@@ -53,7 +53,7 @@ def gaan(config: BlockConfig) -> GraphNetBlock:
     return GraphNetBlock(
         *config.block_args,
         phi_e=AttentionEdgeUpdate(
-            *config.edge_update_args, edges_as=("bias",), score="dot", bias=True, activation=nn.LeakyReLU(0.1)
+            *config.edge_update_args, edge_roles=("bias",), score="dot", bias=True, activation=nn.LeakyReLU(0.1)
         ),
         rho_ev=GatedSum(config.node_dim, config.num_heads, config.head_dim),
         join=nn.Linear(2 * config.node_dim, config.node_dim),

@@ -19,5 +19,5 @@ def graphormer(config: BlockConfig) -> GraphNetBlock:
         ValueError: edge_dim is neither 0 nor the number of heads.
     """
     return GraphNetBlock(
-        *config.block_args, phi_e=AttentionEdgeUpdate(*config.edge_update_args, edges_as=("logits",), bias=True)
+        *config.block_args, phi_e=AttentionEdgeUpdate(*config.edge_update_args, edge_roles=("logits",), bias=True)
     )

@@ -56,7 +56,7 @@ class GritEdgeUpdate(nn.Module):
         """The e'_k of every edge, not yet multiplied out."""
         h, v = self._edge_hidden(graph)
         logits = (h * self.w_a).sum(-1)
-        weights = softmax(logits if isinstance(graph, Graph) else logits.permute(0, 3, 1, 2), graph.competitors)
+        weights = softmax(logits if isinstance(graph, Graph) else logits.permute(0, 3, 1, 2), graph.attention_layout)
         values = v if isinstance(graph, Graph) else v.transpose(1, 2)
         return EdgeMessages(graph, weights, self._drop(weights), values, h, self.w_ve)
 
@@ -65,7 +65,7 @@ class GritEdgeUpdate(nn.Module):
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
         h, v = self._edge_hidden(graph)
-        weights = softmax((h * self.w_a).sum(-1), graph.competitors)
+        weights = softmax((h * self.w_a).sum(-1), graph.attention_layout)
         values = v[graph.sender] + torch.einsum("mhf,hdf->mhd", h, self.w_ve)
         return LiteralMessages(graph, weights, self._drop(weights).unsqueeze(-1) * values, h)
 

@@ -43,18 +43,18 @@ class MixedEdgeUpdate(AttentionEdgeUpdate):
         lambdas: Sequence[float] = LAMBDAS,
     ):
         require_edge_features(edge_dim)
-        super().__init__(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout, edges_as=(), bias=True)
+        super().__init__(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout, edge_roles=(), bias=True)
         if len(lambdas) != edge_dim + 1:
             raise ValueError(f"attention and {edge_dim} channels of fixed weights take {edge_dim + 1} lambdas")
         if not math.isclose(sum(lambdas), 1.0, abs_tol=1e-6):
             raise ValueError(f"the lambdas must sum to 1, not to {sum(lambdas):g}")
         self.lambdas = tuple(lambdas)
 
-    def _finished(self, weights: Tensor, graph: AnyGraph) -> Tensor:
+    def _transform_weights(self, weights: Tensor, graph: AnyGraph) -> Tensor:
         e = not_none(graph.e)
         fixed = (e * torch.tensor(self.lambdas[1:], dtype=e.dtype, device=e.device)).sum(-1)
         fixed = fixed.unsqueeze(-1) if isinstance(graph, Graph) else fixed.unsqueeze(1)
-        return self.lambdas[0] * weights + graph.competitors.keep(fixed.expand_as(weights))
+        return self.lambdas[0] * weights + graph.attention_layout.keep(fixed.expand_as(weights))
 
 
 def mat(config: BlockConfig, lambdas: Sequence[float] = LAMBDAS) -> GraphNetBlock:

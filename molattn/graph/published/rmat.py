@@ -50,7 +50,7 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
         dropout: float = 0.0,
     ):
         require_edge_features(edge_dim)
-        super().__init__(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout, edges_as=(), bias=True)
+        super().__init__(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout, edge_roles=(), bias=True)
         self.f_k = nn.Sequential(nn.Linear(edge_dim, head_dim), nn.LeakyReLU(0.1), Dropout(dropout))
         self.f_v = nn.Sequential(nn.Linear(edge_dim, head_dim), nn.LeakyReLU(0.1), Dropout(dropout))
         self.w_ke = nn.Linear(head_dim, num_heads * head_dim, bias=False)
@@ -68,7 +68,7 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
         w_ve = self.w_ve.weight.unflatten(0, (self.num_heads, -1))
         return EdgeTerms(self.f_v(graph.e), w_ve=w_ve), logits
 
-    def _with_edges(self, graph: Graph, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _add_edge_terms(self, graph: Graph, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         b_k = self.w_ke(self.f_k(graph.e)).unflatten(-1, (self.num_heads, -1))
         b_v = self.w_ve(self.f_v(graph.e)).unflatten(-1, (self.num_heads, -1))
         bias = (k * b_k).sum(-1) * self.scale + (k * self.u).sum(-1) + (b_k * self.t).sum(-1)

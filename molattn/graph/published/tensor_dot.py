@@ -25,8 +25,8 @@ def molattn(config: BlockConfig) -> GraphNetBlock:
     return _block(config, ("keys", "values", "bias"))
 
 
-def _block(config: BlockConfig, edges_as: tuple[str, ...]) -> GraphNetBlock:
+def _block(config: BlockConfig, edge_roles: tuple[str, ...]) -> GraphNetBlock:
     phi_e = AttentionEdgeUpdate(
-        *config.edge_update_args, edges_as=edges_as, score=config.score, normalizer=config.normalizer_fn
+        *config.edge_update_args, edge_roles=edge_roles, score=config.score, normalizer=config.normalizer_fn
     )
     return GraphNetBlock(*config.block_args, phi_e=phi_e, join=config.join_module)

@@ -54,7 +54,10 @@ def test_a_dense_graph_is_equivariant_to_the_order_of_its_nodes(name, density):
     net = make_block(name)
     graph = graphs_for(name, [5, 3], density=density)
     order = torch.tensor([2, 0, 4, 1, 3])
-    (after, messages), (other, other_messages) = net.step(graph), net.step(permuted(graph, order))
+    (after, messages), (other, other_messages) = (
+        net.forward_with_messages(graph),
+        net.forward_with_messages(permuted(graph, order)),
+    )
     real, pairs = graph.node_mask[:, order], graph.edges[:, order][:, :, order]
     assert_close(other.v[real], after.v[:, order][real])
     assert_close(other.e[pairs], after.e[:, order][:, :, order][pairs])
@@ -79,7 +82,7 @@ def test_an_edge_list_is_equivariant_to_the_order_of_its_nodes_and_edges(name, d
         receiver=renamed[graph.receiver][edges],
         e=graph.e[edges],
     )
-    for way in (net.step, net.literal):
+    for way in (net.forward_with_messages, net.literal):
         (after, messages), (after_other, other_messages) = way(graph), way(other)
         assert_close(after_other.v, after.v[nodes])
         assert_close(after_other.e, after.e[edges])
@@ -93,10 +96,10 @@ def test_an_edge_list_is_equivariant_to_the_order_of_its_nodes_and_edges(name, d
 def test_a_batch_gives_the_same_outputs_as_its_graphs_one_by_one(name, density):
     net = make_block(name)
     batch = graphs_for(name, SIZES, density=density)
-    after, messages = net.step(batch)
+    after, messages = net.forward_with_messages(batch)
     for b, n in enumerate(SIZES):
         single = one_of(batch, b)
-        alone, own = net.step(single)
+        alone, own = net.forward_with_messages(single)
         assert_close(after.v[b, :n], alone.v[0])
         assert_close(after.e[b, :n, :n][single.edges[0]], alone.e[single.edges])
         assert_close(messages.weights[b, :, :n, :n], own.weights[0])
@@ -223,7 +226,7 @@ def test_incompatible_sizes_raise(name):
     with pytest.raises(ValueError, match="3 heads do not divide 8 node channels"):
         BLOCKS[name](BlockConfig(NODE_DIM, 3, edge_dim={"graphormer": 3}.get(name, edge_dim(name))))
     with pytest.raises(ValueError, match="unknown aggregation 'median'"):
-        BLOCKS[name](BlockConfig(NODE_DIM, HEADS, edge_dim(name), to_graph="median"))
+        BLOCKS[name](BlockConfig(NODE_DIM, HEADS, edge_dim(name), global_aggr="median"))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tensor-dot attention from and to PyG's `TransformerConv`."""
+"""Conversion between `TensorDotConv` and PyG's `TransformerConv`."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -15,14 +15,15 @@ from molattn.graph.conv import TensorDotConv
 def conv_from_pyg(layer: Any) -> TensorDotConv:
     """`TensorDotConv.from_pyg`."""
     if not isinstance(layer, TransformerConv):
-        raise TypeError(f"from_pyg reads a torch_geometric.nn.TransformerConv, not a {type(layer).__name__}")
+        raise TypeError(f"from_pyg takes a torch_geometric.nn.TransformerConv, not a {type(layer).__name__}")
     widths = layer.lin_key.in_channels, layer.lin_query.in_channels
-    beyond = {
+    unsupported = {
         "several aggregations": not isinstance(layer.aggr, str),
-        "sizes unknown before its first call": min(widths) < 1 or (layer.edge_dim or 0) < 0,
+        "lazily initialized weights": min(widths) < 1 or (layer.edge_dim or 0) < 0,
     }
-    if any(beyond.values()):
-        raise ValueError(f"no TensorDotConv has {', '.join(what for what, holds in beyond.items() if holds)}")
+    if any(unsupported.values()):
+        names = ", ".join(name for name, has in unsupported.items() if has)
+        raise ValueError(f"TensorDotConv does not support {names}")
     ours = TensorDotConv(
         widths if isinstance(layer.in_channels, tuple) or len(set(widths)) > 1 else widths[0],
         layer.out_channels,
@@ -40,7 +41,7 @@ def conv_from_pyg(layer: Any) -> TensorDotConv:
     ours.aggr = layer.aggr
     ours = ours.to(layer.lin_key.weight).train(layer.training)
     with torch.no_grad():
-        for mine, theirs in _same_numbers(ours, layer):
+        for mine, theirs in _parameter_pairs(ours, layer):
             mine.copy_(theirs)
     return ours
 
@@ -49,17 +50,18 @@ def conv_to_pyg(layer: TensorDotConv) -> TransformerConv:
     """`TensorDotConv.to_pyg`."""
     pair = layer.in_channels if isinstance(layer.in_channels, tuple) else (layer.in_channels,)
     if -1 in (*pair, layer.edge_dim):
-        raise ValueError("no TransformerConv has the weights of a layer whose sizes are unknown before its first call")
+        raise ValueError("to_pyg needs initialized weights: call the layer once, to infer its in_channels and edge_dim")
     w_ke, w_ve = layer.phi_e.w_ke, layer.phi_e.w_ve
-    one = w_ke is None or w_ve is None or w_ke is w_ve or torch.equal(w_ke.weight, w_ve.weight)
-    beyond = {
+    same_edge_weight = w_ke is None or w_ve is None or w_ke is w_ve or torch.equal(w_ke.weight, w_ve.weight)
+    unsupported = {
         "graph features": layer.global_dim is not None,
-        "edges as anything but keys and values": layer.edge_dim and {"keys", "values"} != set(layer.edges_as),
-        "a W_ve other than its W_ke": not one,
+        "edge roles other than keys and values": layer.edge_dim and {"keys", "values"} != set(layer.edge_roles),
+        "a W_ve other than its W_ke": not same_edge_weight,
         "another score or normalizer": layer.phi_e.score is not scaled_dot or layer.phi_e.normalizer != softmax,
     }
-    if any(beyond.values()):
-        raise ValueError(f"no TransformerConv has {', '.join(what for what, holds in beyond.items() if holds)}")
+    if any(unsupported.values()):
+        names = ", ".join(name for name, has in unsupported.items() if has)
+        raise ValueError(f"TransformerConv does not support {names}")
     theirs = TransformerConv(
         layer.in_channels,
         layer.out_channels,
@@ -76,13 +78,13 @@ def conv_to_pyg(layer: TensorDotConv) -> TransformerConv:
     theirs.aggr = layer.aggr
     theirs = theirs.to(layer.phi_e.w_q.weight).train(layer.training)
     with torch.no_grad():
-        for mine, other in _same_numbers(layer, theirs):
+        for mine, other in _parameter_pairs(layer, theirs):
             other.copy_(mine)
     return theirs
 
 
-def _same_numbers(ours: TensorDotConv, theirs: Any) -> Iterator[tuple[Tensor, Tensor]]:
-    """Each of our parameters with the one of TransformerConv that holds the same numbers, to read or to write."""
+def _parameter_pairs(ours: TensorDotConv, theirs: Any) -> Iterator[tuple[Tensor, Tensor]]:
+    """Each parameter of a TensorDotConv with the corresponding one of a TransformerConv, to read or to write."""
     phi_e = ours.phi_e
     pairs = [(phi_e.w_q, theirs.lin_query), (phi_e.w_k, theirs.lin_key), (phi_e.w_v, theirs.lin_value)]
     pairs += [(phi_e.w_ke, theirs.lin_edge), (ours.w_root, theirs.lin_skip), (ours.w_beta, theirs.lin_beta)]
@@ -92,5 +94,5 @@ def _same_numbers(ours: TensorDotConv, theirs: Any) -> Iterator[tuple[Tensor, Te
         yield mine.weight, other.weight
         if mine.bias is not None:
             yield mine.bias, other.bias
-    # TransformerConv draws those of its aggregation anew where it is made.
+    # TransformerConv resets the parameters of its aggregation when it is constructed.
     yield from zip(ours.aggr_module.parameters(), theirs.aggr_module.parameters(), strict=True)

@@ -1,4 +1,4 @@
-"""What `TensorDotConv` is called with, in each of the forms that PyG's layers take: checked, and read into one."""
+"""The inputs of `TensorDotConv`, in each of the forms that PyG's layers take: validated and converted to one form."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,37 +17,38 @@ SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
 @dataclass(frozen=True)
-class ConvCall:
-    """Edges and the nodes at both of their ends.
+class ConvInputs:
+    """The validated inputs of a call.
 
     Attributes:
         graph: the receivers, and the edges into them.
-        senders: the nodes that `graph.sender` counts, where x is a pair; None where they are the receivers.
-        edge_index: (2, m), its rows as the flow has them, as `MessagePassing.propagate` takes it.
-        given: edge_index as the caller has it, which may be a sparse adjacency matrix.
-        size: how many nodes the first and the second row of `edge_index` count.
+        senders: the nodes that `graph.sender` indexes, if x is a pair; None if they are the receivers.
+        edge_index: (2, m), its rows in the order of `flow`, as `MessagePassing.propagate` takes it.
+        passed_edge_index: edge_index as the caller passed it, which may be a sparse adjacency matrix.
+        size: the number of nodes that the first and the second row of `edge_index` index.
     """
 
     graph: Graph
     senders: Graph | None
     edge_index: Tensor
-    given: Any
+    passed_edge_index: Any
     size: tuple[int, int]
 
     @property
-    def sent(self) -> Tensor:
+    def sender_features(self) -> Tensor:
         """The senders' features."""
         return self.graph.v if self.senders is None else self.senders.v
 
     def with_weights(self, alpha: Tensor) -> tuple[Any, Tensor]:
-        """What `return_attention_weights` adds to the output: the edges as they were given, and alpha.
+        """The second output with `return_attention_weights`: edge_index as it was passed, and alpha.
 
-        A sparse adjacency matrix holds alpha as its values, too: (receivers, senders, heads).
+        A sparse adjacency matrix also gets alpha as its values: (receivers, senders, heads).
         """
-        return (set_sparse_value(self.given, alpha) if is_sparse(self.given) else self.given), alpha
+        edge_index = self.passed_edge_index
+        return (set_sparse_value(edge_index, alpha) if is_sparse(edge_index) else edge_index), alpha
 
 
-def read_call(
+def parse_inputs(
     x: Tensor | Pair,
     edge_index: Any,
     edge_attr: Tensor | None,
@@ -57,14 +58,18 @@ def read_call(
     widths: tuple[int, int],
     edge_dim: int | None,
     flow: str,
-) -> ConvCall:
-    """The call, or what is wrong with it in one sentence; nothing is looked at that a GPU would have to be waited for.
+) -> ConvInputs:
+    """Validate the inputs; without checks that would synchronise with a GPU.
 
     Args:
         x, edge_index, edge_attr, u, batch: as `TensorDotConv.forward` takes them.
         widths: channels of senders and receivers, -1 for any.
-        edge_dim: of an edge, None for none and -1 for any.
-        flow: PyG's, "source_to_target" where the first row of edge_index names senders.
+        edge_dim: channels of an edge, None for none and -1 for any.
+        flow: as in PyG, "source_to_target" if the first row of edge_index is senders.
+
+    Raises:
+        ValueError: a wrong shape, or, on a CPU, an index out of range.
+        TypeError: an edge_index that is neither integers nor a sparse adjacency matrix.
     """
     senders, receivers = (x, x) if isinstance(x, Tensor) else x
     for nodes, width in ((senders, widths[0]), (receivers, widths[1])):
@@ -76,26 +81,26 @@ def read_call(
     if edge_attr is not None and (edge_attr.dim() != 2 or edge_attr.shape[0] != rows.shape[1]):
         raise ValueError(f"edge_attr is (edges, channels) with {rows.shape[1]} edges, not {shape(edge_attr)}")
     if edge_dim == -1 and edge_attr is None:
-        raise ValueError("edge_dim=-1 is what the first call says: it needs an edge_attr")
+        raise ValueError("edge_dim=-1 is inferred from the first call: it needs an edge_attr")
     batches = _batches(x, u, batch)
     if not torch.compiler.is_compiling():
         first, second = ("senders", "receivers") if forward else ("receivers", "senders")
         _check_range(rows[0], size[0], f"edge_index names {first}", "x")
         _check_range(rows[1], size[1], f"edge_index names {second}", "x")
         if u is not None and batch is not None:
-            for of_nodes in (batch,) if isinstance(batch, Tensor) else batch:
-                _check_range(of_nodes, u.shape[0], "batch names graphs", "u")
+            for node_graph in (batch,) if isinstance(batch, Tensor) else batch:
+                _check_range(node_graph, u.shape[0], "batch names graphs", "u")
     sender_first = rows if forward else rows.flip(0)
     num_graphs = 1 if u is None else u.shape[0]
     graph = Graph.from_edge_index(receivers, sender_first, edge_attr, u, batches and batches[1], num_graphs)
-    sent = None
+    sender_features = None
     if not isinstance(x, Tensor):
-        sent = Graph.from_edge_index(senders, sender_first, None, u, batches and batches[0], num_graphs)
-    return ConvCall(graph, sent, rows, edge_index, size)
+        sender_features = Graph.from_edge_index(senders, sender_first, None, u, batches and batches[0], num_graphs)
+    return ConvInputs(graph, sender_features, rows, edge_index, size)
 
 
 def is_sparse(edge_index: Any) -> bool:
-    """Whether it is a sparse adjacency matrix of torch's."""
+    """Whether it is a sparse adjacency matrix, as a torch tensor."""
     return isinstance(edge_index, Tensor) and edge_index.layout in SPARSE
 
 
@@ -106,16 +111,16 @@ def shape(x: Tensor) -> tuple[int, ...]:
 def _edges(
     edge_index: Any, edge_attr: Tensor | None, size: tuple[int, int], edge_dim: int | None, forward: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Both rows of indices, (2, m) of 64 bits, and edge_attr as (m, channels), where it has these dimensions at all."""
+    """edge_index as a (2, m) tensor of int64, and edge_attr as (m, channels) if it is (m,) or the values of adj_t."""
     names = "senders over receivers" if forward else "receivers over senders"
     if is_sparse(edge_index):
         if not forward:
-            raise ValueError("a sparse adj_t says itself who receives: transpose it, in place of flow=target_to_source")
+            raise ValueError("a sparse adj_t does not go with flow=target_to_source: transpose it instead")
         if tuple(edge_index.shape[:2]) != (size[1], size[0]):
             raise ValueError(f"a sparse adj_t is (receivers, senders), {size[::-1]} here, not {shape(edge_index)}")
         transposed, values = to_edge_index(edge_index)
         rows = transposed.flip(0)
-        # As in PyG: one number for each edge is a weight, which is there in every such matrix, asked for or not.
+        # As in PyG: every sparse matrix has one number per edge, which is edge_attr only if the layer takes one.
         if edge_attr is None and (values.dim() > 1 or edge_dim in (1, -1)):
             edge_attr = values
     else:
@@ -137,24 +142,24 @@ def _batches(x: Tensor | Pair, u: Tensor | None, batch: Tensor | Pair | None) ->
         raise ValueError(f"u is (graphs, channels), not {shape(u)}")
     if batch is None:
         if u is not None and u.shape[0] != 1:
-            raise ValueError(f"u has {u.shape[0]} rows: batch has to say to which of these graphs each node belongs")
+            raise ValueError(f"u has {u.shape[0]} rows: pass batch, the graph of each node")
         return None
     if isinstance(x, Tensor) != isinstance(batch, Tensor):
-        raise ValueError("batch is a pair, the senders' and the receivers', where x is one, and only there")
+        raise ValueError("batch must be a pair, for senders and receivers, if and only if x is a pair")
     senders, receivers = (x, x) if isinstance(x, Tensor) else x
-    of_senders, of_receivers = (batch, batch) if isinstance(batch, Tensor) else batch
-    for nodes, of_nodes in ((senders, of_senders), (receivers, of_receivers)):
-        if of_nodes.shape != nodes.shape[:1]:
-            raise ValueError(f"batch names the graph of each of {nodes.shape[0]} nodes, not {shape(of_nodes)}")
-    return of_senders, of_receivers
+    sender_batch, receiver_batch = (batch, batch) if isinstance(batch, Tensor) else batch
+    for nodes, node_graph in ((senders, sender_batch), (receivers, receiver_batch)):
+        if node_graph.shape != nodes.shape[:1]:
+            raise ValueError(f"batch names the graph of each of {nodes.shape[0]} nodes, not {shape(node_graph)}")
+    return sender_batch, receiver_batch
 
 
-def _check_range(index: Tensor, size: int, says: str, of: str) -> None:
+def _check_range(index: Tensor, size: int, what: str, name: str) -> None:
     if index.device.type != "cpu" or index.numel() == 0:
         return
     low, high = int(index.min()), int(index.max())
     if low < 0 or high >= size:
-        raise ValueError(f"{says} from {low} to {high}, and {of} has {size} rows: 0 to {size - 1}")
+        raise ValueError(f"{what} from {low} to {high}, and {name} has {size} rows: 0 to {size - 1}")
 
 
 def _is_integer(x: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""SumOfCodes: rows of tables, looked up and added."""
+"""SumEmbedding: rows of tables, looked up and added."""
 
 import copy
 
@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from molattn.attention import backend, record_backends
-from molattn.graph import SumOfCodes
-from molattn.graph.codes import _integers, look_up
+from molattn.graph import SumEmbedding
+from molattn.graph.embedding import _integers, look_up
 from molattn.kernels import lookup
 from tests.assertions import assert_close
 from tests.graph.graphs import double
@@ -18,7 +18,7 @@ SIZES = [3, 2]
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int64])
 def test_sum_of_codes_adds_one_row_per_integer_from_a_table_of_its_own(dtype):
-    layer = double(SumOfCodes([4, 2, 3], dim=6))
+    layer = double(SumEmbedding([4, 2, 3], dim=6))
     codes = torch.tensor([[3, 0, 2], [0, 1, 0], [3, 1, 1]], dtype=dtype)
     tables = layer.table.weight.split([4, 2, 3])
     for row, features in zip(codes.tolist(), layer(codes), strict=True):
@@ -27,33 +27,33 @@ def test_sum_of_codes_adds_one_row_per_integer_from_a_table_of_its_own(dtype):
 
 
 def test_sum_of_codes_knows_codes_past_the_end_of_a_byte():
-    layer = double(SumOfCodes([200, 200], dim=3))
+    layer = double(SumEmbedding([200, 200], dim=3))
     codes = torch.tensor([[199, 199]], dtype=torch.uint8)
     assert_close(layer(codes)[0], layer.table.weight[199] + layer.table.weight[399])
 
 
 def test_sum_of_codes_starts_with_unit_variance_whatever_the_number_of_codes():
     torch.manual_seed(0)
-    layer = SumOfCodes([50] * 6, dim=400)
+    layer = SumEmbedding([50] * 6, dim=400)
     features = layer(torch.randint(50, (500, 6)))
     assert abs(features.var().item() - 1) < 0.05
 
 
 def test_every_row_that_was_looked_up_learns_and_no_other():
-    layer = double(SumOfCodes([4, 2], dim=3))
+    layer = double(SumEmbedding([4, 2], dim=3))
     layer(torch.tensor([[3, 0], [1, 0]])).sum().backward()
     learned = layer.table.weight.grad.abs().sum(-1) > 0
     assert learned.tolist() == [False, True, False, True, True, False]
 
 
 def test_what_can_be_worked_out_again_is_not_saved():
-    assert set(SumOfCodes([4, 2], dim=3).state_dict()) == {"table.weight"}
+    assert set(SumEmbedding([4, 2], dim=3).state_dict()) == {"table.weight"}
 
 
 @pytest.mark.parametrize("shape", [(5,), (3, 4, 2), (0,)])
 def test_single_precision_is_the_same_to_rounding(shape):
     torch.manual_seed(0)
-    layer = SumOfCodes([40, 3, 20], dim=7)
+    layer = SumEmbedding([40, 3, 20], dim=7)
     codes = torch.stack([torch.randint(size, shape, dtype=torch.uint8) for size in (40, 3, 20)], dim=-1)
     wide = copy.deepcopy(layer).double()
     ours, theirs = layer(codes), wide(codes)
@@ -90,7 +90,7 @@ def test_rows_are_found_for_codes_of_any_shape_and_integer_type(names, dtype):
         assert [call.backend for call in calls] == (["reference"] if lookup.unavailable_reason() else list(names))
         assert_close(look_up(rows, codes[:, :, None]), rows[codes.long()][:, :, None])
         assert look_up(rows, codes[:0]).shape == (0, 3, 3)
-        layer = SumOfCodes([4, 2], 3)
+        layer = SumEmbedding([4, 2], 3)
         pairs = torch.tensor([[3, 1], [0, 0]], dtype=dtype)
         tables = layer.table.weight.split([4, 2])
         assert_close(layer(pairs), torch.stack([tables[0][3] + tables[1][1], tables[0][0] + tables[1][0]]))
@@ -99,7 +99,7 @@ def test_rows_are_found_for_codes_of_any_shape_and_integer_type(names, dtype):
 @pytest.mark.parametrize("names", [("compiled",), ("reference",)])
 @pytest.mark.parametrize("codes", [[[4, 0]], [[0, 2]], [[-1, 0]], [[0, -1]], [[2**32, 0]], [[0, -(2**32)]]])
 def test_a_code_that_is_not_below_its_size_is_no_row_of_the_next_table(names, codes):
-    layer = SumOfCodes([4, 2], 3)
+    layer = SumEmbedding([4, 2], 3)
     with backend(*names), pytest.raises(IndexError):
         layer(torch.tensor(codes))
 
@@ -107,10 +107,10 @@ def test_a_code_that_is_not_below_its_size_is_no_row_of_the_next_table(names, co
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.bool])
 def test_codes_that_are_no_integers_are_refused(dtype):
     # Behind the check of types that the tests run with.
-    with pytest.raises(ValueError, match="codes are integers, not"):
+    with pytest.raises(ValueError, match="codes must be integers, not"):
         _integers(torch.zeros(1, 2, dtype=dtype))
 
 
 def test_codes_of_another_number_are_refused():
-    with pytest.raises(ValueError, match="2 codes make a thing, not 3"):
-        SumOfCodes([4, 2], 3)(torch.zeros(1, 3, dtype=torch.long))
+    with pytest.raises(ValueError, match="codes has 3 codes in its last dimension, not 2"):
+        SumEmbedding([4, 2], 3)(torch.zeros(1, 3, dtype=torch.long))

@@ -1,6 +1,6 @@
-"""Things described by several small integers: rows of tables, looked up and added.
+"""Embeddings of integer codes: rows of tables, looked up and summed.
 
-In float32 on the CPU by `molattn.kernels.lookup` where it can be built.
+In float32 on the CPU, `molattn.kernels.lookup` computes them if it can be built.
 """
 
 from collections.abc import Sequence
@@ -15,32 +15,32 @@ from molattn.kernels.dispatch import Operation
 from molattn.kernels.tensor_checks import eager_unsupported_reason
 
 
-def look_up(rows: Float[Tensor, "c d"], codes: Integer[Tensor, "*things"]) -> Float[Tensor, "*things d"]:
-    """x_i = rows[c_i], for any number of things with a small integer each.
+def look_up(table: Float[Tensor, "c d"], codes: Integer[Tensor, "*items"]) -> Float[Tensor, "*items d"]:
+    """x_i = table[c_i]: `torch.nn.functional.embedding` for codes of any integer type.
 
-    Shapes: rows (c, d) and codes (...,) -> (..., d).
+    Shapes: table (c, d) and codes (...,) -> (..., d).
 
     Raises:
-        IndexError: a code without a row; on a GPU, where torch asserts that, a RuntimeError.
-        ValueError: codes that are no integers.
+        IndexError: a code that is out of range; on a GPU, where torch asserts that, a RuntimeError.
+        ValueError: codes that are not integers.
     """
-    return _sum_of_rows(rows, codes.unsqueeze(-1), (len(rows),), None, None)
+    return _sum_of_rows(table, codes.unsqueeze(-1), (len(table),), None, None)
 
 
-class SumOfCodes(nn.Module):
-    """Features of things described by several small integers: the sum of one learned row per integer.
+class SumEmbedding(nn.Module):
+    """The embedding of items with several integer codes each: the sum of one learned row per code.
 
     x_i = sum_f T_f[c_if]
 
     Shapes: codes (..., F) integers -> (..., dim).
 
     Args:
-        sizes: how many codes each of the F integers can take.
+        sizes: the number of values of each of the F codes.
         dim: channels.
 
     Raises:
-        IndexError: a code that is not below its size; on a GPU, where torch asserts that, a RuntimeError.
-        ValueError: codes of another number, or that are no integers.
+        IndexError: a code that is out of range; on a GPU, where torch asserts that, a RuntimeError.
+        ValueError: another number of codes than F, or codes that are not integers.
     """
 
     offsets: Tensor
@@ -49,16 +49,16 @@ class SumOfCodes(nn.Module):
     def __init__(self, sizes: Sequence[int], dim: int):
         super().__init__()
         self.table = nn.Embedding(sum(sizes), dim)
-        # Variance 1 of the sum, not of each term.
+        # The variance of the sum is 1, not that of each term.
         nn.init.normal_(self.table.weight, std=len(sizes) ** -0.5)
         self.sizes = tuple(sizes)
-        # For a GPU, which would be waited for if they were made at every call.
+        # Buffers, since creating them at every call would synchronise with a GPU.
         self.register_buffer("offsets", torch.tensor(lookup.starts(self.sizes), dtype=torch.int64), persistent=False)
         self.register_buffer("limits", torch.tensor(self.sizes, dtype=torch.int64), persistent=False)
 
-    def forward(self, codes: Integer[Tensor, "*things f"]) -> Float[Tensor, "*things d"]:
+    def forward(self, codes: Integer[Tensor, "*items f"]) -> Float[Tensor, "*items d"]:
         if codes.shape[-1] != len(self.sizes):
-            raise ValueError(f"{len(self.sizes)} codes make a thing, not {codes.shape[-1]}")
+            raise ValueError(f"codes has {codes.shape[-1]} codes in its last dimension, not {len(self.sizes)}")
         return _sum_of_rows(self.table.weight, codes, self.sizes, self.offsets, self.limits)
 
 
@@ -66,14 +66,14 @@ _SMALL = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint16)
 
 
 def _integers(codes: Tensor) -> Tensor:
-    """The same numbers as int32 or int64; of those that are too large for that, some that are no code either."""
+    """The codes as int32 or int64; values that are too large for these remain out of range."""
     if codes.dtype.is_floating_point or codes.dtype.is_complex or codes.dtype == torch.bool:
-        raise ValueError(f"codes are integers, not {codes.dtype}")
+        raise ValueError(f"codes must be integers, not {codes.dtype}")
     return codes.int() if codes.dtype in _SMALL else codes.long()
 
 
 def _as_int32(codes: Tensor) -> Tensor:
-    """The same numbers as int32; in place of those that are too large for that, some that are no code either."""
+    """The codes as int32; values that are too large for it remain out of range."""
     codes = _integers(codes)
     return codes if codes.dtype == torch.int32 else codes.clamp(-1, lookup.MOST_ROWS).int()
 
@@ -94,10 +94,10 @@ def _reference(
     codes = _integers(codes)
     if offsets is None or limits is None:  # one table
         return rows.index_select(0, codes.flatten()).view(*codes.shape[:-1], rows.shape[-1])
-    # One beyond its own rows would find those of the next table: it is sent to where there are none.
+    # A code that is out of range would read a row of another table: it is mapped to an index that F.embedding rejects.
     codes = codes.long()
-    known = (codes >= 0) & (codes < limits)
-    return F.embedding(torch.where(known, codes + offsets, sum(sizes)), rows).sum(-2)
+    in_range = (codes >= 0) & (codes < limits)
+    return F.embedding(torch.where(in_range, codes + offsets, sum(sizes)), rows).sum(-2)
 
 
 _sum_of_rows = Operation("sum of rows")
