@@ -60,7 +60,7 @@ from molattn.graph.encodings import (
 )
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
 from molattn.graph.readout import READOUTS, AdditiveReadout, AttentionReadout
-from molattn.graph.stack import EdgeEmbedding, run_blocks, why_not_fused
+from molattn.graph.stack import EdgeEmbedding, run_blocks, unfused_reason
 from molattn.graph.updates import GlobalUpdate, NodeUpdate, ResidualEdges
 from molattn.graph.virtual_node import VirtualNode
 
@@ -121,7 +121,7 @@ __all__ = [
     "sum_all_edges",
     "sum_edges",
     "sum_nodes",
-    "why_not_fused",
+    "unfused_reason",
 ]
 
 

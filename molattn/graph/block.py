@@ -221,7 +221,7 @@ class GraphNetBlock(nn.Module):
         u = self.phi_u(ebar, vbar, graph.u)
         return graph.replace(u=u), e
 
-    def why_not_fusable(self, edge_dim: int) -> str:
+    def unfusable_reason(self, edge_dim: int) -> str:
         """Why this block cannot run fused with edges of `edge_dim` channels, as text; empty if it can.
 
         All its parts must be the default ones, without hooks.
@@ -229,7 +229,7 @@ class GraphNetBlock(nn.Module):
         phi_e, phi_v, join = self.phi_e, self.phi_v, self.w_jhl
         if not isinstance(phi_e, AttentionEdgeUpdate):
             return f"its phi_e is {type(phi_e).__name__}"
-        if why := phi_e.why_not_fusable:
+        if why := phi_e.unfusable_reason:
             return why
         if type(self.norm_v) is not nn.LayerNorm or not isinstance(phi_v, NodeUpdate) or phi_v.w_u is not None:
             return "a norm_v or phi_v other than the default"
@@ -252,7 +252,7 @@ class GraphNetBlock(nn.Module):
         return "a hook" if any(hooked) else ""
 
     def fused_weights(self) -> BlockWeights:
-        """The weights that the fused operation needs, of a block that it supports: see `why_not_fusable`."""
+        """The weights that the fused operation needs, of a block that it supports: see `unfusable_reason`."""
         phi_e: Any = self.phi_e
         phi_v: Any = self.phi_v
         first, *_, last = phi_v.feed_forward

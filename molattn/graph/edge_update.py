@@ -162,7 +162,7 @@ class AttentionEdgeUpdate(nn.Module):
         return weights
 
     @property
-    def why_not_fusable(self) -> str:
+    def unfusable_reason(self) -> str:
         """Why a block with this phi_e cannot run fused, as text; empty if it can."""
         if type(self) is not AttentionEdgeUpdate:
             return f"its phi_e is {type(self).__name__}"

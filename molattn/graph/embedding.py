@@ -82,7 +82,7 @@ def _compiled(rows: Tensor, codes: Tensor, sizes: Sequence[int], *_: Tensor | No
     return lookup.sum_of_rows(rows, _as_int32(codes), sizes)
 
 
-def _why_not_compiled(rows: Tensor, codes: Tensor, *_: object) -> str:
+def _unsupported_reason(rows: Tensor, codes: Tensor, *_: object) -> str:
     if codes.device.type != "cpu" or len(rows) > lookup.MOST_ROWS:
         return "codes that are not on the CPU, or a table of more than 2^31 rows"
     return eager_unsupported_reason(rows) or lookup.unavailable_reason()
@@ -101,5 +101,5 @@ def _reference(
 
 
 _sum_of_rows = Operation("sum of rows")
-_sum_of_rows.add("compiled", _compiled, _why_not_compiled)
+_sum_of_rows.add("compiled", _compiled, _unsupported_reason)
 _sum_of_rows.add("reference", _reference)

@@ -43,7 +43,7 @@ class EdgeEmbedding:
 class Fusable(Protocol):
     """The interface of a block that can run fused, such as `GraphNetBlock`."""
 
-    def why_not_fusable(self, edge_dim: int) -> str:
+    def unfusable_reason(self, edge_dim: int) -> str:
         """Why the block cannot run fused with edges of `edge_dim` channels, as text; empty if it can."""
         ...
 
@@ -70,18 +70,18 @@ def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edges: EdgeEmbedding | 
     return _run_blocks(_BlockCall(list(blocks), graph, edges))
 
 
-def why_not_fused(blocks: Sequence[Any], edge_dim: int) -> str:
+def unfused_reason(blocks: Sequence[Any], edge_dim: int) -> str:
     """Why blocks with edges of `edge_dim` channels do not run fused on the CPU, as text; empty if they do."""
-    return _why_not_blocks(blocks, edge_dim) or compiled.unavailable_reason()
+    return _unfusable_reason(blocks, edge_dim) or compiled.unavailable_reason()
 
 
-def _why_not_blocks(blocks: Sequence[Any], edge_dim: int) -> str:
+def _unfusable_reason(blocks: Sequence[Any], edge_dim: int) -> str:
     if not blocks:
         return "there are no blocks"
     for block in blocks:
-        if not hasattr(block, "why_not_fusable"):  # a tenth of the time of isinstance(block, Fusable)
+        if not hasattr(block, "unfusable_reason"):  # a tenth of the time of isinstance(block, Fusable)
             return f"{type(block).__name__} is not a block of molattn"
-        if why := block.why_not_fusable(edge_dim):
+        if why := block.unfusable_reason(edge_dim):
             return why
     return ""
 
@@ -106,7 +106,7 @@ class _BlockCall:
         return [block.fused_weights() for block in self.blocks]
 
 
-def _why_not_compiled(call: _BlockCall) -> str:
+def _unsupported_reason(call: _BlockCall) -> str:
     graph, features = call.graph, call.features
     if torch.compiler.is_compiling():
         return "torch.compile is tracing"
@@ -116,7 +116,7 @@ def _why_not_compiled(call: _BlockCall) -> str:
         return "graph features (global_dim)"
     if torch.is_autocast_enabled(graph.v.device.type):
         return "autocast is enabled"
-    if why := _why_not_blocks(call.blocks, features[0].shape[-1]) or compiled.blocks_unsupported_reason(
+    if why := _unfusable_reason(call.blocks, features[0].shape[-1]) or compiled.blocks_unsupported_reason(
         call.weights, graph.v, features
     ):
         return why
@@ -139,5 +139,5 @@ def _one_by_one(call: _BlockCall) -> DenseGraph:
 
 
 _run_blocks = Operation("blocks")
-_run_blocks.add("compiled", _compiled, _why_not_compiled)
+_run_blocks.add("compiled", _compiled, _unsupported_reason)
 _run_blocks.add("reference", _one_by_one)

@@ -14,7 +14,7 @@ from molattn.chem import ATOM_FEATURES, BOND_FEATURES, Conformers, MoleculeGraph
 from molattn.data.store.batches import MoleculeBatch, collate
 from molattn.data.store.packing import GraphPacking
 from molattn.errors import SmilesError
-from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumEmbedding, VirtualNode, run_blocks, why_not_fused
+from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumEmbedding, VirtualNode, run_blocks, unfused_reason
 from molattn.graph.encodings import adjacency
 from molattn.graph.published import BLOCKS, BlockConfig, DegreeScaledSum, mat
 from molattn.kernels.loader import COMPILE_DISABLED
@@ -158,7 +158,7 @@ class GraphModel(MoleculeModel):
         config: Any = self.config
         if config.attention not in ("molattn", "tensor-dot"):
             return ""
-        why = why_not_fused(list(self.blocks), 0 if self.edges is None else self.edges.dim)
+        why = unfused_reason(list(self.blocks), 0 if self.edges is None else self.edges.dim)
         return "" if why == COMPILE_DISABLED else why
 
     def attention(self, batch: MoleculeBatch) -> tuple[Tensor, Tensor]:

@@ -281,7 +281,7 @@ PHI_V = {
 def test_blocks_as_one_operation_leave_alone_what_is_not_the_known_node_update(phi_v):
     torch.manual_seed(0)
     net: Any = GraphNetBlock(32, 4, 5, phi_v=PHI_V[phi_v])
-    assert net.why_not_fusable(5)
+    assert net.unfusable_reason(5)
     graph = random_graphs([3, 2], globals_=False, edge_dim=5)
     graph = graph.replace(v=torch.randn(2, 3, 32), e=torch.randn(2, 3, 3, 5))
     if phi_v == "one that reads u":
@@ -294,9 +294,9 @@ def test_blocks_as_one_operation_leave_alone_what_is_not_the_known_node_update(p
 def test_blocks_as_one_operation_take_a_known_node_update_that_is_passed_but_no_global_one():
     phi_v = NodeUpdate(32, 16)
     known: Any = GraphNetBlock(32, 4, 5, phi_v=phi_v)
-    assert not known.why_not_fusable(5)
+    assert not known.unfusable_reason(5)
     assert any(x is phi_v.feed_forward[0].weight for x in known.fused_weights().tensors)
-    assert GraphNetBlock(32, 4, 5, phi_u=lambda _ebar, vbar, _u: vbar).why_not_fusable(5)
+    assert GraphNetBlock(32, 4, 5, phi_u=lambda _ebar, vbar, _u: vbar).unfusable_reason(5)
 
 
 def test_a_block_without_its_norms_is_no_stack_and_shows_the_edge_update_nodes_as_they_are():
@@ -307,6 +307,6 @@ def test_a_block_without_its_norms_is_no_stack_and_shows_the_edge_update_nodes_a
     e, _, _ = by_algorithm_1(graph, replace(made.functions(net), phi_e=made.phi_e))
     assert_close(through(net, graph, "dense").e, stacked(e, WIDTH))
     known: Any = GraphNetBlock(32, 4, 5)
-    assert not known.why_not_fusable(5)
+    assert not known.unfusable_reason(5)
     known.norm_v = nn.Identity()
-    assert known.why_not_fusable(5)
+    assert known.unfusable_reason(5)

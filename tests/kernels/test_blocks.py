@@ -14,7 +14,7 @@ from molattn.graph import (
     GraphNetBlock,
     run_blocks,
     stack,
-    why_not_fused,
+    unfused_reason,
 )
 from molattn.graph.published import BlockConfig, tensor_dot
 from molattn.kernels import blocks as compiled_blocks
@@ -230,7 +230,7 @@ def test_blocks_have_to_be_taken_one_by_one():
     assert stacked(blocks, graph) is not None
     assert stacked(blocks, graph.replace(e=None)) is None
     assert stacked([*blocks, Opaque(blocks[0])], graph) is None
-    assert why_not_fused([*blocks, Opaque(blocks[0])], 5) == "Opaque is not a block of molattn"
+    assert unfused_reason([*blocks, Opaque(blocks[0])], 5) == "Opaque is not a block of molattn"
     assert stacked([GraphNetBlock(24, 4, 5)], graph.replace(v=graph.v[..., :24])) is None  # no whole vectors
     other = DenseGraph(graph.v, graph.node_mask.flip(-1), graph.e)  # nodes behind padding
     assert stacked(blocks, other) is None
@@ -338,7 +338,7 @@ def test_to_drop_everything_is_refused_in_training():
 )
 def test_only_the_default_attention_is_fused(given, why):
     phi_e = AttentionEdgeUpdate(32, 4, 8, 4, **given)
-    assert phi_e.why_not_fusable == why
+    assert phi_e.unfusable_reason == why
     block = GraphNetBlock(32, 4, 4, phi_e=phi_e)
-    assert block.why_not_fusable(4) == why_not_fused([block], 4) == why
-    assert block.why_not_fusable(5)  # edges of other channels
+    assert block.unfusable_reason(4) == unfused_reason([block], 4) == why
+    assert block.unfusable_reason(5)  # edges of other channels
