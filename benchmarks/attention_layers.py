@@ -14,7 +14,8 @@ memory (`mallopt`). Page faults are a large part of PyG's time, and only the sec
 `--molecules` takes batches of the sizes of ESOL's molecules and of those of the NCI's that come with RDKit, drawn as
 training draws them (`molattn.data.store.batches.SizeBuckets`); "filled" is how many of the pairs of places in the
 padded form are pairs of atoms. Putting batches together is not counted. `--memory` takes the most memory that a
-process of one side ever held.
+process
+of one side ever held.
 """
 
 import argparse

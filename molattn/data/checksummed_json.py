@@ -1,45 +1,45 @@
-"""JSON that holds the checksum of its own text, so that whatever is changed in it is noticed."""
+"""JSON that holds the checksum of its own text, so that any change to it is detected."""
 
 import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from molattn.data.schema import Misfit, strict_json
+from molattn.data.schema import ValidationError, parse_json
 
-_BLANK = "0" * 64
-SEAL = "sha256"
-"""The field with checksums by the names of files, its own among them."""
+_ZEROS = "0" * 64
+CHECKSUMS = "sha256"
+"""The field with the checksums of files, by name, its own among them."""
 
 
-def sealed(content: Mapping[str, Any], name: str) -> bytes:
-    """`content` as JSON for the file `name`, with, beside the checksums in its field `sha256`, one of itself.
+def dumps_checksummed(content: Mapping[str, Any], name: str) -> bytes:
+    """`content` as JSON for the file `name`, with its own checksum added to those in its field `sha256`.
 
-    The checksum is of the whole text, with 64 zeros where it stands itself.
+    The checksum is that of the whole text with 64 zeros in the place of the checksum itself.
     """
-    text = json.dumps({**content, SEAL: {**content.get(SEAL, {}), name: _BLANK}}, indent=1) + "\n"
-    return text.replace(_entry(name, _BLANK), _entry(name, hashlib.sha256(text.encode()).hexdigest())).encode()
+    text = json.dumps({**content, CHECKSUMS: {**content.get(CHECKSUMS, {}), name: _ZEROS}}, indent=1) + "\n"
+    return text.replace(_entry(name, _ZEROS), _entry(name, hashlib.sha256(text.encode()).hexdigest())).encode()
 
 
 def _entry(name: str, checksum: str) -> str:
-    """Where the checksum stands; no text has such quotation marks in it, whatever zeros."""
+    """The text of the entry; it has unescaped quotation marks, so no string in the JSON can contain it."""
     return f"{json.dumps(name)}: {json.dumps(checksum)}"
 
 
-def unsealed(data: bytes, name: str) -> tuple[dict[str, Any], bool]:
-    """The content of such a file, and whether it is as it was written; one without a checksum of itself is.
+def loads_checksummed(data: bytes, name: str) -> tuple[dict[str, Any], bool]:
+    """The content of such a file, and whether it is unchanged; a file without its own checksum counts as unchanged.
 
     Raises:
-        ValueError: it is no JSON of this kind.
+        ValueError: it is not such JSON.
     """
-    content = strict_json(data)
-    seal = content.get(SEAL) if isinstance(content, dict) else None
-    if not isinstance(seal, dict):
-        raise Misfit(f"it has no {SEAL} with checksums")
-    found = seal.get(name)
+    content = parse_json(data)
+    checksums = content.get(CHECKSUMS) if isinstance(content, dict) else None
+    if not isinstance(checksums, dict):
+        raise ValidationError(f"it has no {CHECKSUMS} with checksums")
+    found = checksums.get(name)
     if found is None:
         return content, True
-    if not isinstance(found, str) or len(found) != len(_BLANK):
+    if not isinstance(found, str) or len(found) != len(_ZEROS):
         return content, False
-    blank = data.replace(_entry(name, found).encode(), _entry(name, _BLANK).encode())
-    return content, hashlib.sha256(blank).hexdigest() == found
+    zeroed = data.replace(_entry(name, found).encode(), _entry(name, _ZEROS).encode())
+    return content, hashlib.sha256(zeroed).hexdigest() == found

@@ -1,7 +1,8 @@
-"""Plain data from a file that anybody may have written: JSON read strictly, and held to a table of what it may be.
+"""Schemas for JSON: untrusted files are parsed strictly and their values validated.
 
-A table is made of `Whole`, `Real`, `Flag`, `Text`, `OneOf`, `Each`, `Fields`, `Some`, `Maybe` and `Anything`. Each
-reads a value, and raises `Misfit`, which names the place, the value and what may stand there.
+A schema is made of `Integer`, `Number`, `Boolean`, `String`, `OneOf`, `ListOf`, `Record`, `PartialRecord`, `Nullable`
+and `InstanceOf`. Each validates a value, and raises `ValidationError`, which names the path of the value, the value
+and what is expected.
 """
 
 import json
@@ -12,28 +13,32 @@ from typing import Any, Protocol, runtime_checkable
 
 from molattn.errors import short_repr
 
-LARGEST = sys.float_info.max
+MAX_FLOAT = sys.float_info.max
 """The largest finite number."""
 
 
-class Misfit(ValueError):
-    """A value that may not stand where it stands; its text is a clause that says so."""
+class ValidationError(ValueError):
+    """A value that does not match its schema; the message is a clause that says why."""
 
 
 @runtime_checkable
-class Kind(Protocol):
+class Schema(Protocol):
     """What a value may be."""
 
-    def read(self, value: Any, place: str) -> Any:
-        """The value, in the type that it is used in; Misfit where it is another."""
+    def validate(self, value: Any, path: str) -> Any:
+        """The value, in the type that it is used in.
+
+        Raises:
+            ValidationError: the value does not match.
+        """
         ...
 
 
-def strict_json(data: bytes) -> Any:
-    """What JSON in UTF-8 says; nothing that JSON does not have, such as NaN, and no key of an object twice.
+def parse_json(data: bytes) -> Any:
+    """The value of strict JSON in UTF-8: without extensions such as NaN, and without duplicate keys in an object.
 
     Raises:
-        ValueError: it is no such JSON.
+        ValueError: it is not such JSON.
     """
     try:
         return json.loads(data.decode(), object_pairs_hook=_object, parse_constant=_constant)
@@ -45,188 +50,189 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise Misfit(f"{short_repr(twice)} stands there twice")
+        duplicate = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValidationError(f"the key {short_repr(duplicate)} appears twice")
     return found
 
 
 def _constant(name: str) -> None:
-    raise Misfit(f"{name} stands there, which is no number in JSON")
+    raise ValidationError(f"{name} is not a number in JSON")
 
 
-def misfit(place: str, value: object, wanted: str) -> Misfit:
-    """The value at `place` is not what is `wanted`."""
-    # A long text or list is not written out only to be cut.
+def mismatch(path: str, value: object, expected: str) -> ValidationError:
+    """The error of a value at `path` that is not what is `expected`."""
+    # A long string or list is cut before it is formatted.
     short = value[:100] if isinstance(value, str | list | tuple) else value
     if isinstance(value, dict):
         short = dict(list(value.items())[:5])
     elif isinstance(value, int) and abs(value) >= 10**100:
-        return Misfit(f"{place} is a number of over 100 digits, and must be {wanted}")
+        return ValidationError(f"{path} is a number of over 100 digits, and must be {expected}")
     try:
-        said = short_repr(short)
+        text = short_repr(short)
     except RecursionError:
-        said = "nested deeply"
-    return Misfit(f"{place} is {said}, and must be {wanted}")
+        text = "nested deeply"
+    return ValidationError(f"{path} is {text}, and must be {expected}")
 
 
 @dataclass(frozen=True)
-class Whole:
-    """A whole number from `least` to `most`; neither true nor 1.0."""
+class Integer:
+    """A whole number from `minimum` to `maximum`; neither true nor 1.0."""
 
-    least: int
-    most: int
+    minimum: int
+    maximum: int
 
     @property
-    def wanted(self) -> str:
-        return f"a whole number from {self.least:,} to {self.most:,}"
+    def expected(self) -> str:
+        return f"a whole number from {self.minimum:,} to {self.maximum:,}"
 
-    def read(self, value: Any, place: str) -> int:
-        if type(value) is not int or not self.least <= value <= self.most:
-            raise misfit(place, value, self.wanted)
+    def validate(self, value: Any, path: str) -> int:
+        if type(value) is not int or not self.minimum <= value <= self.maximum:
+            raise mismatch(path, value, self.expected)
         return value
 
 
 @dataclass(frozen=True)
-class Real:
-    """A finite number from `least` to `most`, or, where `open`, between them."""
+class Number:
+    """A finite number from `minimum` to `maximum`; with `exclusive`, neither of the two."""
 
-    least: float = -LARGEST
-    most: float = LARGEST
-    open: bool = False
+    minimum: float = -MAX_FLOAT
+    maximum: float = MAX_FLOAT
+    exclusive: bool = False
 
     @property
-    def wanted(self) -> str:
-        low, high = abs(self.least) < LARGEST, abs(self.most) < LARGEST
+    def expected(self) -> str:
+        low, high = abs(self.minimum) < MAX_FLOAT, abs(self.maximum) < MAX_FLOAT
         if low and high:
-            return f"a number {'between' if self.open else 'from'} {self.least:g} {'and' if self.open else 'to'} " + (
-                f"{self.most:g}"
-            )
+            between, and_ = ("between", "and") if self.exclusive else ("from", "to")
+            return f"a number {between} {self.minimum:g} {and_} {self.maximum:g}"
         if low:
-            return f"a finite number {'above' if self.open else 'of at least'} {self.least:g}"
+            return f"a finite number {'above' if self.exclusive else 'of at least'} {self.minimum:g}"
         return "a finite number"
 
-    def read(self, value: Any, place: str) -> float:
-        fits = type(value) in (int, float) and self.least <= value <= self.most
-        if not fits or (self.open and value in (self.least, self.most)):
-            raise misfit(place, value, self.wanted)
+    def validate(self, value: Any, path: str) -> float:
+        valid = type(value) in (int, float) and self.minimum <= value <= self.maximum
+        if not valid or (self.exclusive and value in (self.minimum, self.maximum)):
+            raise mismatch(path, value, self.expected)
         return float(value)
 
 
 @dataclass(frozen=True)
-class Flag:
+class Boolean:
     """True or false."""
 
-    wanted = "true or false"
+    expected = "true or false"
 
-    def read(self, value: Any, place: str) -> bool:
+    def validate(self, value: Any, path: str) -> bool:
         if type(value) is not bool:
-            raise misfit(place, value, self.wanted)
+            raise mismatch(path, value, self.expected)
         return value
 
 
 @dataclass(frozen=True)
-class Text:
-    """A text of `least` to `most` characters that can be written in UTF-8."""
+class String:
+    """A string of `min_length` to `max_length` characters that can be encoded in UTF-8."""
 
-    most: int
-    least: int = 0
+    max_length: int
+    min_length: int = 0
 
     @property
-    def wanted(self) -> str:
-        return f"a text of {self.least:,} to {self.most:,} characters, each of which UTF-8 has"
+    def expected(self) -> str:
+        return f"a text of {self.min_length:,} to {self.max_length:,} characters that can be encoded in UTF-8"
 
-    def read(self, value: Any, place: str) -> str:
-        if type(value) is not str or not self.least <= len(value) <= self.most:
-            raise misfit(place, value, self.wanted)
+    def validate(self, value: Any, path: str) -> str:
+        if type(value) is not str or not self.min_length <= len(value) <= self.max_length:
+            raise mismatch(path, value, self.expected)
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise misfit(place, value, self.wanted) from None
+            raise mismatch(path, value, self.expected) from None
         return value
 
 
 @dataclass(frozen=True)
 class OneOf:
-    """One of some texts."""
+    """One of some strings."""
 
     choices: Collection[str]
 
-    def read(self, value: Any, place: str) -> str:
+    def validate(self, value: Any, path: str) -> str:
         if type(value) is not str or value not in self.choices:
-            raise misfit(place, value, f"one of {', '.join(self.choices)}")
+            raise mismatch(path, value, f"one of {', '.join(self.choices)}")
         return value
 
 
 @dataclass(frozen=True)
-class Each:
-    """A list of `least` to `most` values of one kind, read as a tuple."""
+class ListOf:
+    """A list of `min_length` to `max_length` values of one schema, returned as a tuple."""
 
-    kind: Kind
-    most: int
-    least: int = 0
+    item: Schema
+    max_length: int
+    min_length: int = 0
 
-    def read(self, value: Any, place: str) -> tuple[Any, ...]:
+    def validate(self, value: Any, path: str) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple):
-            raise misfit(place, value, f"a list of {self.least:,} to {self.most:,} values")
-        if not self.least <= len(value) <= self.most:
-            raise Misfit(f"{place} has {len(value):,} values, and must have {self.least:,} to {self.most:,}")
-        return tuple(self.kind.read(item, f"{place}[{i}]") for i, item in enumerate(value))
+            raise mismatch(path, value, f"a list of {self.min_length:,} to {self.max_length:,} values")
+        if not self.min_length <= len(value) <= self.max_length:
+            raise ValidationError(
+                f"{path} has {len(value):,} values, and must have {self.min_length:,} to {self.max_length:,}"
+            )
+        return tuple(self.item.validate(item, f"{path}[{i}]") for i, item in enumerate(value))
 
 
 @dataclass(frozen=True)
-class Fields:
-    """An object with all the fields of `needed`, and whichever of `free`; no others."""
+class Record:
+    """An object with all fields of `required`, any of `optional`, and no others."""
 
-    needed: Mapping[str, Kind]
-    free: Mapping[str, Kind] = field(default_factory=dict)
+    required: Mapping[str, Schema]
+    optional: Mapping[str, Schema] = field(default_factory=dict)
 
-    def read(self, value: Any, place: str) -> dict[str, Any]:
-        where = place or "the file"
+    def validate(self, value: Any, path: str) -> dict[str, Any]:
+        where = path or "the file"
         if not isinstance(value, dict):
-            raise misfit(where, value, "an object with fields")
-        known = {**self.needed, **self.free}
+            raise mismatch(where, value, "an object with fields")
+        schemas = {**self.required, **self.optional}
         for key in value:
-            if key not in known:
-                raise Misfit(f"{where} has a field {short_repr(key)}, which is not known")
-        for key in self.needed:
+            if key not in schemas:
+                raise ValidationError(f"{where} has an unknown field {short_repr(key)}")
+        for key in self.required:
             if key not in value:
-                raise Misfit(f"{where} has no field {short_repr(key)}")
-        prefix = f"{place}." if place else ""
-        return {key: known[key].read(item, f"{prefix}{key}") for key, item in value.items()}
+                raise ValidationError(f"{where} has no field {short_repr(key)}")
+        prefix = f"{path}." if path else ""
+        return {key: schemas[key].validate(item, f"{prefix}{key}") for key, item in value.items()}
 
 
 @dataclass(frozen=True)
-class Some:
-    """An object with all the fields of `needed`; what else is in it is not looked at."""
+class PartialRecord:
+    """An object with all fields of `required` and any of `optional`; other fields are ignored."""
 
-    needed: Mapping[str, Kind]
-    free: Mapping[str, Kind] = field(default_factory=dict)
+    required: Mapping[str, Schema]
+    optional: Mapping[str, Schema] = field(default_factory=dict)
 
-    def read(self, value: Any, place: str) -> dict[str, Any]:
-        read = {**self.needed, **self.free}
+    def validate(self, value: Any, path: str) -> dict[str, Any]:
+        schemas = {**self.required, **self.optional}
         if isinstance(value, dict):
-            value = {key: item for key, item in value.items() if key in read}
-        return Fields(self.needed, self.free).read(value, place)
+            value = {key: item for key, item in value.items() if key in schemas}
+        return Record(self.required, self.optional).validate(value, path)
 
 
 @dataclass(frozen=True)
-class Maybe:
-    """A value of a kind, or null."""
+class Nullable:
+    """A value of a schema, or null."""
 
-    kind: Kind
+    schema: Schema
 
-    def read(self, value: Any, place: str) -> Any:
-        return None if value is None else self.kind.read(value, place)
+    def validate(self, value: Any, path: str) -> Any:
+        return None if value is None else self.schema.validate(value, path)
 
 
 @dataclass(frozen=True)
-class Anything:
-    """A value of a type that is looked at elsewhere."""
+class InstanceOf:
+    """A value of a type, whose content is validated elsewhere."""
 
     type: type
-    wanted: str
+    expected: str
 
-    def read(self, value: Any, place: str) -> Any:
+    def validate(self, value: Any, path: str) -> Any:
         if not isinstance(value, self.type):
-            raise misfit(place, value, self.wanted)
+            raise mismatch(path, value, self.expected)
         return value

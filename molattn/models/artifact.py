@@ -19,9 +19,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 from molattn.chem import STANDARDIZE, Conformers
-from molattn.data.checksummed_json import SEAL, sealed
+from molattn.data.checksummed_json import CHECKSUMS, dumps_checksummed
 from molattn.data.files import write_bytes
-from molattn.data.schema import Misfit
+from molattn.data.schema import ValidationError
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.applicability_domain import ApplicabilityDomain
 from molattn.models.artifact_parts import (
@@ -172,11 +172,11 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
         **({} if artifact.descriptors is None else {"descriptors": _descriptors(artifact.descriptors)}),
         **extra,
         "vocabulary": artifact.model.vocabulary(),
-        SEAL: {WEIGHTS: hashlib.sha256(weights).hexdigest()},
+        CHECKSUMS: {WEIGHTS: hashlib.sha256(weights).hexdigest()},
     }
     _finish_replacement(folder)
     try:
-        write_bytes(folder / NEXT_CONFIG, sealed(config, CONFIG))
+        write_bytes(folder / NEXT_CONFIG, dumps_checksummed(config, CONFIG))
         write_bytes(folder / WEIGHTS, weights)
     finally:
         _finish_replacement(folder)
@@ -241,7 +241,7 @@ def load_artifact(folder: str | Path) -> Artifact:
         specs = read_tensor_specs(folder / WEIGHTS)
         config = read_config(folder, _current_config(folder))
         return _build_artifact(config, specs, folder)
-    except Misfit as error:
+    except ValidationError as error:
         raise InputError(f"{folder / WEIGHTS} is damaged or was changed: {error}; copy it again") from error
     except (UsageError, ValueError) as error:
         # The message quotes the file, which may contain any characters.
@@ -276,13 +276,13 @@ def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder
     count = 1 + config.get("members", 0)
     build_args = settings, len(task.target_of_output(len(targets))), task.of_atoms, len(descriptors)
     if max(count, settings.num_layers) > len(specs):
-        raise Misfit("its settings require more weights than it has")
+        raise ValidationError("its settings require more weights than it has")
     with default_float32(), limit_allocation(2 * count_numbers(select_prefix(specs, "")) + MAX_BUFFER_NUMBERS):
         first = build(*build_args)
     check_tensor_specs(specs, expected_specs(config, task, first, specs))
     tensors, checksum = read_tensors(folder / WEIGHTS)
-    if checksum != config[SEAL][WEIGHTS]:
-        raise Misfit(f"its checksum differs from the one in {CONFIG}")
+    if checksum != config[CHECKSUMS][WEIGHTS]:
+        raise ValidationError(f"its checksum differs from the one in {CONFIG}")
     check_finite(tensors)
     with default_float32():
         models = [first, *(build(*build_args) for _ in range(1, count))]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from molattn.chem import unknown_descriptors
-from molattn.data.schema import Misfit
+from molattn.data.schema import ValidationError
 from molattn.errors import UsageError, short_repr
 from molattn.models.applicability_domain import FINGERPRINT_BYTES, ApplicabilityDomain
 from molattn.models.base import MoleculeModel
@@ -44,7 +44,7 @@ def expected_specs(
     """The specs of all tensors of an artifact; where the length is free, that of the tensor in `found`.
 
     Raises:
-        Misfit: a length is out of range.
+        ValidationError: a length is out of range.
     """
     own = {name: TensorSpec(x.dtype, tuple(x.shape)) for name, x in model.state_dict().items()}
     specs = dict(own)
@@ -56,19 +56,19 @@ def expected_specs(
                 count = 1 if names == ("b",) else _length(found, f"{CALIBRATION}.{t}.{names[0]}", 1, MAX_SCORES)
                 specs |= {f"{CALIBRATION}.{t}.{name}": TensorSpec(torch.float64, (count,)) for name in names}
     if DOMAIN in config:
-        count = _length(found, f"{DOMAIN}.embeddings", 1, DOMAIN_SIZE.most)
+        count = _length(found, f"{DOMAIN}.embeddings", 1, DOMAIN_SIZE.maximum)
         specs[f"{DOMAIN}.embeddings"] = TensorSpec(torch.float32, (count, model.head.in_features))
         specs[f"{DOMAIN}.bits"] = TensorSpec(torch.uint8, (count, FINGERPRINT_BYTES))
     return specs
 
 
 def _length(found: Mapping[str, TensorSpec], name: str, least: int, most: int) -> int:
-    """The length of a tensor in `found`; raises Misfit if it is out of range."""
+    """The length of a tensor in `found`; raises ValidationError if it is out of range."""
     if name not in found:
-        raise Misfit(f"the tensor {short_repr(name)} is missing")
+        raise ValidationError(f"the tensor {short_repr(name)} is missing")
     shape = found[name].shape
     if not shape or not least <= shape[0] <= most:
-        raise Misfit(f"the tensor {short_repr(name)} is {found[name]}; its length is from {least:,} to {most:,}")
+        raise ValidationError(f"the tensor {short_repr(name)} is {found[name]}; its length is from {least:,} to {most:,}")
     return shape[0]
 
 
@@ -92,7 +92,7 @@ def read_calibration(config: Mapping[str, Any], tensors: Mapping[str, Tensor], t
 
     Raises:
         UsageError: unknown methods.
-        Misfit: scores that are not sorted.
+        ValidationError: scores that are not sorted.
     """
     if (settings := config.get(CALIBRATION)) is None:
         return None
@@ -105,7 +105,7 @@ def read_calibration(config: Mapping[str, Any], tensors: Mapping[str, Tensor], t
         target_scores = {name: tensors[f"{CALIBRATION}.{t}.{name}"].numpy() for k in score_names(task, t) for name in k}
         for name, values in target_scores.items():
             if (values[1:] < values[:-1]).any():
-                raise Misfit(f"the tensor '{CALIBRATION}.{t}.{name}' is not in ascending order")
+                raise ValidationError(f"the tensor '{CALIBRATION}.{t}.{name}' is not in ascending order")
         scores.append(target_scores)
     return Calibration(settings["method"], settings["uncertainty"], tuple(scores))
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from molattn.data.checksummed_json import SEAL, unsealed
-from molattn.data.schema import Anything, Each, Fields, Flag, Kind, Maybe, Misfit, OneOf, Real, Text, Whole
+from molattn.data.checksummed_json import CHECKSUMS, loads_checksummed
+from molattn.data.schema import InstanceOf, ListOf, Record, Boolean, Schema, Nullable, ValidationError, OneOf, Number, String, Integer
 from molattn.errors import InputError, short_repr
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
 
@@ -24,80 +24,80 @@ MAX_CONFIG_BYTES = 16 * 2**20
 """Maximum size of a configuration; 617 targets take 0.1 MB."""
 
 # Names are columns of tables and may be as long as those.
-NAME, WORD = Text(131_072), Text(100, least=1)
-MAX_ATOMS, SAMPLES, TIMEOUT = Whole(1, 10_000), Whole(2, 1_000), Whole(1, 86_400)
-DOMAIN_SIZE, MEMBERS = Whole(0, 100_000), Whole(0, 1_000)
+NAME, WORD = String(131_072), String(100, min_length=1)
+MAX_ATOMS, SAMPLES, TIMEOUT = Integer(1, 10_000), Integer(2, 1_000), Integer(1, 86_400)
+DOMAIN_SIZE, MEMBERS = Integer(0, 100_000), Integer(0, 1_000)
 TARGETS = 20_000
 
-_SIZE = Whole(1, 65_536)
-_SHARED: dict[str, Kind] = {
+_SIZE = Integer(1, 65_536)
+_SHARED: dict[str, Schema] = {
     "kind": WORD,
     "hidden_dim": _SIZE,
-    "num_layers": Whole(1, 1_000),
+    "num_layers": Integer(1, 1_000),
     "num_heads": _SIZE,
-    "feed_forward": Whole(1, 1_024),
-    "dropout": Real(0.0, 0.999_999),
+    "feed_forward": Integer(1, 1_024),
+    "dropout": Number(0.0, 0.999_999),
 }
-MODEL_FIELDS: Mapping[str, Fields] = {
-    "graph": Fields(
+MODEL_FIELDS: Mapping[str, Record] = {
+    "graph": Record(
         {"kind": WORD},
         {
             **_SHARED,
             "attention": WORD,
-            "edges": Each(WORD, 100),
+            "edges": ListOf(WORD, 100),
             "join_edges": WORD,
             "edge_dim": _SIZE,
-            "nodes": Each(WORD, 100),
+            "nodes": ListOf(WORD, 100),
             "neighbours": WORD,
-            "virtual_node": Flag(),
-            "global_dim": Whole(0, 65_536),
+            "virtual_node": Boolean(),
+            "global_dim": Integer(0, 65_536),
             "readout": WORD,
-            "max_path": Whole(1, 100_000),
-            "path_edges": Whole(1, 1_000),
-            "walk_steps": Whole(1, 1_000),
+            "max_path": Integer(1, 100_000),
+            "path_edges": Integer(1, 1_000),
+            "walk_steps": Integer(1, 1_000),
             "radial_bases": WORD,
-            "num_bases": Whole(1, 10_000),
-            "cutoff": Real(1e-6, 1e6),
+            "num_bases": Integer(1, 10_000),
+            "cutoff": Number(1e-6, 1e6),
             "distance_kernel": WORD,
-            "lambdas": Each(Real(-1e3, 1e3), 1_000, least=1),
+            "lambdas": ListOf(Number(-1e3, 1e3), 1_000, min_length=1),
             "score": WORD,
             "normalizer": WORD,
             "join": WORD,
-            "temperature": Real(0.0, 1e30),
+            "temperature": Number(0.0, 1e30),
         },
     ),
-    "smiles-transformer": Fields({"kind": WORD}, _SHARED),
+    "smiles-transformer": Record({"kind": WORD}, _SHARED),
 }
 """The settings of each kind of model; a missing one has its default."""
 
-_TARGET = Fields({"name": NAME, "unit": NAME, "mean": Real(), "std": Real(0.0, open=True)})
-_DESCRIPTOR = Fields({"name": NAME, "mean": Real(), "std": Real(0.0)}, {"computed": Flag()})
-_CONFORMERS = Fields(
-    {}, {"seed": Whole(0, 2**31 - 2), "timeout": TIMEOUT, "on_failure": OneOf(("paths", "reject", "stop"))}
+_TARGET = Record({"name": NAME, "unit": NAME, "mean": Number(), "std": Number(0.0, exclusive=True)})
+_DESCRIPTOR = Record({"name": NAME, "mean": Number(), "std": Number(0.0)}, {"computed": Boolean()})
+_CONFORMERS = Record(
+    {}, {"seed": Integer(0, 2**31 - 2), "timeout": TIMEOUT, "on_failure": OneOf(("paths", "reject", "stop"))}
 )
-_TASK = Fields(
+_TASK = Record(
     {"kind": WORD, "loss": WORD},
-    {"classes": Each(Each(NAME, TARGETS, least=1), TARGETS), "of_atoms": Flag(), "alpha": Real(0.0, 1.0, open=True)},
+    {"classes": ListOf(ListOf(NAME, TARGETS, min_length=1), TARGETS), "of_atoms": Boolean(), "alpha": Number(0.0, 1.0, exclusive=True)},
 )
-_CONFIG = Fields(
+_CONFIG = Record(
     {
-        "schema": Whole(1, SCHEMA),
+        "schema": Integer(1, SCHEMA),
         "molattn": WORD,
-        "model": Anything(dict, "an object with fields"),
-        "targets": Each(_TARGET, TARGETS, least=1),
-        "molecules": Fields(
-            {"add_hs": Flag(), "max_atoms": MAX_ATOMS}, {"conformers": Maybe(_CONFORMERS), "standardize": Text(100)}
+        "model": InstanceOf(dict, "an object with fields"),
+        "targets": ListOf(_TARGET, TARGETS, min_length=1),
+        "molecules": Record(
+            {"add_hs": Boolean(), "max_atoms": MAX_ATOMS}, {"conformers": Nullable(_CONFORMERS), "standardize": String(100)}
         ),
-        "vocabulary": Anything(dict, "an object with fields"),
-        SEAL: Anything(dict, "an object with checksums"),
+        "vocabulary": InstanceOf(dict, "an object with fields"),
+        CHECKSUMS: InstanceOf(dict, "an object with checksums"),
     },
     {
         "task": _TASK,
-        "descriptors": Each(_DESCRIPTOR, TARGETS, least=1),
+        "descriptors": ListOf(_DESCRIPTOR, TARGETS, min_length=1),
         "members": MEMBERS,
-        "uncertainty": Fields({"method": Text(100), "samples": Whole(1, SAMPLES.most)}),
-        "calibration": Fields({"method": WORD, "uncertainty": WORD}),
-        "domain": Fields({"farthest": Real(0.0), "least": Real(0.0, 1.0)}),
+        "uncertainty": Record({"method": String(100), "samples": Integer(1, SAMPLES.maximum)}),
+        "calibration": Record({"method": WORD, "uncertainty": WORD}),
+        "domain": Record({"farthest": Number(0.0), "least": Number(0.0, 1.0)}),
     },
 )
 
@@ -114,18 +114,18 @@ def read_config(folder: Path, name: str = CONFIG) -> dict[str, Any]:
     path = folder / name
     try:
         if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise Misfit(f"it has over {MAX_CONFIG_BYTES:,} bytes")
-        content, whole = unsealed(path.read_bytes(), CONFIG)
+            raise ValidationError(f"it has over {MAX_CONFIG_BYTES:,} bytes")
+        content, whole = loads_checksummed(path.read_bytes(), CONFIG)
         _check_schema(folder, content)
         if not whole:
-            raise Misfit("its checksum differs from the one in it")
-        config = _CONFIG.read(content, "")
+            raise ValidationError("its checksum differs from the one in it")
+        config = _CONFIG.validate(content, "")
         _check_checksums(config)
         config["model"] = _model(config["model"], folder)
         _check_consistency(config)
     except FileNotFoundError:
         raise InputError(f"{folder} holds no model: {name} is missing; give the folder of a finished run") from None
-    except Misfit as error:
+    except ValidationError as error:
         raise InputError(f"{path} is damaged or was changed: {error}; copy it again") from None
     except (ValueError, OSError) as error:
         why = str(error).partition("\n")[0]
@@ -147,53 +147,53 @@ def _check_schema(folder: Path, content: dict[str, Any]) -> None:
 
 
 def _check_checksums(config: dict[str, Any]) -> None:
-    seal = config[SEAL]
-    for name in seal:
+    checksums = config[CHECKSUMS]
+    for name in checksums:
         if name not in (WEIGHTS, CONFIG):
-            raise Misfit(f"{SEAL} has a checksum of {short_repr(name)}, which is not a file of a model")
-    if type(seal.get(WEIGHTS)) is not str:
-        raise Misfit(f"{SEAL} has no checksum of {WEIGHTS}")
-    if seal.get(CONFIG) is None and config["schema"] >= CHECKSUM_SCHEMA:
-        raise Misfit(f"{SEAL} has no checksum of {CONFIG}")
+            raise ValidationError(f"{CHECKSUMS} has a checksum of {short_repr(name)}, which is not a file of a model")
+    if type(checksums.get(WEIGHTS)) is not str:
+        raise ValidationError(f"{CHECKSUMS} has no checksum of {WEIGHTS}")
+    if checksums.get(CONFIG) is None and config["schema"] >= CHECKSUM_SCHEMA:
+        raise ValidationError(f"{CHECKSUMS} has no checksum of {CONFIG}")
 
 
 def _model(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The settings of a model, by its kind."""
-    kind = WORD.read(settings.get("kind"), "model.kind")
+    kind = WORD.validate(settings.get("kind"), "model.kind")
     if kind not in CONFIGS:
         raise InputError(f"{folder} is a model of the kind {short_repr(kind)}; this molattn has {', '.join(CONFIGS)}")
-    return MODEL_FIELDS[kind].read(settings, "model")
+    return MODEL_FIELDS[kind].validate(settings, "model")
 
 
 def _check_consistency(config: dict[str, Any]) -> None:
-    """Raise Misfit for values that are in range but inconsistent."""
+    """Raise ValidationError for values that are in range but inconsistent."""
     targets, task = config["targets"], config.get("task", {"kind": "regression", "loss": "mse"})
     _check_unique("targets", [target["name"] for target in targets])
     _check_unique("descriptors", [d["name"] for d in config.get("descriptors", ())])
     computed = [d.get("computed", False) for d in config.get("descriptors", ())]
     if computed != sorted(computed):
-        raise Misfit("descriptors has one that is computed before one that is not")
+        raise ValidationError("descriptors has one that is computed before one that is not")
     classes = task.get("classes")
     if (classes is not None) != (task["kind"] == "multiclass"):
-        raise Misfit(f"task.classes goes with the kind multiclass, and task.kind is {short_repr(task['kind'])}")
+        raise ValidationError(f"task.classes goes with the kind multiclass, and task.kind is {short_repr(task['kind'])}")
     if classes is not None and len(classes) != len(targets):
-        raise Misfit(f"task.classes are those of {len(classes):,} targets, and there are {len(targets):,}")
+        raise ValidationError(f"task.classes are those of {len(classes):,} targets, and there are {len(targets):,}")
     for t, names in enumerate(classes or ()):
         _check_unique(f"task.classes[{t}]", names)
     if "alpha" in task and task["loss"] != "quantile":
-        raise Misfit(f"task.alpha goes with the loss quantile, and task.loss is {short_repr(task['loss'])}")
+        raise ValidationError(f"task.alpha goes with the loss quantile, and task.loss is {short_repr(task['loss'])}")
     if task.get("of_atoms") and (found := next((k for k in ("calibration", "domain") if k in config), None)):
-        raise Misfit(f"{found} is of molecules, and task.of_atoms is true")
+        raise ValidationError(f"{found} is of molecules, and task.of_atoms is true")
     three_d, model = config["molecules"].get("conformers") is not None, model_config_of(config)
     if three_d and not isinstance(model, GraphModelConfig):
-        raise Misfit(f"molecules.conformers goes with a graph model, and model.kind is {short_repr(model.kind)}")
+        raise ValidationError(f"molecules.conformers goes with a graph model, and model.kind is {short_repr(model.kind)}")
     if model.needs_3d and not three_d:
-        raise Misfit("model.edges reads distances, and there is no molecules.conformers")
+        raise ValidationError("model.edges reads distances, and there is no molecules.conformers")
 
 
 def _check_unique(place: str, names: Any) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise Misfit(f"{place} has {short_repr(name)} twice")
+            raise ValidationError(f"{place} has {short_repr(name)} twice")
         seen.add(name)

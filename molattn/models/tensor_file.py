@@ -13,7 +13,7 @@ from safetensors.torch import load
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from molattn.data.schema import Misfit, strict_json
+from molattn.data.schema import ValidationError, parse_json
 from molattn.errors import short_repr
 
 MAX_HEADER_BYTES = 16 * 2**20
@@ -48,32 +48,32 @@ def read_tensor_specs(path: Path) -> dict[str, TensorSpec]:
     """The names and specs of the tensors in a file, from its header; its size is validated against them.
 
     Raises:
-        Misfit: it is not a valid safetensors file.
+        ValidationError: it is not a valid safetensors file.
     """
     size = path.stat().st_size
     if size > MAX_WEIGHTS_BYTES:
-        raise Misfit(f"it has {size:,} bytes, and the weights of a model have {MAX_WEIGHTS_BYTES:,} at most")
+        raise ValidationError(f"it has {size:,} bytes, and the weights of a model have {MAX_WEIGHTS_BYTES:,} at most")
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
-            raise Misfit("it does not begin as a safetensors file does")
+            raise ValidationError("it does not begin as a safetensors file does")
         try:
-            header = strict_json(file.read(length))
+            header = parse_json(file.read(length))
             specs = {name: _tensor_spec(name, entry) for name, entry in header.items() if name != "__metadata__"}
-        except Misfit:
+        except ValidationError:
             raise
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise Misfit("its list of tensors cannot be read") from error
+            raise ValidationError("its list of tensors cannot be read") from error
     expected = 8 + length + sum(_num_bytes(spec) for spec in specs.values())
     if expected != size:
-        raise Misfit(f"it has {size:,} bytes, and its list of tensors requires {expected:,}")
+        raise ValidationError(f"it has {size:,} bytes, and its list of tensors requires {expected:,}")
     return specs
 
 
 def _tensor_spec(name: str, entry: dict[str, Any]) -> TensorSpec:
     shape, dtype = entry["shape"], entry["dtype"]
     if dtype not in _TYPES:
-        raise Misfit(f"the tensor {short_repr(name)} is {short_repr(dtype)}, a type that no model has")
+        raise ValidationError(f"the tensor {short_repr(name)} is {short_repr(dtype)}, a type that no model has")
     if len(shape) > 8 or not all(type(n) is int and 0 <= n <= MAX_WEIGHTS_BYTES for n in shape):
         raise ValueError("invalid shape")
     return TensorSpec(_TYPES[dtype], tuple(shape))
@@ -87,34 +87,34 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], str]:
     """The tensors of a file, and the checksum of its bytes.
 
     Raises:
-        Misfit: it is damaged.
+        ValidationError: it is damaged.
     """
     data = path.read_bytes()
     try:
         return load(data), hashlib.sha256(data).hexdigest()
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise Misfit(f"its tensors cannot be read ({type(error).__name__})") from error
+        raise ValidationError(f"its tensors cannot be read ({type(error).__name__})") from error
 
 
 def check_tensor_specs(found: Mapping[str, TensorSpec], expected: Mapping[str, TensorSpec]) -> None:
-    """Raise Misfit unless both have the same names, types and shapes."""
+    """Raise ValidationError unless both have the same names, types and shapes."""
     for name, spec in expected.items():
         if name not in found:
-            raise Misfit(f"the tensor {short_repr(name)} is missing")
+            raise ValidationError(f"the tensor {short_repr(name)} is missing")
         if found[name] != spec:
-            raise Misfit(f"the tensor {short_repr(name)} is {found[name]}, and that of the model is {spec}")
+            raise ValidationError(f"the tensor {short_repr(name)} is {found[name]}, and that of the model is {spec}")
     for name in found:
         if name not in expected:
-            raise Misfit(f"the model has no tensor {short_repr(name)}")
+            raise ValidationError(f"the model has no tensor {short_repr(name)}")
 
 
 def check_finite(tensors: Mapping[str, Tensor]) -> None:
-    """Raise Misfit if a tensor has a number that is not finite."""
+    """Raise ValidationError if a tensor has a number that is not finite."""
     for name, x in tensors.items():
         # The sum is NaN or infinite if a number is; it may also overflow, so the numbers are checked then.
         if x.is_floating_point() and not math.isfinite(x.sum().item()) and not bool(torch.isfinite(x).all()):
             value = x[~torch.isfinite(x)].reshape(-1)[0].item()
-            raise Misfit(f"the tensor {short_repr(name)} holds {value}, which is not a finite number")
+            raise ValidationError(f"the tensor {short_repr(name)} holds {value}, which is not a finite number")
 
 
 @contextmanager
@@ -130,7 +130,7 @@ def default_float32() -> Iterator[None]:
 
 @contextmanager
 def limit_allocation(max_numbers: int) -> Iterator[None]:
-    """Raise Misfit before a new tensor takes the numbers allocated within the block above `max_numbers`."""
+    """Raise ValidationError before a new tensor takes the numbers allocated within the block above `max_numbers`."""
     with _AllocationLimit(max_numbers):
         yield
 
@@ -147,7 +147,7 @@ class _AllocationLimit(TorchFunctionMode):
             sizes = args[0] if args and isinstance(args[0], list | tuple) else args
             self.remaining -= math.prod(n for n in sizes if isinstance(n, int))
             if self.remaining < 0:
-                raise Misfit("its settings require more weights than it has")
+                raise ValidationError("its settings require more weights than it has")
         return func(*args, **(kwargs or {}))
 
 

@@ -92,12 +92,12 @@ def find_base(name: str) -> Base:
             f"wrote, or {NONE} to train from scratch"
         )
     # Here, because data brings numpy, which a screen of help does without.
-    from molattn.data.schema import Some, Text
+    from molattn.data.schema import PartialRecord, String
     from molattn.models.config_file import model_config_of, read_config
 
-    kept = Some({"molecules": Some({"source": Text(10_000, least=1)})})
+    kept = PartialRecord({"molecules": PartialRecord({"source": String(10_000, min_length=1)})})
     try:
-        card = kept.read(tomllib.loads((path / CARD).read_text(encoding="utf-8")), "")
+        card = kept.validate(tomllib.loads((path / CARD).read_text(encoding="utf-8")), "")
     except (OSError, ValueError) as error:
         why = str(error).partition("\n")[0]
         raise InputError(

@@ -25,7 +25,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from molattn.data.files import write_bytes, write_text
-from molattn.data.schema import Anything, Flag, Misfit, Real, Some, Text, Whole, misfit
+from molattn.data.schema import Boolean, InstanceOf, Integer, Number, PartialRecord, String, ValidationError, mismatch
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.tensor_file import read_tensor_specs, read_tensors
 from molattn.training import distributed
@@ -76,27 +76,27 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
         content = json.loads(text)
         if type(content["schema"]) is int and content["schema"] != SCHEMA:
             raise InputError(f"{folder} was written by another molattn: resume with that one, or --force starts over")
-        _KEPT.read(content, "")
+        _KEPT.validate(content, "")
         if content["file"] != _file(content["epoch"]):
-            raise misfit("file", content["file"], f"{_file(content['epoch'])}, the one of its epoch")
+            raise mismatch("file", content["file"], f"{_file(content['epoch'])}, the one of its epoch")
         read_tensor_specs(folder / content["file"])  # before it is read: it may be of any length
         tensors, checksum = read_tensors(folder / content["file"])
         if [hashlib.sha256(text.encode()).hexdigest(), checksum] != [outer["sha256"], content["sha256"]]:
-            raise Misfit("a checksum differs")
+            raise ValidationError("a checksum differs")
     except _DAMAGE as error:
         raise damaged(folder, error) from error
     return Checkpoint(tensors, content)
 
 
-_KEPT = Some(
+_KEPT = PartialRecord(
     {
-        "schema": Whole(SCHEMA, SCHEMA),
-        "file": Text(100),
-        "sha256": Text(64),
-        "epoch": Whole(0, 10**9),
-        "identity": Anything(dict, "an object with fields"),
+        "schema": Integer(SCHEMA, SCHEMA),
+        "file": String(100),
+        "sha256": String(64),
+        "epoch": Integer(0, 10**9),
+        "identity": InstanceOf(dict, "an object with fields"),
     },
-    {"over": Flag(), "seconds": Real(0.0)},
+    {"over": Boolean(), "seconds": Number(0.0)},
 )
 # What values of other types and sizes make the code raise that takes them for what they should be.
 _DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, OSError)
@@ -108,7 +108,7 @@ def _file(epoch: int) -> str:
 
 def damaged(folder: Path, error: BaseException) -> InputError:
     """What is said of a checkpoint that cannot be read, or says what cannot be."""
-    why = str(error) if isinstance(error, Misfit) else type(error).__name__
+    why = str(error) if isinstance(error, ValidationError) else type(error).__name__
     return InputError(f"{folder} is damaged, its training cannot be resumed ({why}): --force starts over")
 
 
@@ -135,7 +135,7 @@ class Checkpoints:
         self.last = distributed.broadcast_object(partial(load_checkpoint, folder))
         if self.last is not None:
             if missing := next((key for key in ("over", "seconds") if key not in self.last.state), None):
-                raise damaged(folder, Misfit(f"it has no field {missing!r}"))
+                raise damaged(folder, ValidationError(f"it has no field {missing!r}"))
             changed = differences(self.last.state["identity"], json.loads(json.dumps(identity)))
             if changed:
                 more = f"; and {len(changed) - 10} more" if len(changed) > 10 else ""
@@ -230,7 +230,7 @@ class SaveEpochs:
         if last is None:
             return 0
         if last.state["epoch"] >= epochs:
-            wrong = misfit("epoch", last.state["epoch"], f"below {epochs}, the number of epochs")
+            wrong = mismatch("epoch", last.state["epoch"], f"below {epochs}, the number of epochs")
             raise damaged(self.checkpoints.folder, wrong)
         if last.state["over"]:
             return epochs

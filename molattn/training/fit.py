@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from molattn.data.schema import LARGEST, Each, Fields, Flag, Misfit, Real, Text, Whole, misfit
+from molattn.data.schema import MAX_FLOAT, Boolean, Integer, ListOf, Number, Record, String, ValidationError, mismatch
 from molattn.data.store.batches import SizeBuckets, batches_by_size
 from molattn.data.store.molecule_store import sizes_of
 from molattn.errors import InputError
@@ -208,24 +208,24 @@ def _reproducible(threads: int) -> Iterator[None]:
 class _Measured:
     """A number as JSON of Python has it: NaN and infinities are there where a loss was none."""
 
-    def read(self, value: Any, place: str) -> float:
-        if type(value) not in (int, float) or (abs(value) > LARGEST and not math.isinf(value)):
-            raise misfit(place, value, "a number")
+    def validate(self, value: Any, path: str) -> float:
+        if type(value) not in (int, float) or (abs(value) > MAX_FLOAT and not math.isinf(value)):
+            raise mismatch(path, value, "a number")
         return float(value)
 
 
-_RECORD = Fields(
+_RECORD = Record(
     {
-        "epoch": Whole(0, 10**9),
-        "learning_rate": Real(0.0),
+        "epoch": Integer(0, 10**9),
+        "learning_rate": Number(0.0),
         "train_loss": _Measured(),
         "val_loss": _Measured(),
         "val_metric": _Measured(),
-        "best": Flag(),
-        "metric": Text(100),
+        "best": Boolean(),
+        "metric": String(100),
     }
 )
-_TOLD = Fields({"history": Each(_RECORD, 10**6), "best": _Measured(), "best_epoch": Whole(-1, 10**9)})
+_TOLD = Record({"history": ListOf(_RECORD, 10**6), "best": _Measured(), "best_epoch": Integer(-1, 10**9)})
 
 
 class BestEpoch:
@@ -251,14 +251,14 @@ class BestEpoch:
         """Know again what `to_dict` told, and the weights.
 
         Raises:
-            Misfit: they are not those of a training of this model.
+            ValidationError: they are not those of a training of this model.
         """
-        told = _TOLD.read(told, "watch")
+        told = _TOLD.validate(told, "watch")
         history = [EpochRecord(**r) for r in told["history"]]
         if [r.epoch for r in history] != list(range(len(history))) or told["best_epoch"] >= len(history):
-            raise Misfit("watch.history has not its epochs one after the other, the best among them")
+            raise ValidationError("watch.history has not its epochs one after the other, the best among them")
         if (state is None) != (told["best_epoch"] < 0):
-            raise Misfit("there are no weights of the best epoch, or there are and no epoch is the best")
+            raise ValidationError("there are no weights of the best epoch, or there are and no epoch is the best")
         if state is not None:
             check_tensors(state, self.like)
             check_finite(state)

@@ -3,22 +3,22 @@
 from pathlib import Path
 from typing import Any
 
-from molattn.data.schema import Anything, Kind, Some, Text, strict_json
+from molattn.data.schema import InstanceOf, PartialRecord, Schema, String, parse_json
 from molattn.errors import InputError
 
-METRICS: Kind = Some({side: Anything(dict, "an object with targets") for side in ("train", "val", "test")})
-ENVIRONMENT: Kind = Some({"data_sha256": Text(64)})
+METRICS: Schema = PartialRecord({side: InstanceOf(dict, "an object with targets") for side in ("train", "val", "test")})
+ENVIRONMENT: Schema = PartialRecord({"data_sha256": String(64)})
 
 
-def read_kept(path: Path, kind: Kind) -> dict[str, Any]:
+def read_kept(path: Path, kind: Schema) -> dict[str, Any]:
     """The content of a file of a run, all of it, held to what `kind` says.
 
     Raises:
         InputError: it is missing or damaged.
     """
     try:
-        content = strict_json(path.read_bytes())
-        kind.read(content, "")
+        content = parse_json(path.read_bytes())
+        kind.validate(content, "")
     except (OSError, ValueError) as error:
         why = str(error).partition("\n")[0]
         raise InputError(

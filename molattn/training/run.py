@@ -12,7 +12,7 @@ import numpy as np
 
 from molattn.chem import ON_FAILURE
 from molattn.data import CALIBRATION
-from molattn.data.schema import Misfit
+from molattn.data.schema import ValidationError
 from molattn.errors import MolattnError, ProcessLost, UsageError
 from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.calibration import METHODS as CALIBRATION_METHODS
@@ -364,21 +364,24 @@ def check(config: RunConfig) -> None:
         (not 0 <= config.model.dropout < 1, "dropout is at least 0 and below 1"),
         *((getattr(config.model, size, 1) < 1, f"{size} is 1 or more") for size in _SIZES),
         # What no model on disk may say.
-        (config.data.max_atoms > MAX_ATOMS.most, f"max_atoms is {MAX_ATOMS.most:,} at the most"),
-        (config.data.conformer_timeout > TIMEOUT.most, f"conformer_timeout is {TIMEOUT.most:,} seconds at the most"),
-        (config.training.ensemble_size > MEMBERS.most, f"ensemble_size is {MEMBERS.most:,} at the most"),
+        (config.data.max_atoms > MAX_ATOMS.maximum, f"max_atoms is {MAX_ATOMS.maximum:,} at the most"),
         (
-            config.training.dropout_sampling_size > SAMPLES.most,
-            f"dropout_sampling_size is at most {SAMPLES.most:,}",
+            config.data.conformer_timeout > TIMEOUT.maximum,
+            f"conformer_timeout is {TIMEOUT.maximum:,} seconds at the most",
         ),
-        (config.training.domain_size > DOMAIN_SIZE.most, f"domain_size is {DOMAIN_SIZE.most:,} at the most"),
+        (config.training.ensemble_size > MEMBERS.maximum, f"ensemble_size is {MEMBERS.maximum:,} at the most"),
+        (
+            config.training.dropout_sampling_size > SAMPLES.maximum,
+            f"dropout_sampling_size is at most {SAMPLES.maximum:,}",
+        ),
+        (config.training.domain_size > DOMAIN_SIZE.maximum, f"domain_size is {DOMAIN_SIZE.maximum:,} at the most"),
     ]
     for is_wrong, rule in wrong:
         if is_wrong:
             raise UsageError(f"a setting is out of range: {rule}")
     try:
-        MODEL_FIELDS[config.model.kind].read(asdict(config.model), "model")
-    except Misfit as error:
+        MODEL_FIELDS[config.model.kind].validate(asdict(config.model), "model")
+    except ValidationError as error:
         raise UsageError(f"a setting is out of range: {error}") from None
     distributed.check_world_size(config.training)
     for name, value, known in (

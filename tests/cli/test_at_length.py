@@ -23,7 +23,7 @@ import molattn as library
 from molattn.chem import FEW_DESCRIPTORS
 from molattn.cli import at_length
 from molattn.cli.rows_progress import RowsProgress
-from molattn.data.checksummed_json import sealed
+from molattn.data.checksummed_json import dumps_checksummed
 from molattn.data.tables.parts import Parts, parts_folder
 from molattn.data.tables.readers import CHUNK
 from tests.assertions import assert_same_answers
@@ -150,7 +150,7 @@ def test_parts_of_something_else_are_refused(
     assert changed.code == 3 and "the input's SHA-256 was" in changed.err
     table.write_text(text)
     config = model / "model" / "config.json"
-    config.write_bytes(sealed({**json.loads(config.read_text()), "molattn": "0.0"}, config.name))
+    config.write_bytes(dumps_checksummed({**json.loads(config.read_text()), "molattn": "0.0"}, config.name))
     changed = molattn("predict", model, table, "-o", out, "--resume")
     assert changed.code == 3 and "the model's SHA-256 was" in changed.err
     assert molattn("predict", model, table, "-o", out, "--force").code == 0

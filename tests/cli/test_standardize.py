@@ -8,7 +8,7 @@ import pytest
 
 import molattn as package
 from molattn.data import read_table
-from molattn.data.checksummed_json import sealed
+from molattn.data.checksummed_json import dumps_checksummed
 from molattn.errors import InputError
 from tests.assertions import assert_same_answers
 from tests.cli.conftest import QUICK, Molattn
@@ -53,7 +53,7 @@ def test_changes_are_written_down_and_remembered(molattn: Molattn, salts: Path, 
     assert_same_answers(evaluation.answers.values[0], evaluation.answers.values[1])
     assert evaluation.rejected[0].place == "line 4"
     config["molecules"]["standardize"] = "other"
-    (run / "model" / "config.json").write_bytes(sealed(config, "config.json"))
+    (run / "model" / "config.json").write_bytes(dumps_checksummed(config, "config.json"))
     with pytest.raises(InputError, match="the standard form 'other'; upgrade molattn"):
         package.load(run)
 

@@ -11,7 +11,8 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 
-from molattn.data import SPLITS, cards, read_records, read_split_file, read_table
+from molattn.data import SPLITS, read_records, read_split_file, read_table
+from molattn.data.datasets import cards
 from molattn.errors import InputError, UsageError
 
 
@@ -131,7 +132,7 @@ def test_a_broken_card_says_what_is_wrong(tmp_path, monkeypatch, old, new, messa
 
 def test_the_folder_inside_the_package_comes_first_and_one_without_cards_is_none(tmp_path, monkeypatch):
     package = tmp_path / "molattn"
-    monkeypatch.setattr(cards, "__file__", str(package / "data" / "cards.py"))
+    monkeypatch.setattr(cards, "__file__", str(package / "data" / "datasets" / "cards.py"))
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "__init__.py").touch()
     with pytest.raises(InputError, match="no data sets were found"):

@@ -5,37 +5,37 @@ import json
 
 import pytest
 
-from molattn.data.checksummed_json import sealed, unsealed
+from molattn.data.checksummed_json import dumps_checksummed, loads_checksummed
 
 
 def test_the_form_on_disk() -> None:
-    data = sealed({"x": 1, "sha256": {"b": "abc"}}, "a.json")
+    data = dumps_checksummed({"x": 1, "sha256": {"b": "abc"}}, "a.json")
     content = json.loads(data)
     checksum = content["sha256"]["a.json"]
     assert content == {"x": 1, "sha256": {"b": "abc", "a.json": checksum}}
     assert data.startswith(b'{\n "x": 1,\n "sha256": {\n  "b": "abc",\n') and data.endswith(b"\n }\n}\n")
     blank = data.replace(checksum.encode(), b"0" * 64)
     assert hashlib.sha256(blank).hexdigest() == checksum
-    assert unsealed(data, "a.json") == (content, True)
+    assert loads_checksummed(data, "a.json") == (content, True)
 
 
 def test_any_change_is_noticed() -> None:
-    data = sealed({"x": 1}, "a.json")
-    assert not unsealed(data.replace(b'"x": 1', b'"x": 2'), "a.json")[1]
-    assert not unsealed(data.replace(b"\n", b"\r\n"), "a.json")[1]
+    data = dumps_checksummed({"x": 1}, "a.json")
+    assert not loads_checksummed(data.replace(b'"x": 1', b'"x": 2'), "a.json")[1]
+    assert not loads_checksummed(data.replace(b"\n", b"\r\n"), "a.json")[1]
 
 
 def test_a_checksum_that_is_no_text_is_not_the_right_one() -> None:
-    assert not unsealed(b'{"sha256": {"a.json": 1}}', "a.json")[1]
+    assert not loads_checksummed(b'{"sha256": {"a.json": 1}}', "a.json")[1]
 
 
 def test_what_has_no_checksum_of_itself_is_as_it_was_written() -> None:
     content = {"sha256": {"b": "abc"}}
-    assert unsealed(json.dumps(content).encode(), "a.json") == (content, True)
-    assert unsealed(sealed({}, "other.json"), "a.json")[1]
+    assert loads_checksummed(json.dumps(content).encode(), "a.json") == (content, True)
+    assert loads_checksummed(dumps_checksummed({}, "other.json"), "a.json")[1]
 
 
 @pytest.mark.parametrize("data", [b"{", b"\xff", b"{}", b"[]", b"3", b'{"sha256": 3}'])
 def test_what_is_no_such_json_is_one_of_few_errors(data: bytes) -> None:
     with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
-        unsealed(data, "a.json")
+        loads_checksummed(data, "a.json")

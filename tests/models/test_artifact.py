@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from molattn.chem import Conformers, molecule_graph
-from molattn.data.checksummed_json import sealed
+from molattn.data.checksummed_json import dumps_checksummed
 from molattn.errors import InputError
 from molattn.models import artifact as artifact_module
 from molattn.models.applicability_domain import ApplicabilityDomain
@@ -48,7 +48,7 @@ def folder(artifact: Artifact, tmp_path: Path) -> Path:
 def _change(folder: Path, **fields: object) -> None:
     """As another molattn might have written it."""
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_bytes(sealed({**config, **fields}, "config.json"))
+    (folder / "config.json").write_bytes(dumps_checksummed({**config, **fields}, "config.json"))
 
 
 def test_what_is_saved_is_loaded_to_the_bit(artifact: Artifact, folder: Path) -> None:

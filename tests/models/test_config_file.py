@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from molattn.data.checksummed_json import sealed, unsealed
+from molattn.data.checksummed_json import dumps_checksummed, loads_checksummed
 from molattn.errors import InputError
 from molattn.models.artifact import load_artifact
 from molattn.models.config import CONFIGS
@@ -38,10 +38,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> str:
-    """What is said of the folder after a change under a new seal."""
+    """What is said of the folder after a change under a new checksum."""
     config = json.loads((folder / "config.json").read_text())
     change(config)
-    (folder / "config.json").write_bytes(sealed(config, "config.json"))
+    (folder / "config.json").write_bytes(dumps_checksummed(config, "config.json"))
     return _said(folder)
 
 
@@ -62,7 +62,7 @@ def test_the_table_has_every_setting_of_every_model() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_is_in_range(name: str) -> None:
-    read = MODEL_FIELDS["graph"].read({"kind": "graph", **PRESETS[name].settings.get("model", {})}, "model")
+    read = MODEL_FIELDS["graph"].validate({"kind": "graph", **PRESETS[name].settings.get("model", {})}, "model")
     assert model_config_of({"model": read}).kind == "graph"
 
 
@@ -101,7 +101,7 @@ def test_a_setting_that_is_out_of_range_is_named(folder: Path, key: str, value: 
             "model.edges has 100,000 values, and must have 0 to 100",
         ),
         (lambda c: c["model"].update(edges=["bond", 3]), "model.edges[1] is 3, and must be a text of 1 to 100"),
-        (lambda c: c["model"].update(evil=1), "model has a field 'evil', which is not known"),
+        (lambda c: c["model"].update(evil=1), "model has an unknown field 'evil'"),
         (lambda c: c["molecules"].update(max_atoms=10**9), "molecules.max_atoms is 1000000000, and must be a whole"),
         (lambda c: c["molecules"].pop("add_hs"), "molecules has no field 'add_hs'"),
         (lambda c: c.update(uncertainty={"method": "dropout", "samples": 10**9}), "uncertainty.samples is 1000000000"),
@@ -131,7 +131,7 @@ def test_a_setting_that_is_out_of_range_is_named(folder: Path, key: str, value: 
             lambda c: c.update(schema=99, molattn="\x1b[2J"),
             "written by a later version of molattn: upgrade molattn",
         ),
-        (lambda c: c.update(more=1), "the file has a field 'more', which is not known"),
+        (lambda c: c.update(more=1), "the file has an unknown field 'more'"),
     ],
 )
 def test_a_value_that_may_not_be_is_named(folder: Path, change: Callable[[dict[str, Any]], object], said: str) -> None:
@@ -161,9 +161,9 @@ def test_a_configuration_without_its_seal_is_refused_where_it_always_had_one(fol
     ("text", "said"),
     [
         ("[" * 100_000, "it is nested too deeply"),
-        ('{"schema": 1, "schema": 1}', "'schema' stands there twice"),
-        ('{"schema": NaN}', "NaN stands there, which is no number in JSON"),
-        ('{"schema": -Infinity}', "-Infinity stands there"),
+        ('{"schema": 1, "schema": 1}', "'schema' appears twice"),
+        ('{"schema": NaN}', "NaN is not a number in JSON"),
+        ('{"schema": -Infinity}', "-Infinity is not a number"),
         ("[]", "it has no sha256 with checksums"),
         ("null", "it has no sha256 with checksums"),
         ("", "it cannot be read"),
@@ -179,20 +179,20 @@ def test_what_is_no_json_of_this_kind_is_refused(folder: Path, text: str, said: 
 
 def test_a_number_beyond_all_numbers_is_refused(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
-    text = sealed(config, "config.json").decode().replace(repr(config["domain"]["farthest"]), "1e999")
+    text = dumps_checksummed(config, "config.json").decode().replace(repr(config["domain"]["farthest"]), "1e999")
     (folder / "config.json").write_text(text)
     assert "checksum" in _said(folder)
     config["domain"]["farthest"] = math.inf
-    (folder / "config.json").write_bytes(sealed(config, "config.json"))
-    assert "Infinity stands there" in _said(folder)
+    (folder / "config.json").write_bytes(dumps_checksummed(config, "config.json"))
+    assert "Infinity is not a number" in _said(folder)
 
 
 def test_zeros_in_a_name_are_not_taken_for_the_place_of_the_seal() -> None:
     content = {"name": "0" * 64, "sha256": {"model.safetensors": "0" * 64}}
-    data = sealed(content, "config.json")
-    found, whole = unsealed(data, "config.json")
+    data = dumps_checksummed(content, "config.json")
+    found, whole = loads_checksummed(data, "config.json")
     assert whole and found["name"] == "0" * 64 and found["sha256"]["model.safetensors"] == "0" * 64
-    assert not unsealed(data.replace(b"0" * 64, b"1" * 64), "config.json")[1]
+    assert not loads_checksummed(data.replace(b"0" * 64, b"1" * 64), "config.json")[1]
 
 
 def test_a_model_of_tokens_has_no_conformers(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_the_sentence_about_a_damaged_base_names_what_is_damaged(tmp_path: Path)
 
 
 def reweighed(folder: Path, change: Callable[[dict[str, Any]], object]) -> str:
-    """What is said of the folder after a change of its tensors under a new seal."""
+    """What is said of the folder after a change of its tensors under a new checksum."""
     import hashlib
 
     tensors = load_file(folder / "model.safetensors")
@@ -226,7 +226,7 @@ def reweighed(folder: Path, change: Callable[[dict[str, Any]], object]) -> str:
     (folder / "model.safetensors").write_bytes(data)
     config = json.loads((folder / "config.json").read_text())
     config["sha256"]["model.safetensors"] = hashlib.sha256(data).hexdigest()
-    (folder / "config.json").write_bytes(sealed(config, "config.json"))
+    (folder / "config.json").write_bytes(dumps_checksummed(config, "config.json"))
     return _said(folder)
 
 

@@ -1,4 +1,4 @@
-"""Model folders from a stranger: those of the release with keys and tensors changed, under seals that fit.
+"""Model folders from a stranger: those of the release with keys and tensors changed, with matching checksums.
 
     python -m tests.reliability.folders SEED COUNT
 
@@ -28,7 +28,7 @@ from safetensors.torch import load_file
 
 import molattn
 from molattn import Predictor
-from molattn.data.checksummed_json import sealed
+from molattn.data.checksummed_json import dumps_checksummed
 from molattn.errors import MolattnError
 from molattn.inference import Beside
 from tests.models.tensors import saved
@@ -62,7 +62,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def change_config(config: dict[str, Any], chance: Random) -> None:
-    """One change at one place, other than in the vocabulary and the seal."""
+    """One change at one place, other than in the vocabulary and the checksums."""
     found = list(places({key: value for key, value in config.items() if key not in ("vocabulary", "sha256")}))
     whole, key = chance.choice(found)
     if not any(whole is value for value, _ in places(config)) and whole is not config:
@@ -119,13 +119,13 @@ def change_tensors(tensors: Tensors, chance: Random) -> None:
 
 
 def write(folder: Path, config: dict[str, Any], tensors: Tensors) -> None:
-    """The model on disk, under seals that fit."""
+    """The model on disk, with matching checksums."""
     weights = saved(tensors)
     if isinstance(config.get("sha256"), dict):
         config["sha256"] = {"model.safetensors": hashlib.sha256(weights).hexdigest()}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.safetensors").write_bytes(weights)
-    (folder / "config.json").write_bytes(sealed(config, "config.json"))
+    (folder / "config.json").write_bytes(dumps_checksummed(config, "config.json"))
 
 
 def asked(predictor: Predictor) -> list[Any]:

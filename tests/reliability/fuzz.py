@@ -52,20 +52,20 @@ def config(data: bytes, folder: Path) -> object:
 
 def model(data: bytes, folder: Path) -> object:
     """The reader of models: a configuration whose checksum fits, or, after a byte below 32, weights."""
-    from molattn.data.checksummed_json import sealed
+    from molattn.data.checksummed_json import dumps_checksummed
     from molattn.models.artifact import load_artifact
 
     kept = json.loads((MODEL / "config.json").read_bytes())
     if data[:1] < b" ":
         (folder / "model.safetensors").write_bytes(data[1:])
         kept["sha256"]["model.safetensors"] = hashlib.sha256(data[1:]).hexdigest()
-        (folder / "config.json").write_bytes(sealed(kept, "config.json"))
+        (folder / "config.json").write_bytes(dumps_checksummed(kept, "config.json"))
     else:
         shutil.copy(MODEL / "model.safetensors", folder)
         with contextlib.suppress(ValueError, RecursionError):
             content = json.loads(data)
             if isinstance(content, dict) and isinstance(content.get("sha256"), dict):
-                data = sealed({**content, "sha256": kept["sha256"]}, "config.json")
+                data = dumps_checksummed({**content, "sha256": kept["sha256"]}, "config.json")
         (folder / "config.json").write_bytes(data)
     return load_artifact(folder)
 

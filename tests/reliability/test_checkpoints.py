@@ -17,7 +17,7 @@ import molattn as library
 from molattn import Predictor
 from molattn.chem import Conformer, molecule_graph
 from molattn.cli import at_length
-from molattn.data.checksummed_json import sealed
+from molattn.data.checksummed_json import dumps_checksummed
 from molattn.data.store.cache import stored_molecules
 from molattn.data.tables.parts import parts_folder
 from molattn.data.tables.readers import CHUNK
@@ -227,7 +227,7 @@ def test_25_models_of_every_release_load(
     shutil.copytree(folder, tmp_path / "newer")
     config = json.loads((folder / "config.json").read_text())
     newer = {**config, "schema": SCHEMA + 1, "molattn": "99.0"}
-    (tmp_path / "newer" / "config.json").write_bytes(sealed(newer, "config.json"))
+    (tmp_path / "newer" / "config.json").write_bytes(dumps_checksummed(newer, "config.json"))
     with pytest.raises(InputError, match=r"written by molattn 99\.0: upgrade molattn"):
         library.load(tmp_path / "newer")
 

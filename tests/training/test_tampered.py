@@ -64,8 +64,8 @@ def tamper(run: Path, state: dict[str, Any], tensors: dict[str, torch.Tensor] | 
         (folder / "epoch-1.safetensors").write_bytes(data)
         state["sha256"] = hashlib.sha256(data).hexdigest()
     text = json.dumps(state)
-    seal = hashlib.sha256(text.encode()).hexdigest()
-    (folder / "state.json").write_text(json.dumps({"sha256": seal, "content": text}))
+    checksum = hashlib.sha256(text.encode()).hexdigest()
+    (folder / "state.json").write_text(json.dumps({"sha256": checksum, "content": text}))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def tamper(run: Path, state: dict[str, Any], tensors: dict[str, torch.Tensor] | 
         (lambda s: s.update(epoch=0), "file is 'epoch-1.safetensors', and must be epoch-0.safetensors"),
         (lambda s: s.pop("watch"), r"\(KeyError\)"),
         (lambda s: s["watch"].update(history=3), "watch.history is 3, and must be a list"),
-        (lambda s: s["watch"]["history"][0].update(more=1), "has a field 'more', which is not known"),
+        (lambda s: s["watch"]["history"][0].update(more=1), "has an unknown field 'more'"),
         (lambda s: s["watch"].update(best_epoch=99), "watch.history has not its epochs one after the other"),
         (lambda s: s["watch"].update(best_epoch=-1), "there are no weights of the best epoch, or there are"),
         (lambda s: s["watch"]["history"].reverse(), "watch.history has not its epochs one after the other"),
