@@ -68,7 +68,9 @@ def _length(found: Mapping[str, TensorSpec], name: str, least: int, most: int) -
         raise ValidationError(f"the tensor {short_repr(name)} is missing")
     shape = found[name].shape
     if not shape or not least <= shape[0] <= most:
-        raise ValidationError(f"the tensor {short_repr(name)} is {found[name]}; its length is from {least:,} to {most:,}")
+        raise ValidationError(
+            f"the tensor {short_repr(name)} is {found[name]}; its length is from {least:,} to {most:,}"
+        )
     return shape[0]
 
 

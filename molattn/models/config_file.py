@@ -5,7 +5,19 @@ from pathlib import Path
 from typing import Any
 
 from molattn.data.checksummed_json import CHECKSUMS, loads_checksummed
-from molattn.data.schema import InstanceOf, ListOf, Record, Boolean, Schema, Nullable, ValidationError, OneOf, Number, String, Integer
+from molattn.data.schema import (
+    Boolean,
+    InstanceOf,
+    Integer,
+    ListOf,
+    Nullable,
+    Number,
+    OneOf,
+    Record,
+    Schema,
+    String,
+    ValidationError,
+)
 from molattn.errors import InputError, short_repr
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
 
@@ -77,7 +89,11 @@ _CONFORMERS = Record(
 )
 _TASK = Record(
     {"kind": WORD, "loss": WORD},
-    {"classes": ListOf(ListOf(NAME, TARGETS, min_length=1), TARGETS), "of_atoms": Boolean(), "alpha": Number(0.0, 1.0, exclusive=True)},
+    {
+        "classes": ListOf(ListOf(NAME, TARGETS, min_length=1), TARGETS),
+        "of_atoms": Boolean(),
+        "alpha": Number(0.0, 1.0, exclusive=True),
+    },
 )
 _CONFIG = Record(
     {
@@ -86,7 +102,8 @@ _CONFIG = Record(
         "model": InstanceOf(dict, "an object with fields"),
         "targets": ListOf(_TARGET, TARGETS, min_length=1),
         "molecules": Record(
-            {"add_hs": Boolean(), "max_atoms": MAX_ATOMS}, {"conformers": Nullable(_CONFORMERS), "standardize": String(100)}
+            {"add_hs": Boolean(), "max_atoms": MAX_ATOMS},
+            {"conformers": Nullable(_CONFORMERS), "standardize": String(100)},
         ),
         "vocabulary": InstanceOf(dict, "an object with fields"),
         CHECKSUMS: InstanceOf(dict, "an object with checksums"),
@@ -175,7 +192,9 @@ def _check_consistency(config: dict[str, Any]) -> None:
         raise ValidationError("descriptors has one that is computed before one that is not")
     classes = task.get("classes")
     if (classes is not None) != (task["kind"] == "multiclass"):
-        raise ValidationError(f"task.classes goes with the kind multiclass, and task.kind is {short_repr(task['kind'])}")
+        raise ValidationError(
+            f"task.classes goes with the kind multiclass, and task.kind is {short_repr(task['kind'])}"
+        )
     if classes is not None and len(classes) != len(targets):
         raise ValidationError(f"task.classes are those of {len(classes):,} targets, and there are {len(targets):,}")
     for t, names in enumerate(classes or ()):
@@ -186,7 +205,9 @@ def _check_consistency(config: dict[str, Any]) -> None:
         raise ValidationError(f"{found} is of molecules, and task.of_atoms is true")
     three_d, model = config["molecules"].get("conformers") is not None, model_config_of(config)
     if three_d and not isinstance(model, GraphModelConfig):
-        raise ValidationError(f"molecules.conformers goes with a graph model, and model.kind is {short_repr(model.kind)}")
+        raise ValidationError(
+            f"molecules.conformers goes with a graph model, and model.kind is {short_repr(model.kind)}"
+        )
     if model.needs_3d and not three_d:
         raise ValidationError("model.edges reads distances, and there is no molecules.conformers")
 
