@@ -1,14 +1,13 @@
-"""The attention core: scores, normalizers, and the one entry that every attention in the project goes through.
+"""The attention core: scores, normalizers and `attend`, the single entry point of every attention in the library.
 
-    weights = normalize(score(q, k) + bias)        over whoever competes for one query
+    weights = normalize(score(q, k) + bias)        over the valid keys of each query
     output  = weights v
 
-It knows nothing of molecules, graphs or training. Who competes is a value: `Rows` (a dense, masked matrix) or
-`Segments` (the edges into one receiver).
+It is independent of molecules, graphs and training. An attention layout defines the valid keys: `DenseLayout` (a dense
+masked matrix) or `EdgeListLayout` (the edges into each receiver).
 """
 
 from molattn.attention.attend import attend, attention_weights
-from molattn.attention.competitors import Competitors, PaddedNodes, Rows, Segments
 from molattn.attention.edges import EdgeTerms
 from molattn.attention.heads import (
     JOINS,
@@ -21,6 +20,7 @@ from molattn.attention.heads import (
     merge_heads,
     split_heads,
 )
+from molattn.attention.layout import AttentionLayout, DenseLayout, EdgeListLayout, PaddedGraphLayout
 from molattn.attention.linear import linear
 from molattn.attention.masks import causal_mask, padding_mask
 from molattn.attention.multihead import MultiHeadAttention
@@ -46,9 +46,11 @@ __all__ = [
     "SCORES",
     "SCORES_WITH_WEIGHTS",
     "Additive",
+    "AttentionLayout",
     "Call",
-    "Competitors",
     "ConcatHeads",
+    "DenseLayout",
+    "EdgeListLayout",
     "EdgeTerms",
     "General",
     "Location",
@@ -57,10 +59,8 @@ __all__ = [
     "MultiHeadAttention",
     "Normalizer",
     "Operation",
-    "PaddedNodes",
-    "Rows",
+    "PaddedGraphLayout",
     "Score",
-    "Segments",
     "Softmax",
     "TensorHeads",
     "VectorHeads",

@@ -1,26 +1,26 @@
-"""What arguments may be: the sizes and probabilities of a layer."""
+"""Validation of layer arguments: sizes and probabilities."""
 
 from numbers import Integral
 
 
 def check_sizes(**sizes: int | None) -> None:
-    """That every size is a whole number of at least 1; None is one that is not given.
+    """Checks that every size is an integer of at least 1; None means not set.
 
     Raises:
-        ValueError: one is not; with its name.
+        ValueError: a size is invalid; the message names it.
     """
     for name, size in sizes.items():
         if not isinstance(size, Integral | None):
-            raise ValueError(f"{name} is a whole number, not {size}")
+            raise ValueError(f"{name} must be an integer, not {size}")
         if size is not None and size < 1:
-            raise ValueError(f"{name} is at least 1, not {size}")
+            raise ValueError(f"{name} must be at least 1, not {size}")
 
 
 def check_dropout(p: float) -> None:
-    """That a probability of dropping is from 0 to below 1: who drops everything learns nothing.
+    """Checks that a dropout probability is in [0, 1): with p = 1 nothing would be learned.
 
     Raises:
         ValueError: it is not.
     """
     if not 0 <= p < 1:
-        raise ValueError(f"a probability of dropping is from 0 to below 1, not {p}")
+        raise ValueError(f"dropout probability must be from 0 to below 1, not {p}")

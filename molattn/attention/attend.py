@@ -1,4 +1,4 @@
-"""`attention_weights` and `attend`: the one entry that every attention in the project goes through."""
+"""`attention_weights` and `attend`: the single entry point of every attention in the library."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,9 +10,16 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from molattn.attention.arguments import check_dropout
-from molattn.attention.competitors import Competitors, PaddedNodes, Rows, Segments, any_along, either
 from molattn.attention.dropout import dropout_mask as draw_dropout_mask
 from molattn.attention.edges import EdgeTerms
+from molattn.attention.layout import (
+    AttentionLayout,
+    DenseLayout,
+    EdgeListLayout,
+    PaddedGraphLayout,
+    mask_any,
+    mask_or,
+)
 from molattn.attention.normalize import NORMALIZERS, Normalizer, Softmax
 from molattn.attention.score import SCORES, SCORES_WITH_WEIGHTS, Score, dot, scaled_dot
 from molattn.kernels import edge_attention, segments
@@ -26,49 +33,50 @@ T = TypeVar("T")
 def attention_weights(
     q: Tensor,
     k: Tensor,
-    over: Competitors | Tensor | None = None,
+    layout: AttentionLayout | Tensor | None = None,
     *,
     bias: Tensor | None = None,
     edges: EdgeTerms | None = None,
     score: str | Score = "scaled_dot",
     normalizer: str | Normalizer = "softmax",
 ) -> Tensor:
-    """How much each query attends to each of its competitors.
+    """The attention weights: how much each query attends to each of its valid keys.
 
     w_ij = normalize_j( score(q_i, k_j) + bias_ij )
 
     Args:
-        q: queries, (..., i, d); a single one, (d,), with keys (j, d); or (receivers, ..., d) over `Segments`.
-        k: keys, (..., j, d), or (senders, ..., d) over `Segments`.
-        over: `Rows` or `Segments`; a tensor is the mask of `Rows`: a boolean one is True where a query may attend,
-            a float one is added to the logits, minus infinity forbidding the pair. None: everyone competes.
+        q: queries, (..., i, d); a single one, (d,), with keys (j, d); or (receivers, ..., d) with an `EdgeListLayout`.
+        k: keys, (..., j, d), or (senders, ..., d) with an `EdgeListLayout`.
+        layout: a `DenseLayout` or an `EdgeListLayout`. A tensor is used as the mask of a `DenseLayout`: a boolean mask
+            is True where a query may attend, a float mask is added to the logits, minus infinity masking the pair.
+            None: no mask.
         bias: finite, added to the logits; broadcastable to their shape.
-        edges: what the edge between a query and a key adds to the key and to the logit; over `Rows`, q and k are then
-            (b, h, n, d), over `Segments` (nodes, h, d).
+        edges: edge features that are added to the key and to the logit of a pair; with a `DenseLayout`, q and k are
+            then (b, h, n, d), with an `EdgeListLayout` (nodes, h, d).
         score: a name in `SCORES`, a function, or a module such as `Additive`.
         normalizer: a name in `NORMALIZERS`, or a function such as `Softmax(temperature)`.
 
     Returns:
-        (..., i, j) or, over `Segments`, (edges, ...): sums to 1 over the competitors of a query, all zeros for a
-        query that has none.
+        (..., i, j) or, with an `EdgeListLayout`, (edges, ...): sums to 1 over the valid keys of a query, all zeros for
+        a query without a valid key.
 
     Raises:
-        ValueError: an unknown score or normalizer; queries and keys of different channels for a product of the two;
-            a mask of other queries or keys.
-        TypeError: a mask of integers, which could mean either.
+        ValueError: an unknown score or normalizer; queries and keys with different numbers of channels for a dot
+            product; a mask whose size does not match the queries or keys.
+        TypeError: an integer mask, which is ambiguous.
 
     >>> import torch
     >>> sentence = torch.tensor([[0, 0, 0], [2, 0, 1], [1, -1, -2], [2, 3, 1], [-2, 0, 0], [0, 2, 1.0]])
     >>> attention_weights(sentence[5], sentence, score="dot").round(decimals=2).tolist()
     [0.0, 0.0, 0.0, 0.8799999952316284, 0.0, 0.11999999731779099]
     """
-    over, bias = _competitors(over, bias)
+    layout, bias = _as_layout(layout, bias)
     score = _look_up_score(score)
-    _check_queries_and_keys(q, k, over, score)
-    logits = score(q, k, over) if edges is None else edges.logits(q, k, over, score)
+    _check_queries_and_keys(q, k, layout, score)
+    logits = score(q, k, layout) if edges is None else edges.logits(q, k, layout, score)
     if bias is not None:
         logits = logits + bias
-    return _look_up(normalizer, NORMALIZERS, "normalizer")(logits, over)
+    return _look_up(normalizer, NORMALIZERS, "normalizer")(logits, layout)
 
 
 @overload
@@ -76,7 +84,7 @@ def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    over: Competitors | Tensor | None = None,
+    layout: AttentionLayout | Tensor | None = None,
     *,
     bias: Tensor | None = None,
     edges: EdgeTerms | None = None,
@@ -93,7 +101,7 @@ def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    over: Competitors | Tensor | None = None,
+    layout: AttentionLayout | Tensor | None = None,
     *,
     bias: Tensor | None = None,
     edges: EdgeTerms | None = None,
@@ -109,7 +117,7 @@ def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    over: Competitors | Tensor | None = None,
+    layout: AttentionLayout | Tensor | None = None,
     *,
     bias: Tensor | None = None,
     edges: EdgeTerms | None = None,
@@ -119,45 +127,44 @@ def attend(
     dropout_mask: Tensor | None = None,
     return_weights: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Attention: the values, averaged with the weights of `attention_weights`.
+    """Attention: the sum of the values, weighted by `attention_weights`.
 
     o_i = sum_j w_ij v_j                 with edges: sum_j w_ij (v_j + W_ve e_ij)
 
-    Which implementation runs, decides `molattn.attention.backend`; with `return_weights` it is the reference, whose
-    weights are those of the sum. What it returns is the same to rounding.
+    `molattn.attention.backend` chooses the implementation; with `return_weights` it is always the reference, which
+    computes the weights explicitly. All implementations give the same result up to rounding.
 
     Args:
-        v: values, (..., j, c), or (senders, ..., c) over `Segments`.
-        dropout: probability of dropping a weight, the rest scaled by 1 / (1 - dropout). Give 0 outside training.
-        dropout_mask: what the weights are multiplied by instead, of their shape: a dropout's, drawn before.
+        v: values, (..., j, c), or (senders, ..., c) with an `EdgeListLayout`.
+        dropout: probability of dropping a weight; the others are scaled by 1 / (1 - dropout). Pass 0 outside training.
+        dropout_mask: factors for the weights, of their shape, used instead of drawing a dropout mask.
         return_weights: also return the weights, before dropout.
 
-        The others are those of `attention_weights`.
+        The other arguments are those of `attention_weights`.
 
     Returns:
-        (..., i, c) or, over `Segments`, (receivers, ..., c); zeros for a query with nobody to attend to. With
-        `return_weights`, that and the weights.
+        (..., i, c) or, with an `EdgeListLayout`, (receivers, ..., c); zeros for a query without a valid key. With
+        `return_weights`, a tuple of this and the weights.
 
     Raises:
-        ValueError: other numbers of values than of keys; a dropout that is not from 0 to below 1; and as
-            `attention_weights`.
+        ValueError: the numbers of keys and values differ; dropout is not in [0, 1); and as `attention_weights`.
     """
-    over, bias = _competitors(over, bias)
+    layout, bias = _as_layout(layout, bias)
     score, normalizer = _look_up_score(score), _look_up(normalizer, NORMALIZERS, "normalizer")
     check_dropout(dropout)
-    _check_keys_and_values(k, v, over)
-    _check_queries_and_keys(q, k, over, score)
-    given = _Given(q, k, v, over, bias, edges, score, normalizer, dropout, dropout_mask)
-    return _reference(given) if return_weights else _attend(given)
+    _check_keys_and_values(k, v, layout)
+    _check_queries_and_keys(q, k, layout, score)
+    args = _AttendArguments(q, k, v, layout, bias, edges, score, normalizer, dropout, dropout_mask)
+    return _reference(args) if return_weights else _attend(args)
 
 
-class _Given(NamedTuple):
-    """What `attend` is called with."""
+class _AttendArguments(NamedTuple):
+    """The arguments of `attend`, after name lookup."""
 
     q: Tensor
     k: Tensor
     v: Tensor
-    over: Competitors
+    layout: AttentionLayout
     bias: Tensor | None
     edges: EdgeTerms | None
     score: Score
@@ -166,154 +173,156 @@ class _Given(NamedTuple):
     dropout_mask: Tensor | None
 
 
-def _reference(of: _Given) -> tuple[Tensor, Tensor]:
-    """The equations: score, normalizer, sum; and the weights."""
+def _reference(args: _AttendArguments) -> tuple[Tensor, Tensor]:
+    """Score, normalizer and weighted sum as in the equations; returns the output and the weights."""
     weights = attention_weights(
-        of.q, of.k, of.over, bias=of.bias, edges=of.edges, score=of.score, normalizer=of.normalizer
+        args.q, args.k, args.layout, bias=args.bias, edges=args.edges, score=args.score, normalizer=args.normalizer
     )
     dropped = weights
-    if of.dropout_mask is not None:
-        dropped = weights * of.dropout_mask
-    elif of.dropout:
-        dropped = F.dropout(weights, of.dropout)
-    reduce = of.over.reduce if of.edges is None else partial(of.edges.reduce, over=of.over)
-    return reduce(dropped, of.v), weights
+    if args.dropout_mask is not None:
+        dropped = weights * args.dropout_mask
+    elif args.dropout:
+        dropped = F.dropout(weights, args.dropout)
+    if args.edges is None:
+        return args.layout.weighted_sum(dropped, args.v), weights
+    return args.edges.weighted_sum(dropped, args.v, args.layout), weights
 
 
-def _is_softmax_of_products(of: _Given) -> bool:
+def _is_dot_product_softmax(args: _AttendArguments) -> bool:
     return (
-        (of.score is scaled_dot or of.score is dot)
-        and isinstance(of.normalizer, Softmax)
-        and of.normalizer.temperature == 1
+        (args.score is scaled_dot or args.score is dot)
+        and isinstance(args.normalizer, Softmax)
+        and args.normalizer.temperature == 1
     )
 
 
-def _why_not_fused(of: _Given) -> str:
-    if of.edges is not None or of.dropout_mask is not None:
-        return "edge features, or a dropout that is given"
-    if not _is_softmax_of_products(of):
-        return "a score or normalizer other than the softmax of products"
-    if not isinstance(of.over, Rows) or min(of.q.dim(), of.k.dim(), of.v.dim()) < 2:
+def _fused_unsupported_reason(args: _AttendArguments) -> str:
+    if args.edges is not None or args.dropout_mask is not None:
+        return "edge features, or a dropout mask"
+    if not _is_dot_product_softmax(args):
+        return "a score or normalizer other than the softmax of dot products"
+    if not isinstance(args.layout, DenseLayout) or min(args.q.dim(), args.k.dim(), args.v.dim()) < 2:
         return "an edge list, or a single query"
-    if not torch.compiler.is_compiling() and is_transformed(of.q, of.k, of.v, of.over.mask, of.bias):
-        return "torch.func is at work"
+    if not torch.compiler.is_compiling() and is_transformed(args.q, args.k, args.v, args.layout.mask, args.bias):
+        return "inside a torch.func transform"
     return ""
 
 
-def _why_not_softmax_kernel(of: _Given) -> str:
-    """Of what the kernels that know edges have in common."""
+def _edge_kernel_unsupported_reason(args: _AttendArguments) -> str:
+    """The conditions that the kernels with edge features have in common."""
     if torch.compiler.is_compiling():
-        return "a compiler is at work"
-    if of.score is not scaled_dot or not _is_softmax_of_products(of):
-        return "a score or normalizer other than the softmax of scaled products"
-    if of.bias is not None or of.k.shape != of.v.shape:
-        return "a bias, or values of other channels than the keys"
-    if torch.is_autocast_enabled(of.q.device.type):
-        return "autocast is at work"
-    if is_transformed(*_tensors(of)):
-        return "torch.func is at work"
-    return "" if has_concrete_values(of.q) else "tensors without numbers"
+        return "inside torch.compile"
+    if args.score is not scaled_dot or not _is_dot_product_softmax(args):
+        return "a score or normalizer other than the softmax of scaled dot products"
+    if args.bias is not None or args.k.shape != args.v.shape:
+        return "a bias, or values and keys of different shapes"
+    if torch.is_autocast_enabled(args.q.device.type):
+        return "inside autocast"
+    if is_transformed(*_tensors(args)):
+        return "inside a torch.func transform"
+    return "" if has_concrete_values(args.q) else "tensors without data (fake, meta or traced)"
 
 
-def _why_not_padded_graphs(of: _Given) -> str:
-    edges = of.edges
+def _padded_graphs_unsupported_reason(args: _AttendArguments) -> str:
+    edges = args.edges
     if edges is None or edges.w_ke is None or edges.w_ve is None:
         return "no edge features in the keys and in the values"
-    if not isinstance(of.over, PaddedNodes) or of.q.shape != of.k.shape:
-        return "an edge list, or queries that are not the keys"
-    return _why_not_softmax_kernel(of)
+    if not isinstance(args.layout, PaddedGraphLayout) or args.q.shape != args.k.shape:
+        return "not padded graphs, or queries and keys of different shapes"
+    return _edge_kernel_unsupported_reason(args)
 
 
-def _why_not_compiled(of: _Given) -> str:
-    if isinstance(of.over, Segments):
-        why = "" if of.q.dim() == 3 else "no heads"
+def _compiled_unsupported_reason(args: _AttendArguments) -> str:
+    if isinstance(args.layout, EdgeListLayout):
+        reason = "" if args.q.dim() == 3 else "no heads"
         return (
-            why
-            or _why_not_softmax_kernel(of)
-            or eager_unsupported_reason(*_tensors(of))
+            reason
+            or _edge_kernel_unsupported_reason(args)
+            or eager_unsupported_reason(*_tensors(args))
             or segments.unavailable_reason()
         )
-    why = _why_not_padded_graphs(of) or eager_unsupported_reason(*_tensors(of))
-    if not why and of.edges is not None and not of.edges.e.shape[-1]:
-        why = "no edge features"
-    return why or edge_attention.unavailable_reason()
+    reason = _padded_graphs_unsupported_reason(args) or eager_unsupported_reason(*_tensors(args))
+    if not reason and args.edges is not None and not args.edges.e.shape[-1]:
+        reason = "no edge features"
+    return reason or edge_attention.unavailable_reason()
 
 
-def _tensors(of: _Given) -> tuple[Tensor | None, ...]:
-    edges = (None,) * 4 if of.edges is None else (of.edges.e, of.edges.w_ke, of.edges.w_ve, of.edges.w_be)
-    return of.q, of.k, of.v, *edges, of.dropout_mask
+def _tensors(args: _AttendArguments) -> tuple[Tensor | None, ...]:
+    edges = (None,) * 4 if args.edges is None else (args.edges.e, args.edges.w_ke, args.edges.w_ve, args.edges.w_be)
+    return args.q, args.k, args.v, *edges, args.dropout_mask
 
 
-def _compiled(of: _Given) -> Tensor:
-    over, edges, mask = of.over, of.edges, of.dropout_mask
-    if not isinstance(over, Segments):
-        return _padded_graphs(edge_attention.edge_attention, of)
-    if mask is None and of.dropout:
-        mask = draw_dropout_mask(of.q, (len(over.receiver), of.q.shape[1]), of.dropout)
+def _compiled(args: _AttendArguments) -> Tensor:
+    layout, edges, mask = args.layout, args.edges, args.dropout_mask
+    if not isinstance(layout, EdgeListLayout):
+        return _padded_graphs(edge_attention.edge_attention, args)
+    if mask is None and args.dropout:
+        mask = draw_dropout_mask(args.q, (len(layout.receiver), args.q.shape[1]), args.dropout)
     terms = (None,) * 4 if edges is None else (edges.e, edges.w_ke, edges.w_ve, edges.w_be)
-    return segments.segment_attention(of.q, of.k, of.v, over.sender.long(), over.receiver.long(), *terms, mask)[0]
+    sender, receiver = layout.sender.long(), layout.receiver.long()
+    return segments.segment_attention(args.q, args.k, args.v, sender, receiver, *terms, mask)[0]
 
 
-def _padded_graphs(way: Callable[..., Tensor], of: _Given) -> Tensor:
-    """An implementation whose nodes come before their heads."""
-    edges, over, mask = of.edges, of.over, of.dropout_mask
-    assert edges is not None and isinstance(over, PaddedNodes)
-    if mask is None and of.dropout:
-        b, h, n, _ = of.q.shape
-        mask = draw_dropout_mask(of.q, (b, h, n, n), of.dropout)
-    q, k, v = (x.transpose(1, 2) for x in (of.q, of.k, of.v))
-    output = way(q, k, v, edges.e, edges.w_ke, edges.w_ve, edges.w_be, over.node_mask, over.edge_mask, mask)
+def _padded_graphs(kernel: Callable[..., Tensor], args: _AttendArguments) -> Tensor:
+    """Calls a kernel that takes q, k and v as (b, n, h, d)."""
+    edges, layout, mask = args.edges, args.layout, args.dropout_mask
+    assert edges is not None and isinstance(layout, PaddedGraphLayout)
+    if mask is None and args.dropout:
+        b, h, n, _ = args.q.shape
+        mask = draw_dropout_mask(args.q, (b, h, n, n), args.dropout)
+    q, k, v = (x.transpose(1, 2) for x in (args.q, args.k, args.v))
+    output = kernel(q, k, v, edges.e, edges.w_ke, edges.w_ve, edges.w_be, layout.node_mask, layout.edge_mask, mask)
     return output.transpose(1, 2)
 
 
-def _fused(of: _Given) -> Tensor:
-    q, k, v, over, bias, dropout = of.q, of.k, of.v, of.over, of.bias, of.dropout
-    assert isinstance(over, Rows)
-    scale = None if of.score is scaled_dot else 1.0
-    # The kernel takes masks and biases of two dimensions or more.
+def _fused(args: _AttendArguments) -> Tensor:
+    q, k, v, layout, bias, dropout = args.q, args.k, args.v, args.layout, args.bias, args.dropout
+    assert isinstance(layout, DenseLayout)
+    scale = None if args.score is scaled_dot else 1.0
+    # The kernel needs masks and biases of at least two dimensions.
     if bias is not None and bias.dim() < 2:
         bias = torch.atleast_2d(bias)
-    mask = over.mask
+    mask = layout.mask
     if mask is None:
-        return _kernel(q, k, v, bias, dropout, scale)
+        return _sdpa(q, k, v, bias, dropout, scale)
     if mask.dim() < 2:
         mask = torch.atleast_2d(mask)
-    if not over.blank:
-        seen = over.seen_by_any()
-        if not all_true(seen):
-            k, v = k.masked_fill(~seen, 0.0), v.masked_fill(~seen, 0.0)
-    # A query with nobody to attend to would be NaN in some kernels, forward or backward: let it attend to everyone
-    # (whose hidden rows are zero by now) and blank what comes out.
-    somebody = any_along(mask, -1)
-    nobody = None if all_true(somebody) else ~somebody.unsqueeze(-1)
-    if nobody is not None:
-        mask = either(mask, nobody)
+    if not layout.padding_is_zero:
+        attended = layout.attended_keys()
+        if not all_true(attended):
+            k, v = k.masked_fill(~attended, 0.0), v.masked_fill(~attended, 0.0)
+    # Some kernels give NaN for a query without a valid key, forward or backward: unmask all of its keys (the masked
+    # ones are zero by now) and zero its output.
+    has_valid_key = mask_any(mask, -1)
+    no_valid_key = None if all_true(has_valid_key) else ~has_valid_key.unsqueeze(-1)
+    if no_valid_key is not None:
+        mask = mask_or(mask, no_valid_key)
     if bias is not None:
         mask = bias.masked_fill(~mask, torch.finfo(bias.dtype).min)
-    output = _kernel(q, k, v, mask, dropout, scale)
-    return output if nobody is None else output.masked_fill(nobody, 0.0)
+    output = _sdpa(q, k, v, mask, dropout, scale)
+    return output if no_valid_key is None else output.masked_fill(no_valid_key, 0.0)
 
 
-def _kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, scale: float | None) -> Tensor:
+def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, scale: float | None) -> Tensor:
     output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
-    # What was dropped is not to be had again; and a compiler has first gradients only.
+    # The dropout mask cannot be recovered, and torch.compile supports first derivatives only.
     if dropout or not output.requires_grad or torch.compiler.is_compiling():
         return output
-    return _MoreGradients.apply(output, q, k, v, mask, scale)
+    return _DoubleBackward.apply(output, q, k, v, mask, scale)
 
 
-class _MoreGradients(torch.autograd.Function):
-    """What the fused kernels lack: gradients of their gradients.
+class _DoubleBackward(torch.autograd.Function):
+    """Second derivatives, which the fused kernels lack.
 
-    It hands on what the kernel gave and the gradient of it. Where a gradient of the gradient may be asked for, the
-    kernel's backward pass gets nothing, and the gradients are those of torch's composed attention.
+    It passes the kernel's output and its gradient through. With `create_graph=True`, the kernel's own backward pass
+    gets no gradient, and the gradients are those of torch's composed (math) attention.
     """
 
     @staticmethod
     def forward(ctx, output: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None):  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx.save_for_backward(q, k, v, mask)
         ctx.scale = scale
-        return output.detach()  # no view, which could not be changed in place
+        return output.detach()  # not a view: views cannot be modified in place
 
     @staticmethod
     def backward(ctx, dy: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -322,33 +331,34 @@ class _MoreGradients(torch.autograd.Function):
         q, k, v, mask = ctx.saved_tensors
         with sdpa_kernel(SDPBackend.MATH):
             output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=ctx.scale)
-        wanted = [x for x, needed in zip((q, k, v, mask), ctx.needs_input_grad[1:5], strict=True) if needed]
-        found = iter(torch.autograd.grad(output, wanted, dy, create_graph=True))
-        return None, *(next(found) if needed else None for needed in ctx.needs_input_grad[1:5]), None
+        needed = ctx.needs_input_grad[1:5]
+        inputs = [x for x, need in zip((q, k, v, mask), needed, strict=True) if need]
+        gradients = iter(torch.autograd.grad(output, inputs, dy, create_graph=True))
+        return None, *(next(gradients) if need else None for need in needed), None
 
 
 def split_mask(mask: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-    """A mask as who may attend and what is added: of a float one, minus infinity forbids and the rest joins `bias`."""
+    """A boolean mask and a bias: a float mask is False where it is minus infinity, and is added to `bias` elsewhere."""
     if not mask.is_floating_point():
         return mask, bias
-    allowed = mask != -torch.inf
-    added = mask.masked_fill(~allowed, 0.0)
-    return allowed, added if bias is None else bias + added
+    valid = mask != -torch.inf
+    added = mask.masked_fill(~valid, 0.0)
+    return valid, added if bias is None else bias + added
 
 
-def _competitors(over: Competitors | Tensor | None, bias: Tensor | None) -> tuple[Competitors, Tensor | None]:
-    """`over` as an object, with a float mask split into who may attend and what is added."""
-    if not isinstance(over, Tensor):
-        return (Rows() if over is None else over), bias
-    allowed, bias = split_mask(over, bias)
-    return Rows(allowed), bias
+def _as_layout(layout: AttentionLayout | Tensor | None, bias: Tensor | None) -> tuple[AttentionLayout, Tensor | None]:
+    """`layout` as an object; a float mask is split into a boolean mask and a bias."""
+    if not isinstance(layout, Tensor):
+        return (DenseLayout() if layout is None else layout), bias
+    mask, bias = split_mask(layout, bias)
+    return DenseLayout(mask), bias
 
 
-def _check_keys_and_values(k: Tensor, v: Tensor, over: Competitors) -> None:
-    # The kernels go by the number of the one through the memory of the other.
-    if isinstance(over, Rows):
+def _check_keys_and_values(k: Tensor, v: Tensor, layout: AttentionLayout) -> None:
+    # The kernels read as many values as there are keys, without a bounds check.
+    if isinstance(layout, DenseLayout):
         keys, values = (x.shape[0] if x.dim() == 1 else x.shape[-2] for x in (k, v))
-    elif isinstance(over, Segments):
+    elif isinstance(layout, EdgeListLayout):
         keys, values = k.shape[0], v.shape[0]
     else:
         return
@@ -356,20 +366,20 @@ def _check_keys_and_values(k: Tensor, v: Tensor, over: Competitors) -> None:
         raise ValueError(f"{keys} keys and {values} values: every key has one value")
 
 
-def _check_queries_and_keys(q: Tensor, k: Tensor, over: Competitors, score: Score) -> None:
+def _check_queries_and_keys(q: Tensor, k: Tensor, layout: AttentionLayout, score: Score) -> None:
     if (score is dot or score is scaled_dot) and q.shape[-1] != k.shape[-1]:
         raise ValueError(
             f"queries of {q.shape[-1]} channels and keys of {k.shape[-1]}: their product needs the same number"
         )
-    if isinstance(over, Rows) and over.mask is not None and min(q.dim(), k.dim(), over.mask.dim()) > 1:
+    if isinstance(layout, DenseLayout) and layout.mask is not None and min(q.dim(), k.dim(), layout.mask.dim()) > 1:
         pairs = q.shape[-2], k.shape[-2]
-        if any(size != n and 1 not in (size, n) for size, n in zip(over.mask.shape[-2:], pairs, strict=True)):
-            raise ValueError(f"a mask {tuple(over.mask.shape)} for {pairs[0]} queries and {pairs[1]} keys")
+        if any(size != n and 1 not in (size, n) for size, n in zip(layout.mask.shape[-2:], pairs, strict=True)):
+            raise ValueError(f"a mask {tuple(layout.mask.shape)} for {pairs[0]} queries and {pairs[1]} keys")
 
 
 def _look_up_score(score: str | Score) -> Score:
     if isinstance(score, str) and score in SCORES_WITH_WEIGHTS:
-        raise ValueError(f"score {score!r} has weights: make it once with make_score, then pass it here")
+        raise ValueError(f"score {score!r} has weights: create it once with make_score and pass it here")
     return _look_up(score, SCORES, "score")
 
 
@@ -382,7 +392,7 @@ def _look_up(choice: str | T, table: dict[str, T], what: str) -> T:
 
 
 _attend = Operation("attention")
-_attend.add("compiled", _compiled, _why_not_compiled)
-_attend.add("chunked", partial(_padded_graphs, chunked_edge_attention), _why_not_padded_graphs)
-_attend.add("fused", _fused, _why_not_fused)
-_attend.add("reference", lambda of: _reference(of)[0])
+_attend.add("compiled", _compiled, _compiled_unsupported_reason)
+_attend.add("chunked", partial(_padded_graphs, chunked_edge_attention), _padded_graphs_unsupported_reason)
+_attend.add("fused", _fused, _fused_unsupported_reason)
+_attend.add("reference", lambda args: _reference(args)[0])

@@ -1,4 +1,4 @@
-"""Dropout, alone and with what stands beside it in a network; by C where that can be built."""
+"""Dropout, alone and fused with a residual addition or GELU; in C if the kernels can be built."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -11,61 +11,63 @@ from molattn.kernels.tensor_checks import eager_unsupported_reason
 
 
 def dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
-    """What weights are multiplied by in a dropout: 0 with probability p, else 1 / (1 - p); `like` says of which type.
+    """A dropout mask: 0 with probability p, else 1 / (1 - p); dtype and device are those of `like`.
 
     Raises:
-        ValueError: p is not from 0 to below 1.
+        ValueError: p is not in [0, 1).
     """
     check_dropout(p)
-    return _mask(like, shape, p)
+    return _mask_op(like, shape, p)
 
 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     """`torch.nn.functional.dropout`: y = m x, with m = 0 with probability p, else 1 / (1 - p).
 
-    Any shape. Outside training, and for p = 0, it is x itself.
+    Any shape. Returns x itself if not training or p = 0.
     """
-    return x if not training or p == 0 else _dropout(x, p)
+    return x if not training or p == 0 else _dropout_op(x, p)
 
 
-def add_dropped(a: Tensor, x: Tensor, p: float, training: bool = True) -> Tensor:
-    """a + dropout(x), of two tensors of one shape: the step of a residual layer."""
-    return a + x if not training or p == 0 else _add_dropout(a, x, p)
+def add_dropout(a: Tensor, x: Tensor, p: float, training: bool = True) -> Tensor:
+    """a + dropout(x) of two tensors of the same shape: a residual connection."""
+    return a + x if not training or p == 0 else _add_dropout_op(a, x, p)
 
 
-def dropped_gelu(x: Tensor, p: float = 0.0, training: bool = True) -> Tensor:
-    """dropout(gelu(x)), gelu(x) = x Phi(x) with the normal distribution Phi; any shape."""
-    return _dropout_gelu(x, p if training else 0.0)
+def dropout_gelu(x: Tensor, p: float = 0.0, training: bool = True) -> Tensor:
+    """dropout(gelu(x)), gelu(x) = x Phi(x), Phi the standard normal CDF; any shape."""
+    return _dropout_gelu_op(x, p if training else 0.0)
 
 
 class Dropout(nn.Dropout):
-    """`torch.nn.Dropout` by `dropout`."""
+    """`torch.nn.Dropout`, computed by `dropout`."""
 
     def forward(self, input: Tensor) -> Tensor:
         return dropout(input, self.p, self.training)
 
 
-def _why_not(*arguments: object) -> str:
-    """Of tensors and a probability behind them."""
+def _unsupported_reason(*arguments: object) -> str:
+    """The arguments are tensors, followed by the probability."""
     *tensors, p = arguments
     if not 0 <= p < 1:  # pyright: ignore[reportOperatorIssue]
-        return "everything is dropped"
+        return "p is not in [0, 1)"
     if any(x.shape != tensors[0].shape for x in tensors):  # pyright: ignore[reportAttributeAccessIssue]
-        return "shapes that differ"
+        return "tensors of different shapes"
     return eager_unsupported_reason(*tensors) or elementwise.unavailable_reason()  # pyright: ignore[reportArgumentType]
 
 
-_mask, _dropout = Operation("dropout mask"), Operation("dropout")
-_add_dropout, _dropout_gelu = Operation("add dropout"), Operation("dropout of gelu")
-_mask.add(
+_mask_op, _dropout_op = Operation("dropout mask"), Operation("dropout")
+_add_dropout_op, _dropout_gelu_op = Operation("add dropout"), Operation("dropout of gelu")
+_mask_op.add(
     "compiled",
     lambda like, shape, p: elementwise.dropout_mask(shape, p, new_key()),  # noqa: ARG005
-    lambda like, shape, p: _why_not(like, p),  # noqa: ARG005
+    lambda like, shape, p: _unsupported_reason(like, p),  # noqa: ARG005
 )
-_dropout.add("compiled", lambda x, p: elementwise.dropout(x, p, new_key()), _why_not)
-_add_dropout.add("compiled", lambda a, x, p: elementwise.add_dropout(a, x, p, new_key()), _why_not)
-_dropout_gelu.add("compiled", lambda x, p: elementwise.dropout_gelu(x, p, new_key() if p else 0), _why_not)
-_mask.add("reference", lambda like, shape, p: F.dropout(like.new_ones(shape), p))
-_dropout.add("reference", F.dropout)
-_add_dropout.add("reference", lambda a, x, p: a + F.dropout(x, p))
-_dropout_gelu.add("reference", lambda x, p: F.dropout(F.gelu(x), p) if p else F.gelu(x))
+_dropout_op.add("compiled", lambda x, p: elementwise.dropout(x, p, new_key()), _unsupported_reason)
+_add_dropout_op.add("compiled", lambda a, x, p: elementwise.add_dropout(a, x, p, new_key()), _unsupported_reason)
+_dropout_gelu_op.add(
+    "compiled", lambda x, p: elementwise.dropout_gelu(x, p, new_key() if p else 0), _unsupported_reason
+)
+_mask_op.add("reference", lambda like, shape, p: F.dropout(like.new_ones(shape), p))
+_dropout_op.add("reference", F.dropout)
+_add_dropout_op.add("reference", lambda a, x, p: a + F.dropout(x, p))
+_dropout_gelu_op.add("reference", lambda x, p: F.dropout(F.gelu(x), p) if p else F.gelu(x))

@@ -1,6 +1,6 @@
-"""Heads: cutting channels into heads, and joining what the heads bring back. The table at the foot names the ways.
+"""Heads: splitting channels into heads, and joining the outputs of the heads. `JOINS` lists the ways by name.
 
-Every way of joining is a module that takes the heads side by side, (..., h * d), as `merge_heads` lays them.
+Every join is a module that takes the concatenated heads, (..., h * d), as `merge_heads` returns them.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class ConcatHeads(nn.Module):
 
     o_l = sum_jh x_jh w_jhl + b_l        (equation 14.9's weight tensor w_jhl)
 
-    Shapes: (..., h * d) -> (..., out_dim), the heads' features side by side.
+    Shapes: (..., h * d) -> (..., out_dim).
     """
 
     def __init__(self, num_heads: int, head_dim: int, out_dim: int, bias: bool = True):
@@ -37,7 +37,7 @@ class ConcatHeads(nn.Module):
 
 
 class TensorHeads(nn.Module):
-    """Heads joined by a tensor: `ConcatHeads` without a bias, its weight kept by feature, head and output.
+    """Heads joined by a tensor: `ConcatHeads` without a bias, its weight stored as (feature, head, output).
 
     o_l = sum_jh x_jh w_jhl
 
@@ -54,7 +54,7 @@ class TensorHeads(nn.Module):
 
 
 class VectorHeads(nn.Module):
-    """Heads joined by a vector, one weight per head.
+    """Heads joined by a weighted sum with one learned weight per head.
 
     o_j = sum_h w_h x_jh
 
@@ -87,11 +87,11 @@ class MeanHeads(nn.Module):
 
 
 class MaxHeads(nn.Module):
-    """Heads joined by their largest, feature by feature.
+    """Heads joined by their maximum, elementwise.
 
     o_j = max_h x_jh
 
-    Shapes: (..., h * d) -> (..., d). Heads that tie share the gradient.
+    Shapes: (..., h * d) -> (..., d). Tied heads share the gradient.
     """
 
     def __init__(self, num_heads: int):
@@ -103,25 +103,25 @@ class MaxHeads(nn.Module):
 
 
 def make_join(join: str, num_heads: int, head_dim: int, out_dim: int, bias: bool = True) -> nn.Module:
-    """A way to join heads from its name.
+    """A module that joins heads, from its name.
 
     Args:
         join: a name in `JOINS`.
-        num_heads, head_dim: h and d of the heads to join.
-        out_dim: channels of the output; "w_h", "mean" and "max" keep those of a head.
+        num_heads, head_dim: h and d.
+        out_dim: channels of the output; must be head_dim for "w_h", "mean" and "max".
         bias: for "concat".
 
     Raises:
-        ValueError: an unknown name, or an out_dim that the way of joining cannot give.
+        ValueError: the name is unknown, or the join cannot output out_dim channels.
     """
     if join not in JOINS:
         raise ValueError(f"unknown join {join!r}: choose one of {', '.join(JOINS)}, or pass a module")
     if join in KEEPS_HEAD_DIM and out_dim != head_dim:
-        raise ValueError(f"join {join!r} gives the {head_dim} channels of a head, not {out_dim}")
+        raise ValueError(f"join {join!r} outputs the {head_dim} channels of a head, not {out_dim}")
     return JOINS[join](num_heads, head_dim, out_dim, bias)
 
 
-# From (num_heads, head_dim, out_dim, bias), of which each takes what it needs.
+# Called with (num_heads, head_dim, out_dim, bias); each uses the ones it needs.
 JOINS: dict[str, Callable[[int, int, int, bool], nn.Module]] = {
     "concat": ConcatHeads,
     "w_jhl": lambda num_heads, head_dim, out_dim, _bias: TensorHeads(num_heads, head_dim, out_dim),

@@ -1,32 +1,32 @@
-"""Masks: who may attend to whom, True where a query may. Combine them with `&`; they broadcast to the logits."""
+"""Attention masks: True where a query may attend to a key. Combine them with `&`; they broadcast to the logits."""
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
 
-def padding_mask(real: Bool[Tensor, "b j"]) -> Bool[Tensor, "b 1 1 j"]:
-    """Nobody attends to padding: from (batch, j), True where there is a key, to (batch, 1, 1, j), for every head.
+def padding_mask(valid: Bool[Tensor, "b j"]) -> Bool[Tensor, "b 1 1 j"]:
+    """A mask of padded keys: from (batch, j), True for keys and False for padding, to (batch, 1, 1, j), for every head.
 
-    It is the opposite of torch's `key_padding_mask`, which is True where there is none.
+    `valid` is the negation of torch's `key_padding_mask`, which is True for padding.
 
     >>> padding_mask(torch.tensor([[True, True, False]]))
     tensor([[[[ True,  True, False]]]])
     """
-    return real[:, None, None, :]
+    return valid[:, None, None, :]
 
 
 def causal_mask(
     num_queries: int, num_keys: int | None = None, device: torch.device | None = None
 ) -> Bool[Tensor, "i j"]:
-    """Nobody attends to what comes later: query i, at position i + num_keys - num_queries, sees keys up to there.
+    """A causal mask: query i, at position i + num_keys - num_queries, attends to the keys up to this position.
 
     Args:
-        num_queries: i; the queries are the last of the positions, as when keys of earlier steps were kept.
-        num_keys: j, at least num_queries; the same number by default.
+        num_queries: number of queries; they are at the last positions, as in decoding with cached keys.
+        num_keys: number of keys, at least num_queries; num_queries by default.
 
     Raises:
-        ValueError: fewer keys than queries.
+        ValueError: there are fewer keys than queries.
 
     >>> causal_mask(2, 3)
     tensor([[ True,  True, False],
@@ -35,5 +35,4 @@ def causal_mask(
     num_keys = num_queries if num_keys is None else num_keys
     if num_keys < num_queries:
         raise ValueError(f"{num_queries} queries cannot be the last of {num_keys} positions")
-    everyone = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
-    return everyone.tril(num_keys - num_queries)
+    return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril(num_keys - num_queries)

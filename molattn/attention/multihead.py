@@ -8,40 +8,40 @@ from torch import Tensor, nn
 
 from molattn.attention.arguments import check_dropout, check_sizes
 from molattn.attention.attend import attend, split_mask
-from molattn.attention.competitors import Rows
 from molattn.attention.heads import KEEPS_HEAD_DIM, make_join, merge_heads, split_heads
+from molattn.attention.layout import DenseLayout
 from molattn.attention.normalize import NORMALIZERS, Normalizer, make_normalizer
 from molattn.attention.score import Score, make_score
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention: trainable queries, keys and values in every head, and the heads joined.
+    """Multi-head attention with learned projections of queries, keys and values in every head.
 
     q_i = W_q^h x_i + b_q;  k_j = W_k^h y_j + b_k;  v_j = W_v^h z_j + b_v
     head_h = sum_j w_ij v_j,  w_ij = normalize_j( score(q_i, k_j) + bias_ij );    output = join(head_1, ..., head_H)
 
     Args:
-        embed_dim: channels of the queries and, unless `output_dim` is given, of the output.
+        embed_dim: channels of the queries and, unless `output_dim` is set, of the output.
         num_heads: H.
         head_dim: channels of a query and a key in one head (Keras' key_dim); embed_dim / num_heads by default.
         value_head_dim: channels of a value in one head (Keras' value_dim); head_dim by default.
-        key_dim, value_dim: channels of the keys and the values given to `forward`; embed_dim by default.
-        output_dim: channels of the output; embed_dim by default, value_head_dim where the join keeps those.
-        bias: whether the projections and the concatenating join have one.
-        dropout: probability of dropping a weight, in training.
+        key_dim, value_dim: channels of keys and values passed to `forward` (torch's kdim, vdim); embed_dim by default.
+        output_dim: channels of the output; embed_dim by default, value_head_dim if the join keeps its channels.
+        bias: whether the projections and the "concat" join have a bias.
+        dropout: dropout probability of the attention weights, in training.
         score: a name in `SCORES` or `SCORES_WITH_WEIGHTS`, or a score for queries and keys of head_dim channels. All
-            heads share its weights; each head has its own W_q and W_k in front of it.
+            heads share its weights; each head has its own W_q and W_k.
         normalizer: a name in `NORMALIZERS`, or a function such as `Softmax(temperature)`.
-        join: a name in `JOINS` ("concat", "w_jhl", "w_h", "mean", "max"), or a module that takes the heads side by
-            side.
+        join: a name in `JOINS` ("concat", "w_jhl", "w_h", "mean", "max"), or a module that takes the concatenated
+            heads.
         key_bias: "shared", one b_k for all keys; or "per_position", b_kj for the key at position j, with which a head
-            can look at a place whatever stands there: a parameter `key_bias`, (H, positions, head_dim).
-        positions: the largest number of keys, for key_bias "per_position" and for score "location".
+            can attend to a position independently of its content: a parameter `key_bias`, (H, max_length, head_dim).
+        max_length: maximum number of keys, for key_bias "per_position" and for score "location".
 
     Raises:
-        ValueError: head_dim is not given and num_heads does not divide embed_dim; a size below 1; a dropout that is not
-            from 0 to below 1; an unknown name; a bias per position with bias=False or without `positions`; an
-            output_dim that the join cannot give.
+        ValueError: head_dim is None and num_heads does not divide embed_dim; a size is below 1; dropout is not in
+            [0, 1); a name is unknown; key_bias is "per_position" with bias=False or without `max_length`; the join
+            cannot output output_dim channels.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762.
 
@@ -68,7 +68,7 @@ class MultiHeadAttention(nn.Module):
         normalizer: str | Normalizer = "softmax",
         join: str | nn.Module = "concat",
         key_bias: str = "shared",
-        positions: int | None = None,
+        max_length: int | None = None,
     ):
         super().__init__()
         check_sizes(
@@ -79,24 +79,24 @@ class MultiHeadAttention(nn.Module):
             key_dim=key_dim,
             value_dim=value_dim,
             output_dim=output_dim,
-            positions=positions,
+            max_length=max_length,
         )
         check_dropout(dropout)
         if head_dim is None:
             if embed_dim % num_heads:
-                raise ValueError(f"{num_heads} heads do not divide embed_dim {embed_dim}: give head_dim")
+                raise ValueError(f"{num_heads} heads do not divide embed_dim {embed_dim}: pass head_dim")
             head_dim = embed_dim // num_heads
         value_head_dim = value_head_dim or head_dim
         if key_bias not in ("shared", "per_position"):
             raise ValueError(f"unknown key_bias {key_bias!r}: choose one of shared, per_position")
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
         self.head_dim, self.value_head_dim = head_dim, value_head_dim
-        self.score = make_score(score, head_dim, head_dim, max_length=positions)
+        self.score = make_score(score, head_dim, head_dim, max_length=max_length)
         self.normalizer = make_normalizer(normalizer)
         self.q_proj = nn.Linear(embed_dim, num_heads * head_dim, bias=bias)
         self.k_proj = nn.Linear(key_dim or embed_dim, num_heads * head_dim, bias=bias and key_bias == "shared")
         self.v_proj = nn.Linear(value_dim or embed_dim, num_heads * value_head_dim, bias=bias)
-        self.key_bias = self._bias_per_position(bias, positions) if key_bias == "per_position" else None
+        self.key_bias = self._new_key_bias(bias, max_length) if key_bias == "per_position" else None
         if isinstance(join, str):
             output_dim = output_dim or (value_head_dim if join in KEEPS_HEAD_DIM else embed_dim)
             join = make_join(join, num_heads, value_head_dim, output_dim, bias)
@@ -106,20 +106,20 @@ class MultiHeadAttention(nn.Module):
         settings: dict[str, Any] = {"embed_dim": self.embed_dim, "num_heads": self.num_heads, "head_dim": self.head_dim}
         if self.value_head_dim != self.head_dim:
             settings["value_head_dim"] = self.value_head_dim
-        # What has weights is listed among the parts.
+        # Modules with weights are listed as submodules.
         if not isinstance(self.score, nn.Module):
             settings["score"] = getattr(self.score, "__name__", self.score)
         if not isinstance(self.normalizer, nn.Module):
-            names = (name for name, known in NORMALIZERS.items() if known == self.normalizer)
+            names = (name for name, normalizer in NORMALIZERS.items() if normalizer == self.normalizer)
             settings["normalizer"] = next(names, None) or getattr(self.normalizer, "__name__", self.normalizer)
         settings["dropout"] = self.dropout
         return ", ".join(f"{name}={value}" for name, value in settings.items())
 
-    def _bias_per_position(self, bias: bool, positions: int | None) -> nn.Parameter:
-        if not bias or positions is None:
-            raise ValueError("a key bias per position needs bias=True and the number of positions")
-        bound = self.k_proj.in_features**-0.5  # as nn.Linear draws the bias it shares
-        return nn.Parameter(torch.empty(self.num_heads, positions, self.head_dim).uniform_(-bound, bound))
+    def _new_key_bias(self, bias: bool, max_length: int | None) -> nn.Parameter:
+        if not bias or max_length is None:
+            raise ValueError("a key bias per position needs bias=True and max_length")
+        bound = self.k_proj.in_features**-0.5  # as nn.Linear initializes a shared bias
+        return nn.Parameter(torch.empty(self.num_heads, max_length, self.head_dim).uniform_(-bound, bound))
 
     @overload
     def forward(
@@ -153,42 +153,43 @@ class MultiHeadAttention(nn.Module):
         bias: Tensor | None = None,
         return_weights: bool = False,
     ) -> Float[Tensor, "*b i d_o"] | tuple[Float[Tensor, "*b i d_o"], Float[Tensor, "*b h i j"]]:
-        """Attend from `query` to `key` and return the values found there.
+        """Attend from `query` to `key` and return the weighted values.
 
         Args:
-            query: (batch, i, embed_dim), or without the batch.
+            query: (batch, i, embed_dim), or unbatched (i, embed_dim).
             key: (batch, j, key_dim); the query by default (self-attention).
             value: (batch, j, value_dim); the key by default.
-            mask: boolean, True where a query may attend, or float, added, minus infinity forbidding the pair. (i, j)
-                for all heads of the batch, or (batch, H, i, j), any of which may be 1; without a batch (H, i, j). Who
-                is there among the keys, (batch, j), goes in as `padding_mask` of it; the past alone as `causal_mask`.
+            mask: boolean, True where a query may attend, or float, added to the logits, minus infinity masking the
+                pair. (i, j) for all heads of the batch, or (batch, H, i, j), any of which may be 1; (H, i, j) if
+                unbatched. See `padding_mask` for padded keys, (batch, j), and `causal_mask`. A boolean mask is the
+                negation of torch's `attn_mask`.
             bias: finite, broadcastable to (batch, H, i, j), added to the logits.
             return_weights: also return the weights of every head, (batch, H, i, j), before dropout.
 
         Returns:
-            (batch, i, output_dim); a query with nobody to attend to gets what the join makes of zeros (the output
-            bias), never NaN. NaN and infinity in a row that nobody may look at, and in one that may look at nobody,
-            reach no other row's output and no gradient.
+            (batch, i, output_dim). A query without a valid key gets the join of zeros (the output bias), never NaN.
+            NaN and infinity in rows that no query attends to, and in rows without a valid key, do not reach the
+            output of other rows or any gradient.
 
         Raises:
-            ValueError: a mask of other dimensions, as (batch, i, j), which could be one for each head; or of other
-                sizes; queries, keys and values of other batches; other numbers of keys and values; more keys than a
-                bias or a score per position has positions.
+            ValueError: the mask has the wrong number of dimensions, such as (batch, i, j), which is ambiguous, or the
+                wrong sizes; queries, keys and values differ in batch; the numbers of keys and values differ; there
+                are more than max_length keys.
         """
-        alone = key is None or key is query
-        key, over = query if key is None else key, None
+        self_attention = key is None or key is query
+        key, layout = query if key is None else key, None
         _check_inputs(query, key, value)
         if mask is not None:
             self._check_mask(mask, query, key)
-            # Once here, rather than in the keys and values of every head; and NaN there would reach the gradients of
-            # the projections.
+            # Zero the padding once here rather than in the keys and values of every head; NaN in it would also reach
+            # the gradients of the projections.
             mask, bias = split_mask(mask, bias)
-            over = Rows(mask, blank=True)
-            query = over.finite_queries(query, alone)
-            key = over.padding_blanked(key)
-            value = None if value is None else over.padding_blanked(value)
-        k, v = self.keys_and_values(key, value)
-        output, weights = self.attend_to(query, k, v, over, bias, return_weights)
+            layout = DenseLayout(mask, padding_is_zero=True)
+            query = layout.zero_nonfinite_queries(query, self_attention)
+            key = layout.zero_padding(key)
+            value = None if value is None else layout.zero_padding(value)
+        k, v = self.project_keys_and_values(key, value)
+        output, weights = self.attend_to(query, k, v, layout, bias, return_weights)
         return output if weights is None else (output, weights)
 
     def _check_mask(self, mask: Tensor, query: Tensor, key: Tensor) -> None:
@@ -196,37 +197,37 @@ class MultiHeadAttention(nn.Module):
         if mask.dim() not in (2, dims):
             if mask.dim() == query.dim() == 3:
                 raise ValueError(
-                    f"a mask {shape} of 3 dimensions for a batch could be one for each item or one for each head: "
+                    f"a mask {shape} of 3 dimensions is ambiguous for batched input, per item or per head: "
                     "mask.unsqueeze(1) makes it (batch, 1, i, j), mask.unsqueeze(0) makes it (1, heads, i, j)"
                 )
             raise ValueError(
-                f"a mask {shape} of {mask.dim()} dimensions for queries {tuple(query.shape)}: it has 2, (i, j), or "
-                f"{dims}, one of them for the heads; padding_mask makes one of who is there among the keys"
+                f"a mask {shape} of {mask.dim()} dimensions for queries {tuple(query.shape)}: it needs 2, (i, j), or "
+                f"{dims}, including one for the heads; use padding_mask for a mask of the keys"
             )
-        wanted = (*query.shape[:-2], self.num_heads, query.shape[-2], key.shape[-2])[-mask.dim() :]
-        if any(size not in (1, n) for size, n in zip(shape, wanted, strict=True)):
-            raise ValueError(f"a mask {shape} does not broadcast to {tuple(wanted)}, of (batch, heads, i, j)")
+        expected = (*query.shape[:-2], self.num_heads, query.shape[-2], key.shape[-2])[-mask.dim() :]
+        if any(size not in (1, n) for size, n in zip(shape, expected, strict=True)):
+            raise ValueError(f"a mask {shape} does not broadcast to {tuple(expected)}, (batch, heads, i, j)")
 
-    def keys_and_values(
-        self, key: Float[Tensor, "*b j d_k"], value: Float[Tensor, "*b j d_v"] | None = None, first: int = 0
+    def project_keys_and_values(
+        self, key: Float[Tensor, "*b j d_k"], value: Float[Tensor, "*b j d_v"] | None = None, offset: int = 0
     ) -> tuple[Float[Tensor, "*b h j d"], Float[Tensor, "*b h j c"]]:
-        """k_j and v_j of every head: the part of `forward` that can be done once and kept while queries come.
+        """k_j and v_j of every head: the part of `forward` that can be cached and reused for later queries.
 
         Args:
             key: (batch, j, key_dim).
             value: (batch, j, value_dim); the key by default.
-            first: the position of the first key, for a key bias per position.
+            offset: position of the first key, for a key bias per position.
 
         Returns:
             (batch, H, j, head_dim) and (batch, H, j, value_head_dim).
 
         Raises:
-            ValueError: more keys than a bias per position has positions.
+            ValueError: there are more than max_length positions for a key bias per position.
         """
         k = split_heads(self.k_proj(key), self.num_heads)
         v = split_heads(self.v_proj(key if value is None else value), self.num_heads)
         if self.key_bias is not None:
-            k = k + self._key_bias_of(first, key.shape[-2])
+            k = k + self._key_bias_at(offset, key.shape[-2])
         return k, v
 
     def attend_to(
@@ -234,17 +235,17 @@ class MultiHeadAttention(nn.Module):
         query: Float[Tensor, "*b i d_q"],
         k: Float[Tensor, "*b h j d"],
         v: Float[Tensor, "*b h j c"],
-        mask: Rows | Tensor | None = None,
+        mask: DenseLayout | Tensor | None = None,
         bias: Tensor | None = None,
         return_weights: bool = False,
     ) -> tuple[Float[Tensor, "*b i d_o"], Float[Tensor, "*b h i j"] | None]:
-        """The rest of `forward`, from what `keys_and_values` gave.
+        """The rest of `forward`, from the result of `project_keys_and_values`.
 
         Returns:
-            (batch, i, output_dim), and the weights (batch, H, i, j), None and not computed unless asked for.
+            (batch, i, output_dim), and the weights (batch, H, i, j), or None without `return_weights`.
 
         Raises:
-            ValueError: a mask of other dimensions or sizes, as `forward`.
+            ValueError: the mask has the wrong number of dimensions or the wrong sizes, as in `forward`.
         """
         if isinstance(mask, Tensor):
             self._check_mask(mask, query, k)
@@ -266,71 +267,73 @@ class MultiHeadAttention(nn.Module):
         )
         return self.join(merge_heads(heads)), weights
 
-    def _key_bias_of(self, first: int, num_keys: int) -> Tensor:
+    def _key_bias_at(self, offset: int, num_keys: int) -> Tensor:
         assert self.key_bias is not None
-        last = first + num_keys
-        if last > self.key_bias.shape[1]:
-            raise ValueError(f"{last} keys are more than the {self.key_bias.shape[1]} positions of the key bias")
-        return self.key_bias[:, first:last]
+        end = offset + num_keys
+        if end > self.key_bias.shape[1]:
+            raise ValueError(f"{end} keys are more than the {self.key_bias.shape[1]} positions of the key bias")
+        return self.key_bias[:, offset:end]
 
     @classmethod
     def from_torch(cls, layer: nn.MultiheadAttention) -> "MultiHeadAttention":
-        """The layer with the weights, dropout, dtype, device and mode of torch's.
+        """A layer with the weights, dropout, dtype, device and mode of torch's.
 
-        This one always puts the batch first, whatever the other's `batch_first`, returns the weights of every head,
-        not their mean, and takes the opposite of torch's boolean masks.
+        Unlike torch's, it is always batch-first, whatever the `batch_first` of `layer`; it returns the weights of every
+        head, not their mean; and its boolean masks are the negation of torch's.
 
         Raises:
-            ValueError: torch's layer has `add_bias_kv` or `add_zero_attn`, which this one does not.
+            ValueError: torch's layer has `add_bias_kv` or `add_zero_attn`, which are not supported.
         """
-        from molattn.attention.exchange import from_torch
+        from molattn.attention.convert import from_torch
 
         return from_torch(layer)
 
     def to_torch(self) -> nn.MultiheadAttention:
-        """torch's layer, with the batch first, and these weights, dropout, dtype, device and mode.
+        """torch's layer, with batch_first=True and the weights, dropout, dtype, device and mode of this one.
 
         Raises:
-            ValueError: torch's layer cannot do what this one does; the message says what.
+            ValueError: this layer has a feature that torch's does not support; the message names it.
         """
-        from molattn.attention.exchange import to_torch
+        from molattn.attention.convert import to_torch
 
         return to_torch(self)
 
     @classmethod
     def from_keras(cls, layer: Any) -> "MultiHeadAttention":
-        """The layer with the weights, dropout and dtype of a `keras.layers.MultiHeadAttention`, in training mode.
+        """A layer with the weights, dropout and dtype of a `keras.layers.MultiHeadAttention`, in training mode.
 
-        Keras' attention scores, (batch, H, query, key), are this layer's weights; its attention_mask, (batch, query,
+        Keras' attention scores, (batch, H, query, key), are this layer's weights; Keras' attention_mask, (batch, query,
         key), is this layer's mask with a dimension for the heads: `mask.unsqueeze(1)`.
 
         Raises:
             MissingExtra: Keras is not installed.
-            TypeError: not a `keras.layers.MultiHeadAttention`.
-            ValueError: it has no weights yet, or does what this layer does not; the message says what.
+            TypeError: `layer` is not a `keras.layers.MultiHeadAttention`.
+            ValueError: it is not built yet, or has a feature that is not supported; the message names it.
         """
-        from molattn.attention.exchange import from_keras
+        from molattn.attention.convert import from_keras
 
         return from_keras(layer)
 
     def to_keras(self) -> Any:
-        """A `keras.layers.MultiHeadAttention` with these weights, dropout and dtype.
+        """A `keras.layers.MultiHeadAttention` with the weights, dropout and dtype of this layer.
 
         Raises:
             MissingExtra: Keras is not installed.
-            UsageError: Keras is, but not the backend it is set to.
-            ValueError: Keras' layer cannot do what this one does; the message says what.
+            UsageError: Keras is installed, but not its configured backend.
+            ValueError: this layer has a feature that Keras' does not support; the message names it.
         """
-        from molattn.attention.exchange import to_keras
+        from molattn.attention.convert import to_keras
 
         return to_keras(self)
 
 
 def _check_inputs(query: Tensor, key: Tensor, value: Tensor | None) -> None:
-    # One without a batch, or a batch of one, would be broadcast.
+    # An unbatched input or a batch of one would broadcast silently.
     batch = query.shape[:-2]
     if query.dim() < 2 or key.shape[:-2] != batch or (value is not None and value.shape[:-2] != batch):
-        every = ", ".join(str(tuple(x.shape)) for x in (query, key, value) if x is not None)
-        raise ValueError(f"queries, keys and values are (batch, n, channels) of one batch, or all without; got {every}")
+        shapes = ", ".join(str(tuple(x.shape)) for x in (query, key, value) if x is not None)
+        raise ValueError(
+            f"queries, keys and values must be (batch, n, channels) of the same batch, or all unbatched; got {shapes}"
+        )
     if value is not None and value.shape[-2] != key.shape[-2]:
         raise ValueError(f"{key.shape[-2]} keys and {value.shape[-2]} values: every key has one value")

@@ -1,7 +1,7 @@
-"""Normalizers: logits -> weights over whoever competes for the same query. The table at the foot names them.
+"""Normalizers: logits -> attention weights over the valid keys of each query. `NORMALIZERS` lists their names.
 
-Each is written once for rows of a matrix and for edge lists. Each gives weights that sum to 1 over a query's
-competitors, and zeros, with zero gradients, to a query that has none. Shapes are those of `over`.
+Each works for dense layouts and edge lists. The weights sum to 1 over the valid keys of a query; a query without a
+valid key gets zeros, with zero gradients. Shapes are those of `layout`.
 """
 
 from collections.abc import Callable
@@ -10,25 +10,25 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from molattn.attention.competitors import Competitors, Rows
+from molattn.attention.layout import AttentionLayout, DenseLayout
 from molattn.kernels.tensor_checks import has_concrete_values
 
-Normalizer = Callable[[Tensor, Competitors], Tensor]
+Normalizer = Callable[[Tensor, AttentionLayout], Tensor]
 
 
 @dataclass(frozen=True)
 class Softmax:
-    """Softmax with a temperature: hard attention at T = 0, soft at 1, uniform at infinity, the two ends exact.
+    """Softmax with a temperature: hardmax at T = 0, softmax at T = 1, uniform at T = infinity; both limits are exact.
 
     w_ij = exp(a_ij / T) / sum_j exp(a_ij / T)
 
-    The largest logit is subtracted first, so that nothing overflows.
+    The largest logit is subtracted first to avoid overflow.
 
     Attributes:
-        temperature: T, from 0 to infinity. One too small for the logits' dtype counts as 0.
+        temperature: T, from 0 to infinity. Values below the smallest normal number of the logits' dtype count as 0.
 
     Raises:
-        ValueError: a temperature below 0 or NaN.
+        ValueError: the temperature is negative or NaN.
 
     >>> from molattn.attention import attention_weights
     >>> q, k = torch.tensor([1.0]), torch.tensor([[3.0], [1.0]])
@@ -43,70 +43,70 @@ class Softmax:
 
     def __post_init__(self) -> None:
         if not self.temperature >= 0:
-            raise ValueError(f"a temperature is between 0 and infinity, not {self.temperature}")
+            raise ValueError(f"temperature must be between 0 and infinity, not {self.temperature}")
 
-    def __call__(self, logits: Tensor, over: Competitors) -> Tensor:
+    def __call__(self, logits: Tensor, layout: AttentionLayout) -> Tensor:
         if self.temperature < torch.finfo(logits.dtype).tiny:
-            return hardmax(logits, over)
+            return hardmax(logits, layout)
         if self.temperature != 1:
-            logits = (logits - over.largest(logits)) / self.temperature
-        return over.softmax(logits)
+            logits = (logits - layout.max_over_keys(logits)) / self.temperature
+        return layout.softmax(logits)
 
 
 softmax = Softmax()
 
 
-def hardmax(logits: Tensor, over: Competitors) -> Tensor:
-    """Hardmax: all to the largest logit; equal ones share equally, so that nothing depends on their order.
+def hardmax(logits: Tensor, layout: AttentionLayout) -> Tensor:
+    """Hardmax: all weight on the largest logit; ties share it equally, so that the result is independent of key order.
 
-    w_ij = [a_ij = max_j a_ij] / (how many j reach the maximum)
+    w_ij = [a_ij = max_j a_ij] / (number of j that reach the maximum)
 
-    It is the limit of `Softmax` for T -> 0. It is flat between ties and jumps at them: its gradient is zero where
-    there is one, and zero is what flows back, so nothing learns through it but the values.
+    It is the limit of `Softmax` for T -> 0. It is piecewise constant, so the gradient of the logits is zero and only
+    the values are learned through it.
     """
-    top = over.keep((logits >= over.largest(logits)).to(logits.dtype))
-    # Zeros that the logits' gradient still goes through: zero gradients, rather than none, which autograd refuses.
+    top = layout.zero_masked((logits >= layout.max_over_keys(logits)).to(logits.dtype))
+    # Zeros that keep the logits in the graph: their gradient is then zero, not None, which autograd.grad rejects.
     zeros = logits.masked_fill(torch.ones_like(logits, dtype=torch.bool), 0.0)
-    return over.keep(top / over.total(top)) + zeros
+    return layout.zero_masked(top / layout.sum_over_keys(top)) + zeros
 
 
-def sparsemax(logits: Tensor, over: Competitors) -> Tensor:
-    """Sparsemax: the point of the simplex nearest to the logits, exactly zero for competitors far below the largest.
+def sparsemax(logits: Tensor, layout: AttentionLayout) -> Tensor:
+    """Sparsemax: the Euclidean projection of the logits onto the simplex, exactly zero far below the largest logit.
 
     w_ij = max(a_ij - tau_i, 0),    tau_i = (sum_{j in S_i} a_ij - 1) / |S_i|,    S_i = {j : a_ij > tau_i}
 
-    S is found by starting from all and leaving out what lies below tau until nothing does (Michelot 1986), in at
-    most as many steps as there are competitors; it needs sums only, no sorting. Where no step can be looked at (under
-    a compiler, `torch.func` or on the meta device), rows are sorted instead. The gradient is
+    S is found by starting with all keys and removing those at or below tau until none is left to remove (Michelot
+    1986), in at most as many steps as there are keys; this needs sums only, no sorting. Where Python cannot read
+    tensor values (inside torch.compile, `torch.func` or on the meta device), rows are sorted instead. The gradient is
     dL/da_ij = g_j - mean_{S_i} g within S and zero outside.
 
     Source: Martins & Astudillo 2016, arXiv:1602.02068.
     """
-    z = logits - over.largest(logits)
-    # tau is never less than the largest logit minus 1, so nothing below that is ever in S. "Not below" rather than
-    # "above": a NaN stays in, and is seen in what comes out.
-    support = over.keep((~(z <= -1)).to(z.dtype))
-    if isinstance(over, Rows) and not has_concrete_values(z):
-        return _sparsemax_by_sorting(z, over)
+    z = logits - layout.max_over_keys(logits)
+    # tau is never less than the largest logit minus 1, so no logit below that is ever in S. "Not below" rather than
+    # "above", so that NaN stays in S and propagates to the result.
+    support = layout.zero_masked((~(z <= -1)).to(z.dtype))
+    if isinstance(layout, DenseLayout) and not has_concrete_values(z):
+        return _sparsemax_by_sorting(z, layout)
     while True:
-        size = over.total(support).clamp(min=1)
-        tau = (over.total(torch.where(support > 0, z, 0.0)) - 1) / size
+        size = layout.sum_over_keys(support).clamp(min=1)
+        tau = (layout.sum_over_keys(torch.where(support > 0, z, 0.0)) - 1) / size
         smaller = support * ~(z <= tau)
         if torch.equal(smaller, support):
             return torch.where(support > 0, z - tau, 0.0)
         support = smaller
 
 
-def _sparsemax_by_sorting(z: Tensor, over: Rows) -> Tensor:
-    """The same of logits whose largest is 0: tau_i is the largest (sum of the k largest - 1) / k."""
+def _sparsemax_by_sorting(z: Tensor, layout: DenseLayout) -> Tensor:
+    """Sparsemax of logits whose maximum is 0: tau_i = max_k ((sum of the k largest logits) - 1) / k."""
     if not z.shape[-1]:
         return z
-    # As good as hidden: -1 is never above tau.
-    largest_first = (over.keep(z.detach().clamp(min=-1) + 1) - 1).sort(-1, descending=True).values
+    # Masked logits become -1, which is never above tau.
+    largest_first = (layout.zero_masked(z.detach().clamp(min=-1) + 1) - 1).sort(-1, descending=True).values
     k = torch.arange(1, z.shape[-1] + 1, dtype=z.dtype, device=z.device)
     tau = ((largest_first.cumsum(-1) - 1) / k).amax(-1, keepdim=True)
-    support = over.keep((~(z <= tau)).to(z.dtype))
-    tau = (over.total(torch.where(support > 0, z, 0.0)) - 1) / over.total(support).clamp(min=1)
+    support = layout.zero_masked((~(z <= tau)).to(z.dtype))
+    tau = (layout.sum_over_keys(torch.where(support > 0, z, 0.0)) - 1) / layout.sum_over_keys(support).clamp(min=1)
     return torch.where(support > 0, z - tau, 0.0)
 
 
@@ -114,10 +114,10 @@ NORMALIZERS: dict[str, Normalizer] = {"softmax": softmax, "hardmax": hardmax, "s
 
 
 def make_normalizer(normalizer: str | Normalizer) -> Normalizer:
-    """A normalizer from its name in `NORMALIZERS`; a normalizer itself is returned as it is.
+    """A normalizer from its name in `NORMALIZERS`; a callable is returned unchanged.
 
     Raises:
-        ValueError: an unknown name.
+        ValueError: the name is unknown.
     """
     if not isinstance(normalizer, str):
         return normalizer

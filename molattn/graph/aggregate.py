@@ -59,7 +59,7 @@ class AttentionOverEdges(nn.Module):
         graph, e = messages.graph, messages.per_edge()
         if isinstance(graph, Graph):
             q = self.query.expand(graph.v.shape[0], -1, -1)
-            weights = attention_weights(q, e, graph.attention_layout.own_keys())  # (m, h)
+            weights = attention_weights(q, e, graph.attention_layout.with_key_per_edge())  # (m, h)
             return graph.sum_edges(weights.unsqueeze(-1) * e).flatten(-2)
         keys = e.transpose(2, 3)  # (b, i, h, j, d): every receiver has its own keys
         weights = attention_weights(self.query.unsqueeze(1), keys, graph.edges[:, :, None, None, :])

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from molattn.attention import (
-    Competitors,
+    AttentionLayout,
     EdgeTerms,
     Normalizer,
     Score,
@@ -126,7 +126,7 @@ class AttentionEdgeUpdate(nn.Module):
             graph = graph.to_edge_list()
         q, k, v = self._project(graph, senders)
         k, v, bias = self._add_edge_terms(graph, k[graph.sender], v[graph.sender])
-        layout = graph.attention_layout.own_keys()
+        layout = graph.attention_layout.with_key_per_edge()
         weights = attention_weights(q, k, layout, bias=bias, score=self.score, normalizer=self.normalizer)
         weights = self._transform_weights(weights, graph)
         after_dropout = _apply_mask(weights, self._dropout_mask(graph, q))
@@ -278,7 +278,7 @@ class _AttentionCall(NamedTuple):
     q: Tensor
     k: Tensor
     v: Tensor
-    layout: Competitors
+    layout: AttentionLayout
     kwargs: dict[str, Any]
 
     def weights(self) -> Tensor:
@@ -323,7 +323,7 @@ class EdgeMessages:
         return self._compute_sum()
 
     def _compute_sum(self) -> Tensor:
-        total = self.graph.attention_layout.reduce(self.weights_after_dropout, self.values)
+        total = self.graph.attention_layout.weighted_sum(self.weights_after_dropout, self.values)
         total = total if isinstance(self.graph, Graph) else total.transpose(1, 2)
         if self.edges is not None:
             total = total + torch.einsum("...hf,hdf->...hd", self._sum_edge_terms(), not_none(self.w_ve))
@@ -335,7 +335,7 @@ class EdgeMessages:
             weights, values = self.weights_after_dropout, self.values[self.graph.sender]
         else:
             weights = self.weights_after_dropout.permute(0, 2, 3, 1)
-            values = self.graph.attention_layout.seen(self.values).transpose(1, 2).unsqueeze(1)
+            values = self.graph.attention_layout.zero_unattended(self.values).transpose(1, 2).unsqueeze(1)
         if self.edges is not None:
             # Edge features without a head dimension are the same for every head.
             equation = "...hf,hdf->...hd" if self._edges_have_heads else "...f,hdf->...hd"

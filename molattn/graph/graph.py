@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from molattn.attention import PaddedNodes, Rows, Segments
+from molattn.attention import DenseLayout, EdgeListLayout, PaddedGraphLayout
 from molattn.kernels.tensor_checks import all_true
 
 
@@ -104,9 +104,9 @@ class Graph:
         return Batch.from_data_list(graphs)
 
     @property
-    def attention_layout(self) -> Segments:
+    def attention_layout(self) -> EdgeListLayout:
         """Attention of each receiver over the edges into it."""
-        return Segments(self.sender, self.receiver, self.v.shape[0])
+        return EdgeListLayout(self.sender, self.receiver, self.v.shape[0])
 
     def replace(self, **fields: Tensor | None) -> "Graph":
         """This graph with some fields changed."""
@@ -126,10 +126,10 @@ class Graph:
             0, self.node_graph, torch.ones_like(self.node_graph)
         )
 
-    def readout_layout(self) -> Segments:
+    def readout_layout(self) -> EdgeListLayout:
         """Attention of one query per graph over the nodes of that graph."""
         nodes = torch.arange(self.v.shape[0], device=self.v.device)
-        return Segments(nodes, self.node_graph, self.num_graphs)
+        return EdgeListLayout(nodes, self.node_graph, self.num_graphs)
 
     def count_edges(self) -> Int[Tensor, "n"]:
         """The number of edges into each node, (n,)."""
@@ -230,11 +230,11 @@ class DenseGraph:
         return pairs if self.edge_mask is None else pairs & self.edge_mask
 
     @property
-    def attention_layout(self) -> Rows:
+    def attention_layout(self) -> DenseLayout:
         """Attention of each receiver over the senders of its edges, the same in every head."""
         if torch.compiler.is_compiling():  # the compiler cannot trace a mask that is computed lazily
-            return Rows(self.edges.unsqueeze(-3))
-        return PaddedNodes(None if all_true(self.node_mask) else self.node_mask, self.edge_mask)
+            return DenseLayout(self.edges.unsqueeze(-3))
+        return PaddedGraphLayout(None if all_true(self.node_mask) else self.node_mask, self.edge_mask)
 
     @cached_property
     def right_padded_sizes(self) -> Int[Tensor, "b"] | None:

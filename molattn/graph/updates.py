@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from molattn.attention.dropout import Dropout, add_dropped, dropped_gelu
+from molattn.attention.dropout import Dropout, add_dropout, dropout_gelu
 from molattn.graph.edge_update import EdgeMessages, LiteralMessages
 from molattn.graph.graph import AnyGraph
 
@@ -39,10 +39,10 @@ class NodeUpdate(nn.Module):
             if graph.u is None:
                 raise ValueError("the node update reads u, and the graph has none")
             ebar = ebar + graph.broadcast_to_nodes(self.w_u(graph.u))
-        x = add_dropped(graph.v, ebar, self.dropout, self.training)
+        x = add_dropout(graph.v, ebar, self.dropout, self.training)
         first, *_, last = self.feed_forward
-        hidden = dropped_gelu(first(self.norm(x)), self.dropout, self.training)
-        return add_dropped(x, last(hidden), self.dropout, self.training)
+        hidden = dropout_gelu(first(self.norm(x)), self.dropout, self.training)
+        return add_dropout(x, last(hidden), self.dropout, self.training)
 
 
 class GlobalUpdate(nn.Module):

@@ -3,7 +3,7 @@
 | operation of `torch.ops.molattn`            | C file           | reference                                     |
 |---------------------------------------------|------------------|-----------------------------------------------|
 | `edge_attention`                            | edge_attention.c | `attend` of `molattn.attention`, with `edges` |
-| `segment_attention`                         | segments.c       | `attend` over `Segments`                      |
+| `segment_attention`                         | segments.c       | `attend` with an `EdgeListLayout`             |
 | `blocks`                                    | blocks.c         | `GraphNetBlock`, one after another            |
 | `sum_of_rows`                               | lookup.c         | `torch.nn.functional.embedding`, summed       |
 | `dropout`, `add_dropout`, `dropout_gelu`    | elementwise.c    | torch's, with the mask of `dropout_mask`      |

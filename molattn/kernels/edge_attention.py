@@ -113,13 +113,13 @@ def edge_attention_reference(
     dropout_mask: Tensor | None = None,
 ) -> Tensor:
     """The same by the attention core, `molattn.attention.attend`."""
-    from molattn.attention import EdgeTerms, PaddedNodes, attend
+    from molattn.attention import EdgeTerms, PaddedGraphLayout, attend
 
-    over, edges = PaddedNodes(node_mask, edge_mask), EdgeTerms(e, w_ke, w_ve, w_be)
+    layout, edges = PaddedGraphLayout(node_mask, edge_mask), EdgeTerms(e, w_ke, w_ve, w_be)
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     # With the weights it is the reference, whatever backends are allowed: those are of the whole process, and other
     # threads are not to notice that this one takes a gradient.
-    output, _ = attend(q, k, v, over, edges=edges, dropout_mask=dropout_mask, return_weights=True)
+    output, _ = attend(q, k, v, layout, edges=edges, dropout_mask=dropout_mask, return_weights=True)
     return output.transpose(1, 2)
 
 

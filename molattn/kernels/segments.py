@@ -91,11 +91,11 @@ def segment_attention_reference(
     dropout_mask: Tensor | None = None,
 ) -> Tensor:
     """The same by the attention core, `molattn.attention.attend`."""
-    from molattn.attention import EdgeTerms, Segments, attend
+    from molattn.attention import EdgeListLayout, EdgeTerms, attend
 
-    over, edges = Segments(sender, receiver, len(q)), None if e is None else EdgeTerms(e, w_ke, w_ve, w_be)
+    layout, edges = EdgeListLayout(sender, receiver, len(q)), None if e is None else EdgeTerms(e, w_ke, w_ve, w_be)
     # With the weights it is the reference, whatever backends are allowed.
-    return attend(q, k, v, over, edges=edges, dropout_mask=dropout_mask, return_weights=True)[0]
+    return attend(q, k, v, layout, edges=edges, dropout_mask=dropout_mask, return_weights=True)[0]
 
 
 def _padded(x: Tensor | None, dim: int) -> Tensor | None:

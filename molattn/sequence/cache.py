@@ -11,7 +11,7 @@ from torch import Tensor
 class KeyValues:
     """The keys and values of every head, as a value that is passed in and out; no module keeps it.
 
-    From `MultiHeadAttention.keys_and_values`, for `MultiHeadAttention.attend_to`.
+    From `MultiHeadAttention.project_keys_and_values`, for `MultiHeadAttention.attend_to`.
 
     Attributes:
         k: (batch, heads, j, head_dim).

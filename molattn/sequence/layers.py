@@ -183,7 +183,7 @@ class EncoderLayer(nn.Module):
         Raises:
             ValueError: torch's layer does what this one does not; the message says what.
         """
-        from molattn.sequence.exchange import encoder_layer_from_torch
+        from molattn.sequence.convert import encoder_layer_from_torch
 
         return encoder_layer_from_torch(layer)
 
@@ -244,7 +244,7 @@ class DecoderLayer(nn.Module):
 
     def begin(self, memory: Float[Tensor, "b m d"]) -> LayerCache:
         """The cache before the first target token."""
-        seen = KeyValues(*self.cross_attention.keys_and_values(memory))
+        seen = KeyValues(*self.cross_attention.project_keys_and_values(memory))
         return LayerCache(own=KeyValues(seen.k[..., :0, :], seen.v[..., :0, :]), memory=seen)
 
     def extend(
@@ -269,7 +269,7 @@ class DecoderLayer(nn.Module):
             (batch, heads, n, j + n) and (batch, heads, n, m), None unless asked for.
         """
         seen = self.around_self.before(x)
-        new = KeyValues(*self.self_attention.keys_and_values(seen, first=len(cache.own)))
+        new = KeyValues(*self.self_attention.project_keys_and_values(seen, offset=len(cache.own)))
         cache = LayerCache(cache.own.append(new), cache.memory)
         update, own = self.self_attention.attend_to(seen, cache.own.k, cache.own.v, mask, return_weights=return_weights)
         x = self.around_self.after(x, update)
@@ -329,6 +329,6 @@ class DecoderLayer(nn.Module):
         Raises:
             ValueError: torch's layer does what this one does not; the message says what.
         """
-        from molattn.sequence.exchange import decoder_layer_from_torch
+        from molattn.sequence.convert import decoder_layer_from_torch
 
         return decoder_layer_from_torch(layer)

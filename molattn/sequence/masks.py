@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from molattn import attention
-from molattn.attention import Rows, causal_mask
+from molattn.attention import DenseLayout, causal_mask
 
 PAD = 0
 
@@ -46,4 +46,4 @@ def without_garbage(x: Float[Tensor, "b n d"], mask: Tensor | None) -> Float[Ten
     """
     if mask is None or mask.shape[-1] not in (1, x.shape[-2]):  # of other sizes: the attention says so
         return x
-    return Rows(mask if mask.dtype == torch.bool else mask != -torch.inf).finite_where_hidden(x)
+    return DenseLayout(mask if mask.dtype == torch.bool else mask != -torch.inf).zero_nonfinite_padding(x)

@@ -94,7 +94,7 @@ def train_on_positions(training: PositionTraining, epochs: int = 200, seed: int 
                 training.num_heads,
                 head_dim=training.head_dim,
                 key_bias=training.key_bias,
-                positions=ROWS if training.key_bias == "per_position" else None,
+                max_length=ROWS if training.key_bias == "per_position" else None,
             )
         )
         # Keras' epsilon; with torch's 1e-8 small gradients would step further.

@@ -122,7 +122,7 @@ def fixed_keys(score: Score, memory: Tensor) -> Tensor:
 
 def score_of_fixed(score: Score) -> Score:
     """`score` over `fixed_keys`: the additive score would project the memory again for every target token."""
-    return score.of_projected if isinstance(score, Additive) else score
+    return score.forward_projected if isinstance(score, Additive) else score
 
 
 def unroll(

@@ -117,7 +117,7 @@ class Encoder(nn.Module):
         Raises:
             ValueError: torch's stack does what this one does not; the message says what.
         """
-        from molattn.sequence.exchange import encoder_from_torch
+        from molattn.sequence.convert import encoder_from_torch
 
         return encoder_from_torch(stack)
 
@@ -255,7 +255,7 @@ class Decoder(nn.Module):
         Raises:
             ValueError: torch's stack does what this one does not; the message says what.
         """
-        from molattn.sequence.exchange import decoder_from_torch
+        from molattn.sequence.convert import decoder_from_torch
 
         return decoder_from_torch(stack)
 

@@ -187,6 +187,6 @@ class Transformer(nn.Module):
         Raises:
             ValueError: torch's model does what this one does not; the message says what.
         """
-        from molattn.sequence.exchange import transformer_from_torch
+        from molattn.sequence.convert import transformer_from_torch
 
         return transformer_from_torch(model, source_vocab, target_vocab, **settings)

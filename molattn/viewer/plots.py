@@ -130,17 +130,13 @@ def write_plots(result: RunResult) -> None:
     sides = {side: dataset.targets_of(dataset.indices(side)) for side in _SIDES}
     targets = dataset.config.target_columns
     rmse = [result.metrics["test"][t].get("rmse") for t in targets]
-    pictures = target_plots(
-        dataset.task, targets, dataset.units, dataset.targets, result.predicted, sides, rmse
-    )
+    pictures = target_plots(dataset.task, targets, dataset.units, dataset.targets, result.predicted, sides, rmse)
     for stem, picture in pictures.items():
         picture.save(folder / f"{stem}.png")
     if result.artifact is not None:
         rows = sides["test"]
         raw = result.raw if result.raw is not None else result.answers
-        for stem, picture in spread_plots(
-            result.artifact, dataset.targets[rows], raw[rows], dataset.units
-        ).items():
+        for stem, picture in spread_plots(result.artifact, dataset.targets[rows], raw[rows], dataset.units).items():
             picture.save(folder / f"{stem}.png")
     learning_curve(result.history, dataset.task.loss).save(folder / "learning_curve.png")
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from molattn.attention import General, Segments, Softmax, attend, attention_weights
+from molattn.attention import EdgeListLayout, General, Softmax, attend, attention_weights
 from tests.assertions import assert_close, assert_equivariant, assert_identical, few_examples
 
 F64 = torch.float64
@@ -63,9 +63,9 @@ def test_the_fused_kernel_is_left_alone_where_it_computes_something_else(kernel_
     attend(q, k, v, score=General(8, 8).to(F64))
     attend(q, k, v, normalizer="sparsemax")
     attend(q, k, v, normalizer=Softmax(2.0))
-    attend(q, k, v, normalizer=lambda logits, over: over.softmax(logits))
+    attend(q, k, v, normalizer=lambda logits, layout: layout.softmax(logits))
     attend(q[0], k, v)
-    every_pair = Segments(torch.arange(5).repeat(4), torch.arange(4).repeat_interleave(5), 4)
+    every_pair = EdgeListLayout(torch.arange(5).repeat(4), torch.arange(4).repeat_interleave(5), 4)
     attend(q, k, v, every_pair)
     assert kernel_calls == []
 
@@ -100,7 +100,7 @@ def test_rows_and_segments_are_the_same_competition(heads, i, j, density, seed, 
     mask = torch.rand(i, j, generator=g) < density
     bias = torch.randn(heads, i, j, generator=g, dtype=F64) if with_bias else None
     receiver, sender = mask.nonzero(as_tuple=True)
-    edges = Segments(sender, receiver, i)
+    edges = EdgeListLayout(sender, receiver, i)
     by_edge = (x.transpose(0, 1) for x in (q, k, v))
     edge_bias = None if bias is None else bias[:, receiver, sender].T
     sparse, w = attend(*by_edge, edges, bias=edge_bias, return_weights=True)
@@ -116,7 +116,7 @@ def test_rows_and_segments_have_the_same_gradients():
     receiver, sender = mask.nonzero(as_tuple=True)
     q, k, v = (x.requires_grad_() for x in random_qkv((2,), 4, 5, 3, 3))
     dense = attend(q, k, v, mask)
-    sparse = attend(q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1), Segments(sender, receiver, 4))
+    sparse = attend(q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1), EdgeListLayout(sender, receiver, 4))
     of_dense = torch.autograd.grad(dense.sin().sum(), (q, k, v))
     of_sparse = torch.autograd.grad(sparse.sin().sum(), (q, k, v))
     for a, b in zip(of_dense, of_sparse, strict=True):
@@ -206,8 +206,8 @@ def test_the_order_of_an_edge_list_does_not_matter():
     g = torch.Generator().manual_seed(6)
     sender, receiver = torch.randint(6, (2, 15), generator=g)
     bias, order = torch.randn(15, 2, generator=g, dtype=F64), torch.randperm(15, generator=g)
-    output, weights = attend(q, k, v, Segments(sender, receiver, 6), bias=bias, return_weights=True)
-    shuffled = Segments(sender[order], receiver[order], 6)
+    output, weights = attend(q, k, v, EdgeListLayout(sender, receiver, 6), bias=bias, return_weights=True)
+    shuffled = EdgeListLayout(sender[order], receiver[order], 6)
     output_after, weights_after = attend(q, k, v, shuffled, bias=bias[order], return_weights=True)
     assert_close(output_after, output)
     assert_close(weights_after, weights[order])
@@ -256,9 +256,9 @@ def test_values_may_be_one_number_each_with_and_without_a_mask(single):
     v = torch.randn(6, generator=g, dtype=torch.float64)
     q = q[0] if single else q
     mask = torch.tensor([True, True, False, True, True, True])
-    for over in (None, mask):
-        as_columns = attend(q, k, v.unsqueeze(-1), over).squeeze(-1)
-        assert_close(attend(q, k, v, over), as_columns)
+    for layout in (None, mask):
+        as_columns = attend(q, k, v.unsqueeze(-1), layout).squeeze(-1)
+        assert_close(attend(q, k, v, layout), as_columns)
 
 
 @pytest.mark.parametrize("return_weights", [False, True])
@@ -269,7 +269,7 @@ def test_every_key_has_one_value(values, masked, return_weights):
     mask = torch.ones(4, 5, dtype=torch.bool) if masked else None
     with pytest.raises(ValueError, match=f"5 keys and {values} values"):
         attend(q, k, torch.randn(2, values, 6, dtype=F64), mask, return_weights=return_weights)
-    edges = Segments(torch.tensor([0, 1]), torch.tensor([1, 1]), 2)
+    edges = EdgeListLayout(torch.tensor([0, 1]), torch.tensor([1, 1]), 2)
     with pytest.raises(ValueError, match=f"5 keys and {values} values"):
         attend(q[0], k[0], torch.randn(values, 6, dtype=F64), edges)
 

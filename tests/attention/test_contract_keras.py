@@ -73,7 +73,7 @@ def test_widths_and_numbers_that_do_not_go_together_are_refused():
         forward(layer, torch.ones(2, 4, 8), torch.ones(2, 2, 7))
     with pytest.raises(ValueError, match="1 keys and 2 values"):
         forward(layer, torch.ones(2, 4, 8), torch.ones(2, 1, 8), torch.ones(2, 2, 8))
-    with pytest.raises(ValueError, match="one batch"):
+    with pytest.raises(ValueError, match="same batch"):
         forward(layer, torch.ones(2, 4, 2, 3, 8), torch.ones(2, 1, 15, 5, 8), torch.ones(2, 1, 1, 5, 8))
 
 
@@ -82,10 +82,10 @@ def test_widths_and_numbers_that_do_not_go_together_are_refused():
 def test_sizes_that_are_none_are_refused_by_name(bad, name):
     # As users call it: without the checks of types that run under pytest.
     check, start = inspect.unwrap(check_sizes), inspect.unwrap(MultiHeadAttention.__init__)
-    with pytest.raises(ValueError, match=f"^{name} is"):
+    with pytest.raises(ValueError, match=f"^{name} must be"):
         check(**{name: bad})
     if isinstance(bad, int):
-        with pytest.raises(ValueError, match=f"^{name} is"):
+        with pytest.raises(ValueError, match=f"^{name} must be"):
             start(MultiHeadAttention.__new__(MultiHeadAttention), **{"embed_dim": 8, "num_heads": 2, name: bad})
     MultiHeadAttention(8, 2, value_head_dim=None, output_dim=None)
 
@@ -182,8 +182,8 @@ def test_an_output_as_wide_as_asked_for():
 # attention_test.py and additive_attention_test.py
 
 
-def additive(q, k, over):
-    return torch.tanh(over.pair_sum(q, k)).sum(-1)
+def additive(q, k, layout):
+    return torch.tanh(layout.pairwise_sum(q, k)).sum(-1)
 
 
 @pytest.mark.parametrize("score", ["dot", additive], ids=["dot", "additive"])
@@ -240,7 +240,7 @@ def test_an_unknown_score_is_refused_with_those_that_are():
 def test_a_score_with_a_factor():
     query, key = rand(2, 3, 4), rand(2, 4, 4, seed=1)
     expected = torch.softmax(query @ key.mT * 1.7, -1)
-    assert_close(attention_weights(query, key, score=lambda q, k, over: over.pair_dot(1.7 * q, k)), expected)
+    assert_close(attention_weights(query, key, score=lambda q, k, layout: layout.pairwise_dot(1.7 * q, k)), expected)
 
 
 def test_the_mask_of_the_past_with_and_without_one_of_values():

@@ -78,7 +78,7 @@ def test_multihead_attention_against_numpy(padding, kept, same_dim):
             mask = mask & padding_mask(there)
         expected, expected_weights = by_numpy(layer, query, key, mask.numpy())
         if kept:
-            output, weights = layer.attend_to(query, *layer.keys_and_values(key), mask, return_weights=True)
+            output, weights = layer.attend_to(query, *layer.project_keys_and_values(key), mask, return_weights=True)
         else:
             output, weights = layer(query, key, mask=mask, return_weights=True)
         assert weights is not None
@@ -128,7 +128,7 @@ def test_shapes_that_do_not_go_together_are_refused(training):
             (batch, batch, batch[:, :3]),
             (batch[0, 0], alone, alone),
         ):
-            with pytest.raises(ValueError, match="one batch, or all without|every key has one value"):
+            with pytest.raises(ValueError, match="same batch, or all unbatched|every key has one value"):
                 forward(layer, query, key, value)
         for query, mask in (
             (batch, torch.ones(4)),
@@ -312,19 +312,19 @@ def test_training_with_masks(mask):
     torch.manual_seed(0)
     encoder = Encoder(2, 2, 2, 4, activation="gelu")
     optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1, momentum=0.9)
-    over = padding_mask(torch.tensor([[True, True, False, False]])) if mask == "padding" else causal_mask(4)
+    layout = padding_mask(torch.tensor([[True, True, False, False]])) if mask == "padding" else causal_mask(4)
     for _ in range(20):
         x = torch.cat([torch.randn(1, 2, 2), torch.zeros(1, 2, 2)], dim=1)
         optimizer.zero_grad()
-        loss = (encoder(x, over)[:, :2] - x[:, :2]).square().mean()
+        loss = (encoder(x, layout)[:, :2] - x[:, :2]).square().mean()
         loss.backward()
         optimizer.step()
         assert loss.isfinite()
     with torch.no_grad():
-        assert_identical(encoder.train()(x, over), encoder.eval()(x, over))
+        assert_identical(encoder.train()(x, layout), encoder.eval()(x, layout))
     for integers in (torch.uint8, torch.int64):
         with pytest.raises(TypeError, match="boolean"):
-            encoder(x, over.to(integers))
+            encoder(x, layout.to(integers))
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
@@ -354,11 +354,11 @@ def test_scaled_dot_product_attention(lead, mask, causal, dtype):
         weights = np.nan_to_num(softmax_rows(logits, np.broadcast_to(allowed.numpy(), logits.shape)))
     expected = torch.from_numpy(weights) @ v
     tol = 1e-12 if dtype == F64 else 1e-5
-    for over in (
+    for layout in (
         allowed,
         torch.zeros(shape if mask != "none" else (4, 3), dtype=dtype).masked_fill(~allowed, -torch.inf),
     ):
-        assert_close(attend(q, k, v, over), expected, tol)
+        assert_close(attend(q, k, v, layout), expected, tol)
     if mask == "none":
         assert_close(attend(q, k, v), expected, tol)
 

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from molattn.attention.dropout import Dropout, add_dropped, dropout, dropout_mask, dropped_gelu
+from molattn.attention.dropout import Dropout, add_dropout, dropout, dropout_gelu, dropout_mask
 from tests.assertions import assert_close, assert_identical
 
 F64 = torch.float64
@@ -60,7 +60,7 @@ def test_gelu_and_its_gradient_are_those_of_torch_to_rounding(shape, p):
     torch.manual_seed(1)
     kept = dropout_mask(x, x.shape, p) if p else torch.ones(shape)
     torch.manual_seed(1)
-    y = dropped_gelu(x, p)
+    y = dropout_gelu(x, p)
     wide = x.detach().double().requires_grad_()
     theirs = F.gelu(wide) * kept
     assert_close(y.double(), theirs, 4e-6)
@@ -72,7 +72,7 @@ def test_gelu_and_its_gradient_are_those_of_torch_to_rounding(shape, p):
 
 
 def test_gelu_far_from_zero_and_of_nan():
-    y = dropped_gelu(torch.tensor([-50.0, 50.0, torch.nan, 0.0]))
+    y = dropout_gelu(torch.tensor([-50.0, 50.0, torch.nan, 0.0]))
     assert_close(y[:2], torch.tensor([0.0, 50.0]), 1e-5)
     assert y[2].isnan()
     assert y[3] == 0
@@ -84,12 +84,12 @@ def test_a_residual_step_adds_what_is_kept_to_what_was_there(dtype):
     torch.manual_seed(0)
     kept = dropout(torch.ones_like(x), 0.5)
     torch.manual_seed(0)
-    y = add_dropped(a, x, 0.5)
+    y = add_dropout(a, x, 0.5)
     assert_close(y, a + kept * x, 1e-6)
     y.sum().backward()
     assert_close(a.grad, torch.ones_like(a))
     assert_close(x.grad, kept)
-    assert_identical(add_dropped(a, x, 0.5, training=False), a + x)
+    assert_identical(add_dropout(a, x, 0.5, training=False), a + x)
 
 
 def test_two_dropouts_and_two_places_have_nothing_in_common():
@@ -102,7 +102,7 @@ def test_two_dropouts_and_two_places_have_nothing_in_common():
 
 def test_the_gradient_of_a_gradient_is_there():
     x = torch.randn(20, requires_grad=True)
-    (slope,) = torch.autograd.grad(dropped_gelu(x).sum(), x, create_graph=True)
+    (slope,) = torch.autograd.grad(dropout_gelu(x).sum(), x, create_graph=True)
     (curve,) = torch.autograd.grad(slope.sum(), x)
     density = torch.exp(-0.5 * x.detach() ** 2) / (2 * torch.pi) ** 0.5
     assert_close(curve, density * (2 - x.detach() ** 2), 1e-5)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from molattn.attention import MultiHeadAttention, Segments, Softmax, attend, attention_weights, make_score
+from molattn.attention import EdgeListLayout, MultiHeadAttention, Softmax, attend, attention_weights, make_score
 
 F64 = torch.float64
 
@@ -19,7 +19,7 @@ def some_mask():
     return torch.stack([mask, mask.flip(-1)])
 
 
-EDGES = Segments(torch.tensor([0, 1, 2, 3, 1]), torch.tensor([0, 0, 2, 2, 2]), 3)
+EDGES = EdgeListLayout(torch.tensor([0, 1, 2, 3, 1]), torch.tensor([0, 0, 2, 2, 2]), 3)
 
 
 @pytest.mark.parametrize("score", ["dot", "scaled_dot"])

@@ -94,7 +94,7 @@ def test_a_join_is_made_from_its_name_and_sizes_it_cannot_give_are_refused():
     with pytest.raises(ValueError, match=r"unknown join 'nope'.*concat.*max"):
         make_join("nope", 2, 3, 7)
     for join in ("w_h", "mean", "max"):
-        with pytest.raises(ValueError, match=f"'{join}' gives the 3 channels of a head, not 7"):
+        with pytest.raises(ValueError, match=f"'{join}' outputs the 3 channels of a head, not 7"):
             make_join(join, 2, 3, 7)
         with pytest.raises(ValueError, match="channels of a head"):
             MultiHeadAttention(8, 2, output_dim=5, join=join)

@@ -127,7 +127,7 @@ def test_what_keras_does_besides_is_refused_with_what_it_is():
         ({"score": "dot"}, "score"),
         ({"normalizer": Softmax(2.0)}, "normalizer"),
         ({"join": "w_h"}, "concatenation"),
-        ({"key_bias": "per_position", "positions": 4}, "per position"),
+        ({"key_bias": "per_position", "max_length": 4}, "per position"),
     ],
 )
 def test_what_keras_cannot_hold_is_refused_with_what_it_is(settings, message):

@@ -49,8 +49,8 @@ def test_its_gradient_has_a_gradient():
 def test_onednn_never_sees_an_expanded_tensor(monkeypatch):
     # It goes through strides of 0 a hundred times slower; the gradient of a plain sum has them.
     module = sys.modules["molattn.attention.linear"]
-    product, seen = module._product, []
-    monkeypatch.setattr(module, "_product", lambda *tensors: seen.append(tensors[:2]) or product(*tensors))
+    product, seen = module._onednn_linear, []
+    monkeypatch.setattr(module, "_onednn_linear", lambda *tensors: seen.append(tensors[:2]) or product(*tensors))
     x, weight = torch.randn(1, 64, requires_grad=True).expand(700, 64), torch.randn(96, 64, requires_grad=True)
     linear(x, weight).sum().backward()
     assert len(seen) == 3

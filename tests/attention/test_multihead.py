@@ -220,7 +220,7 @@ def test_a_bias_is_added_to_the_logits_of_each_head():
 @pytest.mark.parametrize("score", SCORE_NAMES)
 def test_every_choice_goes_with_every_other(score, normalizer, key_bias, join):
     torch.manual_seed(0)
-    layer = MultiHeadAttention(6, 2, score=score, normalizer=normalizer, key_bias=key_bias, join=join, positions=7).to(
+    layer = MultiHeadAttention(6, 2, score=score, normalizer=normalizer, key_bias=key_bias, join=join, max_length=7).to(
         F64
     )
     x, y = torch.randn(2, 4, 6, dtype=F64), torch.randn(2, 5, 6, dtype=F64)
@@ -246,7 +246,7 @@ def test_every_choice_goes_with_every_other(score, normalizer, key_bias, join):
 def test_with_equal_rows_the_key_bias_per_position_is_the_shared_one():
     torch.manual_seed(2)
     shared = MultiHeadAttention(6, 2).to(F64)
-    layer = MultiHeadAttention(6, 2, key_bias="per_position", positions=5).to(F64)
+    layer = MultiHeadAttention(6, 2, key_bias="per_position", max_length=5).to(F64)
     state = shared.state_dict()
     state["key_bias"] = state.pop("k_proj.bias").view(2, 1, 3).expand(2, 5, 3)
     layer.load_state_dict(state)
@@ -259,14 +259,14 @@ def test_only_a_key_bias_per_position_tells_places_apart():
     torch.manual_seed(3)
     x = torch.randn(1, 1, 6, dtype=F64).expand(1, 5, 6)
     for key_bias, prefers in (("shared", False), ("per_position", True)):
-        layer = MultiHeadAttention(6, 2, key_bias=key_bias, positions=5).to(F64)
+        layer = MultiHeadAttention(6, 2, key_bias=key_bias, max_length=5).to(F64)
         _, weights = layer(x, return_weights=True)
         assert bool((weights - 0.2).abs().max() > 1e-3) is prefers
 
 
 def test_a_key_bias_per_position_has_its_gradients():
     torch.manual_seed(4)
-    layer = MultiHeadAttention(4, 2, key_bias="per_position", positions=3).to(F64)
+    layer = MultiHeadAttention(4, 2, key_bias="per_position", max_length=3).to(F64)
     x = torch.randn(1, 3, 4, dtype=F64, requires_grad=True)
     assert gradcheck(lambda x, *_: layer(x, mask=causal_mask(3)), (x, *layer.parameters()))
 
@@ -285,17 +285,17 @@ def test_a_score_with_weights_of_ones_own_serves_in_the_layer():
         ({"join": "nope"}, "unknown join 'nope'"),
         ({"key_bias": "nope"}, "unknown key_bias 'nope'"),
         ({"score": "location"}, "max_length"),
-        ({"key_bias": "per_position"}, "positions"),
-        ({"key_bias": "per_position", "positions": 4, "bias": False}, "bias=True"),
-        ({"num_heads": 0}, "num_heads is at least 1, not 0"),
+        ({"key_bias": "per_position"}, "max_length"),
+        ({"key_bias": "per_position", "max_length": 4, "bias": False}, "bias=True"),
+        ({"num_heads": 0}, "num_heads must be at least 1, not 0"),
         ({"num_heads": -2}, "num_heads"),
         ({"embed_dim": 0}, "embed_dim"),
-        ({"head_dim": 0}, "head_dim is at least 1"),
+        ({"head_dim": 0}, "head_dim must be at least 1"),
         ({"value_head_dim": 0}, "value_head_dim"),
         ({"key_dim": 0}, "key_dim"),
         ({"value_dim": -1}, "value_dim"),
         ({"output_dim": 0}, "output_dim"),
-        ({"positions": 0, "key_bias": "per_position"}, "positions"),
+        ({"max_length": 0, "key_bias": "per_position"}, "max_length"),
         ({"dropout": 1.0}, "from 0 to below 1"),
         ({"dropout": -0.1}, "from 0 to below 1"),
         ({"dropout": torch.nan}, "from 0 to below 1"),
@@ -307,7 +307,7 @@ def test_settings_that_make_no_sense_are_refused(settings, message):
 
 
 def test_more_keys_than_positions_are_refused():
-    layer = MultiHeadAttention(8, 2, key_bias="per_position", positions=4)
+    layer = MultiHeadAttention(8, 2, key_bias="per_position", max_length=4)
     with pytest.raises(ValueError, match="5 keys are more than the 4 positions"):
         layer(torch.randn(1, 5, 8))
 
@@ -323,7 +323,7 @@ def test_a_mask_of_each_item_needs_a_place_for_the_heads(lead, kind, return_weig
     with pytest.raises(ValueError, match=r"mask.unsqueeze\(1\)"):
         layer(x, y, mask=mask, return_weights=return_weights)
     with pytest.raises(ValueError, match=r"mask.unsqueeze\(1\)"):
-        layer.attend_to(x, *layer.keys_and_values(y), mask)
+        layer.attend_to(x, *layer.project_keys_and_values(y), mask)
     layer(x, y, mask=mask.unsqueeze(1), return_weights=return_weights)
 
 
@@ -337,7 +337,7 @@ def test_a_mask_of_each_item_needs_a_place_for_the_heads(lead, kind, return_weig
         ((2, 3, 8), (2, 3, 3, 4), r"does not broadcast to \(2, 2, 3, 4\)"),
         ((2, 3, 8), (3, 1, 3, 4), "does not broadcast"),
         ((2, 3, 8), (2, 1, 1, 1, 4), "5 dimensions"),
-        ((3, 8), (1, 1, 3, 4), "it has 2, .* or 3"),
+        ((3, 8), (1, 1, 3, 4), "it needs 2, .* or 3"),
         ((3, 8), (4, 3, 4), r"does not broadcast to \(2, 3, 4\)"),
     ],
 )

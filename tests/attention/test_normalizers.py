@@ -5,7 +5,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from molattn.attention import Rows, Segments, Softmax, attend, attention_weights, hardmax, softmax, sparsemax
+from molattn.attention import (
+    DenseLayout,
+    EdgeListLayout,
+    Softmax,
+    attend,
+    attention_weights,
+    hardmax,
+    softmax,
+    sparsemax,
+)
 from tests.assertions import assert_close, assert_identical, few_examples
 
 F64 = torch.float64
@@ -20,7 +29,7 @@ ALL = {
 
 
 def row(normalizer, *logits, dtype=F64):
-    return normalizer(torch.tensor(logits, dtype=dtype), Rows())
+    return normalizer(torch.tensor(logits, dtype=dtype), DenseLayout())
 
 
 def as_edges(logits, mask):
@@ -32,7 +41,7 @@ def as_edges(logits, mask):
     def back(weights):
         return torch.zeros_like(logits).index_put((receiver, sender), weights)
 
-    return logits[receiver, sender], Segments(sender, receiver, len(mask)), back
+    return logits[receiver, sender], EdgeListLayout(sender, receiver, len(mask)), back
 
 
 # The worked example of the book's chapter on attention layers.
@@ -83,7 +92,7 @@ def test_hardmax_asks_only_those_allowed():
     mask = torch.tensor([[True, False, True], [False, False, False], [False, True, False]])
     logits = torch.tensor([[1.0, 9, 3], [1, 2, 3], [9, 1, 9]], dtype=F64)
     expected = torch.tensor([[0, 0, 1], [0, 0, 0], [0, 1, 0]], dtype=F64)
-    assert_identical(hardmax(logits, Rows(mask)), expected)
+    assert_identical(hardmax(logits, DenseLayout(mask)), expected)
     edge_logits, edges, back = as_edges(logits, mask)
     assert_identical(back(hardmax(edge_logits, edges)), expected)
 
@@ -105,7 +114,7 @@ def test_sparsemax_is_the_nearest_point_of_the_simplex(i, j, density, scale, see
     g = torch.Generator().manual_seed(seed)
     logits, mask = scale * torch.randn(i, j, generator=g, dtype=F64), torch.rand(i, j, generator=g) < density
     edge_logits, edges, back = as_edges(logits, mask)
-    for w in (sparsemax(logits, Rows(mask)), back(sparsemax(edge_logits, edges))):
+    for w in (sparsemax(logits, DenseLayout(mask)), back(sparsemax(edge_logits, edges))):
         assert (w >= 0).all() and (w[~mask] == 0).all()
         assert_close(w.sum(-1), mask.any(-1).to(F64))
         for n in range(i):
@@ -143,8 +152,8 @@ def test_a_query_with_nobody_gets_zeros_and_zero_gradients_never_nan(normalizer,
 @pytest.mark.parametrize("normalizer", ALL)
 def test_a_receiver_that_no_edge_reaches_gets_zeros_and_no_edges_at_all_are_fine(normalizer):
     x = torch.randn(3, 2, 4, dtype=F64, requires_grad=True)
-    some = Segments(torch.tensor([0, 2, 1]), torch.tensor([0, 0, 2]), 3)
-    none = Segments(torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.long), 3)
+    some = EdgeListLayout(torch.tensor([0, 2, 1]), torch.tensor([0, 0, 2]), 3)
+    none = EdgeListLayout(torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.long), 3)
     for edges, unreached in ((some, [1]), (none, [0, 1, 2])):
         output = attend(x, x, x, edges, normalizer=ALL[normalizer])
         assert (output[unreached] == 0).all()
@@ -166,7 +175,7 @@ def test_no_keys_at_all_bring_zeros_and_no_queries_bring_nothing(normalizer, ret
 @pytest.mark.parametrize("normalizer", ALL)
 def test_a_nan_among_the_logits_is_not_hidden(normalizer):
     assert row(ALL[normalizer], 1.0, torch.nan, 0.0).isnan().any()
-    edges = Segments(torch.arange(3), torch.zeros(3, dtype=torch.long), 1)
+    edges = EdgeListLayout(torch.arange(3), torch.zeros(3, dtype=torch.long), 1)
     assert ALL[normalizer](torch.tensor([1.0, torch.nan, 0.0]), edges).isnan().any()
 
 
@@ -180,23 +189,24 @@ def test_the_gradient_of_hard_and_of_uniform_attention_is_zero():
 def test_the_gradient_of_sparsemax_is_centred_on_its_support_and_zero_elsewhere():
     logits = torch.tensor([[1.0, 0.8, -2.0, 0.5]], dtype=F64, requires_grad=True)
     incoming = torch.tensor([[3.0, -1.0, 5.0, 2.0]], dtype=F64)
-    weights = sparsemax(logits, Rows())
+    weights = sparsemax(logits, DenseLayout())
     assert (weights > 0).tolist() == [[True, True, False, True]]
     (gradient,) = torch.autograd.grad(weights, logits, incoming)
     mean = (3.0 - 1.0 + 2.0) / 3
     assert_close(gradient, torch.tensor([[3 - mean, -1 - mean, 0, 2 - mean]], dtype=F64))
 
 
-@pytest.mark.parametrize("over", ["rows", "rows, sorted", "edges"])
-def test_a_logit_at_the_threshold_of_sparsemax_is_outside_its_support(over):
+@pytest.mark.parametrize("layout", ["rows", "rows, sorted", "edges"])
+def test_a_logit_at_the_threshold_of_sparsemax_is_outside_its_support(layout):
     # tau of the first two is (-0.5 - 1) / 2, which the third one reaches and does not exceed: S has two members.
     logits = torch.tensor([0.0, -0.5, -0.75], dtype=F64, requires_grad=True)
-    everyone = Segments(torch.arange(3), torch.zeros(3, dtype=torch.long), 1) if over == "edges" else Rows()
+    one_receiver = EdgeListLayout(torch.arange(3), torch.zeros(3, dtype=torch.long), 1)
+    all_keys = one_receiver if layout == "edges" else DenseLayout()
 
     def of(logits):
-        return sparsemax(logits, everyone)
+        return sparsemax(logits, all_keys)
 
-    weights = torch.func.vmap(of)(logits[None])[0] if over == "rows, sorted" else of(logits)
+    weights = torch.func.vmap(of)(logits[None])[0] if layout == "rows, sorted" else of(logits)
     assert_identical(weights.detach(), torch.tensor([0.75, 0.25, 0.0], dtype=F64))
     (gradient,) = torch.autograd.grad(weights, logits, torch.tensor([3.0, 1.0, 8.0], dtype=F64))
     assert_identical(gradient, torch.tensor([1.0, -1.0, 0.0], dtype=F64))

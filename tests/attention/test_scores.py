@@ -5,10 +5,10 @@ import torch
 
 from molattn.attention import (
     Additive,
+    DenseLayout,
+    EdgeListLayout,
     General,
     Location,
-    Rows,
-    Segments,
     Softmax,
     attend,
     attention_weights,
@@ -78,7 +78,7 @@ def test_any_score_with_any_normalizer_over_edges(score, normalizer):
     receiver, sender = mask.nonzero(as_tuple=True)
     order = torch.randperm(len(receiver), generator=torch.Generator().manual_seed(1))
     receiver, sender = receiver[order], sender[order]
-    edges = Segments(sender, receiver, QUERIES)
+    edges = EdgeListLayout(sender, receiver, QUERIES)
     by_node = [x.transpose(0, 1) for x in (q, k)]
     output, weights = attend(*by_node, by_node[1], edges, score=score, normalizer=ours, return_weights=True)
     expected = by_hand(score, theirs, q, k, mask)
@@ -94,7 +94,7 @@ def test_the_logits_themselves_are_those_of_the_equation(name):
     score = scored(name)
     of_pair = reference.pair_score(score)
     by_pair = [[[of_pair(a, b, j) for j, b in enumerate(k[h].numpy())] for a in q[h].numpy()] for h in range(HEADS)]
-    assert_close(score(q, k, Rows()), torch.tensor(by_pair, dtype=F64))
+    assert_close(score(q, k, DenseLayout()), torch.tensor(by_pair, dtype=F64))
     if isinstance(score, torch.nn.Module):
         biased = [key for key, _ in score.named_parameters() if key.endswith("bias")]
         assert biased == (["w_k.bias"] if name == "additive" else [])
@@ -119,10 +119,10 @@ def test_a_single_query_is_a_row_of_one(score, normalizer):
 
 @pytest.mark.parametrize("score", reference.SCORE_NAMES)
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
-@pytest.mark.parametrize("over", ["rows", "edges"])
-def test_what_stands_in_keys_that_nobody_sees_changes_nothing_forward_or_backward(score, normalizer, over):
-    if (score, over) == ("location", "edges"):
-        over = "rows"
+@pytest.mark.parametrize("layout", ["rows", "edges"])
+def test_what_stands_in_keys_that_nobody_sees_changes_nothing_forward_or_backward(score, normalizer, layout):
+    if (score, layout) == ("location", "edges"):
+        layout = "rows"
     (ours, _), score = NORMALIZERS[normalizer], scored(score)
     q, k, mask = problem()
     mask[:, 2] = False
@@ -132,11 +132,11 @@ def test_what_stands_in_keys_that_nobody_sees_changes_nothing_forward_or_backwar
         q_, k_ = q.clone().requires_grad_(), k.clone()
         k_[:, 2] = fill
         k_.requires_grad_()
-        if over == "rows":
+        if layout == "rows":
             output = attend(q_, k_, k_, mask, score=score, normalizer=ours)
         else:
             by_node = [x.transpose(0, 1) for x in (q_, k_)]
-            edges = Segments(sender, receiver, QUERIES)
+            edges = EdgeListLayout(sender, receiver, QUERIES)
             output = attend(*by_node, by_node[1], edges, score=score, normalizer=ours)
         weights = list(score.parameters()) if isinstance(score, torch.nn.Module) else []
         return [output, *torch.autograd.grad(output.sin().sum(), [q_, k_, *weights])]
@@ -152,7 +152,7 @@ def test_the_location_score_refuses_edges_and_more_keys_than_it_has_positions():
     with pytest.raises(ValueError, match=r"4 keys.*max_length 3"):
         attention_weights(x, x, score=score)
     with pytest.raises(TypeError, match="positions"):
-        attention_weights(x, x, Segments(torch.arange(4), torch.arange(4), 4), score=score)
+        attention_weights(x, x, EdgeListLayout(torch.arange(4), torch.arange(4), 4), score=score)
 
 
 def test_a_score_is_made_from_its_name():

@@ -123,12 +123,12 @@ def test_keys_that_torch_adds_are_refused(setting):
     ("settings", "message"),
     [
         ({"head_dim": 3}, "embed_dim / num_heads"),
-        ({"value_head_dim": 3}, "as wide as keys"),
+        ({"value_head_dim": 3}, "value_head_dim equal to head_dim"),
         ({"output_dim": 5}, "an output of embed_dim"),
         ({"score": "dot"}, "score"),
         ({"normalizer": Softmax(2.0)}, "normalizer"),
         ({"join": "mean"}, "concatenation"),
-        ({"key_bias": "per_position", "positions": 4}, "per position"),
+        ({"key_bias": "per_position", "max_length": 4}, "per position"),
     ],
 )
 def test_what_torch_cannot_hold_is_refused_with_what_it_is(settings, message):

@@ -11,16 +11,16 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from molattn.attention import (
     NORMALIZERS,
+    DenseLayout,
+    EdgeListLayout,
     MultiHeadAttention,
-    Rows,
-    Segments,
     attend,
     attention_weights,
     causal_mask,
     padding_mask,
     sparsemax,
 )
-from molattn.attention.competitors import any_along, either
+from molattn.attention.layout import mask_any, mask_or
 from molattn.sequence import Encoder
 from tests.assertions import assert_close, assert_identical
 
@@ -74,10 +74,10 @@ def test_gradients_of_gradients_of_attend_with_a_bias():
     q, k, v = (torch.randn(1, 2, n, 3, generator=g, dtype=F64, requires_grad=True) for n in (3, 4, 4))
     bias = torch.randn(3, 4, generator=g, dtype=F64, requires_grad=True)
     mask = torch.tensor([[True, False, True, False], [False] * 4, [True, True, True, False]])
-    for over in (None, mask):
-        assert gradgradcheck(lambda q, k, v, bias, over=over: attend(q, k, v, over, bias=bias), (q, k, v, bias))
+    for layout in (None, mask):
+        assert gradgradcheck(lambda q, k, v, bias, layout=layout: attend(q, k, v, layout, bias=bias), (q, k, v, bias))
         # Keys alone, for which the kernel would be another than for all.
-        assert gradgradcheck(lambda k, over=over: attend(q.detach(), k, v.detach(), over, bias=bias.detach()), k)
+        assert gradgradcheck(lambda k, layout=layout: attend(q.detach(), k, v.detach(), layout, bias=bias.detach()), k)
 
 
 def test_three_derivatives():
@@ -156,7 +156,7 @@ def test_a_batch_by_vmap_of_large_masks_and_of_edges():
     masks = torch.rand(2, 70, 70, generator=g) > 0.9
     assert_close(vmap(attend)(q, k, v, masks), attend(q, k, v, masks))
     sender, receiver = torch.randint(70, (2, 90), generator=g)
-    edges = Segments(sender, receiver, 70)
+    edges = EdgeListLayout(sender, receiver, 70)
     by_edge = (x.transpose(0, 1) for x in (q, k, v))
     expected = attend(*by_edge, edges).transpose(0, 1)
     assert_close(vmap(lambda q, k, v: attend(q, k, v, edges))(q, k, v), expected)
@@ -167,17 +167,17 @@ def test_sparsemax_by_sorting_is_sparsemax(mask):
     g = torch.Generator().manual_seed(6)
     logits = torch.randn(40, 2, 5, generator=g, dtype=F64)
     logits[:5] = logits[:5].round()  # equal ones
-    over = Rows(mask)
-    expected = sparsemax(logits, over)
-    assert_close(vmap(lambda logits: sparsemax(logits, over))(logits), expected)
+    layout = DenseLayout(mask)
+    expected = sparsemax(logits, layout)
+    assert_close(vmap(lambda logits: sparsemax(logits, layout))(logits), expected)
     for none in (logits[..., :0], logits[..., None, :0]):
-        torch.testing.assert_close(vmap(lambda logits: sparsemax(logits, Rows()))(none), none)
+        torch.testing.assert_close(vmap(lambda logits: sparsemax(logits, DenseLayout()))(none), none)
     logits[0, 0, 0] = torch.nan
-    assert vmap(lambda logits: sparsemax(logits, over))(logits)[0, 0].isnan().any()
+    assert vmap(lambda logits: sparsemax(logits, layout))(logits)[0, 0].isnan().any()
 
 
 def test_edges_are_not_sorted_as_if_they_were_rows():
-    edges = Segments(torch.arange(3), torch.tensor([0, 0, 1]), 2)
+    edges = EdgeListLayout(torch.arange(3), torch.tensor([0, 0, 1]), 2)
     with pytest.raises(RuntimeError):
         vmap(lambda logits: sparsemax(logits, edges))(torch.randn(4, 3))
 
@@ -230,13 +230,13 @@ def test_a_stack_with_dropout_is_transformed_too(training):
 def test_masks_are_combined_alike_in_bytes_and_under_a_compiler(monkeypatch):
     g = torch.Generator().manual_seed(7)
     a, b = torch.rand(90, 80, generator=g) > 0.5, torch.rand(90, 1, generator=g) > 0.5
-    in_bytes = either(a, b), any_along(a, -1)
+    in_bytes = mask_or(a, b), mask_any(a, -1)
     assert_identical(in_bytes[0], a | b)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    for found, expected in zip((either(a, b), any_along(a, -1)), in_bytes, strict=True):
+    for found, expected in zip((mask_or(a, b), mask_any(a, -1)), in_bytes, strict=True):
         assert_identical(found, expected)
     # The C++ that torch.compile writes has no masks seen as bytes.
-    graph = make_fx(lambda a, b: (either(a, b), any_along(a, -1)))(a, b)
+    graph = make_fx(lambda a, b: (mask_or(a, b), mask_any(a, -1)))(a, b)
     assert "view" not in graph.code
 
 

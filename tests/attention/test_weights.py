@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from molattn.attention import NORMALIZERS, SCORES, Rows, Segments, attend, attention_weights
+from molattn.attention import NORMALIZERS, SCORES, DenseLayout, EdgeListLayout, attend, attention_weights
 from tests.assertions import assert_close, assert_identical, few_examples
 
 F64 = torch.float64
@@ -28,7 +28,7 @@ def random_segments(heads, receivers, senders, d, edges, seed):
     k = torch.randn(senders, heads, d, generator=g, dtype=F64)
     sender = torch.randint(senders, (edges,), generator=g)
     receiver = torch.randint(receivers, (edges,), generator=g)
-    return q, k, Segments(sender, receiver, receivers + 1)
+    return q, k, EdgeListLayout(sender, receiver, receivers + 1)
 
 
 @few_examples
@@ -45,20 +45,20 @@ def test_rows_sum_to_one_over_the_allowed_and_are_exactly_zero_elsewhere(heads, 
 @few_examples
 @given(SIZES, SIZES, SIZES, SIZES, st.integers(0, 12), SEEDS)
 def test_segments_sum_to_one_over_the_edges_into_a_receiver(heads, receivers, senders, d, edges, seed):
-    q, k, over = random_segments(heads, receivers, senders, d, edges, seed)
-    w = attention_weights(q, k, over)
+    q, k, layout = random_segments(heads, receivers, senders, d, edges, seed)
+    w = attention_weights(q, k, layout)
     assert w.shape == (edges, heads)
     assert (w >= 0).all()
-    reached = torch.bincount(over.receiver, minlength=over.num_receivers) > 0
-    total = torch.zeros(over.num_receivers, heads, dtype=F64).index_add(0, over.receiver, w)
+    reached = torch.bincount(layout.receiver, minlength=layout.num_receivers) > 0
+    total = torch.zeros(layout.num_receivers, heads, dtype=F64).index_add(0, layout.receiver, w)
     assert_close(total, reached.to(F64).unsqueeze(-1).expand(-1, heads))
 
 
 def test_a_receiver_that_no_edge_reaches_gets_zeros_and_zero_gradients():
-    q, k, over = random_segments(2, 3, 4, 5, 6, seed=0)
+    q, k, layout = random_segments(2, 3, 4, 5, 6, seed=0)
     q.requires_grad_()
     k.requires_grad_()
-    output = attend(q, k, torch.ones(4, 2, 3, dtype=F64), over)
+    output = attend(q, k, torch.ones(4, 2, 3, dtype=F64), layout)
     assert (output[-1] == 0).all()
     output.square().sum().backward()
     assert q.grad is not None and k.grad is not None
@@ -69,7 +69,7 @@ def test_a_receiver_that_no_edge_reaches_gets_zeros_and_zero_gradients():
 def test_no_edges_at_all_bring_zeros():
     none = torch.zeros(0, dtype=torch.long)
     x = torch.randn(3, 2, 4, requires_grad=True)
-    output, weights = attend(x, x, x, Segments(none, none, 3), return_weights=True)
+    output, weights = attend(x, x, x, EdgeListLayout(none, none, 3), return_weights=True)
     assert weights.shape == (0, 2)
     assert_identical(output, torch.zeros(3, 2, 4))
     output.sum().backward()
@@ -109,7 +109,7 @@ def test_huge_logits_do_not_overflow(sign, dtype):
     dense = attention_weights(ones, torch.zeros(3, 1, dtype=dtype), bias=logits)
     sender, receiver = torch.arange(3).repeat(2), torch.arange(2).repeat_interleave(3)
     edges = attention_weights(
-        ones, torch.zeros(3, 1, dtype=dtype), Segments(sender, receiver, 2), bias=logits.flatten()
+        ones, torch.zeros(3, 1, dtype=dtype), EdgeListLayout(sender, receiver, 2), bias=logits.flatten()
     )
     expected = torch.tensor([[1, 0, 0], [0.5, 0.5, 0]] if sign > 0 else [[0, 0, 1], [0, 0, 1]], dtype=dtype)
     assert_identical(dense, expected)
@@ -129,9 +129,9 @@ def test_a_constant_added_to_the_logits_of_a_row_changes_nothing(i, j, d, seed, 
 
 
 def test_a_constant_added_to_the_logits_of_a_receiver_changes_nothing():
-    q, k, over = random_segments(2, 4, 5, 3, 20, seed=2)
-    constant = torch.randn(over.num_receivers, 2, dtype=F64) * 30
-    assert_close(attention_weights(q, k, over, bias=constant[over.receiver]), attention_weights(q, k, over))
+    q, k, layout = random_segments(2, 4, 5, 3, 20, seed=2)
+    constant = torch.randn(layout.num_receivers, 2, dtype=F64) * 30
+    assert_close(attention_weights(q, k, layout, bias=constant[layout.receiver]), attention_weights(q, k, layout))
 
 
 def test_a_bias_is_added_to_the_logits():
@@ -186,7 +186,7 @@ def test_a_mask_of_integers_is_refused():
     with pytest.raises(TypeError, match="boolean"):
         attend(x, x, x, torch.ones(3, 3, dtype=torch.long))
     with pytest.raises(TypeError, match="boolean"):
-        Rows(torch.ones(3, 3))
+        DenseLayout(torch.ones(3, 3))
 
 
 @pytest.mark.parametrize("argument", ["score", "normalizer"])
@@ -202,11 +202,11 @@ def test_an_unknown_name_is_refused_with_the_names_there_are(argument):
 def test_functions_serve_as_score_and_normalizer():
     q, k, mask = random_rows(1, 3, 4, 5, 0.7, seed=7)
 
-    def negative_dot(q, k, over):
-        return -over.pair_dot(q, k)
+    def negative_dot(q, k, layout):
+        return -layout.pairwise_dot(q, k)
 
-    def shifted_softmax(logits, over):
-        return over.softmax(logits + 1)
+    def shifted_softmax(logits, layout):
+        return layout.softmax(logits + 1)
 
     expected = attention_weights(-q, k, mask, score="dot")
     assert_close(attention_weights(q, k, mask, score=negative_dot, normalizer=shifted_softmax), expected)

@@ -96,7 +96,7 @@ def test_document_000_slip_the_output_bias_is_added_once_not_once_per_head(keras
 
 
 def layer_with_a_bias_per_position():
-    return randomise(MultiHeadAttention(7, 3, head_dim=8, key_bias="per_position", positions=5))
+    return randomise(MultiHeadAttention(7, 3, head_dim=8, key_bias="per_position", max_length=5))
 
 
 def test_document_000_b_the_key_bias_has_a_row_for_every_position():
@@ -121,7 +121,7 @@ def test_document_000_b_the_layer_with_a_key_bias_per_position_by_hand():
 
 def test_document_000_slip_rows_of_a_score_picture_are_the_query_and_columns_the_key():
     # All keys zero but for the bias of row 2, and every query the same: all look at row 2, so one column is dark.
-    layer = MultiHeadAttention(7, 1, head_dim=8, key_bias="per_position", positions=5).to(F64)
+    layer = MultiHeadAttention(7, 1, head_dim=8, key_bias="per_position", max_length=5).to(F64)
     with torch.no_grad():
         for p in layer.parameters():
             p.zero_()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.attention import MultiHeadAttention, Segments, Softmax, attend, attention_weights
+from molattn.attention import EdgeListLayout, MultiHeadAttention, Softmax, attend, attention_weights
 from molattn.chem import ATOM_FEATURES, BOND_FEATURES, BOND_SIZE, DISCONNECTED, molecule_graph, unpack_bond
 from molattn.data.store.batches import collate
 from molattn.graph import (
@@ -50,7 +50,7 @@ def test_document_002_the_worked_example():
 
 def test_document_002_the_worked_example_as_an_edge_list():
     """Six edges into one receiver."""
-    edges = Segments(sender=torch.arange(6), receiver=torch.zeros(6, dtype=torch.long), num_receivers=1)
+    edges = EdgeListLayout(sender=torch.arange(6), receiver=torch.zeros(6, dtype=torch.long), num_receivers=1)
     output, weights = attend(BOOK[None], WORDS, SENTIMENT, edges, score="dot", return_weights=True)
     assert weights.round(decimals=2).tolist() == [0, 0, 0, 0.88, 0, 0.12]
     assert round(output.item(), 2) == 0.36

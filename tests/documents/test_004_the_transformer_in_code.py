@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.attention import MultiHeadAttention, Rows, attend, dot, scaled_dot
+from molattn.attention import DenseLayout, MultiHeadAttention, attend, dot, scaled_dot
 from molattn.sequence import (
     Decoder,
     DecoderLayer,
@@ -84,8 +84,8 @@ def test_document_004_slip_the_variance_of_a_dot_product_is_d_and_scaling_makes_
     """var(q . k) = d for q and k of variance 1; dividing by sqrt(d) leaves 1, however many there are of them."""
     for d in (16, 256):
         q, k = random(400, d), random(500, d, seed=1)
-        assert abs(float(dot(q, k, Rows()).var()) / d - 1) < 0.1
-        assert abs(float(scaled_dot(q, k, Rows()).var()) - 1) < 0.1
+        assert abs(float(dot(q, k, DenseLayout()).var()) / d - 1) < 0.1
+        assert abs(float(scaled_dot(q, k, DenseLayout()).var()) - 1) < 0.1
 
 
 # Masks

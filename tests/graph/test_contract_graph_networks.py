@@ -45,7 +45,7 @@ import pytest
 import torch
 from torch import nn
 
-from molattn.attention import Segments, softmax
+from molattn.attention import EdgeListLayout, softmax
 from molattn.graph import AttentionEdgeUpdate, DenseGraph, Graph, GraphNetBlock, sum_all_edges, sum_edges, sum_nodes
 from tests.assertions import assert_close, assert_identical
 from tests.graph.algorithm_1 import OfEachEdge, Parts, by_algorithm_1, reduced
@@ -644,7 +644,7 @@ SOFTMAX = [[3 / 4, 1 / 2], [1 / 4, 1 / 2], [1 / 3, 2 / 3], [2 / 3, 1 / 3], [1.0,
 def test_weights_are_a_softmax_over_the_edges_into_a_node(columns):
     into = torch.tensor(INTO)
     logits, wanted = (torch.tensor(x, dtype=F64)[:, columns] for x in (LOGITS, SOFTMAX))
-    assert_close(softmax(logits, Segments(torch.zeros_like(into), into, 5)), wanted)
+    assert_close(softmax(logits, EdgeListLayout(torch.zeros_like(into), into, 5)), wanted)
 
 
 @pytest.mark.parametrize("num_heads", [1, 2])

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from molattn.attention import BACKENDS, EdgeTerms, PaddedNodes, attend, attention_weights, backend
+from molattn.attention import BACKENDS, EdgeTerms, PaddedGraphLayout, attend, attention_weights, backend
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Terms:
     kept: Tensor | None = None
 
     @property
-    def over(self) -> PaddedNodes:
-        return PaddedNodes(self.node_mask, self.edge_mask, blank=True)
+    def layout(self) -> PaddedGraphLayout:
+        return PaddedGraphLayout(self.node_mask, self.edge_mask, padding_is_zero=True)
 
     @property
     def edges(self) -> EdgeTerms:
@@ -30,14 +30,14 @@ class Terms:
 
     def weights(self) -> Tensor:
         q, k, _ = (x.transpose(1, 2) for x in self.packed.unbind(2))
-        return attention_weights(q, k, self.over, edges=self.edges)
+        return attention_weights(q, k, self.layout, edges=self.edges)
 
 
 def attended(terms: Terms, *backends: str) -> Tensor:
     """(b, n, h, d), by one of these backends."""
     q, k, v = (x.transpose(1, 2) for x in terms.packed.unbind(2))
     with backend(*backends):
-        return attend(q, k, v, terms.over, edges=terms.edges, dropout_mask=terms.kept).transpose(1, 2)
+        return attend(q, k, v, terms.layout, edges=terms.edges, dropout_mask=terms.kept).transpose(1, 2)
 
 
 def edge_attention(terms: Terms) -> Tensor:

@@ -211,9 +211,9 @@ def said_by(code, **environment):
 
 def test_attention_goes_on_without_it():
     code = (
-        "import torch; from molattn.attention import EdgeTerms, PaddedNodes, attend;"
+        "import torch; from molattn.attention import EdgeTerms, PaddedGraphLayout, attend;"
         "torch.manual_seed(0); "
         "q, e, w = torch.randn(3, 2, 2, 5, 4), torch.randn(2, 5, 5, 3), torch.randn(2, 2, 4, 3);"
-        "print([f'{x:.4f}' for x in attend(*q, PaddedNodes(), edges=EdgeTerms(e, *w)).flatten().tolist()])"
+        "print([f'{x:.4f}' for x in attend(*q, PaddedGraphLayout(), edges=EdgeTerms(e, *w)).flatten().tolist()])"
     )
     assert said_by(code, MOLATTN_COMPILE="0") == said_by(code)

@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from molattn.attention import EdgeTerms, Segments, attend, backend, record_backends
+from molattn.attention import EdgeListLayout, EdgeTerms, attend, backend, record_backends
 from molattn.kernels import dispatch
 from molattn.kernels.segments import load_library, segment_attention, unavailable_reason
 from tests.assertions import assert_identical
@@ -50,7 +50,7 @@ def answers(learned, rest, dtype, *backends):
     edges = EdgeTerms(ours["e"], *(ours.get(name) for name in ("w_ke", "w_ve", "w_be"))) if "e" in ours else None
     with backend(*backends), record_backends() as calls:
         output = attend(
-            ours["q"], ours["k"], ours["v"], Segments(sender, receiver, len(ours["q"])), edges=edges,
+            ours["q"], ours["k"], ours["v"], EdgeListLayout(sender, receiver, len(ours["q"])), edges=edges,
             dropout_mask=None if kept is None else kept.to(dtype),
         )  # fmt: skip
     assert [call.backend for call in calls] == [backends[0]]
@@ -152,7 +152,12 @@ def test_its_gradient_has_one():
         edges = EdgeTerms(ours["e"], ours["w_ke"], ours["w_ve"], ours["w_be"])
         with backend(name):
             output = attend(
-                ours["q"], ours["k"], ours["v"], Segments(sender, receiver, 9), edges=edges, dropout_mask=kept.to(dtype)
+                ours["q"],
+                ours["k"],
+                ours["v"],
+                EdgeListLayout(sender, receiver, 9),
+                edges=edges,
+                dropout_mask=kept.to(dtype),
             )
             slopes = torch.autograd.grad(output.tanh().sum(), list(ours.values()), create_graph=True)
         curves.append(torch.autograd.grad(sum(x.square().sum() for x in slopes), list(ours.values())))
@@ -165,6 +170,6 @@ def test_a_gradient_of_a_gradient_leaves_the_backends_of_other_threads_alone(mon
     monkeypatch.setattr(attend_module, "_reference", lambda given: seen.append(dispatch._allowed) or true(given))
     learned, (sender, receiver, _) = terms_of()
     q, k, v = (learned[name].float().requires_grad_() for name in ("q", "k", "v"))
-    output = attend(q, k, v, Segments(sender, receiver, 9))
+    output = attend(q, k, v, EdgeListLayout(sender, receiver, 9))
     torch.autograd.grad(output.tanh().sum(), q, create_graph=True)
     assert seen == [None]  # the reference ran, and the switch was not touched

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from molattn.attention import BACKENDS, PaddedNodes, Rows, Segments, backend, record_backends
+from molattn.attention import BACKENDS, DenseLayout, EdgeListLayout, PaddedGraphLayout, backend, record_backends
 from molattn.chem import Conformers, molecule_graph
 from molattn.kernels.blocks import unavailable_reason
 from molattn.models.presets import PRESETS
@@ -55,9 +55,11 @@ def test_with_the_reference_the_softmax_of_the_core_decides_predictions_and_maps
             or getattr(model.config, "temperature", 1) == 0
         ):
             return  # no softmax decides there
-        for over in (Rows, PaddedNodes):
-            monkeypatch.setattr(over, "softmax", lambda over, logits: over.keep(logits.new_ones(logits.shape) / 7))
-        monkeypatch.setattr(Segments, "softmax", lambda _, logits: logits.new_ones(logits.shape) / 7)
+        for layout in (DenseLayout, PaddedGraphLayout):
+            monkeypatch.setattr(
+                layout, "softmax", lambda layout, logits: layout.zero_masked(logits.new_ones(logits.shape) / 7)
+            )
+        monkeypatch.setattr(EdgeListLayout, "softmax", lambda _, logits: logits.new_ones(logits.shape) / 7)
         other, other_with_maps, other_maps = answers(model, batch)
     assert (other - y).abs().max() > 1e-3
     assert (other_with_maps - with_maps).abs().max() > 1e-3

@@ -83,11 +83,14 @@ def test_the_stacks_have_the_gradients_of_torch(norm_first, activation):
 
 def test_an_attention_with_a_bias_per_position_goes_on_where_its_kept_keys_end():
     torch.manual_seed(0)
-    layer = MultiHeadAttention(6, 2, head_dim=5, key_bias="per_position", positions=4).to(F64)
+    layer = MultiHeadAttention(6, 2, head_dim=5, key_bias="per_position", max_length=4).to(F64)
     x, y = torch.randn(2, 3, 6, dtype=F64), torch.randn(2, 4, 6, dtype=F64)
     mask = padding_mask(torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0]]))
     expected, expected_weights = layer(x, y, mask=mask, return_weights=True)
-    (k, v), (later_k, later_v) = layer.keys_and_values(y[:, :3]), layer.keys_and_values(y[:, 3:], first=3)
+    (k, v), (later_k, later_v) = (
+        layer.project_keys_and_values(y[:, :3]),
+        layer.project_keys_and_values(y[:, 3:], offset=3),
+    )
     seen = torch.cat([k, later_k], dim=-2), torch.cat([v, later_v], dim=-2)
     output, weights = layer.attend_to(x, *seen, mask, return_weights=True)
     assert weights is not None
@@ -95,7 +98,7 @@ def test_an_attention_with_a_bias_per_position_goes_on_where_its_kept_keys_end()
     assert_close(weights, expected_weights)
     assert layer.attend_to(x, *seen, mask)[1] is None
     with pytest.raises(ValueError, match="5 keys are more than the 4 positions"):
-        layer.keys_and_values(y[:, :2], first=3)
+        layer.project_keys_and_values(y[:, :2], offset=3)
 
 
 @pytest.mark.parametrize("norm_first", [False, True])

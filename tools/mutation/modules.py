@@ -29,8 +29,8 @@ MODULES = {
         "attention/test_transforms.py",
         "attention/test_multihead.py",
     ],
-    "attention/competitors": [
-        "attention/test_competitors.py",
+    "attention/layout": [
+        "attention/test_layout.py",
         "attention/test_weights.py",
         "attention/test_scores.py",
         "attention/test_attend.py",

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from molattn.attention import Rows
+from molattn.attention import DenseLayout
 from molattn.graph.encodings.distances import distances_of
 from molattn.graph.encodings.molecules import Encoding, Molecules, adjacency, pairs
 
@@ -15,12 +15,12 @@ Kernel = Callable[[Tensor, Tensor], Tensor]
 
 def softmax_kernel(d: Float[Tensor, "b n n"], near: Bool[Tensor, "b n n"]) -> Float[Tensor, "b n n"]:
     """w_ij = exp(-d_ij) / sum_j exp(-d_ij)        over the j with near_ij; rows sum to 1"""
-    return Rows(near).softmax(-d)
+    return DenseLayout(near).softmax(-d)
 
 
 def exp_kernel(d: Float[Tensor, "b n n"], near: Bool[Tensor, "b n n"]) -> Float[Tensor, "b n n"]:
     """w_ij = exp(-d_ij)        where near_ij; rows do not sum to 1"""
-    return Rows(near).keep(torch.exp(-d))
+    return DenseLayout(near).zero_masked(torch.exp(-d))
 
 
 KERNELS: dict[str, Kernel] = {"softmax": softmax_kernel, "exp": exp_kernel}

@@ -54,7 +54,7 @@ class MixedEdgeUpdate(AttentionEdgeUpdate):
         e = not_none(graph.e)
         fixed = (e * torch.tensor(self.lambdas[1:], dtype=e.dtype, device=e.device)).sum(-1)
         fixed = fixed.unsqueeze(-1) if isinstance(graph, Graph) else fixed.unsqueeze(1)
-        return self.lambdas[0] * weights + graph.attention_layout.keep(fixed.expand_as(weights))
+        return self.lambdas[0] * weights + graph.attention_layout.zero_masked(fixed.expand_as(weights))
 
 
 def mat(config: BlockConfig, lambdas: Sequence[float] = LAMBDAS) -> GraphNetBlock:

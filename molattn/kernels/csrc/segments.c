@@ -1,9 +1,9 @@
 /* Attention over edge lists, forward and backward, a receiver at a time.
  *
- * The equations are those of molattn.attention.attend with edges, over Segments: h heads of d channels, f channels of the
- * edges, receiver i, sender j, edge k. Edges come in any order: they are counted into the receivers, and for the gradients
- * of keys and values into the senders, so that every number has one thread that adds to it, in one order. Nothing of the
- * size of the edges times the channels is ever formed. */
+ * The equations are those of molattn.attention.attend with edges and an EdgeListLayout: h heads of d channels, f
+ * channels of the edges, receiver i, sender j, edge k. Edges come in any order: they are counted into the receivers,
+ * and for the gradients of keys and values into the senders, so that every number has one thread that adds to it, in
+ * one order. Nothing of the size of the edges times the channels is ever formed. */
 
 #include <pthread.h>
 

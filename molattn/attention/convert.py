@@ -1,4 +1,4 @@
-"""Multi-head attention from and to torch's layer and Keras'."""
+"""Conversion of `MultiHeadAttention` from and to the layers of torch and Keras."""
 
 from collections.abc import Iterator
 from types import ModuleType
@@ -17,7 +17,9 @@ from molattn.errors import MissingExtra, UsageError
 def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:
     """`MultiHeadAttention.from_torch`."""
     if layer.bias_k is not None or layer.add_zero_attn:
-        raise ValueError("torch's add_bias_kv and add_zero_attn add a key that is not in the input: leave them out")
+        raise ValueError(
+            "torch's add_bias_kv and add_zero_attn, which add a key that is not in the input, are not supported"
+        )
     ours = MultiHeadAttention(
         layer.embed_dim,
         layer.num_heads,
@@ -28,21 +30,22 @@ def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:
     )
     ours = ours.to(layer.out_proj.weight).train(layer.training)
     with torch.no_grad():
-        for mine, theirs in _same_numbers(ours, layer):
-            mine.copy_(theirs)
+        for parameter, source in _parameter_pairs(ours, layer):
+            parameter.copy_(source)
     return ours
 
 
 def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
     """`MultiHeadAttention.to_torch`."""
-    join = _plain_join(layer, "torch")
-    sizes = {
+    join = _concat_join(layer, "torch")
+    requirements = {
         "heads of embed_dim / num_heads channels": layer.num_heads * layer.head_dim == layer.embed_dim,
-        "values as wide as keys in a head": layer.value_head_dim == layer.head_dim,
+        "value_head_dim equal to head_dim": layer.value_head_dim == layer.head_dim,
         "an output of embed_dim channels": join.linear.out_features == layer.embed_dim,
     }
-    if not all(sizes.values()):
-        raise ValueError(f"torch's layer needs {', '.join(what for what, holds in sizes.items() if not holds)}")
+    if not all(requirements.values()):
+        unmet = ", ".join(requirement for requirement, holds in requirements.items() if not holds)
+        raise ValueError(f"torch's layer needs {unmet}")
     weight = join.linear.weight
     theirs = nn.MultiheadAttention(
         layer.embed_dim,
@@ -56,27 +59,27 @@ def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
         dtype=weight.dtype,
     ).train(layer.training)
     with torch.no_grad():
-        for mine, their in _same_numbers(layer, theirs):
-            their.copy_(mine)
+        for parameter, target in _parameter_pairs(layer, theirs):
+            target.copy_(parameter)
     return theirs
 
 
 def from_keras(layer: Any) -> MultiHeadAttention:
     """`MultiHeadAttention.from_keras`."""
-    keras = _import_keras("reading a Keras layer")
+    keras = _import_keras("converting a Keras layer")
     if not isinstance(layer, keras.layers.MultiHeadAttention):
-        raise TypeError(f"from_keras reads a keras.layers.MultiHeadAttention, not a {type(layer).__name__}")
+        raise TypeError(f"from_keras takes a keras.layers.MultiHeadAttention, not a {type(layer).__name__}")
     if not layer.built:
         raise ValueError("the Keras layer has no weights yet: call it or build it first")
     config = layer.get_config()
-    beyond = [name for name in ("use_gate", "sliding_window") if config.get(name)]
+    unsupported = [name for name in ("use_gate", "sliding_window") if config.get(name)]
     if tuple(config["attention_axes"] or (1,)) != (1,):
-        beyond.append("attention_axes")
+        unsupported.append("attention_axes")
     if len(config["output_shape"] or (1,)) != 1:
-        beyond.append("output_shape of several dimensions")
-    if beyond:
-        raise ValueError(f"a Keras layer with {', '.join(beyond)} has no equal here")
-    # (in, h, d) and (h, d) of queries, keys and values; (h, d, out) and (out,) of the output; biases if there are any.
+        unsupported.append("output_shape of several dimensions")
+    if unsupported:
+        raise ValueError(f"a Keras layer with {', '.join(unsupported)} is not supported")
+    # Kernels (in, h, d) and biases (h, d) of queries, keys and values, then (h, d, out) and (out,) of the output.
     arrays = [torch.tensor(array) for array in layer.get_weights()]
     kernels = arrays[::2] if config["use_bias"] else arrays
     q, k, v, out = kernels
@@ -103,8 +106,8 @@ def from_keras(layer: Any) -> MultiHeadAttention:
 
 def to_keras(layer: MultiHeadAttention) -> Any:
     """`MultiHeadAttention.to_keras`."""
-    keras = _import_keras("making a Keras layer")
-    join = _plain_join(layer, "Keras")
+    keras = _import_keras("converting to a Keras layer")
+    join = _concat_join(layer, "Keras")
     output_dim = join.linear.out_features
     theirs = keras.layers.MultiHeadAttention(
         num_heads=layer.num_heads,
@@ -129,16 +132,18 @@ def to_keras(layer: MultiHeadAttention) -> Any:
     return theirs
 
 
-def _plain_join(layer: MultiHeadAttention, whose: str) -> ConcatHeads:
-    """The join of a layer that does what torch's and Keras' do; a ValueError, with what it does besides, if not."""
-    beyond = {
+def _concat_join(layer: MultiHeadAttention, target: str) -> ConcatHeads:
+    """The join of a layer that torch and Keras can represent; otherwise a ValueError with what they do not support."""
+    unsupported = {
         "a score other than scaled_dot": layer.score is not scaled_dot,
         "a normalizer other than softmax": layer.normalizer != softmax,
         "a key bias per position": layer.key_bias is not None,
         "heads joined otherwise than by concatenation": not isinstance(layer.join, ConcatHeads),
     }
-    if any(beyond.values()) or not isinstance(layer.join, ConcatHeads):
-        raise ValueError(f"{whose} has no layer with {', '.join(what for what, holds in beyond.items() if holds)}")
+    if any(unsupported.values()) or not isinstance(layer.join, ConcatHeads):
+        raise ValueError(
+            f"{target} has no layer with {', '.join(what for what, holds in unsupported.items() if holds)}"
+        )
     return layer.join
 
 
@@ -147,28 +152,28 @@ def _linears(layer: MultiHeadAttention) -> tuple[nn.Linear, nn.Linear, nn.Linear
     return layer.q_proj, layer.k_proj, layer.v_proj, layer.join.linear
 
 
-def _same_numbers(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> Iterator[tuple[Tensor, Tensor]]:
-    """Each of our parameters with the part of torch's that holds the same numbers: a view, to read or to write."""
+def _parameter_pairs(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> Iterator[tuple[Tensor, Tensor]]:
+    """Each of our parameters with a view of the matching part of torch's parameters."""
     if theirs.in_proj_weight is not None:
         weights = theirs.in_proj_weight.chunk(3)
     else:
         weights = (theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight)
-    *projections, last = _linears(ours)
+    *projections, output = _linears(ours)
     for linear, weight in zip(projections, weights, strict=True):
         yield linear.weight, weight
-    yield last.weight, theirs.out_proj.weight
+    yield output.weight, theirs.out_proj.weight
     if theirs.in_proj_bias is not None:
         for linear, bias in zip(projections, theirs.in_proj_bias.chunk(3), strict=True):
             yield linear.bias, bias
-        yield last.bias, theirs.out_proj.bias
+        yield output.bias, theirs.out_proj.bias
 
 
-def _import_keras(what_for: str) -> ModuleType:
+def _import_keras(purpose: str) -> ModuleType:
     try:
         import keras
     except ModuleNotFoundError as error:
         if error.name == "keras":
-            raise MissingExtra("Keras", "keras", what_for) from error
+            raise MissingExtra("Keras", "keras", purpose) from error
         raise UsageError(
             f"Keras cannot start without its backend, {error.name}: set KERAS_BACKEND=torch in the environment"
         ) from error

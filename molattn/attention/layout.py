@@ -1,0 +1,272 @@
+"""Attention layouts: which keys each query may attend to, as a dense masked matrix or as an edge list.
+
+Scores and normalizers are written once against the few operations that both layouts have.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from molattn.kernels.tensor_checks import all_true, is_transformed
+
+
+@runtime_checkable
+class AttentionLayout(Protocol):
+    """What a score and a normalizer need: operations over the valid pairs of a query i and a key j."""
+
+    def pairwise_dot(self, q: Tensor, k: Tensor) -> Tensor:
+        """q_i . k_j for every valid pair: the logits' shape."""
+        ...
+
+    def pairwise_sum(self, q: Tensor, k: Tensor) -> Tensor:
+        """q_i + k_j for every valid pair: the logits' shape, then the features."""
+        ...
+
+    def zero_unattended(self, k: Tensor) -> Tensor:
+        """Keys or values, with zeros for those that no query attends to: 0 times NaN would be NaN otherwise."""
+        ...
+
+    def zero_masked(self, x: Tensor) -> Tensor:
+        """`x`, of the logits' shape, with zeros for masked pairs."""
+        ...
+
+    def sum_over_keys(self, x: Tensor) -> Tensor:
+        """sum_j x_ij over the valid keys of each query, expanded to each of its pairs: the logits' shape."""
+        ...
+
+    def max_over_keys(self, x: Tensor) -> Tensor:
+        """max_j x_ij over the valid keys of each query, expanded to each of its pairs; detached from the graph."""
+        ...
+
+    def softmax(self, logits: Tensor) -> Tensor:
+        """exp(x_j - max) / sum_j exp(x_j - max) over the valid keys of each query, zeros if it has none."""
+        ...
+
+    def weighted_sum(self, weights: Tensor, v: Tensor) -> Tensor:
+        """sum_j w_ij v_j for every query i."""
+        ...
+
+
+@dataclass(frozen=True)
+class DenseLayout:
+    """Query i may attend to the keys j for which `mask[..., i, j]` is True.
+
+    Shapes: q (..., i, d), k (..., j, d), v (..., j, c), logits and weights (..., i, j). A single query (d,) gives
+    weights (j,).
+
+    Attributes:
+        mask: boolean, broadcastable to the logits, True where i may attend to j; None for no mask.
+        padding_is_zero: whether keys and values that no query attends to are known to be small finite numbers, so that
+            a weight of zero is enough to hide them.
+    """
+
+    mask: Tensor | None = None
+    padding_is_zero: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mask is not None and self.mask.dtype != torch.bool:
+            raise TypeError(f"the mask must be boolean, True where a query may attend; got {self.mask.dtype}")
+
+    def pairwise_dot(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ self.zero_unattended(k).mT
+
+    def pairwise_sum(self, q: Tensor, k: Tensor) -> Tensor:
+        k = self.zero_unattended(k)
+        return q + k if q.dim() == 1 else q.unsqueeze(-2) + k.unsqueeze(-3)
+
+    def zero_masked(self, x: Tensor) -> Tensor:
+        return x if self.mask is None else x.masked_fill(~self.mask, 0.0)
+
+    def sum_over_keys(self, x: Tensor) -> Tensor:
+        return self.zero_masked(x).sum(-1, keepdim=True).expand_as(x)
+
+    def max_over_keys(self, x: Tensor) -> Tensor:
+        if x.shape[-1] == 0:  # no keys: amax would raise, and there is nothing to expand to
+            return x.detach()
+        return self._fill_masked_with_min(x.detach()).amax(-1, keepdim=True).expand_as(x)
+
+    def softmax(self, logits: Tensor) -> Tensor:
+        # The second fill turns rows without a valid key, and any rounding left over, into exact zeros.
+        return self.zero_masked(torch.softmax(self._fill_masked_with_min(logits), dim=-1))
+
+    def weighted_sum(self, weights: Tensor, v: Tensor) -> Tensor:
+        return weights @ self.zero_unattended(v)
+
+    def zero_unattended(self, k: Tensor) -> Tensor:
+        if self.mask is None or self.padding_is_zero:
+            return k
+        # Values may be one number each, (j,), as in the book's example.
+        attended = self.attended_keys()
+        return k.masked_fill(~(attended if k.dim() > 1 else attended.squeeze(-1)), 0.0)
+
+    def attended_keys(self) -> Tensor:
+        """(..., j, 1), True for the keys that at least one query attends to; the layout must have a mask."""
+        assert self.mask is not None
+        if self.mask.dim() < 2:
+            return self.mask.unsqueeze(-1)
+        # A padding mask is the same for every query: nothing to reduce.
+        return self.mask.mT if self.mask.shape[-2] == 1 else mask_any(self.mask, -2).unsqueeze(-1)
+
+    def zero_padding(self, x: Tensor) -> Tensor:
+        """`x`, (..., j, c), before it is projected to keys: zeros in rows that no query of any head attends to."""
+        if self.mask is None:
+            return x
+        attended = _in_any_head(self.attended_keys())
+        return x if all_true(attended) else x.masked_fill(~attended, 0.0)
+
+    def zero_nonfinite_padding(self, x: Tensor) -> Tensor:
+        """`x`, (..., j, c), with zeros for NaN and infinity in rows that no query of any head attends to."""
+        return x if self.mask is None else _zero_nonfinite(x, except_in=_in_any_head(self.attended_keys()))
+
+    def zero_nonfinite_queries(self, x: Tensor, self_attention: bool) -> Tensor:
+        """`x`, (..., i, c), before it is projected to queries: zeros for NaN and infinity in rows without a valid key
+        and, if the queries are also the keys (`self_attention`), in rows that no query attends to.
+
+        The weights of such a row are zero anyway, but 0 times NaN would be NaN in the gradients.
+        """
+        if self.mask is None:
+            return x
+        valid = _in_any_head(mask_any(self.mask, -1).unsqueeze(-1))
+        if self_attention:
+            valid = valid & _in_any_head(self.attended_keys())
+        return _zero_nonfinite(x, except_in=valid)
+
+    def _fill_masked_with_min(self, x: Tensor) -> Tensor:
+        # The lowest finite number, not -inf: a row without a valid key stays finite, also in the backward pass.
+        return x if self.mask is None else x.masked_fill(~self.mask, torch.finfo(x.dtype).min)
+
+
+class PaddedGraphLayout(DenseLayout):
+    """The nodes of b padded graphs, each attending to nodes of its own graph, the same in every head.
+
+    Shapes: q, k and v (b, h, n, ...), logits and weights (b, h, i, j).
+
+    Attributes:
+        node_mask: (b, n), True for nodes, False for padding; None if there is no padding.
+        edge_mask: (b, n, n), True where i may attend to j; None if all pairs of nodes are valid.
+    """
+
+    node_mask: Tensor | None
+    edge_mask: Tensor | None
+
+    def __init__(self, node_mask: Tensor | None = None, edge_mask: Tensor | None = None, padding_is_zero: bool = False):
+        for name, mask in (("node_mask", node_mask), ("edge_mask", edge_mask)):
+            if mask is not None and mask.dtype != torch.bool:
+                raise TypeError(f"{name} must be boolean, True for valid entries; got {mask.dtype}")
+        # Written to __dict__: the fields of a frozen dataclass cannot be assigned, and `mask` is computed on first use.
+        vars(self).update(node_mask=node_mask, edge_mask=edge_mask, padding_is_zero=padding_is_zero)
+
+    @cached_property
+    def mask(self) -> Tensor | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        pairs = self.edge_mask
+        if self.node_mask is not None:
+            nodes = self.node_mask.unsqueeze(-1) & self.node_mask.unsqueeze(-2)
+            pairs = nodes if pairs is None else pairs & nodes
+        return None if pairs is None else pairs.unsqueeze(1)
+
+
+@dataclass(frozen=True)
+class EdgeListLayout:
+    """Query i, a receiver, may attend along the edges k with receiver[k] = i to their senders.
+
+    Shapes: q (receivers, ..., d), k (senders, ..., d), v (senders, ..., c), logits and weights (edges, ...).
+
+    Rows are gathered with index_select rather than by indexing: the same numbers, several times faster in the forward
+    and the backward pass.
+
+    Attributes:
+        sender: (edges,) index of the key and value of each edge.
+        receiver: (edges,) index of the query of each edge.
+        num_receivers: number of queries; explicit, never inferred from the largest index.
+    """
+
+    sender: Int[Tensor, "e"]
+    receiver: Int[Tensor, "e"]
+    num_receivers: int
+
+    def with_key_per_edge(self) -> "EdgeListLayout":
+        """The same edges, each with a key and a value of its own: k and v are (edges, ...)."""
+        every_edge = torch.arange(len(self.receiver), device=self.receiver.device)
+        return EdgeListLayout(every_edge, self.receiver, self.num_receivers)
+
+    def pairwise_dot(self, q: Tensor, k: Tensor) -> Tensor:
+        return (q.index_select(0, self.receiver) * k.index_select(0, self.sender)).sum(-1)
+
+    def pairwise_sum(self, q: Tensor, k: Tensor) -> Tensor:
+        return q.index_select(0, self.receiver) + k.index_select(0, self.sender)
+
+    def zero_unattended(self, k: Tensor) -> Tensor:
+        attended = torch.zeros(k.shape[0], dtype=torch.bool, device=k.device)
+        attended[self.sender] = True
+        return k.masked_fill(~attended.view(-1, *[1] * (k.dim() - 1)), 0.0)
+
+    def zero_masked(self, x: Tensor) -> Tensor:
+        return x  # an edge list contains only valid pairs
+
+    def sum_over_keys(self, x: Tensor) -> Tensor:
+        return self.scatter_sum(x).index_select(0, self.receiver)
+
+    def max_over_keys(self, x: Tensor) -> Tensor:
+        index = self.receiver.long().view(-1, *[1] * (x.dim() - 1)).expand_as(x)
+        lowest = x.new_full((self.num_receivers, *x.shape[1:]), -torch.inf)
+        return lowest.scatter_reduce(0, index, x.detach(), "amax", include_self=True).index_select(0, self.receiver)
+
+    def softmax(self, logits: Tensor) -> Tensor:
+        # The maximum only shifts numerator and denominator alike, so it needs no gradient.
+        shifted = torch.exp(logits - self.max_over_keys(logits))
+        return shifted / self.sum_over_keys(shifted)
+
+    def weighted_sum(self, weights: Tensor, v: Tensor) -> Tensor:
+        return self.scatter_sum(weights.unsqueeze(-1) * v.index_select(0, self.sender))
+
+    def gather_receivers(self, x: Tensor) -> Tensor:
+        """The row of each edge's receiver: (receivers, ...) -> (edges, ...)."""
+        return x.index_select(0, self.receiver)
+
+    def scatter_sum(self, x: Tensor) -> Tensor:
+        """The sum over the edges into each receiver: (edges, ...) -> (receivers, ...)."""
+        return x.new_zeros(self.num_receivers, *x.shape[1:]).index_add(0, self.receiver, x)
+
+
+def _in_any_head(rows: Tensor) -> Tensor:
+    """(..., h, n, 1) -> (..., n, 1); unchanged without a head dimension."""
+    if rows.dim() < 3:
+        return rows
+    return rows.squeeze(-3) if rows.shape[-3] == 1 else rows.any(-3)
+
+
+def _zero_nonfinite(x: Tensor, except_in: Tensor) -> Tensor:
+    # Returns `x` itself where possible: another node in the autograd graph would add gradients in another order.
+    if all_true(except_in):
+        return x
+    unchanged = except_in | x.isfinite()
+    return x if all_true(unchanged) else torch.where(unchanged, x, 0.0)
+
+
+# Up to this many elements, the overhead of another call outweighs the faster reduction.
+_SMALL = 4096
+
+
+def mask_any(mask: Tensor, dim: int) -> Tensor:
+    """`mask.any(dim)`; large masks as the maximum of their bytes: thirty times faster on a CPU at 1024 by 1024."""
+    if torch.compiler.is_compiling():
+        return mask.sum(dim) > 0  # the C++ that torch 2.7 generates for two of `any` does not compile
+    if not _can_view_as_bytes(mask) or mask.numel() <= _SMALL:
+        return mask.any(dim)
+    return mask.view(torch.uint8).amax(dim).view(torch.bool)
+
+
+def mask_or(a: Tensor, b: Tensor) -> Tensor:
+    """`a | b` of masks, computed on their bytes, which is faster."""
+    if not _can_view_as_bytes(a, b):
+        return a | b
+    return (a.view(torch.uint8) | b.view(torch.uint8)).view(torch.bool)
+
+
+def _can_view_as_bytes(*masks: Tensor) -> bool:
+    # The C++ that torch.compile generates does not support viewing masks as bytes.
+    return not torch.compiler.is_compiling() and not is_transformed(*masks)
