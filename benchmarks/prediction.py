@@ -132,7 +132,7 @@ def stages(run: Path, table: Path, out: Path) -> list[tuple[str, float]]:
 
     batches, answers = collated(), answered()
     with torch.inference_mode():
-        attention = seconds_of(lambda: [model.update(batch) for batch in batches])
+        attention = seconds_of(lambda: [model.forward_features(batch) for batch in batches])
         whole = seconds_of(lambda: [model(batch) for batch in batches])
 
     def written() -> None:

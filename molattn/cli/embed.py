@@ -66,7 +66,7 @@ def embed(
             partial(_cells, predictor.dim, alone),
             _form,
             predictor.descriptors,
-            predictor.model.why_slow,
+            predictor.model.slow_reason,
         )
         tally = run_job(job, making)
     tell_rows(job, tally)

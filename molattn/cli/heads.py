@@ -66,8 +66,10 @@ def heads(
             raise InputError(f"there is no folder {path.absolute().parent}: create it first")
 
     predictor = predictor_of(run)
-    if predictor.model.places != "atoms":
-        raise UsageError(f"{run} attends to the {predictor.model.places} of a SMILES: it sees no atoms and bonds")
+    if predictor.model.position_type != "atoms":
+        raise UsageError(
+            f"{run} attends to the {predictor.model.position_type} of a SMILES: it sees no atoms and bonds"
+        )
     summary, failed, rows, first = _summary(predictor, table, input_format, smiles_column, num_workers, max_rows, quiet)
     if failed:
         message = f"{failed} of {rows} rows are left out; the first, {first}"

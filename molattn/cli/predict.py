@@ -172,7 +172,7 @@ class Asked:
             partial(_cells, predictor, columns),
             partial(output_of, escape_formulas=self.escape_formulas),
             predictor.descriptors,
-            predictor.model.why_slow,
+            predictor.model.slow_reason,
         )
 
 

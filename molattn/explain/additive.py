@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from molattn.explain.terms import Subject, Terms, batch_of
-from molattn.models.base import wide
+from molattn.models.base import to_float64
 from molattn.models.graph_model import GraphModel
 
 _SUMS = ("additive", "sum", "mean")
@@ -53,8 +53,8 @@ def cam(model: GraphModel, molecule: Subject, output: int) -> Terms:
         if model.readout_name == "additive":
             values = model.contributions(batch)[0, :, output]
         else:
-            x = wide(model.norm(model.update(batch).v))[0]
-            values = x @ wide(model.head.weight)[output, : x.shape[-1]]
+            x = to_float64(model.norm(model.forward_features(batch).v))[0]
+            values = x @ to_float64(model.head.weight)[output, : x.shape[-1]]
             # Not rolled to the end here: a virtual node is the first.
             values = values[len(model.virtual_labels) :]
     return Terms(np.asarray(values.cpu())[: batch.mask.shape[1]])

@@ -37,7 +37,7 @@ def integrated_gradients(model: GraphModel, molecule: Subject, output: int) -> T
     base[:, first:] = v[:, first:].mean(1, keepdim=True)
 
     def answer(v: Tensor) -> Tensor:
-        return model.finish(repeated(graph, len(v)).replace(v=v), repeated(batch, len(v)))[:, output]
+        return model.forward_embedded(repeated(graph, len(v)).replace(v=v), repeated(batch, len(v)))[:, output]
 
     with torch.no_grad():
         start, end = answer(torch.cat([base, v])).tolist()
@@ -70,7 +70,7 @@ def grad_attention(model: GraphModel, molecule: Subject, output: int) -> Terms:
         graph, messages = block.literal(graph)  # pyright: ignore[reportCallIssue]
         weights.append(messages.weights)
         places.append((messages.graph.receiver, messages.graph.sender))
-    out = model.read_out(graph.to_dense(), batch)[0, output]
+    out = model.forward_head(graph.to_dense(), batch)[0, output]
     slopes = torch.autograd.grad(out, weights)
     m = graph.v.shape[0]
     relevance = torch.eye(m, dtype=torch.float64, device=out.device)

@@ -138,7 +138,7 @@ class Explainer:
                 add_hs=a.add_hs,
                 virtual=a.model.virtual_labels,
                 rows_sum_to_one=a.model.rows_sum_to_one,
-                places=a.model.places,
+                places=a.model.position_type,
                 measured=measured,
             )
 

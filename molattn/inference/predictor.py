@@ -287,7 +287,7 @@ class Predictor(Explainer):
         said: list[Said | str] = [*asked.said(molecules, z, refused)]
         if self.task.of_atoms:
             atoms: Any = iter(said)
-            of_each = (list(islice(atoms, n)) for n in self._artifact.model.counts(molecules).tolist())
+            of_each = (list(islice(atoms, n)) for n in self._artifact.model.rows_per_molecule(molecules).tolist())
             said = [(columns(v for v, _ in mine), columns(m for _, m in mine)) for mine in of_each]
         return _without(refused, said)
 

@@ -1,11 +1,11 @@
-"""What a model is made of, as plain data; importing it loads nothing heavy. The table at the foot names the kinds."""
+"""Model configurations, as plain data; importing this module imports nothing heavy. `CONFIGS` lists the kinds."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class GraphModelConfig:
-    """Attention over all pairs of atoms, or over bonded ones, with what lies between them on the edges.
+    """Attention over all pairs of atoms, or over bonded ones, with edge features.
 
     Attributes:
         kind: "graph".
@@ -13,23 +13,23 @@ class GraphModelConfig:
         hidden_dim: channels of a node.
         num_layers: blocks.
         num_heads: heads of a block; they divide hidden_dim.
-        edges: what the edges hold, names in `molattn.models.encodings.EDGE_ENCODINGS`.
-        join_edges: whether those are added ("sum") or stand side by side ("concat").
+        edges: the edge features, names in `molattn.models.encodings.EDGE_ENCODINGS`.
+        join_edges: whether those are added ("sum") or concatenated ("concat").
         edge_dim: channels of an edge, or of each learned encoding in it.
         nodes: what is added to the atoms' codes, names in `molattn.models.encodings.NODE_ENCODINGS`.
-        neighbours: whom an atom may attend to: "all", or "bonded" ones and itself.
-        virtual_node: whether each molecule gets one more node, joined to all atoms.
-        global_dim: channels of the graph features u; 0 leaves u out.
+        neighbours: the atoms that an atom may attend to: "all", or "bonded" ones and itself.
+        virtual_node: whether each molecule gets one extra node, connected to all atoms.
+        global_dim: channels of the graph features u; 0 for none.
         feed_forward: channels inside the feed-forward steps, as a multiple of hidden_dim.
         readout: how the atoms become one vector, a name in `molattn.graph.READOUTS`.
         dropout: probability, in training.
-        max_path: longest path length, in bonds, that has a row of its own. A training from scratch takes 6, unless
-            somebody says.
+        max_path: longest path length, in bonds, that has its own row in the table. Training from scratch uses 6
+            unless set.
         path_edges: longest path, in bonds, whose bonds "path-edges" reads.
         walk_steps: powers of the random walk that "random-walks" reads.
-        radial_bases, num_bases, cutoff: of "distance": "gaussian" or "bessel", how many, up to so many angstrom.
+        radial_bases, num_bases, cutoff: of "distance": "gaussian" or "bessel", number, and cutoff in angstrom.
         distance_kernel: of "distance-kernel": "exp" or "softmax".
-        lambdas: of MAT: shares of attention, distance and adjacency; they sum to 1.
+        lambdas: of MAT: the weights of attention, distance and adjacency; they sum to 1.
         score, normalizer, join: of the attentions "molattn" and "tensor-dot": names in `molattn.attention.SCORES` or
             `SCORES_WITH_WEIGHTS`, `NORMALIZERS` and `JOINS`.
         temperature: of their softmax; 0 is hard attention.
@@ -65,7 +65,7 @@ class GraphModelConfig:
 
     @property
     def needs_3d(self) -> bool:
-        """Whether an encoding reads distances, which conformers bring."""
+        """Whether an encoding reads distances, which need conformers."""
         return any(name.startswith("distance") for name in self.edges)
 
 
@@ -91,7 +91,7 @@ class SmilesModelConfig:
 
     @property
     def needs_3d(self) -> bool:
-        """No: a SMILES says nothing of it."""
+        """False: SMILES have no distances."""
         return False
 
 

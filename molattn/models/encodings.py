@@ -1,6 +1,6 @@
-"""The encodings that a model can be configured with, by name: what its edges and nodes say to attention.
+"""The encodings of edges and nodes that a model can be configured with, by name.
 
-A table of your own is one line away: `EDGE_ENCODINGS["mine"] = lambda config: Mine(config.edge_dim)`, and
+To add your own: `EDGE_ENCODINGS["mine"] = lambda config: Mine(config.edge_dim)`, and
 `--set model.edges='["bond", "path", "mine"]'` uses it.
 """
 
@@ -69,10 +69,10 @@ JOIN_EDGES = {"sum": Sum, "concat": Concat}
 
 
 def edge_encoding(config: GraphModelConfig) -> Encoding | None:
-    """What the edges hold, or None for edges without features.
+    """The encoding of the edges, or None for edges without features.
 
     Raises:
-        ValueError: an unknown name, or encodings that cannot be joined in this way.
+        ValueError: an unknown name, or encodings that cannot be joined this way.
     """
     if not config.edges:
         return None
@@ -82,7 +82,7 @@ def edge_encoding(config: GraphModelConfig) -> Encoding | None:
 
 
 def node_encodings(config: GraphModelConfig) -> list[Encoding]:
-    """What is added to the nodes beside their codes.
+    """The encodings that are added to the embeddings of the nodes.
 
     Raises:
         ValueError: an unknown name.

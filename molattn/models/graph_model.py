@@ -18,7 +18,7 @@ from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumEmbedding, V
 from molattn.graph.encodings import adjacency
 from molattn.graph.published import BLOCKS, BlockConfig, DegreeScaledSum, mat
 from molattn.kernels.loader import COMPILE_DISABLED
-from molattn.models.base import MoleculeModel, wide
+from molattn.models.base import MoleculeModel, to_float64
 from molattn.models.config import GraphModelConfig
 from molattn.models.encodings import edge_encoding, node_encodings
 
@@ -33,16 +33,16 @@ class GraphModel(MoleculeModel):
     y    = W [readout(norm(v), u), z] + b,   or of every atom   y_i = W norm(v_i) + b
 
     Args:
-        config: what it is made of.
+        config: its configuration.
         num_targets: T.
-        of_atoms: whether it answers for atoms. There is no readout then, and no answer for a virtual node.
+        of_atoms: whether the targets are of atoms. There is no readout then, and no output for a virtual node.
         num_descriptors: k, of the standardised descriptors z.
 
     Raises:
-        ValueError: a name that is not in its table, or settings that do not go together.
+        ValueError: an unknown name, or inconsistent settings.
     """
 
-    answers_atoms = True
+    supports_atom_targets = True
 
     def __init__(
         self, config: GraphModelConfig, num_targets: int = 1, of_atoms: bool = False, num_descriptors: int = 0
@@ -74,16 +74,18 @@ class GraphModel(MoleculeModel):
         self.norm = nn.LayerNorm(d)
         read_dim = config.global_dim if config.readout == "global" and not of_atoms else d
         self.head = nn.Linear(read_dim + num_descriptors, num_targets)
-        # Made last: what the plain model starts from does not depend on them.
+        # Created last: the initial weights of the plain model do not depend on them.
         self.nodes = nn.ModuleList(node_encodings(config))
-        # MAT's dummy node is adjacent to itself only, and nobody is near it.
-        alone = torch.tensor([[0.0], [0.0], [1.0]]).expand(3, settings.edge_dim) if config.attention == "mat" else None
-        self.virtual_node = VirtualNode(d, settings.edge_dim, alone) if config.virtual_node else None
+        # MAT's dummy node is adjacent to itself only, and far from all atoms.
+        dummy_edges = None
+        if config.attention == "mat":
+            dummy_edges = torch.tensor([[0.0], [0.0], [1.0]]).expand(3, settings.edge_dim)
+        self.virtual_node = VirtualNode(d, settings.edge_dim, dummy_edges) if config.virtual_node else None
         self.readout = None if of_atoms else READOUTS[config.readout](d)
         self.readout_name, self.neighbours = config.readout, config.neighbours
         self.virtual_labels = ("virtual node",) if config.virtual_node else ()
         self.rows_sum_to_one = not (config.attention == "mat" and config.distance_kernel == "exp")
-        self.reads_degree = any(isinstance(m, DegreeScaledSum) for m in self.modules())
+        self.needs_degree = any(isinstance(m, DegreeScaledSum) for m in self.modules())
 
     collate = staticmethod(collate)
 
@@ -133,27 +135,27 @@ class GraphModel(MoleculeModel):
 
     def forward(self, batch: MoleculeBatch) -> Tensor:
         """(b, T), in the units that the model was trained in; (N, T) of atoms, molecule by molecule."""
-        return self.read_out(self.update(batch), batch)
+        return self.forward_head(self.forward_features(batch), batch)
 
-    def finish(self, graph: DenseGraph, batch: MoleculeBatch) -> Tensor:
-        """As `forward`, from what `embed` made, or from it with other nodes: the blocks, the readout, the head."""
-        return self.read_out(self.through(graph), batch)
+    def forward_embedded(self, graph: DenseGraph, batch: MoleculeBatch) -> Tensor:
+        """`forward` from the output of `embed`, or from it with other nodes: the blocks, the readout and the head."""
+        return self.forward_head(self.forward_blocks(graph), batch)
 
-    def update(self, batch: MoleculeBatch) -> DenseGraph:
-        """The batch as graphs, after all blocks; their edges are there only where they were needed."""
+    def forward_features(self, batch: MoleculeBatch) -> DenseGraph:
+        """The batch as graphs after all blocks, without edges if they were not needed."""
         edges = self.edges.edge_embedding(batch) if self.edges is not None and self.virtual_node is None else None
         if edges is not None:
-            return run_blocks(self.blocks, self._atoms(batch), edges)
-        return self.through(self.embed(batch))
+            return run_blocks(self.blocks, self._embed_nodes(batch), edges)
+        return self.forward_blocks(self.embed(batch))
 
-    def through(self, graph: DenseGraph) -> DenseGraph:
-        """A graph that `embed` made, after all blocks."""
+    def forward_blocks(self, graph: DenseGraph) -> DenseGraph:
+        """The output of `embed` after all blocks."""
         return run_blocks(self.blocks, graph)
 
-    def why_slow(self) -> str:
-        """Why this model's blocks do not run fused on the CPU where others do, in words; empty where they do.
+    def slow_reason(self) -> str:
+        """Why the blocks of this model do not run fused on the CPU, in words; empty if they do.
 
-        Whoever forbids compiling by MOLATTN_COMPILE=0 knows: then it is empty, too.
+        Also empty if compilation is disabled by MOLATTN_COMPILE=0, which the user knows.
         """
         config: Any = self.config
         if config.attention not in ("molattn", "tensor-dot"):
@@ -162,9 +164,9 @@ class GraphModel(MoleculeModel):
         return "" if why == COMPILE_DISABLED else why
 
     def attention(self, batch: MoleculeBatch) -> tuple[Tensor, Tensor]:
-        """What `forward` returns, and the weights of every layer and head, (b, layers, heads, n, n).
+        """The result of `forward`, and the attention weights of every layer and head, (b, layers, heads, n, n).
 
-        A virtual node's row and column stand behind those of the atoms, behind the padding.
+        The row and column of a virtual node come after those of the atoms and the padding.
         """
         graph, weights = self.embed(batch), []
         for block in self.blocks:
@@ -173,31 +175,31 @@ class GraphModel(MoleculeModel):
         stacked = torch.stack(weights, dim=1)
         if self.virtual_node is not None:
             stacked = stacked.roll((-1, -1), (-2, -1))
-        return self.read_out(graph, batch), stacked
+        return self.forward_head(graph, batch), stacked
 
     def fingerprint(self, batch: MoleculeBatch) -> Tensor:
-        """The readout of each molecule and its descriptors, (b, d + k), which the head is applied to.
+        """The readout of each molecule followed by its descriptors, (b, d + k): the input of the head.
 
         Raises:
             ValueError: a model of atoms, which has no readout.
         """
-        return self.join(self.represent(self.update(batch)), batch)
+        return self.append_descriptors(self.pool(self.forward_features(batch)), batch)
 
     def contributions(self, batch: MoleculeBatch) -> Tensor:
-        """What each atom adds to the answer, (b, n, T), for readouts that are sums.
+        """The contribution of each atom to the output, (b, n, T), for readouts that are sums.
 
         sum_i c_i + sum_k of `descriptor_terms` + head bias = `forward`
 
-        The readouts "sum", "mean" and "additive" are; a virtual node's term stands behind the atoms'. Zeros in the
-        padding.
+        These are "sum", "mean" and "additive". The term of a virtual node comes after those of the atoms; padding has
+        zeros.
 
         Raises:
-            ValueError: another readout, or a model of atoms, which have no terms.
+            ValueError: another readout, or a model of atoms.
         """
         if self.of_atoms:
-            raise ValueError("a model of atoms has no sum over them: what it answers stands for itself")
-        graph = self.update(batch)
-        x = wide(self.norm(graph.v))
+            raise ValueError("a model of atoms has no sum over atoms: its outputs are of single atoms")
+        graph = self.forward_features(batch)
+        x = to_float64(self.norm(graph.v))
         if self.readout_name == "mean":
             x = x / graph.count_nodes().to(x.dtype).view(-1, 1, 1)
         elif isinstance(self.readout, AdditiveReadout):
@@ -207,23 +209,23 @@ class GraphModel(MoleculeModel):
         terms = (x @ self.head.weight[:, : x.shape[-1]].to(x.dtype).T).masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)
         return terms if self.virtual_node is None else terms.roll(-1, 1)
 
-    def start_from(self, nothing: np.ndarray) -> None:
-        """With the readouts "sum" and "additive" the head's bias, the answer for no atoms, begins at `nothing`.
+    def initialize_bias(self, bias: np.ndarray) -> None:
+        """With the readouts "sum" and "additive", initialize the head's bias, the output for no atoms, with `bias`.
 
-        Otherwise the terms of the atoms have to make up for the mean of the targets, which no single atom knows.
+        Otherwise the terms of the atoms would have to learn the offset of the mean of the targets.
         """
         if self.readout_name in ("sum", "additive") and not self.of_atoms:
             with torch.no_grad():
-                self.head.bias[: len(nothing)] = torch.from_numpy(nothing).to(self.head.bias)
+                self.head.bias[: len(bias)] = torch.from_numpy(bias).to(self.head.bias)
 
     def embed(self, batch: MoleculeBatch) -> DenseGraph:
-        """The batch as graphs: complete with self-loops, or of bonds and self-loops, with a virtual node or without."""
-        graph = self._atoms(batch)
+        """The batch as graphs: complete with self-loops, or of bonds and self-loops, with or without a virtual node."""
+        graph = self._embed_nodes(batch)
         graph = graph.replace(e=None if self.edges is None else self.edges(batch))
         return graph if self.virtual_node is None else self.virtual_node(graph)
 
-    def _atoms(self, batch: MoleculeBatch) -> DenseGraph:
-        """The batch as graphs without anything on their edges."""
+    def _embed_nodes(self, batch: MoleculeBatch) -> DenseGraph:
+        """The batch as graphs without edge features."""
         v = self.embed_atoms(batch.atom_codes)
         for encoding in self.nodes:
             v = v + encoding(batch)
@@ -235,23 +237,23 @@ class GraphModel(MoleculeModel):
             node_mask=batch.mask,
             u=None if self.u is None else self.u.expand(len(batch), -1),
             edge_mask=bonded,
-            degree=adjacency(batch).sum(-1) if self.reads_degree else None,
+            degree=adjacency(batch).sum(-1) if self.needs_degree else None,
         )
 
-    def read_out(self, graph: DenseGraph, batch: MoleculeBatch) -> Tensor:
-        """(b, T), or (N, T) of atoms, from what the last block left, and the descriptors of the batch."""
+    def forward_head(self, graph: DenseGraph, batch: MoleculeBatch) -> Tensor:
+        """(b, T), or (N, T) of atoms, from the output of the last block and the descriptors of the batch."""
         if self.of_atoms:
-            # Behind a virtual node, which stands first and is no atom.
+            # Skip the virtual node, which is first.
             first = 0 if self.virtual_node is None else 1
-            return self.answer(wide(self.norm(graph.v[:, first:][graph.node_mask[:, first:]])))
-        return self.answer(self.join(self.represent(graph), batch))
+            return self.apply_head(to_float64(self.norm(graph.v[:, first:][graph.node_mask[:, first:]])))
+        return self.apply_head(self.append_descriptors(self.pool(graph), batch))
 
-    def represent(self, graph: DenseGraph) -> Tensor:
-        """(b, d), the readout of what the last block left."""
+    def pool(self, graph: DenseGraph) -> Tensor:
+        """(b, d), the readout of the output of the last block."""
         if self.readout is None:
             raise ValueError("a model of atoms has no readout: there is no vector of a whole molecule")
-        u = None if graph.u is None else wide(graph.u)
-        return self.readout(wide(self.norm(graph.v)), graph.replace(u=u))
+        u = None if graph.u is None else to_float64(graph.u)
+        return self.readout(to_float64(self.norm(graph.v)), graph.replace(u=u))
 
 
 def _check(config: GraphModelConfig) -> None:
@@ -266,9 +268,11 @@ def _check(config: GraphModelConfig) -> None:
         if value not in table:
             raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(table)}")
     settings = {f.name: f.default for f in fields(config) if f.name in ("score", "normalizer", "join", "temperature")}
-    others = [name for name, usual in settings.items() if getattr(config, name) != usual]
-    if others and config.attention not in ("molattn", "tensor-dot"):
-        raise ValueError(f"model.{others[0]} is of the attentions molattn and tensor-dot, not of {config.attention}")
+    changed = [name for name, default in settings.items() if getattr(config, name) != default]
+    if changed and config.attention not in ("molattn", "tensor-dot"):
+        raise ValueError(
+            f"model.{changed[0]} is an option of the attentions molattn and tensor-dot, not of {config.attention}"
+        )
     if config.readout == "global" and not config.global_dim:
         raise ValueError("the readout 'global' reads u: set model.global_dim")
     if config.readout == "virtual-node" and not config.virtual_node:

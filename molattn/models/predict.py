@@ -55,7 +55,7 @@ def compute_outputs(
 ) -> np.ndarray:
     """The raw outputs of the model for `molecules`, (n, outputs) float64, in their order; see `Task.decode`.
 
-    For a model of atoms (N, outputs): a row for each atom, molecule by molecule, as `model.counts` counts them.
+    For a model of atoms (N, outputs): a row for each atom, molecule by molecule; see `model.rows_per_molecule`.
 
     Args:
         batch_size: the maximum number of molecules in a batch; fewer if they are large, see `batches_by_size`.
@@ -101,7 +101,7 @@ def _run_in_batches(
 ) -> np.ndarray:
     """`function` of all molecules, batch by batch: a row of `width` numbers for each molecule or atom, float64."""
     device = next(model.parameters()).device
-    offsets, sizes = offsets_of(model.counts(molecules)), sizes_of(molecules)
+    offsets, sizes = offsets_of(model.rows_per_molecule(molecules)), sizes_of(molecules)
     result = np.full((offsets[-1], width), np.nan)
 
     def run(rows: np.ndarray) -> bool:
@@ -154,7 +154,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def out_of_memory_message(model: MoleculeModel, size: int) -> str:
     """The error for a molecule that is too large for the memory."""
-    return f"there is not enough memory for its {size} {model.places}: close other programs, or use a larger machine"
+    what = f"{size} {model.position_type}"
+    return f"there is not enough memory for its {what}: close other programs, or use a larger machine"
 
 
 def compute_attention(
@@ -197,7 +198,7 @@ def _batch_attention(
     with torch.inference_mode():
         batch_outputs, weights = model.attention(model.collate(molecules, None, descriptors).to(device))
     outputs, virtual = batch_outputs.cpu().numpy(), range(n, weights.shape[-1])
-    ends = pairwise(offsets_of(model.counts(molecules)))
+    ends = pairwise(offsets_of(model.rows_per_molecule(molecules)))
     rows = [outputs[i:j] for i, j in ends] if model.of_atoms else outputs
     for molecule, y, w in zip(molecules, rows, weights.cpu().numpy(), strict=True):
         # Virtual nodes come after the padding.

@@ -1,4 +1,4 @@
-"""Presets: published models, and our own, as settings of the one model; importing it loads nothing heavy."""
+"""Presets: published models, and our own, as settings of the graph model; importing it imports nothing heavy."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Preset:
-    """Settings that go together.
+    """A named set of settings.
 
     Attributes:
-        title: what it is, in a line.
-        citation: where it comes from.
+        title: a one-line description.
+        citation: its source.
         url: of the paper.
-        settings: what it sets, section by section, over the defaults.
+        settings: the settings that differ from the defaults, by section.
     """
 
     title: str
@@ -28,12 +28,12 @@ class Preset:
 
 _3D = {"conformers": True}
 
-# They know of a molecule what its graph says, and learn nothing beside their targets.
-_ALONE: dict[str, Any] = {"molecule_featurizers": []}
-_TARGETS: dict[str, Any] = {"auxiliary": 0.0}
+# Published models read the graph only, and have no auxiliary targets.
+_GRAPH_ONLY: dict[str, Any] = {"molecule_featurizers": []}
+_NO_AUXILIARY: dict[str, Any] = {"auxiliary": 0.0}
 
-# Their longer paths have rows of their own.
-_FAR: dict[str, Any] = {"max_path": 20}
+# Longer paths have their own rows.
+_LONG_PATHS: dict[str, Any] = {"max_path": 20}
 
 PRESETS: dict[str, Preset] = {
     "molattn": Preset(
@@ -43,26 +43,26 @@ PRESETS: dict[str, Preset] = {
         {"model": {}},
     ),
     "additive": Preset(
-        "a sum of one term for each atom, after two layers over bonds: its answers explain themselves",
+        "a sum of one term for each atom, after two layers over bonds: its predictions are explained by their terms",
         "molattn's own",
         "",
         {
-            "model": {"num_layers": 2, "neighbours": "bonded", "readout": "additive"} | _FAR,
-            "data": _ALONE,
-            "training": _TARGETS,
+            "model": {"num_layers": 2, "neighbours": "bonded", "readout": "additive"} | _LONG_PATHS,
+            "data": _GRAPH_ONLY,
+            "training": _NO_AUXILIARY,
         },
     ),
     "tensor-dot": Preset(
         "the book's plain tensor-dot attention; bonds and path lengths in keys and values",
         "White 2022, Deep Learning for Molecules and Materials, chapters 13 and 14",
         "https://dmol.pub",
-        {"model": {"attention": "tensor-dot"} | _FAR, "data": _ALONE, "training": _TARGETS},
+        {"model": {"attention": "tensor-dot"} | _LONG_PATHS, "data": _GRAPH_ONLY, "training": _NO_AUXILIARY},
     ),
     "gaan": Preset(
         "heads behind gates; bonds and path lengths as a bias",
         "Zhang et al. 2018, GaAN: Gated Attention Networks",
         "https://arxiv.org/abs/1803.07294",
-        {"model": {"attention": "gaan"} | _FAR, "data": _ALONE, "training": _TARGETS},
+        {"model": {"attention": "gaan"} | _LONG_PATHS, "data": _GRAPH_ONLY, "training": _NO_AUXILIARY},
     ),
     "mat": Preset(
         "attention averaged with distances in 3D and adjacency; a dummy node",
@@ -75,8 +75,8 @@ PRESETS: dict[str, Preset] = {
                 "join_edges": "concat",
                 "virtual_node": True,
             },
-            "data": _3D | _ALONE,
-            "training": _TARGETS,
+            "data": _3D | _GRAPH_ONLY,
+            "training": _NO_AUXILIARY,
         },
     ),
     "rmat": Preset(
@@ -92,9 +92,9 @@ PRESETS: dict[str, Preset] = {
                 "virtual_node": True,
                 "readout": "attention",
             }
-            | _FAR,
-            "data": _3D | _ALONE,
-            "training": _TARGETS,
+            | _LONG_PATHS,
+            "data": _3D | _GRAPH_ONLY,
+            "training": _NO_AUXILIARY,
         },
     ),
     "graphormer": Preset(
@@ -110,9 +110,9 @@ PRESETS: dict[str, Preset] = {
                 "virtual_node": True,
                 "readout": "virtual-node",
             }
-            | _FAR,
-            "data": _ALONE,
-            "training": _TARGETS,
+            | _LONG_PATHS,
+            "data": _GRAPH_ONLY,
+            "training": _NO_AUXILIARY,
         },
     ),
     "grit": Preset(
@@ -125,8 +125,8 @@ PRESETS: dict[str, Preset] = {
                 "edges": ["bond", "random-walks"],
                 "nodes": ["random-walks"],
             },
-            "data": _ALONE,
-            "training": _TARGETS,
+            "data": _GRAPH_ONLY,
+            "training": _NO_AUXILIARY,
         },
     ),
 }

@@ -1,4 +1,4 @@
-"""The models by their kind."""
+"""The model classes by kind."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -7,24 +7,24 @@ from molattn.models.base import MoleculeModel
 from molattn.models.config import ModelConfig
 
 
-class _Models(Mapping[str, type[MoleculeModel]]):
-    """Classes of models, each imported when it is asked for: who predicts with one needs no other."""
+class _LazyModels(Mapping[str, type[MoleculeModel]]):
+    """Model classes, each imported on first access, so that unused kinds are not imported."""
 
-    def __init__(self, places: Mapping[str, tuple[str, str]]):
-        self._places = places
+    def __init__(self, locations: Mapping[str, tuple[str, str]]):
+        self._locations = locations
 
     def __getitem__(self, kind: str) -> type[MoleculeModel]:
-        module, name = self._places[kind]
+        module, name = self._locations[kind]
         return getattr(import_module(module), name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._locations)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._locations)
 
 
-MODELS = _Models(
+MODELS = _LazyModels(
     {
         "graph": ("molattn.models.graph_model", "GraphModel"),
         "smiles-transformer": ("molattn.models.smiles_model", "SmilesModel"),
@@ -33,9 +33,9 @@ MODELS = _Models(
 
 
 def build(config: ModelConfig, num_targets: int, of_atoms: bool = False, num_descriptors: int = 0) -> MoleculeModel:
-    """The untrained model that `config` describes, of molecules with so many descriptors beside them, or of atoms.
+    """The untrained model that `config` describes, for molecules with extra descriptors, or for atoms.
 
     Raises:
-        ValueError: settings that do not go together.
+        ValueError: inconsistent settings.
     """
     return MODELS[config.kind](config, num_targets, of_atoms, num_descriptors)

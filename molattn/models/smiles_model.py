@@ -1,4 +1,4 @@
-"""The SMILES model: a Transformer encoder over tokens, in the place of the graph."""
+"""The SMILES model: a Transformer encoder over tokens, instead of the graph."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -10,7 +10,7 @@ from molattn.chem import TOKENS, Conformers, Progress, SmilesTokens, smiles_toke
 from molattn.data.store.batches import TokenBatch, collate_tokens
 from molattn.data.store.packing import TokenPacking
 from molattn.errors import SmilesError, UsageError
-from molattn.models.base import MoleculeModel, wide
+from molattn.models.base import MoleculeModel, to_float64
 from molattn.models.config import SmilesModelConfig
 from molattn.sequence import PAD, Encoder, PositionalEmbedding, padding_mask
 
@@ -21,13 +21,13 @@ class SmilesModel(MoleculeModel):
     x_p = sqrt(d) E[token_p] + P_p
     y   = W [mean_p encoder(x)_p, z] + b
 
-    It is to the graph model what a sentence is to a drawing: bonds and rings have to be found in brackets and digits.
-    Canonical SMILES make the answer the same for every spelling of a molecule.
+    Unlike the graph model it has to infer bonds and rings from brackets and digits. Because the SMILES are canonical,
+    the output is the same for every SMILES of a molecule.
 
     Args:
-        config: what it is made of.
+        config: its configuration.
         num_targets: T.
-        of_atoms: must be False: its places are tokens.
+        of_atoms: must be False: its positions are tokens.
         num_descriptors: k, of the standardised descriptors z.
 
     Raises:
@@ -53,7 +53,7 @@ class SmilesModel(MoleculeModel):
         self.head = nn.Linear(d + num_descriptors, num_targets)
 
     collate = staticmethod(collate_tokens)
-    places = "tokens"
+    position_type = "tokens"
 
     @staticmethod
     def read(
@@ -69,7 +69,7 @@ class SmilesModel(MoleculeModel):
         """The tokens of many SMILES: see `molattn.chem.tokenize_all`.
 
         Raises:
-            UsageError: conformers are given, which tokens have no use for.
+            UsageError: `conformers` is not None; tokens have no distances.
         """
         _check(conformers)
         return tokenize_all(
@@ -85,10 +85,10 @@ class SmilesModel(MoleculeModel):
     def reader(
         *, add_hs: bool, max_atoms: int, conformers: Conformers | None = None, standardize: str = ""
     ) -> Callable[[object], SmilesTokens]:
-        """From one SMILES to its tokens: see `molattn.chem.smiles_tokens`.
+        """A function from one SMILES to its tokens: see `molattn.chem.smiles_tokens`.
 
         Raises:
-            UsageError: conformers are given, which tokens have no use for.
+            UsageError: `conformers` is not None; tokens have no distances.
         """
         _check(conformers)
         return partial(smiles_tokens, add_hs=add_hs, max_atoms=max_atoms, standardize=standardize)
@@ -105,24 +105,24 @@ class SmilesModel(MoleculeModel):
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """(b, T), in the units that the model was trained in."""
-        return self.answer(self.fingerprint(batch))
+        return self.apply_head(self.fingerprint(batch))
 
     def attention(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
-        """What `forward` returns, and the weights of every layer and head, (b, layers, heads, n, n)."""
+        """The result of `forward`, and the attention weights of every layer and head, (b, layers, heads, n, n)."""
         tokens = batch.codes.int()
         x, weights = self.encoder(self.embed(tokens), padding_mask(tokens), return_weights=True)
-        return self.answer(self.join(self.represent(x, tokens), batch)), torch.stack(weights, dim=1)
+        return self.apply_head(self.append_descriptors(self.pool(x, tokens), batch)), torch.stack(weights, dim=1)
 
     def fingerprint(self, batch: TokenBatch) -> Tensor:
-        """The mean over the tokens of each molecule and its descriptors, (b, d + k), which the head is applied to."""
+        """The mean over the tokens of each molecule, followed by its descriptors, (b, d + k): the input of the head."""
         tokens = batch.codes.int()
-        return self.join(self.represent(self.encoder(self.embed(tokens), padding_mask(tokens)), tokens), batch)
+        return self.append_descriptors(self.pool(self.encoder(self.embed(tokens), padding_mask(tokens)), tokens), batch)
 
-    def represent(self, x: Tensor, tokens: Tensor) -> Tensor:
+    def pool(self, x: Tensor, tokens: Tensor) -> Tensor:
         """(b, d), the mean over the tokens."""
-        there = (tokens != PAD).unsqueeze(-1)
-        total = wide(x).masked_fill(~there, 0.0).sum(1)
-        return total / there.sum(1)
+        mask = (tokens != PAD).unsqueeze(-1)
+        total = to_float64(x).masked_fill(~mask, 0.0).sum(1)
+        return total / mask.sum(1)
 
 
 def _check(conformers: Conformers | None) -> None:

@@ -91,7 +91,7 @@ def predict_with_uncertainty(
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         predictions = _predict(models, task, scaler, molecules, method, samples, descriptors, failures)
     if failures is not None:
-        offsets = offsets_of(models[0].counts(molecules))
+        offsets = offsets_of(models[0].rows_per_molecule(molecules))
         record_not_finite(np.concatenate([predictions.values, predictions.extra_values], 1), offsets, failures)
     return predictions
 

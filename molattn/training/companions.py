@@ -53,7 +53,7 @@ class AuxiliaryTargets(Companion):
         x = model.fingerprint(batch)
         known = torch.isfinite(beside)
         wrong = (self.head(x.to(self.head.weight.dtype)) - beside.masked_fill(~known, 0.0)).masked_fill(~known, 0.0)
-        return model.answer(x), self.weight * wrong.square().sum() / known.sum().clamp(min=1)
+        return model.apply_head(x), self.weight * wrong.square().sum() / known.sum().clamp(min=1)
 
 
 class MaskedAtoms(Companion):
@@ -88,8 +88,8 @@ class MaskedAtoms(Companion):
         masked = (torch.rand(batch.mask.shape, device=batch.mask.device) < self.share) & batch.mask
         graph = model.embed(batch)
         graph = graph.replace(v=torch.where(masked.unsqueeze(-1), self.mask.to(graph.v.dtype), graph.v))
-        graph = model.through(graph)
-        outputs = model.read_out(graph, batch)
+        graph = model.forward_blocks(graph)
+        outputs = model.forward_head(graph, batch)
         hidden, true = model.norm(graph.v[masked]), batch.atom_codes[masked].long()
         losses = [
             F.cross_entropy(logits, code, reduction="sum")

@@ -76,7 +76,7 @@ def match_labels(
 
 def check_atom_targets(model: type[MoleculeModel], standardize: str) -> None:
     """Raise UsageError if the model or standardisation does not support targets of atoms."""
-    if not model.answers_atoms:
+    if not model.supports_atom_targets:
         raise UsageError("targets of atoms need a model of atoms, which a model of SMILES is not: use --model graph")
     if standardize:
         raise UsageError(

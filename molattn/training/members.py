@@ -61,9 +61,9 @@ def fit_members(
             replace(config, training=training), len(task.target_of_output(len(scaler.mean))), task.of_atoms
         )
         if isinstance(task, Regression):
-            model.start_from(scaler.scale(np.zeros((1, len(scaler.mean))))[0])
+            model.initialize_bias(scaler.scale(np.zeros((1, len(scaler.mean))))[0])
         on_cpu = training.accelerator == "cpu" or (training.accelerator == "auto" and not torch.cuda.is_available())
-        if i == 0 and on_cpu and (why := model.why_slow()):
+        if i == 0 and on_cpu and (why := model.slow_reason()):
             warn(f"training runs 2 to 4 times slower than it could: {why}; see molattn doctor")
         kept = checkpoints(i)
         on_member(i, kept)

@@ -106,7 +106,7 @@ def test_integrated_gradients_add_up_to_the_answer_less_that_for_mean_atoms(sett
     v[:, first:] = v[:, first:].mean(1, keepdim=True)
     constant = integrated_gradients(model, molecule_graph(ASPIRIN), 0).constant
     assert constant == pytest.approx(
-        float(model.finish(graph.replace(v=v), model.collate([molecule_graph(ASPIRIN)]))[0, 0]), rel=1e-5
+        float(model.forward_embedded(graph.replace(v=v), model.collate([molecule_graph(ASPIRIN)]))[0, 0]), rel=1e-5
     )
 
 
@@ -267,7 +267,7 @@ def test_chance_is_the_same_for_the_same_seed_and_other_for_each_molecule():
 def test_a_model_that_is_a_sum_begins_at_nothing_for_no_atoms(readout):
     model = model_of(3, readout=readout)
     before = model.head.bias.clone()
-    model.start_from(np.array([-1.5, 0.25]))
+    model.initialize_bias(np.array([-1.5, 0.25]))
     after = [-1.5, 0.25, before[2]] if readout != "mean" else before
     np.testing.assert_allclose(model.head.bias, after, rtol=1e-6)
 

@@ -74,12 +74,12 @@ def test_integrated_gradients_are_a_plain_sum_of_gradients_along_the_path(virtua
     slope = torch.zeros_like(base)
     for k in range(steps):
         v = (base + (k + 0.5) / steps * (graph.v - base)).requires_grad_()
-        slope += torch.autograd.grad(model.finish(graph.replace(v=v), batch)[0, 1], v)[0] / steps
+        slope += torch.autograd.grad(model.forward_embedded(graph.replace(v=v), batch)[0, 1], v)[0] / steps
     wanted = ((graph.v - base) * slope).sum(-1)[0, first:]
     found = integrated_gradients(model, molecule, 1)
     np.testing.assert_allclose(found.values, wanted.numpy(), atol=1e-3)
     assert found.adds_up and found.in_units
-    assert found.constant == pytest.approx(float(model.finish(graph.replace(v=base), batch)[0, 1]), rel=1e-5)
+    assert found.constant == pytest.approx(float(model.forward_embedded(graph.replace(v=base), batch)[0, 1]), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_weighed_attention_follows_differences_of_the_answer(settings: dict) -> 
         graph: Any = model.embed(batch)
         for layer, block in enumerate(model.blocks):
             graph, _ = block._equations(graph if layer else graph.to_edge_list(), lambda g, at=layer: literal(at, g))
-        return float(model.read_out(graph.to_dense(), batch)[0, 0])
+        return float(model.forward_head(graph.to_dense(), batch)[0, 0])
 
     relevance = np.eye(n)
     for layer in range(2):
@@ -180,7 +180,7 @@ def test_a_class_activation_map_is_what_a_sum_of_lone_atoms_would_be(readout: st
     )
     model = build(config, 2, num_descriptors=3).eval().requires_grad_(False)
     batch = model.collate([molecule_graph(PHENOL)], None, np.ones((1, 3), np.float32))
-    x = model.norm(model.update(batch).v)[0, int(virtual_node) :]
+    x = model.norm(model.forward_features(batch).v)[0, int(virtual_node) :]
     if readout == "additive":
         x = model.readout.terms(x)
     for output in (0, 1):
@@ -211,7 +211,7 @@ def test_a_batch_is_repeated_row_by_row_and_a_molecule_is_a_batch_of_one() -> No
         torch.testing.assert_close(three.atom_codes[row], batch.atom_codes[0])
     graph = model.embed(batch)
     torch.testing.assert_close(
-        model.finish(repeated(graph, 3), three), model(batch).expand(3, -1), rtol=1e-4, atol=1e-5
+        model.forward_embedded(repeated(graph, 3), three), model(batch).expand(3, -1), rtol=1e-4, atol=1e-5
     )
 
 

@@ -48,7 +48,7 @@ def _with_distances(preset: str) -> list:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_answers_follow_the_atoms_and_company_and_padding_change_nothing(preset: str) -> None:
     model, graphs, draw = _model(preset), _with_distances(preset), np.random.default_rng(1)
-    together = np.split(compute_outputs(model, graphs, batch_size=7), np.cumsum(model.counts(graphs))[:-1])
+    together = np.split(compute_outputs(model, graphs, batch_size=7), np.cumsum(model.rows_per_molecule(graphs))[:-1])
     with torch.inference_mode():
         large = max(graphs, key=lambda g: g.num_atoms)
         for graph, expected in zip(graphs, together, strict=True):
@@ -100,7 +100,7 @@ def test_a_model_of_atoms_has_no_vector_and_no_terms_of_a_molecule() -> None:
 
 
 def test_a_model_of_tokens_has_no_atoms() -> None:
-    with pytest.raises(ValueError, match="answers for molecules, not atoms: choose the model 'graph'"):
+    with pytest.raises(ValueError, match="has no atom-level targets: choose the model 'graph'"):
         build(SmilesModelConfig(), 1, of_atoms=True)
 
 

@@ -79,15 +79,15 @@ def test_every_model_takes_descriptors_behind_its_readout(config: GraphModelConf
     vectors = model.fingerprint(batch)
     assert vectors.shape == (4, model.head.in_features)
     torch.testing.assert_close(vectors[:, -2:].numpy(), z.astype(np.float32).astype(float), rtol=0, atol=0)
-    torch.testing.assert_close(model.answer(vectors), model(batch))
+    torch.testing.assert_close(model.apply_head(vectors), model(batch))
     torch.testing.assert_close(model.attention(batch)[0], model(batch), rtol=1e-5, atol=1e-6)
     # Their terms are all that they change.
     terms = model.descriptor_terms(batch)
     assert terms.shape == (4, 2, 3) and (terms != 0).all()
     torch.testing.assert_close(model(plain) + terms.sum(1), model(batch), rtol=1e-6, atol=1e-6)
-    with pytest.raises(ValueError, match="reads 2 descriptors beside each molecule, not 0"):
+    with pytest.raises(ValueError, match="reads 2 descriptors for each molecule, not 0"):
         model(model.collate(molecules))
-    with pytest.raises(ValueError, match="reads 0 descriptors beside each molecule, not 2"):
+    with pytest.raises(ValueError, match="reads 0 descriptors for each molecule, not 2"):
         made(config, 0)(batch)
 
 

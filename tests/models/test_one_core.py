@@ -89,7 +89,7 @@ def test_the_default_model_trains_and_predicts_in_one_fused_operation():
     assert [call.backend for call in calls if call.operation == "blocks"] == ["compiled"]
     assert not [call for call in calls if call.operation == "attention"]
     slow = build(resolve(None, {"base": "none"}, (*SETTINGS, "model.global_dim=8")).model, 1)
-    assert slow.why_slow() == "graph features (global_dim)"
+    assert slow.slow_reason() == "graph features (global_dim)"
 
 
 @pytest.mark.parametrize(
