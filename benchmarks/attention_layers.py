@@ -12,7 +12,7 @@ Each table is measured twice, in processes of their own: with the allocator as i
 memory (`mallopt`). Page faults are a large part of PyG's time, and only the second ratio is about arithmetic.
 
 `--molecules` takes batches of the sizes of ESOL's molecules and of those of the NCI's that come with RDKit, drawn as
-training draws them (`molattn.data.store.batches.SizeBuckets`); "filled" is how many of the pairs of places in the
+training draws them (`molattn.data.store.batches.BucketBatchSampler`); "filled" is how many of the pairs of places in the
 padded form are pairs of atoms. Putting batches together is not counted. `--memory` takes the most memory that a
 process
 of one side ever held.
@@ -36,7 +36,7 @@ from report import in_words, machine
 from torch import Tensor, nn
 from torch_geometric.nn import GATv2Conv, TransformerConv
 
-from molattn.data.store.batches import SizeBuckets
+from molattn.data.store.batches import BucketBatchSampler
 from molattn.graph import DenseGraph, Graph, TensorDotConv
 from molattn.kernels.edge_attention import load_library, unavailable_reason
 
@@ -206,7 +206,7 @@ def measure_molecules(arguments: argparse.Namespace) -> None:
             for graphs in arguments.batches:
                 torch.manual_seed(0)
                 sides = layers(channels)
-                drawn = islice(SizeBuckets(sizes, graphs, seed=0), 4)
+                drawn = islice(BucketBatchSampler(sizes, graphs, seed=0), 4)
                 batches = [Batch.of_sizes([sizes[i] for i in rows], channels) for rows in drawn]
                 for batch in batches:
                     check(sides, batch)

@@ -20,7 +20,7 @@ from torch.nn.functional import mse_loss
 from torch.nn.utils import clip_grad_norm_
 
 from molattn.chem import MoleculeGraph, featurize
-from molattn.data.store.batches import SizeBuckets
+from molattn.data.store.batches import BucketBatchSampler
 from molattn.graph import run_blocks
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
@@ -53,7 +53,7 @@ def main() -> None:
     molecules = [molecule for molecule in read if isinstance(molecule, MoleculeGraph)]
     settings = TrainingConfig()
     model = GraphModel(GraphModelConfig()).train()
-    order = list(SizeBuckets([m.num_atoms for m in molecules], settings.batch_size, 0))
+    order = list(BucketBatchSampler([m.num_atoms for m in molecules], settings.batch_size, 0))
     targets = [torch.randn(len(rows), 1) for rows in order]
 
     def collated() -> list:

@@ -104,9 +104,9 @@ def stages(run: Path, table: Path, out: Path) -> list[tuple[str, float]]:
 
     import molattn
     from molattn.data.store.batches import batches_by_size
-    from molattn.data.store.molecule_store import chosen, sizes_of
+    from molattn.data.store.molecule_store import chosen, molecule_sizes
     from molattn.data.tables.readers import CHUNK, open_stream
-    from molattn.data.tables.writers import NewColumn, output_of
+    from molattn.data.tables.writers import NewColumn, output_format
     from molattn.models.predict import MAX_BATCH_MOLECULES
 
     torch.set_num_threads(1)
@@ -121,7 +121,7 @@ def stages(run: Path, table: Path, out: Path) -> list[tuple[str, float]]:
     smiles = [str(text) for chunk in chunks for text in chunk.column(1)]
     molecules = predictor._read(smiles)
     parts = [molecules[i : i + CHUNK] for i in range(0, len(molecules), CHUNK)]
-    rows = [(part, batch) for part in parts for batch in batches_by_size(sizes_of(part), MAX_BATCH_MOLECULES)]
+    rows = [(part, batch) for part in parts for batch in batches_by_size(molecule_sizes(part), MAX_BATCH_MOLECULES)]
 
     def collated() -> list:
         return [model.collate(chosen(part, batch)) for part, batch in rows]
@@ -137,7 +137,7 @@ def stages(run: Path, table: Path, out: Path) -> list[tuple[str, float]]:
 
     def written() -> None:
         with open_stream(table) as stream, open(out, "wb") as file:
-            writer = output_of(out, stream, [NewColumn("y", "float64")]).writer(file)
+            writer = output_format(out, stream, [NewColumn("y", "float64")]).writer(file)
             start = 0
             for chunk in chunks:
                 here = answers[start : start + len(chunk)]

@@ -50,9 +50,9 @@ def train(
     from molattn.training.config import resolve
 
     if not isinstance(dataset, str | Path):
-        from molattn.data.tables.arrow import keep_frame
+        from molattn.data.tables.arrow import cache_frame
 
-        dataset = keep_frame(dataset)
+        dataset = cache_frame(dataset)
     if dataset:
         options["dataset"] = str(dataset)
     if resume is not None:

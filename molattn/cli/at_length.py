@@ -75,9 +75,9 @@ class Work:
         self, wanted: Iterable[tuple[int, "Chunk"]], num_workers: int, told: Callable[[int], None]
     ) -> Generator["Piece", None, None]:
         """These chunks with their answers, in order."""
-        from molattn.data.tables.columns import index_of
+        from molattn.data.tables.columns import find_column
 
-        index = index_of(self.stream.columns, self.name, self.stream.source)
+        index = find_column(self.stream.columns, self.name, self.stream.source)
         beside = _places(self.stream, self.making.descriptors)
         return _answered(wanted, self.stream, index, beside, self.making.rows, num_workers, told)
 
@@ -105,12 +105,12 @@ class Work:
 def opened_work(job: Job, making: Making) -> Iterator[Work]:
     """The table of a job, open."""
     from molattn.data import guess_smiles_column
-    from molattn.data.tables.columns import index_of
+    from molattn.data.tables.columns import find_column
     from molattn.data.tables.readers import open_stream
 
     with open_stream(job.table, job.input_format) as stream:
         name = job.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
-        index_of(stream.columns, name, stream.source)
+        find_column(stream.columns, name, stream.source)
         _places(stream, making.descriptors)
         new = making.added(stream)
         yield Work(
@@ -127,7 +127,7 @@ def run_job(job: Job, making: Making) -> Tally:
     """
     from molattn.cli.rows_progress import RowsProgress
     from molattn.data.files import atomic
-    from molattn.data.tables.writers import TextOutput, compressed
+    from molattn.data.tables.writers import TextFormat, compressed
 
     with ExitStack() as stack:
         work = stack.enter_context(opened_work(job, making))
@@ -144,7 +144,7 @@ def run_job(job: Job, making: Making) -> Tally:
         answered = stack.enter_context(closing(work.answered(wanted, job.num_workers, told)))
         source = work.stream.source
         if job.output is None:
-            assert isinstance(work.output, TextOutput)
+            assert isinstance(work.output, TextFormat)
             return whole(work.write(work.output.text_writer(table_to_stdout()), answered), first, end, source)
         if parts is None:
             with atomic(job.output) as file:
@@ -219,10 +219,10 @@ def _answered(
 
 def _places(stream: "RowStream", names: Sequence[str]) -> list[int]:
     """Where the columns stand that the model reads beside the molecules."""
-    from molattn.data.tables.columns import index_of, listed
+    from molattn.data.tables.columns import find_column, listed
 
     try:
-        return [index_of(stream.columns, name, stream.source) for name in names]
+        return [find_column(stream.columns, name, stream.source) for name in names]
     except UsageError as error:
         raise UsageError(f"{error}; the model reads {listed(names)} beside each molecule") from error
 

@@ -60,7 +60,7 @@ def attention(
     from molattn.data import guess_smiles_column
     from molattn.data.files import atomic
     from molattn.data.tables.readers import count_rows, open_stream
-    from molattn.data.tables.table import index_of
+    from molattn.data.tables.table import find_column
 
     predictor = predictor_of(run)
     failed: list[str] = []
@@ -68,7 +68,7 @@ def attention(
     with ExitStack() as stack:
         stream = stack.enter_context(open_stream(table, input_format))
         name = smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
-        index = index_of(stream.columns, name, stream.source)
+        index = find_column(stream.columns, name, stream.source)
         total = count_rows(table, input_format) if table.is_file() else None
         file = stack.enter_context(atomic(output))
         told = stack.enter_context(RowsProgress(total, quiet))

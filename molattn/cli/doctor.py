@@ -165,10 +165,10 @@ def _data_sets() -> str:
 def _cache() -> str:
     """Where what can be fetched or made again lies, and how much room it takes."""
     from molattn.cache import CACHE_VARIABLE, cache_folder
-    from molattn.data.datasets.folders import molecules_dir
+    from molattn.data.datasets.folders import molecule_cache_dir
 
     try:
-        home, molecules = cache_folder(), molecules_dir()
+        home, molecules = cache_folder(), molecule_cache_dir()
     except RuntimeError as error:
         raise RuntimeError(f"{error}: let {CACHE_VARIABLE} name a folder") from error
     size = sum(path.stat().st_size for path in home.rglob("*") if path.is_file()) if home.is_dir() else 0

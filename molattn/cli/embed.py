@@ -90,8 +90,8 @@ def _cells(dim: int, alone: bool, rows: Sequence["RowPrediction"]) -> list["Colu
 
 
 def _form(path: Path | None, stream: "RowStream", added: Sequence["NewColumn"]) -> "Output":
-    from molattn.data.tables.writers import NpyOutput, output_of
+    from molattn.data.tables.writers import NpyFormat, output_format
 
     if path is not None and path.suffix.lower() == ".npy":
-        return NpyOutput(added)
-    return output_of(path, stream, added)
+        return NpyFormat(added)
+    return output_format(path, stream, added)

@@ -98,7 +98,7 @@ def _summary(
     """The summary; how many rows could not be read, of how many, and the first of them."""
     from molattn.cli.rows_progress import RowsProgress
     from molattn.data import guess_smiles_column
-    from molattn.data.tables.columns import index_of
+    from molattn.data.tables.columns import find_column
     from molattn.data.tables.readers import count_rows, open_stream
     from molattn.errors import SmilesError
     from molattn.explain import HeadSummary
@@ -109,7 +109,7 @@ def _summary(
         total = limit if total is None else min(limit, total)
     places: list[int] = []
     with open_stream(table, input_format) as stream, RowsProgress(total, quiet) as told:
-        index = index_of(
+        index = find_column(
             stream.columns, smiles_column or stream.smiles_column or guess_smiles_column(stream.columns), stream.source
         )
 

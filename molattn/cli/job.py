@@ -75,14 +75,14 @@ def outputs_held(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
 
     Raises UsageError where another process does, and what `Job.check` raises.
     """
-    from molattn.data.locks import held_output, room_for_outputs
+    from molattn.data.locks import lock_output, raise_open_file_limit
 
-    room_for_outputs(len(jobs))
+    raise_open_file_limit(len(jobs))
     with ExitStack() as stack:
         for job in jobs:
             job.check()
             if job.output is not None:
-                stack.enter_context(held_output(job.output))
+                stack.enter_context(lock_output(job.output))
                 # What was there may have come, or gone, before it was ours.
                 job.check()
         yield jobs

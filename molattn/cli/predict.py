@@ -161,7 +161,7 @@ class Asked:
 
     def making(self) -> Making:
         """What the model, now loaded, adds to tables."""
-        from molattn.data.tables.writers import output_of
+        from molattn.data.tables.writers import output_format
 
         predictor = predictor_of(self.run)
         beside = _beside(self.interval, self.uncertainty_method, self.calibration_method, self.applicability)
@@ -170,7 +170,7 @@ class Asked:
             predictor.rows if beside == type(beside)() else partial(predictor.rows, beside=beside),
             partial(_new_columns, predictor, columns),
             partial(_cells, predictor, columns),
-            partial(output_of, escape_formulas=self.escape_formulas),
+            partial(output_format, escape_formulas=self.escape_formulas),
             predictor.descriptors,
             predictor.model.slow_reason,
         )

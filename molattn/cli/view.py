@@ -93,11 +93,11 @@ def _rows(
     """The first molecules of a table, where they stand, what is known of them; and words if there are more rows."""
     from molattn.data.tables.readers import open_stream
     from molattn.data.tables.records import guess_smiles_column
-    from molattn.data.tables.table import index_of
+    from molattn.data.tables.table import find_column
 
     with open_stream(table) as stream:
         column = smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
-        index = index_of(stream.columns, column, stream.source)
+        index = find_column(stream.columns, column, stream.source)
         plain = [name.strip() for name in stream.columns]
         targets = {t: plain.index(t) for t in predictor.targets if t in plain}
         texts: list[object] = []

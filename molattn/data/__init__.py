@@ -15,9 +15,9 @@ from molattn.data.datasets.cards import (
     verify,
 )
 from molattn.data.datasets.fetch import find, obtain
-from molattn.data.datasets.folders import DATA_VARIABLE, cache_dir, data_folders
-from molattn.data.splits.calibration import set_aside
-from molattn.data.splits.folds import fold_labels, fold_numbers
+from molattn.data.datasets.folders import DATA_VARIABLE, cache_dir, data_dirs
+from molattn.data.splits.calibration import hold_out_calibration
+from molattn.data.splits.folds import assign_folds, fold_labels
 from molattn.data.splits.labels import ALL_SIDES, CALIBRATION, DEFAULT_SIZES, SIDES
 from molattn.data.splits.leakage import Leak, describe_leakage, leakage
 from molattn.data.splits.predefined import read_split_column, read_split_file
@@ -32,7 +32,7 @@ from molattn.data.splits.splitters import (
     split_labels,
     stratified_split,
 )
-from molattn.data.tables.atom_lists import label_rows, list_items, list_text, offsets_of
+from molattn.data.tables.atom_lists import format_list, label_rows, offsets_from_counts, parse_list
 from molattn.data.tables.columns import guess_smiles_column
 from molattn.data.tables.records import Records, Rejected, read_records
 from molattn.data.tables.table import Table, column, column_index, read_columns, read_table, write_table
@@ -53,26 +53,27 @@ __all__ = [
     "Rejected",
     "Table",
     "TargetColumn",
+    "assign_folds",
     "cache_dir",
     "cluster_split",
     "column",
     "column_index",
-    "data_folders",
+    "data_dirs",
     "dataset_names",
     "datasets_dir",
     "describe_leakage",
     "find",
     "fold_labels",
-    "fold_numbers",
+    "format_list",
     "guess_smiles_column",
+    "hold_out_calibration",
     "kennard_stone_split",
     "label_rows",
     "leakage",
-    "list_items",
-    "list_text",
     "load_card",
     "obtain",
-    "offsets_of",
+    "offsets_from_counts",
+    "parse_list",
     "random_split",
     "read_columns",
     "read_records",
@@ -81,7 +82,6 @@ __all__ = [
     "read_table",
     "scaffold_balanced_split",
     "scaffold_split",
-    "set_aside",
     "split_files",
     "split_labels",
     "stratified_split",

@@ -39,7 +39,7 @@ class Readable(Protocol):
         ...
 
 
-def suffix_of(path: Path) -> str:
+def file_suffix(path: Path) -> str:
     """The ending that says what a file is, in lower case: that before `.gz`, as in `my.csv.gz`."""
     endings = [ending.lower() for ending in path.suffixes]
     if endings and endings[-1] == ".gz":
@@ -47,7 +47,7 @@ def suffix_of(path: Path) -> str:
     return endings[-1] if endings else ""
 
 
-def read_member(path: Path, member: str) -> bytes:
+def read_archive_member(path: Path, member: str) -> bytes:
     """The bytes of one file in an archive (.zip, .tar, .tar.gz), by its exact name.
 
     Nothing is unpacked to disk, so that no name in the archive, link or absolute path can write anywhere.
@@ -160,7 +160,7 @@ def empty(folder: Path) -> None:
             left.unlink()
 
 
-def remove_leftovers(folder: Path) -> None:
+def remove_temporary_files(folder: Path) -> None:
     """Remove the temporary files that a process left in `folder` and below when it was killed while it wrote."""
     for path in folder.rglob(".*.tmp"):
         if re.fullmatch(r"\..+\.[0-9a-f]{8}\.tmp", path.name):

@@ -16,7 +16,7 @@ except ImportError:  # Windows, where nobody is kept away
 
 
 @contextmanager
-def held_folder(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Nobody else works in a folder within the block; it is made if need be, and removed where it stays empty.
 
     The folder itself is locked: nothing lies in it for that.
@@ -51,7 +51,7 @@ def held_folder(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def room_for_outputs(count: int) -> None:
+def raise_open_file_limit(count: int) -> None:
     """Let this process hold so many outputs at once, each by an open file, where the system allows that."""
     if fcntl is None:
         return
@@ -66,7 +66,7 @@ def room_for_outputs(count: int) -> None:
 
 
 @contextmanager
-def held_output(output: Path) -> Iterator[None]:
+def lock_output(output: Path) -> Iterator[None]:
     """Nobody else makes the file `output` within the block; `.NAME.lock` lies beside it meanwhile.
 
     Raises UsageError where another process does, InputError where its folder is missing or cannot be written to.

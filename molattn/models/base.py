@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from molattn.chem import Conformers, Progress
 from molattn.data.store.batches import Batch
-from molattn.data.store.molecule_store import sizes_of
+from molattn.data.store.molecule_store import molecule_sizes
 from molattn.data.store.packing import Packing
 from molattn.errors import SmilesError
 from molattn.models.config import ModelConfig
@@ -183,7 +183,7 @@ class MoleculeModel(nn.Module, ABC):
 
     def rows_per_molecule(self, molecules: Sequence[Molecule]) -> np.ndarray:
         """(n,) the number of rows of the output for each molecule: one, or one for each atom."""
-        return sizes_of(molecules) if self.of_atoms else np.ones(len(molecules), dtype=np.int64)
+        return molecule_sizes(molecules) if self.of_atoms else np.ones(len(molecules), dtype=np.int64)
 
     def apply_head(self, molecules: Tensor) -> Tensor:
         """The head, (b, d + k) -> (b, T), in the dtype of `molecules`; see `to_float64`."""

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from molattn.chem import descriptors
-from molattn.data.tables.columns import index_of, listed
-from molattn.data.tables.numbers import all_numbers_in
+from molattn.data.tables.columns import find_column, listed
+from molattn.data.tables.numbers import parse_required_numbers
 from molattn.errors import SmilesError, UsageError
 from molattn.models.base import Molecule
 from molattn.models.scaler import DescriptorScaler
@@ -94,7 +94,7 @@ class DescriptorStream:
             raise UsageError(f"a row has {len(cells)} descriptors; the model reads {listed(scaler.provided)}")
         if isinstance(outcome, SmilesError):
             return text, outcome, None
-        numbers, reason = all_numbers_in(cells, scaler.provided)
+        numbers, reason = parse_required_numbers(cells, scaler.provided)
         row = [] if reason else [*numbers, *outcome.computed]
         if reason := reason or scaler.range_error(row):
             return text, SmilesError(text, reason), None
@@ -129,6 +129,6 @@ def _rows(provided: Any, names: Sequence[str]) -> Iterator[Sequence[object]]:
         from molattn.data.tables.arrow import frame_stream  # imported here because it imports pyarrow
 
         stream = frame_stream(provided)
-        indices = [index_of(stream.columns, name, stream.source) for name in names]
+        indices = [find_column(stream.columns, name, stream.source) for name in names]
         return (row for chunk in stream.chunks for row in zip(*map(chunk.column, indices), strict=True))
     return (list(row) if isinstance(row, list | tuple | np.ndarray) else [row] for row in provided)

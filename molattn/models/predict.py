@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from molattn.data.store.batches import Batch, batches_by_size
-from molattn.data.store.molecule_store import chosen, sizes_of
-from molattn.data.tables.atom_lists import label_rows, offsets_of
+from molattn.data.store.molecule_store import chosen, molecule_sizes
+from molattn.data.tables.atom_lists import label_rows, offsets_from_counts
 from molattn.errors import SmilesError
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import TargetScaler
@@ -101,7 +101,7 @@ def _run_in_batches(
 ) -> np.ndarray:
     """`function` of all molecules, batch by batch: a row of `width` numbers for each molecule or atom, float64."""
     device = next(model.parameters()).device
-    offsets, sizes = offsets_of(model.rows_per_molecule(molecules)), sizes_of(molecules)
+    offsets, sizes = offsets_from_counts(model.rows_per_molecule(molecules)), molecule_sizes(molecules)
     result = np.full((offsets[-1], width), np.nan)
 
     def run(rows: np.ndarray) -> bool:
@@ -198,7 +198,7 @@ def _batch_attention(
     with torch.inference_mode():
         batch_outputs, weights = model.attention(model.collate(molecules, None, descriptors).to(device))
     outputs, virtual = batch_outputs.cpu().numpy(), range(n, weights.shape[-1])
-    ends = pairwise(offsets_of(model.rows_per_molecule(molecules)))
+    ends = pairwise(offsets_from_counts(model.rows_per_molecule(molecules)))
     rows = [outputs[i:j] for i, j in ends] if model.of_atoms else outputs
     for molecule, y, w in zip(molecules, rows, weights.cpu().numpy(), strict=True):
         # Virtual nodes come after the padding.

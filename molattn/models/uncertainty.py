@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from molattn.data.tables.atom_lists import offsets_of
+from molattn.data.tables.atom_lists import offsets_from_counts
 from molattn.errors import UsageError
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.predict import compute_outputs, record_not_finite
@@ -91,7 +91,7 @@ def predict_with_uncertainty(
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         predictions = _predict(models, task, scaler, molecules, method, samples, descriptors, failures)
     if failures is not None:
-        offsets = offsets_of(models[0].rows_per_molecule(molecules))
+        offsets = offsets_from_counts(models[0].rows_per_molecule(molecules))
         record_not_finite(np.concatenate([predictions.values, predictions.extra_values], 1), offsets, failures)
     return predictions
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from molattn._train import PrintReporter
-from molattn.data.tables.numbers import all_numbers_in
+from molattn.data.tables.numbers import parse_required_numbers
 from molattn.errors import MolattnError
 from molattn.inference import Predictor, load
 from molattn.models.config import GraphModelConfig
@@ -241,7 +241,7 @@ def _numbers(molecules: Molecules) -> np.ndarray | None:
         return None
     numbers = []
     for row, cells in enumerate(molecules.descriptors):
-        found, reason = all_numbers_in(cells, molecules.names)
+        found, reason = parse_required_numbers(cells, molecules.names)
         if reason:
             raise ValueError(f"row {row} (from 0) of X: {reason}")
         numbers.append(found)

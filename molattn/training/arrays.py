@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from molattn.chem import canonical_smiles, read_smiles
-from molattn.data import CALIBRATION, set_aside, split_labels
+from molattn.data import CALIBRATION, hold_out_calibration, split_labels
 from molattn.errors import InputError, SmilesError, describe_bad_smiles, short_repr
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
@@ -107,7 +107,7 @@ def train_arrays(
     labels = split_labels(data.split, keys, targets[used], data.split_sizes, settings.seed)
     if data.calibration_size:
         check_calibration(task, settings.calibration_method)
-        labels = set_aside(labels, data.split, keys, targets[used], data.calibration_size, settings.seed)
+        labels = hold_out_calibration(labels, data.split, keys, targets[used], data.calibration_size, settings.seed)
     beside, z = None, None
     descriptors = append_computed_descriptors(
         computed_descriptor_names(data), descriptors, molecules, settings.num_workers

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from molattn.data import CALIBRATION, Rejected, label_rows, offsets_of
+from molattn.data import CALIBRATION, Rejected, label_rows, offsets_from_counts
 from molattn.data.store.batches import Batch
 from molattn.data.store.molecule_store import MoleculeStore, chosen
 from molattn.models.base import Molecule, MoleculeModel
@@ -131,7 +131,7 @@ class PreparedDataset:
         """The molecules with the split label `split`, and their targets."""
         indices = self.indices(split)
         weights = None if self.weights is None else self.weights[indices]
-        offsets = None if self.offsets is None else offsets_of(np.diff(self.offsets)[indices])
+        offsets = None if self.offsets is None else offsets_from_counts(np.diff(self.offsets)[indices])
         descriptors = None if self.descriptors is None else self.descriptors[indices]
         targets = self.targets[self.targets_of(indices)]
         return LabelledMolecules(self.molecules[indices], targets, weights, offsets, descriptors)

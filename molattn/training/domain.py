@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from molattn.chem import morgan_bits
-from molattn.data.splits.groups import ANY_SIZE
+from molattn.data.splits.groups import NO_SIZE_LIMIT
 from molattn.data.store.molecule_store import chosen
 from molattn.models.applicability_domain import ApplicabilityDomain
 from molattn.models.base import Molecule, MoleculeModel
@@ -38,5 +38,5 @@ def domain_of(
         rows = np.sort(np.random.default_rng(seed).choice(rows, size, replace=False))
     some: Any = chosen(molecules, rows)
     beside = None if descriptors is None else descriptors[rows]
-    bits = morgan_bits([molecule.smiles for molecule in some], max_atoms=ANY_SIZE)
+    bits = morgan_bits([molecule.smiles for molecule in some], max_atoms=NO_SIZE_LIMIT)
     return ApplicabilityDomain.fit(embed_molecules(model, some, descriptors=beside), bits)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from molattn.data.schema import MAX_FLOAT, Boolean, Integer, ListOf, Number, Record, String, ValidationError, mismatch
-from molattn.data.store.batches import SizeBuckets, batches_by_size
-from molattn.data.store.molecule_store import sizes_of
+from molattn.data.store.batches import BucketBatchSampler, batches_by_size
+from molattn.data.store.molecule_store import molecule_sizes
 from molattn.errors import InputError
 from molattn.models.base import MoleculeModel
 from molattn.models.scaler import TargetScaler
@@ -104,12 +104,12 @@ def fit(
     """
     device = select_device(config)
     rank, size = distributed.rank(), distributed.world_size()
-    sampler = SizeBuckets(sizes_of(train.molecules), config.batch_size, config.seed, rank=rank, ranks=size)
+    sampler = BucketBatchSampler(molecule_sizes(train.molecules), config.batch_size, config.seed, rank=rank, ranks=size)
     steps = config.epochs * len(sampler)
     learner = Learner(model, train, scaler, config, task, metric or task.metrics[0], companion, steps)
     best = BestEpoch(config.patience, on_epoch, model.state_dict())
     saver = None if checkpoints is None else SaveEpochs(checkpoints, best)
-    rows_of_val = [rows[rank::size] for rows in batches_by_size(sizes_of(val.molecules), 4 * config.batch_size)]
+    rows_of_val = [rows[rank::size] for rows in batches_by_size(molecule_sizes(val.molecules), 4 * config.batch_size)]
     pin = device.type == "cuda"  # a GPU fetches the next batch while it works on this one
     loader = DataLoader(
         RowIndices(train), batch_sampler=sampler, collate_fn=partial(collate_step, model, train), pin_memory=pin
@@ -158,7 +158,7 @@ def _to(device: torch.device, step: StepInputs) -> StepInputs:
     return batch.to(device), rows, beside, asked
 
 
-def _seed_epoch(sampler: SizeBuckets, epoch: int) -> None:
+def _seed_epoch(sampler: BucketBatchSampler, epoch: int) -> None:
     """Tell the sampler which epoch it is, and give each rank but the first random numbers of its own.
 
     Those follow from the epoch, so that a training that goes on needs those of the first rank alone.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from molattn.chem import read_smiles
-from molattn.data.tables.atom_lists import offsets_of
+from molattn.data.tables.atom_lists import offsets_from_counts
 from molattn.data.tables.records import Records, Rejected
 from molattn.data.tables.table import Table
 from molattn.errors import UsageError, short_repr
@@ -71,7 +71,7 @@ def match_labels(
         return MatchedLabels(indices, records.targets[indices], rejected)
     parts = [_stack_columns(records.lists[i], int(sizes[i])) for i in indices.tolist()]
     targets = np.concatenate([np.empty((0, len(names))), *parts])
-    return MatchedLabels(indices, targets, rejected, offsets_of(sizes[indices]))
+    return MatchedLabels(indices, targets, rejected, offsets_from_counts(sizes[indices]))
 
 
 def check_atom_targets(model: type[MoleculeModel], standardize: str) -> None:

@@ -12,14 +12,14 @@ from molattn.data import (
     Table,
     column,
     fold_labels,
+    hold_out_calibration,
     read_records,
     read_split_column,
     read_split_file,
     read_table,
-    set_aside,
     split_labels,
 )
-from molattn.data.store.cache import Reading, stored_molecules
+from molattn.data.store.cache import Reading, cached_molecules
 from molattn.errors import ConformerError, InputError, UsageError
 from molattn.models.base import MoleculeModel
 from molattn.models.tasks import Regression
@@ -83,7 +83,7 @@ def prepare(
         config.descriptor_columns,
     )
     try:
-        outcomes, stored_in, storage_warning = stored_molecules(
+        outcomes, stored_in, storage_warning = cached_molecules(
             records.smiles, read_options(config, model), num_workers, progress
         )
     except ConformerError as error:
@@ -113,7 +113,7 @@ def prepare(
                 raise UsageError(
                     f"{origin}, and has calibration molecules: leave out --calibration-size, which would take others"
                 )
-            assigned = set_aside(
+            assigned = hold_out_calibration(
                 assigned, "random" if origin else config.split, keys, stratify, config.calibration_size, seed, groups
             )
     except InputError as error:

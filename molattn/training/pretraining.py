@@ -13,9 +13,9 @@ import tomli_w
 import torch
 
 from molattn.chem import DESCRIPTORS
-from molattn.data.files import empty, remove_leftovers, write_text
-from molattn.data.locks import held_folder
-from molattn.data.store.cache import stored_molecules
+from molattn.data.files import empty, remove_temporary_files, write_text
+from molattn.data.locks import lock_folder
+from molattn.data.store.cache import cached_molecules
 from molattn.data.tables.table import write_table
 from molattn.errors import InputError, MolattnError, SmilesError, UsageError
 from molattn.models.artifact import WEIGHTS, Artifact, save_artifact
@@ -127,7 +127,7 @@ def pretrain(
     """
     check(config.run)
     _check(config)
-    with held_folder(Path(folder)):
+    with lock_folder(Path(folder)):
         return _pretrain(config, Path(folder), reporter, force, resume)
 
 
@@ -156,7 +156,7 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
         raise InputError("no descriptor differs between these molecules: there is nothing to learn")
     model = untrained(run, len(targets.names), False)
     companion = _masked(config, model)
-    stored, *_ = stored_molecules(
+    stored, *_ = cached_molecules(
         molecules.smiles, read_options(run.data, MODELS[run.model.kind]), run.training.num_workers, reporter.molecules
     )
     if bad := next((m for m in stored if isinstance(m, SmilesError)), None):
@@ -217,7 +217,7 @@ def _claim(folder: Path, force: bool, resume: bool) -> None:
     if resume:
         if not (folder / CHECKPOINT).is_dir():
             raise UsageError(f"{folder} holds no unfinished pretraining: there is nothing to resume")
-        remove_leftovers(folder)
+        remove_temporary_files(folder)
         return
     if folder.is_file():
         raise UsageError(f"{folder} is a file: give another --output-dir")

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from molattn.data import ALL_SIDES, SIDES, list_text
-from molattn.data.files import empty, remove_leftovers, write_text
-from molattn.data.locks import held_folder
+from molattn.data import ALL_SIDES, SIDES, format_list
+from molattn.data.files import empty, remove_temporary_files, write_text
+from molattn.data.locks import lock_folder
 from molattn.data.tables.table import write_table
 from molattn.errors import UsageError
 from molattn.models.predictions import Predictions
@@ -53,9 +53,9 @@ def claim(held: ExitStack, folder: str | Path | None, name: str, force: bool = F
         while not _made(path):
             number += 1
             path = Path("runs") / f"{name}-{number}"
-        held.enter_context(held_folder(path))
+        held.enter_context(lock_folder(path))
     else:
-        held.enter_context(held_folder(path))
+        held.enter_context(lock_folder(path))
         if any(path.iterdir()):
             if not force and is_unfinished(path):
                 raise UsageError(f"{continues(path)}, --force starts over")
@@ -86,9 +86,9 @@ def reopen(held: ExitStack, folder: str | Path) -> Path:
     """
     path = Path(folder)
     check_resumable(path)
-    held.enter_context(held_folder(path))
+    held.enter_context(lock_folder(path))
     check_resumable(path)
-    remove_leftovers(path)
+    remove_temporary_files(path)
     return path
 
 
@@ -138,7 +138,7 @@ def write_predictions(folder: Path, dataset: PreparedDataset, answers: Predictio
             [*cells(dataset.targets[k]), *cells(answers.values[k]), *map(_exact, more[k].tolist())]
             for k in dataset.targets_of(np.array([i]))
         ]
-        return list(map(list_text, zip(*parts, strict=True))) if task.of_atoms else parts[0]
+        return list(map(format_list, zip(*parts, strict=True))) if task.of_atoms else parts[0]
 
     def rows() -> Iterable[Sequence[str]]:
         for i, row in enumerate(dataset.rows):

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from molattn.data.tables.atom_lists import list_items, list_text
+from molattn.data.tables.atom_lists import format_list, parse_list
 from molattn.data.tables.numbers import NUMBER
-from molattn.data.tables.sdf_atom_lists import Reordered, in_smiles_order, is_atom_list
+from molattn.data.tables.sdf_atom_lists import ReorderedTable, is_rdkit_atom_list, reorder_atom_lists
 from molattn.data.tables.table import Table, column, column_index
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.tasks import ATOM_PREFIX, TASK_TYPES, TASKS, Binary, Multiclass, Regression, Task
@@ -62,7 +62,7 @@ def has_atom_targets(table: Table, columns: Sequence[str], kind: str) -> bool:
     """
     if kind.startswith(ATOM_PREFIX):
         return True
-    lists = [name for name in columns if is_atom_list(table, name) or _holds_lists(column(table, name))]
+    lists = [name for name in columns if is_rdkit_atom_list(table, name) or _holds_lists(column(table, name))]
     if not lists:
         return False
     if kind:
@@ -118,7 +118,7 @@ def encode_targets(
     reasons: dict[int, str] = {}
     warnings: tuple[str, ...] = ()
     if of_atoms:
-        ordered = in_smiles_order(table, columns, add_hs)
+        ordered = reorder_atom_lists(table, columns, add_hs)
         table, reasons, warnings = ordered.table, ordered.reasons, _left_out(ordered)
     positions = [column_index(table, name) for name in columns]
     cells = [[_labels(row[position], of_atoms) for row in table.rows] for position in positions]
@@ -137,14 +137,14 @@ def encode_targets(
                 reasons[row] = f"{where}: {_unknown_class(unknown[1], classes[t], of_atoms)}"
             else:
                 codes = [code[text] for text in labels]
-                rows[row][position] = list_text(codes) if of_atoms else codes[0]
+                rows[row][position] = format_list(codes) if of_atoms else codes[0]
     for row in reasons:
         for position in positions:
             rows[row][position] = ""
     return EncodedTable(replace(table, rows=rows), classes, reasons, warnings)
 
 
-def _left_out(ordered: Reordered) -> tuple[str, ...]:
+def _left_out(ordered: ReorderedTable) -> tuple[str, ...]:
     """A warning about values of hydrogens that are not used; empty if there are none."""
     if not ordered.left_out:
         return ()
@@ -158,7 +158,7 @@ def _labels(text: str, of_atoms: bool) -> list[str] | None:
     if not of_atoms:
         return [_normalized(text)]
     try:
-        return [_normalized(item) for item in list_items(text)]
+        return [_normalized(item) for item in parse_list(text)]
     except ValueError:
         return None
 

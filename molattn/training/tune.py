@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import tomli_w
 
 from molattn.data.files import write_text
-from molattn.data.locks import held_folder
+from molattn.data.locks import lock_folder
 from molattn.errors import InputError, MissingExtra, UsageError
 from molattn.models.registry import MODELS
 from molattn.training.bases import AUTO, NONE
@@ -94,7 +94,7 @@ def tune(
         InputError: data that cannot be used, or no trial that brought a model.
         MissingExtra: Optuna is not installed.
     """
-    with held_folder(folder):
+    with lock_folder(folder):
         return _tune(config, folder, teller, trials, search, pruner, resume)
 
 

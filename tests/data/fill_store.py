@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from molattn.chem import MoleculeGraph, molecule_graph
-from molattn.data.store.cache import Reading, stored_molecules
+from molattn.data.store.cache import Reading, cached_molecules
 from molattn.data.store.packing import GraphPacking
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     texts = Path(smiles).read_text().split()
     while not Path(start).exists():
         time.sleep(0.005)
-    found, folder, warning = stored_molecules(texts, reading(partial(logged, log=log, killed_at=int(killed_at))))
+    found, folder, warning = cached_molecules(texts, reading(partial(logged, log=log, killed_at=int(killed_at))))
     assert not warning
     whole = hashlib.sha256()
     for molecule in found:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from molattn.data import Table, label_rows, list_items, list_text, offsets_of, read_records, read_table
+from molattn.data import Table, format_list, label_rows, offsets_from_counts, parse_list, read_records, read_table
 from molattn.data.tables.readers import Chunk, RowStream
-from molattn.data.tables.writers import NewColumn, ParquetOutput, TextOutput
+from molattn.data.tables.writers import NewColumn, ParquetFormat, TextFormat
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from molattn.data.tables.writers import NewColumn, ParquetOutput, TextOutput
     ],
 )
 def test_what_a_list_may_look_like(text: str, items: list[str]) -> None:
-    assert list_items(text) == items
+    assert parse_list(text) == items
 
 
 @pytest.mark.parametrize(
@@ -50,20 +50,20 @@ def test_what_a_list_may_look_like(text: str, items: list[str]) -> None:
 )
 def test_what_is_no_list_says_why(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        list_items(text)
+        parse_list(text)
 
 
 @given(st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), min_size=1))
 def test_numbers_come_back_to_the_bit(numbers: list[float | None]) -> None:
-    written = list_text(["" if x is None else repr(x) for x in numbers])
-    assert [float(item) if item else None for item in list_items(written)] == numbers
+    written = format_list(["" if x is None else repr(x) for x in numbers])
+    assert [float(item) if item else None for item in parse_list(written)] == numbers
 
 
 @given(st.lists(st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=1), min_size=1))
 def test_words_come_back(words: list[str]) -> None:
     known = [w for w in words if w.casefold() not in ("null", "none", "nan", "true", "false") and "[" not in w]
     known = ["w" + w.replace("{", "") for w in known] or ["w"]
-    assert list_items(list_text(known)) == known
+    assert parse_list(format_list(known)) == known
 
 
 @settings(max_examples=50)
@@ -73,7 +73,7 @@ def test_rows_of_labels_are_those_of_their_molecules(data: st.DataObject) -> Non
     owner = np.repeat(np.arange(len(counts)), counts)
     chosen = data.draw(st.lists(st.integers(0, len(counts) - 1), max_size=8))
     expected = [row for molecule in chosen for row in np.flatnonzero(owner == molecule)]
-    assert label_rows(offsets_of(counts), chosen).tolist() == expected
+    assert label_rows(offsets_from_counts(counts), chosen).tolist() == expected
 
 
 def test_records_hold_the_lists_and_reject_what_is_none() -> None:
@@ -100,7 +100,7 @@ def test_lists_are_written_as_text_and_as_parquet_and_parts_are_joined(tmp_path:
     new = [NewColumn("q", "list<float64>"), NewColumn("h", "list<string>")]
     chunk = Chunk(0, [1, 2], [["CC"], ["C1"]])
     added = [[(1.0, -0.25), None], [("sp2", 'a"b'), None]]
-    for form, read in ((ParquetOutput(stream, new), _parquet), (TextOutput(["smiles"], new), _csv)):
+    for form, read in ((ParquetFormat(stream, new), _parquet), (TextFormat(["smiles"], new), _csv)):
         parts = [tmp_path / f"{i}{form.suffix}" for i in range(2)]
         for part in parts:
             with open(part, "wb") as file:

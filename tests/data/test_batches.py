@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from molattn.chem import Conformers, MoleculeGraph, molecule_graph, smiles_tokens
-from molattn.data.store.batches import SizeBuckets, batches_by_size, collate, collate_tokens
-from molattn.data.store.cache import Reading, stored_molecules
+from molattn.data.store.batches import BucketBatchSampler, batches_by_size, collate, collate_tokens
+from molattn.data.store.cache import Reading, cached_molecules
 from molattn.data.store.packing import GraphPacking, TokenPacking
 
 
@@ -72,7 +72,7 @@ def test_molecules_of_a_store_are_padded_alike() -> None:
         (molecule_graph, GraphPacking(), collate),
         (smiles_tokens, TokenPacking(), collate_tokens),
     ):
-        store = stored_molecules(smiles, Reading(make, packing, {})).molecules
+        store = cached_molecules(smiles, Reading(make, packing, {})).molecules
         ours, theirs = batch(store, targets, descriptors), batch([make(s) for s in smiles], targets, descriptors)
         for name, x in vars(theirs).items():
             found = getattr(ours, name)
@@ -92,7 +92,7 @@ def test_rows_of_tokens() -> None:
 
 @pytest.mark.parametrize(("count", "size", "batches"), [(0, 4, 0), (1, 4, 1), (4, 4, 1), (5, 4, 2), (60, 8, 8)])
 def test_random_batches_hold_every_molecule_once(count: int, size: int, batches: int) -> None:
-    sampler = SizeBuckets([i % 7 for i in range(count)], size, seed=0)
+    sampler = BucketBatchSampler([i % 7 for i in range(count)], size, seed=0)
     assert len(sampler) == batches
     if count:
         found = list(sampler)
@@ -101,28 +101,29 @@ def test_random_batches_hold_every_molecule_once(count: int, size: int, batches:
 
 
 def test_every_epoch_is_shuffled_and_comes_again() -> None:
-    sampler = SizeBuckets(list(range(40)), 4, seed=0)
+    sampler = BucketBatchSampler(list(range(40)), 4, seed=0)
     first = list(sampler)
     sampler.set_epoch(1)
     assert list(sampler) != first
     sampler.set_epoch(0)
-    assert list(sampler) == first != list(SizeBuckets(list(range(40)), 4, seed=1))
+    assert list(sampler) == first != list(BucketBatchSampler(list(range(40)), 4, seed=1))
 
 
 def test_a_pool_of_batches_is_sorted_by_size_and_no_more() -> None:
     sizes = np.random.default_rng(0).permutation(64)
-    whole = SizeBuckets(sizes, 4, seed=0, pool=16)
+    whole = BucketBatchSampler(sizes, 4, seed=0, pool=16)
     assert sorted(sorted(sizes[batch].tolist()) for batch in whole) == [list(range(i, i + 4)) for i in range(0, 64, 4)]
     # In an order of their own: the first epochs' batches are not all of small molecules.
     assert [min(sizes[batch]) for batch in whole] != list(range(0, 64, 4))
     spreads = [
-        np.mean([np.ptp(sizes[batch]) for batch in SizeBuckets(sizes, 4, seed=0, pool=pool)]) for pool in (1, 2, 4, 16)
+        np.mean([np.ptp(sizes[batch]) for batch in BucketBatchSampler(sizes, 4, seed=0, pool=pool)])
+        for pool in (1, 2, 4, 16)
     ]
     assert spreads == sorted(spreads, reverse=True) and spreads[0] > 2 * spreads[2] > 2 * spreads[3]
     # A molecule meets those that lie in its pool by chance, never one of another pool.
     order = np.random.default_rng([0, 0]).permutation(64)
     pools = [set(order[i : i + 8].tolist()) for i in range(0, 64, 8)]
-    assert all(any(set(batch) <= pool for pool in pools) for batch in SizeBuckets(sizes, 4, seed=0, pool=2))
+    assert all(any(set(batch) <= pool for pool in pools) for batch in BucketBatchSampler(sizes, 4, seed=0, pool=2))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,9 @@ def test_molecules_of_one_size_keep_their_order() -> None:
 )
 def test_large_molecules_are_batched_by_themselves(pairs: int | None, of_large: list[list[int]] | None) -> None:
     sizes = [2] * 6 + [5] * 3
-    sampler = SizeBuckets(sizes, 4, seed=0) if pairs is None else SizeBuckets(sizes, 4, seed=0, pairs=pairs)
+    sampler = (
+        BucketBatchSampler(sizes, 4, seed=0) if pairs is None else BucketBatchSampler(sizes, 4, seed=0, pairs=pairs)
+    )
     for epoch in range(3):
         sampler.set_epoch(epoch)
         found = list(sampler)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from molattn.data.tables import csv_text, row_stream
-from molattn.data.tables.columns import index_of
-from molattn.data.tables.csv_text import csv_line, csv_stream, without_formula
+from molattn.data.tables.columns import find_column
+from molattn.data.tables.csv_text import csv_line, csv_stream, escape_formula
 from molattn.errors import InputError, UsageError
 
 
@@ -58,7 +58,7 @@ def test_one_column_has_a_comma() -> None:
 def test_no_more_than_the_header_is_held(
     monkeypatch: pytest.MonkeyPatch, lines: list[str], of_header: int, bare: str
 ) -> None:
-    monkeypatch.setattr(csv_text, "LARGEST_CELL", 10)
+    monkeypatch.setattr(csv_text, "MAX_CELL_CHARS", 10)
     behind = iter(lines)
     head, outside = csv_text._head(behind)
     assert [line.strip("\r") for line in head] == [line.replace("\r", "") for line in lines[:of_header]]
@@ -85,12 +85,12 @@ def test_every_character_of_a_header_is_looked_at_once() -> None:
     wide = read(",".join(map(str, range(1_000_000))) + "\n")[0]
     assert len(wide) == 1_000_000
     with pytest.raises(UsageError, match="has no column 'smiles'; it has '0', '1', .* and 999,960 more"):
-        index_of(wide, "smiles", "t.csv")
+        find_column(wide, "smiles", "t.csv")
     assert time.monotonic() - started < 30
 
 
 def test_rows_that_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_stream, "HEAVIEST", 2**20)
+    monkeypatch.setattr(row_stream, "MAX_CHUNK_BYTES", 2**20)
     text = "a,b\n" + "1,2\n" * 10 + ("x" * 10_000 + ",1\n") * 200
     with pytest.raises(InputError, match="t.csv: the rows from line 2 to line 11[0-9] hold over 1 MiB"):
         read(text)
@@ -131,7 +131,7 @@ def test_rows_are_read_as_they_are_asked_for() -> None:
     ],
 )
 def test_formulas_are_marked_and_numbers_are_not(cell: str, written: str) -> None:
-    assert without_formula(cell) == written
+    assert escape_formula(cell) == written
 
 
 def test_a_line_is_quoted_where_it_must_be() -> None:

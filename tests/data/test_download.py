@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from molattn.data.datasets import download as module
-from molattn.data.datasets.download import NotReached, download
+from molattn.data.datasets.download import UnreachableError, download
 from molattn.errors import InputError
 from tests.data.server import certificate, serve
 
@@ -62,7 +62,7 @@ def test_a_file_without_end_is_refused(tmp_path, monkeypatch):
 def test_no_server_is_said(tmp_path):
     with serve({}) as home:
         url = home.url("a.csv")
-    with pytest.raises(NotReached, match=r"a\.csv cannot be reached \(.*refused"):
+    with pytest.raises(UnreachableError, match=r"a\.csv cannot be reached \(.*refused"):
         download(url, tmp_path / "a.csv")
 
 

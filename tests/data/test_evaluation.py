@@ -4,7 +4,7 @@ import pytest
 
 from molattn.chem import inchikey_skeletons, random_smiles, read_smiles
 from molattn.data import column, datasets_dir, load_card, read_table
-from molattn.data.datasets.evaluation import DIGITS, FILE, Excluded, digest, evaluation_molecules, read_digests
+from molattn.data.datasets.evaluation import DIGITS, FILE, Excluded, digest, evaluation_molecules, read_hashes
 from molattn.errors import SmilesError
 
 # A few of each of the other sets, in other spellings than theirs.
@@ -37,7 +37,7 @@ def test_others_are_not() -> None:
 
 def test_the_file_is_sorted_and_holds_no_molecule_twice() -> None:
     path = datasets_dir() / FILE
-    lines = read_digests(path)
+    lines = read_hashes(path)
     assert lines == sorted(set(lines))
     assert len(lines) == len(evaluation_molecules()) > 12_000
     assert all(line.isascii() for line in path.read_text().splitlines())
@@ -47,7 +47,7 @@ def test_the_file_is_sorted_and_holds_no_molecule_twice() -> None:
 def test_a_line_that_is_no_hash_is_refused(tmp_path) -> None:
     (tmp_path / "hashes.txt").write_text("# what they are\n0123456789ab\nCCO\n")
     with pytest.raises(ValueError, match="'CCO' is no hash"):
-        read_digests(tmp_path / "hashes.txt")
+        read_hashes(tmp_path / "hashes.txt")
 
 
 def test_salts_and_stereoisomers_are_one_molecule() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from molattn.data import cache_dir, column, dataset_names, files, find, load_card, obtain, read_table
-from molattn.data.datasets.download import NotReached
+from molattn.data.datasets.download import UnreachableError
 from molattn.errors import InputError, UsageError
 from tests.data.server import serve
 
@@ -107,7 +107,7 @@ def test_a_file_that_is_another_makes_no_table(cache, home, content, message):
 def test_without_a_network_it_says_which_file_to_put_where(cache, home, tmp_path):
     home.shutdown()
     home.server_close()
-    with pytest.raises(NotReached) as error:
+    with pytest.raises(UnreachableError) as error:
         obtain("freesolv")
     assert f"fetch {home.url('SAMPL.csv')} elsewhere and put it into {cache / 'downloads'}" in str(error.value)
     (cache / "downloads").mkdir(exist_ok=True)
@@ -276,16 +276,16 @@ def test_an_archive_gives_its_one_member_and_writes_nothing(home, monkeypatch, t
         *(f"cache/molattn/datasets/{n}" for n in ("freesolv.csv", "freesolv.pin.json", f"downloads/{file}")),
     }
     with pytest.raises(InputError, match="has no 'other.csv' in it"):
-        files.read_member(tmp_path / file, "other.csv")
+        files.read_archive_member(tmp_path / file, "other.csv")
     if kind == "tar":
         with pytest.raises(InputError, match="'link' in it is not an ordinary file"):
-            files.read_member(tmp_path / file, "link")
+            files.read_archive_member(tmp_path / file, "link")
     monkeypatch.setattr(files, "MAX_UNPACKED", 1_000_000)
     with pytest.raises(InputError, match="unpacks to more than 1,000,000 bytes"):
-        files.read_member(tmp_path / file, "big.csv")
+        files.read_archive_member(tmp_path / file, "big.csv")
     (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:100])
     with pytest.raises(InputError, match="is damaged, it cannot be unpacked"):
-        files.read_member(tmp_path / file, "SAMPL.csv")
+        files.read_archive_member(tmp_path / file, "SAMPL.csv")
 
 
 def test_compressed_tables_are_read_and_bombs_and_damage_are_refused(tmp_path, monkeypatch):

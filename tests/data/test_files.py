@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from molattn.data import files
-from molattn.data.files import atomic, read_member, remove_leftovers, suffix_of, write_text
+from molattn.data.files import atomic, file_suffix, read_archive_member, remove_temporary_files, write_text
 from molattn.errors import InputError
 
 
@@ -40,7 +40,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -
     write_text(path, "new")
     assert sorted(tmp_path.iterdir()) == sorted([path, *others])
     assert path.read_text() == "new"
-    remove_leftovers(tmp_path)
+    remove_temporary_files(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted([path, others[1]])
 
 
@@ -69,7 +69,7 @@ def test_without_locks_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.Mo
     [("a.CSV", ".csv"), ("a.csv.gz", ".csv"), ("a.b.GZ", ".b"), ("a.gz", ""), ("a", ""), ("a.b.c", ".c")],
 )
 def test_the_ending_that_says_what_a_file_is(name: str, suffix: str) -> None:
-    assert suffix_of(Path(name)) == suffix
+    assert file_suffix(Path(name)) == suffix
 
 
 def archives(folder: Path, members: dict[str, bytes]) -> list[Path]:
@@ -96,24 +96,24 @@ def test_a_file_in_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(files, "MAX_UNPACKED", 100)
     members = {"x/a.csv": b"a\n", "full": bytes(100), "over": bytes(101), "../b.csv": b"b\n"}
     for path in archives(tmp_path, members):
-        assert read_member(path, "x/a.csv") == b"a\n"
-        assert read_member(path, "../b.csv") == b"b\n"
-        assert read_member(path, "full") == bytes(100)
+        assert read_archive_member(path, "x/a.csv") == b"a\n"
+        assert read_archive_member(path, "../b.csv") == b"b\n"
+        assert read_archive_member(path, "full") == bytes(100)
         with pytest.raises(InputError, match=f"{path.name} unpacks to more than 100 bytes: it is not read"):
-            read_member(path, "over")
+            read_archive_member(path, "over")
         with pytest.raises(InputError, match=f"{path.name} has no 'a.csv' in it"):
-            read_member(path, "a.csv")
+            read_archive_member(path, "a.csv")
         if "tar" in path.name:
             with pytest.raises(InputError, match=f"{path.name}: 'link' in it is not an ordinary file"):
-                read_member(path, "link")
+                read_archive_member(path, "link")
         path.write_bytes(path.read_bytes()[:20])
         with pytest.raises(
             InputError, match=rf"{path.name} is damaged, it cannot be unpacked \([^\n]+\): fetch it again$"
         ):
-            read_member(path, "x/a.csv")
+            read_archive_member(path, "x/a.csv")
         path.unlink()
         with pytest.raises(InputError, match=f"there is no file .*{path.name}"):
-            read_member(path, "x/a.csv")
+            read_archive_member(path, "x/a.csv")
     assert not list(tmp_path.iterdir())
 
 
@@ -124,7 +124,7 @@ def test_a_file_behind_a_password(tmp_path: Path) -> None:
         data[data.index(start) + (6 if start[2] == 3 else 8)] |= 1
     path.write_bytes(data)
     with pytest.raises(InputError, match=r"a.zip: 'a.csv' in it cannot be unpacked \(.*password"):
-        read_member(path, "a.csv")
+        read_archive_member(path, "a.csv")
 
 
 def test_a_bomb_is_read_a_piece_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +225,7 @@ def test_leftovers_are_removed_below_too(tmp_path: Path) -> None:
     kept = [tmp_path / ".a.0123abc.tmp", tmp_path / "below" / "b.01234567.tmp", tmp_path / ".01234567.tmp"]
     for path in (*left, *kept):
         path.touch()
-    remove_leftovers(tmp_path)
+    remove_temporary_files(tmp_path)
     assert all(path.exists() for path in kept) and not any(path.exists() for path in left)
 
 

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from molattn.data.locks import held_folder, held_output, room_for_outputs
+from molattn.data.locks import lock_folder, lock_output, raise_open_file_limit
 from molattn.errors import UsageError
 
 
 def test_who_is_kept_away_leaves_the_empty_folder_of_the_other(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    with held_folder(folder):
+    with lock_folder(folder):
         for _ in range(2):
-            with pytest.raises(UsageError, match="another process is at work on"), held_folder(folder):
+            with pytest.raises(UsageError, match="another process is at work on"), lock_folder(folder):
                 pass
             assert folder.is_dir()
     assert not folder.exists()
 
 
 def test_a_folder_that_has_something_stays(tmp_path: Path) -> None:
-    with held_folder(tmp_path / "a" / "b"):
+    with lock_folder(tmp_path / "a" / "b"):
         (tmp_path / "a" / "b" / "file").touch()
     assert (tmp_path / "a" / "b" / "file").exists()
 
@@ -31,15 +31,15 @@ def test_a_folder_that_has_something_stays(tmp_path: Path) -> None:
 def test_what_is_no_folder_is_said(tmp_path: Path, what: str) -> None:
     path = tmp_path / what
     path.touch() if what == "file" else path.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match=f"{what} is no folder"), held_folder(path):
+    with pytest.raises(UsageError, match=f"{what} is no folder"), lock_folder(path):
         pass
 
 
 def test_an_output_is_held_once(tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
-    with held_output(out), pytest.raises(UsageError, match=r"at work on .*out\.csv"), held_output(out):
+    with lock_output(out), pytest.raises(UsageError, match=r"at work on .*out\.csv"), lock_output(out):
         pass
-    with held_output(tmp_path / "out.csv"):
+    with lock_output(tmp_path / "out.csv"):
         assert os.listdir(tmp_path) == [".out.csv.lock"]
     assert not os.listdir(tmp_path)
 
@@ -49,9 +49,9 @@ def test_more_outputs_than_files_may_be_open(tmp_path: Path) -> None:
     few = len(os.listdir("/proc/self/fd")) + 40
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
     try:
-        room_for_outputs(few)
+        raise_open_file_limit(few)
         with ExitStack() as stack:
             for number in range(few):
-                stack.enter_context(held_output(tmp_path / f"{number}.csv"))
+                stack.enter_context(lock_output(tmp_path / f"{number}.csv"))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

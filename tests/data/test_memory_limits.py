@@ -53,7 +53,7 @@ def test_what_arrow_needs_to_unpack_is_said(tmp_path: Path, monkeypatch: pytest.
 def test_text_of_parquet_weighs_the_same_however_arrow_keeps_it(
     tmp_path: Path, kind: pa.DataType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrow, "HEAVIEST", 2**22)
+    monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 2**22)
     long = pa.array(["x" * 10_000] * 1000).cast(pa.large_binary() if kind == pa.binary_view() else pa.large_string())
     pq.write_table(pa.table({"smiles": ["C"] * 1000, "x": long.cast(kind)}), tmp_path / "t.parquet")
     with pytest.raises(InputError, match="rows 0 to 1023 hold over"):

@@ -18,10 +18,10 @@ from rdkit import RDConfig
 
 from molattn.chem import Conformers, canonical_smiles, featurize, molecule_graph, read_smiles, smiles_tokens
 from molattn.chem import tokenize_all as tokenized
-from molattn.data.datasets.folders import molecules_dir
+from molattn.data.datasets.folders import molecule_cache_dir
 from molattn.data.store import ragged
 from molattn.data.store.batches import collate, collate_tokens
-from molattn.data.store.cache import HEADER, Reading, stored_molecules
+from molattn.data.store.cache import HEADER, Reading, cached_molecules
 from molattn.data.store.packing import GraphPacking, TokenPacking
 from molattn.errors import ConformerError, SmilesError, UsageError
 from tests.chem.hostile import HOSTILE
@@ -61,7 +61,7 @@ def same(found: Any, wanted: Any) -> bool:
 def test_graphs_are_what_reading_gives(add_hs: bool) -> None:
     smiles = [*MANY, *nci(20)]
     wanted = featurize(smiles, add_hs=add_hs)
-    found = stored_molecules(smiles, _reads_with(add_hs=add_hs)).molecules
+    found = cached_molecules(smiles, _reads_with(add_hs=add_hs)).molecules
     assert len(found) == len(wanted) > 300
     assert sum(isinstance(w, SmilesError) for w in wanted) > 20
     for i, w in enumerate(wanted):
@@ -85,7 +85,7 @@ def _reads_with(**how: Any) -> Reading:
 @pytest.mark.slow
 def test_all_molecules_of_the_nci_are_what_reading_gives() -> None:
     smiles = nci(1)
-    found = stored_molecules(smiles, _reads_with()).molecules
+    found = cached_molecules(smiles, _reads_with()).molecules
     assert all(same(f, w) for f, w in zip(found, featurize(smiles), strict=True))
 
 
@@ -93,7 +93,7 @@ def test_tokens_are_what_reading_gives() -> None:
     smiles = [*MANY, *nci(50)]
     wanted = tokenized(smiles)
     how = Reading(make=smiles_tokens, packing=TokenPacking(), settings={})
-    found = stored_molecules(smiles, how).molecules
+    found = cached_molecules(smiles, how).molecules
     assert all(same(f, w) for f, w in zip(found, wanted, strict=True))
     kept = np.flatnonzero(found.sizes)
     ours, theirs = collate_tokens(found[kept]), collate_tokens([w for w in wanted if not isinstance(w, SmilesError)])
@@ -106,16 +106,16 @@ def test_distances_are_what_reading_gives() -> None:
         c = Conformers(on_failure=policy)
         make = partial(molecule_graph, conformers=c)
         how = Reading(make=make, packing=GraphPacking(distances=True), settings={"policy": policy})
-        found, wanted = stored_molecules(smiles, how).molecules, featurize(smiles, conformers=c)
+        found, wanted = cached_molecules(smiles, how).molecules, featurize(smiles, conformers=c)
         assert all(same(f, w) for f, w in zip(found, wanted, strict=True))
         assert isinstance(wanted[3], ConformerError) == (policy == "reject")
         kept = [i for i, w in enumerate(wanted) if not isinstance(w, SmilesError)]
         _equal(collate(found[kept]), collate([wanted[i] for i in kept]))
     how = Reading(make=make, packing=GraphPacking(distances=True), settings={"policy": "stop"}, stop=True)
     with pytest.raises(ConformerError) as raised:
-        stored_molecules(smiles, how)
+        cached_molecules(smiles, how)
     assert raised.value.row == 3
-    assert not [p for p in molecules_dir().iterdir() if p.suffix == ".tmp"]
+    assert not [p for p in molecule_cache_dir().iterdir() if p.suffix == ".tmp"]
 
 
 def _equal(ours: Any, theirs: Any) -> None:
@@ -132,7 +132,7 @@ _STORE: dict[str, Any] = {}
 def test_a_batch_of_rows_is_that_of_their_molecules(data: st.DataObject) -> None:
     if not _STORE:
         _STORE["graphs"] = [m for m in featurize(SMALL) if not isinstance(m, SmilesError)]
-        whole = stored_molecules(SMALL, _reads_with()).molecules
+        whole = cached_molecules(SMALL, _reads_with()).molecules
         _STORE["store"] = whole[np.flatnonzero(whole.sizes)]
     graphs, store = _STORE["graphs"], _STORE["store"]
     rows = data.draw(st.lists(st.integers(-len(graphs), len(graphs) - 1), min_size=1, max_size=12))
@@ -146,7 +146,7 @@ def test_a_batch_of_rows_is_that_of_their_molecules(data: st.DataObject) -> None
 
 def test_pages_are_let_go_of_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ragged, "RELEASE", 5)
-    found = stored_molecules(SMALL, _reads_with()).molecules
+    found = cached_molecules(SMALL, _reads_with()).molecules
     for _ in range(2):
         assert all(same(f, w) for f, w in zip(found, featurize(SMALL), strict=True))
 
@@ -156,11 +156,11 @@ def _fails(smiles: object) -> Any:
 
 
 def test_what_was_read_is_not_read_again() -> None:
-    first = stored_molecules(SMALL, reading(molecule_graph, a=1))
+    first = cached_molecules(SMALL, reading(molecule_graph, a=1))
     assert (first.folder, first.warning) == (None, "")
     told: list[tuple[int, int]] = []
-    again = stored_molecules(SMALL, reading(_fails, a=1), progress=lambda *t: told.append(t))
-    assert again.folder is not None and again.folder.parent == molecules_dir()
+    again = cached_molecules(SMALL, reading(_fails, a=1), progress=lambda *t: told.append(t))
+    assert again.folder is not None and again.folder.parent == molecule_cache_dir()
     assert not told
     assert all(same(f, w) for f, w in zip(again.molecules, first.molecules, strict=True))
 
@@ -177,23 +177,23 @@ def test_what_was_read_is_not_read_again() -> None:
     ],
 )
 def test_other_molecules_or_settings_are_read(smiles: list[str], how: dict[str, int]) -> None:
-    stored_molecules(["C", "CCO"], reading(molecule_graph, a=1))
-    other = stored_molecules(smiles, reading(molecule_graph, **how))
+    cached_molecules(["C", "CCO"], reading(molecule_graph, a=1))
+    other = cached_molecules(smiles, reading(molecule_graph, **how))
     assert other.folder is None
     assert len(other.molecules) == len(smiles)
 
 
 def test_another_version_reads_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("version", lambda _: "0"), ("rdkit_version", lambda: "0"), ("_code", lambda: "changed")):
-        stored_molecules(["C"], _reads_with())
+        cached_molecules(["C"], _reads_with())
         with monkeypatch.context() as patch:
             patch.setattr(sys.modules["molattn.data.store.cache"], name, value)
-            assert stored_molecules(["C"], _reads_with()).folder is None, name
+            assert cached_molecules(["C"], _reads_with()).folder is None, name
 
 
 def test_no_molecule_at_all() -> None:
     for smiles in ([], ["", "x"]):
-        found = stored_molecules(smiles, _reads_with()).molecules
+        found = cached_molecules(smiles, _reads_with()).molecules
         assert len(found) == len(smiles)
         assert not found.sizes.any()
         assert all(isinstance(m, SmilesError) for m in found)
@@ -201,9 +201,9 @@ def test_no_molecule_at_all() -> None:
 
 def test_workers_change_nothing(cache: Path) -> None:
     smiles = MANY[:60]
-    one = stored_molecules(smiles, _reads_with()).molecules
+    one = cached_molecules(smiles, _reads_with()).molecules
     (cache / _only(cache)).rename(cache / "elsewhere")
-    two = stored_molecules(smiles, _reads_with(), num_workers=2).molecules
+    two = cached_molecules(smiles, _reads_with(), num_workers=2).molecules
     assert all(same(f, w) for f, w in zip(one, two, strict=True))
 
 
@@ -220,19 +220,19 @@ def dies(smiles: object, on_molecule: Any = None) -> Any:
 
 
 def test_a_row_at_which_a_process_died_is_tried_again() -> None:
-    first = stored_molecules(["C", "CO"], reading(dies), num_workers=1)
+    first = cached_molecules(["C", "CO"], reading(dies), num_workers=1)
     assert "died" in first.molecules[1].reason
-    second = stored_molecules(["C", "CO"], reading(molecule_graph))
+    second = cached_molecules(["C", "CO"], reading(molecule_graph))
     assert second.folder is None
     assert second.molecules[1].num_atoms == 2
-    assert stored_molecules(["C", "CO"], reading(_fails)).folder is not None
+    assert cached_molecules(["C", "CO"], reading(_fails)).folder is not None
 
 
 def test_damage_is_found_and_the_molecules_are_read_again(cache: Path) -> None:
     few = [*SMALL[::12], "[2H]C", "C1CC"]
     wanted = featurize(few)
     chance = random.Random(0)
-    stored_molecules(few, _reads_with())
+    cached_molecules(few, _reads_with())
     folder = cache / _only(cache)
     files = sorted(p for p in folder.iterdir() if p.stat().st_size)
     assert len(files) == 13, "six columns, their offsets, and the header"
@@ -244,11 +244,11 @@ def test_damage_is_found_and_the_molecules_are_read_again(cache: Path) -> None:
                 file.unlink()
             else:
                 file.write_bytes(damaged)
-            again = stored_molecules(few, _reads_with())
+            again = cached_molecules(few, _reads_with())
             if file.name != HEADER:
                 assert again.folder is None, file.name
             assert all(same(f, w) for f, w in zip(again.molecules, wanted, strict=True))
-            assert stored_molecules(few, reading(_fails)).folder == folder
+            assert cached_molecules(few, reading(_fails)).folder == folder
             tried += 1
     assert tried == 4 * 13
 
@@ -259,33 +259,33 @@ def _flipped(data: bytes, chance: random.Random) -> bytes:
 
 
 def test_a_store_under_another_name_is_not_taken(cache: Path) -> None:
-    stored_molecules(["C"], _reads_with())
+    cached_molecules(["C"], _reads_with())
     first = _only(cache)
-    stored_molecules(["CC"], _reads_with())
+    cached_molecules(["CC"], _reads_with())
     (second,) = [p for p in cache.iterdir() if p.is_dir() and p.name != first]
     for file in second.iterdir():
         file.write_bytes((cache / first / file.name).read_bytes())
-    (found,) = stored_molecules(["CC"], _reads_with()).molecules
+    (found,) = cached_molecules(["CC"], _reads_with()).molecules
     assert found.num_atoms == 2
 
 
 def test_a_cache_that_others_may_write_to_is_not_believed(cache: Path) -> None:
-    stored_molecules(["C"], _reads_with())
+    cached_molecules(["C"], _reads_with())
     key = cache / _only(cache)
     for folder, again in ((key, False), (cache, False), (cache.parent, False), (cache, True)):
         folder.chmod(0o777)
-        stored = stored_molecules(["C"], _reads_with())
+        stored = cached_molecules(["C"], _reads_with())
         assert stored.folder is None and stored.molecules[0].num_atoms == 1
         if folder == key:  # made anew, in a folder of its own
             assert not stored.warning and not key.stat().st_mode & 0o022
         else:
             assert f"(others may write to {folder}, where" in stored.warning.replace(f"{cache}: ", "", 1)
         folder.chmod(0o1777 if again else 0o755)  # as /tmp: nobody can move what is another's
-        assert stored_molecules(["C"], reading(_fails)).folder == key
+        assert cached_molecules(["C"], reading(_fails)).folder == key
 
 
 def test_a_cache_that_another_user_has_filled_is_not_believed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored_molecules(["C"], _reads_with())
+    cached_molecules(["C"], _reads_with())
     key, true = (cache / _only(cache)).resolve(), Path.stat
 
     def stat(path: Path, **options: Any) -> os.stat_result:  # only root can give files away
@@ -295,18 +295,18 @@ def test_a_cache_that_another_user_has_filled_is_not_believed(cache: Path, monke
 
     monkeypatch.setattr(Path, "stat", stat)
     cache.chmod(0o1777)
-    stored = stored_molecules(["C"], _reads_with())
+    stored = cached_molecules(["C"], _reads_with())
     assert stored.folder is None and stored.molecules[0].num_atoms == 1
 
 
 def test_a_link_in_the_cache_is_followed_to_where_others_may_write(cache: Path, tmp_path: Path) -> None:
-    stored_molecules(["C"], _reads_with())
+    cached_molecules(["C"], _reads_with())
     key = cache / _only(cache)
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     moved = key.rename(tmp_path / "open" / "molecules")
     key.symlink_to(moved)
-    stored = stored_molecules(["C"], _reads_with())
+    stored = cached_molecules(["C"], _reads_with())
     assert stored.folder is None and stored.molecules[0].num_atoms == 1
 
 
@@ -316,7 +316,7 @@ def test_a_home_that_cannot_be_written_to_costs_no_run(tmp_path: Path, monkeypat
     for home in ("/proc/1", str(tmp_path / "file" / "home")):
         (tmp_path / "file").touch()
         monkeypatch.setenv("HOME", home)
-        stored = stored_molecules(["C"], _reads_with())
+        stored = cached_molecules(["C"], _reads_with())
         assert stored.molecules[0].num_atoms == 1
         assert home in stored.warning and "MOLATTN_CACHE names a folder" in stored.warning
 
@@ -324,7 +324,7 @@ def test_a_home_that_cannot_be_written_to_costs_no_run(tmp_path: Path, monkeypat
 def test_a_cache_that_cannot_be_written_to_costs_no_run(cache: Path) -> None:
     cache.parent.mkdir()
     cache.write_text("this is no folder")
-    found, folder, warning = stored_molecules(SMALL, _reads_with())
+    found, folder, warning = cached_molecules(SMALL, _reads_with())
     assert folder is None
     assert warning.startswith("the molecules are not kept for the next time (")
     assert str(cache) in warning and "MOLATTN_CACHE" in warning
@@ -340,7 +340,7 @@ def test_nowhere_to_write_is_one_sentence(cache: Path, monkeypatch: pytest.Monke
     cache.write_text("this is no folder")
     monkeypatch.setattr("tempfile.TemporaryDirectory", _no_folder)
     with pytest.raises(UsageError, match="nor can they be written to"):
-        stored_molecules(["C"], _reads_with())
+        cached_molecules(["C"], _reads_with())
 
 
 def _start(tmp_path: Path, smiles: list[str], killed_at: int = -1) -> subprocess.Popen[str]:
@@ -364,17 +364,17 @@ def test_a_kill_in_the_middle_leaves_nothing_that_harms(tmp_path: Path, cache: P
     (left,) = [p for p in cache.iterdir() if p.suffix != ".lock"]
     assert left.suffix == ".tmp" and sum(p.stat().st_size for p in left.iterdir()) > 100_000
     # Another data set finds the leftovers, too.
-    stored_molecules(["C"], _reads_with())
+    cached_molecules(["C"], _reads_with())
     assert not left.exists()
     log = tmp_path / "again"
-    found = stored_molecules(smiles, reading(partial(logged, log=str(log), killed_at=-1)))
+    found = cached_molecules(smiles, reading(partial(logged, log=str(log), killed_at=-1)))
     assert found.folder is None
     assert len(log.read_bytes()) == len(smiles)
     assert all(same(f, w) for f, w in zip(found.molecules[::20], featurize(smiles[::20]), strict=True))
 
 
 def test_the_header_is_plain(cache: Path) -> None:
-    stored_molecules(["C", "C1CC"], _reads_with(add_hs=True))
+    cached_molecules(["C", "C1CC"], _reads_with(add_hs=True))
     header = json.loads((cache / _only(cache) / HEADER).read_text())
     assert header["identity"]["settings"] == {"add_hs": True}
     assert header["identity"]["rows"] == 2

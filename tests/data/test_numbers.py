@@ -4,25 +4,25 @@ import math
 
 import pytest
 
-from molattn.data.tables.numbers import all_numbers_in, finite, numbers_in, with_points
+from molattn.data.tables.numbers import finite, parse_numbers, parse_required_numbers, replace_decimal_commas
 
 
 def test_text_and_values_with_a_type() -> None:
-    numbers, reason = numbers_in([" 1.5 ", "", None, math.nan, 2], ["a", "b", "c", "d", "e"])
+    numbers, reason = parse_numbers([" 1.5 ", "", None, math.nan, 2], ["a", "b", "c", "d", "e"])
     assert reason is None
     assert numbers[0] == 1.5 and numbers[4] == 2.0
     assert all(map(math.isnan, numbers[1:4]))
 
 
 def test_a_value_that_is_no_number_is_named_without_a_hint() -> None:
-    assert numbers_in([1.0, math.inf], ["x", "y"]) == ([], "column 'y': inf is not a finite number")
-    assert numbers_in(["1", object], ["x", "y"])[0] == []
+    assert parse_numbers([1.0, math.inf], ["x", "y"]) == ([], "column 'y': inf is not a finite number")
+    assert parse_numbers(["1", object], ["x", "y"])[0] == []
 
 
 @pytest.mark.parametrize("text", ["nan", "NA", "n/a", "n/d", "nd", "NULL", "None", "-", "?"])
 def test_words_for_missing_are_to_be_left_empty(text: str) -> None:
     reason = f"column 'y': '{text}' is not a finite number: leave the field empty for a missing value"
-    assert numbers_in([text], ["y"]) == ([], reason)
+    assert parse_numbers([text], ["y"]) == ([], reason)
 
 
 @pytest.mark.parametrize(
@@ -35,22 +35,22 @@ def test_words_for_missing_are_to_be_left_empty(text: str) -> None:
     ],
 )
 def test_other_hints(text: str, hint: str) -> None:
-    reason = numbers_in([text], ["y"])[1]
+    reason = parse_numbers([text], ["y"])[1]
     assert reason is not None and reason.endswith(f"is not a finite number{hint}")
 
 
 def test_where_nothing_may_be_missing() -> None:
-    assert all_numbers_in(["1", "2"], ["a", "b"]) == ([1.0, 2.0], None)
-    assert all_numbers_in(["1", ""], ["a", "b"]) == ([], "no value in column 'b'")
-    assert all_numbers_in(["", ""], ["a", "b"])[1] == "no value in columns 'a', 'b'"
-    assert all_numbers_in(["x", ""], ["a", "b"]) == ([], "column 'a': 'x' is not a finite number")
+    assert parse_required_numbers(["1", "2"], ["a", "b"]) == ([1.0, 2.0], None)
+    assert parse_required_numbers(["1", ""], ["a", "b"]) == ([], "no value in column 'b'")
+    assert parse_required_numbers(["", ""], ["a", "b"])[1] == "no value in columns 'a', 'b'"
+    assert parse_required_numbers(["x", ""], ["a", "b"]) == ([], "column 'a': 'x' is not a finite number")
 
 
 def test_decimal_commas_of_a_column() -> None:
-    assert with_points(["1,5", "", "3", "a,b", None, 2]) == ["1.5", "", "3", "a,b", None, 2]
-    assert with_points(["1,5", "2.5"]) is None
-    assert with_points(["1", "2"]) is None
-    assert with_points([" 1,5 ", "x.y"]) == [" 1.5 ", "x.y"]
+    assert replace_decimal_commas(["1,5", "", "3", "a,b", None, 2]) == ["1.5", "", "3", "a,b", None, 2]
+    assert replace_decimal_commas(["1,5", "2.5"]) is None
+    assert replace_decimal_commas(["1", "2"]) is None
+    assert replace_decimal_commas([" 1,5 ", "x.y"]) == [" 1.5 ", "x.y"]
 
 
 @pytest.mark.parametrize("value", ["1_000", "nan", "inf", "", "\u0661", math.inf, -math.inf, 10**400, "x", []])

@@ -9,17 +9,17 @@ import pytest
 
 from molattn.chem import MoleculeGraph, molecule_graph, smiles_tokens
 from molattn.data.store.packing import GraphPacking, Packing, TokenPacking
-from molattn.data.store.ragged import FlatColumns, FlatWriter, as_row
+from molattn.data.store.ragged import RaggedColumns, RaggedWriter, as_row
 
 
-def there_and_back(folder: Path, packing: Packing, molecules: list[Any]) -> tuple[FlatColumns, list[dict[str, Any]]]:
+def there_and_back(folder: Path, packing: Packing, molecules: list[Any]) -> tuple[RaggedColumns, list[dict[str, Any]]]:
     notes = []
-    with FlatWriter(folder, packing.dtypes) as writer:
+    with RaggedWriter(folder, packing.dtypes) as writer:
         for molecule in molecules:
             columns, note = packing.pack(molecule)
             writer.write(as_row(columns))
             notes.append(note)
-    return FlatColumns(folder, packing.dtypes, writer.files), notes
+    return RaggedColumns(folder, packing.dtypes, writer.files), notes
 
 
 def test_symbols_that_do_not_follow_from_the_codes_are_kept(tmp_path: Path) -> None:

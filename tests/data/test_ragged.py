@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from molattn.data.store import ragged
-from molattn.data.store.ragged import Damaged, FlatColumns, FlatFile, FlatWriter, as_row
+from molattn.data.store.ragged import Damaged, FileDigest, RaggedColumns, RaggedWriter, as_row
 
 DTYPES: dict[str, np.dtype[Any]] = {"a": np.dtype("<u2"), "t": np.dtype("u1")}
 
@@ -19,16 +19,16 @@ def row(i: int) -> dict[str, bytes]:
     return as_row({"a": np.arange(i % 4, dtype="<u2") + i, "t": f"é{i}" if i % 3 else ""})
 
 
-def written(folder: Path, count: int) -> dict[str, FlatFile]:
+def written(folder: Path, count: int) -> dict[str, FileDigest]:
     folder.mkdir()
-    with FlatWriter(folder, DTYPES) as writer:
+    with RaggedWriter(folder, DTYPES) as writer:
         for i in range(count):
             writer.write(row(i))
     return writer.files
 
 
-def opened(folder: Path, files: dict[str, FlatFile]) -> FlatColumns:
-    return FlatColumns(folder, DTYPES, files)
+def opened(folder: Path, files: dict[str, FileDigest]) -> RaggedColumns:
+    return RaggedColumns(folder, DTYPES, files)
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 8, 13])
@@ -49,7 +49,7 @@ def test_rows_are_written_now_and_then(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(ragged, "_FLUSH", 4)
     sizes = []
     (tmp_path / "f").mkdir()
-    with FlatWriter(tmp_path / "f", DTYPES) as writer:
+    with RaggedWriter(tmp_path / "f", DTYPES) as writer:
         for i in range(9):
             writer.write(row(i))
             sizes.append(writer._files["a"].size)
@@ -62,18 +62,18 @@ def test_what_is_said_of_the_files(tmp_path: Path) -> None:
     assert set(files) == {"a.bin", "a.offsets.bin", "t.bin", "t.offsets.bin"}
     assert {name: (tmp_path / "f" / name).stat().st_size for name in files} == {n: f.size for n, f in files.items()}
     with pytest.raises(FileExistsError):
-        FlatWriter(tmp_path / "f", DTYPES)
+        RaggedWriter(tmp_path / "f", DTYPES)
 
 
 def test_an_error_finishes_no_file(tmp_path: Path) -> None:
-    with suppress(KeyError), FlatWriter(tmp_path, DTYPES) as writer:
+    with suppress(KeyError), RaggedWriter(tmp_path, DTYPES) as writer:
         raise KeyError(writer.write(row(3)))
     assert writer.files == {}
     assert all(file.file.closed for file in [*writer._files.values(), *writer._offsets.values()])
 
 
 def test_a_column_that_a_row_does_not_have_is_empty_there(tmp_path: Path) -> None:
-    with FlatWriter(tmp_path, DTYPES) as writer:
+    with RaggedWriter(tmp_path, DTYPES) as writer:
         writer.write({"a": b"\1\0"})
         writer.write({"t": b"x"})
     columns = opened(tmp_path, writer.files)
@@ -111,7 +111,7 @@ def test_columns_of_unlike_lengths_are_damage(tmp_path: Path) -> None:
         opened(tmp_path / "5", {**five, **{name: six[name] for name in ("t.bin", "t.offsets.bin")}})
     for name in ("a", "t"):
         (tmp_path / "5" / f"{name}.offsets.bin").write_bytes(b"")
-    nothing = FlatFile(0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
+    nothing = FileDigest(0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
     (tmp_path / "5" / "t.bin").write_bytes(b"")
     known = {**five, "a.offsets.bin": nothing, "t.offsets.bin": nothing, "t.bin": nothing}
     with pytest.raises(Damaged, match="unlike lengths"):
@@ -128,7 +128,7 @@ def test_files_are_whole_on_the_disk_before_it_is_said_what_they_are(
 
 
 def test_any_text_comes_back(tmp_path: Path) -> None:
-    with FlatWriter(tmp_path, DTYPES) as writer:
+    with RaggedWriter(tmp_path, DTYPES) as writer:
         writer.write(as_row({"t": "\ud800 \U0001f600"}))
     assert opened(tmp_path, writer.files).texts("t", np.array([0])) == ["\ud800 \U0001f600"]
 

@@ -12,7 +12,7 @@ from rdkit import Chem
 from molattn.chem import molecule_graph
 from molattn.chem.molblock import read_molblock
 from molattn.data import Table, read_table
-from molattn.data.tables.sdf_atom_lists import in_smiles_order, is_atom_list
+from molattn.data.tables.sdf_atom_lists import is_rdkit_atom_list, reorder_atom_lists
 from tests.molecules import esol
 
 # Hydrogens that stay atoms, ions, isotopes, stereochemistry; and molecules as they come.
@@ -49,8 +49,8 @@ def test_every_value_stays_with_its_atom(tmp_path: Path, explicit: bool, add_hs:
         Chem.CreateAtomDoublePropertyList(mol, "q")
         mols.append(mol)
     table = sdf(tmp_path / "t.sdf", mols)
-    assert is_atom_list(table, "atom.dprop.q") and not is_atom_list(table, "smiles")
-    found = in_smiles_order(table, ["atom.dprop.q"], add_hs)
+    assert is_rdkit_atom_list(table, "atom.dprop.q") and not is_rdkit_atom_list(table, "smiles")
+    found = reorder_atom_lists(table, ["atom.dprop.q"], add_hs)
     assert found.reasons == {}
     for row, source in enumerate(mols):
         smiles, text = found.table.rows[row][0], found.table.rows[row][-1]
@@ -84,8 +84,8 @@ def test_rdkit_kinds_of_lists_and_their_missing_values(tmp_path: Path) -> None:
     Chem.CreateAtomStringPropertyList(mol, "w")
     table = sdf(tmp_path / "t.sdf", [mol])
     names = ["atom.dprop.d", "atom.iprop.i", "atom.bprop.b", "atom.prop.w"]
-    assert all(is_atom_list(table, name) for name in names)
-    found = in_smiles_order(table, names, add_hs=False)
+    assert all(is_rdkit_atom_list(table, name) for name in names)
+    found = reorder_atom_lists(table, names, add_hs=False)
     row = dict(zip(found.table.columns, found.table.rows[0], strict=True))
     assert row["smiles"] == "NCCO"
     lists = [json.loads(row[name]) for name in names]
@@ -95,7 +95,7 @@ def test_rdkit_kinds_of_lists_and_their_missing_values(tmp_path: Path) -> None:
 def test_a_list_under_another_name_follows_the_record_too(tmp_path: Path) -> None:
     mol = Chem.MolFromSmiles("OCN")
     mol.SetProp("q", "[1, null, 3]")
-    found = in_smiles_order(sdf(tmp_path / "t.sdf", [mol]), ["q"], add_hs=False)
+    found = reorder_atom_lists(sdf(tmp_path / "t.sdf", [mol]), ["q"], add_hs=False)
     assert found.table.rows[0] == ["NCO", "[3, null, 1]"]
 
 
@@ -114,7 +114,7 @@ def test_a_list_that_does_not_fit_is_a_reason_and_no_value_is_taken(
     good, bad = Chem.MolFromSmiles("OCN"), Chem.MolFromSmiles("OCN")
     good.SetProp(name, "1 2 3")
     bad.SetProp(name, text)
-    found = in_smiles_order(sdf(tmp_path / "t.sdf", [good, bad]), [name], add_hs=False)
+    found = reorder_atom_lists(sdf(tmp_path / "t.sdf", [good, bad]), [name], add_hs=False)
     assert list(found.reasons) == [1] and reason in found.reasons[1]
     assert [row[-1] for row in found.table.rows] == ["[3, 2, 1]", ""]
 
@@ -122,14 +122,14 @@ def test_a_list_that_does_not_fit_is_a_reason_and_no_value_is_taken(
 def test_explicit_hydrogens_are_counted_in_the_reason(tmp_path: Path) -> None:
     mol = Chem.AddHs(Chem.MolFromSmiles("CO"))
     mol.SetProp("atom.dprop.q", "1 2")
-    (reason,) = in_smiles_order(sdf(tmp_path / "t.sdf", [mol]), ["atom.dprop.q"], add_hs=False).reasons.values()
+    (reason,) = reorder_atom_lists(sdf(tmp_path / "t.sdf", [mol]), ["atom.dprop.q"], add_hs=False).reasons.values()
     assert reason.endswith("2 values for the 6 atoms of the record, explicit hydrogens among them")
 
 
 def test_a_table_that_is_no_sdf_stays_as_it_is() -> None:
     table = Table(("smiles", "atom.dprop.q"), [["CO", "1 2"]], "t.csv", [2])
-    assert in_smiles_order(table, ["atom.dprop.q"], add_hs=False).table is table
-    assert not is_atom_list(table, "atom.dprop.q")
+    assert reorder_atom_lists(table, ["atom.dprop.q"], add_hs=False).table is table
+    assert not is_rdkit_atom_list(table, "atom.dprop.q")
 
 
 @pytest.mark.parametrize("explicit", [False, True])

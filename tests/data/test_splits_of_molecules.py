@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sklearn.model_selection import GroupKFold
 
 from molattn.chem import Fingerprints, butina_clusters, murcko_scaffold, nci_molecules
-from molattn.data import SIDES, fold_labels, fold_numbers, leakage, split_labels
-from molattn.data.splits.groups import by_cluster, tied
+from molattn.data import SIDES, assign_folds, fold_labels, leakage, split_labels
+from molattn.data.splits.groups import group_by_cluster, tied
 from molattn.errors import InputError, UsageError
 from tests.molecules import esol
 
@@ -65,7 +65,7 @@ def test_another_seed_is_another_split_where_there_is_chance(name):
 @pytest.mark.parametrize(("name", "group"), [("scaffold-balanced", murcko_scaffold), ("cluster", None)])
 def test_groups_stay_together(name, group):
     if group is None:
-        of = {SMILES[row]: centre for centre, rows in by_cluster(SMILES).items() for row in rows}
+        of = {SMILES[row]: centre for centre, rows in group_by_cluster(SMILES).items() for row in rows}
     else:
         of = {smiles: group(smiles) for smiles in SMILES}
     for seed in range(3):
@@ -172,7 +172,7 @@ def test_a_group_is_tested_in_one_fold(name, rows, num_folds, seed):
     keys, values = [SMILES[r] for r, _ in rows], np.array([VALUES[r] for r, _ in rows])
     groups = [f"group {g}" for _, g in rows]
     try:
-        folds = fold_numbers(name, keys, values, num_folds, seed, groups)
+        folds = assign_folds(name, keys, values, num_folds, seed, groups)
     except InputError:
         return
     assert set(folds) == set(range(num_folds))
@@ -195,7 +195,7 @@ def test_rows_are_tied_through_molecules_and_groups():
 def test_folds_by_group_are_those_of_scikit_learn():
     groups = np.repeat([f"g{i}" for i in range(12)], np.arange(1, 13))
     keys = [f"molecule {i}" for i in range(len(groups))]
-    folds = fold_numbers("random", keys, np.zeros(len(keys)), 4, 0, list(groups))
+    folds = assign_folds("random", keys, np.zeros(len(keys)), 4, 0, list(groups))
     theirs = GroupKFold(4).split(keys, groups=groups)
     assert sorted(Counter(folds.tolist()).values()) == sorted(len(test) for _, test in theirs)
 
@@ -208,7 +208,7 @@ def test_too_few_groups_are_said():
     with pytest.raises(InputError, match="4 rows with 1 set of scaffolds and groups that share rows"):
         split_labels("scaffold", keys, np.zeros(4), (0.5, 0.25, 0.25), 0, groups)
     with pytest.raises(InputError, match="the random split has 2 groups of molecules, too few for 3 folds"):
-        fold_numbers("random", keys, np.zeros(4), 3, 0, groups)
+        assign_folds("random", keys, np.zeros(4), 3, 0, groups)
 
 
 def test_butina_by_hand():
@@ -237,12 +237,12 @@ def test_test_folds_partition_the_molecules(name, rows, num_folds, seed, data):
     keys, values = [SMILES[r] for r in rows], np.array([VALUES[r] for r in rows])
     order = list(data.draw(st.permutations(range(len(rows)))))
     try:
-        folds = fold_numbers(name, keys, values, num_folds, seed)
+        folds = assign_folds(name, keys, values, num_folds, seed)
     except InputError:
         return
     assert set(folds) == set(range(num_folds))
     assert all(len({int(f) for k, f in zip(keys, folds, strict=True) if k == key}) == 1 for key in keys)
-    again = fold_numbers(name, [keys[k] for k in order], values[order], num_folds, seed)
+    again = assign_folds(name, [keys[k] for k in order], values[order], num_folds, seed)
     assert np.array_equal(folds[order], again)
 
 
@@ -266,13 +266,13 @@ def test_folds_that_make_no_sense():
     values = np.zeros(4)
     keys = ["C", "CC", "CCC", "CCCC"]
     with pytest.raises(UsageError, match="2 or more folds, not 1"):
-        fold_numbers("random", keys, values, 1, 0)
+        assign_folds("random", keys, values, 1, 0)
     with pytest.raises(UsageError, match="'kennard-stone' has no folds: choose one of random, .*, stratified"):
-        fold_numbers("kennard-stone", keys, values, 2, 0)
+        assign_folds("kennard-stone", keys, values, 2, 0)
     with pytest.raises(UsageError, match="unknown split 'temporal'"):
-        fold_numbers("temporal", keys, values, 2, 0)
+        assign_folds("temporal", keys, values, 2, 0)
     with pytest.raises(InputError, match="scaffold split has 1 group of molecules, too few for 2 folds"):
-        fold_numbers("scaffold", keys, values, 2, 0)
+        assign_folds("scaffold", keys, values, 2, 0)
     with pytest.raises(UsageError, match="a number from 0 to 1, not 2"):
         fold_labels("random", keys, values, (0.8, 0.1, 0.1), 0, 2, 2)
     with pytest.raises(UsageError, match="folds need one of them above 0"):

@@ -90,7 +90,7 @@ def test_ends_of_lines_are_kept_wherever_blocks_end(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("block", [1, 4, 7])
 def test_a_line_may_be_so_long_and_no_longer(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(text_input, "_BLOCK", block)
-    monkeypatch.setattr(text_input, "LONGEST_LINE", 10)
+    monkeypatch.setattr(text_input, "MAX_LINE_BYTES", 10)
     assert read(b"0123456789") == ["0123456789"]
     assert read(b"012345678\n" * 3 + b"0123456789") == ["012345678\n"] * 3 + ["0123456789"]
     with pytest.raises(InputError, match="line 3: a line of over 10 bytes: is this a table"):

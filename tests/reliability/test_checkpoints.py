@@ -18,7 +18,7 @@ from molattn import Predictor
 from molattn.chem import Conformer, molecule_graph
 from molattn.cli import at_length
 from molattn.data.checksummed_json import dumps_checksummed
-from molattn.data.store.cache import stored_molecules
+from molattn.data.store.cache import cached_molecules
 from molattn.data.tables.parts import parts_folder
 from molattn.data.tables.readers import CHUNK
 from molattn.errors import InputError
@@ -165,7 +165,7 @@ def test_24_damaged_stores_are_read_anew(score: Score, tmp_path: Path, monkeypat
     how = reading(molecule_graph)
 
     def read() -> list[object]:
-        return [str(m) for m in stored_molecules(smiles, how).molecules]
+        return [str(m) for m in cached_molecules(smiles, how).molecules]
 
     wanted = read()
     (folder,) = [path for path in (tmp_path / "molecules").iterdir() if path.is_dir()]

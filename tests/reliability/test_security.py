@@ -27,7 +27,7 @@ from molattn.chem import molecule_graph
 from molattn.data import files, read_table
 from molattn.data.checksummed_json import dumps_checksummed
 from molattn.data.datasets.download import download
-from molattn.data.store.cache import stored_molecules
+from molattn.data.store.cache import cached_molecules
 from molattn.errors import InputError, MolattnError
 from molattn.explain import AttentionMap
 from molattn.models.artifact import load_artifact, save_artifact
@@ -153,13 +153,13 @@ def test_32_pickles_are_refused(score: Score, molattn: Molattn, run: Path, table
 def test_32_stores_are_not_unpickled(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
     how, smiles = reading(molecule_graph), ["CC", "CCO", "C1CC"]
-    wanted = [str(m) for m in stored_molecules(smiles, how).molecules]
+    wanted = [str(m) for m in cached_molecules(smiles, how).molecules]
     (folder,) = [path for path in (tmp_path / "molecules").iterdir() if path.is_dir()]
     for data in [*_pickles(tmp_path / "ran").values()][: score.times(1, 9)]:
         for path in sorted(folder.iterdir()):
             path.write_bytes(data)
             score.count("pickles")
-            score.rows([str(m) for m in stored_molecules(smiles, how).molecules], wanted, path.name)
+            score.rows([str(m) for m in cached_molecules(smiles, how).molecules], wanted, path.name)
     score.executed += (tmp_path / "ran").exists()
 
 
@@ -199,21 +199,21 @@ def test_34_archives(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         before = sorted(tmp_path.rglob("*"))
         for name in (*names, "a.csv"):
             score.count("archives")
-            score.hold(files.read_member(inside / file, name) in (b"out", b"ok"), name)
+            score.hold(files.read_archive_member(inside / file, name) in (b"out", b"ok"), name)
         refused = ["nothing.csv", *(("link", "../up") if kind == "tar" else ())]
         with monkeypatch.context() as patch:
             patch.setattr(files, "MAX_UNPACKED", 1_000_000)
             for name in (*refused, "big.csv"):
                 score.count("archives")
                 with pytest.raises(InputError):
-                    files.read_member(inside / file, name)
+                    files.read_archive_member(inside / file, name)
         whole = (inside / file).read_bytes()
         for data in damages(whole, score.times(20, 300)):
             (inside / file).write_bytes(data)
             score.count("corrupt files")
             try:
                 # Where the damage is elsewhere the member is what it was.
-                score.hold(files.read_member(inside / file, "a.csv") == b"ok", "another content was read")
+                score.hold(files.read_archive_member(inside / file, "a.csv") == b"ok", "another content was read")
             except InputError:
                 pass
             except Exception as error:
@@ -227,7 +227,7 @@ def test_34_archives(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPat
             whole_tar.addfile(entry)
         score.count("archives")
         with pytest.raises(InputError):
-            files.read_member(inside / "d.tar", "a.csv")
+            files.read_archive_member(inside / "d.tar", "a.csv")
     with zipfile.ZipFile(inside / "p.zip", "w") as locked:
         locked.writestr("a.csv", b"x")
     data = bytearray((inside / "p.zip").read_bytes())
@@ -237,7 +237,7 @@ def test_34_archives(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (inside / "p.zip").write_bytes(odd)
         score.count("archives")
         try:
-            files.read_member(inside / "p.zip", "a.csv")
+            files.read_archive_member(inside / "p.zip", "a.csv")
         except InputError:
             continue
         except Exception as error:

@@ -131,7 +131,7 @@ def test_47_a_wide_row_and_a_long_record(score: Score, tmp_path: Path, monkeypat
     from molattn.data.tables import row_stream, table
     from molattn.data.tables.readers import count_rows
 
-    monkeypatch.setattr(row_stream, "HEAVIEST", 2**20)
+    monkeypatch.setattr(row_stream, "MAX_CHUNK_BYTES", 2**20)
     for name, data in (
         ("t.csv", "smiles,x\n" + f"C,{'y' * 50_000}\n" * 30),
         ("t.smi", f"C {'y' * 50_000}\n" * 30),

@@ -140,7 +140,7 @@ def _another(lock: str, path: Path) -> Iterator[subprocess.Popen[bytes]]:
 def test_44_an_output_that_another_makes(score: Score, molattn: Molattn, run: Path, tmp_path: Path) -> None:
     source, out = tmp_path / "in.csv", tmp_path / "out.csv"
     source.write_text("smiles\n" + "CCO\n" * 20)
-    with _another("held_output", out) as other:
+    with _another("lock_output", out) as other:
         for more in ((), ("--resume",), ("--force",), ("--shard", "1/1")):
             answer = molattn("predict", run, source, "-o", out, *more)
             score.count("commands at one thing")
@@ -161,7 +161,7 @@ def test_44_a_run_that_another_trains(score: Score, molattn: Molattn, run: Path,
     shutil.copytree(run, open_run)
     (open_run / "metrics.json").unlink()
     before = {path: path.read_bytes() for path in open_run.rglob("*") if path.is_file()}
-    with _another("held_folder", open_run) as other:
+    with _another("lock_folder", open_run) as other:
         for command in (("--resume", open_run), (table, *QUICK, "-o", open_run, "--force")):
             answer = molattn("train", *command, "-q")
             score.count("commands at one thing")

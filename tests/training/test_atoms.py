@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from molattn.chem import molecule_graph, random_smiles, read_smiles
-from molattn.data import Table, offsets_of, read_records
+from molattn.data import Table, offsets_from_counts, read_records
 from molattn.errors import InputError, MolattnError, UsageError
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
@@ -35,7 +35,7 @@ SCALER = TargetScaler((0.0, 0.0), (1.0, 1.0))
 
 
 def _first(n: int, targets: np.ndarray = VALUES, weights: np.ndarray | None = None) -> LabelledMolecules:
-    return LabelledMolecules(GRAPHS[:n], targets[: COUNTS[:n].sum()], weights, offsets_of(COUNTS[:n]))
+    return LabelledMolecules(GRAPHS[:n], targets[: COUNTS[:n].sum()], weights, offsets_from_counts(COUNTS[:n]))
 
 
 def _gradients(
@@ -109,7 +109,7 @@ def test_a_molecule_of_weight_two_counts_as_if_it_were_there_twice() -> None:
     twice = [0, 0, 1, 2, 2, 3]
     parts = np.split(VALUES, np.cumsum(COUNTS)[:-1])
     one = LabelledMolecules(
-        [GRAPHS[i] for i in twice], np.concatenate([parts[i] for i in twice]), None, offsets_of(COUNTS[twice])
+        [GRAPHS[i] for i in twice], np.concatenate([parts[i] for i in twice]), None, offsets_from_counts(COUNTS[twice])
     )
     two = _first(4, weights=np.array([2.0, 1.0, 2.0, 1.0]))
     torch.manual_seed(0)
@@ -124,7 +124,7 @@ def test_a_value_per_element_is_learned() -> None:
     targets = np.array([[values.get(s, 0.0), np.nan] for g in GRAPHS for s in g.symbols])
     data, val = (
         _first(20, targets),
-        LabelledMolecules(GRAPHS[20:], targets[COUNTS[:20].sum() :], None, offsets_of(COUNTS[20:])),
+        LabelledMolecules(GRAPHS[20:], targets[COUNTS[:20].sum() :], None, offsets_from_counts(COUNTS[20:])),
     )
     torch.manual_seed(0)
     model = GraphModel(SMALL, 2, of_atoms=True)
@@ -173,9 +173,9 @@ def test_the_mean_of_a_molecule_does_not_depend_on_the_order_of_its_atoms() -> N
     targets = VALUES.copy()
     targets[DRAW.random(targets.shape) < 0.3] = np.nan
     targets[: COUNTS[0], 0] = np.nan
-    means = molecule_means(targets, offsets_of(COUNTS))
+    means = molecule_means(targets, offsets_from_counts(COUNTS))
     parts = [p[DRAW.permutation(len(p))] for p in np.split(targets, np.cumsum(COUNTS)[:-1])]
-    np.testing.assert_array_equal(means, molecule_means(np.concatenate(parts), offsets_of(COUNTS)))
+    np.testing.assert_array_equal(means, molecule_means(np.concatenate(parts), offsets_from_counts(COUNTS)))
     assert np.isnan(means[0, 0])
     assert means[3, 1] == pytest.approx(np.nanmean(parts[3][:, 1]))
 

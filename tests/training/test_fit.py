@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from molattn.chem import molecule_graph
-from molattn.data.store.batches import Batch, SizeBuckets, batches_by_size
+from molattn.data.store.batches import Batch, BucketBatchSampler, batches_by_size
 from molattn.errors import InputError
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
@@ -203,7 +203,7 @@ def test_one_and_two_threads_agree_after_one_step() -> None:
 
 def test_every_epoch_sees_every_molecule_once_in_batches_of_like_size() -> None:
     sizes = [g.num_atoms for g in GRAPHS]
-    sampler = SizeBuckets(sizes, batch_size=8, seed=0)
+    sampler = BucketBatchSampler(sizes, batch_size=8, seed=0)
     epochs = []
     for epoch in range(3):
         sampler.set_epoch(epoch)
@@ -221,7 +221,7 @@ def test_every_epoch_sees_every_molecule_once_in_batches_of_like_size() -> None:
 
 def test_no_small_molecule_is_padded_to_the_size_of_a_huge_one() -> None:
     sizes = [20] * 30 + [1000, 300, 900, 310, 305]
-    sampler = SizeBuckets(sizes, batch_size=8, seed=0, pairs=300_000)
+    sampler = BucketBatchSampler(sizes, batch_size=8, seed=0, pairs=300_000)
     for epoch in range(3):
         sampler.set_epoch(epoch)
         batches = list(sampler)

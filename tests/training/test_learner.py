@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 from torch.optim.swa_utils import AveragedModel
 
 from molattn.chem import molecule_graph
-from molattn.data.store.batches import SizeBuckets
+from molattn.data.store.batches import BucketBatchSampler
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import predict_molecules
@@ -74,7 +74,7 @@ def torchs_schedule(optimizer: torch.optim.Optimizer, steps: int, warmup: int) -
 
 def by_hand(model: GraphModel, config: TrainingConfig, warmup: int) -> tuple[list[EpochRecord], nn.Module]:
     """The same training in a plain loop of torch's parts: what it told, and the averaged model of the best epoch."""
-    sampler = SizeBuckets([g.num_atoms for g in TRAIN.molecules], config.batch_size, config.seed)
+    sampler = BucketBatchSampler([g.num_atoms for g in TRAIN.molecules], config.batch_size, config.seed)
     average = AveragedModel(model, avg_fn=lambda a, w, t: torch.lerp(w, a, min(config.ema, int(t) / (int(t) + 9))))
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
     schedule = torchs_schedule(optimizer, config.epochs * len(sampler), warmup)

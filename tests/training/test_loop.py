@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.data.store.batches import SizeBuckets
+from molattn.data.store.batches import BucketBatchSampler
 from molattn.errors import InputError, UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.models.tasks import Regression
@@ -269,7 +269,7 @@ def test_a_device_that_is_not_there_is_said(
 def test_the_first_rank_goes_on_with_its_random_numbers_and_each_other_has_its_own() -> None:
     def drawn(rank: int, epoch: int, seed: int = 3) -> float:
         torch.manual_seed(1)
-        sampler = SizeBuckets([3, 4, 5, 6], 2, seed, rank=rank, ranks=3)
+        sampler = BucketBatchSampler([3, 4, 5, 6], 2, seed, rank=rank, ranks=3)
         _seed_epoch(sampler, epoch)
         assert sampler.epoch == epoch
         return torch.rand(1).item()

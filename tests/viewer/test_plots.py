@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from molattn.chem import molecule_graph
-from molattn.data.store.cache import Reading, stored_molecules
+from molattn.data.store.cache import Reading, cached_molecules
 from molattn.data.store.packing import GraphPacking
 from molattn.training.config import DataConfig
 from molattn.training.dataset import PreparedDataset
@@ -40,7 +40,7 @@ def result(folder, targets, n=60):
         smiles=["C"] * n,
         split_labels=labels,
         rows=np.arange(n),
-        molecules=stored_molecules(["C"] * n, READING).molecules,
+        molecules=cached_molecules(["C"] * n, READING).molecules,
         targets=np.stack([true for true, _, _ in columns], 1),
         rejected=[],
         warnings=[],

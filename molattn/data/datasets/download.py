@@ -22,7 +22,7 @@ _CHUNK = 1 << 16
 _SECONDS = 30.0  # without a byte
 
 
-class NotReached(InputError):
+class UnreachableError(InputError):
     """A server that does not answer, as when there is no network."""
 
 
@@ -39,7 +39,7 @@ def download(url: str, path: Path, sha256: str = "", progress: Progress | None =
         progress: told while it comes.
 
     Raises:
-        NotReached: the server does not answer.
+        UnreachableError: the server does not answer.
         InputError: it answers with something else, less than it said, or other bytes.
     """
     _check_scheme(url)
@@ -73,7 +73,7 @@ def download(url: str, path: Path, sha256: str = "", progress: Progress | None =
         reason = getattr(error, "reason", error)
         if isinstance(reason, ssl.SSLError):
             raise InputError(f"{url} cannot be fetched: its certificate is not trusted ({reason.reason})") from error
-        raise NotReached(f"{url} cannot be reached ({reason})") from error
+        raise UnreachableError(f"{url} cannot be reached ({reason})") from error
     except http.client.HTTPException as error:
         raise InputError(f"{url} broke off after {done:,} bytes: try again") from error
     return found

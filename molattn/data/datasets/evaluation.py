@@ -69,13 +69,13 @@ def evaluation_molecules() -> Excluded:
     """
     path = datasets_dir() / FILE
     try:
-        digests = read_digests(path)
+        digests = read_hashes(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}): reinstall molattn") from error
     return Excluded(digests)
 
 
-def read_digests(path: Path) -> list[str]:
+def read_hashes(path: Path) -> list[str]:
     """The hashes in a file, in its order.
 
     Raises:

@@ -8,9 +8,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from molattn.data.datasets.cards import DatasetCard, Download, Pin, load_card, pin_path, read_pin, verify
-from molattn.data.datasets.download import NotReached, Progress, download
-from molattn.data.datasets.folders import DATA_VARIABLE, cache_dir, data_folders
-from molattn.data.files import read_member, write_text
+from molattn.data.datasets.download import Progress, UnreachableError, download
+from molattn.data.datasets.folders import DATA_VARIABLE, cache_dir, data_dirs
+from molattn.data.files import read_archive_member, write_text
 from molattn.data.tables.table import Table, column_index, read_table, read_table_bytes, write_table
 from molattn.errors import InputError, UsageError
 
@@ -23,7 +23,7 @@ def find(card: DatasetCard, data_dir: str | Path = "") -> DatasetCard | None:
 
     Raises InputError for a table that lies there and is not the one of the card.
     """
-    for folder in data_folders(data_dir):
+    for folder in data_dirs(data_dir):
         here = replace(card, folder=folder)
         if here.path.is_file():
             verify(here)
@@ -96,7 +96,7 @@ def _public_file(
     """The public file, where it came from, its sha256, and what to say of it."""
     pin = read_pin(card)
     expected = home.sha256 or (pin.source_sha256 if pin is not None else "")
-    for folder in dict.fromkeys([card.folder, *data_folders(data_dir)]):
+    for folder in dict.fromkeys([card.folder, *data_dirs(data_dir)]):
         raw = folder / DOWNLOADS / home.file
         if raw.is_file():
             found = hashlib.sha256(raw.read_bytes()).hexdigest()
@@ -104,16 +104,16 @@ def _public_file(
                 raise InputError(f"{raw}: sha256 is {found}, {expected} is expected: remove it, it is fetched again")
             return raw, str(raw), found, f"{card.name} was read from {raw}, sha256 {found}, into {card.path}"
     raw = card.folder / DOWNLOADS / home.file
-    failed: NotReached | None = None
+    failed: UnreachableError | None = None
     for url in home.urls:
         try:
             found = download(url, raw, expected, progress)
-        except NotReached as error:
+        except UnreachableError as error:
             failed = error
             continue
         told = "as known" if home.sha256 else "nobody had pinned it before; now it is"
         return raw, url, found, f"{card.name} was downloaded from {url}, sha256 {found} ({told})"
-    raise NotReached(
+    raise UnreachableError(
         f"{failed}: fetch {home.urls[0]} elsewhere and put it into {raw.parent}, "
         f"or name a folder that has {DOWNLOADS}/{home.file} with --data-dir or {DATA_VARIABLE}"
     ) from failed
@@ -122,7 +122,7 @@ def _public_file(
 def _read(raw: Path, home: Download) -> Table:
     """The public file as a table."""
     if home.member:
-        return read_table_bytes(read_member(raw, home.member), home.member, number_repeats=True)
+        return read_table_bytes(read_archive_member(raw, home.member), home.member, number_repeats=True)
     return read_table(raw, number_repeats=True)
 
 

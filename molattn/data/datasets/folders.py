@@ -10,7 +10,7 @@ DATA_VARIABLE = "MOLATTN_DATA"
 """The environment variable with folders to look into first; several are separated as in PATH."""
 
 
-def data_folders(data_dir: str | Path = "") -> list[Path]:
+def data_dirs(data_dir: str | Path = "") -> list[Path]:
     """The folders that are searched for a table, the first first.
 
     `data_dir`, then those of MOLATTN_DATA, then the package's own, then the user's cache. A folder need not be there.
@@ -24,6 +24,6 @@ def cache_dir() -> Path:
     return cache_folder() / "datasets"
 
 
-def molecules_dir() -> Path:
+def molecule_cache_dir() -> Path:
     """The folder for molecules that were read: see `cache_folder`."""
     return cache_folder() / "molecules"

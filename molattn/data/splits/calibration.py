@@ -9,7 +9,7 @@ from molattn.data.splits.splitters import split_labels
 from molattn.errors import InputError, UsageError
 
 
-def set_aside(
+def hold_out_calibration(
     labels: Labels,
     name: str,
     keys: Sequence[str],

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from molattn.data.splits.groups import by_cluster, by_scaffold, rows_of, strata, tied, with_groups
-from molattn.data.splits.labels import Labels, checked_sizes, count, generator
+from molattn.data.splits.groups import group_by_cluster, group_by_scaffold, merge_groups, rows_of, strata, tied
+from molattn.data.splits.labels import Labels, count, generator, validate_sizes
 from molattn.data.splits.splitters import SPLITS, SPLITS_BY_TARGET, split_labels
 from molattn.errors import InputError, UsageError
 
 
-def fold_numbers(
+def assign_folds(
     name: str,
     keys: Sequence[str],
     targets: np.ndarray,
@@ -35,7 +35,7 @@ def fold_numbers(
         parts = rows_of(tied_keys)
         order = [key for part in strata(tied_keys, targets) for key in chance.permutation(np.array(part, dtype=object))]
     elif name in _GROUPS:
-        parts = with_groups(_GROUPS[name](keys), groups)
+        parts = merge_groups(_GROUPS[name](keys), groups)
         names = sorted(parts)
         shuffled = [names[i] for i in chance.permutation(len(names))]
         order = sorted(shuffled, key=lambda part: -len(parts[part]))
@@ -72,14 +72,14 @@ def fold_labels(
 
     keys: n canonical SMILES. targets: (n,) or (n, T), NaN where missing. fold: from 0. groups: as for `split_labels`.
     Returns (n,) labels.
-    Raises UsageError and InputError as `fold_numbers` and the split do.
+    Raises UsageError and InputError as `assign_folds` and the split do.
     """
     if not 0 <= fold < num_folds:
         raise UsageError(f"the fold is a number from 0 to {num_folds - 1}, not {fold}")
-    train, val, _ = checked_sizes(sizes)
+    train, val, _ = validate_sizes(sizes)
     if train + val == 0:
         raise UsageError("the sizes of train and val are both 0: folds need one of them above 0")
-    tested = fold_numbers(name, keys, targets, num_folds, seed, groups) == fold
+    tested = assign_folds(name, keys, targets, num_folds, seed, groups) == fold
     labels = np.full(len(keys), "test", dtype="<U5")
     rest = np.flatnonzero(~tested).tolist()
     shares = (train / (train + val), val / (train + val), 0.0)
@@ -94,4 +94,9 @@ def fold_labels(
     return labels
 
 
-_GROUPS = {"random": rows_of, "scaffold": by_scaffold, "scaffold-balanced": by_scaffold, "cluster": by_cluster}
+_GROUPS = {
+    "random": rows_of,
+    "scaffold": group_by_scaffold,
+    "scaffold-balanced": group_by_scaffold,
+    "cluster": group_by_cluster,
+}

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-ANY_SIZE = sys.maxsize
+NO_SIZE_LIMIT = sys.maxsize
 """Atoms of a key: it has passed the limit of its table already."""
 
 TENTHS = 10
@@ -48,7 +48,7 @@ def tied(*names: Sequence[str]) -> list[str]:
     return [least[number] for number in part.tolist()]
 
 
-def with_groups(parts: dict[str, list[int]], groups: Sequence[str] | None) -> dict[str, list[int]]:
+def merge_groups(parts: dict[str, list[int]], groups: Sequence[str] | None) -> dict[str, list[int]]:
     """Parts of the n rows, made larger so that rows of one group are in one part.
 
     parts: rows by name, each row in one. groups: n names, or None for none.
@@ -59,7 +59,7 @@ def with_groups(parts: dict[str, list[int]], groups: Sequence[str] | None) -> di
     return rows_of(tied([name_of[row] for row in range(len(groups))], groups))
 
 
-def by_scaffold(keys: Sequence[str], scaffold_of: Callable[[str], str] | None = None) -> dict[str, list[int]]:
+def group_by_scaffold(keys: Sequence[str], scaffold_of: Callable[[str], str] | None = None) -> dict[str, list[int]]:
     """The rows of each Bemis-Murcko scaffold; molecules without rings share the empty one.
 
     keys: n canonical SMILES. scaffold_of: by default `molattn.chem.murcko_scaffold`.
@@ -67,12 +67,12 @@ def by_scaffold(keys: Sequence[str], scaffold_of: Callable[[str], str] | None = 
     if scaffold_of is None:
         from molattn.chem import murcko_scaffold  # here, because it brings RDKit
 
-        scaffold_of = partial(murcko_scaffold, max_atoms=ANY_SIZE)
+        scaffold_of = partial(murcko_scaffold, max_atoms=NO_SIZE_LIMIT)
     scaffold = {key: scaffold_of(key) for key in sorted(set(keys))}
     return rows_of([scaffold[key] for key in keys])
 
 
-def by_cluster(keys: Sequence[str]) -> dict[str, list[int]]:
+def group_by_cluster(keys: Sequence[str]) -> dict[str, list[int]]:
     """The rows of each Butina cluster, by the SMILES of its centre; the order of the rows does not matter.
 
     keys: n canonical SMILES.
@@ -81,7 +81,7 @@ def by_cluster(keys: Sequence[str]) -> dict[str, list[int]]:
 
     molecules = sorted(set(keys))
     centre_of = {}
-    for cluster in butina_clusters(molecules, max_atoms=ANY_SIZE):
+    for cluster in butina_clusters(molecules, max_atoms=NO_SIZE_LIMIT):
         centre_of |= {molecules[i]: molecules[cluster[0]] for i in cluster}
     return rows_of([centre_of[key] for key in keys])
 

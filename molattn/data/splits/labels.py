@@ -18,7 +18,7 @@ Labels = np.ndarray
 """(n,) labels of type `<U5`, one per row."""
 
 
-def checked_sizes(sizes: Sequence[float]) -> tuple[float, float, float]:
+def validate_sizes(sizes: Sequence[float]) -> tuple[float, float, float]:
     """The three sizes, made to sum to 1 to the last digit.
 
     Raises UsageError for sizes that make no sense.
@@ -97,7 +97,9 @@ def deal(groups: Iterable[Sequence[int]], n: int, sizes: Sequence[float]) -> Lab
     return labels
 
 
-def deal_evenly(groups: Sequence[Sequence[int]], n: int, sizes: Sequence[float], what: str = "molecule") -> Labels:
+def assign_groups_evenly(
+    groups: Sequence[Sequence[int]], n: int, sizes: Sequence[float], what: str = "molecule"
+) -> Labels:
     """Whole groups of rows dealt out in their order, n rows in all, each to the side that is furthest below its share.
 
     The last ones go to sides that are still empty and should not be.

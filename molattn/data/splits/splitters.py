@@ -9,18 +9,26 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from molattn.data.splits.groups import ANY_SIZE, by_cluster, by_scaffold, rows_of, strata, tied, with_groups
+from molattn.data.splits.groups import (
+    NO_SIZE_LIMIT,
+    group_by_cluster,
+    group_by_scaffold,
+    merge_groups,
+    rows_of,
+    strata,
+    tied,
+)
 from molattn.data.splits.labels import (
     DEFAULT_SIZES,
     Labels,
+    assign_groups_evenly,
     check_enough,
-    checked_sizes,
     count,
     cut,
     deal,
-    deal_evenly,
     empty_sides,
     generator,
+    validate_sizes,
 )
 from molattn.errors import InputError, UsageError
 
@@ -42,13 +50,13 @@ def random_split(
     Raises UsageError for sizes or a seed that make no sense, InputError when there are fewer molecules than
     sides.
     """
-    sizes = checked_sizes(sizes)
-    parts = with_groups(rows_of(keys), groups)
+    sizes = validate_sizes(sizes)
+    parts = merge_groups(rows_of(keys), groups)
     order = generator(seed).permutation(np.array(sorted(parts), dtype=object))
     if groups is None:
         return cut(keys, list(order), sizes)
     # Groups can be large: one that does not fit where it comes must not go whole to val.
-    return deal_evenly([parts[name] for name in order], len(keys), sizes, "group")
+    return assign_groups_evenly([parts[name] for name in order], len(keys), sizes, "group")
 
 
 def scaffold_split(
@@ -69,8 +77,8 @@ def scaffold_split(
     Raises UsageError for sizes that make no sense, InputError when a side stays empty.
     Reference: Wu et al. (2018), Chem. Sci. 9, 513, doi:10.1039/c7sc02664a.
     """
-    sizes = checked_sizes(sizes)
-    parts = with_groups(by_scaffold(keys, scaffold_of), groups)
+    sizes = validate_sizes(sizes)
+    parts = merge_groups(group_by_scaffold(keys, scaffold_of), groups)
     order = sorted(parts, key=lambda name: (-len(parts[name]), name))
     return _filled("scaffold", deal([parts[name] for name in order], len(keys), sizes), parts, sizes, groups)
 
@@ -92,8 +100,8 @@ def scaffold_balanced_split(
     Raises UsageError for sizes or a seed that make no sense, InputError when a side stays empty.
     Reference: Yang et al. (2019), J. Chem. Inf. Model. 59, 3370, doi:10.1021/acs.jcim.9b00237.
     """
-    sizes = checked_sizes(sizes)
-    parts = with_groups(by_scaffold(keys, scaffold_of), groups)
+    sizes = validate_sizes(sizes)
+    parts = merge_groups(group_by_scaffold(keys, scaffold_of), groups)
     labels = deal(_large_first(parts, sizes, seed), len(keys), sizes)
     return _filled("scaffold-balanced", labels, parts, sizes, groups)
 
@@ -113,8 +121,8 @@ def cluster_split(
     labels.
     Raises UsageError for sizes or a seed that make no sense, InputError when a side stays empty.
     """
-    sizes = checked_sizes(sizes)
-    parts = with_groups(by_cluster(keys), groups)
+    sizes = validate_sizes(sizes)
+    parts = merge_groups(group_by_cluster(keys), groups)
     labels = deal(_large_first(parts, sizes, seed), len(keys), sizes)
     return _filled("cluster", labels, parts, sizes, groups)
 
@@ -136,13 +144,13 @@ def kennard_stone_split(
     Raises UsageError for sizes that make no sense, InputError when there are fewer molecules, or groups, than sides.
     Reference: Kennard and Stone (1969), Technometrics 11, 137, doi:10.1080/00401706.1969.10490666.
     """
-    sizes = checked_sizes(sizes)
+    sizes = validate_sizes(sizes)
     if not keys:
         return cut(keys, [], sizes)
     from molattn.chem import Fingerprints  # here, because it brings RDKit
 
     molecules = sorted(set(keys))
-    fingerprints = Fingerprints(molecules, max_atoms=ANY_SIZE)
+    fingerprints = Fingerprints(molecules, max_atoms=NO_SIZE_LIMIT)
     least = np.array([fingerprints.similarities(i).min() for i in range(len(molecules))])
     chosen = [int(least.argmin())]
     nearest = fingerprints.similarities(chosen[0])  # of each molecule, to the chosen ones
@@ -180,12 +188,12 @@ def stratified_split(
     for `split_labels`. Returns (n,) labels.
     Raises UsageError for sizes or a seed that make no sense, InputError for fewer molecules, or groups, than sides.
     """
-    sizes = checked_sizes(sizes)
+    sizes = validate_sizes(sizes)
     chance = generator(seed)
     parts = keys if groups is None else tied(keys, groups)
     rows = rows_of(parts)
     dealt = [rows[name] for part in strata(parts, targets) for name in chance.permutation(np.array(part, dtype=object))]
-    return deal_evenly(dealt, len(keys), sizes, "molecule" if groups is None else "group")
+    return assign_groups_evenly(dealt, len(keys), sizes, "molecule" if groups is None else "group")
 
 
 def _large_first(groups: dict[str, list[int]], sizes: Sequence[float], seed: int) -> list[list[int]]:

@@ -18,7 +18,7 @@ PAIRS = 2**16
 cache of a processor. Half or twice as many take as long, on average; batches of 128 molecules took one and a half times
 as long, as the largest of a thousand pad the 127 before it."""
 
-PAIRS_IN_TRAINING = 2**18
+MAX_TRAINING_PAIRS = 2**18
 """The same of a batch in training, where a batch is what the optimizer takes a step for: 32 molecules of 90 atoms."""
 
 
@@ -193,7 +193,7 @@ def _moved(batch: B, device: torch.device | str) -> B:
     return _each(batch, lambda x: x.to(device, non_blocking=to_gpu))
 
 
-class SizeBuckets:
+class BucketBatchSampler:
     """Random batches of molecules of like size: the padding costs n^2, so size matters as much as chance.
 
     Every epoch shuffles all molecules, sorts runs of `pool` batches by size, cuts them into batches and shuffles
@@ -218,7 +218,7 @@ class SizeBuckets:
         batch_size: int,
         seed: int,
         pool: int = 8,
-        pairs: int = PAIRS_IN_TRAINING,
+        pairs: int = MAX_TRAINING_PAIRS,
         rank: int = 0,
         ranks: int = 1,
     ):

@@ -20,10 +20,10 @@ from molattn import chem
 from molattn.cache import CACHE_VARIABLE
 from molattn.chem import Progress, rdkit_version
 from molattn.chem.workers import WORKER_DIED, map_chunks
-from molattn.data.datasets.folders import molecules_dir
+from molattn.data.datasets.folders import molecule_cache_dir
 from molattn.data.store.molecule_store import MoleculeStore, dtypes_of, packer, refused
 from molattn.data.store.packing import Packing
-from molattn.data.store.ragged import Damaged, FlatColumns, FlatFile, FlatWriter
+from molattn.data.store.ragged import Damaged, FileDigest, RaggedColumns, RaggedWriter
 from molattn.errors import ConformerError, SmilesError, UsageError
 from molattn.trusted_files import check_parent_folders
 
@@ -64,7 +64,7 @@ class Stored(NamedTuple):
     """Why they are not kept for the next time; empty where they are."""
 
 
-def stored_molecules(
+def cached_molecules(
     smiles: Sequence[str], reading: Reading, num_workers: int = 0, progress: Progress | None = None
 ) -> Stored:
     """What `reading` makes of `smiles`, row by row, or its error: taken from the cache if it is there.
@@ -88,7 +88,7 @@ def stored_molecules(
     rows = _Rows(smiles, reading, num_workers, progress)
     not_kept = "the molecules are not kept for the next time"
     try:
-        folder = molecules_dir()
+        folder = molecule_cache_dir()
     except RuntimeError as error:  # a home that is nowhere
         return _in_temporary(identity, rows, f"{not_kept} ({error})")
     try:
@@ -169,11 +169,11 @@ def _opened(
         header = json.loads((folder / HEADER).read_bytes())
         if header["identity"] != identity or (header["final"] is not True and not begun):
             raise Damaged("it is another store, or not a whole one")
-        files = {name: FlatFile(**file) for name, file in header["files"].items()}
+        files = {name: FileDigest(**file) for name, file in header["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Damaged(str(error)) from error
     packing = rows.reading.packing
-    columns = FlatColumns(folder, dtypes_of(packing), files)
+    columns = RaggedColumns(folder, dtypes_of(packing), files)
     if columns.num_rows != len(rows.smiles):
         raise Damaged("it has other rows")
     return MoleculeStore(columns, packing, folder=home)
@@ -187,7 +187,7 @@ def _written(folder: Path, identity: Mapping[str, Any], rows: _Rows) -> Path:
     make, workers = packer(reading.make, reading.packing), min(rows.num_workers, -(-total // size))
     try:
         outcomes_of = map_chunks(rows.smiles, make, workers, size)
-        with FlatWriter(folder, dtypes_of(reading.packing)) as writer, closing(outcomes_of) as parts:
+        with RaggedWriter(folder, dtypes_of(reading.packing)) as writer, closing(outcomes_of) as parts:
             for _, outcomes in parts:
                 for outcome in outcomes:
                     if not isinstance(outcome, SmilesError):

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from molattn.chem import canonical_smiles
-from molattn.data.splits.groups import ANY_SIZE
+from molattn.data.splits.groups import NO_SIZE_LIMIT
 from molattn.data.store.packing import Packing
-from molattn.data.store.ragged import FlatColumns, as_row
+from molattn.data.store.ragged import RaggedColumns, as_row
 from molattn.errors import ConformerError, SmilesError
 
 TEXTS = {name: np.dtype("u1") for name in ("smiles", "key", "notes")}
@@ -34,7 +34,7 @@ class MoleculeStore(Sequence[Any]):
     """
 
     def __init__(
-        self, columns: FlatColumns, packing: Packing, rows: npt.NDArray[np.int64] | None = None, folder: object = None
+        self, columns: RaggedColumns, packing: Packing, rows: npt.NDArray[np.int64] | None = None, folder: object = None
     ):
         self.columns, self.packing, self._folder = columns, packing, folder
         self.rows = np.arange(columns.num_rows) if rows is None else rows
@@ -99,7 +99,7 @@ def packed(smiles: object, make: Callable[..., Any], packing: Packing) -> dict[s
     if molecule.warnings:
         notes["warnings"] = list(molecule.warnings)
     # It has passed the limit of its table already.
-    columns["key"] = canonical_smiles(read[0], max_atoms=ANY_SIZE)
+    columns["key"] = canonical_smiles(read[0], max_atoms=NO_SIZE_LIMIT)
     return as_row({**columns, "smiles": molecule.smiles, "notes": json.dumps(notes) if notes else ""})
 
 
@@ -119,7 +119,7 @@ def dtypes_of(packing: Packing) -> Mapping[str, np.dtype[Any]]:
     return TEXTS | dict(packing.dtypes)
 
 
-def sizes_of(molecules: Sequence[Any]) -> npt.NDArray[np.int64]:
+def molecule_sizes(molecules: Sequence[Any]) -> npt.NDArray[np.int64]:
     """(n,) how many places each molecule has."""
     if isinstance(molecules, MoleculeStore):
         return molecules.sizes

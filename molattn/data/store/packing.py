@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from molattn.chem import ATOM_FEATURES, BOND_FEATURES, TOKENS, MoleculeGraph, SmilesTokens, pack_bond
 from molattn.chem.atoms import symbols_from_codes
-from molattn.data.store.ragged import FlatColumns
+from molattn.data.store.ragged import RaggedColumns
 
 _UINT8, _UINT16, _FLOAT32 = np.dtype("u1"), np.dtype("<u2"), np.dtype("<f4")
 _SELF = pack_bond([BOND_FEATURES[0].index["self"], 0, 0, 0])
@@ -29,15 +29,15 @@ class Packing(Protocol):
         """The columns of one molecule; and, in plain values, what few molecules have and no column holds."""
         ...
 
-    def unpack(self, columns: FlatColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> Any:
+    def unpack(self, columns: RaggedColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> Any:
         """The molecule that `pack` was given."""
         ...
 
-    def sizes(self, columns: FlatColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def sizes(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """(n,) how many places each of `rows` has; 0 where there is no molecule."""
         ...
 
-    def padded(self, columns: FlatColumns, rows: npt.NDArray[np.int64]) -> Any:
+    def padded(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> Any:
         """The molecules of `rows`, in that order, in one batch."""
         ...
 
@@ -89,7 +89,7 @@ class GraphPacking:
         odd = molecule.symbols != symbols_from_codes(molecule.atom_codes)
         return columns, {"symbols": list(molecule.symbols)} if odd else {}
 
-    def unpack(self, columns: FlatColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> MoleculeGraph:
+    def unpack(self, columns: RaggedColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> MoleculeGraph:
         """The molecule that `pack` was given."""
         padded = self.padded(columns, np.array([row]))
         return MoleculeGraph(
@@ -102,11 +102,11 @@ class GraphPacking:
             distances=None if padded.distances is None else padded.distances[0],
         )
 
-    def sizes(self, columns: FlatColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def sizes(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """(n,) how many atoms each of `rows` has."""
         return columns.lengths("atoms", rows) // len(ATOM_FEATURES)
 
-    def padded(self, columns: FlatColumns, rows: npt.NDArray[np.int64]) -> PaddedGraphs:
+    def padded(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> PaddedGraphs:
         """The molecules of `rows`, in that order, in one batch."""
         sizes = self.sizes(columns, rows)
         b, n = len(rows), int(sizes.max())
@@ -155,17 +155,17 @@ class TokenPacking:
         """The column of one molecule."""
         return {"tokens": molecule.codes}, {}
 
-    def unpack(self, columns: FlatColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> SmilesTokens:
+    def unpack(self, columns: RaggedColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> SmilesTokens:
         """The molecule that `pack` was given."""
         codes = columns.row("tokens", row).copy()
         labels = tuple(TOKENS[code] for code in codes.tolist())
         return SmilesTokens(smiles, "".join(labels), labels, codes, tuple(notes.get("warnings", ())))
 
-    def sizes(self, columns: FlatColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def sizes(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """(n,) how many tokens each of `rows` has."""
         return columns.lengths("tokens", rows)
 
-    def padded(self, columns: FlatColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    def padded(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
         """The tokens of `rows`, in that order, padded with zeros to the longest; (b, n)."""
         sizes = self.sizes(columns, rows)
         mask = np.arange(int(sizes.max())) < sizes[:, None]

@@ -1,4 +1,4 @@
-"""FlatColumns of rows of unlike lengths in flat files: written once, mapped into memory, read a few rows at a time."""
+"""RaggedColumns of rows of unlike lengths in flat files: written once, mapped into memory, read a few rows at a time."""
 
 import hashlib
 import mmap
@@ -28,7 +28,7 @@ class Damaged(Exception):
 
 
 @dataclass(frozen=True)
-class FlatFile:
+class FileDigest:
     """What a file was when it was written."""
 
     size: int
@@ -37,7 +37,7 @@ class FlatFile:
     sha256: str
 
 
-class FlatWriter:
+class RaggedWriter:
     """Writes columns, row by row, into a folder: all elements in `NAME.bin`, where rows begin in `NAME.offsets.bin`.
 
     Args:
@@ -54,7 +54,7 @@ class FlatWriter:
         self._offsets = {name: _Hashed(folder / f"{name}.offsets.bin") for name in dtypes}
         self._parts: dict[str, list[bytes]] = {name: [] for name in dtypes}
         self._ends = dict.fromkeys(dtypes, 0)
-        self.files: dict[str, FlatFile] = {}
+        self.files: dict[str, FileDigest] = {}
         self._waiting = 0
         for file in self._offsets.values():
             file.write(array("q", [0]).tobytes())
@@ -67,7 +67,7 @@ class FlatWriter:
         if self._waiting >= _FLUSH:
             self._flush()
 
-    def __enter__(self) -> "FlatWriter":
+    def __enter__(self) -> "RaggedWriter":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -101,25 +101,25 @@ class _Hashed:
         self.hash.update(data)
         self.size += len(data)
 
-    def close(self) -> FlatFile:
+    def close(self) -> FileDigest:
         with self.file:
             self.file.flush()
             os.fsync(self.file.fileno())
-        return FlatFile(self.size, self.hash.hexdigest())
+        return FileDigest(self.size, self.hash.hexdigest())
 
 
-class FlatColumns:
-    """FlatColumns that lie in a folder, mapped into memory; all have the same number of rows.
+class RaggedColumns:
+    """RaggedColumns that lie in a folder, mapped into memory; all have the same number of rows.
 
     Args:
-        folder: that a `FlatWriter` has filled.
+        folder: that a `RaggedWriter` has filled.
         dtypes: of the elements of every column.
         files: what the writer said of its files; each is read through once and compared.
 
     Errors: Damaged, where a file is missing or not what was written.
     """
 
-    def __init__(self, folder: Path, dtypes: Mapping[str, np.dtype[Any]], files: Mapping[str, FlatFile]):
+    def __init__(self, folder: Path, dtypes: Mapping[str, np.dtype[Any]], files: Mapping[str, FileDigest]):
         self._maps: list[mmap.mmap] = []
         self._read = 0
         self._flat = {name: self._open(folder / f"{name}.bin", dtype, files) for name, dtype in dtypes.items()}
@@ -129,7 +129,7 @@ class FlatColumns:
             raise Damaged("the columns are of unlike lengths")
         self.num_rows = lengths.pop() - 1
 
-    def _open(self, path: Path, dtype: np.dtype[Any], files: Mapping[str, FlatFile]) -> npt.NDArray[Any]:
+    def _open(self, path: Path, dtype: np.dtype[Any], files: Mapping[str, FileDigest]) -> npt.NDArray[Any]:
         """The elements of one file, which is the one that was written."""
         known = files.get(path.name)
         try:
@@ -184,7 +184,7 @@ class FlatColumns:
 
 
 def as_row(columns: Mapping[str, str | npt.NDArray[Any]]) -> dict[str, bytes]:
-    """Arrays and texts as a row that a `FlatWriter` takes."""
+    """Arrays and texts as a row that a `RaggedWriter` takes."""
     return {name: _as_bytes(value) for name, value in columns.items()}
 
 

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from molattn.data.datasets.folders import cache_dir
 from molattn.data.files import write_bytes
-from molattn.data.tables.columns import checked_names
-from molattn.data.tables.row_stream import CELL, CHUNK, HEAVIEST, Chunk, RowStream, too_heavy
+from molattn.data.tables.columns import validate_column_names
+from molattn.data.tables.row_stream import CELL, CHUNK, MAX_CHUNK_BYTES, Chunk, RowStream, chunk_too_large
 from molattn.errors import InputError, UsageError
 
 CHECKED = 2**29
@@ -61,7 +61,7 @@ def _checked(source: str, path: str, size: int, *_: int) -> int:
     rows = f"rows {said['rows']} to {said['rows'] + CHUNK - 1}"
     after = f"is damaged after row {said['rows']}" if "open" in said else "cannot be read as Parquet"
     if said.get("heavy"):
-        raise too_heavy(source, rows)
+        raise chunk_too_large(source, rows)
     if said.get("unpacks"):
         raise InputError(
             f"{source}: {rows} take over {limit >> 20:,} MiB to unpack, far more than the file: leave out columns that "
@@ -76,7 +76,7 @@ def _said(path: str, limit: int) -> dict[str, Any]:
     command = [sys.executable, "-P", str(Path(__file__).with_name("parquet_check.py")), path]
     known = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "ARROW_DEFAULT_MEMORY_POOL": "system"}
     environment = {**os.environ, **known, "OMP_NUM_THREADS": "1"}
-    numbers = [str(n) for n in (CHUNK, HEAVIEST, CELL, limit)]
+    numbers = [str(n) for n in (CHUNK, MAX_CHUNK_BYTES, CELL, limit)]
     done = subprocess.run([*command, *numbers], env=environment, capture_output=True, stdin=subprocess.DEVNULL)
     try:
         return json.loads(done.stdout)
@@ -116,7 +116,7 @@ def frame_to_arrow(frame: Any) -> pa.Table:
         raise InputError(f"the frame has a column that Arrow cannot take: {error}") from error
 
 
-def keep_frame(frame: Any) -> Path:
+def cache_frame(frame: Any) -> Path:
     """A data frame as a Parquet file in the user's cache, which `read_table` reads as it reads the frame.
 
     The same frame has the same file.
@@ -156,7 +156,7 @@ def _json(value: object) -> str:
 
 
 def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch], source: str) -> RowStream:
-    columns = checked_names(source, schema.names)
+    columns = validate_column_names(source, schema.names)
     return RowStream(source, columns, _chunks(schema, batches), "row", schema=schema)
 
 

@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 _EXAMPLE = "write a list such as [0.1, -0.2, null]"
 
 
-def list_items(text: str) -> list[str]:
+def parse_list(text: str) -> list[str]:
     """The values of a list in a cell, as text; empty where one is missing.
 
     JSON's `[0.1, -0.2, null]`, what Python and numpy print, `[0.1, None]` and `[0.1 nan]`, and bare numbers with
@@ -24,7 +24,7 @@ def list_items(text: str) -> list[str]:
     Raises:
         ValueError: it is no such list; the text says why.
 
-    >>> list_items("[0.1, -2e-3, null]")
+    >>> parse_list("[0.1, -2e-3, null]")
     ['0.1', '-2e-3', '']
     """
     bare = text.strip()
@@ -43,19 +43,19 @@ def list_items(text: str) -> list[str]:
     return list(map(_plain, items))
 
 
-def list_text(items: Sequence[str]) -> str:
+def format_list(items: Sequence[str]) -> str:
     """A list as a cell holds it, in JSON: numbers as they are written, words in quotes, null for an empty text.
 
-    >>> list_text(["0.5", "", "sp2"])
+    >>> format_list(["0.5", "", "sp2"])
     '[0.5, null, "sp2"]'
     """
     return f"[{', '.join(map(_json, items))}]"
 
 
-def offsets_of(counts: Sequence[int] | np.ndarray) -> npt.NDArray[np.int64]:
+def offsets_from_counts(counts: Sequence[int] | np.ndarray) -> npt.NDArray[np.int64]:
     """(n + 1,) where the rows of each of n molecules begin, one molecule after the other, and where the last end.
 
-    >>> offsets_of([2, 1, 3]).tolist()
+    >>> offsets_from_counts([2, 1, 3]).tolist()
     [0, 2, 3, 6]
     """
     return np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))])
@@ -65,10 +65,10 @@ def label_rows(offsets: npt.NDArray[np.int64], molecules: Sequence[int] | np.nda
     """Where the labels of some molecules stand among those of all, molecule by molecule.
 
     Args:
-        offsets: (n + 1,), see `offsets_of`: a molecule has one row of labels, or one for each atom.
+        offsets: (n + 1,), see `offsets_from_counts`: a molecule has one row of labels, or one for each atom.
         molecules: which of the n.
 
-    >>> label_rows(offsets_of([2, 1, 3]), [2, 0]).tolist()
+    >>> label_rows(offsets_from_counts([2, 1, 3]), [2, 0]).tolist()
     [3, 4, 5, 0, 1]
     """
     chosen = np.asarray(molecules, dtype=np.int64)

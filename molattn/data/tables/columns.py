@@ -11,7 +11,7 @@ _SHOWN, _SEARCHED, _LONGEST = 40, 1000, 200
 STRUCTURE_NAMES = frozenset({"structure", "structures", "molecule", "molecules", "mol", "mols"})
 
 
-def checked_names(where: str, names: Iterable[str]) -> tuple[str, ...]:
+def validate_column_names(where: str, names: Iterable[str]) -> tuple[str, ...]:
     """The names, as written.
 
     Raises InputError, which begins with `where`, for a name that is missing, holds a NUL or stands twice; spaces
@@ -43,7 +43,7 @@ def numbered(names: Iterable[str]) -> list[str]:
     return found
 
 
-def index_of(columns: Sequence[str], name: str, source: str) -> int:
+def find_column(columns: Sequence[str], name: str, source: str) -> int:
     """Where the column `name` stands; spaces around a name in the header, as in `smiles, y`, do not count.
 
     Raises UsageError, with the columns there are and the closest, when there is no such column.

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from molattn.data.tables.columns import checked_names, numbered
+from molattn.data.tables.columns import numbered, validate_column_names
 from molattn.data.tables.row_stream import CHUNK, Chunk, RowStream, Weight
 from molattn.errors import InputError, short_repr
 
-LARGEST_CELL = 2**24
+MAX_CELL_CHARS = 2**24
 """Characters in a cell: what an unclosed quote may swallow before it is called one."""
 
 DELIMITERS = ",;\t"
@@ -39,14 +39,14 @@ def csv_stream(lines: Iterable[str], source: str, delimiter: str = "", number_re
         head, bare = _head(lines)
         lines, delimiter = itertools.chain(head, lines), _delimiter(bare)
     # The limit is one for the whole process: it is never lowered.
-    csv.field_size_limit(max(csv.field_size_limit(), LARGEST_CELL))
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_CELL_CHARS))
     # strict: without it an unclosed quote swallows the rest of the file as one cell.
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     rows = _rows(reader, source)
     line, names = next(rows, (1, []))
     if not names:
         raise InputError(f"{source}: the file is empty; the first line must name the columns")
-    columns = checked_names(f"{source}, line {line}", numbered(names) if number_repeats else names)
+    columns = validate_column_names(f"{source}, line {line}", numbered(names) if number_repeats else names)
     # Programs part cells by semicolons where the comma is the decimal mark.
     return RowStream(source, columns, _chunks(rows, source, columns), decimal_commas=delimiter == ";")
 
@@ -76,7 +76,7 @@ def _head(lines: Iterator[str]) -> tuple[Iterator[str], str]:
         head.write(line)
         outside, quoted = _outside(line, quoted)
         bare.write(outside)
-        if not quoted or head.tell() > LARGEST_CELL:
+        if not quoted or head.tell() > MAX_CELL_CHARS:
             break
     head.seek(0)
     return itertools.chain(itertools.repeat("\n", blank), head), bare.getvalue()
@@ -148,7 +148,7 @@ def _wrong_width(where: str, cells: list[str], columns: tuple[str, ...]) -> str:
     return f"{found}: {short_repr(cells[len(columns)])} follows column {short_repr(columns[-1])}; {QUOTING}"
 
 
-def without_formula(cell: str) -> str:
+def escape_formula(cell: str) -> str:
     """The cell with an apostrophe in front where a spreadsheet would take it for a formula; numbers stay numbers."""
     return f"'{cell}" if cell.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(cell.strip(" ")) else cell
 

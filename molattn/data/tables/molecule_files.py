@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from molattn.data.tables.columns import checked_names
+from molattn.data.tables.columns import validate_column_names
 from molattn.data.tables.csv_text import csv_stream
 from molattn.data.tables.row_stream import CHUNK, Chunk, RowStream, Weight
 from molattn.errors import InputError, SmilesError
@@ -75,7 +75,7 @@ def sdf_stream(lines: Callable[[], Iterable[str]], source: str, places: bool = F
     if not found.records:
         raise InputError(f"{source}: the file has no records")
     smiles, name = _free("smiles", found.properties), _free("name", found.properties)
-    columns = checked_names(source, [smiles, *([name] if found.titles else []), *found.properties])
+    columns = validate_column_names(source, [smiles, *([name] if found.titles else []), *found.properties])
 
     def rows() -> Iterator[_Row]:
         for number, record in enumerate(split_records(lines()), start=1):

@@ -12,7 +12,7 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?", re.ASCII)
 
 
-def numbers_in(cells: Sequence[object], names: Sequence[str]) -> tuple[list[float], str | None]:
+def parse_numbers(cells: Sequence[object], names: Sequence[str]) -> tuple[list[float], str | None]:
     """The numbers in some cells of one row, NaN for an empty one, or the reason why they cannot be used.
 
     cells: text as it stands in a table, or values with a type, of which None and NaN are missing ones. names: of their
@@ -29,21 +29,21 @@ def numbers_in(cells: Sequence[object], names: Sequence[str]) -> tuple[list[floa
     return numbers, None
 
 
-def all_numbers_in(cells: Sequence[object], names: Sequence[str]) -> tuple[list[float], str | None]:
-    """As `numbers_in`, where a missing value is a reason too."""
-    numbers, reason = numbers_in(cells, names)
+def parse_required_numbers(cells: Sequence[object], names: Sequence[str]) -> tuple[list[float], str | None]:
+    """As `parse_numbers`, where a missing value is a reason too."""
+    numbers, reason = parse_numbers(cells, names)
     missing = [name for number, name in zip(numbers, names, strict=False) if math.isnan(number)]
     if missing:
-        return [], nothing_in(missing)
+        return [], missing_value_reason(missing)
     return numbers, reason
 
 
-def with_points(cells: Sequence[object]) -> list[object] | None:
+def replace_decimal_commas(cells: Sequence[object]) -> list[object] | None:
     """The cells of a column whose fractions are all written with a decimal comma, with points; None for any other.
 
     Where a point occurs as well, a comma may part thousands.
 
-    >>> with_points(["-11,01", "", "3"])
+    >>> replace_decimal_commas(["-11,01", "", "3"])
     ['-11.01', '', '3']
     """
     texts = [cell.strip() for cell in cells if isinstance(cell, str)]
@@ -55,7 +55,7 @@ def with_points(cells: Sequence[object]) -> list[object] | None:
     ]
 
 
-def nothing_in(names: Sequence[str]) -> str:
+def missing_value_reason(names: Sequence[str]) -> str:
     """The reason of a row without values in these columns."""
     return f"no value in column{'s' if len(names) > 1 else ''} {listed(names)}"
 

@@ -1,6 +1,6 @@
 """Whether the rows of a Parquet file fit into the memory, found out by a process of its own, which may have little.
 
-    python parquet_check.py PATH ROWS HEAVIEST CELL LIMIT
+    python parquet_check.py PATH ROWS MAX_CHUNK_BYTES CELL LIMIT
 
 A few bytes of Parquet can unpack to gigabytes: a page that compresses well, one long value that a dictionary repeats, a
 list of a billion zeros. Nothing in the file that says how large it is need be true, and whoever asks Arrow for such a

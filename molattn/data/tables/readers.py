@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from molattn.data.files import suffix_of
+from molattn.data.files import file_suffix
 from molattn.data.tables.csv_text import csv_stream
 from molattn.data.tables.molecule_files import sdf_stream, smi_stream
 from molattn.data.tables.row_stream import CHUNK, Chunk, RowStream
-from molattn.data.tables.text_input import STDIN, blocks, opened, shown_source, text_lines
+from molattn.data.tables.text_input import STDIN, blocks, opened, source_name, text_lines
 from molattn.errors import InputError, UsageError, short_repr
 
 __all__ = ["CHUNK", "FORMATS", "Chunk", "RowStream", "count_rows", "format_of", "open_stream"]
@@ -34,12 +34,12 @@ _ENDINGS = {
 
 def format_of(path: str | Path) -> str:
     """The format of a file by the end of its name, which `.gz` may follow: one of `FORMATS`; CSV for any other end."""
-    return _ENDINGS.get(suffix_of(Path(path)), "csv")
+    return _ENDINGS.get(file_suffix(Path(path)), "csv")
 
 
 def is_spreadsheet(path: str | Path) -> bool:
     """Whether a file is, by the end of its name, of a program that has its own format of tables."""
-    return suffix_of(Path(path)) in (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
+    return file_suffix(Path(path)) in (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
 
 
 def delimiter_of(path: str | Path) -> str:
@@ -78,7 +78,7 @@ def open_stream(
     format = format or format_of(path)
     if format not in FORMATS:
         raise UsageError(f"there is no format {short_repr(format)}; known: {', '.join(FORMATS)}")
-    source = shown_source(path)
+    source = source_name(path)
     if is_spreadsheet(path):
         raise InputError(f"{source} is a spreadsheet, of which the first sheet can be saved as CSV: give that")
     with ExitStack() as stack:
@@ -108,13 +108,13 @@ def count_rows(path: str | Path, format: str | None = None) -> int:
         from molattn.data.tables.arrow import parquet_rows  # here, because it brings pyarrow
 
         with ExitStack() as stack:
-            return parquet_rows(_on_disk(stack, path, shown_source(path), None), shown_source(path))
+            return parquet_rows(_on_disk(stack, path, source_name(path), None), source_name(path))
     if (format or format_of(path)) == "sdf":
         from molattn.chem.sdf import scan_sdf  # here, because it brings RDKit
 
         # What RDKit makes of a structure stops nothing, and takes its time.
         with opened(path) as file:
-            return scan_sdf(text_lines(file, shown_source(path), latin=True)).records
+            return scan_sdf(text_lines(file, source_name(path), latin=True)).records
     with open_stream(path, format) as stream:
         return sum(len(chunk) for chunk in stream.chunks)
 

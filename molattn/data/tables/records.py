@@ -7,9 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from molattn.data.tables.atom_lists import list_items
+from molattn.data.tables.atom_lists import parse_list
 from molattn.data.tables.columns import guess_smiles_column, listed
-from molattn.data.tables.numbers import all_numbers_in, finite, nothing_in, numbers_in, with_points
+from molattn.data.tables.numbers import (
+    finite,
+    missing_value_reason,
+    parse_numbers,
+    parse_required_numbers,
+    replace_decimal_commas,
+)
 from molattn.data.tables.table import Table, column, column_index
 from molattn.errors import UsageError, short_repr
 
@@ -114,8 +120,8 @@ def read_records(
         else:
             numbers, no_target = _targets(target, target_columns)
         weight, no_weight = _weight(weight, asked["weight"])
-        described, no_descriptor = all_numbers_in(descriptor, descriptor_columns)
-        no_group = None if all(map(str.strip, group)) else nothing_in(asked["group"])
+        described, no_descriptor = parse_required_numbers(descriptor, descriptor_columns)
+        no_group = None if all(map(str.strip, group)) else missing_value_reason(asked["group"])
         reason = no_target or no_weight or no_group or no_descriptor
         if row in table.unreadable and not all_smiles[row]:
             reason = table.unreadable[row]
@@ -148,7 +154,7 @@ def _with_points(table: Table, names: Sequence[str]) -> tuple[list[list[str]], t
     for name in names if table.decimal_commas else ():
         place = column_index(table, name)
         before = [row[place] for row in rows]
-        after = with_points(before)
+        after = replace_decimal_commas(before)
         if after is None:
             continue
         rows = [[*row[:place], str(cell), *row[place + 1 :]] for row, cell in zip(rows, after, strict=True)]
@@ -159,9 +165,9 @@ def _with_points(table: Table, names: Sequence[str]) -> tuple[list[list[str]], t
 
 def _targets(cells: Sequence[str], names: Sequence[str]) -> tuple[list[float], str | None]:
     """The targets of one row, NaN for a missing one, or the reason why they cannot be used."""
-    numbers, reason = numbers_in(cells, names)
+    numbers, reason = parse_numbers(cells, names)
     if numbers and all(map(math.isnan, numbers)):
-        return [], nothing_in(names)
+        return [], missing_value_reason(names)
     return numbers, reason
 
 
@@ -170,7 +176,7 @@ def _lists(texts: Sequence[str], names: Sequence[str]) -> tuple[list[npt.NDArray
     lists: list[npt.NDArray[np.float64]] = []
     for text, name in zip(texts, names, strict=True):
         try:
-            items = list_items(text) if text.strip() else []
+            items = parse_list(text) if text.strip() else []
         except ValueError as error:
             return [], f"column {short_repr(name)}: {short_repr(text)}: {error}"
         for atom, item in enumerate(items):
@@ -178,13 +184,13 @@ def _lists(texts: Sequence[str], names: Sequence[str]) -> tuple[list[npt.NDArray
                 return [], f"column {short_repr(name)}, atom {atom} (from 0): {short_repr(item)} is not a finite number"
         lists.append(np.array([float(item) if item else math.nan for item in items], dtype=np.float64))
     if not any(np.isfinite(numbers).any() for numbers in lists):
-        return [], nothing_in(names)
+        return [], missing_value_reason(names)
     return lists, None
 
 
 def _weight(cells: Sequence[str], names: Sequence[str]) -> tuple[list[float], str | None]:
     """The weight of one row, if a column says so, or the reason why there is none."""
-    numbers, reason = all_numbers_in(cells, names)
+    numbers, reason = parse_required_numbers(cells, names)
     if any(number < 0 for number in numbers):
         return [], f"column {short_repr(names[0])}: {short_repr(cells[0])} is below 0"
     return numbers, reason

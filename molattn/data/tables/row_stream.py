@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from molattn.data.tables.numbers import with_points
+from molattn.data.tables.numbers import replace_decimal_commas
 from molattn.errors import InputError, SmilesError
 
 CHUNK = 1024
 """Rows that travel together. Rows are cut at multiples of it, wherever reading starts: what a model answers can depend
 on the company of a molecule in its batch, in the last digit."""
 
-HEAVIEST = 3 * 2**27
+MAX_CHUNK_BYTES = 3 * 2**27
 """Bytes that the rows of a chunk may take up. All of them are held at once, and twice while the next are read."""
 
 CELL = 64
@@ -37,8 +37,8 @@ class Weight:
         """
         self.first = self.first or place
         self.bytes += weight(cells)
-        if self.bytes > HEAVIEST:
-            raise too_heavy(self.source, f"the rows from {self.first} to {place}")
+        if self.bytes > MAX_CHUNK_BYTES:
+            raise chunk_too_large(self.source, f"the rows from {self.first} to {place}")
 
 
 def weight(cells: Sequence[str]) -> int:
@@ -47,10 +47,10 @@ def weight(cells: Sequence[str]) -> int:
     return _PLACE * (len(cells) - len(lengths)) + CELL * len(lengths) + sum(lengths)
 
 
-def too_heavy(source: str, rows: str) -> InputError:
+def chunk_too_large(source: str, rows: str) -> InputError:
     """Why a table is not read on, whose rows fill the memory."""
     return InputError(
-        f"{source}: {rows} hold over {HEAVIEST >> 20} MiB, more than fits in the memory at once: leave out columns or "
+        f"{source}: {rows} hold over {MAX_CHUNK_BYTES >> 20} MiB, more than fits in the memory at once: leave out columns or "
         "cells that are not needed"
     )
 
@@ -113,7 +113,7 @@ class RowStream:
     def numbers(self, chunk: Chunk, index: int) -> list[object]:
         """The values of a column of numbers in a chunk, as they stand in the source but for decimal commas."""
         values = chunk.column(index)
-        return (with_points(values) or values) if self.decimal_commas else values
+        return (replace_decimal_commas(values) or values) if self.decimal_commas else values
 
     def molecules(self, chunk: Chunk, index: int) -> list[object]:
         """The molecules of a chunk: the values of a column, or why the record holds none."""

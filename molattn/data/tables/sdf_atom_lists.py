@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from molattn.data.tables.atom_lists import list_items, list_text
-from molattn.data.tables.columns import index_of
+from molattn.data.tables.atom_lists import format_list, parse_list
+from molattn.data.tables.columns import find_column
 from molattn.data.tables.table import Table
 from molattn.errors import short_repr
 
@@ -20,7 +20,7 @@ _ATOM_LIST = re.compile(r"atom\.[dib]?prop\..+")
 
 
 @dataclass(frozen=True)
-class Reordered:
+class ReorderedTable:
     """A table whose lists follow the atoms of its SMILES.
 
     Attributes:
@@ -34,23 +34,23 @@ class Reordered:
     left_out: list[int] = field(default_factory=list)
 
 
-def is_atom_list(table: Table, name: str) -> bool:
+def is_rdkit_atom_list(table: Table, name: str) -> bool:
     """Whether a column is, by its name, a list of RDKit's in an SDF."""
     return bool(table.atoms) and _ATOM_LIST.fullmatch(name.strip()) is not None
 
 
-def in_smiles_order(table: Table, columns: Sequence[str], add_hs: bool) -> Reordered:
+def reorder_atom_lists(table: Table, columns: Sequence[str], add_hs: bool) -> ReorderedTable:
     """The table with the lists in `columns` in the order of its SMILES, hydrogens behind them where `add_hs` has some.
 
     A hydrogen that the record leaves implicit has no value. One that is an atom of the record and none of the graph
     leaves its value out.
     """
     if not table.atoms:
-        return Reordered(table)
+        return ReorderedTable(table)
     rows = list(table.rows)
     reasons: dict[int, str] = {}
     left_out: list[int] = []
-    places = [(name, index_of(table.columns, name, table.source)) for name in columns]
+    places = [(name, find_column(table.columns, name, table.source)) for name in columns]
     for row, atoms in table.atoms.items():
         rows[row] = cells = list(rows[row])
         try:
@@ -60,11 +60,11 @@ def in_smiles_order(table: Table, columns: Sequence[str], add_hs: bool) -> Reord
             lists = {}
         order = [*atoms.order.tolist(), *(atoms.hydrogens.tolist() if add_hs else ())]
         for _, place in places:
-            cells[place] = list_text([lists[place][i] if i >= 0 else "" for i in order]) if place in lists else ""
+            cells[place] = format_list([lists[place][i] if i >= 0 else "" for i in order]) if place in lists else ""
         gone = set(range(atoms.size)).difference(order)
         if any(values[i] for values in lists.values() for i in gone):
             left_out.append(row)
-    return Reordered(replace(table, rows=rows, atoms={}), reasons, left_out)
+    return ReorderedTable(replace(table, rows=rows, atoms={}), reasons, left_out)
 
 
 def _values(table: Table, name: str, text: str, atoms: Any) -> list[str]:
@@ -74,7 +74,7 @@ def _values(table: Table, name: str, text: str, atoms: Any) -> list[str]:
         ValueError: there are more or fewer than atoms, or it is no list.
     """
     try:
-        values = _split(text) if is_atom_list(table, name) else list_items(text)
+        values = _split(text) if is_rdkit_atom_list(table, name) else parse_list(text)
     except ValueError as error:
         raise ValueError(f"column {short_repr(name)}: {short_repr(text)}: {error}") from error
     if len(values) != atoms.size:

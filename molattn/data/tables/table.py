@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from molattn.data import files
-from molattn.data.tables.columns import index_of
+from molattn.data.tables.columns import find_column
 from molattn.data.tables.csv_text import csv_line, csv_stream
 from molattn.data.tables.readers import delimiter_of, format_of, open_stream
 from molattn.data.tables.row_stream import RowStream, weight
@@ -187,5 +187,5 @@ def column(table: Table, name: str) -> list[str]:
 
 
 def column_index(table: Table, name: str) -> int:
-    """Where the column `name` stands: see `index_of`."""
-    return index_of(table.columns, name, table.source)
+    """Where the column `name` stands: see `find_column`."""
+    return find_column(table.columns, name, table.source)

@@ -15,13 +15,13 @@ from molattn.errors import InputError
 STDIN = "-"
 """In the place of a path: standard input."""
 
-LONGEST_LINE = 2**24
+MAX_LINE_BYTES = 2**24
 """Bytes in a line. Text without line ends is no table, and must not fill the memory."""
 
 _BLOCK = 2**20
 
 
-def shown_source(path: str | Path) -> str:
+def source_name(path: str | Path) -> str:
     """How errors call the file."""
     return "standard input" if str(path) == STDIN else str(path)
 
@@ -83,7 +83,7 @@ def text_lines(file: Any, source: str, *, latin: bool = False, most: int | None 
         latin: whether a line that is not UTF-8 is read as Latin-1 instead of being refused.
         most: as for `blocks`.
 
-    Raises InputError, with the line, for text that is not UTF-8 and for a line over `LONGEST_LINE`.
+    Raises InputError, with the line, for text that is not UTF-8 and for a line over `MAX_LINE_BYTES`.
     """
     # One text at a time, so that what stands between two lines of it costs next to nothing.
     return chain.from_iterable(_texts(file, source, latin, most))
@@ -131,8 +131,8 @@ def _whole_lines(file: Any, source: str, most: int | None) -> Iterator[bytes]:
             pieces, size = [], 0
         pieces.append(block)
         size += len(block)
-        if size > LONGEST_LINE:
-            raise InputError(f"{source}, line {number}: a line of over {LONGEST_LINE:,} bytes: is this a table?")
+        if size > MAX_LINE_BYTES:
+            raise InputError(f"{source}, line {number}: a line of over {MAX_LINE_BYTES:,} bytes: is this a table?")
     if rest := b"".join(pieces):
         yield rest
 

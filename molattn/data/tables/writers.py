@@ -11,8 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from molattn.data.tables.atom_lists import list_text
-from molattn.data.tables.csv_text import csv_line, without_formula
+from molattn.data.tables.atom_lists import format_list
+from molattn.data.tables.csv_text import csv_line, escape_formula
 from molattn.data.tables.readers import Chunk, RowStream, format_of, is_spreadsheet
 from molattn.errors import UsageError
 
@@ -61,7 +61,7 @@ class Output(Protocol):
         ...
 
 
-def output_of(
+def output_format(
     path: Path | None, stream: RowStream, added: Sequence[NewColumn], escape_formulas: bool = False
 ) -> Output:
     """The form of table that the name of a file asks for; CSV for None.
@@ -79,8 +79,8 @@ def output_of(
     if form == "parquet":
         if escape_formulas:
             raise UsageError(f"{name}: Parquet holds no formulas: --escape-formulas goes with .csv and .tsv")
-        return ParquetOutput(stream, added)
-    return TextOutput(stream.columns, added, "\t" if form == "tsv" else ",", escape_formulas)
+        return ParquetFormat(stream, added)
+    return TextFormat(stream.columns, added, "\t" if form == "tsv" else ",", escape_formulas)
 
 
 @contextmanager
@@ -94,7 +94,7 @@ def compressed(path: Path, file: Any) -> Iterator[Any]:
         yield inner
 
 
-class TextOutput:
+class TextFormat:
     """CSV, or TSV: UTF-8, lines end with LF; on request with no cell that a spreadsheet takes for a formula."""
 
     suffix = ".csv"
@@ -111,7 +111,7 @@ class TextOutput:
 
     def line(self, cells: Sequence[str]) -> str:
         """One row of the table."""
-        return csv_line([*map(without_formula, cells)] if self.escape_formulas else cells, self.delimiter)
+        return csv_line([*map(escape_formula, cells)] if self.escape_formulas else cells, self.delimiter)
 
     def writer(self, file: Any) -> Writer:
         """A writer of a whole table into an open, binary file."""
@@ -133,7 +133,7 @@ class TextOutput:
 
 
 class _TextWriter:
-    def __init__(self, output: TextOutput, write: Callable[[str], object]):
+    def __init__(self, output: TextFormat, write: Callable[[str], object]):
         self.line, self.put = output.line, write
         write(output.header)
 
@@ -148,7 +148,7 @@ class _TextWriter:
         pass
 
 
-class ParquetOutput:
+class ParquetFormat:
     """Parquet, with the types of the input where it has some, and text otherwise."""
 
     suffix = ".parquet"
@@ -204,7 +204,7 @@ class _ParquetWriter:
         self.waiting = []
 
 
-class NpyOutput:
+class NpyFormat:
     """The new columns alone, all of them numbers, as one float32 matrix for `numpy.load`; NaN where there is none."""
 
     suffix = ".npy"
@@ -250,7 +250,7 @@ def _text(value: float | Sequence[str] | Sequence[float] | None) -> str:
     """A number or a list of them as a cell holds it."""
     if value is None or isinstance(value, int | float):
         return digits(value)
-    return list_text([item if isinstance(item, str) else digits(item) for item in value])
+    return format_list([item if isinstance(item, str) else digits(item) for item in value])
 
 
 def _npy_header(rows: int, width: int) -> bytes:
