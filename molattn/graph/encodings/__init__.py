@@ -1,6 +1,6 @@
-"""What edges and nodes say to attention: small pieces, each from molecules to features, to be put together.
+"""Encodings: modules that compute edge or node features of molecules, and can be combined.
 
-| piece                | says of a pair of atoms (of one atom)          | known from                    |
+| encoding             | feature of a pair of atoms (of one atom)       | source                        |
 |----------------------|------------------------------------------------|-------------------------------|
 | `BondEncoding`       | the bond, a learned row                        |                               |
 | `BondOneHot`         | the bond, ones and zeros                       | R-MAT                         |
@@ -16,18 +16,18 @@
 | `RandomWalkNodes`    | (where random walks come back)                 | GRIT                          |
 
 Each is an `Encoding`, a module with `dim` channels; `forward(molecules)` takes a batch of `Molecules` and returns
-(b, n, n, dim), or (b, n, dim) for the last two. What stands in the padding of the molecules is never read; what is
-returned there is finite, and zero for the weights. `Sum` and `Concat` put several together.
+(b, n, n, dim), or (b, n, dim) for the last two. Values in the padding of the molecules are never read; the returned
+features are finite there, and zero for the weights. `Sum` and `Concat` combine several.
 """
 
+from molattn.graph.encodings.base import Encoding, Molecules, adjacency, pair_mask
 from molattn.graph.encodings.bonds import BondEncoding, BondOneHot
 from molattn.graph.encodings.combine import Concat, Sum
 from molattn.graph.encodings.distances import Bessel, DistanceEncoding, Gaussians, RadialBases
-from molattn.graph.encodings.molecules import Encoding, Molecules, adjacency, pairs
+from molattn.graph.encodings.fixed_weights import AdjacencyWeights, DistanceKernel
 from molattn.graph.encodings.nodes import DegreeEncoding
 from molattn.graph.encodings.paths import HeadTable, NeighbourhoodOrder, PathEdgeEncoding, PathEncoding, path_codes
 from molattn.graph.encodings.walks import RandomWalkEncoding, RandomWalkNodes, random_walks
-from molattn.graph.encodings.weights import AdjacencyWeights, DistanceKernel
 
 __all__ = [
     "AdjacencyWeights",
@@ -50,7 +50,7 @@ __all__ = [
     "RandomWalkNodes",
     "Sum",
     "adjacency",
-    "pairs",
+    "pair_mask",
     "path_codes",
     "random_walks",
 ]

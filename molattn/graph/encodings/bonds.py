@@ -8,67 +8,67 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 
 from molattn.graph.embedding import SumEmbedding, look_up
-from molattn.graph.encodings.molecules import Encoding, Molecules, pairs
+from molattn.graph.encodings.base import Encoding, Molecules, pair_mask
 from molattn.graph.stack import EdgeEmbedding
 
 
 def bond_codes(molecules: Molecules) -> Integer[Tensor, "b n n"]:
-    """(b, n, n) bytes: the bond codes, 0 in the padding whatever stands there."""
-    return molecules.bond_codes.masked_fill(~pairs(molecules), 0)
+    """(b, n, n) bytes: the bond codes, set to 0 in the padding."""
+    return molecules.bond_codes.masked_fill(~pair_mask(molecules), 0)
 
 
 class BondEncoding(Encoding):
     """A learned row per bond.
 
     e_ij = B[bond_ij]
-    B[c] = sum_f T_f[c_f]                a bond code is a few small integers packed in a byte
+    B[c] = sum_f T_f[c_f]                a bond code is F small integers packed in a byte
 
-    B is formed once per call, not once per pair. Pairs that no bond joins have a code, and so a row, too.
+    B is computed once per call, not once per pair. Pairs without a bond also have a code, and so a row.
 
     Shapes: molecules of n atoms -> (b, n, n, dim).
 
     Args:
-        parts: (bonds, F), what the integers of each packed bond code are.
-        sizes: how many values each of the F integers can take.
+        unpacked_codes: (bonds, F), the F integers of each packed bond code.
+        sizes: the number of values of each of the F integers.
         dim: channels.
     """
 
-    parts: Tensor
+    unpacked_codes: Tensor
 
-    def __init__(self, parts: Tensor, sizes: Sequence[int], dim: int):
+    def __init__(self, unpacked_codes: Tensor, sizes: Sequence[int], dim: int):
         super().__init__()
         self.dim = dim
         self.bond = SumEmbedding(sizes, dim)
-        self.register_buffer("parts", parts.long(), persistent=False)
+        self.register_buffer("unpacked_codes", unpacked_codes.long(), persistent=False)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
-        return look_up(self.bond(self.parts), bond_codes(molecules))
+        return look_up(self.bond(self.unpacked_codes), bond_codes(molecules))
 
     def edge_embedding(self, molecules: Molecules) -> EdgeEmbedding:
-        """A row for each packed bond code."""
-        return EdgeEmbedding((self.bond(self.parts),), (molecules.bond_codes,))
+        """A table with a row for each packed bond code."""
+        return EdgeEmbedding((self.bond(self.unpacked_codes),), (molecules.bond_codes,))
 
 
 class BondOneHot(Encoding):
-    """Bond features as ones and zeros: nothing is learned.
+    """One-hot bond features, without learned parameters.
 
     e_ij = [onehot(c_1), ..., onehot(c_F)]        for bond_ij = (c_1, ..., c_F)
 
     Shapes: molecules of n atoms -> (b, n, n, dim), dim being the sum of `sizes`.
 
     Args:
-        parts: (bonds, F), what the integers of each packed bond code are.
-        sizes: how many values each of the F integers can take.
+        unpacked_codes: (bonds, F), the F integers of each packed bond code.
+        sizes: the number of values of each of the F integers.
 
     Source: the bond features of the relative self-attention of R-MAT, Maziarka et al. 2021, arXiv:2110.05841.
     """
 
     table: Tensor
 
-    def __init__(self, parts: Tensor, sizes: Sequence[int]):
+    def __init__(self, unpacked_codes: Tensor, sizes: Sequence[int]):
         super().__init__()
         self.dim = sum(sizes)
-        columns = [F.one_hot(codes, size) for codes, size in zip(parts.long().unbind(-1), sizes, strict=True)]
+        columns = [F.one_hot(codes, size) for codes, size in zip(unpacked_codes.long().unbind(-1), sizes, strict=True)]
         table = torch.cat(columns, dim=-1).to(torch.get_default_dtype())
         self.register_buffer("table", table, persistent=False)
 

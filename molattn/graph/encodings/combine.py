@@ -1,4 +1,4 @@
-"""Encodings put together: added, or side by side."""
+"""Combinations of encodings: their sum and their concatenation."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from molattn.graph.encodings.molecules import Encoding, Molecules
+from molattn.graph.encodings.base import Encoding, Molecules
 from molattn.graph.stack import EdgeEmbedding
 
 
@@ -30,7 +30,7 @@ class Sum(Encoding):
         self.dim = dims[0]
         self.encodings = nn.ModuleList(encodings)
 
-    def forward(self, molecules: Molecules) -> Float[Tensor, "*things d"]:
+    def forward(self, molecules: Molecules) -> Float[Tensor, "*items d"]:
         first, *others = self.encodings
         total = first(molecules)
         for encoding in others:
@@ -38,13 +38,13 @@ class Sum(Encoding):
         return total
 
     def edge_embedding(self, molecules: Molecules) -> EdgeEmbedding | None:
-        """The tables of all of them, where each has one."""
+        """The embeddings of all encodings; None if one of them is not an embedding."""
         total = None
         for encoding in self.encodings:
-            part = encoding.edge_embedding(molecules)  # pyright: ignore[reportCallIssue]
-            if part is None:
+            embedding = encoding.edge_embedding(molecules)  # pyright: ignore[reportCallIssue]
+            if embedding is None:
                 return None
-            total = part if total is None else total + part
+            total = embedding if total is None else total + embedding
         return total
 
 
@@ -65,11 +65,11 @@ class Concat(Encoding):
         self.dim = sum(_dims(encodings))
         self.encodings = nn.ModuleList(encodings)
 
-    def forward(self, molecules: Molecules) -> Float[Tensor, "*things d"]:
+    def forward(self, molecules: Molecules) -> Float[Tensor, "*items d"]:
         return torch.cat([encoding(molecules) for encoding in self.encodings], dim=-1)
 
 
 def _dims(encodings: Sequence[Encoding]) -> list[int]:
     if not encodings:
-        raise ValueError("nothing to put together: at least one encoding is needed")
+        raise ValueError("at least one encoding is needed")
     return [encoding.dim for encoding in encodings]

@@ -4,39 +4,39 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from molattn.graph.encodings.molecules import Encoding, Molecules, pairs
+from molattn.graph.encodings.base import Encoding, Molecules, pair_mask
 
 
 def distances_of(molecules: Molecules, dtype: torch.dtype) -> Float[Tensor, "b n n"]:
-    """(b, n, n) angstrom, inf between fragments, 0 in the padding whatever stands there.
+    """(b, n, n) angstrom, inf between fragments, set to 0 in the padding.
 
     Raises:
         ValueError: molecules without distances.
     """
     if molecules.distances is None:
-        raise ValueError("distances are needed, and these molecules have no conformers: compute some when reading them")
-    return molecules.distances.to(dtype).masked_fill(~pairs(molecules), 0.0)
+        raise ValueError("distances are required, but these molecules have no conformers: compute them when reading")
+    return molecules.distances.to(dtype).masked_fill(~pair_mask(molecules), 0.0)
 
 
 class RadialBases(nn.Module):
     """Functions of a distance: `forward` takes (...,) finite angstrom and returns (..., num_bases)."""
 
     num_bases: int
-    """How many functions."""
+    """The number of functions."""
 
 
 class Gaussians(RadialBases):
-    """Radial bases: bells side by side. Nothing is learned.
+    """Radial basis of Gaussians at evenly spaced centres, without learned parameters.
 
     g_n(d) = exp(-(d - mu_n)^2 / (2 s^2))        mu_n = n s,  s = cutoff / (N - 1),  n = 0, ..., N - 1
 
-    Beyond the cutoff they fade away like the last bell.
+    Beyond the cutoff, they decay like the last Gaussian.
 
     Shapes: d (...,), finite -> (..., N).
 
     Args:
         num_bases: N, at least 2.
-        cutoff: where the last bell stands; angstrom.
+        cutoff: the centre of the last Gaussian; angstrom.
 
     Raises:
         ValueError: fewer than two bases, or a cutoff that is not positive.
@@ -58,20 +58,20 @@ class Gaussians(RadialBases):
 
 
 class Bessel(RadialBases):
-    """Radial bases: waves that end smoothly at the cutoff. Nothing is learned.
+    """Radial Bessel basis with a smooth cutoff, without learned parameters.
 
     f_n(d) = sin(n pi x) / (n pi) (1/x + a x^(p-1) + b x^p + c x^(p+1))    for x = d / cutoff < 1, else 0; n = 1 ... N
            = sinc(n x) (1 + a x^p + b x^(p+1) + c x^(p+2))                 sinc(y) = sin(pi y) / (pi y), 1 at 0
     a = -(p + 1)(p + 2) / 2,  b = p (p + 2),  c = -p (p + 1) / 2
 
-    The second line is the one that is computed: it is finite at d = 0, where f_n = 1. At the cutoff the first two
-    derivatives are zero.
+    The second form is the one computed: it is finite at d = 0, where f_n = 1. At the cutoff, the first two derivatives
+    are zero.
 
     Shapes: d (...,), finite -> (..., N).
 
     Args:
         num_bases: N, at least 1.
-        cutoff: where they end; angstrom.
+        cutoff: the distance from which on they are zero; angstrom.
         exponent: p, at least 1.
 
     Raises:
@@ -86,8 +86,8 @@ class Bessel(RadialBases):
     def __init__(self, num_bases: int = 32, cutoff: float = 10.0, exponent: int = 6):
         super().__init__()
         if num_bases < 1 or cutoff <= 0 or exponent < 1:
-            given = f"num_bases={num_bases}, cutoff={cutoff}, exponent={exponent}"
-            raise ValueError(f"at least one base, a positive cutoff and an exponent of at least 1, not {given}")
+            values = f"num_bases={num_bases}, cutoff={cutoff}, exponent={exponent}"
+            raise ValueError(f"at least one base, a positive cutoff and an exponent of at least 1, not {values}")
         self.num_bases, self.cutoff, self.exponent = num_bases, cutoff, exponent
         self.register_buffer("orders", torch.arange(1.0, num_bases + 1), persistent=False)
 
@@ -100,16 +100,16 @@ class Bessel(RadialBases):
 
 
 class DistanceEncoding(Encoding):
-    """Radial bases of the distance in space, mixed by a learned matrix.
+    """A learned linear map of radial basis functions of the distance in space.
 
     e_ij = W g(d_ij)        where d_ij is finite
-         = r                where it is infinite: how two fragments lie to each other is not known
+         = r                where it is infinite: the relative position of two fragments is not known
 
     Shapes: molecules of n atoms -> (b, n, n, dim).
 
     Args:
         dim: channels.
-        bases: g, `Gaussians` or `Bessel`; the first by default.
+        bases: g, `Gaussians` or `Bessel`; `Gaussians()` by default.
 
     Raises:
         ValueError: at a call, molecules without distances.

@@ -1,10 +1,10 @@
-"""What the bonds say of one atom: how many there are."""
+"""Encodings of single atoms: their degree."""
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from molattn.graph.embedding import look_up
-from molattn.graph.encodings.molecules import Encoding, Molecules, adjacency
+from molattn.graph.encodings.base import Encoding, Molecules, adjacency
 
 
 class DegreeEncoding(Encoding):

@@ -1,4 +1,4 @@
-"""The shortest path between two atoms as features of their edge: how long it is, and which bonds lie on it."""
+"""The shortest path between two atoms as edge features: its length, and the bonds along it."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,38 +9,38 @@ from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
 from molattn.graph.embedding import SumEmbedding, look_up
+from molattn.graph.encodings.base import Encoding, Molecules, adjacency, pair_mask
 from molattn.graph.encodings.bonds import bond_codes
-from molattn.graph.encodings.molecules import Encoding, Molecules, adjacency, pairs
 from molattn.graph.stack import EdgeEmbedding
 
 DISCONNECTED = 255
-"""The byte that says that no path joins the two."""
+"""The path length that stands for no path."""
 
 
 def path_codes(molecules: Molecules, max_path: int, disconnected: int = DISCONNECTED) -> Integer[Tensor, "b n n"]:
-    """c_ij = min(length_ij, max_path), or max_path + 1 where no path joins i and j.
+    """c_ij = min(length_ij, max_path), or max_path + 1 without a path between i and j.
 
-    Shapes: (b, n, n) bytes, 0 in the padding whatever stands there.
+    Shapes: (b, n, n) bytes, 0 in the padding.
     """
     lengths = molecules.path_lengths
     codes = lengths.clamp(max=max_path).masked_fill(lengths == disconnected, max_path + 1)
-    return codes.masked_fill(~pairs(molecules), 0)
+    return codes.masked_fill(~pair_mask(molecules), 0)
 
 
 class PathEncoding(Encoding):
     """A learned row per length of the shortest path.
 
-    e_ij = P[min(length_ij, max_path)]        P has one more row for atoms that no path joins
+    e_ij = P[min(length_ij, max_path)]        P has one more row for pairs of atoms without a path
 
     Shapes: molecules of n atoms -> (b, n, n, dim).
 
     Args:
         dim: channels.
-        max_path: longer paths share one row; bonds.
-        disconnected: the byte that says that no path joins the two.
+        max_path: longer paths share one row; in bonds.
+        disconnected: the path length that stands for no path.
     """
 
-    of_bytes: Tensor
+    code_of_length: Tensor
 
     def __init__(self, dim: int, max_path: int, disconnected: int = DISCONNECTED):
         super().__init__()
@@ -48,30 +48,30 @@ class PathEncoding(Encoding):
         self.path = nn.Embedding(max_path + 2, dim)
         lengths = torch.arange(256).clamp(max=max_path)
         lengths[disconnected] = max_path + 1
-        self.register_buffer("of_bytes", lengths, persistent=False)
+        self.register_buffer("code_of_length", lengths, persistent=False)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
         return look_up(self.path.weight, path_codes(molecules, self.max_path, self.disconnected))
 
     def edge_embedding(self, molecules: Molecules) -> EdgeEmbedding:
-        """A row for each byte that a length may be."""
-        return EdgeEmbedding((look_up(self.path.weight, self.of_bytes),), (molecules.path_lengths,))
+        """A table with a row for each possible byte."""
+        return EdgeEmbedding((look_up(self.path.weight, self.code_of_length),), (molecules.path_lengths,))
 
 
 class HeadTable(Encoding):
-    """A learned number per head and code of a pair, to be added to the logits of that head.
+    """A learned bias of the logits per head and code of a pair.
 
     e_ijh = T[c_ij, h]
 
-    T starts from zeros: attention as if there were no table.
+    T is initialized with zeros, so that it has no effect at first.
 
     Shapes: molecules of n atoms -> (b, n, n, num_heads).
 
     Args:
-        num_codes: how many codes there are.
+        num_codes: the number of codes.
         num_heads: h, which is also `dim`.
-        codes: from molecules to (b, n, n) integers below `num_codes`, read for pairs of atoms only; by default the
-            length of the shortest path, up to num_codes - 2, and num_codes - 1 where no path joins the two.
+        codes: a function from molecules to (b, n, n) integers below `num_codes`, whose values in the padding are
+            ignored; by default the length of the shortest path, up to num_codes - 2, and num_codes - 1 without a path.
 
     Source: with path lengths, the spatial encoding of Graphormer, Ying et al. 2021, arXiv:2106.05234, equation 6.
     """
@@ -83,19 +83,19 @@ class HeadTable(Encoding):
         self.table = nn.Parameter(torch.zeros(num_codes, num_heads))
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n h"]:
-        return look_up(self.table, self.codes(molecules).masked_fill(~pairs(molecules), 0))
+        return look_up(self.table, self.codes(molecules).masked_fill(~pair_mask(molecules), 0))
 
 
 class NeighbourhoodOrder(Encoding):
-    """The length of the shortest path as ones and zeros: nothing is learned.
+    """The one-hot length of the shortest path, without learned parameters.
 
-    e_ij = onehot(min(length_ij, max_order))        with one more column for atoms that no path joins
+    e_ij = onehot(min(length_ij, max_order))        with one more column for pairs of atoms without a path
 
     Shapes: molecules of n atoms -> (b, n, n, dim), dim being max_order + 2.
 
     Args:
-        max_order: longer paths share one column; bonds.
-        disconnected: the byte that says that no path joins the two.
+        max_order: longer paths share one column; in bonds.
+        disconnected: the path length that stands for no path.
 
     Source: the neighbourhood embedding of R-MAT, Maziarka et al. 2021, arXiv:2110.05841.
     """
@@ -112,18 +112,18 @@ class NeighbourhoodOrder(Encoding):
 
 
 class PathEdgeEncoding(Encoding):
-    """The bonds along the shortest path, a learned row per place on the path and bond.
+    """The bonds along the shortest path, a learned row per position on the path and bond.
 
     e_ij = 1/L sum_(p=1..L) T_p[bond(a_(p-1), a_p)]        on the path i = a_0, a_1, ..., a_L = j, if L <= max_path
-    T_p[c] = sum_f T_pf[c_f]                               a bond code is a few small integers packed in a byte
+    T_p[c] = sum_f T_pf[c_f]                               a bond code is F small integers packed in a byte
 
-    Rings tie: where several paths are shortest, e_ij is the mean over all of them, so that the order of the atoms
-    does not choose one. Place 1 is the bond at the receiver i. Every bond is read in the direction i -> j: its code
-    is that of the pair (a_(p-1), a_p), as the end nearer to i sees the end nearer to j; only dative bonds are not the
-    same from both ends. Longer paths, no path, and an atom with itself bring zeros.
+    If several paths are shortest, as in rings, e_ij is the mean over all of them, so that it does not depend on the
+    order of the atoms. Position 1 is the bond at the receiver i. Every bond is read in the direction i -> j: its code
+    is that of the pair (a_(p-1), a_p); only dative bonds have another code in the other direction. e_ij is zero for
+    longer paths, without a path, and for an atom with itself.
 
-    The paths are never listed. With A the adjacency, F_L(i, j) the number of shortest paths where length_ij = L and
-    zero elsewhere, and U_L(i, j) the sum over these paths of the rows along them,
+    The paths are never enumerated. With A the adjacency, F_L(i, j) the number of shortest paths if length_ij = L and
+    zero otherwise, and U_L(i, j) the sum over these paths of the rows along them,
 
     F_1 = A,                F_L = [length = L] (F_(L-1) A)
     U_1 = A T_1[bond],      U_L(i, j) = [length_ij = L] sum_k ( U_(L-1)(i, k) A_kj + F_(L-1)(i, k) A_kj T_L[bond_kj] )
@@ -132,10 +132,10 @@ class PathEdgeEncoding(Encoding):
     Shapes: molecules of n atoms -> (b, n, n, dim). Costs 2 (max_path - 1) products of (n, n) with (n, n dim) matrices.
 
     Args:
-        parts: (bonds, F), what the integers of each packed bond code are.
-        sizes: how many values each of the F integers can take.
+        unpacked_codes: (bonds, F), the F integers of each packed bond code.
+        sizes: the number of values of each of the F integers.
         dim: channels.
-        max_path: the longest path that is read; bonds.
+        max_path: the length of the longest path that is read; in bonds.
 
     Raises:
         ValueError: max_path below 1.
@@ -144,28 +144,28 @@ class PathEdgeEncoding(Encoding):
     path of several.
     """
 
-    parts: Tensor
+    unpacked_codes: Tensor
 
-    def __init__(self, parts: Tensor, sizes: Sequence[int], dim: int, max_path: int = 5):
+    def __init__(self, unpacked_codes: Tensor, sizes: Sequence[int], dim: int, max_path: int = 5):
         super().__init__()
         if max_path < 1:
             raise ValueError(f"a path has at least one bond: max_path={max_path}")
         self.dim, self.max_path = dim, max_path
         self.places = nn.ModuleList(SumEmbedding(sizes, dim) for _ in range(max_path))
-        self.register_buffer("parts", parts.long(), persistent=False)
+        self.register_buffer("unpacked_codes", unpacked_codes.long(), persistent=False)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
         bonded = adjacency(molecules)
-        bonds = bond_codes(molecules).int().masked_fill(~bonded, len(self.parts))
-        # One more row, of zeros, for pairs that no bond joins.
-        first, *others = (F.pad(place(self.parts), (0, 0, 0, 1)) for place in self.places)
+        bonds = bond_codes(molecules).int().masked_fill(~bonded, len(self.unpacked_codes))
+        # One more row, of zeros, for pairs without a bond.
+        first, *others = (F.pad(table(self.unpacked_codes), (0, 0, 0, 1)) for table in self.places)
         f = a = bonded.to(first.dtype)  # F_1
-        u = look_up(first, bonds.mT)  # U_1, [b, j, i] being the pair (i, j): so that no product has to copy it
+        u = look_up(first, bonds.mT)  # U_1; [b, j, i] is the pair (i, j), so that no product has to copy it
         # Every pair has one length: each entry of these two sums is filled once.
         rows_along, bonds_along = u, a
         for length, table in enumerate(others, start=2):
-            there = (molecules.path_lengths == length).to(a.dtype)
+            has_length = (molecules.path_lengths == length).to(a.dtype)
             u = torch.einsum("bkj,bkid->bjid", a, u) + torch.einsum("bik,bkjd->bjid", f, look_up(table, bonds))
-            u, f = u * there.unsqueeze(-1), (f @ a) * there
+            u, f = u * has_length.unsqueeze(-1), (f @ a) * has_length
             rows_along, bonds_along = rows_along + u, bonds_along + length * f
         return (rows_along / bonds_along.clamp_min(1.0).unsqueeze(-1)).transpose(1, 2).contiguous()

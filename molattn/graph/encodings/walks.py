@@ -1,22 +1,22 @@
-"""Random walks along the bonds: where a walker that leaves atom i is after k steps."""
+"""Random walks along the bonds: the probability to reach atom j from atom i in k steps."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from molattn.graph.encodings.molecules import Encoding, Molecules, adjacency, pairs
+from molattn.graph.encodings.base import Encoding, Molecules, adjacency, pair_mask
 
 
 def random_walks(molecules: Molecules, steps: int, dtype: torch.dtype | None = None) -> Float[Tensor, "b n n k"]:
     """R_ij = [I, M, M^2, ..., M^(K-1)]_ij        with M = D^-1 A, D the degrees on a diagonal
 
-    R_ijk is the probability that a walker that leaves i is at j after k steps, along a random bond at each. From an
-    atom without bonds nobody can walk: its row of M is zero.
+    R_ijk is the probability that a walk that starts at i is at j after k steps, each along a random bond. The row of M
+    of an atom without bonds is zero.
 
     Args:
         molecules: of n atoms.
         steps: K, the powers from 0 to K - 1.
-        dtype: of what is returned; torch's default.
+        dtype: of the returned tensor; torch's default dtype if None.
 
     Returns:
         (b, n, n, K), zeros in the padding.
@@ -25,14 +25,14 @@ def random_walks(molecules: Molecules, steps: int, dtype: torch.dtype | None = N
     """
     a = adjacency(molecules).to(dtype or torch.get_default_dtype())
     m = a / a.sum(-1, keepdim=True).clamp_min(1.0)
-    powers = [torch.eye(a.shape[-1], dtype=a.dtype, device=a.device) * pairs(molecules)]
+    powers = [torch.eye(a.shape[-1], dtype=a.dtype, device=a.device) * pair_mask(molecules)]
     for _ in range(steps - 1):
         powers.append(powers[-1] @ m)
     return torch.stack(powers, dim=-1)
 
 
 class RandomWalkEncoding(Encoding):
-    """Relative random-walk probabilities: how easily a walk along the bonds leads from one atom to another.
+    """Relative random-walk probabilities between pairs of atoms.
 
     e_ij = W R_ij + b
     R_ij = [I, M, M^2, ..., M^(K-1)]_ij        with M = D^-1 A
@@ -51,7 +51,7 @@ class RandomWalkEncoding(Encoding):
 
     def __init__(self, steps: int, dim: int):
         super().__init__()
-        self.dim, self.steps = dim, _checked(steps)
+        self.dim, self.steps = dim, _check_steps(steps)
         self.linear = nn.Linear(steps, dim)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
@@ -59,7 +59,7 @@ class RandomWalkEncoding(Encoding):
 
 
 class RandomWalkNodes(Encoding):
-    """The part of the random walks that belongs to one atom: how easily a walk leads back to it.
+    """The return probabilities of random walks, as features of one atom.
 
     x_i = W R_ii + b        with R as in `random_walks`
 
@@ -77,7 +77,7 @@ class RandomWalkNodes(Encoding):
 
     def __init__(self, steps: int, dim: int):
         super().__init__()
-        self.dim, self.steps = dim, _checked(steps)
+        self.dim, self.steps = dim, _check_steps(steps)
         self.linear = nn.Linear(steps, dim)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n d"]:
@@ -85,7 +85,7 @@ class RandomWalkNodes(Encoding):
         return self.linear(walks.diagonal(dim1=1, dim2=2).mT)
 
 
-def _checked(steps: int) -> int:
+def _check_steps(steps: int) -> int:
     if steps < 1:
         raise ValueError(f"the powers of M start at M^0: steps={steps} must be at least 1")
     return steps

@@ -1,4 +1,4 @@
-"""Batches of real molecules, at distances drawn at random, and ways to change them."""
+"""Batches of real molecules with random distances, and ways to change them."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -39,7 +39,7 @@ class Padded:
         return replace(self, **changes)
 
     def __getitem__(self, rows):
-        """Some of the molecules, padded as they were."""
+        """Some of the molecules, with the same padding."""
         return Padded(**{name: x[rows] for name, x in _tensors(self).items()})
 
     def to(self, device):
@@ -73,8 +73,8 @@ def garbled(batch):
     )
 
 
-def alone(batch, k):
-    """Molecule k without company and without padding."""
+def single(batch, k):
+    """Molecule k as a batch of its own, without padding."""
     n = int(batch.mask[k].sum())
     return Padded(
         batch.atom_codes[k : k + 1, :n],
@@ -86,7 +86,7 @@ def alone(batch, k):
 
 
 def reordered(batch, order):
-    """The same molecules with their places, padding included, in another order: place k holds what order[k] held."""
+    """The same molecules with their atoms, padding included, in another order: atom k is the former atom order[k]."""
     return Padded(
         batch.atom_codes[:, order],
         batch.bond_codes[:, order][:, :, order],
@@ -96,6 +96,6 @@ def reordered(batch, order):
     )
 
 
-def atoms(batch, k):
-    """How many atoms molecule k has."""
+def num_atoms(batch, k):
+    """The number of atoms of molecule k."""
     return int(batch.mask[k].sum())

@@ -1,21 +1,21 @@
-"""The bond as features: rows of tables, and ones and zeros."""
+"""Bond features: embeddings and one-hot."""
 
 from molattn.chem import BOND_FEATURES, unpack_bond
 from molattn.graph import BondEncoding, BondOneHot, PathEncoding, Sum
 from molattn.graph.encodings import adjacency
 from tests.assertions import assert_close, assert_identical
-from tests.graph.encodings.batches import PARTS, SIZES, SMILES, atoms, batch_of
+from tests.graph.encodings.batches import PARTS, SIZES, SMILES, batch_of, num_atoms
 from tests.graph.graphs import double
 
 BATCH = batch_of(*SMILES)
 
 
-def test_bond_and_path_are_rows_of_tables_looked_up_one_by_one():
+def test_bond_and_path_encodings_match_lookups_one_by_one():
     bond, path = double(BondEncoding(PARTS, SIZES, 5)), double(PathEncoding(5, max_path=3))
     e = Sum([bond, path])(BATCH)
     tables = bond.bond.table.weight.split(SIZES)
     for k in range(len(SMILES)):
-        n = atoms(BATCH, k)
+        n = num_atoms(BATCH, k)
         parts = unpack_bond(BATCH.bond_codes[k, :n, :n].numpy())
         for i in range(n):
             for j in range(n):
@@ -27,7 +27,7 @@ def test_bond_and_path_are_rows_of_tables_looked_up_one_by_one():
                 assert_close(e[k, i, j], expected)
 
 
-def test_the_codes_of_bonds_are_not_saved():
+def test_the_bond_codes_are_not_in_the_state_dict():
     assert set(BondEncoding(PARTS, SIZES, 5).state_dict()) == {"bond.table.weight"}
 
 
@@ -38,12 +38,12 @@ def test_a_dative_bond_has_a_row_for_each_end():
     assert_identical(e[0, 1, 2], e[0, 2, 1])
 
 
-def test_one_hot_bonds_have_a_one_per_feature_where_its_label_stands():
+def test_one_hot_bonds_have_a_one_at_each_features_code():
     encoding = BondOneHot(PARTS, SIZES)
     e = encoding(BATCH)
     assert encoding.dim == sum(SIZES)
     for k in range(len(SMILES)):
-        n = atoms(BATCH, k)
+        n = num_atoms(BATCH, k)
         parts = unpack_bond(BATCH.bond_codes[k, :n, :n].numpy())
         for i in range(n):
             for j in range(n):
@@ -52,17 +52,17 @@ def test_one_hot_bonds_have_a_one_per_feature_where_its_label_stands():
                     assert block.tolist() == [float(c == code) for c in range(feature.size)]
 
 
-def test_a_learned_matrix_on_one_hot_bonds_is_the_learned_rows():
+def test_a_linear_map_of_one_hot_bonds_equals_the_embedding():
     rows = double(BondEncoding(PARTS, SIZES, 5))
     assert_close(BondOneHot(PARTS, SIZES).double()(BATCH) @ rows.bond.table.weight, rows(BATCH))
 
 
-def test_bonded_pairs_are_those_of_the_bond_codes():
+def test_adjacency_matches_the_bond_codes():
     none_or_self = 2
     kind = PARTS[BATCH.bond_codes.long()][..., 0]
     assert_identical(adjacency(BATCH), kind >= none_or_self)
 
 
-def test_what_can_be_worked_out_again_is_not_saved():
+def test_constant_tables_are_not_in_the_state_dict():
     assert set(BondEncoding(PARTS, SIZES, 5).state_dict()) == {"bond.table.weight"}
     assert not BondOneHot(PARTS, SIZES).state_dict()

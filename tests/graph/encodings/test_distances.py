@@ -1,4 +1,4 @@
-"""Radial bases and the encoding of distances: values from the formulas, edges of their range, gradients."""
+"""Radial bases and distance encodings: values of the formulas, limits of their range, gradients."""
 
 import math
 
@@ -19,7 +19,7 @@ def bases(request):
     return BASES[request.param].double()
 
 
-def test_gaussians_are_bells_a_width_apart():
+def test_gaussians_are_one_width_apart():
     d = torch.tensor([0.0, 0.7, 5.0, 9.0], dtype=F64)
     g = Gaussians(6, 5.0).double()(d)
     for row, distance in zip(g.tolist(), d.tolist(), strict=True):
@@ -27,7 +27,7 @@ def test_gaussians_are_bells_a_width_apart():
 
 
 @pytest.mark.parametrize("p", [1, 2, 5, 6])
-def test_bessel_bases_are_the_waves_times_the_envelope(p):
+def test_bessel_bases_match_the_paper(p):
     c = 5.0
     d = torch.tensor([1e-3, 0.7, 2.5, 4.999], dtype=F64)
     g = Bessel(7, c, exponent=p).double()(d)
@@ -39,7 +39,7 @@ def test_bessel_bases_are_the_waves_times_the_envelope(p):
         assert row == pytest.approx(expected, rel=1e-10, abs=1e-12)
 
 
-def test_bessel_bases_are_finite_at_zero_and_nothing_from_the_cutoff_on():
+def test_bessel_bases_are_finite_at_zero_and_zero_from_the_cutoff_on():
     d = torch.tensor([0.0, 5.0, 5.1, 1e30], dtype=F64)
     g = Bessel(4, 5.0).double()(d)
     assert_close(g[0], torch.ones(4, dtype=F64))
@@ -54,12 +54,12 @@ def test_bessel_bases_end_smoothly():
     assert g.abs() < 1e-8 and slope.abs() < 1e-5 and curvature.abs() < 1e-1
 
 
-def test_bases_have_the_gradients_of_differences_also_at_zero_and_past_the_cutoff(bases):
+def test_bases_pass_gradcheck_also_at_zero_and_beyond_the_cutoff(bases):
     d = torch.tensor([0.0, 0.3, 2.0, 4.9, 6.0], dtype=F64, requires_grad=True)
     assert torch.autograd.gradcheck(bases, (d,))
 
 
-def test_features_are_the_mixed_bases_and_a_row_for_what_is_apart(bases):
+def test_features_are_a_linear_map_of_the_bases_and_a_row_for_other_fragments(bases):
     encoding = double(DistanceEncoding(3, bases))
     e = encoding(BATCH)
     apart = BATCH.distances.isinf()
@@ -73,7 +73,7 @@ def test_features_are_the_mixed_bases_and_a_row_for_what_is_apart(bases):
     [*(DistanceEncoding(3, bases) for bases in BASES.values()), DistanceKernel("softmax"), DistanceKernel("exp")],
     ids=[*BASES, "softmax", "exp"],
 )
-def test_distances_have_the_gradients_of_differences_also_on_the_diagonal_and_between_fragments(layer):
+def test_distances_pass_gradcheck_also_on_the_diagonal_and_between_fragments(layer):
     batch = batch_of("CO.[Na+]", "C")
     d = batch.distances.clone().requires_grad_()
     layer = double(layer)
@@ -88,12 +88,12 @@ def test_distances_have_the_gradients_of_differences_also_on_the_diagonal_and_be
 
 
 @pytest.mark.parametrize("layer", [DistanceEncoding(3), DistanceKernel("softmax"), DistanceKernel("exp")])
-def test_molecules_without_conformers_are_refused(layer):
+def test_molecules_without_conformers_raise(layer):
     with pytest.raises(ValueError, match="no conformers"):
         layer(BATCH.replace(distances=None))
 
 
-def test_arguments_out_of_their_range_are_refused():
+def test_arguments_out_of_range_raise():
     for wrong in ({"num_bases": 1}, {"cutoff": 0.0}):
         with pytest.raises(ValueError, match="not num_bases="):
             Gaussians(**wrong)
@@ -102,7 +102,7 @@ def test_arguments_out_of_their_range_are_refused():
             Bessel(**wrong)
 
 
-def test_bases_are_not_learned_and_not_saved():
+def test_bases_have_no_parameters_and_no_state():
     for bases in BASES.values():
         assert not list(bases.parameters()) and not bases.state_dict()
     assert set(DistanceEncoding(3).state_dict()) == {"linear.weight", "apart"}

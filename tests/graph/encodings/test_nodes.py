@@ -1,4 +1,4 @@
-"""Degrees, against those that were counted when the molecule was read."""
+"""Degrees, compared with the degree feature of the atoms."""
 
 import torch
 
@@ -19,7 +19,7 @@ def test_degrees_are_those_of_the_atoms():
     assert_identical(encoding(BATCH)[BATCH.mask], encoding.degree.weight[degrees[BATCH.mask]])
 
 
-def test_more_neighbours_share_the_row_of_the_most():
+def test_degrees_above_max_degree_share_one_row():
     encoding = double(DegreeEncoding(4, max_degree=2))
     x = encoding(batch_of("CC(C)(C)C"))[0]
     assert_identical(x, encoding.degree.weight[torch.tensor([1, 2, 1, 1, 1])])

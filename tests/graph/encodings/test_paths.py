@@ -1,4 +1,4 @@
-"""Path lengths, and the bonds along all shortest paths: against every path listed one by one."""
+"""Path lengths, and the bonds along all shortest paths: compared with an enumeration of every path."""
 
 from collections import deque
 from itertools import pairwise
@@ -8,7 +8,7 @@ import torch
 
 from molattn.graph import HeadTable, NeighbourhoodOrder, PathEdgeEncoding, PathEncoding
 from tests.assertions import assert_close, assert_identical
-from tests.graph.encodings.batches import PARTS, SIZES, SMILES, atoms, batch_of
+from tests.graph.encodings.batches import PARTS, SIZES, SMILES, batch_of, num_atoms
 from tests.graph.graphs import F64, double
 
 BATCH = batch_of(*SMILES)
@@ -19,7 +19,7 @@ def path_edges(max_path=5, dim=3, seed=0):
 
 
 def shortest_paths(neighbours, i, j):
-    """All of them, from i to j, as lists of atoms: a search by breadth, then every way back down its levels."""
+    """All shortest paths from i to j, as lists of atoms: breadth-first search, then every way back through its levels."""
     level, queue = {i: 0}, deque([i])
     while queue:
         k = queue.popleft()
@@ -39,13 +39,13 @@ def shortest_paths(neighbours, i, j):
 
 
 def neighbours_of(batch, k):
-    n = atoms(batch, k)
+    n = num_atoms(batch, k)
     kinds = PARTS[batch.bond_codes[k, :n, :n].long()][..., 0]  # 0 is no bond, 1 is the atom itself
     return [[j for j in range(n) if kinds[i, j] > 1] for i in range(n)]
 
 
 @pytest.mark.parametrize("max_path", [1, 2, 5, 9])
-def test_the_bonds_along_all_shortest_paths_are_those_of_the_paths_listed(max_path):
+def test_bonds_along_all_shortest_paths_match_enumerated_paths(max_path):
     encoding = path_edges(max_path)
     e = encoding(BATCH)
     tables = [place.table.weight.split(SIZES) for place in encoding.places]
@@ -68,19 +68,19 @@ def test_the_bonds_along_all_shortest_paths_are_those_of_the_paths_listed(max_pa
     assert most == {1: 1, 2: 2}.get(max_path, 6)
 
 
-def test_neighbours_have_the_row_of_their_bond_at_the_first_place():
+def test_neighbours_have_the_row_of_their_bond_at_position_1():
     encoding = path_edges()
-    first = encoding.places[0](encoding.parts)
+    first = encoding.places[0](encoding.unpacked_codes)
     e = encoding(BATCH)
     bonded = BATCH.path_lengths == 1
     assert_close(e[bonded], first[BATCH.bond_codes[bonded].long()])
 
 
-def test_place_1_is_at_the_receiver():
+def test_position_1_is_at_the_receiver():
     e = path_edges()(batch_of("CC#N"))
     encoding = path_edges()
     single, triple = (batch_of("CC#N").bond_codes[0, i, i + 1].long() for i in (0, 1))
-    first, second = (place(encoding.parts) for place in encoding.places[:2])
+    first, second = (place(encoding.unpacked_codes) for place in encoding.places[:2])
     assert_close(e[0, 0, 2], (first[single] + second[triple]) / 2)
     assert_close(e[0, 2, 0], (first[triple] + second[single]) / 2)
 
@@ -88,7 +88,7 @@ def test_place_1_is_at_the_receiver():
 def test_a_dative_bond_on_the_path_is_read_from_the_receiver_to_the_sender():
     batch = batch_of("[NH3]->[Pt]Cl")
     encoding = path_edges()
-    first, second = (place(encoding.parts) for place in encoding.places[:2])
+    first, second = (place(encoding.unpacked_codes) for place in encoding.places[:2])
     code = batch.bond_codes[0].long()
     assert code[0, 1] != code[1, 0]
     e = encoding(batch)
@@ -96,10 +96,10 @@ def test_a_dative_bond_on_the_path_is_read_from_the_receiver_to_the_sender():
     assert_close(e[0, 2, 0], (first[code[2, 1]] + second[code[1, 0]]) / 2)
 
 
-def test_longer_paths_other_fragments_and_the_atom_itself_bring_zeros():
+def test_longer_paths_other_fragments_and_the_diagonal_are_zero():
     encoding = path_edges(max_path=2)
     e = encoding(batch_of("CCCC.C"))
-    silent = torch.tensor(
+    zero = torch.tensor(
         [
             [1, 0, 0, 1, 1],
             [0, 1, 0, 0, 1],
@@ -108,7 +108,7 @@ def test_longer_paths_other_fragments_and_the_atom_itself_bring_zeros():
             [1, 1, 1, 1, 1],
         ]
     ).bool()
-    assert_identical((e[0] == 0).all(-1), silent)
+    assert_identical((e[0] == 0).all(-1), zero)
 
 
 def test_many_paths_are_counted_in_single_precision_too():
@@ -129,7 +129,7 @@ def test_longer_paths_share_the_row_of_the_longest_and_other_fragments_have_thei
     assert_identical(e[0], rows[[0, 1, 2, 2, 3]])
 
 
-def test_the_order_of_the_neighbourhood_is_a_one_where_the_length_stands():
+def test_neighbourhood_order_is_one_hot_in_the_path_length():
     encoding = NeighbourhoodOrder(2)
     assert encoding.dim == 4 and not encoding.state_dict()
     e = encoding(batch_of("CCCC.C"))[0]
@@ -153,5 +153,5 @@ def test_a_head_table_reads_any_codes():
     assert_identical(e[1, 0, 0], encoding.table[bonds[1, 0, 0]])
 
 
-def test_a_head_table_starts_as_if_it_were_not_there():
+def test_a_head_table_is_initialized_with_zeros():
     assert (HeadTable(7, 2)(BATCH) == 0).all()

@@ -1,4 +1,4 @@
-"""What holds for every encoding: order, padding, company, finite values and gradients."""
+"""What holds for every encoding: order, padding, batch invariance, finite values and gradients."""
 
 import jaxtyping
 import pytest
@@ -26,7 +26,7 @@ from molattn.graph import (
     Sum,
 )
 from tests.assertions import assert_close, assert_equivariant, assert_identical
-from tests.graph.encodings.batches import PARTS, SIZES, SMILES, alone, batch_of, garbled, reordered
+from tests.graph.encodings.batches import PARTS, SIZES, SMILES, batch_of, garbled, reordered, single
 from tests.graph.graphs import F64, double
 
 EDGES = {
@@ -60,7 +60,7 @@ def permuted(x, order, name):
 
 
 @every_encoding
-def test_shapes_and_types_are_what_they_say(name):
+def test_shapes_and_dtypes(name):
     encoding = ALL[name]()
     b, n = BATCH.mask.shape
     shape = (b, n, encoding.dim) if name in NODES else (b, n, n, encoding.dim)
@@ -72,7 +72,7 @@ def test_shapes_and_types_are_what_they_say(name):
 
 
 @every_encoding
-def test_order_of_the_atoms_does_not_matter(name):
+def test_encodings_are_equivariant_to_the_order_of_the_atoms(name):
     encoding = double(ALL[name]())
     order = torch.randperm(BATCH.mask.shape[1], generator=torch.Generator().manual_seed(1))
     assert_equivariant(
@@ -81,7 +81,7 @@ def test_order_of_the_atoms_does_not_matter(name):
 
 
 @every_encoding
-def test_what_stands_in_the_padding_changes_not_one_bit(name):
+def test_values_in_the_padding_do_not_change_one_bit(name):
     encoding = double(ALL[name]())
     features = encoding(BATCH)
     assert_identical(encoding(garbled(BATCH)), features)
@@ -89,18 +89,18 @@ def test_what_stands_in_the_padding_changes_not_one_bit(name):
 
 
 @every_encoding
-def test_company_in_a_batch_does_not_matter(name):
+def test_batch_invariance(name):
     encoding = double(ALL[name]())
-    together = encoding(BATCH)
+    features = encoding(BATCH)
     for k in range(len(SMILES)):
-        single = alone(BATCH, k)
-        n = single.mask.shape[1]
-        here = together[k, :n] if name in NODES else together[k, :n, :n]
-        assert_close(here, encoding(single)[0])
+        molecule = single(BATCH, k)
+        n = molecule.mask.shape[1]
+        in_batch = features[k, :n] if name in NODES else features[k, :n, :n]
+        assert_close(in_batch, encoding(molecule)[0])
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
-def test_weights_are_zero_in_the_padding_and_nowhere_negative(name):
+def test_fixed_weights_are_zero_in_the_padding_and_never_negative(name):
     weights = double(EDGES[name]())(garbled(BATCH))
     real = BATCH.mask.unsqueeze(-1) & BATCH.mask.unsqueeze(-2)
     assert (weights[~real] == 0).all() and (weights >= 0).all()
@@ -108,7 +108,7 @@ def test_weights_are_zero_in_the_padding_and_nowhere_negative(name):
 
 
 @pytest.mark.parametrize("name", LEARNED)
-def test_parameters_have_the_gradients_of_differences(name):
+def test_parameters_pass_gradcheck(name):
     encoding = double(ALL[name]())
     names, parameters = zip(*encoding.named_parameters(), strict=True)
     batch = garbled(batch_of("C1CC1C#N", "C", "[Na+].CO"))
@@ -118,7 +118,7 @@ def test_parameters_have_the_gradients_of_differences(name):
 
 
 @pytest.mark.parametrize("name", [*LEARNED, *WEIGHTS[:2]])
-def test_gradients_are_finite_whatever_stands_in_the_padding(name):
+def test_gradients_are_finite_with_garbage_in_the_padding(name):
     encoding = double(ALL[name]())
     batch = garbled(BATCH)
     distances = batch.distances.clone().requires_grad_()
@@ -130,26 +130,26 @@ def test_gradients_are_finite_whatever_stands_in_the_padding(name):
 
 
 @every_encoding
-def test_batches_without_molecules_are_no_reason_to_stop(name):
+def test_empty_batches(name):
     encoding = double(ALL[name]())
     nothing = BATCH[:0]
     assert encoding(nothing).shape[:2] == nothing.mask.shape
 
 
 @pytest.mark.parametrize("name", [*UNLEARNED, *WEIGHTS])
-def test_what_is_not_learned_has_no_parameters_and_is_not_saved(name):
+def test_fixed_encodings_have_no_parameters_and_no_state(name):
     assert not list(ALL[name]().parameters()) and not ALL[name]().state_dict()
 
 
 @every_encoding
-def test_everything_is_on_the_device_of_the_molecules(name):
+def test_features_are_on_the_device_of_the_molecules(name):
     features = ALL[name]().to("meta")(BATCH.to("meta"))
     assert features.device.type == "meta" and features.shape == ALL[name]()(BATCH).shape
 
 
 @every_encoding
-def test_one_graph_of_operations_serves_all_molecules(name):
-    """The whole of it is one graph: nothing depends on values, as torch.compile wants it."""
+def test_one_traced_graph_fits_all_molecules(name):
+    """No control flow depends on values, as torch.compile requires."""
     encoding = double(ALL[name]())
     traced = torch.fx.experimental.proxy_tensor.make_fx(lambda a, b, p, m, d: encoding(_batch(a, b, p, m, d)))(
         *_fields(batch_of("CCCCCC", "C.C.C"))
@@ -168,7 +168,7 @@ def _batch(*tensors):
     )
 
 
-def test_molecules_are_known_by_what_they_have():
+def test_molecules_is_a_structural_type():
     assert isinstance(BATCH, Molecules)
     with pytest.raises(jaxtyping.TypeCheckError):
         AdjacencyWeights()(BATCH.mask)

@@ -1,4 +1,4 @@
-"""Weights that nobody learns, against loops in plain Python."""
+"""Fixed attention weights, compared with loops in plain Python."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 
 from molattn.graph import AdjacencyWeights, DistanceKernel
 from tests.assertions import assert_close, assert_identical
-from tests.graph.encodings.batches import PARTS, SMILES, atoms, batch_of
+from tests.graph.encodings.batches import PARTS, SMILES, batch_of, num_atoms
 from tests.graph.graphs import F64
 
 BATCH = batch_of(*SMILES)
@@ -16,14 +16,14 @@ BATCH = batch_of(*SMILES)
 def test_softmax_of_distances_sums_to_1_over_the_atoms_of_the_fragment():
     weights = DistanceKernel("softmax").double()(BATCH).squeeze(-1)
     for k in range(len(SMILES)):
-        for i in range(atoms(BATCH, k)):
-            shares = [math.exp(-d) for d in BATCH.distances[k, i, : atoms(BATCH, k)].tolist()]
+        for i in range(num_atoms(BATCH, k)):
+            shares = [math.exp(-d) for d in BATCH.distances[k, i, : num_atoms(BATCH, k)].tolist()]
             expected = torch.tensor(shares, dtype=F64) / sum(shares)
             assert_close(weights[k, i, : len(shares)], expected)
     assert_close(weights.sum(-1), BATCH.mask.double())
 
 
-def test_exp_of_distances_is_no_share():
+def test_exp_of_distances_does_not_sum_to_1():
     weights = DistanceKernel("exp").double()(BATCH).squeeze(-1)
     real = BATCH.mask.unsqueeze(-1) & BATCH.mask.unsqueeze(-2)
     assert_close(weights[real], torch.exp(-BATCH.distances[real]))
@@ -37,10 +37,10 @@ def test_large_distances_do_not_overflow():
         assert_identical(weights.squeeze(-1), torch.diag_embed(BATCH.mask.float()))
 
 
-def test_an_atom_and_its_neighbours_share_equally():
+def test_adjacency_weights_are_equal_for_an_atom_and_its_neighbours():
     weights = AdjacencyWeights().double()(BATCH).squeeze(-1)
     for k in range(len(SMILES)):
-        n = atoms(BATCH, k)
+        n = num_atoms(BATCH, k)
         near = PARTS[BATCH.bond_codes[k, :n, :n].long()][..., 0] > 0
         for i in range(n):
             share = 1 / int(near[i].sum())
@@ -49,12 +49,12 @@ def test_an_atom_and_its_neighbours_share_equally():
 
 
 @pytest.mark.parametrize("layer", [DistanceKernel("softmax"), DistanceKernel("exp"), AdjacencyWeights()])
-def test_atoms_on_their_own_have_themselves(layer):
+def test_atoms_without_neighbours_have_weight_1_with_themselves(layer):
     weights = layer.double()(batch_of("C", "[Na+].[Cl-]")).squeeze(-1)
     assert_identical(weights, torch.diag_embed(torch.tensor([[1.0, 0.0], [1.0, 1.0]], dtype=F64)))
 
 
-def test_a_kernel_may_be_a_function_and_has_a_known_name_otherwise():
+def test_a_kernel_is_a_function_or_a_known_name():
     near = DistanceKernel(lambda d, near: (near & (d < 2)).to(d.dtype))(BATCH)
     assert near.unique().tolist() == [0, 1]
     with pytest.raises(ValueError, match=r"unknown kernel 'linear': choose one of softmax, exp"):

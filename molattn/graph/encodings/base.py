@@ -1,4 +1,4 @@
-"""What every encoding is, and what it looks at: a batch of molecules as it comes, its pairs and its bonds."""
+"""The base class of encodings, and their input: a batch of molecules."""
 
 from typing import Protocol, runtime_checkable
 
@@ -10,7 +10,7 @@ from molattn.graph.stack import EdgeEmbedding
 
 @runtime_checkable
 class Molecules(Protocol):
-    """b molecules padded to n atoms each. What stands in the padding is never read."""
+    """b molecules padded to n atoms each. Values in the padding are never read."""
 
     @property
     def atom_codes(self) -> Tensor:
@@ -19,7 +19,7 @@ class Molecules(Protocol):
 
     @property
     def bond_codes(self) -> Tensor:
-        """(b, n, n) bytes: [b, i, j] is what joins the receiver i to the sender j."""
+        """(b, n, n) bytes: [b, i, j] is the bond between the receiver i and the sender j."""
         ...
 
     @property
@@ -34,29 +34,29 @@ class Molecules(Protocol):
 
     @property
     def distances(self) -> Tensor | None:
-        """(b, n, n) angstrom; 0 on the diagonal, inf between fragments; None where nothing is known of 3D."""
+        """(b, n, n) angstrom; 0 on the diagonal, inf between fragments; None without 3D coordinates."""
         ...
 
 
-def pairs(molecules: Molecules) -> Bool[Tensor, "b n n"]:
+def pair_mask(molecules: Molecules) -> Bool[Tensor, "b n n"]:
     """(b, n, n) True where both i and j are atoms."""
     return molecules.mask.unsqueeze(-1) & molecules.mask.unsqueeze(-2)
 
 
 def adjacency(molecules: Molecules) -> Bool[Tensor, "b n n"]:
-    """A: (b, n, n) True where a bond joins i and j, that is, where the shortest path between them is one bond."""
-    return (molecules.path_lengths == 1) & pairs(molecules)
+    """A: (b, n, n) True where i and j are bonded, that is, where the shortest path between them has length 1."""
+    return (molecules.path_lengths == 1) & pair_mask(molecules)
 
 
 class Encoding(nn.Module):
-    """A piece of what edges or nodes say to attention: `forward(molecules)` returns (b, n, n, dim) or (b, n, dim).
+    """The base class of edge and node features: `forward(molecules)` returns (b, n, n, dim) or (b, n, dim).
 
-    It does not read what stands in the padding of the molecules; what it returns there is finite.
+    It does not read values in the padding of the molecules; the features that it returns there are finite.
     """
 
     dim: int
     """Channels."""
 
     def edge_embedding(self, molecules: Molecules) -> EdgeEmbedding | None:  # noqa: ARG002
-        """What `forward` returns of edges as rows of tables; None where it is not that."""
+        """The edge features of `forward` as embeddings that are not looked up; None if they are not embeddings."""
         return None

@@ -1,4 +1,4 @@
-"""Weights between atoms that nobody learns: how close two atoms are in space, and whether a bond joins them."""
+"""Fixed attention weights: by the distance of two atoms, and by adjacency."""
 
 from collections.abc import Callable
 
@@ -7,8 +7,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from molattn.attention import DenseLayout
+from molattn.graph.encodings.base import Encoding, Molecules, adjacency, pair_mask
 from molattn.graph.encodings.distances import distances_of
-from molattn.graph.encodings.molecules import Encoding, Molecules, adjacency, pairs
 
 Kernel = Callable[[Tensor, Tensor], Tensor]
 
@@ -27,18 +27,18 @@ KERNELS: dict[str, Kernel] = {"softmax": softmax_kernel, "exp": exp_kernel}
 
 
 class DistanceKernel(Encoding):
-    """The nearer in space, the heavier: w_ij = g(d_ij), from 3D alone.
+    """Weights that decrease with the distance in space: w_ij = g(d_ij).
 
     g = softmax_j(-d_ij)  or  exp(-d_ij),    d in angstrom
 
-    Between fragments, where the distance is infinite, and in the padding the weight is zero. An atom is at distance 0
-    from itself, so no row of an atom is empty.
+    The weight is zero between fragments, where the distance is infinite, and in the padding. An atom is at distance 0
+    from itself, so every atom has a nonzero weight.
 
     Shapes: molecules of n atoms -> (b, n, n, 1).
 
     Args:
-        kind: "softmax", whose rows sum to 1, "exp", whose rows do not, or a function of distances and of the pairs
-            that are in one fragment, as those in `KERNELS`.
+        kind: "softmax", whose rows sum to 1, "exp", whose rows do not, or a function of the distances and of a mask of
+            the pairs that are in one fragment, like those in `KERNELS`.
 
     Raises:
         ValueError: an unknown kind; at a call, molecules without distances.
@@ -60,15 +60,15 @@ class DistanceKernel(Encoding):
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n 1"]:
         d = distances_of(molecules, self.one.dtype)
-        return self.kernel(d, pairs(molecules) & ~d.isinf()).unsqueeze(-1)
+        return self.kernel(d, pair_mask(molecules) & ~d.isinf()).unsqueeze(-1)
 
 
 class AdjacencyWeights(Encoding):
-    """Equal shares for an atom and its neighbours, nothing for others.
+    """Equal weights for an atom and its neighbours, zero for others.
 
     w_ij = (A + I)_ij / sum_j (A + I)_ij
 
-    Zero in the padding; 1 for an atom without bonds and itself.
+    Zero in the padding; an atom without bonds has weight 1 with itself.
 
     Shapes: molecules of n atoms -> (b, n, n, 1).
 
@@ -84,6 +84,6 @@ class AdjacencyWeights(Encoding):
         self.register_buffer("one", torch.ones(()), persistent=False)  # for its dtype
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n 1"]:
-        itself = torch.eye(molecules.mask.shape[-1], dtype=torch.bool, device=molecules.mask.device)
-        near = (adjacency(molecules) | (itself & pairs(molecules))).to(self.one.dtype)
-        return (near / near.sum(-1, keepdim=True).clamp_min(1.0)).unsqueeze(-1)
+        self_loops = torch.eye(molecules.mask.shape[-1], dtype=torch.bool, device=molecules.mask.device)
+        a = (adjacency(molecules) | (self_loops & pair_mask(molecules))).to(self.one.dtype)
+        return (a / a.sum(-1, keepdim=True).clamp_min(1.0)).unsqueeze(-1)
