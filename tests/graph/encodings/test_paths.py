@@ -19,7 +19,7 @@ def path_edges(max_path=5, dim=3, seed=0):
 
 
 def shortest_paths(neighbours, i, j):
-    """All shortest paths from i to j, as lists of atoms: breadth-first search, then every way back through its levels."""
+    """All shortest paths from i to j, as lists of atoms: breadth-first search, then backtracking through its levels."""
     level, queue = {i: 0}, deque([i])
     while queue:
         k = queue.popleft()
