@@ -113,7 +113,7 @@ def test_a_frame_may_have_other_columns_without_any_descriptor() -> None:
     ("parameters", "X", "message"),
     [
         ({"descriptor_columns": ["logd"]}, FRAME, "X has no column 'logd'; it has 'id', 'logp', 'Structure', 'mw'"),
-        ({"smiles_column": "logp"}, FRAME, "a column is asked for twice among 'logp', 'logp', 'mw'"),
+        ({"smiles_column": "logp"}, FRAME, "a column is selected twice among 'logp', 'logp', 'mw'"),
         ({}, FRAME.drop(columns="Structure"), "named smiles: say which with smiles_column"),
         ({}, SMILES, r"X has the shape \(40,\): give a table"),
         ({"descriptor_columns": [9]}, FRAME.to_numpy(dtype=object), "X has no column 9; it has 'x0'"),

@@ -1,4 +1,4 @@
-"""What the two estimators share: parameters, training, and what stands in a pickle."""
+"""The base class of the two estimators: parameters, training and pickling."""
 
 import numbers
 import tempfile
@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-# scikit-learn tells the authors of estimators to use the one with the underscore.
+# scikit-learn recommends the private function to authors of estimators.
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,56 +21,57 @@ from molattn.data.tables.numbers import parse_required_numbers
 from molattn.errors import MolattnError
 from molattn.inference import Predictor, load
 from molattn.models.config import GraphModelConfig
-from molattn.sklearn.tables import Molecules, molecules_of
+from molattn.sklearn.validation import MoleculeTable, check_molecules
 from molattn.training.config import DataConfig, TrainingConfig, resolve
 
-# What stands of a model in a pickle: the files of its folder, by name.
+# A model in a pickle: the files of its folder, by name.
 _Files = dict[str, bytes]
 
 PARAMETERS = """
     Args:
-        preset: a published model, one of `molattn presets`; None for molattn's own.
+        preset: a published model, one of `molattn presets`; None for the default model.
         model: "graph", or "smiles-transformer" for one that reads the tokens of the SMILES.
         hidden_dim, num_layers, num_heads, dropout, readout: of the model; see `molattn.models.config`. None
-            leaves it to the preset.
+            for the value of the preset.
         add_hs: whether hydrogens become atoms of the graph.
-        smiles_column: of an X with several columns, that of the SMILES: its name, or its number from 0. Found by its
-            name in a data frame if not given, the first of an array.
-        descriptor_columns: columns of numbers that stand beside each molecule, by name or number; standardised by the
-            training molecules. None are missing: impute them beforehand, in a `ColumnTransformer` perhaps.
-        molecule_featurizers: descriptors that RDKit computes, and that stand beside each molecule in the same way:
-            "rdkit_few", a dozen of them, or "rdkit_2d", all; () for none. None leaves it to what training starts from.
-        standardize: "parent" or "tautomer", the form that molecules are brought to first; None leaves them as they are.
+        smiles_column: the SMILES column of an X with several columns: its name, or its index from 0. By default found
+            by its name in a data frame, and the first column of an array.
+        descriptor_columns: columns of extra descriptors, by name or index; standardised with the training molecules.
+            Missing values are not supported: impute them beforehand, for example in a `ColumnTransformer`.
+        molecule_featurizers: extra descriptors that RDKit computes: "rdkit_few", a dozen of them, or "rdkit_2d", all;
+            () for none. None for the default of the base model or of training from scratch.
+        standardize: "parent" or "tautomer", the standardization applied to molecules first; None for none.
         loss: {losses}
-        ensemble_size: models, of which the mean answers; they differ in their seeds.
-        uncertainty_method: how standard deviations are made, such as "dropout"; None for what ensemble or loss bring.
-        calibration_size: share of the molecules given to `fit` that is set aside, from those that train, for intervals.
-        calibration_method: what is made of them, such as "zscaling"; None for conformal intervals, or sets of classes.
-        base: the base model to start from, by name ("nci") or folder; "none" for none. "auto" and None are nci where
-            it fits.
-        epochs, learning_rate: of the training; None leaves them to what it starts from.
+        ensemble_size: number of models whose predictions are averaged; they differ in their seeds.
+        uncertainty_method: how standard deviations are computed, such as "dropout"; None for that of the ensemble or
+            the loss.
+        calibration_size: share of the molecules of `fit` that is held out from training for calibration.
+        calibration_method: how predictions are calibrated, such as "zscaling"; None for conformal intervals, or sets of
+            classes.
+        base: the base model to start from, by name ("nci") or folder; "none" for none. "auto" and None use nci if
+            it is compatible.
+        epochs, learning_rate: of the training; None for the default of fine-tuning or of training from scratch.
         batch_size, weight_decay, patience: of the training; see `TrainingConfig`.
-        validation_fraction: share of the molecules given to `fit` that does not train but chooses the epoch.
-        split: how those are chosen: "random", "scaffold", "stratified", ...; the same molecule is never on both sides.
-        random_state: a whole number, by which the same data give the same model; a `RandomState`; or None for another
-            model each time.
-        accelerator: of `fit`: "cpu", "gpu", or "auto", a GPU where there is one.
+        validation_fraction: share of the molecules of `fit` that is held out from training to select the best epoch.
+        split: how those are chosen: "random", "scaffold", "stratified", ...; the same molecule is never in both.
+        random_state: an integer for reproducible models; a `RandomState`; or None for a different model each time.
+        accelerator: of `fit`: "cpu", "gpu", or "auto" for a GPU if one is available.
         num_workers: processes that read molecules.
         threads: CPU threads of the training.
         settings: any other setting of `molattn train --set`, as "section.key=value".
-        verbose: whether `fit` tells on standard error how it goes.
+        verbose: whether `fit` reports its progress on standard error.
 
     Attributes:
         predictor_: the `molattn.Predictor`, with `.attention(smiles)`, `.embed(smiles)` and `.save(folder)`.
         history_: losses and the validation metric, a dictionary for each epoch.
-        best_epoch_: whose weights the model has, from 0.
-        n_outputs_: targets.
-        n_features_in_: columns of X; 1 for a list of SMILES.
-        feature_names_in_: their names, where they are texts and some are asked for."""
+        best_epoch_: the epoch, from 0, whose weights the model has.
+        n_outputs_: number of targets.
+        n_features_in_: number of columns of X; 1 for a list of SMILES.
+        feature_names_in_: names of the columns, if they are strings and columns are selected."""
 
 
 class MolAttention(BaseEstimator):
-    """What the two estimators share: settings, SMILES in, and the model as bytes that hold no pickle themselves."""
+    """The base class of the two estimators; in a pickle, the model is the bytes of its files, without pickles."""
 
     def __init__(
         self,
@@ -139,12 +140,12 @@ class MolAttention(BaseEstimator):
         self.settings = settings
         self.verbose = verbose
 
-    def _molecules(self, X: Any) -> Molecules:
-        return molecules_of(X, self.smiles_column, self.descriptor_columns)
+    def _molecules(self, X: Any) -> MoleculeTable:
+        return check_molecules(X, self.smiles_column, self.descriptor_columns)
 
     def _fit(
         self,
-        molecules: Molecules,
+        molecules: MoleculeTable,
         targets: np.ndarray,
         names: list[str],
         kind: str,
@@ -152,8 +153,8 @@ class MolAttention(BaseEstimator):
         sample_weight: Any,
         one_d: bool,
     ) -> Self:
-        """Fit to targets, (n, T), NaN where missing; `kind` is that of the task, and `one_d` says that y was (n,)."""
-        smiles, descriptors = molecules.smiles, _numbers(molecules)
+        """Fit to targets, (n, T), NaN where missing; `kind` is that of the task, and `one_d` is whether y was (n,)."""
+        smiles, descriptors = molecules.smiles, _descriptor_array(molecules)
         weights = None
         if sample_weight is not None:
             weights = check_sample_weight(sample_weight, smiles, dtype=np.float64, ensure_non_negative=True)
@@ -161,11 +162,11 @@ class MolAttention(BaseEstimator):
                 raise ValueError("the sample weights are all zero: there is nothing to learn")
         if len(smiles) == 1:
             raise ValueError("n_samples=1: one molecule can train or validate, not both; give two or more")
-        # Late: a prediction does without all that training brings in.
+        # Imported here because predictions do not need the training modules.
         from molattn.training.arrays import train_arrays
         from molattn.training.targets import resolve_task
 
-        with explained():
+        with as_value_error():
             config = resolve(None, self._options(molecules.names), self.settings)
             task, _ = resolve_task(kind, config.training.loss, targets, names, classes)
             reporter = PrintReporter(not self.verbose)
@@ -180,36 +181,36 @@ class MolAttention(BaseEstimator):
         return self
 
     def _options(self, descriptors: tuple[str, ...]) -> dict[str, Any]:
-        """The settings by the names that `molattn.train` has for them."""
+        """The settings by their names in `molattn.train`."""
         options = self.get_params(deep=False)
-        for own in ("settings", "verbose", "smiles_column"):
-            del options[own]
+        for name in ("settings", "verbose", "smiles_column"):
+            del options[name]
         options["descriptor_columns"] = descriptors
         options["seed"] = _seed(options.pop("random_state"))
         share = options.pop("validation_fraction")
         if not (isinstance(share, float | np.floating) and 0 < share < 1):
             raise ValueError(f"validation_fraction is above 0 and below 1, not {share!r}")
         options["split_sizes"] = (1 - float(share), float(share), 0.0)
-        # A grid of numpy's numbers holds numpy's numbers.
+        # Grids of numpy arrays have numpy scalars.
         return {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
 
-    def _predicted(self, X: Any) -> np.ndarray:
-        """What the predictor says of each SMILES, (n, T) or (n, T, classes).
+    def _predict_array(self, X: Any) -> np.ndarray:
+        """The predictions for each SMILES, (n, T) or (n, T, classes).
 
         Raises:
             ValueError: SMILES that cannot be read, and descriptors that are missing, by their rows.
         """
         check_is_fitted(self)
         molecules = self._molecules(X)
-        with explained():
-            given = molecules.smiles, self.num_workers, "raise", molecules.descriptors
-            answers = np.asarray(self.predictor_.predict(*given))
-        return answers[:, None] if self.n_outputs_ == 1 else answers
+        with as_value_error():
+            args = molecules.smiles, self.num_workers, "raise", molecules.descriptors
+            predictions = np.asarray(self.predictor_.predict(*args))
+        return predictions[:, None] if self.n_outputs_ == 1 else predictions
 
-    def _shaped(self, answers: np.ndarray) -> np.ndarray:
-        """Numbers of each molecule, as its predictor gives them, in the shape that y had in `fit`: (n,) or (n, T)."""
-        answers = answers[:, None] if self.n_outputs_ == 1 else answers
-        return answers[:, 0] if self._one_d else answers
+    def _restore_shape(self, predictions: np.ndarray) -> np.ndarray:
+        """An output of the predictor in the shape that y had in `fit`: (n,) or (n, T)."""
+        predictions = predictions[:, None] if self.n_outputs_ == 1 else predictions
+        return predictions[:, 0] if self._one_d else predictions
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -221,18 +222,18 @@ class MolAttention(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())  # pyright: ignore
         if "predictor_" in state:
-            state["predictor_"] = _files(state["predictor_"])
+            state["predictor_"] = _to_files(state["predictor_"])
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         if "predictor_" in state:
-            state["predictor_"] = _predictor(state["predictor_"])
+            state["predictor_"] = _from_files(state["predictor_"])
         super().__setstate__(state)
 
 
-def _numbers(molecules: Molecules) -> np.ndarray | None:
-    """The descriptors, (n, k); None where there are none.
+def _descriptor_array(molecules: MoleculeTable) -> np.ndarray | None:
+    """The descriptors, (n, k); None if there are none.
 
     Raises:
         ValueError: a cell without a finite number, by its row and column.
@@ -241,10 +242,10 @@ def _numbers(molecules: Molecules) -> np.ndarray | None:
         return None
     numbers = []
     for row, cells in enumerate(molecules.descriptors):
-        found, reason = parse_required_numbers(cells, molecules.names)
+        row_numbers, reason = parse_required_numbers(cells, molecules.names)
         if reason:
             raise ValueError(f"row {row} (from 0) of X: {reason}")
-        numbers.append(found)
+        numbers.append(row_numbers)
     return np.array(numbers)
 
 
@@ -254,13 +255,13 @@ def _seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def _files(predictor: Predictor) -> _Files:
+def _to_files(predictor: Predictor) -> _Files:
     with tempfile.TemporaryDirectory() as folder:
         predictor.save(folder)
         return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 
-def _predictor(files: _Files) -> Predictor:
+def _from_files(files: _Files) -> Predictor:
     with tempfile.TemporaryDirectory() as folder:
         for name, data in files.items():
             (Path(folder) / name).write_bytes(data)
@@ -268,8 +269,8 @@ def _predictor(files: _Files) -> Predictor:
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """What molattn refuses is a ValueError to whoever expects scikit-learn's."""
+def as_value_error() -> Iterator[None]:
+    """Raise the errors of molattn as ValueError, as scikit-learn does."""
     try:
         yield
     except MolattnError as error:

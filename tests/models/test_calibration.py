@@ -80,7 +80,7 @@ def test_conformal_sets_hold_the_true_class_as_often_as_they_say(method: str, le
         (within,) = prediction_sets(predictions[60:], GRADES, level, calibration, method)
         shares.append(within[np.arange(200), y[60:, 0].astype(int)].mean())
     error = 3 * np.std(shares) / math.sqrt(150)
-    # The most probable class is always in an adaptive set: that can be more than was requested for.
+    # The most probable class is always in an adaptive set: that can be more than was requested.
     most = 1.0 if method == "conformal-adaptive" else level + 1 / 61 + error
     assert level - error <= np.mean(shares) <= most
 

@@ -188,7 +188,7 @@ def test_evidence_for_classes_is_a_dirichlet_distribution() -> None:
 
 
 def test_the_spread_of_the_baseline_is_that_of_a_coin_and_of_dice() -> None:
-    """scikit-learn's DummyClassifier that predictions the shares, and the spread of one draw from them."""
+    """scikit-learn's DummyClassifier that predicts the shares, and the spread of one draw from them."""
     train = np.array([[0.0, 2.0], [1.0, 2.0], [np.nan, 0.0], [1.0, np.nan]])
     guess = Binary("dirichlet").baseline_predictions(train[:, :1], 2)
     np.testing.assert_allclose(guess.values, np.full((2, 1), 2 / 3))

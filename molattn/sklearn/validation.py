@@ -1,0 +1,176 @@
+"""Validation of X and y: lists of SMILES, tables with descriptors, arrays of values and of labels."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils.validation import check_array, column_or_1d
+
+from molattn.data import guess_smiles_column
+from molattn.data.tables.columns import listed
+from molattn.errors import UsageError
+
+
+@dataclass(frozen=True)
+class MoleculeTable:
+    """The contents of X.
+
+    Attributes:
+        smiles: n SMILES.
+        descriptors: n rows of k cells, None where a cell is missing; None if no descriptors are used.
+        names: names of the k descriptor columns.
+        columns: number of columns of X.
+        feature_names: names of the columns of X, if columns are selected and all names are strings.
+    """
+
+    smiles: list[object]
+    descriptors: list[list[object]] | None = None
+    names: tuple[str, ...] = ()
+    columns: int = 1
+    feature_names: np.ndarray | None = None
+
+
+def check_molecules(
+    X: Any, smiles_column: str | int | None, descriptor_columns: Sequence[str | int] | None
+) -> MoleculeTable:
+    """The SMILES of X, and its descriptors.
+
+    Columns are selected by name in a data frame (pandas, polars, pyarrow), or by index from 0 in any table. By
+    default the SMILES column of a frame is found by its name, and that of an array is its first column.
+
+    Raises:
+        ValueError: a column that does not exist or is selected twice, or no SMILES.
+        TypeError: a sparse matrix.
+    """
+    if smiles_column is None and not descriptor_columns:
+        return MoleculeTable(check_smiles(X))
+    # pyarrow's tables also have `columns`, but these are not names.
+    names = getattr(X, "column_names", getattr(X, "columns", None))
+    if names is None:
+        table = np.asarray(X, dtype=object)
+        if table.ndim != 2:
+            raise ValueError(f"X has the shape {table.shape}: give a table, (n, columns), since columns are selected")
+        column_names, cells = [f"x{j}" for j in range(table.shape[1])], list(table.T)
+    else:
+        column_names = list(names)
+        cells = _FrameColumns(X, column_names)
+    if smiles_column is None:
+        smiles_index = _guess_smiles_index(None if names is None else column_names)
+    else:
+        smiles_index = _column_index(smiles_column, column_names)
+    indices = [_column_index(column, column_names) for column in descriptor_columns or ()]
+    if len({smiles_index, *indices}) <= len(indices):
+        selected = listed(str(column_names[j]) for j in (smiles_index, *indices))
+        raise ValueError(f"a column is selected twice among {selected}")
+    smiles = check_smiles(cells[smiles_index])
+    descriptors: list[list[object]] | None = None
+    if indices:
+        rows = zip(*(cells[j].tolist() for j in indices), strict=True)
+        descriptors = [[None if is_missing(cell) else cell for cell in row] for row in rows]
+    all_text = names is not None and all(isinstance(name, str) for name in column_names)
+    feature_names = np.array(column_names, dtype=object) if all_text else None
+    selected_names = tuple(str(column_names[j]) for j in indices)
+    return MoleculeTable(smiles, descriptors, selected_names, len(column_names), feature_names)
+
+
+class _FrameColumns:
+    """The columns of a data frame by index, as arrays of objects."""
+
+    def __init__(self, frame: Any, names: list[Any]):
+        self.frame, self.names = frame, names
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return np.asarray(self.frame[self.names[index]], dtype=object)
+
+
+def _guess_smiles_index(names: list[Any] | None) -> int:
+    """The index of the SMILES column, by its name; 0 if there are no names."""
+    if names is None:
+        return 0
+    try:
+        return list(map(str, names)).index(guess_smiles_column(list(map(str, names))))
+    except UsageError as error:
+        raise ValueError(str(error).replace("--smiles-column", "smiles_column")) from error
+
+
+def _column_index(column: str | int, names: list[Any]) -> int:
+    """The index of a column, from its name or its index."""
+    if names.count(column) > 1:
+        raise ValueError(f"X has {names.count(column)} columns {column!r}: rename all but one")
+    if column in names:
+        return names.index(column)
+    if isinstance(column, int | np.integer) and -len(names) <= column < len(names):
+        return int(column) % len(names)
+    raise ValueError(f"X has no column {column!r}; it has {listed(map(str, names))}")
+
+
+def check_smiles(X: Any) -> list[object]:
+    """The n SMILES of a list, an array, a Series or one column of a table.
+
+    Raises:
+        ValueError: there are none, or more than one column.
+        TypeError: a sparse matrix.
+    """
+    if issparse(X):
+        raise TypeError("X is sparse: give a list of SMILES")
+    if isinstance(X, str):
+        raise ValueError(f"X is a single string: give a list of SMILES, such as [{X[:20]!r}]")
+    cells = np.asarray(X, dtype=object)
+    if cells.ndim == 2 and cells.shape[1] == 1:
+        cells = cells[:, 0]
+    if cells.ndim != 1:
+        raise ValueError(f"X has the shape {cells.shape}: give a list of n SMILES, or one column of them, (n, 1)")
+    if not len(cells):
+        raise ValueError(f"X has 0 samples (shape={cells.shape}) while a minimum of 1 is required: give SMILES")
+    return cells.tolist()
+
+
+def check_values(y: Any) -> np.ndarray:
+    """(n,) or (n, T) numbers, NaN where missing."""
+    if y is None:
+        raise ValueError("fit requires y to be passed, but the target y is None")
+    values = check_array(
+        y,
+        ensure_2d=False,
+        dtype=np.float64,  # pyright: ignore
+        ensure_all_finite="allow-nan",  # pyright: ignore
+        input_name="y",
+    )
+    return values if values.ndim == 2 else column_or_1d(values)
+
+
+def check_labels(y: Any) -> np.ndarray:
+    """(n,) or (n, T) labels; a single column is (n,), with scikit-learn's warning."""
+    if y is None:
+        raise ValueError("fit requires y to be passed, but the target y is None")
+    if issparse(y):
+        y = y.toarray()
+    # As objects if y is a list: np.array would turn NaN into a string among strings.
+    labels = np.asarray(y) if hasattr(y, "__array__") else np.array(y, dtype=object)
+    if labels.ndim == 2 and labels.shape[1] > 1:
+        return labels
+    return column_or_1d(labels, warn=True)
+
+
+def drop_missing(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mask of the labels of one target, (n,), that are not missing, and these labels."""
+    mask = np.array([not is_missing(label) for label in labels], dtype=bool)
+    values = labels[mask]
+    return mask, np.array(values.tolist()) if values.dtype == object else values
+
+
+def is_missing(label: object) -> bool:
+    """Whether a label is None, NaN or pandas' NA."""
+    if isinstance(label, float | np.floating):
+        return bool(np.isnan(label))
+    return label is None or type(label).__name__ == "NAType"
+
+
+def target_names(y: Any, count: int) -> list[str]:
+    """The names of the targets: those of the columns of a table, else y, or y0, y1 and so on."""
+    columns = getattr(y, "columns", None)
+    if columns is not None and len(columns) == count:
+        return list(map(str, columns))
+    return [str(getattr(y, "name", None) or "y")] if count == 1 else [f"y{t}" for t in range(count)]
