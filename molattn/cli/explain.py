@@ -71,7 +71,7 @@ def explain(
         written = [str(output)]
     if not quiet:
         first = next(a for a in found if a is not None)
-        tell(f"{first.method}; faithfulness: {first.measured}; written to {', '.join(written)}")
+        tell(f"{first.method}; faithfulness: {first.faithfulness}; written to {', '.join(written)}")
 
 
 def _paths(output: Path | None, count: int, force: bool) -> list[Path]:
@@ -117,8 +117,8 @@ def _print(found: Sequence["Attribution"]) -> None:
             say()
         say(a.smiles)
         say(a.equation)
-        say(f"{a.method}{f', in {a.unit}' if a.unit and a.in_units else ''}; faithfulness: {a.measured}")
-        shares = [*zip(a.labels, a.values, strict=True), *a.others.items()]
+        say(f"{a.method}{f', in {a.unit}' if a.unit and a.in_units else ''}; faithfulness: {a.faithfulness}")
+        shares = [*zip(a.labels, a.values, strict=True), *a.other_terms.items()]
         width = max(len(label) for label, _ in shares)
         for label, value in shares:
             say(f"  {label.ljust(width)}  {value:+.3f}")
@@ -136,7 +136,7 @@ def _table(found: Sequence["Attribution | None"]) -> str:
         unit = a.unit if a.in_units else ""
         for i, (symbol, value) in enumerate(zip(a.symbols, a.values.tolist(), strict=True)):
             writer.writerow((*head, "atom", i, symbol, repr(value), unit))
-        rest = {"constant": a.constant, **a.others, "prediction": a.prediction}
+        rest = {"constant": a.constant, **a.other_terms, "prediction": a.prediction}
         for part, value in rest.items():
             if value is not None:
                 writer.writerow((*head, part, "", "", repr(float(value)), a.unit))

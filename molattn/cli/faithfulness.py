@@ -10,7 +10,7 @@ from molattn.cli.start import predictor_of
 from molattn.cli.terminal import console, say, say_json, warn
 
 if TYPE_CHECKING:
-    from molattn.explain.trial import Trial
+    from molattn.explain.run_faithfulness import RunFaithfulness
 
 
 def faithfulness(
@@ -63,11 +63,12 @@ def faithfulness(
         _print(done, run)
 
 
-def _print(done: "Trial", run: Path) -> None:
+def _print(done: "RunFaithfulness", run: Path) -> None:
     from rich.table import Table
 
-    found, record = done.found, done.record
-    chosen = f"{found.molecules} of {done.of}" if found.molecules < done.of else str(found.molecules)
+    found, record = done.faithfulness, done.record
+    n, candidates = found.molecules, done.num_candidates
+    chosen = f"{n} of {candidates}" if n < candidates else str(n)
     side = f"{record['side']} " if record["side"] else ""
     say(f"{found.target}, {chosen} {side}molecules of {record['data']}:")
     table = Table()

@@ -1,4 +1,4 @@
-"""What a model looked at, and what its atoms contributed: attention maps and attributions."""
+"""Explanations of a model: attention maps, summaries of attention heads, and attributions to atoms."""
 
 from molattn.explain.attention_map import NOT_MEASURED, AttentionMap
 from molattn.explain.attribution import Attribution

@@ -1,4 +1,4 @@
-"""An attention map in a file: its weights as safetensors and all else as JSON beside them; no pickle."""
+"""Attention maps in safetensors files: the weights as a tensor, all other fields as JSON metadata; no pickle."""
 
 import hashlib
 import json
@@ -17,6 +17,9 @@ from molattn.explain.attention_map import AttentionMap
 SCHEMA = 1
 SUFFIX = ".safetensors"
 
+_JSON_NAMES = {"faithfulness": "measured", "position_type": "places"}
+"""Names in the file of fields that are called otherwise in `AttentionMap`."""
+
 
 def save(attention: AttentionMap, path: Path) -> None:
     """Write the map; see `AttentionMap.save`."""
@@ -28,9 +31,10 @@ def save(attention: AttentionMap, path: Path) -> None:
     if not path.parent.is_dir():
         raise UsageError(f"{short_repr(str(path.parent))} is not a folder: make it, or save the map elsewhere")
     weights = np.ascontiguousarray(attention.weights)
-    content = {f.name: getattr(attention, f.name) for f in fields(attention) if f.name != "weights"}
-    said = json.dumps({"schema": SCHEMA, **content})
-    write_bytes(path, to_bytes({"weights": weights}, {"map": said, "sha256": _checksum(said, weights)}))
+    names = [f.name for f in fields(attention) if f.name != "weights"]
+    content = {_JSON_NAMES.get(name, name): getattr(attention, name) for name in names}
+    metadata = json.dumps({"schema": SCHEMA, **content})
+    write_bytes(path, to_bytes({"weights": weights}, {"map": metadata, "sha256": _checksum(metadata, weights)}))
 
 
 def load(path: Path) -> AttentionMap:
@@ -45,7 +49,7 @@ def load(path: Path) -> AttentionMap:
             weights = file.get_tensor("weights")
         if metadata["sha256"] != _checksum(metadata["map"], weights):
             raise InputError(f"{path} is damaged: its checksum differs from the one in it; save the map again")
-        return _made(json.loads(metadata["map"]), weights, path)
+        return _from_json(json.loads(metadata["map"]), weights, path)
     except (KeyError, TypeError, ValueError, OSError, SafetensorError) as error:
         if isinstance(error, MolattnError):
             raise
@@ -54,14 +58,18 @@ def load(path: Path) -> AttentionMap:
         ) from error
 
 
-def _made(content: dict[str, Any], weights: np.ndarray, path: Path) -> AttentionMap:
+def _from_json(content: dict[str, Any], weights: np.ndarray, path: Path) -> AttentionMap:
     if content.pop("schema") > SCHEMA:
         raise InputError(f"{path} was written by a newer molattn: upgrade molattn to read it")
-    # JSON has lists alone.
-    content = {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
+    field_names = {stored: name for name, stored in _JSON_NAMES.items()}
+    # JSON has no tuples.
+    content = {
+        field_names.get(name, name): tuple(value) if isinstance(value, list) else value
+        for name, value in content.items()
+    }
     return AttentionMap(weights=weights, **content)
 
 
-def _checksum(said: str, weights: np.ndarray) -> str:
-    described = f"{weights.dtype.str} {weights.shape} ".encode()
-    return hashlib.sha256(described + said.encode() + b"\0" + weights.tobytes()).hexdigest()
+def _checksum(metadata: str, weights: np.ndarray) -> str:
+    header = f"{weights.dtype.str} {weights.shape} ".encode()
+    return hashlib.sha256(header + metadata.encode() + b"\0" + weights.tobytes()).hexdigest()

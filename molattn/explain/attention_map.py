@@ -1,4 +1,4 @@
-"""What every atom, or every token, of a molecule attended to, layer by layer and head by head."""
+"""The attention weights of a molecule, over its atoms or tokens, for all layers and heads."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -17,30 +17,31 @@ if TYPE_CHECKING:
     from molattn.explain.attribution import Attribution
 
 NOT_MEASURED = "not measured"
-"""What a map says of how far it explains, where nobody has looked."""
+"""The value of `faithfulness` before it has been measured."""
 
-EMBEDDED = 6_000_000
-"""Weights, a byte and a third each, up to which a notebook gets the page: 6 layers of 8 heads over 350 atoms."""
+MAX_EMBEDDED_WEIGHTS = 6_000_000
+"""Most weights, of 4/3 bytes each, for which a notebook embeds the page: 6 layers of 8 heads over 350 atoms."""
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionMap:
     """The attention weights of one molecule, its atoms in the order of the SMILES.
 
-    `weights[layer, head, i, j]` is how much atom i attends to atom j; every row sums to 1, unless `rows_sum_to_one`
-    says otherwise. The weights are what the model computed with, which is not the same as why it answered what it did.
+    `weights[layer, head, i, j]` is how much atom i attends to atom j; each row sums to 1 if `rows_sum_to_one`. The
+    weights are those that the model used, and not by themselves an explanation of its prediction.
 
     Attributes:
-        smiles: whose atoms, or tokens, these are, in order.
-        symbols: n element symbols; the tokens of the SMILES where the model reads tokens.
-        weights: (layers, heads, n, n), or more rows and columns where there are virtual nodes.
-        prediction: what the model answered, by target name, in units.
-        units: unit of each target, by its name; empty where unknown.
+        smiles: the SMILES of the atoms, or tokens, in their order.
+        symbols: n element symbols; tokens for a model of tokens.
+        weights: (layers, heads, n, n), with more rows and columns for virtual nodes.
+        prediction: the prediction of the model, by target name, in units.
+        units: unit of each target, by its name; empty if unknown.
         add_hs: whether hydrogens are atoms of the map; they follow those of the SMILES.
-        virtual: what the rows and columns behind those of the atoms are: nodes that no atom is.
-        rows_sum_to_one: False for a model whose weights do not, such as MAT with the kernel exp(-d).
-        measured: how far this model's attention explains what it answers, in a line; every picture says it.
-        places: what attends to what: "atoms", or the "tokens" of a SMILES.
+        virtual: labels of the virtual nodes, whose rows and columns follow those of the atoms.
+        rows_sum_to_one: False for a model whose rows do not, such as MAT with the kernel exp(-d).
+        faithfulness: how faithful this model's attention was found to be as an explanation, in one line, which every
+            picture shows.
+        position_type: "atoms", or "tokens" of a SMILES.
     """
 
     smiles: str
@@ -51,8 +52,8 @@ class AttentionMap:
     add_hs: bool = False
     virtual: tuple[str, ...] = ()
     rows_sum_to_one: bool = True
-    measured: str = NOT_MEASURED
-    places: Literal["atoms", "tokens"] = "atoms"
+    faithfulness: str = NOT_MEASURED
+    position_type: Literal["atoms", "tokens"] = "atoms"
 
     @property
     def num_layers(self) -> int:
@@ -66,16 +67,16 @@ class AttentionMap:
 
     @property
     def num_atoms(self) -> int:
-        """n, without virtual nodes; tokens where the model reads tokens."""
+        """n, without virtual nodes; the number of tokens for a model of tokens."""
         return len(self.symbols)
 
     @property
     def labels(self) -> list[str]:
-        """What to call each row: an atom's symbol and its place in the SMILES, from 0, as RDKit counts: C0, C1, O2.
+        """A label for each row: the symbol of an atom and its index, as in RDKit: C0, C1, O2.
 
-        Tokens have their place in front of them, since they may be digits: 0:C, 1:1.
+        For tokens, which may be digits, the index comes first: 0:C, 1:1.
         """
-        form = "{1}{0}" if self.places == "atoms" else "{0}:{1}"
+        form = "{1}{0}" if self.position_type == "atoms" else "{0}:{1}"
         return [*(form.format(i, symbol) for i, symbol in enumerate(self.symbols)), *self.virtual]
 
     def matrix(self, layer: int = -1, head: int | Literal["mean", "max"] = "mean") -> np.ndarray:
@@ -84,7 +85,7 @@ class AttentionMap:
         The rows of a head and of the mean sum to 1, those of the maximum to 1 or more.
 
         Raises:
-            IndexError: there is no such layer or head.
+            IndexError: unknown layer or head.
             ValueError: `head` is neither a number nor "mean" nor "max".
         """
         heads = self.weights[layer]
@@ -97,37 +98,37 @@ class AttentionMap:
         return heads[head]
 
     def received(self, layer: int = -1, head: int | Literal["mean", "max"] = "mean") -> np.ndarray:
-        """How much attention each node receives, (n,): the mean over the nodes that attend, summing to 1 as rows do."""
+        """The attention that each node receives, (n,): the mean over receivers, which sums to 1 if the rows do."""
         return self.matrix(layer, head).mean(0)
 
     def rollout(self) -> np.ndarray:
-        """Attention followed through all layers, (n, n): [i, j] is how much of node j has come to node i in the end.
+        """Attention rollout over all layers, (n, n): [i, j] is how much of node j reaches node i after the last layer.
 
         R = A_L ... A_2 A_1,    A_l = 1/2 mean_h W_l,h + 1/2 I
 
-        The identity is the residual connection, which passes a node on as it is. Rows sum to 1. Virtual nodes are nodes
-        like the others: what goes by way of one from atom to atom is counted. Weights whose rows do not sum to 1 are
-        divided by their sums first, as the source does after adding I, so that A_l has shares in it.
+        The identity represents the residual connection. Rows sum to 1. Virtual nodes are treated like other nodes: flow
+        from atom to atom through them is included. Rows that do not sum to 1 are normalised first; the source
+        normalises after adding I.
 
         Source: Abnar & Zuidema 2020, Quantifying Attention Flow in Transformers, arXiv:2005.00928.
         """
         identity = np.eye(self.weights.shape[-1])
         rolled = identity
         for heads in self.weights.astype(np.float64):
-            rolled = (0.5 * shares_of(heads.mean(0)) + 0.5 * identity) @ rolled
+            rolled = (0.5 * normalize_rows(heads.mean(0)) + 0.5 * identity) @ rolled
         return rolled
 
     def entropy(self, relative: bool = False) -> np.ndarray:
-        """How widely each node spreads its attention, (layers, heads, n), in nats.
+        """The entropy of each node's attention, (layers, heads, n), in nats.
 
         H_i = -sum_j w_ij log w_ij,    from 0 (all on one node) to log n (the same on all n)
 
-        n counts virtual nodes too. Weights whose rows do not sum to 1 are divided by their sums first.
+        n includes virtual nodes. Rows that do not sum to 1 are normalised first.
 
         Args:
-            relative: the share of log n instead, from 0 to 1; NaN for a molecule of one atom, which has no choice.
+            relative: divide by log n, for values from 0 to 1; NaN for a single node.
         """
-        w = shares_of(self.weights.astype(np.float64))
+        w = normalize_rows(self.weights.astype(np.float64))
         nats = -np.where(w > 0, w * np.log(np.where(w > 0, w, 1.0)), 0.0).sum(-1) + 0.0
         if not relative:
             return nats
@@ -135,14 +136,14 @@ class AttentionMap:
         return nats / np.log(n) if n > 1 else np.full_like(nats, np.nan)
 
     def graph(self) -> MoleculeGraph:
-        """The molecule whose atoms these are, with its bonds and path lengths, as the model read it; without 3D.
+        """The graph of the molecule, with bonds and path lengths, as the model reads it; without distances.
 
         Raises:
-            UsageError: the map is one of tokens.
+            UsageError: the nodes of the map are tokens.
             InputError: the atoms of the map are not those of its SMILES.
         """
-        if self.places != "atoms":
-            raise UsageError("this map is of the tokens of a SMILES, from a model that sees no atoms and bonds")
+        if self.position_type != "atoms":
+            raise UsageError("this map is of the tokens of a SMILES, from a model without atoms and bonds")
         graph = molecule_graph(self.smiles, add_hs=self.add_hs, max_atoms=max(MAX_ATOMS, self.num_atoms))
         if graph.symbols != self.symbols:
             raise InputError(
@@ -152,22 +153,22 @@ class AttentionMap:
         return graph
 
     def to_frame(self) -> "pa.Table":
-        """Every weight as a row of a tidy table, a `pyarrow.Table`; `.to_pandas()` makes a pandas frame of it.
+        """All weights as a tidy `pyarrow.Table`, one per row; `.to_pandas()` converts it.
 
-        Columns: layer, head, receiver, sender (places from 0, virtual nodes behind the atoms), receiver_label,
+        Columns: layer, head, receiver, sender (indices from 0, virtual nodes after the atoms), receiver_label,
         sender_label ("C0", "virtual node"), receiver_element, sender_element, bond ("single", "aromatic", ..., "self",
-        or "none" between atoms that no bond joins), path_length in bonds, weight. Null: elements, bond and path length
-        of tokens and virtual nodes; path length between fragments.
+        or "none" without a bond), path_length in bonds, weight. Null: elements, bond and path length of tokens and
+        virtual nodes; path length between fragments.
 
         Raises:
             InputError: the atoms of the map are not those of its SMILES.
         """
-        from molattn.explain.frame import frame_of
+        from molattn.explain.frame import attention_frame
 
-        return frame_of(self)
+        return attention_frame(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the map to a .safetensors file, whole or not at all.
+        """Write the map atomically to a .safetensors file.
 
         Raises:
             UsageError: another suffix, or a folder that does not exist.
@@ -178,10 +179,10 @@ class AttentionMap:
 
     @classmethod
     def load(cls, path: str | Path) -> "AttentionMap":
-        """The map that `save` wrote, equal to it in every field.
+        """Load a map that `save` wrote.
 
         Raises:
-            InputError: the file is not there, damaged, something else, or written by a newer molattn.
+            InputError: the file is missing, damaged, something else, or written by a newer molattn.
         """
         from molattn.explain.attention_file import load
 
@@ -190,11 +191,11 @@ class AttentionMap:
     def html(
         self, attributions: "Sequence[Attribution]" = (), truth: "Mapping[str, float | str | None] | None" = None
     ) -> str:
-        """The map as a page to look at: an HTML document that needs no network and no other file.
+        """The map as an interactive page: an HTML document that needs no network and no other file.
 
         Args:
-            attributions: of the same molecule; they get a tab of their own.
-            truth: the measured values by target name, to be shown beside the predictions.
+            attributions: of the same molecule, shown in a second tab.
+            truth: the measured values by target name, shown next to the predictions.
 
         Raises:
             InputError: the atoms of the map, or of an attribution, are not those of its SMILES.
@@ -204,15 +205,15 @@ class AttentionMap:
         return page([self], attributions, [truth])
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:  # noqa: ARG002
-        """What a notebook shows: the page in a frame of its own; where that cannot be, a picture; or else a line.
+        """The page in a frame, a picture and a line of text, of which a notebook shows the first that it supports.
 
-        A page of more than `EMBEDDED` weights would swell the notebook's file: there it is picture and line alone.
+        Maps of more than `MAX_EMBEDDED_WEIGHTS` weights have no page, which would make the notebook's file too large.
         """
         from molattn.viewer import draw_atoms, heat_map
         from molattn.viewer.web import framed
 
-        picture = draw_atoms(self) if self.places == "atoms" else heat_map(self)
-        page = {"text/html": framed(self.html())} if self.weights.size <= EMBEDDED else {}
+        picture = draw_atoms(self) if self.position_type == "atoms" else heat_map(self)
+        page = {"text/html": framed(self.html())} if self.weights.size <= MAX_EMBEDDED_WEIGHTS else {}
         return {
             **page,
             "image/png": base64.b64encode(picture.png).decode("ascii"),
@@ -220,11 +221,11 @@ class AttentionMap:
         }
 
     def __repr__(self) -> str:
-        counts = f"{self.num_layers} layers, {self.num_heads} heads, {self.num_atoms} {self.places}"
+        counts = f"{self.num_layers} layers, {self.num_heads} heads, {self.num_atoms} {self.position_type}"
         return f"AttentionMap({self.smiles!r}, {counts})"
 
 
-def shares_of(weights: np.ndarray) -> np.ndarray:
-    """Rows divided by their sums; rows of zeros stay."""
+def normalize_rows(weights: np.ndarray) -> np.ndarray:
+    """Divide rows by their sums; rows of zeros are unchanged."""
     sums = weights.sum(-1, keepdims=True)
     return weights / np.where(sums > 0, sums, 1.0)

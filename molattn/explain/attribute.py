@@ -1,4 +1,4 @@
-"""From a trained model and a molecule to an `Attribution`: which number is explained, and in which unit."""
+"""Attribution for a trained model and a molecule: selection of the explained output, and conversion to its unit."""
 
 from dataclasses import dataclass
 
@@ -19,16 +19,16 @@ from molattn.models.tasks import Binary, Multiclass
 
 
 @dataclass(frozen=True)
-class Explained:
-    """The number that an attribution is about: one of those that a model puts out.
+class ExplainedOutput:
+    """The output of a model that an attribution explains.
 
     y = mean + std * output
 
     Attributes:
-        target: what to call it.
-        output: its place among the outputs of the model.
-        unit: of y.
-        mean, std: from the output to y; 0 and 1 for scores of classes.
+        target: its name.
+        output: its index among the outputs of the model.
+        unit: unit of y.
+        mean, std: scale from the output to y; 0 and 1 for scores of classes.
     """
 
     target: str
@@ -38,15 +38,15 @@ class Explained:
     std: float = 1.0
 
 
-def explained(artifact: Artifact, target: str | None, outputs: np.ndarray) -> Explained:
-    """What `target` asks for; `outputs`, (outputs,), are those of the molecule.
+def explained_output(artifact: Artifact, target: str | None, outputs: np.ndarray) -> ExplainedOutput:
+    """The output to explain for `target`, given the outputs of the molecule, (outputs,).
 
-    A regression is explained in the unit of its target, a binary target by the log-odds of 1. Of several classes it
-    is the score, before the softmax, of a class: of the one named as in the columns of a prediction, NAME_prob_CLASS,
-    or of the one that the model answers, where the target itself is named.
+    For regression it is in the unit of the target, for a binary target the log-odds of 1. For several classes it is the
+    score, before the softmax, of one class: the class of a prediction column NAME_prob_CLASS, or the predicted class if
+    `target` is the name of the target.
 
     Raises:
-        UsageError: there is no such target, there are several and none is named, or the model answers evidence.
+        UsageError: unknown target, several targets and none is named, or a model that predicts evidence.
     """
     task, targets = artifact.task, artifact.targets
     if task.loss == "dirichlet":
@@ -60,17 +60,17 @@ def explained(artifact: Artifact, target: str | None, outputs: np.ndarray) -> Ex
         raise UsageError(f"say which target to explain with --target: {', '.join((*targets, *columns))}")
     name = targets[0] if target is None else target
     if name in columns:
-        return Explained(name, columns.index(name), "score")
+        return ExplainedOutput(name, columns.index(name), "score")
     if name not in targets:
         raise UsageError(f"there is no target {name!r}: choose one of {', '.join((*targets, *columns))}")
     t = targets.index(name)
     if isinstance(task, Multiclass):
         own = [k for k, owner in enumerate(task.target_of_output(len(targets))) if owner == t]
         best = own[int(np.argmax(outputs[own]))]
-        return Explained(columns[best], best, "score")
+        return ExplainedOutput(columns[best], best, "score")
     if isinstance(task, Binary):
-        return Explained(name, t, "log-odds")
-    return Explained(name, t, artifact.units[t], artifact.scaler.mean[t], artifact.scaler.std[t])
+        return ExplainedOutput(name, t, "log-odds")
+    return ExplainedOutput(name, t, artifact.units[t], artifact.scaler.mean[t], artifact.scaler.std[t])
 
 
 def attribute(
@@ -78,20 +78,20 @@ def attribute(
     molecule: Molecule,
     method: str | None = None,
     target: str | None = None,
-    measured: str = NOT_MEASURED,
+    faithfulness: str = NOT_MEASURED,
     descriptors: np.ndarray | None = None,
 ) -> Attribution:
-    """How much each atom of a molecule contributed to one answer of a model.
+    """How much each atom of a molecule contributes to one prediction of a model.
 
     Args:
-        method: a key of `METHODS`; None for the most faithful that the model offers.
-        target: see `explained`.
-        measured: how faithful that method was found to be for this model.
-        descriptors: (1, k), standardised; None for a model without.
+        method: a key of `METHODS`; None for the most faithful one that supports the model.
+        target: see `explained_output`.
+        faithfulness: how faithful that method was found to be for this model.
+        descriptors: (1, k), standardised; None for a model without descriptors.
 
     Raises:
-        UsageError: no such method or target, or not for this model.
-        SmilesError: what the model answers, or a share of it, is not finite.
+        UsageError: unknown method or target, or a method that does not support this model.
+        SmilesError: a prediction or an attribution is not finite.
     """
     model = artifact.model
     name = choose_method(model, method)
@@ -100,13 +100,13 @@ def attribute(
     outputs = compute_outputs(model, [molecule], descriptors=descriptors, failures=failures)[0]
     if failures:
         raise SmilesError(molecule.smiles, failures[0])
-    about = explained(artifact, target, outputs)
+    explained = explained_output(artifact, target, outputs)
     batch = model.collate([molecule], None, descriptors)
     assert isinstance(batch, MoleculeBatch)
-    terms = METHODS[name].find(model, batch, about.output)
-    found = attribution_of(artifact, molecule, terms, name, about, float(outputs[about.output]), measured)
-    shares = [*found.values, *found.others.values(), found.prediction, found.constant or 0.0]
-    if not np.isfinite(shares).all():
+    terms = METHODS[name].compute(model, batch, explained.output)
+    found = attribution_of(artifact, molecule, terms, name, explained, float(outputs[explained.output]), faithfulness)
+    numbers = [*found.values, *found.other_terms.values(), found.prediction, found.constant or 0.0]
+    if not np.isfinite(numbers).all():
         raise SmilesError(molecule.smiles, NOT_FINITE)
     return found
 
@@ -116,26 +116,26 @@ def attribution_of(
     molecule: MoleculeGraph,
     terms: Terms,
     method: str,
-    about: Explained,
+    explained: ExplainedOutput,
     output: float,
-    measured: str = NOT_MEASURED,
+    faithfulness: str = NOT_MEASURED,
 ) -> Attribution:
-    """`terms` in the unit of what they explain."""
-    scale = about.std if terms.in_units else 1.0
+    """`terms` in the unit of the explained target."""
+    scale = explained.std if terms.in_units else 1.0
     names = () if artifact.descriptors is None else artifact.descriptors.names
-    beside = dict(zip(names, [] if terms.descriptors is None else terms.descriptors.tolist(), strict=False))
+    descriptor_terms = dict(zip(names, [] if terms.descriptors is None else terms.descriptors.tolist(), strict=False))
     return Attribution(
         smiles=molecule.encoded_smiles,
         symbols=molecule.labels,
         values=np.asarray(terms.values, dtype=np.float64) * scale,
         method=method,
-        target=about.target,
-        prediction=about.mean + about.std * output,
-        unit=about.unit,
-        constant=None if terms.constant is None else about.mean + about.std * terms.constant,
-        others={label: value * scale for label, value in {**terms.others, **beside}.items()},
+        target=explained.target,
+        prediction=explained.mean + explained.std * output,
+        unit=explained.unit,
+        constant=None if terms.constant is None else explained.mean + explained.std * terms.constant,
+        other_terms={label: value * scale for label, value in {**terms.other_terms, **descriptor_terms}.items()},
         adds_up=terms.adds_up,
         add_hs=artifact.add_hs,
-        measured=measured,
+        faithfulness=faithfulness,
         in_units=terms.in_units,
     )

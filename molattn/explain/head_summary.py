@@ -1,4 +1,4 @@
-"""What the heads of a model look at, in the words of chemistry, over many molecules."""
+"""The attention of each head by distance, element and functional group, over many molecules."""
 
 import warnings
 from collections import Counter, defaultdict
@@ -9,16 +9,16 @@ import numpy as np
 
 from molattn.chem import DISCONNECTED, MAX_ATOMS, functional_groups
 from molattn.errors import InputError, MolattnWarning, SmilesError
-from molattn.explain.attention_map import NOT_MEASURED, AttentionMap, shares_of
+from molattn.explain.attention_map import NOT_MEASURED, AttentionMap, normalize_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 DISTANCES = ("self", "bonded", "2 bonds", "3 bonds", "farther", "other fragment", "virtual node")
-"""How far a sender is from the receiver; an atom's shares of these sum to 1."""
+"""Classes of the distance between sender and receiver; the shares of an atom sum to 1 over them."""
 
 OTHERS, OWN = "other atoms", "its own atoms"
-"""Who attends to a functional group."""
+"""Receivers of attention from a functional group: atoms outside and inside of it."""
 
 COLUMNS = {
     **dict.fromkeys(("layer", "head"), "int32"),
@@ -26,58 +26,58 @@ COLUMNS = {
     **dict.fromkeys(("share", "uniform", "ratio", "nats"), "float64"),
     "atoms": "int64",
 }
-"""The columns of `HeadSummary.to_frame`, and Arrow's names of their types."""
+"""The columns of `HeadSummary.to_frame`, and their Arrow types."""
 
 Key = tuple[str, str, str]
-"""By what, who attends, what is attended to."""
+"""The kind of classes ("distance", "elements", "group" or "entropy"), the receiver class, the sender class."""
 
 
 class HeadSummary:
-    """For every layer and head, the share of attention that atoms give to what chemists have names for.
+    """For each layer and head, the share of the atoms' attention that goes to chemical classes of senders.
 
     share   = mean over receiving atoms i of sum_{j in class} w_ij
     uniform = the same for w_ij = 1 / n,    ratio = share / uniform
 
-    Every atom of every molecule counts once as a receiver; virtual nodes are attended to, but do not count as
-    receivers. Weights whose rows do not sum to 1 are divided by their sums first. Uniform is over all atoms and virtual
-    nodes, also for a model whose atoms can attend to bonded ones alone.
+    Each atom of each molecule counts once as a receiver; virtual nodes are only senders. Rows that do not sum to 1 are
+    normalised first. Uniform attention is over all atoms and virtual nodes, even for a model whose atoms attend only to
+    bonded ones.
 
     Attributes:
-        molecules, atoms: how many were counted.
-        measured: what the maps say of how far they explain.
+        molecules, atoms: the numbers of molecules and atoms.
+        faithfulness: `AttentionMap.faithfulness` of the maps.
     """
 
     def __init__(self):
         self.molecules = self.atoms = 0
-        self.measured = NOT_MEASURED
+        self.faithfulness = NOT_MEASURED
         self.shape: tuple[int, int] | None = None
-        self._given: dict[Key, np.ndarray] = defaultdict(lambda: np.zeros(self._of_heads))
+        self._totals: dict[Key, np.ndarray] = defaultdict(lambda: np.zeros(self._shape_of_heads))
         self._uniform: dict[Key, float] = defaultdict(float)
         self._receivers: Counter[Key] = Counter()
         self._nats = np.zeros(0)
 
     @property
-    def _of_heads(self) -> tuple[int, int]:
+    def _shape_of_heads(self) -> tuple[int, int]:
         assert self.shape is not None
         return self.shape
 
     def add(self, attention: AttentionMap) -> None:
-        """Count the atoms of one more map.
+        """Add the atoms of a map.
 
         Raises:
-            UsageError: the map is one of tokens.
-            InputError: the map is of another model, with other layers or heads.
+            UsageError: the nodes of the map are tokens.
+            InputError: the map has another number of layers or heads than the ones before.
         """
         graph = attention.graph()
         shape = attention.weights.shape[:2]
         if self.shape is None:
-            self.shape, self.measured, self._nats = shape, attention.measured, np.zeros(shape)
+            self.shape, self.faithfulness, self._nats = shape, attention.faithfulness, np.zeros(shape)
         if shape != self.shape:
-            raise InputError(f"a map of {shape} layers and heads does not go with those of {self.shape}")
+            raise InputError(f"a map of {shape} layers and heads does not fit the others, of {self.shape}")
         n, m = graph.num_atoms, attention.weights.shape[-1]
         self.molecules, self.atoms = self.molecules + 1, self.atoms + n
         # Receivers are atoms; senders are atoms and virtual nodes.
-        w = shares_of(attention.weights.astype(np.float64))[:, :, :n]
+        w = normalize_rows(attention.weights.astype(np.float64))[:, :, :n]
         paths = np.full((n, m), len(DISTANCES) - 1)
         paths[:, :n] = np.where(graph.path_lengths == DISCONNECTED, 5, np.minimum(graph.path_lengths, 4))
         for place, name in enumerate(DISTANCES):
@@ -88,9 +88,9 @@ class HeadSummary:
         for group, atoms in found.items():
             to_group = w[..., atoms].sum(-1)
             inside = np.isin(np.arange(n), atoms)
-            for who, receivers in ((OTHERS, ~inside), (OWN, inside)):
-                given, count = to_group[..., receivers].sum(-1), int(receivers.sum())
-                self._count(("group", who, group), given, count * len(atoms) / m, count)
+            for receiver, rows in ((OTHERS, ~inside), (OWN, inside)):
+                total, count = to_group[..., rows].sum(-1), int(rows.sum())
+                self._count(("group", receiver, group), total, count * len(atoms) / m, count)
         self._nats += attention.entropy()[..., :n].sum(-1)
         if m > 1:
             self._count(("entropy", "any atom", "any"), attention.entropy(relative=True)[..., :n].sum(-1), n, n)
@@ -103,32 +103,32 @@ class HeadSummary:
             for receiver, rows in kinds.items():
                 rows = rows[:n]
                 if count := int(rows.sum()):
-                    given = to_sender[..., rows].sum(-1)
-                    self._count(("elements", receiver, sender), given, count * float(columns.sum()) / m, count)
+                    total = to_sender[..., rows].sum(-1)
+                    self._count(("elements", receiver, sender), total, count * float(columns.sum()) / m, count)
 
-    def _count(self, key: Key, given: np.ndarray, uniform: int | float, receivers: int) -> None:
-        self._given[key] += given
+    def _count(self, key: Key, total: np.ndarray, uniform: int | float, receivers: int) -> None:
+        self._totals[key] += total
         self._uniform[key] += uniform
         self._receivers[key] += receivers
 
     def keys(self, by: str) -> list[Key]:
-        """What there is of one kind: "distance", "elements", "group" or "entropy"; the commonest receivers first."""
-        keys = [key for key in self._given if key[0] == by and self._receivers[key]]
+        """The keys of one kind: "distance", "elements", "group" or "entropy"; the most common first."""
+        keys = [key for key in self._totals if key[0] == by and self._receivers[key]]
         return keys if by == "distance" else sorted(keys, key=lambda key: -self._uniform[key])
 
     def receivers(self, key: Key) -> int:
-        """How many atoms attend; for elements, all of the receiver's element, whatever else is in their molecules."""
+        """Number of receivers; for elements, all atoms of that element, also in molecules without the sender's."""
         if key[0] == "elements":
-            # A sender that a molecule lacks receives nothing there; its receivers count all the same.
-            return max(self._receivers[k] for k in self._given if k[:2] == key[:2])
+            # A molecule without the sender's element adds no attention, but its receivers count.
+            return max(self._receivers[k] for k in self._totals if k[:2] == key[:2])
         return self._receivers[key]
 
     def share(self, key: Key) -> np.ndarray:
-        """Of the attention of the receivers, what goes there, (layers, heads)."""
-        return self._given[key] / self.receivers(key)
+        """The share of the receivers' attention to the senders, (layers, heads)."""
+        return self._totals[key] / self.receivers(key)
 
     def uniform(self, key: Key) -> float:
-        """What would go there if every atom attended to all alike."""
+        """The same share for uniform attention."""
         return self._uniform[key] / self.receivers(key)
 
     def nats(self) -> np.ndarray:
@@ -138,12 +138,11 @@ class HeadSummary:
     def to_frame(self) -> "pa.Table":
         """A tidy table: layer, head, by, receiver, sender, share, uniform, ratio, nats, atoms.
 
-        `by` is "distance" (the seven of `DISTANCES`, summing to 1), "elements" (summing to 1 over the senders of a
-        receiver), "group" (functional groups as senders; overlapping, so they sum to nothing) or "entropy" (share is
-        the share of log n, and nats the mean of the entropy itself). `atoms` is how many receivers were counted; ratio
-        is null where uniform attention gives nothing.
+        `by` is "distance" (the seven of `DISTANCES`, which sum to 1), "elements" (which sum to 1 over the senders of a
+        receiver), "group" (functional groups as senders, which overlap) or "entropy" (share is the entropy divided by
+        log n, and nats the mean entropy). `atoms` is the number of receivers; ratio is null if uniform is 0.
         """
-        # Prediction, which brings in this module, does without it.
+        # Here, because prediction imports this module and does not need pyarrow.
         import pyarrow as pa
 
         columns: dict[str, list] = {name: [] for name in COLUMNS}
@@ -160,14 +159,14 @@ class HeadSummary:
 
 
 def summarize_heads(maps: Iterable[AttentionMap | SmilesError]) -> HeadSummary:
-    """What each head looks at, over the maps of any number of molecules of one model; one map is held at a time.
+    """Summarize the attention of each head over any number of maps of one model, with one map in memory at a time.
 
-    `summarize_heads(predictor.attentions(smiles))`. Errors among the maps are left out, and a `MolattnWarning` says how
-    many and which was the first.
+    `summarize_heads(predictor.attentions(smiles))`. Errors among the maps are skipped, and a `MolattnWarning` reports
+    their number and the first one.
 
     Raises:
         InputError: there is no map, or they are of different models.
-        UsageError: the maps are of tokens.
+        UsageError: the nodes of the maps are tokens.
     """
     summary, rows, failed, first = HeadSummary(), 0, 0, ""
     for row, attention in enumerate(maps):

@@ -1,4 +1,4 @@
-"""What a method of attribution is, and what it finds before it is put into units."""
+"""Attribution methods, and their results in the standardised units of the model."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,28 +14,28 @@ from molattn.models.graph_model import GraphModel
 
 T = TypeVar("T", MoleculeBatch, DenseGraph)
 
-Subject = MoleculeGraph | MoleculeBatch
-"""A molecule, or a batch of it alone, which can have its descriptors beside it."""
+MoleculeOrBatch = MoleculeGraph | MoleculeBatch
+"""A molecule, or a batch of one molecule, which can include its descriptors."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """A share for every atom of a molecule, in the standardised units that the model answers in.
+    """The attribution of one output to the atoms of a molecule, in the standardised units of the model.
 
-    Where `adds_up`:    output = constant + sum_i values_i + sum(others) + sum_k descriptors_k
+    If `adds_up`:    output = constant + sum_i values_i + sum(other_terms) + sum_k descriptors_k
 
     Attributes:
-        values: (n,).
-        constant: the output for nothing at all, where the method has such a thing.
-        others: what is no atom's, by name.
-        descriptors: (k,) what each descriptor adds, where the method says so and the model reads some.
-        adds_up: whether the method promises the sum.
-        in_units: whether the values are amounts of the output; False for shares and weights, which have no unit.
+        values: (n,) the attribution of each atom.
+        constant: the constant term, or the output for the baseline; None if the method has none.
+        other_terms: attributions to anything but atoms, by name.
+        descriptors: (k,) the term of each descriptor, if the method computes them and the model has descriptors.
+        adds_up: whether the terms sum to the output (completeness).
+        in_units: whether the values are in units of the output; False for attention weights, which have none.
     """
 
     values: np.ndarray
     constant: float | None = None
-    others: Mapping[str, float] = field(default_factory=dict)
+    other_terms: Mapping[str, float] = field(default_factory=dict)
     descriptors: np.ndarray | None = None
     adds_up: bool = False
     in_units: bool = True
@@ -43,35 +43,35 @@ class Terms:
 
 @dataclass(frozen=True)
 class Method:
-    """One way to say what every atom contributed.
+    """An attribution method.
 
     Attributes:
-        title: what its values are, in a line.
-        find: from a model, a molecule and the place of the output to the terms.
-        refuses: why it does not work for a model, in a sentence; empty where it does.
+        title: its values, in one line.
+        compute: from a model, a molecule and the index of an output to the terms.
+        unsupported_reason: why it does not support a model, in a sentence; empty if it does.
     """
 
     title: str
-    find: Callable[[GraphModel, Subject, int], Terms]
-    refuses: Callable[[GraphModel], str] = lambda model: ""  # noqa: ARG005
+    compute: Callable[[GraphModel, MoleculeOrBatch, int], Terms]
+    unsupported_reason: Callable[[GraphModel], str] = lambda model: ""  # noqa: ARG005
 
 
-def batch_of(model: GraphModel, molecule: Subject) -> MoleculeBatch:
-    """A batch of one molecule, where the model is."""
-    alone = molecule if isinstance(molecule, MoleculeBatch) else model.collate([molecule])
-    batch = alone.to(model.head.weight.device)
+def as_batch(model: GraphModel, molecule: MoleculeOrBatch) -> MoleculeBatch:
+    """A batch of one molecule, on the device of the model."""
+    batch = molecule if isinstance(molecule, MoleculeBatch) else model.collate([molecule])
+    batch = batch.to(model.head.weight.device)
     assert isinstance(batch, MoleculeBatch)
     return batch
 
 
-def repeated(x: T, times: int) -> T:
-    """A batch, or a dense graph, of one molecule, `times` over."""
+def repeat_batch(x: T, times: int) -> T:
+    """A batch, or a dense graph, of one molecule, repeated `times` times."""
     fields = {name: value for name, value in vars(x).items() if value is not None}
     return replace(x, **{name: v.expand(times, *v.shape[1:]) for name, v in fields.items()})
 
 
-def not_of_atoms(model: MoleculeModel) -> str:
-    """Why nothing can be said of the atoms of a model's molecules; empty where it can."""
+def unsupported_model_reason(model: MoleculeModel) -> str:
+    """Why there are no attributions to atoms for a model; empty if there are."""
     if model.of_atoms:
         return "the model answers for each atom by itself: its predictions say what they are"
     if isinstance(model, GraphModel):

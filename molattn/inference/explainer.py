@@ -18,7 +18,7 @@ from molattn.data.tables.readers import CHUNK
 from molattn.errors import MolattnWarning, SmilesError, short_repr
 from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
 from molattn.explain.attribute import attribute
-from molattn.explain.measured import Sentences
+from molattn.explain.faithfulness_file import Summaries
 from molattn.explain.methods import choose_method
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
@@ -35,7 +35,7 @@ class Explainer:
     `Predictor.members` are the models one by one.
     """
 
-    def __init__(self, artifact: Artifact, measured: Sentences | None = None):
+    def __init__(self, artifact: Artifact, measured: Summaries | None = None):
         self._artifact = artifact
         self._measured: Mapping[str, Mapping[str, str]] = measured or {}
         c = artifact.conformers
@@ -138,8 +138,8 @@ class Explainer:
                 add_hs=a.add_hs,
                 virtual=a.model.virtual_labels,
                 rows_sum_to_one=a.model.rows_sum_to_one,
-                places=a.model.position_type,
-                measured=measured,
+                position_type=a.model.position_type,
+                faithfulness=measured,
             )
 
     @overload
@@ -177,7 +177,7 @@ class Explainer:
         def explain(molecule: Molecule, z: np.ndarray | None) -> Attribution:
             found = attribute(a, molecule, name, target, descriptors=stack_descriptors([z]))
             of_target = self._measured.get(found.target) or self._measured.get(target or a.targets[0], {})
-            return replace(found, measured=of_target.get(name, NOT_MEASURED))
+            return replace(found, faithfulness=of_target.get(name, NOT_MEASURED))
 
         if isinstance(smiles, str):
             return explain(*self._one(smiles, descriptors))
@@ -189,19 +189,19 @@ class Explainer:
         Args:
             run: the folder of the run that the model is from; it gets a file faithfulness.json.
             options: table, smiles_column, target, methods, max_molecules, seed and progress, as for
-                `molattn.explain.trial.trial`.
+                `molattn.explain.run_faithfulness.measure_run`.
 
         Returns:
-            A `Trial`; `.found.methods["additive"].kendall` and so on.
+            A `RunFaithfulness`; `.faithfulness.methods["additive"].kendall` and so on.
 
         Raises:
             UsageError: there is no such method, target or column, or there are no molecules to measure on.
             InputError: a table that cannot be used.
         """
         # The measures bring in scipy and scikit-learn, which prediction does without.
-        from molattn.explain.trial import trial
+        from molattn.explain.run_faithfulness import measure_run
 
-        return trial(self._artifact, self._read, run, **options)
+        return measure_run(self._artifact, self._read, run, **options)
 
     def _one(self, smiles: str, descriptors: Any) -> tuple[Molecule, np.ndarray | None]:
         (found,) = self._each([smiles], descriptor_rows(descriptors, True))

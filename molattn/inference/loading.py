@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from molattn.explain.measured import read_sentences
+from molattn.explain.faithfulness_file import read_summaries
 from molattn.inference.predictor import Predictor
 from molattn.models.artifact import load_artifact
 from molattn.training.folders import check_has_model
@@ -22,4 +22,4 @@ def load(run: str | Path) -> Predictor:
     """
     check_has_model(Path(run))
     folder = model_folder(run)
-    return Predictor(load_artifact(folder), read_sentences(Path(run), folder))
+    return Predictor(load_artifact(folder), read_summaries(Path(run), folder))

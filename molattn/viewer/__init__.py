@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from molattn.viewer.alignments import alignment
     from molattn.viewer.cells import matrices, matrix
     from molattn.viewer.class_plots import class_plot, confusion_plot
-    from molattn.viewer.contributions import draw_contributions
+    from molattn.viewer.contributions import draw_attribution
     from molattn.viewer.grids import head_grid
     from molattn.viewer.head_plots import heads_plot
     from molattn.viewer.lines import curves
@@ -29,7 +29,7 @@ __all__ = [
     "curves",
     "draw_atom_values",
     "draw_atoms",
-    "draw_contributions",
+    "draw_attribution",
     "head_grid",
     "heads_plot",
     "heat_map",
@@ -51,7 +51,7 @@ _HOME = {
     "curves": "lines",
     "draw_atom_values": "pictures",
     "draw_atoms": "pictures",
-    "draw_contributions": "contributions",
+    "draw_attribution": "contributions",
     "head_grid": "grids",
     "heads_plot": "head_plots",
     "heat_map": "pictures",

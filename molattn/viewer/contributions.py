@@ -11,7 +11,7 @@ from molattn.viewer.molecule import drawable
 from molattn.viewer.picture import Picture
 
 
-def draw_contributions(attribution: Attribution, size: tuple[int, int] | None = None) -> Picture:
+def draw_attribution(attribution: Attribution, size: tuple[int, int] | None = None) -> Picture:
     """The molecule, with a disc under every atom: orange where it raises the prediction, blue where it lowers it.
 
     The numbers at the atoms are their values. White is 0, and the deepest disc is the largest value of this picture,
@@ -32,7 +32,7 @@ def draw_contributions(attribution: Attribution, size: tuple[int, int] | None = 
     ends = (f"{-top:.2g}", f"{top:+.2g}") if signed else ("0", f"{top:.2g}")
     unit = f", in {short(attribution.unit, 40)}" if attribution.unit and attribution.in_units else ""
     words = (short(attribution.equation, 120), f"{attribution.method}, value of each atom{unit}")
-    foot = f"faithfulness: {short(attribution.measured, 200)}"
+    foot = f"faithfulness: {short(attribution.faithfulness, 200)}"
     return draw_discs(
         drawable(attribution.smiles, attribution.symbols, attribution.add_hs, "the attribution"),
         values,

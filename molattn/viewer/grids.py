@@ -58,7 +58,7 @@ def head_grid(
     side = 1.1 if heads <= 8 else max(0.6, 8.8 / heads)
     left, right, above = 0.65, 1.0, 0.65
     width = left + heads * (side + _GAP) + right
-    below = 0.22 + foot_height(attention.measured, width)
+    below = 0.22 + foot_height(attention.faithfulness, width)
     total = (width, above + layers * (ratio * side + _GAP) + below)
     with styled():
         figure = new_figure(*total)
@@ -89,13 +89,13 @@ def head_grid(
         figure.text(
             0.5, 1 - 0.08 / total[1], f"{smiles}\n{words}", ha="center", va="top", fontsize=size, parse_math=False
         )
-        write_foot(figure, attention.measured)
+        write_foot(figure, attention.faithfulness)
         return rendered(figure)
 
 
 def _words(attention: AttentionMap, show: str, atom: int | None) -> str:
     if show == "matrix":
-        return f"rows attend (receivers), columns are attended to (senders), {attention.places} in order"
+        return f"rows attend (receivers), columns are attended to (senders), {attention.position_type} in order"
     if atom is None:
         return "attention each atom receives, mean of all atoms"
     ringed = " (ringed)" if atom < attention.num_atoms else ""

@@ -39,7 +39,7 @@ def heads_plot(summary: HeadSummary) -> Picture:
     fields = [(columns, cell * len(columns)) for columns in (groups, pairs) if columns]
     high = row * rows
     width = left + bars + gap + dots + sum(gap + wide for _, wide in fields) + scale
-    below += foot_height(summary.measured, width) - 0.1
+    below += foot_height(summary.faithfulness, width) - 0.1
     total = (width, above + high + below)
     with styled():
         figure = new_figure(*total)
@@ -79,7 +79,7 @@ def heads_plot(summary: HeadSummary) -> Picture:
             colorbar.set_label("times uniform attention", fontsize=8)
         text = f"What each head looks at: molecules {summary.molecules:,}, atoms {summary.atoms:,}"
         figure.text(0.1 / total[0], 1 - 0.1 / total[1], text, ha="left", va="top", fontsize=10)
-        write_foot(figure, summary.measured)
+        write_foot(figure, summary.faithfulness)
         return rendered(figure)
 
 

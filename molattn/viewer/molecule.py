@@ -20,7 +20,7 @@ def molecule_of(attention: AttentionMap) -> Chem.Mol:
         UsageError: the map is one of tokens.
         InputError: the atoms of the map are not those of its SMILES.
     """
-    if attention.places != "atoms":
+    if attention.position_type != "atoms":
         raise UsageError(
             "this map is of the tokens of a SMILES, which are no atoms: heat_map draws it, and draw_atoms cannot"
         )

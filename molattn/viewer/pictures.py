@@ -50,7 +50,7 @@ def heat_map(
     # Placed in inches: a layout engine crops the labels of axes that have to stay square.
     left = 0.4 + longest / 72
     width = left + side + 1.2
-    bottom = 0.5 + foot_height(attention.measured, width) + (longest if upright else size) / 72
+    bottom = 0.5 + foot_height(attention.faithfulness, width) + (longest if upright else size) / 72
     height = bottom + side + 0.6
     with styled():
         figure = new_figure(width, height)
@@ -65,12 +65,12 @@ def heat_map(
         axes.set_yticks(ticks + 0.5, labels, fontsize=size, parse_math=False)
         axes.tick_params(length=0 if len(ticks) == n else 2)
         axes.spines[:].set_visible(False)
-        place = attention.places[:-1]
+        place = attention.position_type[:-1]
         axes.set_xlabel(f"{place} attended to (sender)")
         axes.set_ylabel(f"{place} that attends (receiver)")
         smiles = short(attention.smiles, int(12 + 8 * side))
         figure.text(0.5, 1 - 0.1 / height, f"{smiles}\n{where}", ha="center", va="top", parse_math=False)
-        write_foot(figure, attention.measured)
+        write_foot(figure, attention.faithfulness)
         figure.colorbar(mesh, cax=bar, label="attention weight")
         return rendered(figure)
 
@@ -122,7 +122,7 @@ def draw_atoms(
         (what, where),
         title,
         ringed=atom if atom is not None and atom < attention.num_atoms else None,
-        foot=foot_line(attention.measured),
+        foot=foot_line(attention.faithfulness),
         size=size,
     )
 

@@ -31,7 +31,7 @@ def test_explain_prints_the_sum_and_a_line_for_each_atom(molattn: Molattn, run: 
     assert lines[:2] == ["CCO", found.equation]
     assert lines[2] == "additive; faithfulness: not measured"
     rows = [(*line[2:].split(), line[:2]) for line in lines[3:]]
-    shares = [*zip(("C0", "C1", "O2"), found.values, strict=True), *found.others.items()]
+    shares = [*zip(("C0", "C1", "O2"), found.values, strict=True), *found.other_terms.items()]
     assert rows == [(label, f"{value:+.3f}", "  ") for label, value in shares]
 
 
@@ -205,8 +205,8 @@ def test_faithfulness_is_measured_kept_and_repeated(molattn: Molattn, own_run: P
     said = record["methods"]["additive"]["sentence"]
     assert said in molattn("explain", own_run, "-s", "CCO").out
     predictor = library.load(own_run)
-    assert predictor.attention("CCO").measured == record["methods"]["attention"]["sentence"]
-    assert predictor.attributions("CCO", "cam").measured == record["methods"]["cam"]["sentence"]
+    assert predictor.attention("CCO").faithfulness == record["methods"]["attention"]["sentence"]
+    assert predictor.attributions("CCO", "cam").faithfulness == record["methods"]["cam"]["sentence"]
     # Another table, and fewer methods; the file says the last.
     (tmp_path / "t.csv").write_text("smiles\nCCO\nC1CC\nCCCCO\nCCN\n")
     options = ("--table", tmp_path / "t.csv", "--method", "additive", "--max-molecules", "2", "--json", "-q")

@@ -29,8 +29,8 @@ def assert_same(a, b):
     [
         attention_map(ASPIRIN),
         attention_map("CCO", add_hs=True),
-        replace(with_virtual_node(attention_map("C")), rows_sum_to_one=False, measured="Kendall 0.1"),
-        replace(attention_map("CO"), places="tokens", weights=attention_map("CO").weights.astype(np.float64)),
+        replace(with_virtual_node(attention_map("C")), rows_sum_to_one=False, faithfulness="Kendall 0.1"),
+        replace(attention_map("CO"), position_type="tokens", weights=attention_map("CO").weights.astype(np.float64)),
         replace(attention_map("CO"), weights=attention_map("CO").weights.swapaxes(2, 3)),
         replace(attention_map("CO"), prediction={HOSTILE: 1e-300}, units={HOSTILE: HOSTILE}),
     ],

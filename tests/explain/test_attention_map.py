@@ -66,7 +66,7 @@ def test_its_form_is_short(attention):
 
 
 def test_its_labels_of_tokens_have_the_place_in_front(attention):
-    tokens = replace(attention, symbols=("C", "1", "("), places="tokens")
+    tokens = replace(attention, symbols=("C", "1", "("), position_type="tokens")
     assert tokens.labels == ["0:C", "1:1", "2:("]
     assert repr(tokens).endswith("3 tokens)")
 
@@ -126,7 +126,7 @@ def test_its_graph_is_that_of_its_smiles_however_large_and_of_tokens_there_is_no
     huge = AttentionMap("C" * long, ("C",) * long, np.ones((1, 1, 1, 1)), {}, {})
     assert huge.graph().num_atoms == long
     with pytest.raises(UsageError, match="of the tokens of a SMILES"):
-        replace(attention, places="tokens").graph()
+        replace(attention, position_type="tokens").graph()
     with pytest.raises(InputError, match=r"has 2 atoms \('C C'\), its SMILES 'CCO' has 3 \('C C O'\)"):
         replace(attention, symbols=("C", "C")).graph()
 
@@ -140,7 +140,7 @@ def test_it_is_written_read_and_made_a_table(attention, tmp_path):
 
 
 def test_a_notebook_gets_a_picture_a_line_and_a_page_that_is_not_too_large(attention, monkeypatch):
-    tokens = replace(attention, places="tokens")
+    tokens = replace(attention, position_type="tokens")
     for one, picture in ((attention, draw_atoms(attention)), (tokens, heat_map(tokens))):
         shown = one._repr_mimebundle_()
         assert base64.b64decode(shown["image/png"])[:8] == b"\x89PNG\r\n\x1a\n"
@@ -149,7 +149,7 @@ def test_a_notebook_gets_a_picture_a_line_and_a_page_that_is_not_too_large(atten
         assert "<iframe" in shown["text/html"]
     size = attention.weights.size
     for largest, page in ((size, True), (size - 1, False)):
-        monkeypatch.setattr(attention_map, "EMBEDDED", largest)
+        monkeypatch.setattr(attention_map, "MAX_EMBEDDED_WEIGHTS", largest)
         assert ("text/html" in attention._repr_mimebundle_()) == page
     html = attention.html(truth={"logS": -0.625})
     assert html.lower().startswith("<!doctype html>") and "-0.625" in html

@@ -1,4 +1,4 @@
-"""What each method says of models whose answer is known, and what must hold of all of them."""
+"""Attribution methods on models with known attributions, and properties of all methods."""
 
 import dataclasses
 import re
@@ -13,10 +13,10 @@ from molattn.errors import SmilesError, UsageError
 from molattn.explain.additive import additive, cam
 from molattn.explain.attribute import attribute
 from molattn.explain.attribution import Attribution
-from molattn.explain.from_attention import received, rolled_out
+from molattn.explain.from_attention import received, rollout
 from molattn.explain.gradients import TOLERANCE, grad_attention, integrated_gradients
-from molattn.explain.methods import METHODS, choose_method, offered, random_shares
-from molattn.explain.occlusion import in_order, occlusion, without
+from molattn.explain.methods import METHODS, available_methods, choose_method, random_attributions
+from molattn.explain.occlusion import deletion_outputs, masked_outputs, occlusion
 from molattn.explain.terms import Terms
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact
@@ -57,33 +57,33 @@ def answer(model, smiles, output=0):
 @pytest.mark.parametrize("virtual_node", [False, True])
 @pytest.mark.parametrize("readout", SUMS)
 @pytest.mark.parametrize("smiles", [ASPIRIN, "C", "[Na+].[Cl-]"])
-def test_additive_terms_constant_and_others_are_the_prediction(readout, virtual_node, smiles):
+def test_additive_terms_sum_to_the_prediction(readout, virtual_node, smiles):
     model = model_of(2, readout=readout, virtual_node=virtual_node)
     for target, output in (("a", 0), ("b", 1)):
         found = attribute(artifact_of(model, ("a", "b")), molecule_graph(smiles), "additive", target)
         assert found.adds_up and found.in_units and found.unit == "cm"
-        assert set(found.others) == ({"virtual node"} if virtual_node else set())
-        total = found.constant + found.values.sum() + sum(found.others.values())
+        assert set(found.other_terms) == ({"virtual node"} if virtual_node else set())
+        total = found.constant + found.values.sum() + sum(found.other_terms.values())
         assert total == pytest.approx(found.prediction, rel=1e-5)
         assert found.prediction == pytest.approx(3 + 2 * answer(model, smiles, output), rel=1e-12)
         assert sum(found.parts.values()) == pytest.approx(found.prediction, rel=1e-5)
 
 
-def test_occlusion_of_a_model_that_adds_up_lone_atoms_is_its_terms():
+def test_occlusion_of_a_model_that_sums_independent_atoms_gives_its_terms():
     model = model_of(num_layers=0, readout="sum")
     molecule = molecule_graph(ASPIRIN)
     terms = additive(model, molecule, 0)
     np.testing.assert_allclose(occlusion(model, molecule, 0).values, terms.values, rtol=1e-9)
-    # And what is left without any atom is the constant.
-    (nothing,) = without(model, molecule, np.zeros((1, 13), dtype=bool))
+    # The output without any atom is the constant.
+    (nothing,) = masked_outputs(model, molecule, np.zeros((1, 13), dtype=bool))
     assert nothing[0] == pytest.approx(terms.constant)
 
 
-def test_atoms_that_are_left_out_are_those_first_in_the_order():
+def test_deletion_removes_the_first_atoms_of_the_order():
     model = model_of(num_layers=0, readout="sum")
     molecule = molecule_graph("CCON")
     terms, constant = additive(model, molecule, 0).values, float(model.head.bias[0])
-    found = in_order(model, molecule, [np.array([2, 0, 1, 3]), np.array([3, 2, 1, 0])], [0, 1, 2])[..., 0]
+    found = deletion_outputs(model, molecule, [np.array([2, 0, 1, 3]), np.array([3, 2, 1, 0])], [0, 1, 2])[..., 0]
     expected = [
         [terms[kept].sum() for kept in row]
         for row in ([[0, 1, 2, 3], [0, 1, 3], [1, 3]], [[0, 1, 2, 3], [0, 1, 2], [0, 1]])
@@ -92,7 +92,7 @@ def test_atoms_that_are_left_out_are_those_first_in_the_order():
 
 
 @pytest.mark.parametrize("settings", [{}, {"readout": "additive"}, {"readout": "max"}, {"virtual_node": True}])
-def test_integrated_gradients_add_up_to_the_answer_less_that_for_mean_atoms(settings):
+def test_integrated_gradients_sum_to_the_difference_from_the_baseline(settings):
     model = model_of(**settings)
     for smiles in (ASPIRIN, "CCO", "C[N+](C)(C)CC(=O)[O-]", "C"):
         molecule = molecule_graph(smiles)
@@ -138,17 +138,17 @@ def test_attention_and_rollout_are_those_of_the_map():
     np.testing.assert_allclose(received(model, molecule, 0).values, weights[-1].mean((0, 1))[:13], rtol=1e-6)
     identity = np.eye(14)
     first, second = (0.5 * w.mean(0) + 0.5 * identity for w in weights.astype(np.float64))
-    np.testing.assert_allclose(rolled_out(model, molecule, 0).values, (second @ first).mean(0)[:13], rtol=1e-5)
+    np.testing.assert_allclose(rollout(model, molecule, 0).values, (second @ first).mean(0)[:13], rtol=1e-5)
 
 
-def test_weighed_attention_is_never_negative_and_follows_the_slope_of_the_head():
+def test_grad_attention_is_never_negative_and_scales_with_the_head():
     molecule = molecule_graph(ASPIRIN)
     model = model_of(num_layers=1)
     once = grad_attention(model, molecule, 0).values
     assert (once >= 0).all() and once.max() > 0
     model.head.weight.mul_(3)
     np.testing.assert_allclose(grad_attention(model, molecule, 0).values, 3 * once, rtol=1e-5)
-    # What lowers the answer does not count; turned round, it is what raises it.
+    # Only positive contributions count, so a negated head gives other values.
     model.head.weight.mul_(-1)
     other = grad_attention(model, molecule, 0).values
     assert np.corrcoef(other, once)[0, 1] < 0.99
@@ -158,40 +158,40 @@ def test_weighed_attention_is_never_negative_and_follows_the_slope_of_the_head()
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("readout", ["additive", "mean"])
-def test_the_order_of_the_atoms_moves_the_values_with_them(method, readout):
+def test_attributions_are_equivariant_to_permutations_of_the_atoms(method, readout):
     model, molecule = model_of(readout=readout), molecule_graph(ASPIRIN)
     order = np.random.default_rng(0).permutation(13)
-    values = METHODS[method].find(model, molecule, 0).values
-    moved = METHODS[method].find(model, molecule.permute(order.tolist()), 0).values
+    values = METHODS[method].compute(model, molecule, 0).values
+    moved = METHODS[method].compute(model, molecule.permute(order.tolist()), 0).values
     np.testing.assert_allclose(moved, values[order], atol=1e-5 * np.abs(values).max())
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_atoms_that_are_alike_get_the_same(method):
+def test_equivalent_atoms_get_equal_attributions(method):
     model = model_of(readout="additive")
-    values = METHODS[method].find(model, molecule_graph("c1ccccc1"), 0).values
+    values = METHODS[method].compute(model, molecule_graph("c1ccccc1"), 0).values
     np.testing.assert_allclose(values, values[0], atol=1e-5)
-    toluene = METHODS[method].find(model, molecule_graph("Cc1ccccc1"), 0).values
+    toluene = METHODS[method].compute(model, molecule_graph("Cc1ccccc1"), 0).values
     np.testing.assert_allclose(toluene[[2, 3]], toluene[[6, 5]], atol=1e-5 * np.abs(toluene).max())
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_all_that_a_preset_offers_works_on_one_atom_and_on_more(preset):
+def test_all_methods_of_a_preset_work_for_one_atom_and_for_more(preset):
     config = resolve(None, {"preset": preset}, ["model.hidden_dim=16", "model.num_layers=2"]).model
     torch.manual_seed(0)
     model = build(config, 1).eval().requires_grad_(False)
-    names = offered(model)
+    names = available_methods(model)
     assert {"occlusion", "integrated-gradients", "grad-attention", "rollout", "attention"} <= set(names)
     conformers = Conformers() if config.needs_3d else None
     for smiles in ("C", "[Na+].[Cl-]", "CCO"):
         molecule = molecule_graph(smiles, conformers=conformers)
         for name in names:
-            values = METHODS[name].find(model, molecule, 0).values
+            values = METHODS[name].compute(model, molecule, 0).values
             assert values.shape == (molecule.num_atoms,)
             assert np.isfinite(values).all()
 
 
-def test_the_default_is_the_first_that_the_model_offers():
+def test_the_default_is_the_first_method_that_supports_the_model():
     for readout in SUMS:
         assert choose_method(model_of(readout=readout)) == "additive"
     assert choose_method(model_of(readout="max")) == "occlusion"
@@ -199,7 +199,7 @@ def test_the_default_is_the_first_that_the_model_offers():
 
 
 @pytest.mark.parametrize("readout", ["max", "attention", "global", "virtual-node"])
-def test_what_a_model_does_not_offer_is_refused_with_the_reason(readout):
+def test_unsupported_methods_are_rejected_with_the_reason(readout):
     model = model_of(
         readout=readout, global_dim=8 if readout == "global" else 0, virtual_node=readout == "virtual-node"
     )
@@ -212,21 +212,21 @@ def test_what_a_model_does_not_offer_is_refused_with_the_reason(readout):
         assert choose_method(model, "cam") == "cam"
 
 
-def test_unknown_methods_and_models_of_tokens_are_refused():
+def test_unknown_methods_and_models_of_tokens_are_rejected():
     with pytest.raises(UsageError, match="unknown method 'magic': choose one of additive, occlusion"):
         choose_method(model_of(), "magic")
     with pytest.raises(UsageError, match="'smiles-transformer' reads tokens, not atoms"):
         choose_method(build(SmilesModelConfig(hidden_dim=16, num_heads=2, num_layers=1), 1))
 
 
-def test_attention_has_no_unit_and_says_that_it_does_not_add_up():
+def test_attention_has_no_unit_and_does_not_add_up():
     found = attribute(artifact_of(model_of()), molecule_graph("CCO"), "attention")
     assert (found.in_units, found.constant, found.adds_up, found.parts) == (False, None, False, {})
     assert found.values.sum() == pytest.approx(1)
     assert "not a sum" in found.equation
 
 
-def test_of_several_targets_one_is_named():
+def test_one_of_several_targets_must_be_named():
     artifact = artifact_of(model_of(2), ("a", "b"))
     with pytest.raises(UsageError, match="say which target to explain with --target: a, b"):
         attribute(artifact, molecule_graph("CCO"))
@@ -235,14 +235,14 @@ def test_of_several_targets_one_is_named():
     assert attribute(artifact, molecule_graph("CCO"), target="b").target == "b"
 
 
-def test_of_a_binary_target_the_log_odds_are_explained():
+def test_log_odds_are_explained_for_a_binary_target():
     model = model_of()
     found = attribute(artifact_of(model, task=Binary()), molecule_graph("CCO"))
     assert found.unit == "log-odds"
     assert found.prediction == pytest.approx(answer(model, "CCO"))
 
 
-def test_of_several_classes_the_score_of_the_answer_or_of_the_one_named_is_explained():
+def test_for_several_classes_the_score_of_the_predicted_or_the_named_class_is_explained():
     model = model_of(3)
     task = Multiclass(classes=(("low", "mid", "high"),))
     artifact = artifact_of(model, ("y",), task)
@@ -255,16 +255,16 @@ def test_of_several_classes_the_score_of_the_answer_or_of_the_one_named_is_expla
     assert attribute(artifact, molecule_graph("CCO"), target="y_prob_mid").prediction == pytest.approx(outputs[1])
 
 
-def test_chance_is_the_same_for_the_same_seed_and_other_for_each_molecule():
+def test_random_attributions_are_reproducible_and_differ_between_molecules():
     model, molecule = model_of(), molecule_graph("CCO")
-    one, two = random_shares(3), random_shares(3)
+    one, two = random_attributions(3), random_attributions(3)
     first = one(model, molecule, 0).values
     np.testing.assert_array_equal(first, two(model, molecule, 0).values)
     assert (first != one(model, molecule, 0).values).all()
 
 
 @pytest.mark.parametrize("readout", ["additive", "sum", "mean"])
-def test_a_model_that_is_a_sum_begins_at_nothing_for_no_atoms(readout):
+def test_the_bias_of_an_additive_model_starts_at_zero_in_units_of_the_target(readout):
     model = model_of(3, readout=readout)
     before = model.head.bias.clone()
     model.initialize_bias(np.array([-1.5, 0.25]))
@@ -282,7 +282,7 @@ def test_training_begins_there_in_units_of_the_target(tmp_path):
     assert abs(found.constant) < 1e-3
 
 
-def test_descriptors_stand_apart_from_the_atoms_and_the_sum_is_the_prediction():
+def test_descriptors_have_terms_of_their_own_and_the_sum_is_the_prediction():
     torch.manual_seed(0)
     config = GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1, readout="sum")
     model = build(config, 1, num_descriptors=2).eval().requires_grad_(False)
@@ -290,11 +290,11 @@ def test_descriptors_stand_apart_from_the_atoms_and_the_sum_is_the_prediction():
     artifact = dataclasses.replace(artifact_of(model), descriptors=scaler)
     predictor = Predictor(artifact)
     found = predictor.attributions("CCO", descriptors=[5.0, 310.0])
-    assert set(found.others) == {"pH", "T"}
-    assert found.others["pH"] == pytest.approx(2 * float(model.head.weight[0, 16]) * -2.0)
+    assert set(found.other_terms) == {"pH", "T"}
+    assert found.other_terms["pH"] == pytest.approx(2 * float(model.head.weight[0, 16]) * -2.0)
     assert sum(found.parts.values()) == pytest.approx(found.prediction, rel=1e-5)
     assert found.prediction == pytest.approx(float(predictor.predict("CCO", descriptors=[5.0, 310.0])))
-    for name in offered(model):
+    for name in available_methods(model):
         values = predictor.attributions("CCO", name, descriptors=[5.0, 310.0]).values
         assert values.shape == (3,) and np.isfinite(values).all()
     with pytest.raises(UsageError, match="reads pH and T|reads 'pH'|descriptors"):
@@ -308,8 +308,8 @@ def test_an_equation_has_few_terms_and_still_adds_up(count):
     total = 0.125 - 0.75 + sum(others.values())
     found = Attribution("CO", ("C", "O"), values, "additive", "y", total, "eV", 0.125, others, adds_up=True)
     assert set(found.parts) == {"constant", "2 atoms", *others}
-    said, terms = found.equation.split(" = ")
-    assert said == f"y {total:.3f} eV"
+    left, terms = found.equation.split(" = ")
+    assert left == f"y {total:.3f} eV"
     numbers = re.findall(r"([+-]?) ?(\d+\.\d{3}) \(", terms)
     assert len(numbers) == (2 + count if count <= 3 else 3)
     assert sum(float(sign + number) for sign, number in numbers) == pytest.approx(total, abs=2e-3)
@@ -322,15 +322,15 @@ def test_a_model_of_atoms_has_no_attributions():
     model = build(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, of_atoms=True)
     with pytest.raises(UsageError, match="answers for each atom by itself"):
         choose_method(model)
-    assert offered(model) == []
+    assert available_methods(model) == []
 
 
-def test_an_answer_or_a_share_that_is_not_finite_is_an_error_of_its_molecule(monkeypatch):
+def test_a_prediction_or_attribution_that_is_not_finite_is_an_error(monkeypatch):
     artifact, molecule = artifact_of(model_of()), molecule_graph("CCO")
     whole = METHODS["additive"]
     none = Terms(np.array([0.5, np.nan, 0.0]), 0.0)
     with monkeypatch.context() as patch:
-        patch.setitem(METHODS, "additive", dataclasses.replace(whole, find=lambda *_: none))
+        patch.setitem(METHODS, "additive", dataclasses.replace(whole, compute=lambda *_: none))
         with pytest.raises(SmilesError, match="not a finite number"):
             attribute(artifact, molecule, "additive")
     artifact.model.head.weight.fill_(torch.inf)

@@ -12,12 +12,12 @@ from molattn.chem import MoleculeGraph, molecule_graph
 from molattn.errors import UsageError
 from molattn.explain import occlusion
 from molattn.explain.additive import additive, cam
-from molattn.explain.attribute import Explained, attribute, attribution_of, explained
-from molattn.explain.from_attention import received, rolled_out
+from molattn.explain.attribute import ExplainedOutput, attribute, attribution_of, explained_output
+from molattn.explain.from_attention import received, rollout
 from molattn.explain.gradients import TOLERANCE, grad_attention, integrated_gradients
-from molattn.explain.methods import METHODS, choose_method, offered, random_shares
-from molattn.explain.occlusion import in_order, without
-from molattn.explain.terms import Method, Terms, batch_of, repeated
+from molattn.explain.methods import METHODS, available_methods, choose_method, random_attributions
+from molattn.explain.occlusion import deletion_outputs, masked_outputs
+from molattn.explain.terms import Method, Terms, as_batch, repeat_batch
 from molattn.models.config import GraphModelConfig
 from molattn.models.predict import compute_attention, compute_outputs
 from molattn.models.registry import build
@@ -28,37 +28,40 @@ from tests.explain.test_attributions import artifact_of, model_of
 PHENOL = "Oc1ccccc1"
 
 
-def cut(molecule: MoleculeGraph, gone: list[int]) -> MoleculeGraph:
-    """The molecule with rows and columns of its codes taken out."""
+def without(molecule: MoleculeGraph, removed: list[int]) -> MoleculeGraph:
+    """The molecule without the rows and columns of some atoms in its codes."""
     pairs = {
-        name: np.delete(np.delete(getattr(molecule, name), gone, 0), gone, 1) for name in ("bond_codes", "path_lengths")
+        name: np.delete(np.delete(getattr(molecule, name), removed, 0), removed, 1)
+        for name in ("bond_codes", "path_lengths")
     }
-    symbols = tuple(np.delete(np.array(molecule.symbols), gone).tolist())
-    return dataclasses.replace(molecule, atom_codes=np.delete(molecule.atom_codes, gone, 0), symbols=symbols, **pairs)
+    symbols = tuple(np.delete(np.array(molecule.symbols), removed).tolist())
+    return dataclasses.replace(
+        molecule, atom_codes=np.delete(molecule.atom_codes, removed, 0), symbols=symbols, **pairs
+    )
 
 
 @pytest.mark.parametrize("settings", [{}, {"readout": "max", "virtual_node": True}], ids=["mean", "max"])
-def test_occlusion_is_the_answer_less_that_for_the_molecule_without_the_atom(
+def test_occlusion_is_the_difference_to_the_output_without_the_atom(
     settings: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, molecule = model_of(2, **settings), molecule_graph(PHENOL)
     for output in (0, 1):
         whole = compute_outputs(model, [molecule])[0, output]
-        wanted = [whole - compute_outputs(model, [cut(molecule, [i])])[0, output] for i in range(7)]
+        wanted = [whole - compute_outputs(model, [without(molecule, [i])])[0, output] for i in range(7)]
         found = occlusion.occlusion(model, molecule, output)
         np.testing.assert_allclose(found.values, wanted, atol=1e-5)
         assert (found.in_units, found.adds_up, found.constant) == (True, False, None)
     # However many fit into a batch.
-    kept = np.array([[True] * 7, [False] + [True] * 6, [True] * 5 + [False] * 2])
-    wanted = np.stack([compute_outputs(model, [cut(molecule, gone)])[0] for gone in ([], [0], [5, 6])])
+    node_masks = np.array([[True] * 7, [False] + [True] * 6, [True] * 5 + [False] * 2])
+    wanted = np.stack([compute_outputs(model, [without(molecule, gone)])[0] for gone in ([], [0], [5, 6])])
     for pairs in (1, 2 * 49, 400_000):
         monkeypatch.setattr(occlusion, "_PAIRS", pairs)
-        np.testing.assert_allclose(without(model, molecule, kept), wanted, atol=1e-5)
+        np.testing.assert_allclose(masked_outputs(model, molecule, node_masks), wanted, atol=1e-5)
     orders, counts = [np.array([6, 0, 1, 2, 3, 4, 5]), np.arange(7)], [0, 1, 3]
-    found = in_order(model, molecule, orders, counts)
+    found = deletion_outputs(model, molecule, orders, counts)
     assert found.shape == (2, 3, 2)
     for o, c in np.ndindex(2, 3):
-        gone = cut(molecule, orders[o][: counts[c]].tolist())
+        gone = without(molecule, orders[o][: counts[c]].tolist())
         np.testing.assert_allclose(found[o, c], compute_outputs(model, [gone])[0], atol=1e-5)
 
 
@@ -92,7 +95,7 @@ def test_integrated_gradients_are_a_plain_sum_of_gradients_along_the_path(virtua
         (1.5, {32: 1.0}, None),
     ],
 )
-def test_points_are_doubled_until_the_terms_add_up(
+def test_steps_are_doubled_until_the_terms_add_up(
     size: float, errors: dict[int, float], points: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An integral that is wrong by a known amount for each number of points, in the place of captum's."""
@@ -121,7 +124,7 @@ def test_points_are_doubled_until_the_terms_add_up(
 
 
 @pytest.mark.parametrize("settings", [{}, {"virtual_node": True}, {"readout": "virtual-node", "virtual_node": True}])
-def test_weighed_attention_follows_differences_of_the_answer(settings: dict) -> None:
+def test_grad_attention_agrees_with_finite_differences(settings: dict) -> None:
     """The slopes by differences: each weight of the literal form is moved a little, and the answer is asked again."""
     model, molecule = model_of(num_layers=2, num_heads=2, **settings).double(), molecule_graph("CO")
     n = 2 + bool(settings)
@@ -172,7 +175,7 @@ def test_weighed_attention_follows_differences_of_the_answer(settings: dict) -> 
 
 @pytest.mark.parametrize("readout", ["max", "attention", "additive", "sum", "mean"])
 @pytest.mark.parametrize("virtual_node", [False, True])
-def test_a_class_activation_map_is_what_a_sum_of_lone_atoms_would_be(readout: str, virtual_node: bool) -> None:
+def test_a_class_activation_map_applies_the_head_to_each_atom(readout: str, virtual_node: bool) -> None:
     """Zhou et al.: w . x_i of the vectors that are pooled, beside descriptors that are none of them."""
     torch.manual_seed(0)
     config = GraphModelConfig(
@@ -196,51 +199,51 @@ def test_attention_as_an_attribution_is_numpys_mean_of_columns_and_product_of_la
     # Abnar and Zuidema 2020, equation 1 and 2, with a residual connection of one half.
     layers = [0.5 * w.mean(0) + 0.5 * np.eye(8) for w in weights]
     wanted = np.linalg.multi_dot(layers[::-1]).mean(0)[:7]
-    found = rolled_out(model, molecule, 0)
+    found = rollout(model, molecule, 0)
     np.testing.assert_allclose(found.values, wanted, rtol=1e-5)
     assert not found.in_units and not received(model, molecule, 0).in_units
 
 
 def test_a_batch_is_repeated_row_by_row_and_a_molecule_is_a_batch_of_one() -> None:
     model, molecule = model_of(virtual_node=True), molecule_graph(PHENOL)
-    batch = batch_of(model, molecule)
-    assert len(batch) == 1 and batch_of(model, batch) is not None
-    three = repeated(batch, 3)
+    batch = as_batch(model, molecule)
+    assert len(batch) == 1 and as_batch(model, batch) is not None
+    three = repeat_batch(batch, 3)
     assert len(three) == 3 and three.targets is None
     for row in range(3):
         torch.testing.assert_close(three.atom_codes[row], batch.atom_codes[0])
     graph = model.embed(batch)
     torch.testing.assert_close(
-        model.forward_embedded(repeated(graph, 3), three), model(batch).expand(3, -1), rtol=1e-4, atol=1e-5
+        model.forward_embedded(repeat_batch(graph, 3), three), model(batch).expand(3, -1), rtol=1e-4, atol=1e-5
     )
 
 
-def test_the_baseline_is_normal_numbers_of_the_seed_one_for_each_atom() -> None:
+def test_the_random_baseline_is_a_normal_number_for_each_atom() -> None:
     rng = np.random.default_rng(5)
-    find, model = random_shares(5), model_of()
+    find, model = random_attributions(5), model_of()
     for smiles, n in (("CCO", 3), (PHENOL, 7)):
         found = find(model, molecule_graph(smiles), 0)
         np.testing.assert_array_equal(found.values, rng.normal(size=n))
         assert not found.in_units and not found.adds_up
 
 
-def test_what_is_offered_is_what_is_not_refused_and_the_first_is_the_default() -> None:
+def test_available_methods_are_the_supported_ones_and_the_first_is_the_default() -> None:
     everything = list(METHODS)
     for readout, missing in (("sum", set()), ("attention", {"additive"}), ("max", {"additive"})):
         model = model_of(readout=readout)
-        assert offered(model) == [name for name in everything if name not in missing]
-        assert choose_method(model) == offered(model)[0]
+        assert available_methods(model) == [name for name in everything if name not in missing]
+        assert choose_method(model) == available_methods(model)[0]
         for name in everything:
             if name in missing:
                 with pytest.raises(UsageError, match=f"method {name}: the readout '{readout}' is not a sum"):
                     choose_method(model, name)
             else:
                 assert choose_method(model, name) == name
-    assert Method("", additive).refuses(model_of()) == ""
+    assert Method("", additive).unsupported_reason(model_of()) == ""
     in_units = {
         name
         for name, method in METHODS.items()
-        if method.find(model_of(readout="sum"), molecule_graph("CO"), 0).in_units
+        if method.compute(model_of(readout="sum"), molecule_graph("CO"), 0).in_units
     }
     assert in_units == {"additive", "occlusion", "integrated-gradients", "cam"}
 
@@ -248,18 +251,18 @@ def test_what_is_offered_is_what_is_not_refused_and_the_first_is_the_default() -
 TERMS = Terms(np.array([1.0, -2.0, 0.5]), 0.25, {"virtual node": -0.5}, np.array([2.0, 4.0]), adds_up=True)
 
 
-def test_terms_are_put_into_the_unit_of_what_they_explain() -> None:
+def test_terms_are_converted_to_the_unit_of_the_target() -> None:
     model = build(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, num_descriptors=2)
     scaler = DescriptorScaler(("pH", "T"), (0.0, 0.0), (1.0, 1.0))
     artifact = dataclasses.replace(artifact_of(model), descriptors=scaler)
-    about = Explained("y", 0, "eV", 10.0, 4.0)
+    about = ExplainedOutput("y", 0, "eV", 10.0, 4.0)
     output = 0.25 + TERMS.values.sum() - 0.5 + 6.0
     found = attribution_of(artifact, molecule_graph("OCC"), TERMS, "additive", about, output, "how well")
     np.testing.assert_array_equal(found.values, [4.0, -8.0, 2.0])
-    assert dict(found.others) == {"virtual node": -2.0, "pH": 8.0, "T": 16.0}
+    assert dict(found.other_terms) == {"virtual node": -2.0, "pH": 8.0, "T": 16.0}
     assert (found.constant, found.prediction, found.unit, found.target) == (11.0, 10.0 + 4.0 * output, "eV", "y")
     assert sum(found.parts.values()) == pytest.approx(found.prediction)
-    assert (found.smiles, found.symbols, found.method, found.measured) == (
+    assert (found.smiles, found.symbols, found.method, found.faithfulness) == (
         "OCC",
         ("O", "C", "C"),
         "additive",
@@ -270,11 +273,16 @@ def test_terms_are_put_into_the_unit_of_what_they_explain() -> None:
     shares = dataclasses.replace(TERMS, in_units=False, adds_up=False, descriptors=None, constant=None)
     bare = attribution_of(artifact_of(model), molecule_graph("OCC"), shares, "attention", about, output)
     np.testing.assert_array_equal(bare.values, TERMS.values)
-    assert (bare.others, bare.constant, bare.in_units, bare.adds_up) == ({"virtual node": -0.5}, None, False, False)
-    assert bare.measured == "not measured"
+    assert (bare.other_terms, bare.constant, bare.in_units, bare.adds_up) == (
+        {"virtual node": -0.5},
+        None,
+        False,
+        False,
+    )
+    assert bare.faithfulness == "not measured"
 
 
-def test_which_number_is_explained_follows_from_the_target() -> None:
+def test_the_explained_output_follows_from_the_target() -> None:
     outputs = np.array([0.5, -1.0, 2.0, 3.0, 1.0])
     classes = Multiclass(classes=(("a", "b"), ("x", "y", "z")))
     artifact = artifact_of(model_of(5), ("p", "q"), classes)
@@ -284,25 +292,25 @@ def test_which_number_is_explained_follows_from_the_target() -> None:
         ("p_prob_b", 1, "p_prob_b"),
         ("q_prob_z", 4, "q_prob_z"),
     ):
-        assert explained(artifact, target, outputs) == Explained(name, output, "score", 0.0, 1.0)
+        assert explained_output(artifact, target, outputs) == ExplainedOutput(name, output, "score", 0.0, 1.0)
     for target, words in (
         (None, "say which target .*: p, q, p_prob_a, .*q_prob_z"),
         ("r", "no target 'r': choose .*q_prob_z"),
     ):
         with pytest.raises(UsageError, match=words):
-            explained(artifact, target, outputs)
+            explained_output(artifact, target, outputs)
     numbers = dataclasses.replace(
         artifact_of(model_of(2), ("p", "q")), scaler=TargetScaler((1.0, 2.0), (3.0, 4.0)), units=("cm", "kg")
     )
-    assert explained(numbers, "q", outputs) == Explained("q", 1, "kg", 2.0, 4.0)
-    assert explained(numbers, "p", outputs) == Explained("p", 0, "cm", 1.0, 3.0)
+    assert explained_output(numbers, "q", outputs) == ExplainedOutput("q", 1, "kg", 2.0, 4.0)
+    assert explained_output(numbers, "p", outputs) == ExplainedOutput("p", 0, "cm", 1.0, 3.0)
     binary = artifact_of(model_of(2), ("p", "q"), Binary())
-    assert explained(binary, "q", outputs) == Explained("q", 1, "log-odds", 0.0, 1.0)
+    assert explained_output(binary, "q", outputs) == ExplainedOutput("q", 1, "log-odds", 0.0, 1.0)
     alone = artifact_of(model_of(1))
-    assert explained(alone, None, outputs[:1]) == explained(alone, "y", outputs[:1])
+    assert explained_output(alone, None, outputs[:1]) == explained_output(alone, "y", outputs[:1])
     for task in (Binary("dirichlet"), Multiclass("dirichlet", (("a", "b"),))):
         with pytest.raises(UsageError, match="dirichlet answers evidence"):
-            explained(artifact_of(model_of(2), ("y",), task), "y", outputs)
+            explained_output(artifact_of(model_of(2), ("y",), task), "y", outputs)
 
 
 def test_each_method_explains_the_output_of_its_target() -> None:
@@ -310,14 +318,14 @@ def test_each_method_explains_the_output_of_its_target() -> None:
     for name, method in METHODS.items():
         for output, target in enumerate(("a", "b")):
             found = attribute(artifact, molecule, name, target, "measured")
-            terms = method.find(artifact.model, molecule, output)
+            terms = method.compute(artifact.model, molecule, output)
             np.testing.assert_allclose(
                 found.values, terms.values * (2.0 if terms.in_units else 1.0), rtol=1e-4, atol=1e-6
             )
-            assert (found.method, found.target, found.measured) == (name, target, "measured")
+            assert (found.method, found.target, found.faithfulness) == (name, target, "measured")
 
 
-def test_an_attribution_says_its_atoms_and_is_a_frame() -> None:
+def test_an_attribution_has_labels_and_a_frame() -> None:
     found = attribute(artifact_of(model_of(readout="sum")), molecule_graph("OCC"), "additive")
     assert (found.num_atoms, found.labels) == (3, ["O0", "C1", "C2"])
     frame = found.to_frame().to_pydict()

@@ -1,4 +1,4 @@
-"""The measures of faithfulness on values whose worth is known, and their record in a run folder."""
+"""The scores of faithfulness for attributions of known quality, and their file in a run folder."""
 
 import json
 
@@ -9,9 +9,9 @@ import torch
 from molattn.chem import atom_contributions, molecule_graph
 from molattn.errors import MolattnWarning, UsageError
 from molattn.explain.additive import additive
-from molattn.explain.faithfulness import FRACTIONS, RANDOM, agreement, measure
-from molattn.explain.measured import FILE, read_sentences, write_measured
-from molattn.explain.methods import random_shares
+from molattn.explain.faithfulness import FRACTIONS, RANDOM, agreement, measure_faithfulness
+from molattn.explain.faithfulness_file import FILE, read_summaries, write_faithfulness
+from molattn.explain.methods import random_attributions
 from molattn.inference import Predictor
 from molattn.models.artifact import save_artifact
 from tests.explain.test_attributions import artifact_of, model_of
@@ -35,10 +35,12 @@ def adds_up():
 
 @pytest.fixture(scope="module")
 def found(adds_up, molecules):
-    return measure(adds_up, molecules, truth=lambda m: 2 * additive(adds_up.model, m, 0).values, methods=PLAIN)
+    return measure_faithfulness(
+        adds_up, molecules, truth=lambda m: 2 * additive(adds_up.model, m, 0).values, methods=PLAIN
+    )
 
 
-def test_agreement_is_1_with_the_truth_however_scaled_and_minus_1_turned_round():
+def test_agreement_with_the_truth_is_1_at_any_scale_and_minus_1_for_its_negative():
     truth = np.array([0.5, -2.0, 0.1, 0.1, 1.5])
     for values in (truth, 1e6 * truth, 1e-9 * truth):
         assert agreement(values, truth) == pytest.approx((1, 1, 1))
@@ -54,18 +56,18 @@ def test_agreement_by_hand():
     assert auroc == pytest.approx(2 / 3)
 
 
-def test_values_that_are_all_the_same_agree_with_nothing():
+def test_equal_values_agree_with_nothing():
     assert agreement(np.ones(4), np.array([1.0, 2.0, 3.0, 4.0])) == (0.0, 0.0, 0.5)
     assert agreement(np.zeros(2), np.array([1.0, -1.0])) == (0.0, 0.0, 0.5)
 
 
-def test_rounding_does_not_tell_equal_atoms_apart():
+def test_equivalent_atoms_are_ties_despite_rounding_errors():
     values = np.array([1.0, 1.0 + 1e-8, 2.0])
     assert agreement(values, np.array([0.3, 0.3 + 1e-9, 0.9]))[0] == pytest.approx(1)
 
 
-def test_chance_has_no_tau():
-    find, rng = random_shares(0), np.random.default_rng(1)
+def test_random_attributions_have_no_correlation():
+    find, rng = random_attributions(0), np.random.default_rng(1)
     molecules = [molecule_graph("C" * n) for n in range(4, 30)] * 4
     model = model_of()
     taus = [agreement(find(model, m, 0).values, rng.normal(size=m.num_atoms))[0] for m in molecules]
@@ -73,7 +75,7 @@ def test_chance_has_no_tau():
     assert np.std(taus) > 0.1
 
 
-def test_methods_that_are_exact_for_the_model_are_found_to_be(found, molecules):
+def test_methods_that_are_exact_for_the_model_have_perfect_scores(found, molecules):
     assert found.molecules == found.with_truth == len(molecules)
     for name in ("additive", "occlusion"):
         m = found.methods[name]
@@ -83,14 +85,14 @@ def test_methods_that_are_exact_for_the_model_are_found_to_be(found, molecules):
     assert found.methods[RANDOM].deletion == pytest.approx(1)
 
 
-def test_an_untrained_model_is_another_one(found):
+def test_an_untrained_model_has_other_scores(found):
     assert found.untrained["additive"].kendall < 0.9
     assert found.untrained["additive"].curve is None
 
 
-def test_a_deletion_curve_is_the_change_of_the_answer_in_units(adds_up):
+def test_a_deletion_curve_is_the_change_of_the_prediction_in_units(adds_up):
     molecule = molecule_graph("CCCCCCCCCO")
-    m = measure(adds_up, [molecule], methods=["additive"]).methods["additive"]
+    m = measure_faithfulness(adds_up, [molecule], methods=["additive"]).methods["additive"]
     terms = 2 * additive(adds_up.model, molecule, 0).values  # the scaler's standard deviation
     order = np.argsort(-np.abs(terms), kind="stable")
     expected = [abs(terms[order[: max(1, round(10 * share))]].sum()) for share in FRACTIONS]
@@ -98,66 +100,70 @@ def test_a_deletion_curve_is_the_change_of_the_answer_in_units(adds_up):
     assert m.kendall is None
 
 
-def test_measuring_is_the_same_twice_and_leaves_the_random_state(adds_up, molecules):
+def test_results_are_reproducible_and_the_random_state_is_unchanged(adds_up, molecules):
     state = torch.get_rng_state()
     told = []
     truth, methods = lambda m: atom_contributions(m.smiles, "log_p"), ("additive", "occlusion")
-    first = measure(adds_up, molecules[:4], truth=truth, methods=methods, progress=lambda *x: told.append(x))
+    first = measure_faithfulness(
+        adds_up, molecules[:4], truth=truth, methods=methods, progress=lambda *x: told.append(x)
+    )
     assert told[-1] == (8, 8) and len(told) == 8
-    assert first == measure(adds_up, molecules[:4], truth=truth, methods=methods)
+    assert first == measure_faithfulness(adds_up, molecules[:4], truth=truth, methods=methods)
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_molecules_whose_atoms_are_all_alike_have_no_order_to_find(adds_up):
-    found = measure(adds_up, [molecule_graph("c1ccccc1")], truth=lambda m: np.ones(m.num_atoms), methods=PLAIN)
+    found = measure_faithfulness(
+        adds_up, [molecule_graph("c1ccccc1")], truth=lambda m: np.ones(m.num_atoms), methods=PLAIN
+    )
     assert (found.molecules, found.with_truth, found.methods["additive"].kendall) == (1, 0, None)
     with pytest.raises(UsageError, match="no molecules"):
-        measure(adds_up, [])
+        measure_faithfulness(adds_up, [])
 
 
 @pytest.fixture
 def folder(adds_up, found, tmp_path):
     save_artifact(tmp_path / "model", adds_up)
-    write_measured(tmp_path, tmp_path / "model", found, "nci-logp", "test", "log_p")
+    write_faithfulness(tmp_path, tmp_path / "model", found, "nci-logp", "test", "log_p")
     return tmp_path
 
 
-def test_what_was_measured_is_kept_and_said(folder, adds_up):
-    sentences = read_sentences(folder, folder / "model")
+def test_results_are_stored_and_shown(folder, adds_up):
+    sentences = read_summaries(folder, folder / "model")
     assert set(sentences) == {"y"}
     said = sentences["y"]["additive"]
-    assert said.startswith("Kendall tau 1.00 with the true terms of y (random order ")
+    assert said.startswith("Kendall tau 1.00 with the true contributions to y (random order ")
     assert said.endswith("; 1 is perfect), 20 test molecules of nci-logp")
     predictor = Predictor(adds_up, sentences)
-    assert predictor.attributions("CCO").measured == said
-    assert predictor.attributions("CCO", "occlusion").measured == sentences["y"]["occlusion"]
-    assert Predictor(adds_up).attributions("CCO").measured == "not measured"
+    assert predictor.attributions("CCO").faithfulness == said
+    assert predictor.attributions("CCO", "occlusion").faithfulness == sentences["y"]["occlusion"]
+    assert Predictor(adds_up).attributions("CCO").faithfulness == "not measured"
 
 
-def test_a_model_of_attention_says_what_was_measured_of_attention(molecules, tmp_path):
+def test_attention_maps_show_the_faithfulness_of_attention(molecules, tmp_path):
     artifact = artifact_of(model_of())
     save_artifact(tmp_path / "model", artifact)
-    write_measured(tmp_path, tmp_path / "model", measure(artifact, molecules[:3]), "in.csv", "", "")
-    sentences = read_sentences(tmp_path, tmp_path / "model")
-    said = Predictor(artifact, sentences).attention("CCO").measured
+    write_faithfulness(tmp_path, tmp_path / "model", measure_faithfulness(artifact, molecules[:3]), "in.csv", "", "")
+    sentences = read_summaries(tmp_path, tmp_path / "model")
+    said = Predictor(artifact, sentences).attention("CCO").faithfulness
     assert said.startswith("removing its top atoms changes y ")
     assert said.endswith(" times as much as random ones, 3 molecules of in.csv")
-    assert Predictor(artifact).attention("CCO").measured == "not measured"
+    assert Predictor(artifact).attention("CCO").faithfulness == "not measured"
 
 
-def test_a_second_target_is_added_and_another_model_knows_nothing(folder, found, tmp_path_factory):
+def test_a_second_target_is_added_and_another_model_has_no_results(folder, found, tmp_path_factory):
     from dataclasses import replace
 
-    write_measured(folder, folder / "model", replace(found, target="z"), "nci-logp", "test", "log_p")
-    assert set(read_sentences(folder, folder / "model")) == {"y", "z"}
+    write_faithfulness(folder, folder / "model", replace(found, target="z"), "nci-logp", "test", "log_p")
+    assert set(read_summaries(folder, folder / "model")) == {"y", "z"}
     other = tmp_path_factory.mktemp("other")
     save_artifact(other, artifact_of(model_of(num_layers=1)))
-    assert read_sentences(folder, other) == {}
+    assert read_summaries(folder, other) == {}
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"schema": 1}', '{"schema": 1, "model_sha256": 3, "targets": 4}'])
-def test_a_damaged_record_is_said_and_stops_nothing(folder, content):
+def test_a_damaged_file_is_only_a_warning(folder, content):
     sha256 = json.loads((folder / FILE).read_text())["model_sha256"]
     (folder / FILE).write_text(content.replace("3", json.dumps(sha256)))
     with pytest.warns(MolattnWarning, match="damaged"):
-        assert read_sentences(folder, folder / "model") == {}
+        assert read_summaries(folder, folder / "model") == {}

@@ -14,9 +14,9 @@ from sklearn.metrics import roc_auc_score
 from molattn.chem import MoleculeGraph, molecule_graph
 from molattn.errors import SmilesError, UsageError
 from molattn.explain.additive import additive
-from molattn.explain.faithfulness import FRACTIONS, RANDOM, Faithfulness, agreement, measure
-from molattn.explain.methods import METHODS, random_shares
-from molattn.explain.occlusion import in_order
+from molattn.explain.faithfulness import FRACTIONS, RANDOM, Faithfulness, agreement, measure_faithfulness
+from molattn.explain.methods import METHODS, random_attributions
+from molattn.explain.occlusion import deletion_outputs
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.registry import build
@@ -41,7 +41,7 @@ def told() -> list[tuple[int, int]]:
 
 @pytest.fixture(scope="module")
 def found(told: list) -> Faithfulness:
-    return measure(
+    return measure_faithfulness(
         ARTIFACT,
         MOLECULES,
         "b",
@@ -55,21 +55,21 @@ def found(told: list) -> Faithfulness:
 def curve_of(m: MoleculeGraph, order: np.ndarray) -> list[float]:
     n = m.num_atoms
     counts = [0, *(max(1, round(share * n)) for share in FRACTIONS)]
-    answers = in_order(MODEL, m, [order], counts)[0, :, 1]
+    answers = deletion_outputs(MODEL, m, [order], counts)[0, :, 1]
     return [2.0 * abs(x - answers[0]) for x in answers[1:]]
 
 
 def test_agreement_is_the_mean_over_molecules_whose_truth_varies(found: Faithfulness, told: list) -> None:
     assert (found.target, found.unit, found.molecules, found.with_truth) == ("b", "cm", 5, 4)
     assert set(found.methods) == {"additive", "occlusion", RANDOM} == set(found.untrained)
-    random = random_shares(4)
+    random = random_attributions(4)
     values = {"additive": [], "occlusion": [], RANDOM: []}
     for m in MOLECULES:
         drawn = random(MODEL, m, 1).values
         if m.num_atoms == 2:
             continue
         for name in values:
-            v = drawn if name == RANDOM else METHODS[name].find(MODEL, m, 1).values
+            v = drawn if name == RANDOM else METHODS[name].compute(MODEL, m, 1).values
             y = truth(m)
             counts = np.abs(y) > np.abs(y).mean()
             values[name].append(
@@ -98,7 +98,7 @@ def test_a_curve_is_the_mean_change_and_deletion_is_it_over_that_of_chance(found
 def test_the_untrained_model_is_a_new_one_of_the_seed(found: Faithfulness) -> None:
     torch.manual_seed(4)
     fresh = GraphModel(MODEL.config, 2).eval().requires_grad_(False)
-    again = measure(
+    again = measure_faithfulness(
         artifact_of(fresh, ("a", "b")), MOLECULES, "b", truth=truth, methods=("additive", "occlusion"), seed=4
     )
     for name, m in found.untrained.items():
@@ -109,14 +109,16 @@ def test_the_untrained_model_is_a_new_one_of_the_seed(found: Faithfulness) -> No
 
 def test_without_truth_or_deletion_that_part_is_not_measured() -> None:
     told: list[tuple[int, int]] = []
-    found = measure(ARTIFACT, MOLECULES[:2], "a", methods=("additive",), progress=lambda *x: told.append(x))
+    found = measure_faithfulness(
+        ARTIFACT, MOLECULES[:2], "a", methods=("additive",), progress=lambda *x: told.append(x)
+    )
     assert (found.with_truth, found.untrained, told) == (0, {}, [(1, 2), (2, 2)])
     m = found.methods["additive"]
     assert (m.kendall, m.pearson, m.auroc) == (None, None, None) and m.deletion is not None
-    blind = measure(ARTIFACT, MOLECULES[:2], "a", methods=("additive",), truth=truth, deletion=False)
+    blind = measure_faithfulness(ARTIFACT, MOLECULES[:2], "a", methods=("additive",), truth=truth, deletion=False)
     assert (blind.methods["additive"].curve, blind.methods[RANDOM].deletion) == (None, None)
     assert blind.methods["additive"].kendall is not None
-    assert measure(ARTIFACT, MOLECULES[:1], "a", methods=("additive",)) == measure(
+    assert measure_faithfulness(ARTIFACT, MOLECULES[:1], "a", methods=("additive",)) == measure_faithfulness(
         ARTIFACT, MOLECULES[:1], "a", methods=("additive",), seed=0
     )
 
@@ -124,7 +126,7 @@ def test_without_truth_or_deletion_that_part_is_not_measured() -> None:
 def test_a_model_that_nothing_changes_has_no_chance_to_divide_by() -> None:
     model = model_of(readout="sum")
     model.head.weight.zero_()
-    found = measure(artifact_of(model), MOLECULES[:1], methods=("additive",))
+    found = measure_faithfulness(artifact_of(model), MOLECULES[:1], methods=("additive",))
     assert found.target == "y"
     assert found.methods["additive"].deletion is None
     assert found.methods["additive"].curve == (0.0,) * 5
@@ -134,7 +136,7 @@ def test_of_classes_each_molecule_is_asked_about_its_own_answer() -> None:
     model = model_of(3, readout="sum", num_layers=0)
     artifact = artifact_of(model, ("y",), Multiclass(classes=(("a", "b", "c"),)))
     asked: list[int] = []
-    find = METHODS["additive"].find
+    find = METHODS["additive"].compute
 
     def spy(model: Any, molecule: Any, output: int) -> Any:
         asked.append(output)
@@ -142,7 +144,7 @@ def test_of_classes_each_molecule_is_asked_about_its_own_answer() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(METHODS, "additive", type(METHODS["additive"])("", spy))
-        measure(artifact, MOLECULES, methods=("additive",))
+        measure_faithfulness(artifact, MOLECULES, methods=("additive",))
     outputs = [int(model(model.collate([m]))[0].argmax()) for m in MOLECULES]
     assert asked == outputs
 
@@ -150,13 +152,13 @@ def test_of_classes_each_molecule_is_asked_about_its_own_answer() -> None:
 def test_what_cannot_be_measured_is_refused() -> None:
     tokens = build(SmilesModelConfig(hidden_dim=16, num_heads=2, num_layers=1), 1)
     with pytest.raises(UsageError, match="reads tokens, not atoms"):
-        measure(artifact_of(tokens), MOLECULES)
+        measure_faithfulness(artifact_of(tokens), MOLECULES)
     beside = build(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, num_descriptors=1)
     given = replace(artifact_of(beside), descriptors=DescriptorScaler(("pH",), (0.0,), (1.0,)))
-    with pytest.raises(UsageError, match="reads columns beside molecules"):
-        measure(given, MOLECULES)
+    with pytest.raises(UsageError, match="reads descriptor columns"):
+        measure_faithfulness(given, MOLECULES)
     with pytest.raises(UsageError, match="unknown method 'magic'"):
-        measure(ARTIFACT, MOLECULES, "a", methods=("magic",))
+        measure_faithfulness(ARTIFACT, MOLECULES, "a", methods=("magic",))
 
 
 def test_agreement_with_sizes_that_are_all_alike_is_that_of_chance() -> None:
@@ -177,7 +179,7 @@ def test_each_molecule_is_measured_with_its_own_descriptors_and_a_fresh_model_ha
     scaler = DescriptorScaler(("MolLogP", "TPSA"), (1.0, 20.0), (2.0, 30.0), ("MolLogP", "TPSA"))
     artifact = replace(artifact_of(model), descriptors=scaler)
     asked: list[list[float]] = []
-    find = METHODS["additive"].find
+    find = METHODS["additive"].compute
 
     def spy(model: Any, batch: Any, output: int) -> Any:
         assert len(batch) == 1
@@ -186,7 +188,7 @@ def test_each_molecule_is_measured_with_its_own_descriptors_and_a_fresh_model_ha
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(METHODS, "additive", type(METHODS["additive"])("", spy))
-        found = measure(artifact, MOLECULES[:3], methods=("additive",), truth=truth)
+        found = measure_faithfulness(artifact, MOLECULES[:3], methods=("additive",), truth=truth)
     mols = [Chem.MolFromSmiles(m.smiles) for m in MOLECULES[:3]]
     wanted = [[(Crippen.MolLogP(m) - 1) / 2, (rdMolDescriptors.CalcTPSA(m) - 20) / 30] for m in mols]
     np.testing.assert_allclose(asked, wanted * 2, rtol=1e-5)
@@ -194,14 +196,14 @@ def test_each_molecule_is_measured_with_its_own_descriptors_and_a_fresh_model_ha
 
 
 def test_deletion_is_the_curve_over_that_of_chance_and_an_answer_that_is_not_finite_is_an_error() -> None:
-    found = measure(ARTIFACT, MOLECULES[:2], "a", methods=("additive",))
+    found = measure_faithfulness(ARTIFACT, MOLECULES[:2], "a", methods=("additive",))
     m, chance = found.methods["additive"], found.methods[RANDOM]
     assert m.curve is not None and chance.curve is not None
     assert m.deletion == pytest.approx(np.mean(m.curve) / np.mean(chance.curve))
     model = model_of()
     model.head.weight.fill_(torch.inf)
     with pytest.raises(SmilesError, match="not a finite number"):
-        measure(artifact_of(model), MOLECULES[:2])
+        measure_faithfulness(artifact_of(model), MOLECULES[:2])
 
 
 def test_values_are_ties_to_five_digits_of_the_largest_and_truths_to_four_digits() -> None:

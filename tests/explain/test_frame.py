@@ -61,7 +61,7 @@ def test_virtual_nodes_are_rows_with_their_label_and_no_chemistry():
 
 def test_tokens_have_labels_and_no_chemistry():
     tokens = ("C", "1", "C", "C", "1")
-    attention = AttentionMap("C1CC1", tokens, np.full((1, 1, 5, 5), 0.2), {}, {}, places="tokens")
+    attention = AttentionMap("C1CC1", tokens, np.full((1, 1, 5, 5), 0.2), {}, {}, position_type="tokens")
     frame = attention.to_frame().to_pandas()
     assert len(frame) == 25
     assert frame[["bond", "path_length", "receiver_element", "sender_element"]].isna().all(axis=None)

@@ -174,7 +174,7 @@ def test_what_cannot_be_summarised_is_refused():
     with pytest.raises(InputError, match="no molecule"):
         summarize_heads([])
     with pytest.raises(UsageError, match="tokens"):
-        summarize_heads([AttentionMap("C", ("C",), np.ones((1, 1, 1, 1)), {}, {}, places="tokens")])
+        summarize_heads([AttentionMap("C", ("C",), np.ones((1, 1, 1, 1)), {}, {}, position_type="tokens")])
     with pytest.raises(InputError, match="layers and heads"):
         summarize_heads([attention_map("C", 1, 1), attention_map("C", 1, 2)])
 

@@ -68,7 +68,7 @@ def test_a_model_of_smiles_has_maps_of_tokens():
     smiles_model = SmilesModel(SmilesModelConfig(hidden_dim=16, num_heads=2, num_layers=1)).eval()
     predictor = Predictor(Artifact(smiles_model, TargetScaler((0.0,), (1.0,)), ("y",), ("",), False, 100))
     for attention in predictor.attentions(["OCC", "c1ccccc1[N+](=O)[O-]", "C"]):
-        assert attention.places == "tokens"
+        assert attention.position_type == "tokens"
         assert "".join(attention.symbols) == attention.smiles
         np.testing.assert_allclose(attention.weights.sum(-1), 1, rtol=0, atol=1e-6)
         assert attention.prediction["y"] == pytest.approx(predictor.predict(attention.smiles), abs=1e-6)

@@ -93,8 +93,9 @@ def test_maps_and_attributions_have_predictions_without_being_given_any() -> Non
     assert made.attention("CCO").prediction.keys() == maps[0].prediction.keys() == {"y"}
     assert_same_answers(made.attention("CCO").prediction["y"], maps[0].prediction["y"])
     found = made.attributions("CCO", "additive")
-    assert set(found.others) == set(NAMES)
-    assert found.constant + found.values.sum() + sum(found.others.values()) == pytest.approx(found.prediction, rel=1e-5)
+    assert set(found.other_terms) == set(NAMES)
+    total = found.constant + found.values.sum() + sum(found.other_terms.values())
+    assert total == pytest.approx(found.prediction, rel=1e-5)
 
 
 def test_a_model_that_computes_all_takes_none() -> None:

@@ -8,7 +8,7 @@ import pytest
 from molattn.chem import read_smiles
 from molattn.errors import InputError, UsageError
 from molattn.explain import Attribution
-from molattn.viewer import draw_contributions
+from molattn.viewer import draw_attribution
 from molattn.viewer.contributions import number_texts
 from molattn.viewer.discs import DARKEST, ORANGE
 from tests.viewer.maps import ASPIRIN, METHANE, MOLECULES
@@ -28,7 +28,7 @@ def test_a_drawing_is_sound_and_the_same_twice_with_a_disc_per_atom(smiles):
     a = attribution(smiles)
     picture = a.draw()
     assert_sound(picture)
-    assert draw_contributions(a) == picture
+    assert draw_attribution(a) == picture
     assert len(discs(picture)) == a.num_atoms
 
 
@@ -69,7 +69,7 @@ def test_numbers_have_the_decimals_that_the_largest_needs(values, texts):
 def test_the_sum_the_unit_and_what_was_measured_are_said():
     title = next(
         e.text
-        for e in root(attribution("CCO", [1.0, 2.0, -0.25], others={"virtual node": 0.0}).draw()).iter()
+        for e in root(attribution("CCO", [1.0, 2.0, -0.25], other_terms={"virtual node": 0.0}).draw()).iter()
         if e.tag.endswith("title")
     )
     assert "logS 3.250 log10(mol/L) = 0.500 (constant) + 2.750 (3 atoms) + 0.000 (virtual node)" in title

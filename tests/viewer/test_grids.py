@@ -10,7 +10,7 @@ from molattn.viewer.discs import DARKEST
 from tests.viewer.maps import ASPIRIN, MOLECULES, attention_map, with_virtual_node
 from tests.viewer.svg import SVG, assert_sound, cells, root, small_discs, words
 
-TOKENS = AttentionMap("C1CC1", tuple("C1CC1"), attention_map("CCCCC", 1, 2).weights, {}, {}, places="tokens")
+TOKENS = AttentionMap("C1CC1", tuple("C1CC1"), attention_map("CCCCC", 1, 2).weights, {}, {}, position_type="tokens")
 
 
 @pytest.mark.parametrize("smiles", MOLECULES.values(), ids=MOLECULES)

@@ -161,8 +161,10 @@ def test_the_code_never_makes_markup_or_code_of_text():
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_names_stay_in_the_data(text):
     m = attention_map(ASPIRIN)
-    hostile = replace(with_virtual_node(m), prediction={text: 1.0}, units={text: text}, virtual=(text,), measured=text)
-    other = Attribution(ASPIRIN, m.symbols, np.ones(13), text, text, 1.0, text, 0.5, {text: 2.0}, measured=text)
+    hostile = replace(
+        with_virtual_node(m), prediction={text: 1.0}, units={text: text}, virtual=(text,), faithfulness=text
+    )
+    other = Attribution(ASPIRIN, m.symbols, np.ones(13), text, text, 1.0, text, 0.5, {text: 2.0}, faithfulness=text)
     a = replace(other, symbols=m.symbols)
     document = page([hostile], [a], [{text: text}])
     elements = Elements(document)
@@ -177,7 +179,7 @@ def test_hostile_names_stay_in_the_data(text):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_tokens_and_smiles_stay_in_the_data(text):
-    m = AttentionMap(text, (text, "C"), np.full((1, 1, 2, 2), 0.5), {"y": 1.0}, {}, places="tokens")
+    m = AttentionMap(text, (text, "C"), np.full((1, 1, 2, 2), 0.5), {"y": 1.0}, {}, position_type="tokens")
     document = page([m])
     assert [n for n, _, _ in Elements(document).found] == [n for n, _, _ in Elements(page([attention_map("C")])).found]
     frame = Elements(framed(document)).all("iframe")
@@ -201,7 +203,7 @@ def attribution(smiles, **more):
 
 
 def test_attributions_join_the_molecule_that_they_are_of():
-    shown = payload([attention_map(CAFFEINE), attention_map(ASPIRIN)], [attribution(ASPIRIN, others={"x": 2.0})])
+    shown = payload([attention_map(CAFFEINE), attention_map(ASPIRIN)], [attribution(ASPIRIN, other_terms={"x": 2.0})])
     assert [len(m["attributions"]) for m in shown["molecules"]] == [0, 1]
     assert shown["molecules"][1]["attributions"][0]["others"] == [["x", 2.0]]
     alone = payload([], [attribution(ASPIRIN), attribution(CAFFEINE), attribution(ASPIRIN)])["molecules"]
@@ -239,7 +241,7 @@ def test_a_page_is_written_whole_to_an_html_file(tmp_path):
 
 
 def test_a_map_shows_itself_in_a_notebook_as_page_picture_and_line():
-    for attention in (attention_map(ASPIRIN), replace(attention_map("CCO"), places="tokens")):
+    for attention in (attention_map(ASPIRIN), replace(attention_map("CCO"), position_type="tokens")):
         bundle = attention._repr_mimebundle_()
         (frame,) = Elements(bundle["text/html"]).all("iframe")
         assert frame[0]["srcdoc"] == attention.html()
@@ -248,7 +250,7 @@ def test_a_map_shows_itself_in_a_notebook_as_page_picture_and_line():
 
 
 def test_a_map_too_large_for_a_notebook_shows_its_picture_and_line(monkeypatch):
-    monkeypatch.setattr("molattn.explain.attention_map.EMBEDDED", 12 * 9 - 1)
+    monkeypatch.setattr("molattn.explain.attention_map.MAX_EMBEDDED_WEIGHTS", 12 * 9 - 1)
     attention = attention_map("CCO")
     assert attention.weights.size == 12 * 9
     assert set(attention._repr_mimebundle_()) == {"image/png", "text/plain"}

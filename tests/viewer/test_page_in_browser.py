@@ -280,7 +280,9 @@ def test_molecules_are_chosen_among_and_predictions_told(opened):
 
 
 def test_virtual_nodes_sums_and_faithfulness_are_said(opened):
-    attention = replace(with_virtual_node(attention_map("CCO")), rows_sum_to_one=False, measured="Kendall 0.12 of 0.5")
+    attention = replace(
+        with_virtual_node(attention_map("CCO")), rows_sum_to_one=False, faithfulness="Kendall 0.12 of 0.5"
+    )
     tab = opened(page([attention]))
     atom(tab, 3).hover()
     assert status(tab).startswith("virtual node attends most to")
@@ -291,7 +293,7 @@ def test_virtual_nodes_sums_and_faithfulness_are_said(opened):
 
 def test_tokens_are_shown_as_a_row_and_walked_along(opened):
     attention = attention_map(ASPIRIN)
-    tokens = replace(attention, smiles="C1CCCCCC1CCCC", symbols=tuple("C1CCCCCC1CCCC"), places="tokens")
+    tokens = replace(attention, smiles="C1CCCCCC1CCCC", symbols=tuple("C1CCCCCC1CCCC"), position_type="tokens")
     tab = opened(page([tokens]))
     atom(tab, 1).focus()
     assert status(tab).startswith("1:1 attends most to")
@@ -310,7 +312,7 @@ def attribution(adds_up=True, **more):
 
 
 def test_attributions_have_their_terms_their_sum_and_a_method_to_choose(opened):
-    other = replace(attribution(adds_up=False), method="occlusion", measured="AUROC 0.9")
+    other = replace(attribution(adds_up=False), method="occlusion", faithfulness="AUROC 0.9")
     tab = opened(page([attention_map(ASPIRIN)], [attribution(), other]))
     tab.get_by_role("tab", name="Attention").focus()
     tab.keyboard.press("ArrowRight")
@@ -358,14 +360,16 @@ def test_hostile_names_do_nothing_and_are_shown(opened):
     m, one, maps, attributions, truth = attention_map(ASPIRIN), np.ones(13), [], [], []
     for k, text in enumerate(HOSTILE):
         # Another molecule each, to have its attribution beside it.
-        atoms = replace(attention_map("C" * (k + 1)), prediction={text: 1.0}, units={text: text}, measured=text)
+        atoms = replace(attention_map("C" * (k + 1)), prediction={text: 1.0}, units={text: text}, faithfulness=text)
         maps.append(replace(with_virtual_node(atoms), virtual=(text,)))
-        maps.append(AttentionMap(text, (text, "C"), np.full((1, 1, 2, 2), 0.5), {text: 1.0}, {}, places="tokens"))
+        maps.append(
+            AttentionMap(text, (text, "C"), np.full((1, 1, 2, 2), 0.5), {text: 1.0}, {}, position_type="tokens")
+        )
         of = (atoms.smiles, atoms.symbols, np.ones(k + 1), text, text, 1.0, text, 0.5, {text: 2.0})
-        attributions.append(Attribution(*of, measured=text))
+        attributions.append(Attribution(*of, faithfulness=text))
         truth += [{text: text}, None]
     names = "[...new Set([...document.querySelectorAll('main *')].map((e) => e.localName))]"
-    plain = opened(page([m, m], [Attribution(ASPIRIN, m.symbols, one, "cam", "y", 1.0, others={"x": 1.0})]))
+    plain = opened(page([m, m], [Attribution(ASPIRIN, m.symbols, one, "cam", "y", 1.0, other_terms={"x": 1.0})]))
     known = set(plain.evaluate(names))
     plain.get_by_role("tab", name="Attributions").click()
     known |= set(plain.evaluate(names))
@@ -395,7 +399,7 @@ def test_hostile_names_do_nothing_and_are_shown(opened):
 def test_a_saved_table_holds_no_formula(opened):
     m = attention_map("CCO")
     others = {"=1+1": 1.0, "@SUM(A1)": 2.0, "-2+3": 3.0, "-": 4.0, "plain": 5.0}
-    tab = opened(page([], [Attribution("CCO", m.symbols, -np.ones(3), "cam", "y", -1.0, others=others)]))
+    tab = opened(page([], [Attribution("CCO", m.symbols, -np.ones(3), "cam", "y", -1.0, other_terms=others)]))
     with tab.expect_download() as download:
         tab.get_by_role("button", name="Save CSV").click()
     table = list(csv.DictReader(io.StringIO(download.value.path().read_text())))

@@ -195,7 +195,7 @@ def test_a_map_of_another_molecule_is_refused():
 
 def test_every_picture_says_how_far_attention_explains():
     attention = attention_map(ASPIRIN)
-    told = dataclasses.replace(attention, measured="Kendall 0.07 with the true contributions (nci-logp)")
+    told = dataclasses.replace(attention, faithfulness="Kendall 0.07 with the true contributions (nci-logp)")
     for picture, line in [
         (heat_map(attention), "not measured"),
         (heat_map(told), "Kendall 0.07"),
@@ -238,7 +238,7 @@ def test_a_common_top_makes_pictures_comparable():
 
 
 def test_maps_of_tokens_have_a_heat_map_and_are_not_drawn_on_atoms():
-    attention = dataclasses.replace(attention_map("CO"), places="tokens")
+    attention = dataclasses.replace(attention_map("CO"), position_type="tokens")
     assert {"0:C", "1:O", "token attended to (sender)"} <= set(words(heat_map(attention)))
     with pytest.raises(UsageError, match="heat_map"):
         draw_atoms(attention)
@@ -271,7 +271,7 @@ def test_a_long_line_at_the_foot_is_wrapped_and_whole():
     measured = (
         "Kendall tau 0.05 with the true contributions of atoms on 500 held-out molecules (random: 0.00); best 0.61"
     )
-    attention = dataclasses.replace(attention_map("CO", layers=1, heads=1), measured=measured)
+    attention = dataclasses.replace(attention_map("CO", layers=1, heads=1), faithfulness=measured)
     for draw in (heat_map, head_grid):
         assert measured in " ".join(text.replace("\n", " ") for text in words(draw(attention)))
     assert_sound(draw_atoms(attention))

@@ -138,11 +138,11 @@ MODULES = {
     "explain/from_attention": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
     "explain/gradients": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
     "explain/head_summary": ["explain/test_head_summary.py"],
-    "explain/measured": ["explain/test_measured.py"],
+    "explain/faithfulness_file": ["explain/test_faithfulness_file.py"],
     "explain/methods": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
     "explain/occlusion": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
     "explain/terms": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
-    "explain/trial": ["explain/test_trial.py"],
+    "explain/run_faithfulness": ["explain/test_run_faithfulness.py"],
     "explain/frame": ["explain/test_frame.py"],
     "explain/attention_file": ["explain/test_attention_file.py"],
 }

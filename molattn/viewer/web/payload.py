@@ -81,14 +81,14 @@ def _of_map(attention: AttentionMap, truth: Truth | None) -> dict[str, Any]:
     weights, scales = encode(attention.weights)
     names: list[str] = list(dict.fromkeys([*attention.prediction, *(truth or {})]))
     return {
-        **_molecule_of(attention, attention.labels, attention.places, attention.virtual, "the attention map"),
+        **_molecule_of(attention, attention.labels, attention.position_type, attention.virtual, "the attention map"),
         "attention": {
             "layers": layers,
             "heads": heads,
             "weights": _base64(weights),
             "scales": _base64(scales),
             "sums": attention.rows_sum_to_one,
-            "measured": _text(attention.measured),
+            "measured": _text(attention.faithfulness),
         },
         "answers": [
             {
@@ -144,9 +144,9 @@ def _attribution(a: Attribution) -> dict[str, Any]:
         "values": [float(f"{v:.7g}") for v in values],
         "prediction": _number(a.prediction),
         "constant": _number(a.constant),
-        "others": [[_text(name), _number(value)] for name, value in a.others.items()],
+        "others": [[_text(name), _number(value)] for name, value in a.other_terms.items()],
         "adds_up": a.adds_up,
-        "measured": _text(a.measured),
+        "measured": _text(a.faithfulness),
     }
 
 

@@ -1,4 +1,4 @@
-"""The record of what was measured: what is said of each method, and when nothing is known."""
+"""The file of faithfulness results: the summary of each method, and when there is none."""
 
 import json
 import warnings
@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from molattn.errors import MolattnWarning
-from molattn.explain.faithfulness import Faithfulness, Measured
-from molattn.explain.measured import FILE, read_sentences, sentence, write_measured
+from molattn.explain.faithfulness import Faithfulness, MethodScores
+from molattn.explain.faithfulness_file import FILE, read_summaries, summarize, write_faithfulness
 from molattn.models.artifact import WEIGHTS
 
-CHANCE = Measured(0.01, 0.02, 0.5, (0.1, 0.2), 1.0)
-GOOD = Measured(0.754, 0.8, 0.9, (0.4, 0.5), 2.345)
+CHANCE = MethodScores(0.01, 0.02, 0.5, (0.1, 0.2), 1.0)
+GOOD = MethodScores(0.754, 0.8, 0.9, (0.4, 0.5), 2.345)
 FOUND = Faithfulness("logS", "mol/L", 12, 9, {"additive": GOOD, "random": CHANCE}, {"additive": CHANCE})
 
 
-def without_truth(m: Measured) -> Measured:
+def without_truth(m: MethodScores) -> MethodScores:
     return replace(m, kendall=None, pearson=None, auroc=None)
 
 
@@ -30,21 +30,22 @@ def model(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_sentence_says_the_best_that_is_known() -> None:
-    assert sentence(GOOD, FOUND, "esol", "test") == (
-        "Kendall tau 0.75 with the true terms of logS (random order 0.01; 1 is perfect), 12 test molecules of esol"
+def test_a_summary_reports_the_best_available_score() -> None:
+    assert summarize(GOOD, FOUND, "esol", "test") == (
+        "Kendall tau 0.75 with the true contributions to logS (random order 0.01; 1 is perfect), "
+        "12 test molecules of esol"
     )
     blind = replace(FOUND, methods={name: without_truth(m) for name, m in FOUND.methods.items()})
-    said = "removing its top atoms changes logS 2.35 times as much as random ones, 12 molecules of in.csv"
-    assert sentence(without_truth(GOOD), blind, "in.csv", "") == said
+    summary = "removing its top atoms changes logS 2.35 times as much as random ones, 12 molecules of in.csv"
+    assert summarize(without_truth(GOOD), blind, "in.csv", "") == summary
     # Where one of the two has no order, there is nothing to compare with.
-    assert sentence(GOOD, blind, "in.csv", "") == sentence(without_truth(GOOD), FOUND, "in.csv", "") == said
+    assert summarize(GOOD, blind, "in.csv", "") == summarize(without_truth(GOOD), FOUND, "in.csv", "") == summary
     nothing = replace(without_truth(GOOD), deletion=None)
-    assert sentence(nothing, blind, "esol", "test") == "nothing to tell apart in 12 test molecules of esol"
+    assert summarize(nothing, blind, "esol", "test") == "not measurable on 12 test molecules of esol"
 
 
-def test_a_record_holds_all_that_was_measured(model: Path, tmp_path: Path) -> None:
-    part = write_measured(tmp_path, model, FOUND, "esol", "test", "log_p")
+def test_an_entry_holds_all_results(model: Path, tmp_path: Path) -> None:
+    part = write_faithfulness(tmp_path, model, FOUND, "esol", "test", "log_p")
     content = json.loads((tmp_path / FILE).read_text())
     assert (content["schema"], content["molattn"]) == (1, version("molattn"))
     assert set(content) == {"schema", "molattn", "model_sha256", "targets"}
@@ -52,42 +53,42 @@ def test_a_record_holds_all_that_was_measured(model: Path, tmp_path: Path) -> No
     head = ("data", "side", "molecules", "molecules_with_truth", "truth", "unit")
     assert [part[name] for name in head] == ["esol", "test", 12, 9, "log_p", "mol/L"]
     assert set(part["methods"]) == {"additive", "random"} and set(part["untrained"]) == {"additive"}
-    assert part["methods"]["additive"] == {**vars(GOOD), "sentence": sentence(GOOD, FOUND, "esol", "test")}
+    assert part["methods"]["additive"] == {**vars(GOOD), "sentence": summarize(GOOD, FOUND, "esol", "test")}
     assert part["untrained"]["additive"] == vars(CHANCE)
     assert (tmp_path / FILE).read_text().endswith("}\n")
     # A second target joins, and the same one again takes the place of the first.
-    write_measured(tmp_path, model, replace(FOUND, target="logP"), "esol", "test", "")
-    write_measured(tmp_path, model, replace(FOUND, molecules=13), "esol", "test", "log_p")
-    sentences = read_sentences(tmp_path, model)
+    write_faithfulness(tmp_path, model, replace(FOUND, target="logP"), "esol", "test", "")
+    write_faithfulness(tmp_path, model, replace(FOUND, molecules=13), "esol", "test", "log_p")
+    sentences = read_summaries(tmp_path, model)
     assert list(sentences) == ["logS", "logP"]
     assert sentences["logS"]["additive"].endswith(", 13 test molecules of esol")
     assert set(sentences["logP"]) == {"additive", "random"}
 
 
-def test_nothing_is_known_without_a_record_or_of_another_model_or_form(model: Path, tmp_path: Path) -> None:
+def test_there_are_no_summaries_without_a_file_or_for_another_model_or_schema(model: Path, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert read_sentences(tmp_path, model) == {}
-        write_measured(tmp_path, model, FOUND, "esol", "test", "log_p")
+        assert read_summaries(tmp_path, model) == {}
+        write_faithfulness(tmp_path, model, FOUND, "esol", "test", "log_p")
         text = (tmp_path / FILE).read_text()
         for schema in ("0", "2"):
             (tmp_path / FILE).write_text(text.replace('"schema": 1', f'"schema": {schema}'))
-            assert read_sentences(tmp_path, model) == {}
+            assert read_summaries(tmp_path, model) == {}
         (tmp_path / FILE).write_text(text)
-        assert read_sentences(tmp_path, model)
+        assert read_summaries(tmp_path, model)
         (model / WEIGHTS).write_bytes(b"other weights")
-        assert read_sentences(tmp_path, model) == {}
+        assert read_summaries(tmp_path, model) == {}
         # And what is written then does not keep what was of the other one.
-        write_measured(tmp_path, model, replace(FOUND, target="logP"), "esol", "test", "")
-        assert set(read_sentences(tmp_path, model)) == {"logP"}
+        write_faithfulness(tmp_path, model, replace(FOUND, target="logP"), "esol", "test", "")
+        assert set(read_summaries(tmp_path, model)) == {"logP"}
 
 
 @pytest.mark.parametrize("gone", ["sentence", "methods", "targets", "schema", "model_sha256"])
-def test_a_record_without_one_of_its_parts_is_damaged(model: Path, tmp_path: Path, gone: str) -> None:
-    write_measured(tmp_path, model, FOUND, "esol", "test", "log_p")
+def test_a_file_without_one_of_its_keys_is_damaged(model: Path, tmp_path: Path, gone: str) -> None:
+    write_faithfulness(tmp_path, model, FOUND, "esol", "test", "log_p")
     text = (tmp_path / FILE).read_text()
     (tmp_path / FILE).write_text(text.replace(f'"{gone}"', '"another"'))
     with pytest.warns(
         MolattnWarning, match=rf"{FILE} is damaged \(KeyError\): measure again with molattn faithfulness"
     ):
-        assert read_sentences(tmp_path, model) == {}
+        assert read_summaries(tmp_path, model) == {}

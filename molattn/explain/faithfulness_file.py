@@ -1,4 +1,4 @@
-"""`faithfulness.json` in a run folder: what was measured of a model's attributions, and the sentence for each."""
+"""`faithfulness.json` in a run folder: the measured faithfulness of each method, with a summary in words."""
 
 import hashlib
 import json
@@ -14,70 +14,72 @@ from molattn.errors import MolattnWarning
 from molattn.models.artifact import WEIGHTS
 
 if TYPE_CHECKING:
-    from molattn.explain.faithfulness import Faithfulness, Measured
+    from molattn.explain.faithfulness import Faithfulness, MethodScores
 
 FILE = "faithfulness.json"
 SCHEMA = 1
 
-Sentences = Mapping[str, Mapping[str, str]]
-"""By target and then by method."""
+Summaries = Mapping[str, Mapping[str, str]]
+"""Summaries in words, by target and method."""
 
 
-def write_measured(run: Path, model: Path, found: "Faithfulness", data: str, side: str, truth: str) -> dict[str, Any]:
-    """Add what was found of one target to the file, whole or not at all, and return that part.
+def write_faithfulness(
+    run: Path, model: Path, result: "Faithfulness", data: str, split: str, truth: str
+) -> dict[str, Any]:
+    """Add the results of one target to the file, atomically, and return its entry.
 
     Args:
-        run: the folder that gets the file.
-        model: the folder of the model; the file is of no use to another one.
-        found: what was measured.
-        data: where the molecules are from.
-        side: of its split; empty for all.
-        truth: the property whose true terms were compared with; empty for none.
+        run: the folder of the file.
+        model: the folder of the model, to which the file is bound by a hash.
+        result: the results.
+        data: name of the data set or file of the molecules.
+        split: their split label; empty for all molecules.
+        truth: the property whose true contributions were compared with; empty for none.
     """
     part = {
         "data": data,
-        "side": side,
-        "molecules": found.molecules,
-        "molecules_with_truth": found.with_truth,
+        "side": split,
+        "molecules": result.molecules,
+        "molecules_with_truth": result.with_truth,
         "truth": truth,
-        "unit": found.unit,
+        "unit": result.unit,
         "methods": {
-            name: {**asdict(m), "sentence": sentence(m, found, data, side)} for name, m in found.methods.items()
+            name: {**asdict(m), "sentence": summarize(m, result, data, split)} for name, m in result.methods.items()
         },
-        "untrained": {name: asdict(m) for name, m in found.untrained.items()},
+        "untrained": {name: asdict(m) for name, m in result.untrained.items()},
     }
     old = _read(run, model) or {}
     content = {
         "schema": SCHEMA,
         "molattn": version("molattn"),
         "model_sha256": _sha256(model),
-        "targets": {**old, found.target: part},
+        "targets": {**old, result.target: part},
     }
     write_text(run / FILE, json.dumps(content, indent=1, allow_nan=False) + "\n")
     return part
 
 
-def read_sentences(run: Path, model: Path) -> Sentences:
-    """What was measured of the model in `model`, in words; nothing where the file is missing or of another model."""
+def read_summaries(run: Path, model: Path) -> Summaries:
+    """The summaries for the model in the folder `model`; empty if the file is missing or belongs to another model."""
     return {
         target: {name: str(m["sentence"]) for name, m in part["methods"].items()}
         for target, part in (_read(run, model) or {}).items()
     }
 
 
-def sentence(m: "Measured", found: "Faithfulness", data: str, side: str) -> str:
-    """What was measured of one method, in a line."""
-    chance = found.methods["random"]
-    where = " ".join(filter(None, [str(found.molecules), side, f"molecules of {data}"]))
+def summarize(m: "MethodScores", result: "Faithfulness", data: str, split: str) -> str:
+    """The scores of one method, in one line."""
+    chance = result.methods["random"]
+    where = " ".join(filter(None, [str(result.molecules), split, f"molecules of {data}"]))
     if m.kendall is not None and chance.kendall is not None:
         return (
-            f"Kendall tau {m.kendall:.2f} with the true terms of {found.target} "
+            f"Kendall tau {m.kendall:.2f} with the true contributions to {result.target} "
             f"(random order {chance.kendall:.2f}; 1 is perfect), {where}"
         )
     if m.deletion is not None:
-        change = f"changes {found.target} {m.deletion:.2f} times as much as random ones"
+        change = f"changes {result.target} {m.deletion:.2f} times as much as random ones"
         return f"removing its top atoms {change}, {where}"
-    return f"nothing to tell apart in {where}"
+    return f"not measurable on {where}"
 
 
 def _read(run: Path, model: Path) -> dict[str, Any] | None:

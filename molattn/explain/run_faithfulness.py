@@ -1,0 +1,147 @@
+"""Faithfulness of the attributions of a run: choice of molecules and ground truth, and storage of the results."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from molattn.chem import atom_contributions
+from molattn.data import dataset_names, guess_smiles_column, load_card, read_table
+from molattn.data.tables.table import column
+from molattn.errors import InputError, SmilesError, UsageError, short_repr
+from molattn.explain.faithfulness import Faithfulness, measure_faithfulness
+from molattn.explain.faithfulness_file import write_faithfulness
+from molattn.models.artifact import Artifact
+from molattn.models.base import Molecule
+from molattn.training.config import read_config
+from molattn.training.folders import CONFIG, MODEL
+
+Read = Callable[[Iterable[object]], Sequence[Molecule | SmilesError]]
+
+
+@dataclass(frozen=True)
+class EvaluationMolecules:
+    """Molecules on which faithfulness is measured.
+
+    Attributes:
+        smiles: their SMILES.
+        data: name of their data set or file.
+        split: their split label; empty for all molecules.
+    """
+
+    smiles: list[str]
+    data: str
+    split: str
+
+
+@dataclass(frozen=True)
+class RunFaithfulness:
+    """The faithfulness of the attributions of a run.
+
+    Attributes:
+        faithfulness: the results.
+        record: their entry in faithfulness.json.
+        truth: the property whose true contributions were compared with; empty for none.
+        rejected: the errors of SMILES that could not be read.
+        num_candidates: number of molecules from which those measured were drawn.
+    """
+
+    faithfulness: Faithfulness
+    record: dict[str, Any]
+    truth: str
+    rejected: list[SmilesError]
+    num_candidates: int
+
+
+def measure_run(
+    artifact: Artifact,
+    read: Read,
+    run: str | Path,
+    *,
+    table: str | Path | None = None,
+    smiles_column: str = "",
+    target: str | None = None,
+    methods: Sequence[str] = (),
+    max_molecules: int = 500,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> RunFaithfulness:
+    """Measure the faithfulness of the attributions of a run's model, and save it as `faithfulness.json` in its folder.
+
+    Args:
+        artifact: the model.
+        read: from SMILES to the molecules of the model.
+        run: the folder of the run.
+        table: a table of molecules; None for the test molecules of the run.
+        smiles_column: column of the table; if empty, guessed by name.
+        target, methods, seed, progress: as for `measure_faithfulness`.
+        max_molecules: largest number of molecules; more are sampled at random, in their order.
+
+    Raises:
+        UsageError: unknown method, target or column, one that the model does not support, or a folder without test
+            molecules and no table.
+        InputError: a table that cannot be read, or without molecules.
+    """
+    run = Path(run)
+    source = molecules_of_run(run) if table is None else molecules_of_table(table, smiles_column)
+    results = read(source.smiles)
+    rejected = [r for r in results if isinstance(r, SmilesError)]
+    molecules = [r for r in results if not isinstance(r, SmilesError)]
+    if not molecules:
+        raise InputError(f"none of the {len(results)} molecules of {source.data} can be read")
+    if len(molecules) > max_molecules:
+        sample = np.random.default_rng(seed).choice(len(molecules), max_molecules, replace=False)
+        sample = [molecules[i] for i in np.sort(sample)]
+    else:
+        sample = molecules
+    name = ground_truth_property(run, target or artifact.targets[0])
+    limits = (artifact.max_atoms, artifact.add_hs)
+    truth = None if not name else lambda m: atom_contributions(m.encoded_smiles, name, *limits)
+    options: dict[str, Any] = {"methods": methods, "seed": seed, "progress": progress}
+    result = measure_faithfulness(artifact, sample, target, truth=truth, **options)  # pyright: ignore[reportArgumentType]
+    model = run / MODEL if (run / MODEL).is_dir() else run
+    record = write_faithfulness(run, model, result, source.data, source.split, name)
+    return RunFaithfulness(result, record, name, rejected, len(molecules))
+
+
+def molecules_of_run(run: Path) -> EvaluationMolecules:
+    """The test molecules of a run.
+
+    Raises:
+        UsageError: the folder has no predictions.csv.
+    """
+    path = run / "predictions.csv"
+    if not path.is_file():
+        raise UsageError(f"{run} has no predictions.csv, which lists the test molecules: pass molecules with --table")
+    table = read_table(path)
+    splits, smiles = column(table, "split"), column(table, "smiles")
+    test = [s for s, split in zip(smiles, splits, strict=True) if split == "test"]
+    return EvaluationMolecules(test, _dataset(run), "test")
+
+
+def molecules_of_table(path: str | Path, smiles_column: str = "") -> EvaluationMolecules:
+    """The molecules of a table."""
+    table = read_table(path)
+    smiles = column(table, smiles_column or guess_smiles_column(table.columns))
+    return EvaluationMolecules(smiles, Path(path).name, "")
+
+
+def ground_truth_property(run: Path, target: str) -> str:
+    """The property that RDKit computed as the target of the run's data set, with atom contributions; empty if none."""
+    name = _dataset(run)
+    if name not in dataset_names():
+        return ""
+    card = load_card(name)
+    return card.made if target in card.target_columns else ""
+
+
+def _dataset(run: Path) -> str:
+    """The name of the data set or file of a run; without a configuration, the name of its folder."""
+    if not (run / CONFIG).is_file():
+        return run.name
+    dataset = read_config(run / CONFIG).get("data", {}).get("dataset", "")
+    if not isinstance(dataset, str):
+        raise InputError(f"{run / CONFIG} has the data set {short_repr(dataset)}: it is damaged")
+    return dataset if dataset in dataset_names() else Path(dataset).name
