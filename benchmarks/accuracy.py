@@ -40,7 +40,7 @@ from molattn.chem import canonical_smiles, read_smiles
 from molattn.data import (
     column,
     datasets_dir,
-    obtain,
+    fetch_dataset,
     read_split_column,
     read_split_file,
     read_table,
@@ -121,7 +121,7 @@ class Dataset:
     @classmethod
     def load(cls, name: str) -> "Dataset":
         """By its name, found or downloaded as `molattn train` does."""
-        card, _ = obtain(name)
+        card, _ = fetch_dataset(name)
         table = read_table(card.path)
         smiles, values = column(table, card.smiles_column), column(table, card.targets[0].name)
         kept, keys = [], []

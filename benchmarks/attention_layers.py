@@ -12,10 +12,9 @@ Each table is measured twice, in processes of their own: with the allocator as i
 memory (`mallopt`). Page faults are a large part of PyG's time, and only the second ratio is about arithmetic.
 
 `--molecules` takes batches of the sizes of ESOL's molecules and of those of the NCI's that come with RDKit, drawn as
-training draws them (`molattn.data.store.batches.BucketBatchSampler`); "filled" is how many of the pairs of places in the
-padded form are pairs of atoms. Putting batches together is not counted. `--memory` takes the most memory that a
-process
-of one side ever held.
+training draws them (`molattn.data.store.batches.BucketBatchSampler`); "filled" is how many of the pairs of places in
+the padded form are pairs of atoms. Putting batches together is not counted. `--memory` takes the most memory that a
+process of one side ever held.
 """
 
 import argparse

@@ -9,8 +9,8 @@ fragments. Pretraining leaves out what has one of them.
 
 from pathlib import Path
 
-from molattn.data import column, obtain, read_table
-from molattn.data.datasets.evaluation import EVALUATION_SETS, FILE, Excluded
+from molattn.data import column, fetch_dataset, read_table
+from molattn.data.datasets.evaluation import EVALUATION_SETS, HASH_FILE, ExcludedMolecules
 
 HEAD = """\
 # Hashes of the molecules of {names}, which no pretraining may see.
@@ -21,14 +21,14 @@ HEAD = """\
 
 def main() -> None:
     """Write the file, and say how many there are."""
-    excluded = Excluded(())
+    excluded = ExcludedMolecules(())
     for name in EVALUATION_SETS:
-        card, _ = obtain(name)
+        card, _ = fetch_dataset(name)
         smiles = column(read_table(card.path), card.smiles_column)
-        found = Excluded.of(smiles)
+        found = ExcludedMolecules.of(smiles)
         print(f"{name}: {len(smiles)} rows, {len(found)} hashes")
         excluded |= found
-    path = Path(__file__).parents[1] / "datasets" / FILE
+    path = Path(__file__).parents[1] / "datasets" / HASH_FILE
     text = HEAD.format(names=", ".join(EVALUATION_SETS)) + "".join(f"{d}\n" for d in sorted(excluded.digests))
     path.write_text(text, encoding="ascii")
     print(f"{path}: {len(excluded)} hashes")

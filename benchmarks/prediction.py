@@ -104,8 +104,9 @@ def stages(run: Path, table: Path, out: Path) -> list[tuple[str, float]]:
 
     import molattn
     from molattn.data.store.batches import batches_by_size
-    from molattn.data.store.molecule_store import chosen, molecule_sizes
-    from molattn.data.tables.readers import CHUNK, open_stream
+    from molattn.data.store.molecule_store import molecule_sizes, select_molecules
+    from molattn.data.tables.readers import open_stream
+    from molattn.data.tables.row_stream import CHUNK_SIZE
     from molattn.data.tables.writers import NewColumn, output_format
     from molattn.models.predict import MAX_BATCH_MOLECULES
 
@@ -120,11 +121,11 @@ def stages(run: Path, table: Path, out: Path) -> list[tuple[str, float]]:
     chunks = read_table()
     smiles = [str(text) for chunk in chunks for text in chunk.column(1)]
     molecules = predictor._read(smiles)
-    parts = [molecules[i : i + CHUNK] for i in range(0, len(molecules), CHUNK)]
+    parts = [molecules[i : i + CHUNK_SIZE] for i in range(0, len(molecules), CHUNK_SIZE)]
     rows = [(part, batch) for part in parts for batch in batches_by_size(molecule_sizes(part), MAX_BATCH_MOLECULES)]
 
     def collated() -> list:
-        return [model.collate(chosen(part, batch)) for part, batch in rows]
+        return [model.collate(select_molecules(part, batch)) for part, batch in rows]
 
     def answered() -> list:
         with closing(predictor.rows(smiles)) as made:

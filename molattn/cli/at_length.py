@@ -15,8 +15,8 @@ from molattn.errors import RowsFailed, UsageError
 
 if TYPE_CHECKING:
     from molattn.data.tables.parts import PartFiles, Parts
-    from molattn.data.tables.readers import Chunk, RowStream
-    from molattn.data.tables.writers import Column, NewColumn, Output, Writer
+    from molattn.data.tables.row_stream import Chunk, RowStream
+    from molattn.data.tables.writers import Column, NewColumn, TableFormat, TableWriter
     from molattn.inference import RowPrediction
 
     Rows = Callable[[Iterable[object], int, Callable[[int], None], object], Generator[RowPrediction, None, None]]
@@ -39,7 +39,7 @@ class Making:
     """The new columns, beside those of the table."""
     cells: Callable[[Sequence["RowPrediction"]], list["Column"]]
     """From answers to the values of the new columns."""
-    form: Callable[[Path | None, "RowStream", Sequence["NewColumn"]], "Output"]
+    form: Callable[[Path | None, "RowStream", Sequence["NewColumn"]], "TableFormat"]
     """From the path, the table and the new columns to the form of the result."""
     descriptors: Sequence[str] = ()
     """The columns of numbers that the model reads beside each molecule."""
@@ -56,18 +56,18 @@ class Work:
     stream: "RowStream"
     name: str
     """The column of SMILES."""
-    output: "Output"
+    output: "TableFormat"
     columns: list[str]
     """All that the output has."""
 
     def chunks(self, first: int, end: int | None, wanted: Callable[[int], bool]) -> Iterator[tuple[int, "Chunk"]]:
         """The chunks of the parts that are wanted, each with the number of its part."""
-        from molattn.data.tables.readers import CHUNK
+        from molattn.data.tables.row_stream import CHUNK_SIZE
 
         for chunk in self.stream.chunks:
             if end is not None and chunk.start >= end:
                 return
-            part = (chunk.start - first) // (PART * CHUNK)
+            part = (chunk.start - first) // (PART * CHUNK_SIZE)
             if chunk.start >= first and wanted(part):
                 yield part, chunk
 
@@ -81,7 +81,7 @@ class Work:
         beside = _places(self.stream, self.making.descriptors)
         return _answered(wanted, self.stream, index, beside, self.making.rows, num_workers, told)
 
-    def write(self, writer: "Writer", pieces: Iterable["Piece"]) -> Tally:
+    def write(self, writer: "TableWriter", pieces: Iterable["Piece"]) -> Tally:
         """Write the rows of these chunks."""
         tally = Tally()
         for _, chunk, answers in pieces:
@@ -94,9 +94,9 @@ class Work:
 
     def write_part(self, parts: "PartFiles", number: int, pieces: Iterable["Piece"]) -> None:
         """Write a part, and note that it is finished."""
-        from molattn.data.files import atomic
+        from molattn.data.files import atomic_write
 
-        with atomic(parts.table(number)) as file:
+        with atomic_write(parts.table(number)) as file:
             tally = self.write(self.output.writer(file), pieces)
         parts.finish(number, {"tally": asdict(tally)})
 
@@ -126,8 +126,8 @@ def run_job(job: Job, making: Making) -> Tally:
     file as it was.
     """
     from molattn.cli.rows_progress import RowsProgress
-    from molattn.data.files import atomic
-    from molattn.data.tables.writers import TextFormat, compressed
+    from molattn.data.files import atomic_write
+    from molattn.data.tables.writers import TextFormat, open_compressed
 
     with ExitStack() as stack:
         work = stack.enter_context(opened_work(job, making))
@@ -147,8 +147,8 @@ def run_job(job: Job, making: Making) -> Tally:
             assert isinstance(work.output, TextFormat)
             return whole(work.write(work.output.text_writer(table_to_stdout()), answered), first, end, source)
         if parts is None:
-            with atomic(job.output) as file:
-                with compressed(job.output, file) as inner:
+            with atomic_write(job.output) as file:
+                with open_compressed(job.output, file) as inner:
                     tally = work.write(work.output.writer(inner), answered)
                 return whole(tally, first, end, source)
         for number, pieces in groupby(answered, lambda piece: piece[0]):
@@ -219,19 +219,19 @@ def _answered(
 
 def _places(stream: "RowStream", names: Sequence[str]) -> list[int]:
     """Where the columns stand that the model reads beside the molecules."""
-    from molattn.data.tables.columns import find_column, listed
+    from molattn.data.tables.columns import find_column, format_names
 
     try:
         return [find_column(stream.columns, name, stream.source) for name in names]
     except UsageError as error:
-        raise UsageError(f"{error}; the model reads {listed(names)} beside each molecule") from error
+        raise UsageError(f"{error}; the model reads {format_names(names)} beside each molecule") from error
 
 
 def parts_of(work: Work, first: int, end: int | None, always: bool = False) -> "Parts | None":
     """The parts of a long output, or of any, with `always`; None where it is written at one go."""
     from molattn import __version__
-    from molattn.data.tables.parts import Parts, discard_parts, parts_folder, sha256_of
-    from molattn.data.tables.readers import CHUNK
+    from molattn.data.tables.parts import Parts, discard_parts, file_sha256, parts_folder
+    from molattn.data.tables.row_stream import CHUNK_SIZE
     from molattn.inference import model_folder
 
     job = work.job
@@ -239,20 +239,20 @@ def parts_of(work: Work, first: int, end: int | None, always: bool = False) -> "
         return None
     if job.force and not job.resume:
         discard_parts(job.output)
-    short = not always and end is not None and end - first <= PART * CHUNK
+    short = not always and end is not None and end - first <= PART * CHUNK_SIZE
     if end is None or (short and not parts_folder(job.output).exists()):
         return None
     made_of = {
         "what is made": job.what,
         "what is asked for beside it": job.beside,
-        "the input's SHA-256": sha256_of(job.table),
-        "the model's SHA-256": sha256_of(model_folder(job.run) / "config.json"),
+        "the input's SHA-256": file_sha256(job.table),
+        "the model's SHA-256": file_sha256(model_folder(job.run) / "config.json"),
         "molattn's version": __version__,
         "the column of SMILES": work.name,
         "the list of columns": work.columns,
         "the first row": first,
         "the number of rows": end - first,
-        "the number of rows in a part": PART * CHUNK,
+        "the number of rows in a part": PART * CHUNK_SIZE,
         "the kind of file": work.output.suffix,
         **({"the escaping of formulas": True} if job.escape_formulas else {}),
     }

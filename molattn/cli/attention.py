@@ -16,7 +16,7 @@ from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from molattn.data.tables.readers import RowStream
+    from molattn.data.tables.row_stream import RowStream
     from molattn.explain import AttentionMap
     from molattn.inference import Predictor
 
@@ -58,7 +58,7 @@ def attention(
         raise UsageError(f"{output} exists: give another --output, or --force to replace it")
     from molattn.cli.rows_progress import RowsProgress
     from molattn.data import guess_smiles_column
-    from molattn.data.files import atomic
+    from molattn.data.files import atomic_write
     from molattn.data.tables.readers import count_rows, open_stream
     from molattn.data.tables.table import find_column
 
@@ -70,7 +70,7 @@ def attention(
         name = smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
         index = find_column(stream.columns, name, stream.source)
         total = count_rows(table, input_format) if table.is_file() else None
-        file = stack.enter_context(atomic(output))
+        file = stack.enter_context(atomic_write(output))
         told = stack.enter_context(RowsProgress(total, quiet))
         writer = _Writer(file, output.suffix.lower())
         for row, place, found in _maps(predictor, stream, index, num_workers):

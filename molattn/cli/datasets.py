@@ -130,7 +130,7 @@ def fetched(name: str, data_dir: str | Path | None, quiet: bool = False) -> "Dat
     """The card of a data set whose table is at hand, after a bar for the download if there has to be one."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from molattn.data import obtain
+    from molattn.data import fetch_dataset
 
     err = console(stderr=True)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
@@ -142,7 +142,7 @@ def fetched(name: str, data_dir: str | Path | None, quiet: bool = False) -> "Dat
         def progress(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total or None, visible=True)
 
-        card, said = obtain(name, data_dir or "", progress)
+        card, said = fetch_dataset(name, data_dir or "", progress)
     if said and not quiet:
         tell(said)
     return card
@@ -150,11 +150,11 @@ def fetched(name: str, data_dir: str | Path | None, quiet: bool = False) -> "Dat
 
 def _at_hand(card: "DatasetCard", data_dir: Path | None) -> tuple[str | None, str]:
     """The path of a data set's table, and in a word or two where it comes from; a damaged one is said."""
-    from molattn.data import find
+    from molattn.data import find_dataset
     from molattn.errors import InputError
 
     try:
-        found = find(card, data_dir or "")
+        found = find_dataset(card, data_dir or "")
     except InputError as error:
         warn(error)
         return None, "damaged"

@@ -151,10 +151,10 @@ def _installed(name: str) -> bool:
 
 def _data_sets() -> str:
     from molattn.data import dataset_names, load_card
-    from molattn.data.datasets.fetch import find
+    from molattn.data.datasets.fetch import find_dataset
 
     cards = [load_card(name) for name in dataset_names()]
-    here = {card.name: found for card in cards if (found := find(card)) is not None}
+    here = {card.name: found for card in cards if (found := find_dataset(card)) is not None}
     missing = [card.name for card in cards if card.name not in here and card.download is None and not card.made]
     if missing:
         raise RuntimeError(f"the table of {', '.join(missing)} is missing: reinstall molattn")

@@ -14,8 +14,8 @@ from molattn.cli.start import predictor_of
 from molattn.cli.tally import tell_rows
 
 if TYPE_CHECKING:
-    from molattn.data.tables.readers import RowStream
-    from molattn.data.tables.writers import Column, NewColumn, Output
+    from molattn.data.tables.row_stream import RowStream
+    from molattn.data.tables.writers import Column, NewColumn, TableFormat
     from molattn.inference import RowPrediction
 
 
@@ -89,7 +89,7 @@ def _cells(dim: int, alone: bool, rows: Sequence["RowPrediction"]) -> list["Colu
     return [*values, ["error" if r.error else "ok" for r in rows], [r.error for r in rows]]
 
 
-def _form(path: Path | None, stream: "RowStream", added: Sequence["NewColumn"]) -> "Output":
+def _form(path: Path | None, stream: "RowStream", added: Sequence["NewColumn"]) -> "TableFormat":
     from molattn.data.tables.writers import NpyFormat, output_format
 
     if path is not None and path.suffix.lower() == ".npy":

@@ -138,10 +138,10 @@ def _write(summary: "HeadSummary", path: Path) -> None:
     import pyarrow.csv as pc
     import pyarrow.parquet as pq
 
-    from molattn.data.files import atomic
+    from molattn.data.files import atomic_write
 
     frame = summary.to_frame()
-    with atomic(path) as file:
+    with atomic_write(path) as file:
         if path.suffix.lower() == ".parquet":
             pq.write_table(frame, file)
         else:

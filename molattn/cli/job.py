@@ -93,20 +93,21 @@ def rows_of(job: Job) -> tuple[int, int | None]:
 
     A table in a file is read once through for that.
     """
-    from molattn.data.tables.readers import CHUNK, count_rows
+    from molattn.data.tables.readers import count_rows
+    from molattn.data.tables.row_stream import CHUNK_SIZE
 
     if not job.table.is_file():
         return 0, None
-    return _bounds(job.shard, count_rows(job.table, job.input_format), CHUNK)
+    return _bounds(job.shard, count_rows(job.table, job.input_format), CHUNK_SIZE)
 
 
 def outputs_in(folder: Path, tables: Sequence[Path]) -> list[Path]:
     """Where the results of several tables go: files in a folder, called as they are, but for kinds not written."""
-    from molattn.data.tables.readers import format_of
+    from molattn.data.tables.readers import infer_format
 
     found: dict[Path, Path] = {}
     for table in tables:
-        kind, name = format_of(table), table.name
+        kind, name = infer_format(table), table.name
         if kind in ("smi", "sdf", "parquet") and name.lower().endswith(".gz"):
             name = name[:-3]
         output = folder / (Path(name).stem + ".csv" if kind in ("smi", "sdf") else name)

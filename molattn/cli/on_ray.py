@@ -43,9 +43,9 @@ class _Planned:
 
     def missing(self) -> list[int]:
         """The parts that are to be made."""
-        from molattn.data.tables.readers import CHUNK
+        from molattn.data.tables.row_stream import CHUNK_SIZE
 
-        count = -(-(self.end - self.first) // (PART * CHUNK))
+        count = -(-(self.end - self.first) // (PART * CHUNK_SIZE))
         return [] if self.parts.joined else [k for k in range(count) if k not in self.parts.finished]
 
 
@@ -218,7 +218,7 @@ def _make(job: Job, making: Making, part: int) -> Tally:
     whoever reads it is then an error in its row.
     """
     from molattn.data.tables.parts import PartFiles
-    from molattn.data.tables.readers import CHUNK
+    from molattn.data.tables.row_stream import CHUNK_SIZE
 
     assert job.output is not None
     with opened_work(job, making) as work:
@@ -227,7 +227,7 @@ def _make(job: Job, making: Making, part: int) -> Tally:
         workers = int(begun.exists())
         begun.write_text(f"{os.getpid()}\n")
         first, end = _bounds_of(parts.folder)
-        wanted = work.chunks(first, min(end, first + (part + 1) * PART * CHUNK), lambda k: k == part)
+        wanted = work.chunks(first, min(end, first + (part + 1) * PART * CHUNK_SIZE), lambda k: k == part)
         with closing(work.answered(wanted, workers, lambda _: None)) as pieces:
             work.write_part(parts, part, pieces)
         begun.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from molattn.errors import InputError, RowsFailed, UsageError
 LOCAL, RAY = "local", "ray"
 
 if TYPE_CHECKING:
-    from molattn.data.tables.readers import RowStream
+    from molattn.data.tables.row_stream import RowStream
     from molattn.data.tables.writers import Column, NewColumn
     from molattn.inference import Beside, Predictor, RowPrediction, Value
     from molattn.inference.batch_predictor import BesideColumn

@@ -10,7 +10,7 @@ from molattn.errors import InputError, short_repr
 
 if TYPE_CHECKING:
     from molattn.data.tables.parts import Parts
-    from molattn.data.tables.readers import Chunk, RowStream
+    from molattn.data.tables.row_stream import Chunk, RowStream
     from molattn.inference import RowPrediction
 
 

@@ -14,12 +14,12 @@ from molattn.data.datasets.cards import (
     split_files,
     verify,
 )
-from molattn.data.datasets.fetch import find, obtain
+from molattn.data.datasets.fetch import fetch_dataset, find_dataset
 from molattn.data.datasets.folders import DATA_VARIABLE, cache_dir, data_dirs
 from molattn.data.splits.calibration import hold_out_calibration
+from molattn.data.splits.find_leakage import Leak, describe_leakage, find_leakage
 from molattn.data.splits.folds import assign_folds, fold_labels
-from molattn.data.splits.labels import ALL_SIDES, CALIBRATION, DEFAULT_SIZES, SIDES
-from molattn.data.splits.leakage import Leak, describe_leakage, leakage
+from molattn.data.splits.labels import ALL_SPLIT_LABELS, CALIBRATION, DEFAULT_SIZES, SPLIT_LABELS
 from molattn.data.splits.predefined import read_split_column, read_split_file
 from molattn.data.splits.splitters import (
     SPLITS,
@@ -34,23 +34,23 @@ from molattn.data.splits.splitters import (
 )
 from molattn.data.tables.atom_lists import format_list, label_rows, offsets_from_counts, parse_list
 from molattn.data.tables.columns import guess_smiles_column
-from molattn.data.tables.records import Records, Rejected, read_records
+from molattn.data.tables.records import Records, RejectedRow, read_records
 from molattn.data.tables.table import Table, column, column_index, read_columns, read_table, write_table
 
 __all__ = [
-    "ALL_SIDES",
+    "ALL_SPLIT_LABELS",
     "CALIBRATION",
     "DATA_VARIABLE",
     "DEFAULT_SIZES",
-    "SIDES",
     "SPLITS",
     "SPLITS_BY_TARGET",
+    "SPLIT_LABELS",
     "DatasetCard",
     "Download",
     "Leak",
     "Pin",
     "Records",
-    "Rejected",
+    "RejectedRow",
     "Table",
     "TargetColumn",
     "assign_folds",
@@ -62,16 +62,16 @@ __all__ = [
     "dataset_names",
     "datasets_dir",
     "describe_leakage",
-    "find",
+    "fetch_dataset",
+    "find_dataset",
+    "find_leakage",
     "fold_labels",
     "format_list",
     "guess_smiles_column",
     "hold_out_calibration",
     "kennard_stone_split",
     "label_rows",
-    "leakage",
     "load_card",
-    "obtain",
     "offsets_from_counts",
     "parse_list",
     "random_split",

@@ -85,7 +85,7 @@ def _bounded(file: Readable, path: Path) -> bytes:
     return whole.getvalue()
 
 
-def derived(path: Path, start: str, end: str) -> Path:
+def sibling_path(path: Path, start: str, end: str) -> Path:
     """A path beside `path`, of its name with `start` before and `end` behind it.
 
     Where that is longer than a name may be, the middle of the name gives way to a few digits of its checksum.
@@ -99,7 +99,7 @@ def derived(path: Path, start: str, end: str) -> Path:
 
 
 @contextmanager
-def atomic(path: str | Path, mode: str = "wb", **options: str) -> Iterator[IO]:
+def atomic_write(path: str | Path, mode: str = "wb", **options: str) -> Iterator[IO]:
     """A file to write to that takes the place of `path` when the block ends well, and leaves it alone otherwise.
 
     It is written in the same folder, synced to disk and renamed, so `path` is always the old file or the new one.
@@ -127,7 +127,7 @@ def _held(path: Path, mode: str, options: dict[str, str]) -> tuple[Path, IO]:
     """A new temporary file beside `path`, locked for as long as it is open."""
     while True:
         # Not tempfile: its files are readable by their owner only, and so would the result be.
-        temporary = derived(path, ".", f".{secrets.token_hex(4)}.tmp")
+        temporary = sibling_path(path, ".", f".{secrets.token_hex(4)}.tmp")
         file = open(temporary, mode.replace("w", "x"), **options)  # pyright: ignore[reportCallIssue, reportArgumentType]  # noqa: SIM115
         if fcntl is not None:
             with suppress(OSError):  # a file system without locks, where nobody finds it unlocked either
@@ -139,7 +139,7 @@ def _held(path: Path, mode: str, options: dict[str, str]) -> tuple[Path, IO]:
 
 def _remove_stale(path: Path) -> None:
     """Remove the temporary files for `path` that nobody writes to."""
-    begins = derived(path, ".", ".00000000.tmp").name[: -len("00000000.tmp")]
+    begins = sibling_path(path, ".", ".00000000.tmp").name[: -len("00000000.tmp")]
     name = re.compile(rf"{re.escape(begins)}[0-9a-f]{{8}}\.tmp")
     if fcntl is None or not path.parent.is_dir():
         return
@@ -151,7 +151,7 @@ def _remove_stale(path: Path) -> None:
             os.unlink(left)
 
 
-def empty(folder: Path) -> None:
+def clear_folder(folder: Path) -> None:
     """Remove what is in a folder, and leave the folder itself."""
     for left in folder.iterdir():
         if left.is_dir() and not left.is_symlink():
@@ -169,7 +169,7 @@ def remove_temporary_files(folder: Path) -> None:
 
 def write_bytes(path: str | Path, content: bytes) -> None:
     """`content` at `path`, atomically."""
-    with atomic(path) as file:
+    with atomic_write(path) as file:
         file.write(content)
 
 

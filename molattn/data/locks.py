@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from molattn.data.files import derived
+from molattn.data.files import sibling_path
 from molattn.errors import InputError, UsageError
 
 try:
@@ -75,7 +75,7 @@ def lock_output(output: Path) -> Iterator[None]:
         yield
         return
     output = Path(os.path.realpath(output))
-    lock = derived(output, ".", ".lock")
+    lock = sibling_path(output, ".", ".lock")
     while True:
         try:
             handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)

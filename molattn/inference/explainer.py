@@ -11,10 +11,10 @@ from typing import Any, overload
 import numpy as np
 
 from molattn.chem import NO_GEOMETRY, Progress
-from molattn.chem.molecule import CHUNK as CHUNK_OF_WORKER
 from molattn.chem.molecule import CHUNK_3D as CHUNK_OF_WORKER_3D
+from molattn.chem.molecule import CHUNK_SIZE as CHUNK_OF_WORKER
 from molattn.chem.workers import map_chunks
-from molattn.data.tables.readers import CHUNK
+from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import MolattnWarning, SmilesError, short_repr
 from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
 from molattn.explain.attribute import attribute
@@ -91,7 +91,7 @@ class Explainer:
                     found = next((w for w in outcome.warnings if w.startswith(NO_GEOMETRY)), "")
                     flat += bool(found)
                     first = first or (found and f"{short_repr(text)}: {found}")
-                if pairs >= MAX_ATTENTION_PAIRS or len(waiting) == CHUNK:
+                if pairs >= MAX_ATTENTION_PAIRS or len(waiting) == CHUNK_SIZE:
                     yield from self._mapped(waiting)
                     waiting, pairs = [], 0
         yield from self._mapped(waiting)

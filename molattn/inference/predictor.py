@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from molattn.chem import Progress
-from molattn.data.tables.readers import CHUNK
+from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError, UsageError, describe_bad_smiles
 from molattn.inference.batch_predictor import PLAIN, Asked, Beside, BesideColumn
 from molattn.inference.explainer import Explainer, descriptor_rows
@@ -304,15 +304,15 @@ class Predictor(Explainer):
         answer: Callable[[Sequence[Molecule], np.ndarray | None], list[Said | str]],
         descriptors: Any,
     ) -> Generator[RowPrediction, None, None]:
-        """A row for each SMILES, `CHUNK` of them answered together: memory is bounded, whatever the input's length."""
+        """A row for each SMILES, `CHUNK_SIZE` of them predicted together: memory is bounded for any input length."""
         waiting: list[MoleculeRow] = []
         beside = DescriptorStream(self._artifact.descriptors, descriptors)
         with closing(self._reads(smiles, num_workers, progress, beside)) as parts:
             for reads in parts:
                 waiting += reads
-                while len(waiting) >= CHUNK:
-                    yield from answered(waiting[:CHUNK], answer)
-                    del waiting[:CHUNK]
+                while len(waiting) >= CHUNK_SIZE:
+                    yield from answered(waiting[:CHUNK_SIZE], answer)
+                    del waiting[:CHUNK_SIZE]
         yield from answered(waiting, answer)
 
     def evaluate(

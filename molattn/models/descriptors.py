@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from molattn.chem import descriptors
-from molattn.data.tables.columns import find_column, listed
+from molattn.data.tables.columns import find_column, format_names
 from molattn.data.tables.numbers import parse_required_numbers
 from molattn.errors import SmilesError, UsageError
 from molattn.models.base import Molecule
@@ -35,7 +35,7 @@ class DescriptorStream:
         names = () if scaler is None else scaler.provided
         if names and provided is None:
             raise UsageError(
-                f"the model reads {listed(names)} for each molecule: give a table that has such columns, or "
+                f"the model reads {format_names(names)} for each molecule: give a table that has such columns, or "
                 "descriptors in Python"
             )
         if not names and provided is not None:
@@ -91,7 +91,7 @@ class DescriptorStream:
         text: object, outcome: "DescribedMolecule | SmilesError", cells: Sequence[object], scaler: DescriptorScaler
     ) -> MoleculeRow:
         if len(cells) != len(scaler.provided):
-            raise UsageError(f"a row has {len(cells)} descriptors; the model reads {listed(scaler.provided)}")
+            raise UsageError(f"a row has {len(cells)} descriptors; the model reads {format_names(scaler.provided)}")
         if isinstance(outcome, SmilesError):
             return text, outcome, None
         numbers, reason = parse_required_numbers(cells, scaler.provided)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from molattn.data.store.batches import Batch, batches_by_size
-from molattn.data.store.molecule_store import chosen, molecule_sizes
+from molattn.data.store.molecule_store import molecule_sizes, select_molecules
 from molattn.data.tables.atom_lists import label_rows, offsets_from_counts
 from molattn.errors import SmilesError
 from molattn.models.base import Molecule, MoleculeModel
@@ -108,7 +108,7 @@ def _run_in_batches(
         """Run one batch; False if there is not enough memory."""
         z = None if descriptors is None else descriptors[rows]
         try:
-            batch = model.collate(chosen(molecules, rows), None, z).to(device)
+            batch = model.collate(select_molecules(molecules, rows), None, z).to(device)
             result[label_rows(offsets, rows)] = function(batch).cpu().numpy()
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
@@ -125,7 +125,9 @@ def _run_in_batches(
             if len(rows) > 1:
                 pending += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
             elif failures is None:
-                raise SmilesError(chosen(molecules, rows)[0].smiles, out_of_memory_message(model, int(sizes[rows[0]])))
+                raise SmilesError(
+                    select_molecules(molecules, rows)[0].smiles, out_of_memory_message(model, int(sizes[rows[0]]))
+                )
             else:
                 failures[int(rows[0])] = out_of_memory_message(model, int(sizes[rows[0]]))
     if failures is not None:

@@ -5,14 +5,14 @@ from collections.abc import Callable
 import numpy as np
 
 from molattn.chem import NO_GEOMETRY, NOT_OPTIMISED
-from molattn.data import Rejected, Table, describe_leakage, leakage
+from molattn.data import RejectedRow, Table, describe_leakage, find_leakage
 from molattn.data.store.molecule_store import MoleculeStore
 from molattn.errors import short_repr
 from molattn.training.dataset import PreparedDataset
 from molattn.training.targets import single_class_targets
 
 
-def rejected_rows(rejected: list[Rejected], where: str = "") -> list[str]:
+def rejected_rows(rejected: list[RejectedRow], where: str = "") -> list[str]:
     """How many rows were rejected, and the first of them; empty if none were."""
     if not rejected:
         return []
@@ -55,7 +55,7 @@ def split_leakage(
         if names is not None:
             of_rows = np.full(len(split_labels), "", dtype=object)
             of_rows[rows] = names
-            if found := leakage(of_rows.tolist(), split_labels.tolist()):
+            if found := find_leakage(of_rows.tolist(), split_labels.tolist()):
                 messages.append(f"{describe_leakage(found, what)}; {origin}")
     return messages
 

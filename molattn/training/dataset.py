@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from molattn.data import CALIBRATION, Rejected, label_rows, offsets_from_counts
+from molattn.data import CALIBRATION, RejectedRow, label_rows, offsets_from_counts
 from molattn.data.store.batches import Batch
-from molattn.data.store.molecule_store import MoleculeStore, chosen
+from molattn.data.store.molecule_store import MoleculeStore, select_molecules
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import REGRESSION, Task
@@ -95,7 +95,7 @@ class PreparedDataset:
     rows: np.ndarray
     molecules: MoleculeStore
     targets: np.ndarray
-    rejected: list[Rejected]
+    rejected: list[RejectedRow]
     warnings: list[str]
     task: Task = REGRESSION
     task_message: str = ""
@@ -153,7 +153,7 @@ class RowIndices(Dataset[int]):
 def collate_rows(model: MoleculeModel, data: LabelledMolecules, rows: Sequence[int]) -> Batch:
     """The molecules `rows`, in that order, in one batch."""
     descriptors = None if data.descriptors is None else data.descriptors[list(rows)]
-    return model.collate(chosen(data.molecules, rows), data.targets_of(rows), descriptors)
+    return model.collate(select_molecules(data.molecules, rows), data.targets_of(rows), descriptors)
 
 
 def collate_step(model: MoleculeModel, data: LabelledMolecules, rows: Sequence[int]) -> StepInputs:

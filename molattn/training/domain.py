@@ -7,7 +7,7 @@ import numpy as np
 
 from molattn.chem import morgan_bits
 from molattn.data.splits.groups import NO_SIZE_LIMIT
-from molattn.data.store.molecule_store import chosen
+from molattn.data.store.molecule_store import select_molecules
 from molattn.models.applicability_domain import ApplicabilityDomain
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.predict import embed_molecules
@@ -36,7 +36,7 @@ def domain_of(
         return None
     if len(rows) > size:
         rows = np.sort(np.random.default_rng(seed).choice(rows, size, replace=False))
-    some: Any = chosen(molecules, rows)
+    some: Any = select_molecules(molecules, rows)
     beside = None if descriptors is None else descriptors[rows]
     bits = morgan_bits([molecule.smiles for molecule in some], max_atoms=NO_SIZE_LIMIT)
     return ApplicabilityDomain.fit(embed_molecules(model, some, descriptors=beside), bits)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from molattn.chem import Conformers
-from molattn.data import Rejected, guess_smiles_column, read_records, read_table
+from molattn.data import RejectedRow, guess_smiles_column, read_records, read_table
 from molattn.errors import InputError, SmilesError
 from molattn.models.artifact import Artifact
 from molattn.training.extra_descriptors import append_computed_descriptors
@@ -44,7 +44,7 @@ class Evaluation:
     answers: Predictions
     metrics: dict[str, dict[str, Any]]
     mean: dict[str, Any]
-    rejected: list[Rejected]
+    rejected: list[RejectedRow]
     offsets: np.ndarray | None = None
     uncertainty: dict[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

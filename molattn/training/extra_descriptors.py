@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from molattn.chem import Progress, featurizer_descriptors
-from molattn.data.tables.columns import listed
+from molattn.data.tables.columns import format_names
 from molattn.errors import InputError, SmilesError, UsageError
 from molattn.models.base import Molecule
 from molattn.models.scaler import DescriptorScaler
@@ -23,7 +23,9 @@ def computed_descriptor_names(data: DataConfig) -> tuple[str, ...]:
     """
     names = featurizer_descriptors(data.molecule_featurizers)
     if both := [name for name in names if name in data.descriptor_columns]:
-        raise UsageError(f"{listed(both)} would be a descriptor twice, as a column and computed: leave one of them out")
+        raise UsageError(
+            f"{format_names(both)} would be a descriptor twice, as a column and computed: leave one of them out"
+        )
     return names
 
 
@@ -89,4 +91,4 @@ def fit_descriptor_scaler(data: DataConfig, train: np.ndarray) -> tuple[Descript
     if not constant:
         return scaler, []
     have = "has" if len(constant) == 1 else "have"
-    return scaler, [f"{listed(constant)} {have} one value in training: the model does not use it"]
+    return scaler, [f"{format_names(constant)} {have} one value in training: the model does not use it"]

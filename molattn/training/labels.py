@@ -7,7 +7,7 @@ import numpy as np
 
 from molattn.chem import read_smiles
 from molattn.data.tables.atom_lists import offsets_from_counts
-from molattn.data.tables.records import Records, Rejected
+from molattn.data.tables.records import Records, RejectedRow
 from molattn.data.tables.table import Table
 from molattn.errors import UsageError, short_repr
 from molattn.models.base import MoleculeModel
@@ -31,7 +31,7 @@ class MatchedLabels:
 
     indices: np.ndarray
     targets: np.ndarray
-    rejected: list[Rejected]
+    rejected: list[RejectedRow]
     offsets: np.ndarray | None = None
 
 
@@ -65,7 +65,7 @@ def match_labels(
     rejected = [replace(r, reason=encoded.reasons.get(r.row, r.reason)) for r in records.rejected]
     for i, reason in reasons.items():
         row = int(records.rows[i])
-        rejected.append(Rejected(row, table.lines[row], records.smiles[i], reason, table.unit))
+        rejected.append(RejectedRow(row, table.lines[row], records.smiles[i], reason, table.unit))
     rejected.sort(key=lambda r: r.row)
     if records.lists is None:
         return MatchedLabels(indices, records.targets[indices], rejected)

@@ -8,7 +8,7 @@ from molattn.chem import STANDARDIZE, Conformers, Progress
 from molattn.chem.molecule import CHUNK, CHUNK_3D
 from molattn.data import (
     CALIBRATION,
-    SIDES,
+    SPLIT_LABELS,
     Table,
     column,
     fold_labels,
@@ -19,7 +19,7 @@ from molattn.data import (
     read_table,
     split_labels,
 )
-from molattn.data.store.cache import Reading, cached_molecules
+from molattn.data.store.cache import Featurization, cached_molecules
 from molattn.errors import ConformerError, InputError, UsageError
 from molattn.models.base import MoleculeModel
 from molattn.models.tasks import Regression
@@ -164,11 +164,11 @@ def conformer_settings(config: DataConfig) -> Conformers | None:
     return Conformers(config.conformer_seed, config.conformer_timeout, config.on_3d_failure)
 
 
-def read_options(config: DataConfig, model: type[MoleculeModel]) -> Reading:
+def read_options(config: DataConfig, model: type[MoleculeModel]) -> Featurization:
     """How the molecules of a run are read, with the settings that identify them in the cache."""
     conformers = conformer_settings(config)
     settings = {"add_hs": config.add_hs, "max_atoms": config.max_atoms, "standardize": config.standardize}
-    return Reading(
+    return Featurization(
         make=model.reader(**settings, conformers=conformers),
         packing=model.packing(conformers=conformers is not None),
         settings={
@@ -230,7 +230,7 @@ def _with_descriptors(dataset: PreparedDataset, descriptors: np.ndarray, table: 
 
 
 def _check_splits(dataset: PreparedDataset) -> None:
-    for split in SIDES:
+    for split in SPLIT_LABELS:
         indices = dataset.indices(split)
         if not len(indices):
             raise InputError(f"the split leaves no molecule for {split}: give more rows or other --split-sizes")

@@ -13,7 +13,7 @@ import tomli_w
 import torch
 
 from molattn.chem import DESCRIPTORS
-from molattn.data.files import empty, remove_temporary_files, write_text
+from molattn.data.files import clear_folder, remove_temporary_files, write_text
 from molattn.data.locks import lock_folder
 from molattn.data.store.cache import cached_molecules
 from molattn.data.tables.table import write_table
@@ -229,7 +229,7 @@ def _claim(folder: Path, force: bool, resume: bool) -> None:
         raise UsageError(f"{folder} exists: give another --output-dir, or --force to replace the base there")
     if not ((folder / CARD).is_file() or (folder / CHECKPOINT).is_dir()):
         raise UsageError(f"{folder} exists and is no base of molattn: --force replaces bases only")
-    empty(folder)
+    clear_folder(folder)
 
 
 def _told(config: PretrainConfig, molecules: Unlabelled, reporter: Reporter) -> None:

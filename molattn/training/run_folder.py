@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from molattn.data import ALL_SIDES, SIDES, format_list
-from molattn.data.files import empty, remove_temporary_files, write_text
+from molattn.data import ALL_SPLIT_LABELS, SPLIT_LABELS, format_list
+from molattn.data.files import clear_folder, remove_temporary_files, write_text
 from molattn.data.locks import lock_folder
 from molattn.data.tables.table import write_table
 from molattn.errors import UsageError
@@ -63,7 +63,7 @@ def claim(held: ExitStack, folder: str | Path | None, name: str, force: bool = F
                 raise UsageError(f"{path} exists: give another --output-dir, or --force to replace it")
             if not (path / CONFIG).is_file():
                 raise UsageError(f"{path} exists and is not a run of molattn: --force replaces runs only")
-            empty(path)
+            clear_folder(path)
     return path
 
 
@@ -210,7 +210,7 @@ def summary(
 
 def sides_of(dataset: PreparedDataset) -> tuple[str, ...]:
     """The sides of its split: train, val and test, and the calibration side where there is one."""
-    return ALL_SIDES if dataset.has_calibration else SIDES
+    return ALL_SPLIT_LABELS if dataset.has_calibration else SPLIT_LABELS
 
 
 def target_metrics(

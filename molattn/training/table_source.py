@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from molattn.data import guess_smiles_column, obtain, read_columns
+from molattn.data import fetch_dataset, guess_smiles_column, read_columns
 from molattn.errors import UsageError
 from molattn.models.tasks import ATOM_PREFIX
 from molattn.training.config import DataConfig
@@ -60,7 +60,7 @@ def find_table(config: DataConfig) -> TableSource:
             raise UsageError(f"name the columns to learn with --target-columns: {path} has {', '.join(others)}")
         config = replace(config, smiles_column=smiles, target_columns=targets)
         return TableSource(config, path, path.stem, ("",) * len(targets))
-    card, message = obtain(config.dataset, config.data_dir)
+    card, message = fetch_dataset(config.dataset, config.data_dir)
     smiles = config.smiles_column or card.smiles_column
     of_card = card.atom_targets if config.task_type.startswith(ATOM_PREFIX) else card.targets
     if config.task_type.startswith(ATOM_PREFIX) and not (of_card or config.target_columns):

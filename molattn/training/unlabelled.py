@@ -9,8 +9,8 @@ from pathlib import Path
 
 from molattn.chem import MAX_ATOMS, MAX_LENGTH, Progress, grow_molecules, inchi_key, inchikey_skeletons, nci_molecules
 from molattn.chem.molecule import map_rows
-from molattn.data import Rejected, column, guess_smiles_column, read_table
-from molattn.data.datasets.evaluation import Excluded, digest, evaluation_molecules
+from molattn.data import RejectedRow, column, guess_smiles_column, read_table
+from molattn.data.datasets.evaluation import ExcludedMolecules, evaluation_molecules, molecule_hash
 from molattn.errors import InputError, SmilesError, UsageError, short_repr
 
 NCI = "nci"
@@ -39,7 +39,7 @@ class Unlabelled:
     source: str
     sha256: str
     grown: int
-    rejected: list[Rejected]
+    rejected: list[RejectedRow]
     left_out: dict[str, int]
 
 
@@ -71,10 +71,10 @@ def gather(
         InputError: a table that cannot be read, or that leaves no molecule.
     """
     check_molecules(molecules)
-    given = Excluded(())
+    given = ExcludedMolecules(())
     for path in exclude:
         table = read_table(path)
-        given |= Excluded.of(column(table, guess_smiles_column(table.columns, table.smiles_column)))
+        given |= ExcludedMolecules.of(column(table, guess_smiles_column(table.columns, table.smiles_column)))
     if molecules == NCI:
         table, texts = None, nci_molecules(MAX_LENGTH)
     else:
@@ -106,7 +106,7 @@ def gather(
         grown=len(new),
         rejected=[]
         if table is None
-        else [Rejected(row, table.lines[row], texts[row], reasons[row], table.unit) for row in sorted(reasons)],
+        else [RejectedRow(row, table.lines[row], texts[row], reasons[row], table.unit) for row in sorted(reasons)],
         left_out=dict(Counter(_in_short(reason) for reason in reasons.values()).most_common()),
     )
 
@@ -131,11 +131,11 @@ def _identity(smiles: object, max_atoms: int) -> _Identity:
     return _Identity(inchi_key(smiles, max_atoms), inchikey_skeletons(smiles, max_atoms))
 
 
-def _why_not(found: _Identity, seen: set[str], given: Excluded) -> str:
+def _why_not(found: _Identity, seen: set[str], given: ExcludedMolecules) -> str:
     """Why a molecule is left out; empty where it is not."""
     if not found.key or not found.skeletons:
         return _NO_KEY
-    digests = {digest(skeleton) for skeleton in found.skeletons}
+    digests = {molecule_hash(skeleton) for skeleton in found.skeletons}
     if not digests.isdisjoint(evaluation_molecules().digests):
         return EVALUATION
     if not digests.isdisjoint(given.digests):
@@ -148,7 +148,7 @@ def _in_short(reason: str) -> str:
     return reason if reason in (EVALUATION, _NO_KEY, _GIVEN, _TWICE) else "it cannot be read"
 
 
-def _grown(smiles: Sequence[str], count: int, seed: int, given: Excluded) -> list[str]:
+def _grown(smiles: Sequence[str], count: int, seed: int, given: ExcludedMolecules) -> list[str]:
     """Molecules grown from those in one piece."""
     excluded = evaluation_molecules() | given
     whole = [text for text in smiles if "." not in text]

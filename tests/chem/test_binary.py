@@ -29,7 +29,7 @@ from molattn.chem.codes import Codes, codes_by_getters
 from molattn.chem.parse import read_for_codes
 from molattn.chem.stereo import StereoLabels, stereo_labels
 from molattn.data import dataset_names, load_card, read_table
-from molattn.data.datasets.fetch import find
+from molattn.data.datasets.fetch import find_dataset
 from molattn.errors import SmilesError
 
 from .hostile import HOSTILE
@@ -145,7 +145,7 @@ def test_codes_are_those_of_the_getters_for_random_molecules():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", dataset_names())
 def test_codes_are_those_of_the_getters_for_all_available_data(name):
-    card = find(load_card(name))
+    card = find_dataset(load_card(name))
     if card is not None:  # packaged, or in MOLATTN_DATA
         table = read_table(card.path)
         place = table.columns.index(card.smiles_column)

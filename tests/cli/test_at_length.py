@@ -25,12 +25,12 @@ from molattn.cli import at_length
 from molattn.cli.rows_progress import RowsProgress
 from molattn.data.checksummed_json import dumps_checksummed
 from molattn.data.tables.parts import Parts, parts_folder
-from molattn.data.tables.readers import CHUNK
+from molattn.data.tables.row_stream import CHUNK_SIZE
 from tests.assertions import assert_same_answers
 from tests.cli.conftest import Molattn
 
 ROOT = Path(__file__).parents[2]
-ROWS = 2 * CHUNK + 10
+ROWS = 2 * CHUNK_SIZE + 10
 DIM = 16 + len(FEW_DESCRIPTORS)  # the width of `QUICK`, and what stands beside the molecules
 BAD = -(-ROWS // 97)
 
@@ -108,7 +108,7 @@ def test_a_resumed_output_is_the_same_to_the_byte(
     assert again.code == 0, again.err
     assert out.read_bytes() == whole.read_bytes()
     assert f"{ROWS - BAD} of {ROWS} rows predicted" in again.err
-    assert len(asked) == (ROWS if workers else ROWS - CHUNK)
+    assert len(asked) == (ROWS if workers else ROWS - CHUNK_SIZE)
     assert "the first, line 2:" in again.err
     assert not parts.exists()
     assert molattn("predict", run, many, "-o", out, "--resume").code == 2

@@ -11,7 +11,7 @@ import pytest
 
 import molattn as package
 from molattn.data import read_table
-from molattn.data.tables.readers import CHUNK
+from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError, UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.training.config import DataConfig
@@ -160,7 +160,7 @@ def test_one_smiles_alone_asks_for_a_table(molattn: Molattn, run: Path) -> None:
 def test_rows_keep_their_numbers_over_chunks_and_workers(
     molattn: Molattn, run: Path, tmp_path: Path, workers: int
 ) -> None:
-    n = CHUNK + 300
+    n = CHUNK_SIZE + 300
     picked = [(SMILES[i % 40] if i % 97 else "C1CC", MASS[(3 * i) % 40], LOGP[(7 * i) % 40]) for i in range(n)]
     columns = zip(*picked, strict=True)
     frame = pd.DataFrame(dict(zip(("smiles", "MW", "logP"), columns, strict=True)))
@@ -168,7 +168,7 @@ def test_rows_keep_their_numbers_over_chunks_and_workers(
     answer = molattn("predict", run, tmp_path / "in.parquet", "-o", tmp_path / "out.parquet", "-n", workers, "-q")
     assert answer.code == 0, answer.err
     out = pd.read_parquet(tmp_path / "out.parquet")
-    few = [i for i in (0, 1, 500, CHUNK - 1, CHUNK, CHUNK + 1, n - 1) if i % 97]
+    few = [i for i in (0, 1, 500, CHUNK_SIZE - 1, CHUNK_SIZE, CHUNK_SIZE + 1, n - 1) if i % 97]
     wanted = package.load(run).predict([picked[i][0] for i in few], descriptors=[picked[i][1:] for i in few])
     np.testing.assert_allclose(out["y_pred"][few], wanted, rtol=1e-6, atol=1e-6)
     assert (out["status"] == "error").sum() == -(-n // 97)

@@ -10,7 +10,7 @@ import pytest
 
 import molattn as library
 from molattn.cli import at_length
-from molattn.data.tables.readers import CHUNK
+from molattn.data.tables.row_stream import CHUNK_SIZE
 from tests.cli.conftest import QUICK, Molattn
 from tests.cli.test_at_length import Killed, kill_after
 from tests.molecules import esol
@@ -120,7 +120,7 @@ def test_a_long_output_goes_on_only_as_it_was_begun(
 ) -> None:
     monkeypatch.setattr(at_length, "PART", 1)
     many = tmp_path / "in.csv"
-    many.write_text("\n".join(["smiles", *("C" * (1 + i % 5) + "NOF"[i % 3] for i in range(CHUNK + 10))]) + "\n")
+    many.write_text("\n".join(["smiles", *("C" * (1 + i % 5) + "NOF"[i % 3] for i in range(CHUNK_SIZE + 10))]) + "\n")
     asked = ("--interval", "0.9", "--uncertainty-method", "ensemble", "-q")
     whole, out = tmp_path / "whole.csv", tmp_path / "out.csv"
     assert molattn("predict", numbers, many, "-o", whole, *asked).code == 0

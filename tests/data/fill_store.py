@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from molattn.chem import MoleculeGraph, molecule_graph
-from molattn.data.store.cache import Reading, cached_molecules
+from molattn.data.store.cache import Featurization, cached_molecules
 from molattn.data.store.packing import GraphPacking
 
 
@@ -30,9 +30,9 @@ def logged(smiles: object, log: str, killed_at: int, on_molecule: Callable[[Any]
     return molecule_graph(smiles, on_molecule=on_molecule)
 
 
-def reading(make: Callable[..., MoleculeGraph], **settings: object) -> Reading:
+def reading(make: Callable[..., MoleculeGraph], **settings: object) -> Featurization:
     """Of graphs without distances."""
-    return Reading(make=make, packing=GraphPacking(), settings=settings)
+    return Featurization(make=make, packing=GraphPacking(), settings=settings)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from molattn.data import Table, format_list, label_rows, offsets_from_counts, parse_list, read_records, read_table
-from molattn.data.tables.readers import Chunk, RowStream
+from molattn.data.tables.row_stream import Chunk, RowStream
 from molattn.data.tables.writers import NewColumn, ParquetFormat, TextFormat
 
 

@@ -6,7 +6,7 @@ import torch
 
 from molattn.chem import Conformers, MoleculeGraph, molecule_graph, smiles_tokens
 from molattn.data.store.batches import BucketBatchSampler, batches_by_size, collate, collate_tokens
-from molattn.data.store.cache import Reading, cached_molecules
+from molattn.data.store.cache import Featurization, cached_molecules
 from molattn.data.store.packing import GraphPacking, TokenPacking
 
 
@@ -72,7 +72,7 @@ def test_molecules_of_a_store_are_padded_alike() -> None:
         (molecule_graph, GraphPacking(), collate),
         (smiles_tokens, TokenPacking(), collate_tokens),
     ):
-        store = cached_molecules(smiles, Reading(make, packing, {})).molecules
+        store = cached_molecules(smiles, Featurization(make, packing, {})).molecules
         ours, theirs = batch(store, targets, descriptors), batch([make(s) for s in smiles], targets, descriptors)
         for name, x in vars(theirs).items():
             found = getattr(ours, name)

@@ -4,7 +4,14 @@ import pytest
 
 from molattn.chem import inchikey_skeletons, random_smiles, read_smiles
 from molattn.data import column, datasets_dir, load_card, read_table
-from molattn.data.datasets.evaluation import DIGITS, FILE, Excluded, digest, evaluation_molecules, read_hashes
+from molattn.data.datasets.evaluation import (
+    HASH_DIGITS,
+    HASH_FILE,
+    ExcludedMolecules,
+    evaluation_molecules,
+    molecule_hash,
+    read_hashes,
+)
 from molattn.errors import SmilesError
 
 # A few of each of the other sets, in other spellings than theirs.
@@ -36,12 +43,12 @@ def test_others_are_not() -> None:
 
 
 def test_the_file_is_sorted_and_holds_no_molecule_twice() -> None:
-    path = datasets_dir() / FILE
+    path = datasets_dir() / HASH_FILE
     lines = read_hashes(path)
     assert lines == sorted(set(lines))
     assert len(lines) == len(evaluation_molecules()) > 12_000
     assert all(line.isascii() for line in path.read_text().splitlines())
-    assert {len(line) for line in lines} == {DIGITS}
+    assert {len(line) for line in lines} == {HASH_DIGITS}
 
 
 def test_a_line_that_is_no_hash_is_refused(tmp_path) -> None:
@@ -51,15 +58,15 @@ def test_a_line_that_is_no_hash_is_refused(tmp_path) -> None:
 
 
 def test_salts_and_stereoisomers_are_one_molecule() -> None:
-    mine = Excluded.of(["C[C@H](N)C(=O)O", "no molecule", "CCCCBr"])
+    mine = ExcludedMolecules.of(["C[C@H](N)C(=O)O", "no molecule", "CCCCBr"])
     assert len(mine) == 2
     assert "C[C@@H](N)C(=O)O" in mine
     assert "C[C@@H]([NH3+])C(=O)O.[Cl-]" in mine
     assert "CCCCCBr" not in mine
-    assert "CCCCCBr" in mine | Excluded({digest(inchikey_skeletons("CCCCCBr")[0])})
+    assert "CCCCCBr" in mine | ExcludedMolecules({molecule_hash(inchikey_skeletons("CCCCCBr")[0])})
 
 
 def test_what_has_no_inchi_is_taken_for_one_and_what_is_no_molecule_is_refused() -> None:
-    assert "*CCCC" in Excluded(())
+    assert "*CCCC" in ExcludedMolecules(())
     with pytest.raises(SmilesError):
-        "C1CC" in Excluded(())  # noqa: B015
+        "C1CC" in ExcludedMolecules(())  # noqa: B015

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from molattn.data import cache_dir, column, dataset_names, files, find, load_card, obtain, read_table
+from molattn.data import cache_dir, column, dataset_names, fetch_dataset, files, find_dataset, load_card, read_table
 from molattn.data.datasets.download import UnreachableError
 from molattn.errors import InputError, UsageError
 from tests.data.server import serve
@@ -53,39 +53,39 @@ def names(folder: Path) -> set[str]:
 
 
 def test_a_table_is_downloaded_once_in_the_columns_of_its_card_and_pinned(cache, home):
-    card, said = obtain("freesolv")
+    card, said = fetch_dataset("freesolv")
     sha256, url = hashlib.sha256(PUBLIC).hexdigest(), home.url("SAMPL.csv")
     assert said == f"freesolv was downloaded from {url}, sha256 {sha256} (nobody had pinned it before; now it is)"
     assert card.path.read_text() == OWN
     assert names(cache) == {"freesolv.csv", "freesolv.pin.json", "downloads/SAMPL.csv"}
     assert json.loads((cache / "freesolv.pin.json").read_text())["source_sha256"] == sha256
-    assert obtain("freesolv") == (card, "")
+    assert fetch_dataset("freesolv") == (card, "")
     assert home.asked == ["SAMPL.csv"]
 
 
 def test_a_pinned_file_that_changes_at_its_home_is_refused(cache, home):
-    card, _ = obtain("freesolv")
+    card, _ = fetch_dataset("freesolv")
     card.path.unlink()
     (cache / "downloads" / "SAMPL.csv").unlink()
     home.files["SAMPL.csv"] = PUBLIC.replace(b"1.83", b"1.84")
     with pytest.raises(InputError, match="is not the file that is known"):
-        obtain("freesolv")
+        fetch_dataset("freesolv")
     assert names(cache) == {"freesolv.pin.json"}
     home.files["SAMPL.csv"] = PUBLIC
-    assert obtain("freesolv")[0].path.read_text() == OWN
+    assert fetch_dataset("freesolv")[0].path.read_text() == OWN
 
 
 @pytest.mark.usefixtures("home")
 def test_a_table_that_was_changed_is_refused(cache):
-    card, _ = obtain("freesolv")
+    card, _ = fetch_dataset("freesolv")
     card.path.write_text(OWN.replace("1.83", "1.84"))
     with pytest.raises(InputError, match=r"freesolv\.pin\.json says .*: the file was changed or damaged; remove it"):
-        obtain("freesolv")
+        fetch_dataset("freesolv")
     card.path.unlink()
-    assert obtain("freesolv")[0].path.read_text() == OWN
+    assert fetch_dataset("freesolv")[0].path.read_text() == OWN
     (cache / "freesolv.pin.json").write_text("{")
     with pytest.raises(InputError, match=r"freesolv\.pin\.json is damaged: remove it together with freesolv\.csv"):
-        obtain("freesolv")
+        fetch_dataset("freesolv")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_table_that_was_changed_is_refused(cache):
 def test_a_file_that_is_another_makes_no_table(cache, home, content, message):
     home.files["SAMPL.csv"] = content
     with pytest.raises(InputError, match=message):
-        obtain("freesolv")
+        fetch_dataset("freesolv")
     assert not (cache / "freesolv.csv").exists()
 
 
@@ -108,22 +108,22 @@ def test_without_a_network_it_says_which_file_to_put_where(cache, home, tmp_path
     home.shutdown()
     home.server_close()
     with pytest.raises(UnreachableError) as error:
-        obtain("freesolv")
+        fetch_dataset("freesolv")
     assert f"fetch {home.url('SAMPL.csv')} elsewhere and put it into {cache / 'downloads'}" in str(error.value)
     (cache / "downloads").mkdir(exist_ok=True)
     (cache / "downloads" / "SAMPL.csv").write_bytes(PUBLIC)
-    card, said = obtain("freesolv")
+    card, said = fetch_dataset("freesolv")
     assert card.path.read_text() == OWN
     assert "was read from" in said
     # A folder of one's own does as well.
-    assert obtain("freesolv", tmp_path / "mine")[0].path == cache / "freesolv.csv"
+    assert fetch_dataset("freesolv", tmp_path / "mine")[0].path == cache / "freesolv.csv"
 
 
 def test_another_address_is_tried_when_one_does_not_answer(home, monkeypatch):
     with serve({}) as gone:
         dead = gone.url("SAMPL.csv")
     point(monkeypatch, urls=(dead, home.url("SAMPL.csv")))
-    assert obtain("freesolv")[0].path.read_text() == OWN
+    assert fetch_dataset("freesolv")[0].path.read_text() == OWN
 
 
 def test_a_folder_asked_for_comes_first_then_that_of_the_environment(home, tmp_path, monkeypatch):
@@ -133,26 +133,26 @@ def test_a_folder_asked_for_comes_first_then_that_of_the_environment(home, tmp_p
         (tmp_path / name).mkdir()
         (tmp_path / name / "freesolv.csv").write_text(OWN)
     monkeypatch.setenv("MOLATTN_DATA", os.pathsep.join([str(tmp_path / "nowhere"), str(tmp_path / "environment")]))
-    assert obtain("freesolv")[0].folder == tmp_path / "environment"
-    assert obtain("freesolv", tmp_path / "asked")[0].folder == tmp_path / "asked"
+    assert fetch_dataset("freesolv")[0].folder == tmp_path / "environment"
+    assert fetch_dataset("freesolv", tmp_path / "asked")[0].folder == tmp_path / "asked"
     (tmp_path / "asked" / "freesolv.csv").write_text(OWN + "C,2\n")
     with pytest.raises(InputError, match="the card says .*changed or damaged"):
-        obtain("freesolv", tmp_path / "asked")
+        fetch_dataset("freesolv", tmp_path / "asked")
     assert home.asked == []
 
 
 @pytest.mark.usefixtures("home")
 def test_a_download_goes_to_the_folder_asked_for(cache, tmp_path):
-    card, _ = obtain("freesolv", tmp_path / "asked")
+    card, _ = fetch_dataset("freesolv", tmp_path / "asked")
     assert card.folder == tmp_path / "asked"
     assert not cache.exists()
-    assert find(load_card("freesolv")) is None
+    assert find_dataset(load_card("freesolv")) is None
 
 
 def test_a_folder_that_cannot_be_written_to_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written to .*--data-dir"):
-        obtain("freesolv", tmp_path / "file")
+        fetch_dataset("freesolv", tmp_path / "file")
 
 
 def test_the_columns_of_a_card_without_targets_are_all_but_the_smiles(home, monkeypatch):
@@ -161,7 +161,7 @@ def test_the_columns_of_a_card_without_targets_are_all_but_the_smiles(home, monk
     home.files["toxcast_data.csv.gz"] = gzip.compress(b"smiles,A 1,B\nCC,0,\nC,1,0\n")
     changed = replace(card, download=replace(card.download, urls=(home.url("toxcast_data.csv.gz"),)))
     monkeypatch.setattr(module, "load_card", lambda _: changed)
-    table = read_table(obtain("toxcast")[0].path)
+    table = read_table(fetch_dataset("toxcast")[0].path)
     assert table.columns == ("smiles", "A 1", "B")
     assert table.rows == [["CC", "0", ""], ["C", "1", "0"]]
 
@@ -173,17 +173,17 @@ def test_a_column_that_a_public_file_has_twice_is_the_first(home, monkeypatch):
     home.files["qm8.csv"] = (",".join(header) + "\nC," + ",".join(map(str, range(16))) + "\n").encode()
     changed = replace(card, download=replace(card.download, urls=(home.url("qm8.csv"),)))
     monkeypatch.setattr(module, "load_card", lambda _: changed)
-    assert read_table(obtain("qm8")[0].path).rows == [["C", *map(str, range(12))]]
+    assert read_table(fetch_dataset("qm8")[0].path).rows == [["C", *map(str, range(12))]]
 
 
 ASK = """
 import sys
 from dataclasses import replace
-from molattn.data import load_card, obtain
+from molattn.data import load_card, fetch_dataset
 card = load_card("freesolv")
 module = sys.modules["molattn.data.datasets.fetch"]
 module.load_card = lambda _: replace(card, download=replace(card.download, urls=(sys.argv[1],)))
-print(obtain("freesolv")[0].path.read_text())
+print(fetch_dataset("freesolv")[0].path.read_text())
 """
 
 
@@ -207,13 +207,13 @@ def test_a_table_is_never_there_without_its_pin(cache, home, monkeypatch):
         write(path, text)
 
     monkeypatch.setattr(module, "write_text", watched)
-    assert obtain("freesolv")[0].path.is_file()
+    assert fetch_dataset("freesolv")[0].path.is_file()
     assert seen == [False]
 
 
 @pytest.mark.parametrize(("name", "what"), [("nci-logp", "log_p"), ("nci-tpsa", "tpsa")])
 def test_tables_made_by_rdkit_are_those_of_their_cards(name, what):
-    card, said = obtain(name)
+    card, said = fetch_dataset(name)
     assert "was made with RDKit" in said
     table = read_table(card.path)
     assert len(table.rows) == card.rows
@@ -231,7 +231,7 @@ def test_tables_at_hand_are_those_of_their_cards(name, monkeypatch):
         assert len(card.sha256) == 64 and card.rows
         return
     monkeypatch.setenv("MOLATTN_DATA", folder)
-    found, _ = obtain(name)
+    found, _ = fetch_dataset(name)
     assert found.folder == Path(folder)
     table = read_table(found.path)
     assert table.columns == (card.smiles_column, *card.target_columns)
@@ -270,7 +270,7 @@ def test_an_archive_gives_its_one_member_and_writes_nothing(home, monkeypatch, t
     archive(tmp_path / file, kind, hostile)
     home.files[file] = (tmp_path / file).read_bytes()
     point(monkeypatch, urls=(home.url(file),), file=file, member="SAMPL.csv")
-    assert obtain("freesolv")[0].path.read_text() == OWN
+    assert fetch_dataset("freesolv")[0].path.read_text() == OWN
     assert names(tmp_path) == {
         file,
         *(f"cache/molattn/datasets/{n}" for n in ("freesolv.csv", "freesolv.pin.json", f"downloads/{file}")),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from molattn.data import files
-from molattn.data.files import atomic, file_suffix, read_archive_member, remove_temporary_files, write_text
+from molattn.data.files import atomic_write, file_suffix, read_archive_member, remove_temporary_files, write_text
 from molattn.errors import InputError
 
 
@@ -18,7 +18,7 @@ def killed_while_writing(path: Path) -> None:
     """A process that has written half."""
     child = os.fork()
     if child == 0:
-        with atomic(path) as file:
+        with atomic_write(path) as file:
             file.write(b"half")
             file.flush()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -46,9 +46,9 @@ def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -
 
 def test_who_still_writes_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    with atomic(path) as first:
+    with atomic_write(path) as first:
         first.write(b"first")
-        with atomic(path) as second:
+        with atomic_write(path) as second:
             second.write(b"second")
         assert path.read_bytes() == b"second"
     assert path.read_bytes() == b"first"
@@ -155,7 +155,7 @@ def test_what_is_written_is_on_the_disk_before_it_takes_the_place(
     write_text(path, "new, é")
     assert seen == [(7, "old", 2)]
     assert path.read_bytes() == "new, é".encode()
-    with atomic(path, "w", encoding="utf-16") as file:
+    with atomic_write(path, "w", encoding="utf-16") as file:
         file.write("x")
     assert path.read_text(encoding="utf-16") == "x"
 
@@ -174,7 +174,7 @@ def test_the_file_behind_a_link_is_replaced_and_others_may_read_it(tmp_path: Pat
 
 
 def half_written(path: Path, error: BaseException) -> None:
-    with atomic(path) as file:
+    with atomic_write(path) as file:
         file.write(b"half")
         raise error
 
@@ -236,7 +236,7 @@ def test_it_is_held_until_it_takes_the_place_where_there_are_locks(
     real, closed = os.replace, []
     if not locks:
         monkeypatch.setattr(files, "fcntl", None)
-    with atomic(tmp_path / "a.csv") as file:
+    with atomic_write(tmp_path / "a.csv") as file:
 
         def replaced(source: Path, target: Path) -> None:
             closed.append(file.closed)

@@ -12,7 +12,7 @@ import pytest
 from molattn.data import read_table
 from molattn.data.tables import arrow
 from molattn.data.tables.arrow import parquet_rows
-from molattn.data.tables.row_stream import weight
+from molattn.data.tables.row_stream import row_bytes
 from molattn.errors import InputError
 
 
@@ -22,7 +22,7 @@ def test_the_weight_is_what_python_takes(cells: list[str]) -> None:
     assert len(apart) <= sum(len(cell) > 1 for cell in cells)
     known = {length: sys.getsizeof("x" * length) for length in map(len, cells)}
     truly = sum(8 + (known[len(cell)] if len(cell) > 1 else 0) for cell in cells)
-    assert truly <= weight(cells) <= 1.3 * truly
+    assert truly <= row_bytes(cells) <= 1.3 * truly
 
 
 def test_a_sparse_table_that_is_compressed_is_read(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from molattn.chem import tokenize_all as tokenized
 from molattn.data.datasets.folders import molecule_cache_dir
 from molattn.data.store import ragged
 from molattn.data.store.batches import collate, collate_tokens
-from molattn.data.store.cache import HEADER, Reading, cached_molecules
+from molattn.data.store.cache import HEADER, Featurization, cached_molecules
 from molattn.data.store.packing import GraphPacking, TokenPacking
 from molattn.errors import ConformerError, SmilesError, UsageError
 from tests.chem.hostile import HOSTILE
@@ -78,7 +78,7 @@ def test_graphs_are_what_reading_gives(add_hs: bool) -> None:
     assert found.keys == keys
 
 
-def _reads_with(**how: Any) -> Reading:
+def _reads_with(**how: Any) -> Featurization:
     return reading(partial(molecule_graph, **how), **how)
 
 
@@ -92,7 +92,7 @@ def test_all_molecules_of_the_nci_are_what_reading_gives() -> None:
 def test_tokens_are_what_reading_gives() -> None:
     smiles = [*MANY, *nci(50)]
     wanted = tokenized(smiles)
-    how = Reading(make=smiles_tokens, packing=TokenPacking(), settings={})
+    how = Featurization(make=smiles_tokens, packing=TokenPacking(), settings={})
     found = cached_molecules(smiles, how).molecules
     assert all(same(f, w) for f, w in zip(found, wanted, strict=True))
     kept = np.flatnonzero(found.sizes)
@@ -105,13 +105,13 @@ def test_distances_are_what_reading_gives() -> None:
     for policy in ("paths", "reject"):
         c = Conformers(on_failure=policy)
         make = partial(molecule_graph, conformers=c)
-        how = Reading(make=make, packing=GraphPacking(distances=True), settings={"policy": policy})
+        how = Featurization(make=make, packing=GraphPacking(distances=True), settings={"policy": policy})
         found, wanted = cached_molecules(smiles, how).molecules, featurize(smiles, conformers=c)
         assert all(same(f, w) for f, w in zip(found, wanted, strict=True))
         assert isinstance(wanted[3], ConformerError) == (policy == "reject")
         kept = [i for i, w in enumerate(wanted) if not isinstance(w, SmilesError)]
         _equal(collate(found[kept]), collate([wanted[i] for i in kept]))
-    how = Reading(make=make, packing=GraphPacking(distances=True), settings={"policy": "stop"}, stop=True)
+    how = Featurization(make=make, packing=GraphPacking(distances=True), settings={"policy": "stop"}, stop=True)
     with pytest.raises(ConformerError) as raised:
         cached_molecules(smiles, how)
     assert raised.value.row == 3

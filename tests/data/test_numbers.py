@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from molattn.data.tables.numbers import finite, parse_numbers, parse_required_numbers, replace_decimal_commas
+from molattn.data.tables.numbers import parse_finite, parse_numbers, parse_required_numbers, replace_decimal_commas
 
 
 def test_text_and_values_with_a_type() -> None:
@@ -55,10 +55,10 @@ def test_decimal_commas_of_a_column() -> None:
 
 @pytest.mark.parametrize("value", ["1_000", "nan", "inf", "", "\u0661", math.inf, -math.inf, 10**400, "x", []])
 def test_what_is_no_finite_number(value: object) -> None:
-    assert finite(value) is None
+    assert parse_finite(value) is None
 
 
 def test_finite_numbers() -> None:
-    assert [finite(value) for value in ("-1.5e3", ".5", "2.", 3, True)] == [-1500.0, 0.5, 2.0, 3.0, 1.0]
-    missing = finite(math.nan)
+    assert [parse_finite(value) for value in ("-1.5e3", ".5", "2.", 3, True)] == [-1500.0, 0.5, 2.0, 3.0, 1.0]
+    missing = parse_finite(math.nan)
     assert missing is not None and math.isnan(missing)

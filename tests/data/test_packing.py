@@ -9,7 +9,7 @@ import pytest
 
 from molattn.chem import MoleculeGraph, molecule_graph, smiles_tokens
 from molattn.data.store.packing import GraphPacking, Packing, TokenPacking
-from molattn.data.store.ragged import RaggedColumns, RaggedWriter, as_row
+from molattn.data.store.ragged import RaggedColumns, RaggedWriter, encode_row
 
 
 def there_and_back(folder: Path, packing: Packing, molecules: list[Any]) -> tuple[RaggedColumns, list[dict[str, Any]]]:
@@ -17,7 +17,7 @@ def there_and_back(folder: Path, packing: Packing, molecules: list[Any]) -> tupl
     with RaggedWriter(folder, packing.dtypes) as writer:
         for molecule in molecules:
             columns, note = packing.pack(molecule)
-            writer.write(as_row(columns))
+            writer.write(encode_row(columns))
             notes.append(note)
     return RaggedColumns(folder, packing.dtypes, writer.files), notes
 

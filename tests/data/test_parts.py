@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from molattn.data.tables.parts import MANIFEST, Parts, discard_parts, parts_folder, sha256_of
+from molattn.data.tables.parts import MANIFEST, Parts, discard_parts, file_sha256, parts_folder
 from molattn.errors import InputError, UsageError
 
 MADE_OF = {"input": "a.csv", "options": (1, "x")}
@@ -49,7 +49,7 @@ def test_where_parts_lie_and_what_is_known_of_them(output: Path) -> None:
     assert parts.finished == {}
     finish(parts, 12, "twelve\n")
     sha256 = hashlib.sha256(b"twelve\n").hexdigest()
-    assert sha256_of(parts.table(12)) == sha256
+    assert file_sha256(parts.table(12)) == sha256
     assert parts.finished == {12: {"rows": 7, "sha256": sha256}}
     assert json.loads((parts.folder / "000012.json").read_text()) == parts.finished[12]
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from molattn.data.store import ragged
-from molattn.data.store.ragged import Damaged, FileDigest, RaggedColumns, RaggedWriter, as_row
+from molattn.data.store.ragged import DamagedFileError, FileDigest, RaggedColumns, RaggedWriter, encode_row
 
 DTYPES: dict[str, np.dtype[Any]] = {"a": np.dtype("<u2"), "t": np.dtype("u1")}
 
 
 def row(i: int) -> dict[str, bytes]:
-    return as_row({"a": np.arange(i % 4, dtype="<u2") + i, "t": f"é{i}" if i % 3 else ""})
+    return encode_row({"a": np.arange(i % 4, dtype="<u2") + i, "t": f"é{i}" if i % 3 else ""})
 
 
 def written(folder: Path, count: int) -> dict[str, FileDigest]:
@@ -95,10 +95,10 @@ def test_damage_is_named(tmp_path: Path) -> None:
             path.write_bytes(data)
         else:
             path.with_suffix(".gone").touch()
-        with pytest.raises(Damaged, match=said):
+        with pytest.raises(DamagedFileError, match=said):
             opened(tmp_path / "f", files)
         path.write_bytes(whole)
-    with pytest.raises(Damaged, match=f"a.bin has {len(whole)} bytes, and 0 were written"):
+    with pytest.raises(DamagedFileError, match=f"a.bin has {len(whole)} bytes, and 0 were written"):
         opened(tmp_path / "f", {n: f for n, f in files.items() if n != "a.bin"})
     assert opened(tmp_path / "f", files).num_rows == 5
 
@@ -107,14 +107,14 @@ def test_columns_of_unlike_lengths_are_damage(tmp_path: Path) -> None:
     five, six = written(tmp_path / "5", 5), written(tmp_path / "6", 6)
     for name in ("t.bin", "t.offsets.bin"):
         (tmp_path / "6" / name).replace(tmp_path / "5" / name)
-    with pytest.raises(Damaged, match="unlike lengths"):
+    with pytest.raises(DamagedFileError, match="unlike lengths"):
         opened(tmp_path / "5", {**five, **{name: six[name] for name in ("t.bin", "t.offsets.bin")}})
     for name in ("a", "t"):
         (tmp_path / "5" / f"{name}.offsets.bin").write_bytes(b"")
     nothing = FileDigest(0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
     (tmp_path / "5" / "t.bin").write_bytes(b"")
     known = {**five, "a.offsets.bin": nothing, "t.offsets.bin": nothing, "t.bin": nothing}
-    with pytest.raises(Damaged, match="unlike lengths"):
+    with pytest.raises(DamagedFileError, match="unlike lengths"):
         opened(tmp_path / "5", known)
 
 
@@ -129,7 +129,7 @@ def test_files_are_whole_on_the_disk_before_it_is_said_what_they_are(
 
 def test_any_text_comes_back(tmp_path: Path) -> None:
     with RaggedWriter(tmp_path, DTYPES) as writer:
-        writer.write(as_row({"t": "\ud800 \U0001f600"}))
+        writer.write(encode_row({"t": "\ud800 \U0001f600"}))
     assert opened(tmp_path, writer.files).texts("t", np.array([0])) == ["\ud800 \U0001f600"]
 
 

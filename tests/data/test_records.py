@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from molattn.data import Rejected, Table, guess_smiles_column, read_records, read_table
+from molattn.data import RejectedRow, Table, guess_smiles_column, read_records, read_table
 from molattn.errors import UsageError
 
 
@@ -49,7 +49,7 @@ UNUSABLE = [
 def test_a_row_that_cannot_be_used_is_named_with_its_reason(text, reason):
     table = table_of(["smiles", "y"], ["C", "1"], ["CC", text], ["CCC", "3"])
     records = read_records(table, "smiles", ["y"])
-    assert records.rejected == [Rejected(row=1, line=3, smiles="CC", reason=reason)]
+    assert records.rejected == [RejectedRow(row=1, line=3, smiles="CC", reason=reason)]
     assert records.rows.tolist() == [0, 2]
     assert records.smiles == ["C", "CCC"]
     assert records.targets.tolist() == [[1.0], [3.0]]

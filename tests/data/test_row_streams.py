@@ -16,8 +16,9 @@ from rdkit import Chem
 from molattn.data import read_columns, read_records, read_table, write_table
 from molattn.data.tables import csv_text, text_input
 from molattn.data.tables.csv_text import csv_stream
-from molattn.data.tables.readers import CHUNK, count_rows, format_of, open_stream
-from molattn.data.tables.text_input import text_lines
+from molattn.data.tables.readers import count_rows, infer_format, open_stream
+from molattn.data.tables.row_stream import CHUNK_SIZE
+from molattn.data.tables.text_input import read_lines
 from molattn.errors import InputError, SmilesError, UsageError
 
 
@@ -27,7 +28,7 @@ def read(path: Path | str, format: str | None = None) -> tuple[tuple[str, ...], 
     with open_stream(path, format) as stream:
         for chunk in stream.chunks:
             assert chunk.start == len(rows)
-            assert len(chunk) == CHUNK or chunk.start // CHUNK == (count_rows(path, format) - 1) // CHUNK
+            assert len(chunk) == CHUNK_SIZE or chunk.start // CHUNK_SIZE == (count_rows(path, format) - 1) // CHUNK_SIZE
             rows += chunk.rows()
             places += chunk.places
     return stream.columns, rows, places
@@ -44,7 +45,7 @@ def mol_block(smiles: str, name: str, /, **properties: str) -> str:
     return f"{Chem.MolToMolBlock(mol)}{tags}$$$$\n"
 
 
-@pytest.mark.parametrize("count", [0, 1, CHUNK, CHUNK + 1, 3000])
+@pytest.mark.parametrize("count", [0, 1, CHUNK_SIZE, CHUNK_SIZE + 1, 3000])
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz"])
 def test_the_rows_are_those_of_the_whole_table(tmp_path: Path, count: int, name: str) -> None:
     rows = [["C" * (i % 5), f'say "{i}"\r\n'] for i in range(count)]
@@ -91,7 +92,7 @@ def test_rows_and_their_lines_are_those_of_the_csv_module(pieces: list[str], blo
         refused = True
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_input, "_BLOCK", block)
-        found = text_lines(io.BytesIO(text.encode()), "t.csv")
+        found = read_lines(io.BytesIO(text.encode()), "t.csv")
         try:
             stream = csv_stream(found, "t.csv")
             rows = [row for chunk in stream.chunks for row in zip(chunk.places, chunk.rows(), strict=True)]
@@ -229,7 +230,7 @@ def test_the_header_is_read_without_the_rows(tmp_path: Path) -> None:
 
 
 def test_parquet_keeps_its_types_and_cuts_at_the_same_rows(tmp_path: Path) -> None:
-    n = 2 * CHUNK + 5
+    n = 2 * CHUNK_SIZE + 5
     columns = {
         "smiles": ["C", None, *["CC"] * (n - 2)],
         "y": pa.array([0.1] * n, pa.float32()),
@@ -261,7 +262,7 @@ def test_standard_input_reads_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     else:
         write_table(path, ("smiles", "y"), [["C", "1"], ["CC", "2"]])
     pipe(monkeypatch, path.read_bytes())
-    with open_stream("-", format_of(path)) as stream:
+    with open_stream("-", infer_format(path)) as stream:
         rows = [row for chunk in stream.chunks for row in chunk.rows()]
         assert stream.source == "standard input"
     assert rows == read(path)[1]

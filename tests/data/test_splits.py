@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from molattn.data import (
-    SIDES,
+    SPLIT_LABELS,
     SPLITS,
     SPLITS_BY_TARGET,
     column,
     describe_leakage,
-    leakage,
+    find_leakage,
     load_card,
     random_split,
     read_split_column,
@@ -63,8 +63,8 @@ def test_what_holds_of_every_split(split, keys, sizes, seed, data):
         assert labels is shuffled
         return
     assert labels.shape == (len(keys),)
-    assert set(labels) == {side for side, size in zip(SIDES, sizes, strict=True) if size > 0}
-    assert leakage(keys, labels) == []
+    assert set(labels) == {side for side, size in zip(SPLIT_LABELS, sizes, strict=True) if size > 0}
+    assert find_leakage(keys, labels) == []
     assert np.array_equal(labels, split(keys, sizes, seed))
     assert np.array_equal(labels[list(order)], shuffled)
 
@@ -78,18 +78,18 @@ def test_random_sides_are_near_their_sizes(keys, sizes, seed):
         return
     # Half a row of rounding, a molecule that did not fit, and up to two lent to sides that would stay empty.
     slack = 0.5 + 3 * max(Counter(keys).values())
-    for side, size in zip(SIDES, sizes, strict=True):
+    for side, size in zip(SPLIT_LABELS, sizes, strict=True):
         assert abs((labels == side).sum() - size * len(keys)) <= 2 * slack
 
 
 def test_random_sizes_are_exact_without_repeats():
     keys = [str(k) for k in range(1128)]
     labels = random_split(keys)
-    assert [int((labels == side).sum()) for side in SIDES] == [902, 113, 113]
-    assert [int((random_split(keys[:3]) == side).sum()) for side in SIDES] == [1, 1, 1]
-    assert [int((random_split(keys[:5]) == side).sum()) for side in SIDES] == [3, 1, 1]
+    assert [int((labels == side).sum()) for side in SPLIT_LABELS] == [902, 113, 113]
+    assert [int((random_split(keys[:3]) == side).sum()) for side in SPLIT_LABELS] == [1, 1, 1]
+    assert [int((random_split(keys[:5]) == side).sum()) for side in SPLIT_LABELS] == [3, 1, 1]
     labels = random_split(keys[:20], (0.9, 0.01, 0.09))
-    assert [int((labels == side).sum()) for side in SIDES] == [18, 1, 1]
+    assert [int((labels == side).sum()) for side in SPLIT_LABELS] == [18, 1, 1]
 
 
 def test_another_seed_is_another_random_split():
@@ -126,7 +126,7 @@ def test_sizes_that_make_no_sense(sizes):
 
 def test_sizes_may_be_off_by_rounding():
     keys = [str(k) for k in range(9)]
-    assert Counter(random_split(keys, (0.3333333, 0.3333333, 0.3333334))) == dict.fromkeys(SIDES, 3)
+    assert Counter(random_split(keys, (0.3333333, 0.3333333, 0.3333334))) == dict.fromkeys(SPLIT_LABELS, 3)
 
 
 def test_a_negative_seed():
@@ -171,7 +171,7 @@ def esol():
 def test_the_scaffold_split_of_esol(esol):
     chem = pytest.importorskip("molattn.chem")
     labels = scaffold_split(esol)
-    assert [int((labels == side).sum()) for side in SIDES] == [902, 113, 113]
+    assert [int((labels == side).sum()) for side in SPLIT_LABELS] == [902, 113, 113]
     groups = defaultdict(list)
     for row, smiles in enumerate(esol):
         groups[chem.murcko_scaffold(smiles)].append(row)
@@ -195,7 +195,7 @@ def test_the_scaffold_split_of_esol(esol):
 @pytest.mark.parametrize(("name", "count"), [("random0", 6), ("random1", 3), ("random2", 5), ("scaffold", 0)])
 def test_leakage_finds_the_repeated_molecules_of_esol(esol, name, count):
     labels = read_split_file(split_files("esol")[name], esol)
-    leaks = leakage(esol, labels)
+    leaks = find_leakage(esol, labels)
     assert len(leaks) == count
     for leak in leaks:
         assert [esol[row] for row in leak.rows] == [leak.key] * 2
@@ -215,7 +215,7 @@ def test_the_further_random_splits_of_esol_are_our_own(esol, seed):
     keys = [chem.canonical_smiles(chem.read_smiles(smiles)) for smiles in esol]
     carried = read_split_file(split_files("esol")[f"random{seed}"], esol)
     assert np.array_equal(carried, random_split(keys, seed=seed))
-    assert leakage(keys, carried) == []
+    assert find_leakage(keys, carried) == []
 
 
 def test_the_balanced_scaffold_split_of_esol_is_our_own(esol):
@@ -224,16 +224,16 @@ def test_the_balanced_scaffold_split_of_esol_is_our_own(esol):
     carried = read_split_file(split_files("esol")["scaffold-balanced0"], esol)
     ours = split_labels("scaffold-balanced", keys, np.zeros(len(keys)), (0.8, 0.1, 0.1), 0)
     assert np.array_equal(carried, ours)
-    assert leakage(keys, carried) == []
+    assert find_leakage(keys, carried) == []
 
 
 def test_grouping_the_rows_of_a_molecule_leaves_no_leak(esol):
     for seed in range(5):
-        assert leakage(esol, random_split(esol, seed=seed)) == []
+        assert find_leakage(esol, random_split(esol, seed=seed)) == []
 
 
 def test_leakage_by_hand():
-    leaks = leakage(["C", "O", "C", "O", "C"], ["test", "train", "train", "train", ""])
+    leaks = find_leakage(["C", "O", "C", "O", "C"], ["test", "train", "train", "train", ""])
     assert leaks == [("C", ("train", "test"), (0, 2))]
     said = "1 molecule stands on more than one side of the split, 2 rows in all"
     assert describe_leakage(leaks) == f"{said} ('C' in train and test, rows 0, 2)"
@@ -315,7 +315,7 @@ def test_the_tables_of_splits():
     assert list(SPLITS_BY_TARGET) == ["stratified"]
     for name in (*SPLITS, *SPLITS_BY_TARGET):
         labels = split_labels(name, ["C", "C1CC1", "N1CCC1", "c1ccccc1"], np.arange(4.0), (0.5, 0.25, 0.25), 0)
-        assert set(labels) == set(SIDES)
+        assert set(labels) == set(SPLIT_LABELS)
     with pytest.raises(UsageError, match="choose one of random, scaffold, .*, stratified"):
         split_labels("temporal", ["C"], np.zeros(1), (0.8, 0.1, 0.1), 0)
 
@@ -324,5 +324,5 @@ def test_large_scaffolds_train_and_chance_deals_the_others():
     keys = [f"a-{k}" for k in range(60)] + [f"{c}-{k}" for c in "bcdefghijk" for k in range(4)]
     found = [scaffold_balanced_split(keys, seed=seed, scaffold_of=initial) for seed in range(12)]
     assert all(set(labels[:60]) == {"train"} for labels in found)
-    assert all([int((labels == side).sum()) for side in SIDES] == [80, 8, 12] for labels in found)
+    assert all([int((labels == side).sum()) for side in SPLIT_LABELS] == [80, 8, 12] for labels in found)
     assert len({tuple(labels) for labels in found}) > 8

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sklearn.model_selection import GroupKFold
 
 from molattn.chem import Fingerprints, butina_clusters, murcko_scaffold, nci_molecules
-from molattn.data import SIDES, assign_folds, fold_labels, leakage, split_labels
-from molattn.data.splits.groups import group_by_cluster, tied
+from molattn.data import SPLIT_LABELS, assign_folds, find_leakage, fold_labels, split_labels
+from molattn.data.splits.groups import connect_groups, group_by_cluster
 from molattn.errors import InputError, UsageError
 from tests.molecules import esol
 
@@ -41,8 +41,8 @@ def test_what_holds_of_every_split(name, rows, sizes, seed, data):
         assert labels is shuffled
         return
     assert labels.shape == (len(rows),)
-    assert set(labels) == {side for side, size in zip(SIDES, sizes, strict=True) if size > 0}
-    assert leakage([SMILES[r] for r in rows], labels) == []
+    assert set(labels) == {side for side, size in zip(SPLIT_LABELS, sizes, strict=True) if size > 0}
+    assert find_leakage([SMILES[r] for r in rows], labels) == []
     assert np.array_equal(labels, split(name, rows, sizes, seed))
     assert np.array_equal(labels[list(order)], shuffled)
 
@@ -50,7 +50,7 @@ def test_what_holds_of_every_split(name, rows, sizes, seed, data):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_sides_of_esol_are_near_their_sizes(name):
     labels = split(name, range(120))
-    assert [int((labels == side).sum()) for side in SIDES] == pytest.approx([96, 12, 12], abs=1)
+    assert [int((labels == side).sum()) for side in SPLIT_LABELS] == pytest.approx([96, 12, 12], abs=1)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -101,7 +101,7 @@ def test_every_side_has_its_share_of_every_stratum(classes):
         for stratum in set(strata):
             there = Counter(labels[strata == stratum])
             rows = sum(there.values())
-            for side, size in zip(SIDES, (0.6, 0.2, 0.2), strict=True):
+            for side, size in zip(SPLIT_LABELS, (0.6, 0.2, 0.2), strict=True):
                 assert abs(there[side] - size * rows) <= 2
 
 
@@ -109,7 +109,7 @@ def test_missing_targets_are_a_stratum_of_their_own():
     values = np.where(np.arange(120) % 4 == 0, np.nan, np.arange(120.0))
     labels = split_labels("stratified", SMILES, np.column_stack([values, values]), (0.8, 0.1, 0.1), 0)
     without = Counter(labels[np.isnan(values)])
-    assert [without[side] for side in SIDES] == pytest.approx([24, 3, 3], abs=1)
+    assert [without[side] for side in SPLIT_LABELS] == pytest.approx([24, 3, 3], abs=1)
 
 
 GROUPED = st.lists(st.tuples(st.integers(0, 39), st.integers(0, 14)), min_size=20, max_size=60)
@@ -137,7 +137,7 @@ def test_a_group_is_on_one_side_of_every_split(name, rows, sizes, seed, data):
     if labels is None or shuffled is None:
         assert labels is shuffled
         return
-    assert set(labels) == {side for side, size in zip(SIDES, sizes, strict=True) if size > 0}
+    assert set(labels) == {side for side, size in zip(SPLIT_LABELS, sizes, strict=True) if size > 0}
     assert one_side_each([g for _, g in rows], labels)
     assert one_side_each([SMILES[r] for r, _ in rows], labels)
     assert np.array_equal(labels[list(order)], shuffled)
@@ -148,7 +148,7 @@ def test_groups_of_one_row_each_part_nothing_else(name):
     rows = range(120)
     values = np.array(VALUES)
     labels = split_labels(name, SMILES, values, (0.8, 0.1, 0.1), 1, [str(r) for r in rows])
-    assert [int((labels == side).sum()) for side in SIDES] == pytest.approx([96, 12, 12], abs=1)
+    assert [int((labels == side).sum()) for side in SPLIT_LABELS] == pytest.approx([96, 12, 12], abs=1)
     if name != "random":  # which deals out groups, of any size, in another way than molecules
         assert np.array_equal(labels, split_labels(name, SMILES, values, (0.8, 0.1, 0.1), 1))
 
@@ -159,8 +159,8 @@ def test_random_groups_fill_every_side_about_as_its_share(sizes, seed):
     groups = [f"g{i}" for i, size in enumerate(sizes) for _ in range(size)]
     keys = [f"molecule {i}" for i in range(len(groups))]
     labels = split_labels("random", keys, np.zeros(len(keys)), (0.6, 0.2, 0.2), seed, groups)
-    assert one_side_each(groups, labels) and set(labels) == set(SIDES)
-    for side, size in zip(SIDES, (0.6, 0.2, 0.2), strict=True):
+    assert one_side_each(groups, labels) and set(labels) == set(SPLIT_LABELS)
+    for side, size in zip(SPLIT_LABELS, (0.6, 0.2, 0.2), strict=True):
         # A group that is larger than a share cannot be cut, and three sides need three groups.
         assert abs((labels == side).sum() - size * len(groups)) <= 2 * max(sizes)
 
@@ -188,8 +188,8 @@ def test_a_group_is_tested_in_one_fold(name, rows, num_folds, seed):
 
 def test_rows_are_tied_through_molecules_and_groups():
     # b ties group 1 to group 2; d and e stay alone.
-    assert tied(["a", "b", "b", "c", "d", "e"], ["1", "1", "2", "2", "3", "4"]) == [*"aaaade"]
-    assert tied(["b", "a"]) == ["b", "a"] and tied([], []) == []
+    assert connect_groups(["a", "b", "b", "c", "d", "e"], ["1", "1", "2", "2", "3", "4"]) == [*"aaaade"]
+    assert connect_groups(["b", "a"]) == ["b", "a"] and connect_groups([], []) == []
 
 
 def test_folds_by_group_are_those_of_scikit_learn():
@@ -253,7 +253,7 @@ def test_the_sides_of_a_fold(name):
     for fold in range(5):
         labels = fold_labels(name, SMILES, values, (0.8, 0.1, 0.1), 0, 5, fold)
         tested += labels == "test"
-        assert leakage(SMILES, labels) == []
+        assert find_leakage(SMILES, labels) == []
         assert (labels == "val").sum() == pytest.approx(120 * 0.8 / 9, abs=2)
         if name in ("random", "stratified"):
             assert (labels == "test").sum() == 24
@@ -286,4 +286,4 @@ def test_thousands_of_molecules_take_less_than_a_minute(name):
     start = time.process_time()
     labels = split_labels(name, molecules, np.zeros(len(molecules)), (0.8, 0.1, 0.1), 0)
     assert time.process_time() - start < 60
-    assert set(labels) == set(SIDES)
+    assert set(labels) == set(SPLIT_LABELS)

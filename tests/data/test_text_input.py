@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from molattn.data.tables import text_input
-from molattn.data.tables.text_input import blocks, opened, text_lines
+from molattn.data.tables.text_input import open_input, read_blocks, read_lines
 from molattn.errors import InputError
 
 
@@ -26,7 +26,7 @@ class Pipe(io.BytesIO):
 
 
 def read(data: bytes, latin: bool = False) -> list[str]:
-    return list(text_lines(io.BytesIO(data), "t.csv", latin=latin))
+    return list(read_lines(io.BytesIO(data), "t.csv", latin=latin))
 
 
 def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
@@ -35,13 +35,13 @@ def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
         (tmp_path, "is a folder; give a file in it"),
         (tmp_path / ("x" * 300), "cannot be read: File name too long"),
     ):
-        with pytest.raises(InputError, match=said), opened(path):
+        with pytest.raises(InputError, match=said), open_input(path):
             pass
 
 
 def test_a_file_that_cannot_be_read_on() -> None:
     for error, said in ((OSError(5, "Input/output error"), "Input/output error"), (OSError("gone"), "gone")):
-        found = blocks(Pipe(b"a\n", error), "t.csv")
+        found = read_blocks(Pipe(b"a\n", error), "t.csv")
         assert next(found) == b"a\n"
         with pytest.raises(InputError, match=f"t.csv cannot be read: {said}"):
             next(found)
@@ -53,11 +53,11 @@ def test_a_gzip_unpacks_to_so_many_bytes_and_no_more(monkeypatch: pytest.MonkeyP
     for most, whole in ((3000, True), (None, True), (2999, False)):
         with gzip.open(io.BytesIO(packed)) as file:
             if whole:
-                assert sum(map(len, blocks(file, "t.csv.gz", most))) == 3000
+                assert sum(map(len, read_blocks(file, "t.csv.gz", most))) == 3000
             else:
                 with pytest.raises(InputError, match="t.csv.gz unpacks to more than 2,999 bytes: it is not read"):
-                    list(blocks(file, "t.csv.gz", most))
-    assert sum(map(len, blocks(io.BytesIO(bytes(3000)), "t.csv", 10))) == 3000, "what is no gzip is as long as it is"
+                    list(read_blocks(file, "t.csv.gz", most))
+    assert sum(map(len, read_blocks(io.BytesIO(bytes(3000)), "t.csv", 10))) == 3000, "only a gzip has a limit"
 
 
 def test_a_damaged_gzip() -> None:
@@ -67,7 +67,7 @@ def test_a_damaged_gzip() -> None:
             gzip.open(io.BytesIO(damaged)) as file,
             pytest.raises(InputError, match=r"is damaged, it cannot be unpacked \(.*\): copy it again"),
         ):
-            list(blocks(file, "t.csv.gz"))
+            list(read_blocks(file, "t.csv.gz"))
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 4, 100])

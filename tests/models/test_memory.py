@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from molattn.chem import molecule_graph
-from molattn.data.store.batches import PAIRS, Batch, MoleculeBatch, batches_by_size
+from molattn.data.store.batches import MAX_PAIRS, Batch, MoleculeBatch, batches_by_size
 from molattn.errors import SmilesError
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact, save_artifact
@@ -91,7 +91,7 @@ def test_another_error_is_not_taken_for_it(artifact: Artifact) -> None:
 
 def test_the_largest_molecules_are_alone_in_their_batch() -> None:
     assert [len(batch) for batch in batches_by_size([1000, 1000, 2, 2], 512)] == [2, 1, 1]
-    assert PAIRS < 1000**2
+    assert MAX_PAIRS < 1000**2
 
 
 @pytest.mark.slow

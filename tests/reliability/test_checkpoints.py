@@ -20,7 +20,7 @@ from molattn.cli import at_length
 from molattn.data.checksummed_json import dumps_checksummed
 from molattn.data.store.cache import cached_molecules
 from molattn.data.tables.parts import parts_folder
-from molattn.data.tables.readers import CHUNK
+from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError
 from molattn.explain import AttentionMap
 from molattn.models.config_file import SCHEMA
@@ -183,7 +183,7 @@ def test_24_damaged_parts_are_predicted_anew(
 ) -> None:
     monkeypatch.setattr(at_length, "PART", 1)
     table, out = tmp_path / "in.csv", tmp_path / "out.csv"
-    table.write_text("smiles\n" + "".join("C" * (1 + i % 9) + "\n" for i in range(2 * CHUNK + 10)))
+    table.write_text("smiles\n" + "".join("C" * (1 + i % 9) + "\n" for i in range(2 * CHUNK_SIZE + 10)))
     assert molattn("predict", run, table, "-o", out).code == 0
     wanted = out.read_text().splitlines()
     out.unlink()

@@ -9,7 +9,7 @@ import pytest
 
 from molattn import Predictor
 from molattn.chem import read_smiles
-from molattn.data.tables.readers import CHUNK
+from molattn.data.tables.row_stream import CHUNK_SIZE
 from tests.cli.conftest import Molattn
 from tests.molecules import SPECIAL
 from tests.reliability.generate import molecules
@@ -59,7 +59,7 @@ def test_27_the_count_and_order_of_rows(
     score: Score, molattn: Molattn, run: Path, tmp_path: Path, workers: int
 ) -> None:
     source, out = tmp_path / "in.csv", tmp_path / "out.csv"
-    for count in (0, 1, CHUNK + 1, *((CHUNK, 5 * CHUNK + 3) if score.long else ()))[2 * bool(workers) :]:
+    for count in (0, 1, CHUNK_SIZE + 1, *((CHUNK_SIZE, 5 * CHUNK_SIZE + 3) if score.long else ()))[2 * bool(workers) :]:
         smiles = ["C" * (1 + i % 7) if i % 11 else "C1CC" for i in range(count)]
         source.write_text("".join(f"{line}\n" for line in ("id,smiles", *(f"{i},{s}" for i, s in enumerate(smiles)))))
         answer = molattn("predict", run, source, "-o", out, "--force", "-n", workers)

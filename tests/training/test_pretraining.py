@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 import molattn
 from molattn.chem import DESCRIPTORS, descriptors, grow_molecules, inchi_key, inchikey_skeletons
-from molattn.data.datasets.evaluation import digest, evaluation_molecules
+from molattn.data.datasets.evaluation import evaluation_molecules, molecule_hash
 from molattn.errors import InputError, UsageError
 from molattn.models.config import GraphModelConfig
 from molattn.training.bases import find_base
@@ -81,7 +81,7 @@ def test_no_evaluation_molecule_is_seen_given_or_grown(table: Path) -> None:
     assert found.smiles[:50] == tuple(SEEN)
     assert found.grown == len(found.smiles) - 50 == 40
     for smiles in found.smiles:
-        assert evaluation_molecules().digests.isdisjoint(map(digest, inchikey_skeletons(smiles))), smiles
+        assert evaluation_molecules().digests.isdisjoint(map(molecule_hash, inchikey_skeletons(smiles))), smiles
     assert len({inchi_key(s) for s in found.smiles}) == len(found.smiles)
     reasons = [r.reason for r in found.rejected]
     assert [r.row for r in found.rejected] == [*range(30, 52)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from molattn.chem import molecule_graph
-from molattn.data.store.cache import Reading, cached_molecules
+from molattn.data.store.cache import Featurization, cached_molecules
 from molattn.data.store.packing import GraphPacking
 from molattn.training.config import DataConfig
 from molattn.training.dataset import PreparedDataset
@@ -14,7 +14,7 @@ from molattn.viewer import learning_curve, parity_plot, write_plots
 from molattn.viewer.plots import file_names
 from tests.viewer.svg import SVG, assert_sound, root
 
-READING = Reading(molecule_graph, GraphPacking(), {})
+READING = Featurization(molecule_graph, GraphPacking(), {})
 HOSTILE = "<script>&$x^$--></svg>\x00"
 
 

@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from molattn.data.files import atomic
+from molattn.data.files import atomic_write
 from molattn.errors import InputError, short_repr
 
 Progress = Callable[[int, int], None]
@@ -49,7 +49,7 @@ def download(url: str, path: Path, sha256: str = "", progress: Progress | None =
     path.parent.mkdir(parents=True, exist_ok=True)
     digest, done = hashlib.sha256(), 0
     try:
-        with opener.open(url, timeout=_SECONDS) as answer, atomic(path) as file:
+        with opener.open(url, timeout=_SECONDS) as answer, atomic_write(path) as file:
             length = int(answer.headers.get("Content-Length") or 0)
             while chunk := answer.read(_CHUNK):
                 done += len(chunk)

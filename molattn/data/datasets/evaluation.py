@@ -12,18 +12,18 @@ from molattn.errors import InputError, SmilesError
 EVALUATION_SETS = ("esol", "freesolv", "lipophilicity", "bbbp", "tox21")
 """The data sets that results are reported on, by name."""
 
-FILE = "evaluation-molecules.txt"
+HASH_FILE = "evaluation-molecules.txt"
 """Where the hashes lie in the folder of data sets, one a line; lines that begin with # say what they are."""
 
-DIGITS = 12
+HASH_DIGITS = 12
 
 
-def digest(skeleton: str) -> str:
+def molecule_hash(skeleton: str) -> str:
     """The first 12 hexadecimal digits of the sha256 of a skeleton."""
-    return hashlib.sha256(skeleton.encode("ascii")).hexdigest()[:DIGITS]
+    return hashlib.sha256(skeleton.encode("ascii")).hexdigest()[:HASH_DIGITS]
 
 
-class Excluded:
+class ExcludedMolecules:
     """Molecules that are known by their hashes alone: `smiles in excluded`.
 
     A molecule is one of them if it, or one of its fragments, shares the first block of the InChIKey with one of them,
@@ -31,7 +31,7 @@ class Excluded:
     them.
 
     Args:
-        digests: what `digest` gives of every skeleton.
+        digests: what `molecule_hash` gives of every skeleton.
     """
 
     def __init__(self, digests: Iterable[str]):
@@ -43,36 +43,36 @@ class Excluded:
     def __contains__(self, smiles: object) -> bool:
         """Whether it must not be seen. Raises SmilesError for what is not a molecule."""
         found = inchikey_skeletons(smiles)
-        return not found or any(digest(skeleton) in self.digests for skeleton in found)
+        return not found or any(molecule_hash(skeleton) in self.digests for skeleton in found)
 
-    def __or__(self, other: "Excluded") -> "Excluded":
-        return Excluded(self.digests | other.digests)
+    def __or__(self, other: "ExcludedMolecules") -> "ExcludedMolecules":
+        return ExcludedMolecules(self.digests | other.digests)
 
     @classmethod
-    def of(cls, smiles: Iterable[object]) -> "Excluded":
+    def of(cls, smiles: Iterable[object]) -> "ExcludedMolecules":
         """The hashes of molecules at hand; what is no molecule, or has no InChI, has none."""
         digests: set[str] = set()
         for text in smiles:
             try:
-                digests.update(map(digest, inchikey_skeletons(text)))
+                digests.update(map(molecule_hash, inchikey_skeletons(text)))
             except SmilesError:
                 continue
         return cls(digests)
 
 
 @cache
-def evaluation_molecules() -> Excluded:
+def evaluation_molecules() -> ExcludedMolecules:
     """The molecules of `EVALUATION_SETS`.
 
     Raises:
         InputError: the file of hashes is missing or is none.
     """
-    path = datasets_dir() / FILE
+    path = datasets_dir() / HASH_FILE
     try:
         digests = read_hashes(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}): reinstall molattn") from error
-    return Excluded(digests)
+    return ExcludedMolecules(digests)
 
 
 def read_hashes(path: Path) -> list[str]:
@@ -84,6 +84,6 @@ def read_hashes(path: Path) -> list[str]:
     """
     lines = [line for line in path.read_text(encoding="ascii").splitlines() if not line.startswith("#")]
     for line in lines:
-        if len(line) != DIGITS or set(line) - set("0123456789abcdef"):
+        if len(line) != HASH_DIGITS or set(line) - set("0123456789abcdef"):
             raise ValueError(f"{line[:20]!r} is no hash")
     return lines

@@ -18,7 +18,7 @@ DOWNLOADS = "downloads"
 """The folder, within a data folder, of public files as they came."""
 
 
-def find(card: DatasetCard, data_dir: str | Path = "") -> DatasetCard | None:
+def find_dataset(card: DatasetCard, data_dir: str | Path = "") -> DatasetCard | None:
     """The card with the folder where its table lies, verified; None where it lies nowhere.
 
     Raises InputError for a table that lies there and is not the one of the card.
@@ -31,7 +31,7 @@ def find(card: DatasetCard, data_dir: str | Path = "") -> DatasetCard | None:
     return None
 
 
-def obtain(name: str, data_dir: str | Path = "", progress: Progress | None = None) -> tuple[DatasetCard, str]:
+def fetch_dataset(name: str, data_dir: str | Path = "", progress: Progress | None = None) -> tuple[DatasetCard, str]:
     """The card of the data set `name` with the folder where its table lies, and a sentence on what was done for it.
 
     The table is looked for in `data_dir`, in the folders of MOLATTN_DATA, in the package and in the user's cache; then
@@ -48,7 +48,7 @@ def obtain(name: str, data_dir: str | Path = "", progress: Progress | None = Non
         InputError: a table that is not the one of the card, or a download that fails; it says which file to put where.
     """
     card = load_card(name)
-    found = find(card, data_dir)
+    found = find_dataset(card, data_dir)
     if found is not None:
         return found, ""
     if card.download is None and not card.made:
@@ -60,7 +60,7 @@ def obtain(name: str, data_dir: str | Path = "", progress: Progress | None = Non
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f".{name}.lock")
         with lock:
-            found = find(card, data_dir)  # another process may have been faster
+            found = find_dataset(card, data_dir)  # another process may have been faster
             if found is not None:
                 return found, ""
             return _build(replace(card, folder=folder), data_dir, progress)

@@ -4,8 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from molattn.data.splits.groups import group_by_cluster, group_by_scaffold, merge_groups, rows_of, strata, tied
-from molattn.data.splits.labels import Labels, count, generator, validate_sizes
+from molattn.data.splits.groups import (
+    connect_groups,
+    group_by_cluster,
+    group_by_scaffold,
+    merge_groups,
+    rows_of,
+    stratify,
+)
+from molattn.data.splits.labels import Labels, pluralize, random_generator, validate_sizes
 from molattn.data.splits.splitters import SPLITS, SPLITS_BY_TARGET, split_labels
 from molattn.errors import InputError, UsageError
 
@@ -29,11 +36,13 @@ def assign_folds(
     """
     if num_folds < 2:
         raise UsageError(f"there are 2 or more folds, not {num_folds}")
-    chance = generator(seed)
+    chance = random_generator(seed)
     if name == "stratified":
-        tied_keys = keys if groups is None else tied(keys, groups)
+        tied_keys = keys if groups is None else connect_groups(keys, groups)
         parts = rows_of(tied_keys)
-        order = [key for part in strata(tied_keys, targets) for key in chance.permutation(np.array(part, dtype=object))]
+        order = [
+            key for part in stratify(tied_keys, targets) for key in chance.permutation(np.array(part, dtype=object))
+        ]
     elif name in _GROUPS:
         parts = merge_groups(_GROUPS[name](keys), groups)
         names = sorted(parts)
@@ -45,7 +54,7 @@ def assign_folds(
         raise UsageError(f"unknown split {name!r}: choose one of {', '.join((*SPLITS, *SPLITS_BY_TARGET))}")
     if len(order) < num_folds:
         raise InputError(
-            f"the {name} split has {count(len(order), 'group')} of molecules, too few for {num_folds} folds: "
+            f"the {name} split has {pluralize(len(order), 'group')} of molecules, too few for {num_folds} folds: "
             "ask for fewer folds or take the random split"
         )
     folds, filled = np.zeros(len(keys), dtype=int), np.zeros(num_folds)

@@ -22,7 +22,7 @@ def rows_of(keys: Sequence[str]) -> dict[str, list[int]]:
     return dict(groups)
 
 
-def tied(*names: Sequence[str]) -> list[str]:
+def connect_groups(*names: Sequence[str]) -> list[str]:
     """What each row belongs to when rows that share a name, in any of the lists, belong together, and so on.
 
     Each of the sets of rows that this makes is called by the least of its names in the first list, so that the order
@@ -56,7 +56,7 @@ def merge_groups(parts: dict[str, list[int]], groups: Sequence[str] | None) -> d
     if groups is None:
         return parts
     name_of = {row: name for name, rows in parts.items() for row in rows}
-    return rows_of(tied([name_of[row] for row in range(len(groups))], groups))
+    return rows_of(connect_groups([name_of[row] for row in range(len(groups))], groups))
 
 
 def group_by_scaffold(keys: Sequence[str], scaffold_of: Callable[[str], str] | None = None) -> dict[str, list[int]]:
@@ -86,7 +86,7 @@ def group_by_cluster(keys: Sequence[str]) -> dict[str, list[int]]:
     return rows_of([centre_of[key] for key in keys])
 
 
-def strata(keys: Sequence[str], targets: np.ndarray) -> list[list[str]]:
+def stratify(keys: Sequence[str], targets: np.ndarray) -> list[list[str]]:
     """The distinct keys by what they are worth: classes where every target is 0 or 1, else tenths of the values.
 
     A key of several rows is worth their mean; those without a value come last, on their own. Within a stratum keys

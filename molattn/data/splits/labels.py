@@ -8,10 +8,10 @@ import numpy as np
 
 from molattn.errors import InputError, UsageError
 
-SIDES = ("train", "val", "test")
+SPLIT_LABELS = ("train", "val", "test")
 CALIBRATION = "cal"
 """A fourth side, where molecules are set aside for calibration."""
-ALL_SIDES = (*SIDES, CALIBRATION)
+ALL_SPLIT_LABELS = (*SPLIT_LABELS, CALIBRATION)
 DEFAULT_SIZES = (0.8, 0.1, 0.1)
 
 Labels = np.ndarray
@@ -35,7 +35,7 @@ def validate_sizes(sizes: Sequence[float]) -> tuple[float, float, float]:
     return train / total, val / total, test / total
 
 
-def generator(seed: int) -> np.random.Generator:
+def random_generator(seed: int) -> np.random.Generator:
     """Chance from a seed; UsageError for one below 0."""
     if seed < 0:
         raise UsageError(f"the seed must be 0 or more, not {seed}")
@@ -47,12 +47,12 @@ def check_enough(number: int, sizes: Sequence[float], what: str = "molecule") ->
     wanted = sum(size > 0 for size in sizes)
     if number < wanted:
         raise InputError(
-            f"{count(number, what)} cannot fill the {wanted} sides of a split: "
+            f"{pluralize(number, what)} cannot fill the {wanted} sides of a split: "
             f"give more {what}s, or a split of fewer sides, with a size of 0"
         )
 
 
-def cut(keys: Sequence[str], order: Sequence[str], sizes: Sequence[float]) -> Labels:
+def assign_molecules(keys: Sequence[str], order: Sequence[str], sizes: Sequence[float]) -> Labels:
     """Molecules dealt out in `order`: the first to train, the next to val, the rest to test.
 
     Train takes as many as keep it within its share of the rows, then val, and test takes the rest. A side with
@@ -73,12 +73,12 @@ def cut(keys: Sequence[str], order: Sequence[str], sizes: Sequence[float]) -> La
     train_end = min(max(train_end, wanted[0]), m - wanted[1] - wanted[2])
     val_end = int(np.searchsorted(filled, val_rows, side="right"))
     val_end = min(max(val_end, train_end + wanted[1]), m - wanted[2])
-    sides = np.repeat(SIDES, [train_end, val_end - train_end, m - val_end])
+    sides = np.repeat(SPLIT_LABELS, [train_end, val_end - train_end, m - val_end])
     side_of = dict(zip(order, sides, strict=True))
     return np.array([side_of[key] for key in keys], dtype="<U5")
 
 
-def deal(groups: Iterable[Sequence[int]], n: int, sizes: Sequence[float]) -> Labels:
+def assign_groups(groups: Iterable[Sequence[int]], n: int, sizes: Sequence[float]) -> Labels:
     """Whole groups of rows dealt out in their order, n rows in all.
 
     A group goes to train while it fits there, else to val while train and val together have room, else to test.
@@ -118,16 +118,16 @@ def assign_groups_evenly(
             open_to = empty
         behind = np.where(open_to, shares * dealt - given, -np.inf)
         side = int(np.round(behind, 9).argmax())
-        labels[rows] = SIDES[side]
+        labels[rows] = SPLIT_LABELS[side]
         given[side] += len(rows)
     return labels
 
 
-def empty_sides(labels: Labels, sizes: Sequence[float]) -> list[str]:
+def missing_labels(labels: Labels, sizes: Sequence[float]) -> list[str]:
     """The sides that should have rows and have none."""
-    return [side for side, size in zip(SIDES, sizes, strict=True) if size > 0 and side not in labels]
+    return [side for side, size in zip(SPLIT_LABELS, sizes, strict=True) if size > 0 and side not in labels]
 
 
-def count(number: int, what: str) -> str:
+def pluralize(number: int, what: str) -> str:
     """`1 row`, `2 rows`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from molattn.data.splits.labels import ALL_SIDES, Labels, count
+from molattn.data.splits.labels import ALL_SPLIT_LABELS, Labels, pluralize
 from molattn.errors import short_repr
 
 
@@ -18,7 +18,7 @@ class Leak(NamedTuple):
     """Its rows, from 0, but for those left out."""
 
 
-def leakage(keys: Sequence[str], labels: Sequence[str] | Labels) -> list[Leak]:
+def find_leakage(keys: Sequence[str], labels: Sequence[str] | Labels) -> list[Leak]:
     """The molecules, or groups, on more than one side, by their first row; rows with the label `""` do not count.
 
     keys: n canonical SMILES, or names of groups. labels: n labels.
@@ -31,12 +31,12 @@ def leakage(keys: Sequence[str], labels: Sequence[str] | Labels) -> list[Leak]:
     for key, rows in rows_by_key.items():
         there = {str(labels[row]) for row in rows}
         if len(there) > 1:
-            leaks.append(Leak(key, tuple(side for side in ALL_SIDES if side in there), tuple(rows)))
+            leaks.append(Leak(key, tuple(side for side in ALL_SPLIT_LABELS if side in there), tuple(rows)))
     return leaks
 
 
 def describe_leakage(leaks: Sequence[Leak], what: str = "molecule") -> str:
-    """What `leakage` found, as one sentence with counts and up to three examples; the keys are called `what`."""
+    """What `find_leakage` found, as one sentence with counts and up to three examples; the keys are called `what`."""
     if not leaks:
         return f"no {what} stands on more than one side of the split"
     examples = "; ".join(
@@ -44,7 +44,7 @@ def describe_leakage(leaks: Sequence[Leak], what: str = "molecule") -> str:
     )
     more = "; ..." if len(leaks) > 3 else ""
     stand = f"{what} stands" if len(leaks) == 1 else f"{what}s stand"
-    rows = count(sum(len(leak.rows) for leak in leaks), "row")
+    rows = pluralize(sum(len(leak.rows) for leak in leaks), "row")
     return f"{len(leaks)} {stand} on more than one side of the split, {rows} in all ({examples}{more})"
 
 

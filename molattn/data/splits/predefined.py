@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from molattn.data.splits.labels import CALIBRATION, SIDES, Labels, count
+from molattn.data.splits.labels import CALIBRATION, SPLIT_LABELS, Labels, pluralize
 from molattn.data.tables.table import Table, column, read_table
 from molattn.errors import InputError, short_repr
 
@@ -26,7 +26,7 @@ def read_split_file(path: str | Path, smiles: Sequence[str]) -> Labels:
     """
     table = read_table(path)
     found = column(table, "smiles")
-    counts = f"the split file has {count(len(found), 'row')}, the data {len(smiles)}"
+    counts = f"the split file has {pluralize(len(found), 'row')}, the data {len(smiles)}"
     for row, (here, there) in enumerate(zip(found, smiles, strict=False)):
         if here != there:
             more = f"; {counts}" if len(found) != len(smiles) else ""
@@ -56,7 +56,7 @@ def read_split_column(table: Table, name: str) -> Labels:
                 "it may say train, val, test, cal for calibration, or nothing to leave the row out"
             )
         labels[row] = label
-    empty = [side for side in SIDES if side not in labels]
+    empty = [side for side in SPLIT_LABELS if side not in labels]
     if empty:
         raise InputError(f"{table.source}: no row is {' or '.join(empty)}; each of train, val and test needs one")
     return labels

@@ -11,23 +11,23 @@ import numpy as np
 
 from molattn.data.splits.groups import (
     NO_SIZE_LIMIT,
+    connect_groups,
     group_by_cluster,
     group_by_scaffold,
     merge_groups,
     rows_of,
-    strata,
-    tied,
+    stratify,
 )
 from molattn.data.splits.labels import (
     DEFAULT_SIZES,
     Labels,
+    assign_groups,
     assign_groups_evenly,
+    assign_molecules,
     check_enough,
-    count,
-    cut,
-    deal,
-    empty_sides,
-    generator,
+    missing_labels,
+    pluralize,
+    random_generator,
     validate_sizes,
 )
 from molattn.errors import InputError, UsageError
@@ -52,9 +52,9 @@ def random_split(
     """
     sizes = validate_sizes(sizes)
     parts = merge_groups(rows_of(keys), groups)
-    order = generator(seed).permutation(np.array(sorted(parts), dtype=object))
+    order = random_generator(seed).permutation(np.array(sorted(parts), dtype=object))
     if groups is None:
-        return cut(keys, list(order), sizes)
+        return assign_molecules(keys, list(order), sizes)
     # Groups can be large: one that does not fit where it comes must not go whole to val.
     return assign_groups_evenly([parts[name] for name in order], len(keys), sizes, "group")
 
@@ -80,7 +80,7 @@ def scaffold_split(
     sizes = validate_sizes(sizes)
     parts = merge_groups(group_by_scaffold(keys, scaffold_of), groups)
     order = sorted(parts, key=lambda name: (-len(parts[name]), name))
-    return _filled("scaffold", deal([parts[name] for name in order], len(keys), sizes), parts, sizes, groups)
+    return _filled("scaffold", assign_groups([parts[name] for name in order], len(keys), sizes), parts, sizes, groups)
 
 
 def scaffold_balanced_split(
@@ -102,7 +102,7 @@ def scaffold_balanced_split(
     """
     sizes = validate_sizes(sizes)
     parts = merge_groups(group_by_scaffold(keys, scaffold_of), groups)
-    labels = deal(_large_first(parts, sizes, seed), len(keys), sizes)
+    labels = assign_groups(_large_first(parts, sizes, seed), len(keys), sizes)
     return _filled("scaffold-balanced", labels, parts, sizes, groups)
 
 
@@ -123,7 +123,7 @@ def cluster_split(
     """
     sizes = validate_sizes(sizes)
     parts = merge_groups(group_by_cluster(keys), groups)
-    labels = deal(_large_first(parts, sizes, seed), len(keys), sizes)
+    labels = assign_groups(_large_first(parts, sizes, seed), len(keys), sizes)
     return _filled("cluster", labels, parts, sizes, groups)
 
 
@@ -146,7 +146,7 @@ def kennard_stone_split(
     """
     sizes = validate_sizes(sizes)
     if not keys:
-        return cut(keys, [], sizes)
+        return assign_molecules(keys, [], sizes)
     from molattn.chem import Fingerprints  # here, because it brings RDKit
 
     molecules = sorted(set(keys))
@@ -162,12 +162,12 @@ def kennard_stone_split(
         left[farthest] = False
         nearest = np.maximum(nearest, fingerprints.similarities(farthest))
     if groups is None:
-        return cut(keys, [molecules[i] for i in chosen], sizes)
-    parts = tied(keys, groups)
+        return assign_molecules(keys, [molecules[i] for i in chosen], sizes)
+    parts = connect_groups(keys, groups)
     part_of = dict(zip(keys, parts, strict=True))
     order = list(dict.fromkeys(part_of[molecules[i]] for i in chosen))
     check_enough(len(order), sizes, "group")
-    return cut(parts, order, sizes)
+    return assign_molecules(parts, order, sizes)
 
 
 def stratified_split(
@@ -189,16 +189,18 @@ def stratified_split(
     Raises UsageError for sizes or a seed that make no sense, InputError for fewer molecules, or groups, than sides.
     """
     sizes = validate_sizes(sizes)
-    chance = generator(seed)
-    parts = keys if groups is None else tied(keys, groups)
+    chance = random_generator(seed)
+    parts = keys if groups is None else connect_groups(keys, groups)
     rows = rows_of(parts)
-    dealt = [rows[name] for part in strata(parts, targets) for name in chance.permutation(np.array(part, dtype=object))]
+    dealt = [
+        rows[name] for part in stratify(parts, targets) for name in chance.permutation(np.array(part, dtype=object))
+    ]
     return assign_groups_evenly(dealt, len(keys), sizes, "molecule" if groups is None else "group")
 
 
 def _large_first(groups: dict[str, list[int]], sizes: Sequence[float], seed: int) -> list[list[int]]:
     """The groups too large for val or test, then the others, both shuffled."""
-    chance = generator(seed)
+    chance = random_generator(seed)
     rows = sum(map(len, groups.values()))
     room = min([size for size in sizes[1:] if size > 0], default=0.0) * rows / 2
     names = sorted(groups)
@@ -214,14 +216,14 @@ def _filled(
     groups: Sequence[str] | None,
 ) -> Labels:
     """The labels, once no side is empty that should have rows."""
-    empty = empty_sides(labels, sizes)
+    empty = missing_labels(labels, sizes)
     if empty:
         largest = max(map(len, parts.values()), default=0)
         kind = split.removesuffix("-balanced")
         kind = kind if groups is None else f"set of {kind}s and groups that share rows"
         raise InputError(
-            f"the {split} split leaves {' and '.join(empty)} empty: {count(len(labels), 'row')} with "
-            f"{count(len(parts), kind)}, the largest of {count(largest, 'row')}; "
+            f"the {split} split leaves {' and '.join(empty)} empty: {pluralize(len(labels), 'row')} with "
+            f"{pluralize(len(parts), kind)}, the largest of {pluralize(largest, 'row')}; "
             "take the random split, other sizes or a split file"
         )
     return labels

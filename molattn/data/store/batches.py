@@ -13,7 +13,7 @@ from molattn.data.store.molecule_store import MoleculeStore
 
 B = TypeVar("B", bound=Any)
 
-PAIRS = 2**16
+MAX_PAIRS = 2**16
 """Pairs of places, padding included, that are predicted together: with 16 channels to a pair 4 MB, which stay in the
 cache of a processor. Half or twice as many take as long, on average; batches of 128 molecules took one and a half times
 as long, as the largest of a thousand pad the 127 before it."""
@@ -249,7 +249,7 @@ class BucketBatchSampler:
             yield batches[i][self.rank :: self.ranks].tolist()
 
 
-def batches_by_size(sizes: Sequence[int] | np.ndarray, batch_size: int, pairs: int = PAIRS) -> list[np.ndarray]:
+def batches_by_size(sizes: Sequence[int] | np.ndarray, batch_size: int, pairs: int = MAX_PAIRS) -> list[np.ndarray]:
     """Which molecules to predict together: indices sorted by size, cut into batches.
 
     Args:

@@ -21,9 +21,9 @@ from molattn.cache import CACHE_VARIABLE
 from molattn.chem import Progress, rdkit_version
 from molattn.chem.workers import WORKER_DIED, map_chunks
 from molattn.data.datasets.folders import molecule_cache_dir
-from molattn.data.store.molecule_store import MoleculeStore, dtypes_of, packer, refused
+from molattn.data.store.molecule_store import MoleculeStore, pack_error, row_packer, store_dtypes
 from molattn.data.store.packing import Packing
-from molattn.data.store.ragged import Damaged, FileDigest, RaggedColumns, RaggedWriter
+from molattn.data.store.ragged import DamagedFileError, FileDigest, RaggedColumns, RaggedWriter
 from molattn.errors import ConformerError, SmilesError, UsageError
 from molattn.trusted_files import check_parent_folders
 
@@ -35,7 +35,7 @@ _TOLD = 16
 
 
 @dataclass(frozen=True)
-class Reading:
+class Featurization:
     """How SMILES become molecules.
 
     Attributes:
@@ -54,7 +54,7 @@ class Reading:
     chunk: int = 256
 
 
-class Stored(NamedTuple):
+class CachedMolecules(NamedTuple):
     """Molecules, and where they come from."""
 
     molecules: MoleculeStore
@@ -65,8 +65,8 @@ class Stored(NamedTuple):
 
 
 def cached_molecules(
-    smiles: Sequence[str], reading: Reading, num_workers: int = 0, progress: Progress | None = None
-) -> Stored:
+    smiles: Sequence[str], reading: Featurization, num_workers: int = 0, progress: Progress | None = None
+) -> CachedMolecules:
     """What `reading` makes of `smiles`, row by row, or its error: taken from the cache if it is there.
 
     What is in the cache is found by its content: the SMILES, the settings, the versions and the code that reads
@@ -92,29 +92,29 @@ def cached_molecules(
     except RuntimeError as error:  # a home that is nowhere
         return _in_temporary(identity, rows, f"{not_kept} ({error})")
     try:
-        with suppress(Damaged):
-            return Stored(_opened(folder / key, identity, rows), folder / key, "")
+        with suppress(DamagedFileError):
+            return CachedMolecules(_opened(folder / key, identity, rows), folder / key, "")
         folder.mkdir(parents=True, exist_ok=True)
         check_parent_folders(folder / key)
         with FileLock(folder / f".{key}.lock"):
-            with suppress(Damaged):  # another process may have been faster
-                return Stored(_opened(folder / key, identity, rows), folder / key, "")
+            with suppress(DamagedFileError):  # another process may have been faster
+                return CachedMolecules(_opened(folder / key, identity, rows), folder / key, "")
             _remove_leftovers(folder, key)
             _replace(_written(folder / f".{key}.{secrets.token_hex(4)}.tmp", identity, rows), folder / key)
-            return Stored(_opened(folder / key, identity, rows, begun=True), None, "")
+            return CachedMolecules(_opened(folder / key, identity, rows, just_written=True), None, "")
     except (OSError, NotImplementedError) as error:  # the second: a file system without locks
         why = getattr(error, "strerror", None) or error
         return _in_temporary(identity, rows, f"{not_kept} ({folder}: {why})")
 
 
-def _in_temporary(identity: dict[str, Any], rows: "_Rows", why: str) -> Stored:
+def _in_temporary(identity: dict[str, Any], rows: "_Rows", why: str) -> CachedMolecules:
     advice = f"{CACHE_VARIABLE} names a folder for them"
     try:
         home = tempfile.TemporaryDirectory(prefix="molattn-")
         written = _written(Path(home.name) / "molecules", identity, rows)
     except OSError as error:
         raise UsageError(f"{why}, nor can they be written to {tempfile.gettempdir()}: {error}; {advice}") from error
-    return Stored(_opened(written, identity, rows, home, begun=True), None, f"{why}; {advice}")
+    return CachedMolecules(_opened(written, identity, rows, home, just_written=True), None, f"{why}; {advice}")
 
 
 @dataclass(frozen=True)
@@ -122,12 +122,12 @@ class _Rows:
     """What is to be read."""
 
     smiles: Sequence[str]
-    reading: Reading
+    reading: Featurization
     num_workers: int
     progress: Progress | None
 
 
-def _identity(smiles: Sequence[str], reading: Reading) -> dict[str, Any]:
+def _identity(smiles: Sequence[str], reading: Featurization) -> dict[str, Any]:
     """All that the molecules depend on."""
     digest = hashlib.sha256()
     for start in range(0, len(smiles), 4096):
@@ -139,7 +139,7 @@ def _identity(smiles: Sequence[str], reading: Reading) -> dict[str, Any]:
         "rdkit": rdkit_version(),
         "code": _code(),
         "settings": json.loads(json.dumps(reading.settings)),
-        "columns": {name: dtype.str for name, dtype in dtypes_of(reading.packing).items()},
+        "columns": {name: dtype.str for name, dtype in store_dtypes(reading.packing).items()},
         "rows": len(smiles),
         "smiles": digest.hexdigest(),
     }
@@ -156,26 +156,27 @@ def _code() -> str:
 
 
 def _opened(
-    folder: Path, identity: Mapping[str, Any], rows: _Rows, home: object = None, begun: bool = False
+    folder: Path, identity: Mapping[str, Any], rows: _Rows, home: object = None, just_written: bool = False
 ) -> MoleculeStore:
     """The store in a folder.
 
-    Errors: Damaged, where there is none, or not the one that was written, or, unless it was `begun` just now, one that
-    is worth another try.
+    Raises:
+        DamagedFileError: there is none, it is not the one that was written, or it is not `final` and was not written
+            just now.
     """
     try:
-        if not begun:
+        if not just_written:
             check_parent_folders(folder / HEADER)  # checksums are no help against who writes them, too
         header = json.loads((folder / HEADER).read_bytes())
-        if header["identity"] != identity or (header["final"] is not True and not begun):
-            raise Damaged("it is another store, or not a whole one")
+        if header["identity"] != identity or (header["final"] is not True and not just_written):
+            raise DamagedFileError("it is another store, or not a whole one")
         files = {name: FileDigest(**file) for name, file in header["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Damaged(str(error)) from error
+        raise DamagedFileError(str(error)) from error
     packing = rows.reading.packing
-    columns = RaggedColumns(folder, dtypes_of(packing), files)
+    columns = RaggedColumns(folder, store_dtypes(packing), files)
     if columns.num_rows != len(rows.smiles):
-        raise Damaged("it has other rows")
+        raise DamagedFileError("it has other rows")
     return MoleculeStore(columns, packing, folder=home)
 
 
@@ -184,10 +185,10 @@ def _written(folder: Path, identity: Mapping[str, Any], rows: _Rows) -> Path:
     folder.mkdir()
     reading, total, done, final = rows.reading, len(rows.smiles), 0, True
     size = max(1, min(reading.chunk, -(-total // max(1, rows.num_workers))))
-    make, workers = packer(reading.make, reading.packing), min(rows.num_workers, -(-total // size))
+    make, workers = row_packer(reading.make, reading.packing), min(rows.num_workers, -(-total // size))
     try:
         outcomes_of = map_chunks(rows.smiles, make, workers, size)
-        with RaggedWriter(folder, dtypes_of(reading.packing)) as writer, closing(outcomes_of) as parts:
+        with RaggedWriter(folder, store_dtypes(reading.packing)) as writer, closing(outcomes_of) as parts:
             for _, outcomes in parts:
                 for outcome in outcomes:
                     if not isinstance(outcome, SmilesError):
@@ -198,7 +199,7 @@ def _written(folder: Path, identity: Mapping[str, Any], rows: _Rows) -> Path:
                     else:
                         # Of a process that died nobody knows whether it will again.
                         final = final and outcome.reason != WORKER_DIED
-                        writer.write(refused(outcome))
+                        writer.write(pack_error(outcome))
                     done += 1
                     if rows.progress is not None and (done % _TOLD == 0 or done == total):
                         rows.progress(done, total)

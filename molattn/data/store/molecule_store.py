@@ -11,7 +11,7 @@ import numpy.typing as npt
 from molattn.chem import canonical_smiles
 from molattn.data.splits.groups import NO_SIZE_LIMIT
 from molattn.data.store.packing import Packing
-from molattn.data.store.ragged import RaggedColumns, as_row
+from molattn.data.store.ragged import RaggedColumns, encode_row
 from molattn.errors import ConformerError, SmilesError
 
 TEXTS = {name: np.dtype("u1") for name in ("smiles", "key", "notes")}
@@ -27,7 +27,7 @@ class MoleculeStore(Sequence[Any]):
     store of those rows that shares the columns; `collate` of a model makes a batch of it at once.
 
     Args:
-        columns: what `packed` gives, row by row.
+        columns: what `pack_row` gives, row by row.
         packing: of the molecules.
         rows: (n,) which of the columns' rows these are; all of them when None.
         folder: what must live as long as the columns do.
@@ -88,7 +88,7 @@ class MoleculeStore(Sequence[Any]):
         return json.loads(data.tobytes()) if len(data) else {}
 
 
-def packed(smiles: object, make: Callable[..., Any], packing: Packing) -> dict[str, bytes]:
+def pack_row(smiles: object, make: Callable[..., Any], packing: Packing) -> dict[str, bytes]:
     """The row of a store for what `make` makes of one SMILES; what `make` raises passes through.
 
     make: from one SMILES to its molecule; it takes `on_molecule`, as `molecule_graph` does.
@@ -100,21 +100,21 @@ def packed(smiles: object, make: Callable[..., Any], packing: Packing) -> dict[s
         notes["warnings"] = list(molecule.warnings)
     # It has passed the limit of its table already.
     columns["key"] = canonical_smiles(read[0], max_atoms=NO_SIZE_LIMIT)
-    return as_row({**columns, "smiles": molecule.smiles, "notes": json.dumps(notes) if notes else ""})
+    return encode_row({**columns, "smiles": molecule.smiles, "notes": json.dumps(notes) if notes else ""})
 
 
-def refused(error: SmilesError) -> dict[str, bytes]:
+def pack_error(error: SmilesError) -> dict[str, bytes]:
     """The row of a store for a SMILES that is no molecule."""
     notes = {"error": error.reason, "geometry": isinstance(error, ConformerError)}
-    return as_row({"smiles": str(error.smiles), "notes": json.dumps(notes)})
+    return encode_row({"smiles": str(error.smiles), "notes": json.dumps(notes)})
 
 
-def packer(make: Callable[..., Any], packing: Packing) -> Callable[[object], dict[str, bytes]]:
-    """`packed` for one SMILES after another; pickle can carry it if it can carry `make`."""
-    return partial(packed, make=make, packing=packing)
+def row_packer(make: Callable[..., Any], packing: Packing) -> Callable[[object], dict[str, bytes]]:
+    """`pack_row` for one SMILES after another; pickle can carry it if it can carry `make`."""
+    return partial(pack_row, make=make, packing=packing)
 
 
-def dtypes_of(packing: Packing) -> Mapping[str, np.dtype[Any]]:
+def store_dtypes(packing: Packing) -> Mapping[str, np.dtype[Any]]:
     """All columns of a store."""
     return TEXTS | dict(packing.dtypes)
 
@@ -126,6 +126,6 @@ def molecule_sizes(molecules: Sequence[Any]) -> npt.NDArray[np.int64]:
     return np.array([m.size for m in molecules], dtype=np.int64)
 
 
-def chosen(molecules: Sequence[Any], rows: Index) -> Sequence[Any]:
+def select_molecules(molecules: Sequence[Any], rows: Index) -> Sequence[Any]:
     """The molecules `rows`, in that order."""
     return molecules[rows] if isinstance(molecules, MoleculeStore) else [molecules[i] for i in rows]

@@ -1,4 +1,4 @@
-"""RaggedColumns of rows of unlike lengths in flat files: written once, mapped into memory, read a few rows at a time."""
+"""Ragged columns (rows of different lengths) in flat files: written once, memory-mapped, read a few rows at a time."""
 
 import hashlib
 import mmap
@@ -23,7 +23,7 @@ process that reads all rows of a large file does not hold all of it."""
 _FLUSH = 1024
 
 
-class Damaged(Exception):
+class DamagedFileError(Exception):
     """A file is not as it was written."""
 
 
@@ -116,7 +116,7 @@ class RaggedColumns:
         dtypes: of the elements of every column.
         files: what the writer said of its files; each is read through once and compared.
 
-    Errors: Damaged, where a file is missing or not what was written.
+    Errors: DamagedFileError, where a file is missing or not what was written.
     """
 
     def __init__(self, folder: Path, dtypes: Mapping[str, np.dtype[Any]], files: Mapping[str, FileDigest]):
@@ -126,7 +126,7 @@ class RaggedColumns:
         self._offsets = {name: self._open(folder / f"{name}.offsets.bin", OFFSETS, files) for name in dtypes}
         lengths = {len(offsets) for offsets in self._offsets.values()}
         if len(lengths) != 1 or 0 in lengths:
-            raise Damaged("the columns are of unlike lengths")
+            raise DamagedFileError("the columns are of unlike lengths")
         self.num_rows = lengths.pop() - 1
 
     def _open(self, path: Path, dtype: np.dtype[Any], files: Mapping[str, FileDigest]) -> npt.NDArray[Any]:
@@ -136,14 +136,16 @@ class RaggedColumns:
             with open(path, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 if known is None or size != known.size:
-                    raise Damaged(f"{path.name} has {size:,} bytes, and {known.size if known else 0:,} were written")
+                    raise DamagedFileError(
+                        f"{path.name} has {size:,} bytes, and {known.size if known else 0:,} were written"
+                    )
                 if hashlib.file_digest(file, "sha256").hexdigest() != known.sha256:
-                    raise Damaged(f"{path.name} has another checksum")
+                    raise DamagedFileError(f"{path.name} has another checksum")
                 if not size:
                     return np.empty(0, dtype)  # nothing can be mapped of an empty file
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
-            raise Damaged(f"{path.name} cannot be read: {error.strerror}") from error
+            raise DamagedFileError(f"{path.name} cannot be read: {error.strerror}") from error
         self._maps.append(mapped)
         return np.frombuffer(mapped, dtype)
 
@@ -183,7 +185,7 @@ class RaggedColumns:
                 mapped.madvise(mmap.MADV_DONTNEED)
 
 
-def as_row(columns: Mapping[str, str | npt.NDArray[Any]]) -> dict[str, bytes]:
+def encode_row(columns: Mapping[str, str | npt.NDArray[Any]]) -> dict[str, bytes]:
     """Arrays and texts as a row that a `RaggedWriter` takes."""
     return {name: _as_bytes(value) for name, value in columns.items()}
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from molattn.data.datasets.folders import cache_dir
 from molattn.data.files import write_bytes
 from molattn.data.tables.columns import validate_column_names
-from molattn.data.tables.row_stream import CELL, CHUNK, MAX_CHUNK_BYTES, Chunk, RowStream, chunk_too_large
+from molattn.data.tables.row_stream import CELL_BYTES, CHUNK_SIZE, MAX_CHUNK_BYTES, Chunk, RowStream, chunk_too_large
 from molattn.errors import InputError, UsageError
 
 CHECKED = 2**29
@@ -58,7 +58,7 @@ def _checked(source: str, path: str, size: int, *_: int) -> int:
     """The rows that `parquet_check` counts; the numbers tell one state of a file from another."""
     limit = max(CHECKED, TIMES * size)
     said = _said(path, limit)
-    rows = f"rows {said['rows']} to {said['rows'] + CHUNK - 1}"
+    rows = f"rows {said['rows']} to {said['rows'] + CHUNK_SIZE - 1}"
     after = f"is damaged after row {said['rows']}" if "open" in said else "cannot be read as Parquet"
     if said.get("heavy"):
         raise chunk_too_large(source, rows)
@@ -76,7 +76,7 @@ def _said(path: str, limit: int) -> dict[str, Any]:
     command = [sys.executable, "-P", str(Path(__file__).with_name("parquet_check.py")), path]
     known = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "ARROW_DEFAULT_MEMORY_POOL": "system"}
     environment = {**os.environ, **known, "OMP_NUM_THREADS": "1"}
-    numbers = [str(n) for n in (CHUNK, MAX_CHUNK_BYTES, CELL, limit)]
+    numbers = [str(n) for n in (CHUNK_SIZE, MAX_CHUNK_BYTES, CELL_BYTES, limit)]
     done = subprocess.run([*command, *numbers], env=environment, capture_output=True, stdin=subprocess.DEVNULL)
     try:
         return json.loads(done.stdout)
@@ -90,21 +90,21 @@ def frame_stream(frame: Any) -> RowStream:
 
     Raises UsageError for anything else, InputError for a column that mixes kinds of values.
     """
-    whole = frame_to_arrow(frame)
+    whole = to_arrow_table(frame)
     return _stream(whole.schema, iter(whole.to_batches()), "the frame")
 
 
-def is_frame(thing: object) -> bool:
+def is_data_frame(thing: object) -> bool:
     """Whether something is a data frame: it speaks Arrow's protocol."""
     return hasattr(thing, "__arrow_c_stream__")
 
 
-def frame_to_arrow(frame: Any) -> pa.Table:
+def to_arrow_table(frame: Any) -> pa.Table:
     """A pandas or polars frame, or anything else that speaks Arrow's protocol, as Arrow's table; no index is kept.
 
     Raises UsageError for anything else, InputError for a column that mixes kinds of values.
     """
-    if not is_frame(frame):
+    if not is_data_frame(frame):
         raise UsageError(
             f"a table is a path or a data frame (pandas, polars, pyarrow), not of type {type(frame).__name__}"
         )
@@ -122,7 +122,7 @@ def cache_frame(frame: Any) -> Path:
     The same frame has the same file.
     """
     whole = io.BytesIO()
-    pq.write_table(frame_to_arrow(frame), whole)
+    pq.write_table(to_arrow_table(frame), whole)
     data = whole.getvalue()
     folder = cache_dir().with_name("frames") / hashlib.sha256(data).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
@@ -130,13 +130,13 @@ def cache_frame(frame: Any) -> Path:
     return folder / "frame.parquet"
 
 
-def text_rows(frame: pa.Table) -> list[list[str]]:
-    """The rows as text: see `texts`."""
-    columns = [texts(column) for column in frame.columns]
+def table_text(frame: pa.Table) -> list[list[str]]:
+    """The rows as text: see `column_text`."""
+    columns = [column_text(column) for column in frame.columns]
     return [list(row) for row in zip(*columns, strict=True)] if columns else [[] for _ in range(frame.num_rows)]
 
 
-def texts(column: pa.ChunkedArray) -> list[str]:
+def column_text(column: pa.ChunkedArray) -> list[str]:
     """A column as text: a missing value or NaN is empty, true is 1 and false 0, lists and the like are JSON.
 
     A number has the digits of its own precision: a float32 of 0.1 is not 0.10000000149011612.
@@ -163,7 +163,7 @@ def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch], source: str) -
 def _batches(file: pq.ParquetFile, source: str) -> Iterator[pa.RecordBatch]:
     done = 0
     try:
-        for batch in file.iter_batches(CHUNK, use_threads=False):
+        for batch in file.iter_batches(CHUNK_SIZE, use_threads=False):
             yield batch
             done += batch.num_rows
     except (pa.ArrowException, OSError) as error:
@@ -176,9 +176,9 @@ def _chunks(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[Ch
     waiting = pa.Table.from_batches([], schema)
     for batch in batches:
         waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch], schema)])
-        while waiting.num_rows >= CHUNK:
-            yield _chunk(start, waiting.slice(0, CHUNK))
-            start, waiting = start + CHUNK, waiting.slice(CHUNK)
+        while waiting.num_rows >= CHUNK_SIZE:
+            yield _chunk(start, waiting.slice(0, CHUNK_SIZE))
+            start, waiting = start + CHUNK_SIZE, waiting.slice(CHUNK_SIZE)
     if waiting.num_rows:
         yield _chunk(start, waiting)
 

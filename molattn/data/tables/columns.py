@@ -33,7 +33,7 @@ def validate_column_names(where: str, names: Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def numbered(names: Iterable[str]) -> list[str]:
+def number_duplicates(names: Iterable[str]) -> list[str]:
     """The names, with .1, .2 and so on after one that stood before."""
     times: dict[str, int] = {}
     found = []
@@ -56,7 +56,7 @@ def find_column(columns: Sequence[str], name: str, source: str) -> int:
     near = [known for known in folded[:_SEARCHED] if len(known) <= _LONGEST]
     close = difflib.get_close_matches(name.strip().casefold()[:_LONGEST], near, n=1)
     hint = f"; did you mean {short_repr(plain[folded.index(close[0])])}?" if close else ""
-    raise UsageError(f"{source} has no column {short_repr(name)}; it has {listed(plain)}{hint}")
+    raise UsageError(f"{source} has no column {short_repr(name)}; it has {format_names(plain)}{hint}")
 
 
 def guess_smiles_column(columns: Sequence[str], known: str | None = None) -> str:
@@ -79,12 +79,14 @@ def guess_smiles_column(columns: Sequence[str], known: str | None = None) -> str
     if len(best) == 1:
         return best[0]
     found = (
-        f"any of {listed(best)} could hold the SMILES" if best else f"no column of {listed(columns)} is named smiles"
+        f"any of {format_names(best)} could hold the SMILES"
+        if best
+        else f"no column of {format_names(columns)} is named smiles"
     )
     raise UsageError(f"{found}: say which with --smiles-column")
 
 
-def listed(names: Iterable[str]) -> str:
+def format_names(names: Iterable[str]) -> str:
     """The names as an error shows them, the first of many."""
     names = [*names]
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from molattn.data.tables.columns import numbered, validate_column_names
-from molattn.data.tables.row_stream import CHUNK, Chunk, RowStream, Weight
+from molattn.data.tables.columns import number_duplicates, validate_column_names
+from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, MemoryLimit, RowStream
 from molattn.errors import InputError, short_repr
 
 MAX_CELL_CHARS = 2**24
@@ -46,7 +46,7 @@ def csv_stream(lines: Iterable[str], source: str, delimiter: str = "", number_re
     line, names = next(rows, (1, []))
     if not names:
         raise InputError(f"{source}: the file is empty; the first line must name the columns")
-    columns = validate_column_names(f"{source}, line {line}", numbered(names) if number_repeats else names)
+    columns = validate_column_names(f"{source}, line {line}", number_duplicates(names) if number_repeats else names)
     # Programs part cells by semicolons where the comma is the decimal mark.
     return RowStream(source, columns, _chunks(rows, source, columns), decimal_commas=delimiter == ";")
 
@@ -123,11 +123,11 @@ def _rows(reader: Any, source: str) -> Iterator[tuple[int, list[str]]]:
 
 def _chunks(rows: Iterator[tuple[int, list[str]]], source: str, columns: tuple[str, ...]) -> Iterator[Chunk]:
     width = len(columns)
-    for start in itertools.count(0, CHUNK):
+    for start in itertools.count(0, CHUNK_SIZE):
         places: list[int] = []
         cells: list[list[str]] = []
-        weight = Weight(source)
-        for line, row in itertools.islice(rows, CHUNK):
+        weight = MemoryLimit(source)
+        for line, row in itertools.islice(rows, CHUNK_SIZE):
             if len(row) != width:
                 raise InputError(_wrong_width(f"{source}, line {line}", row, columns))
             weight.add(row, f"line {line}")
@@ -135,7 +135,7 @@ def _chunks(rows: Iterator[tuple[int, list[str]]], source: str, columns: tuple[s
             cells.append(row)
         if cells:
             yield Chunk(start, places, cells)
-        if len(cells) < CHUNK:
+        if len(cells) < CHUNK_SIZE:
             return
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from molattn.data.tables.columns import validate_column_names
 from molattn.data.tables.csv_text import csv_stream
-from molattn.data.tables.row_stream import CHUNK, Chunk, RowStream, Weight
+from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, MemoryLimit, RowStream
 from molattn.errors import InputError, SmilesError
 
 
@@ -96,10 +96,10 @@ def _free(name: str, taken: Sequence[str]) -> str:
 
 
 def _chunks(rows: Iterator[_Row], source: str, place: str) -> Iterator[Chunk]:
-    for start in itertools.count(0, CHUNK):
+    for start in itertools.count(0, CHUNK_SIZE):
         some: list[_Row] = []
-        weight = Weight(source)
-        for row in itertools.islice(rows, CHUNK):
+        weight = MemoryLimit(source)
+        for row in itertools.islice(rows, CHUNK_SIZE):
             weight.add(row.cells, f"{place} {row.place}")
             some.append(row)
         if not some:

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from molattn.data.tables.columns import listed
+from molattn.data.tables.columns import format_names
 from molattn.errors import short_repr
 
 # Stricter than float(), which also takes 1_000, full-width digits, nan and infinity.
@@ -21,7 +21,7 @@ def parse_numbers(cells: Sequence[object], names: Sequence[str]) -> tuple[list[f
     numbers = []
     for cell, name in zip(cells, names, strict=True):
         bare = cell.strip() if isinstance(cell, str) else cell
-        number = math.nan if bare is None or bare == "" else finite(bare)
+        number = math.nan if bare is None or bare == "" else parse_finite(bare)
         if number is None:
             hint = _hint(bare) if isinstance(bare, str) else ""
             return [], f"column {short_repr(name)}: {short_repr(cell)} is not a finite number{hint}"
@@ -57,10 +57,10 @@ def replace_decimal_commas(cells: Sequence[object]) -> list[object] | None:
 
 def missing_value_reason(names: Sequence[str]) -> str:
     """The reason of a row without values in these columns."""
-    return f"no value in column{'s' if len(names) > 1 else ''} {listed(names)}"
+    return f"no value in column{'s' if len(names) > 1 else ''} {format_names(names)}"
 
 
-def finite(value: object) -> float | None:
+def parse_finite(value: object) -> float | None:
     """The number, NaN for one that is missing, None for what is no finite number."""
     if isinstance(value, str) and not NUMBER.fullmatch(value):
         return None

@@ -31,7 +31,7 @@ def main() -> None:
         with pq.ParquetFile(path, memory_map=False, buffer_size=2**16) as file:
             said["open"] = True
             for batch in file.iter_batches(rows, use_threads=False):
-                if sum(weight(column, cell) for column in batch.columns) > heaviest:
+                if sum(text_bytes(column, cell) for column in batch.columns) > heaviest:
                     said["heavy"] = True
                     break
                 said["rows"] += batch.num_rows
@@ -52,22 +52,22 @@ def limit_memory(more: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (used * 1024 + more, used * 1024 + more))
 
 
-def weight(array: Any, cell: int) -> int:
+def text_bytes(array: Any, cell: int) -> int:
     """Bytes that the values take up as text: those of their characters, and `cell` for each, however it is stored."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     kind = array.type
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         # Arrow before 24 cannot tell the size of views.
-        return weight(array.cast(pa.large_binary()), cell)
+        return text_bytes(array.cast(pa.large_binary()), cell)
     if pa.types.is_dictionary(kind):
-        return weight(array.dictionary_decode(), cell)
+        return text_bytes(array.dictionary_decode(), cell)
     if pa.types.is_struct(kind):
-        return cell * len(array) + sum(weight(field, cell) for field in array.flatten())
+        return cell * len(array) + sum(text_bytes(field, cell) for field in array.flatten())
     if pa.types.is_map(kind):
-        return cell * len(array) + weight(array.keys, cell) + weight(array.items, cell)
+        return cell * len(array) + text_bytes(array.keys, cell) + text_bytes(array.items, cell)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return cell * len(array) + weight(array.flatten(), cell)
+        return cell * len(array) + text_bytes(array.flatten(), cell)
     return cell * len(array) + array.nbytes
 
 

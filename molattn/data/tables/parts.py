@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from molattn.data.files import atomic, derived, write_text
-from molattn.data.tables.writers import Output, compressed
+from molattn.data.files import atomic_write, sibling_path, write_text
+from molattn.data.tables.writers import TableFormat, open_compressed
 from molattn.errors import InputError, UsageError
 
 MANIFEST = "manifest.json"
@@ -19,10 +19,10 @@ JOINED = "joined.json"
 
 def parts_folder(output: Path) -> Path:
     """Where the parts of `output` lie until they are joined."""
-    return derived(output, "", ".parts")
+    return sibling_path(output, "", ".parts")
 
 
-def sha256_of(path: str | Path) -> str:
+def file_sha256(path: str | Path) -> str:
     """Of the bytes of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -37,7 +37,7 @@ class PartFiles:
         output: its form.
     """
 
-    def __init__(self, path: Path, output: Output):
+    def __init__(self, path: Path, output: TableFormat):
         self.path, self.output, self.folder = Path(os.path.realpath(path)), output, parts_folder(path)
         self.finished: dict[int, dict[str, Any]] = {}
 
@@ -47,7 +47,7 @@ class PartFiles:
 
     def finish(self, number: int, record: Mapping[str, Any]) -> None:
         """Note that the table of a part is written."""
-        content = {**record, "sha256": sha256_of(self.table(number))}
+        content = {**record, "sha256": file_sha256(self.table(number))}
         write_text(self.table(number).with_suffix(".json"), json.dumps(content) + "\n")
         self.finished[number] = content
 
@@ -63,7 +63,7 @@ class Parts(PartFiles):
     Raises InputError, with what differs, where parts lie that are made of something else.
     """
 
-    def __init__(self, path: Path, output: Output, made_of: Mapping[str, Any]):
+    def __init__(self, path: Path, output: TableFormat, made_of: Mapping[str, Any]):
         super().__init__(path, output)
         manifest = self.folder / MANIFEST
         wanted = json.loads(json.dumps(dict(made_of)))
@@ -94,7 +94,7 @@ class Parts(PartFiles):
         """What is known of a finished part; None where it is not whole."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            whole = self.joined or sha256_of(path.with_suffix(self.output.suffix)) == content["sha256"]
+            whole = self.joined or file_sha256(path.with_suffix(self.output.suffix)) == content["sha256"]
             return content if whole else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -104,7 +104,7 @@ class Parts(PartFiles):
         joined = self.folder / "joined"
         tables = [self.table(number) for number in sorted(self.finished)]
         # Written among the parts, so that a kill leaves nothing that the next start does not clear away.
-        with atomic(joined) as file, compressed(self.path, file) as inner:
+        with atomic_write(joined) as file, open_compressed(self.path, file) as inner:
             self.output.join(tables, inner)
         os.replace(joined, self.path)
         if not keep:

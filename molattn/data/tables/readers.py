@@ -12,11 +12,9 @@ from pathlib import Path
 from molattn.data.files import file_suffix
 from molattn.data.tables.csv_text import csv_stream
 from molattn.data.tables.molecule_files import sdf_stream, smi_stream
-from molattn.data.tables.row_stream import CHUNK, Chunk, RowStream
-from molattn.data.tables.text_input import STDIN, blocks, opened, source_name, text_lines
+from molattn.data.tables.row_stream import RowStream
+from molattn.data.tables.text_input import STDIN, open_input, read_blocks, read_lines, source_name
 from molattn.errors import InputError, UsageError, short_repr
-
-__all__ = ["CHUNK", "FORMATS", "Chunk", "RowStream", "count_rows", "format_of", "open_stream"]
 
 FORMATS = ("csv", "tsv", "smi", "sdf", "parquet")
 
@@ -32,7 +30,7 @@ _ENDINGS = {
 }
 
 
-def format_of(path: str | Path) -> str:
+def infer_format(path: str | Path) -> str:
     """The format of a file by the end of its name, which `.gz` may follow: one of `FORMATS`; CSV for any other end."""
     return _ENDINGS.get(file_suffix(Path(path)), "csv")
 
@@ -42,9 +40,9 @@ def is_spreadsheet(path: str | Path) -> bool:
     return file_suffix(Path(path)) in (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
 
 
-def delimiter_of(path: str | Path) -> str:
+def infer_delimiter(path: str | Path) -> str:
     """What separates the cells of a text by the end of its name; empty where that does not say."""
-    return "\t" if format_of(path) == "tsv" else ""
+    return "\t" if infer_format(path) == "tsv" else ""
 
 
 @contextmanager
@@ -75,7 +73,7 @@ def open_stream(
 
     Raises InputError, when it gets to the place, for whatever is not such a table; UsageError for another format.
     """
-    format = format or format_of(path)
+    format = format or infer_format(path)
     if format not in FORMATS:
         raise UsageError(f"there is no format {short_repr(format)}; known: {', '.join(FORMATS)}")
     source = source_name(path)
@@ -92,7 +90,7 @@ def open_stream(
             return
 
         def lines() -> Iterator[str]:
-            return text_lines(stack.enter_context(opened(path)), source, latin=format == "sdf", most=most)
+            return read_lines(stack.enter_context(open_input(path)), source, latin=format == "sdf", most=most)
 
         if format == "sdf":
             yield sdf_stream(lines, source, places)
@@ -104,30 +102,30 @@ def open_stream(
 
 def count_rows(path: str | Path, format: str | None = None) -> int:
     """How many rows a file has, after all of it was read, so that what `open_stream` refuses is refused here."""
-    if (format or format_of(path)) == "parquet":
+    if (format or infer_format(path)) == "parquet":
         from molattn.data.tables.arrow import parquet_rows  # here, because it brings pyarrow
 
         with ExitStack() as stack:
             return parquet_rows(_on_disk(stack, path, source_name(path), None), source_name(path))
-    if (format or format_of(path)) == "sdf":
+    if (format or infer_format(path)) == "sdf":
         from molattn.chem.sdf import scan_sdf  # here, because it brings RDKit
 
         # What RDKit makes of a structure stops nothing, and takes its time.
-        with opened(path) as file:
-            return scan_sdf(text_lines(file, source_name(path), latin=True)).records
+        with open_input(path) as file:
+            return scan_sdf(read_lines(file, source_name(path), latin=True)).records
     with open_stream(path, format) as stream:
         return sum(len(chunk) for chunk in stream.chunks)
 
 
 def _on_disk(stack: ExitStack, path: str | Path, source: str, most: int | None) -> str | Path:
     """An ordinary file with the bytes of `path`: itself, or a copy for as long as `stack` is open."""
-    with opened(path) as file:
+    with open_input(path) as file:
         if str(path) != STDIN and Path(path).suffix.lower() != ".gz":
             if Path(path).is_file():
                 return path
             raise InputError(f"{source} is no ordinary file, as Parquet must be; write it to one first")
         copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="molattn-"))  # noqa: SIM115
-        for block in blocks(file, source, most):
+        for block in read_blocks(file, source, most):
             copy.write(block)
     copy.flush()
     return copy.name

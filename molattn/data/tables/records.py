@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from molattn.data.tables.atom_lists import parse_list
-from molattn.data.tables.columns import guess_smiles_column, listed
+from molattn.data.tables.columns import format_names, guess_smiles_column
 from molattn.data.tables.numbers import (
-    finite,
     missing_value_reason,
+    parse_finite,
     parse_numbers,
     parse_required_numbers,
     replace_decimal_commas,
@@ -21,7 +21,7 @@ from molattn.errors import UsageError, short_repr
 
 
 @dataclass(frozen=True)
-class Rejected:
+class RejectedRow:
     """A row that cannot be used."""
 
     row: int
@@ -49,7 +49,7 @@ class Records:
     """n SMILES, as written in the table; whether they are molecules is not looked at here."""
     targets: npt.NDArray[np.float64]
     """(n, t), NaN where the table has no value."""
-    rejected: list[Rejected]
+    rejected: list[RejectedRow]
     """The other rows, in the order of the table."""
     weights: npt.NDArray[np.float64] | None = None
     """(n,) how much each row counts, 0 or more; None where no column says so."""
@@ -95,7 +95,7 @@ def read_records(
     places = {what: [column_index(table, name) for name in names] for what, names in asked.items()}
     every = [place for found in places.values() for place in found]
     if len(set(every)) < len(every):
-        names = listed(name for names in asked.values() for name in names)
+        names = format_names(name for names in asked.values() for name in names)
         raise UsageError(
             f"a column is asked for twice among the SMILES, target, weight, group and descriptor columns {names}"
         )
@@ -106,7 +106,7 @@ def read_records(
     weights: list[list[float]] = []
     groups: list[str] = []
     descriptors: list[list[float]] = []
-    rejected: list[Rejected] = []
+    rejected: list[RejectedRow] = []
     all_smiles = column(table, smiles_column)
     of_numbers = [*(() if of_atoms else asked["target"]), *asked["weight"], *asked["descriptor"]]
     rows, said = _with_points(table, of_numbers)
@@ -133,7 +133,7 @@ def read_records(
             groups += group
             descriptors.append(described)
         else:
-            rejected.append(Rejected(row, line, all_smiles[row], reason, table.unit))
+            rejected.append(RejectedRow(row, line, all_smiles[row], reason, table.unit))
     n, k = len(kept), len(descriptor_columns)
     return Records(
         rows=np.array(kept, dtype=np.int64),
@@ -180,7 +180,7 @@ def _lists(texts: Sequence[str], names: Sequence[str]) -> tuple[list[npt.NDArray
         except ValueError as error:
             return [], f"column {short_repr(name)}: {short_repr(text)}: {error}"
         for atom, item in enumerate(items):
-            if item and finite(item) is None:
+            if item and parse_finite(item) is None:
                 return [], f"column {short_repr(name)}, atom {atom} (from 0): {short_repr(item)} is not a finite number"
         lists.append(np.array([float(item) if item else math.nan for item in items], dtype=np.float64))
     if not any(np.isfinite(numbers).any() for numbers in lists):

@@ -7,20 +7,20 @@ from typing import Any
 from molattn.data.tables.numbers import replace_decimal_commas
 from molattn.errors import InputError, SmilesError
 
-CHUNK = 1024
+CHUNK_SIZE = 1024
 """Rows that travel together. Rows are cut at multiples of it, wherever reading starts: what a model answers can depend
 on the company of a molecule in its batch, in the last digit."""
 
 MAX_CHUNK_BYTES = 3 * 2**27
 """Bytes that the rows of a chunk may take up. All of them are held at once, and twice while the next are read."""
 
-CELL = 64
+CELL_BYTES = 64
 """Bytes of a cell of text beside its characters, with the place that it takes in its row."""
 _PLACE = 8
 """Bytes of a cell that is empty or of one character: Python has each of these texts once."""
 
 
-class Weight:
+class MemoryLimit:
     """What the rows of one chunk take up, so that few rows of a table never fill the memory.
 
     Args:
@@ -36,22 +36,22 @@ class Weight:
         Raises InputError once the rows are too heavy.
         """
         self.first = self.first or place
-        self.bytes += weight(cells)
+        self.bytes += row_bytes(cells)
         if self.bytes > MAX_CHUNK_BYTES:
             raise chunk_too_large(self.source, f"the rows from {self.first} to {place}")
 
 
-def weight(cells: Sequence[str]) -> int:
+def row_bytes(cells: Sequence[str]) -> int:
     """Bytes that the cells of a row take up."""
     lengths = [length for cell in cells if (length := len(cell)) > 1]
-    return _PLACE * (len(cells) - len(lengths)) + CELL * len(lengths) + sum(lengths)
+    return _PLACE * (len(cells) - len(lengths)) + CELL_BYTES * len(lengths) + sum(lengths)
 
 
 def chunk_too_large(source: str, rows: str) -> InputError:
     """Why a table is not read on, whose rows fill the memory."""
     return InputError(
-        f"{source}: {rows} hold over {MAX_CHUNK_BYTES >> 20} MiB, more than fits in the memory at once: leave out columns or "
-        "cells that are not needed"
+        f"{source}: {rows} hold over {MAX_CHUNK_BYTES >> 20} MiB, more than fits in the memory at once: leave out "
+        "columns or cells that are not needed"
     )
 
 
@@ -80,9 +80,9 @@ class Chunk:
         """The rows as text; a missing value is empty."""
         if self.cells is not None:
             return self.cells
-        from molattn.data.tables.arrow import text_rows  # here, because it brings pyarrow
+        from molattn.data.tables.arrow import table_text  # here, because it brings pyarrow
 
-        return text_rows(self.frame)
+        return table_text(self.frame)
 
     def column(self, index: int) -> list[object]:
         """The n values of a column, as they stand in the source."""
@@ -100,7 +100,7 @@ class RowStream:
     columns: tuple[str, ...]
     """The names of its columns."""
     chunks: Iterator[Chunk]
-    """Its rows, `CHUNK` in each but the last."""
+    """Its rows, `CHUNK_SIZE` in each but the last."""
     place: str = "line"
     """What the places of its rows are: "line" or "record", from 1, or "row", from 0 as everywhere else."""
     smiles_column: str | None = None

@@ -16,9 +16,9 @@ from typing import Any, Protocol, runtime_checkable
 from molattn.data import files
 from molattn.data.tables.columns import find_column
 from molattn.data.tables.csv_text import csv_line, csv_stream
-from molattn.data.tables.readers import delimiter_of, format_of, open_stream
-from molattn.data.tables.row_stream import RowStream, weight
-from molattn.data.tables.text_input import text_lines
+from molattn.data.tables.readers import infer_delimiter, infer_format, open_stream
+from molattn.data.tables.row_stream import RowStream, row_bytes
+from molattn.data.tables.text_input import read_lines
 from molattn.errors import InputError, UsageError
 
 UNPACKED, TIMES = 2**29, 64
@@ -66,7 +66,7 @@ def read_table(source: Any, *, number_repeats: bool = False) -> Table:
     """Read a whole table: a file that `open_stream` reads, or a data frame.
 
     The ending of the name decides what it is. A frame of pandas, polars or pyarrow is read as its Parquet file would
-    be, which is as text: see `molattn.data.tables.arrow.texts`.
+    be, which is as text: see `molattn.data.tables.arrow.column_text`.
 
     Args:
         source: the file's path, or the frame.
@@ -83,15 +83,15 @@ def read_table(source: Any, *, number_repeats: bool = False) -> Table:
 
 def _most(source: Any) -> int | float:
     """Bytes that the rows of a source may take up; a file that unpacks to far more than it is was made to do so."""
-    if isinstance(source, str | Path) and (format_of(source) == "parquet" or Path(source).suffix.lower() == ".gz"):
+    if isinstance(source, str | Path) and (infer_format(source) == "parquet" or Path(source).suffix.lower() == ".gz"):
         return max(UNPACKED, TIMES * os.path.getsize(source))
     return math.inf
 
 
 def read_table_bytes(data: bytes, source: str, *, number_repeats: bool = False) -> Table:
     """The CSV table that `data`, the bytes of a file of the name `source`, holds; otherwise as `read_table`."""
-    lines = text_lines(BytesIO(data), source)
-    return _gathered(csv_stream(lines, source, delimiter_of(source), number_repeats))
+    lines = read_lines(BytesIO(data), source)
+    return _gathered(csv_stream(lines, source, infer_delimiter(source), number_repeats))
 
 
 def read_columns(source: Any) -> tuple[tuple[str, ...], str | None]:
@@ -122,7 +122,7 @@ def _gathered(stream: RowStream, most: int | float = math.inf) -> Table:
             unreadable |= {chunk.start + row: error.reason for row, error in chunk.refused.items()}
             atoms |= {chunk.start + row: of_row for row, of_row in chunk.atoms.items()}
             some = chunk.rows()
-            if most < math.inf and (size := size + sum(map(weight, some))) > most:
+            if most < math.inf and (size := size + sum(map(row_bytes, some))) > most:
                 raise InputError(
                     f"{stream.source} unpacks to over {size >> 20:,} MiB of rows, far more than it is: leave out "
                     "columns that are not needed, or give it unpacked as CSV"
@@ -155,14 +155,14 @@ def write_table(path: str | Path, columns: Sequence[str], rows: Iterable[Sequenc
     row that is not as wide as the header.
     """
     path = Path(os.path.realpath(path))
-    if format_of(path) not in ("csv", "tsv") or path.suffix.lower() == ".gz":
+    if infer_format(path) not in ("csv", "tsv") or path.suffix.lower() == ".gz":
         raise UsageError(f"{path}: tables are written as text: give a name that ends with .csv or .tsv")
     if not path.parent.is_dir():
         raise UsageError(f"there is no folder {path.parent}: create it first")
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is not an ordinary file: give another path")
     with files.atomic(path, "w", encoding="utf-8", newline="") as file:
-        write_rows(file, columns, rows, delimiter_of(path) or ",")
+        write_rows(file, columns, rows, infer_delimiter(path) or ",")
 
 
 def write_rows(file: Writable, columns: Sequence[str], rows: Iterable[Sequence[str]], delimiter: str = ",") -> None:

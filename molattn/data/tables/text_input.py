@@ -27,7 +27,7 @@ def source_name(path: str | Path) -> str:
 
 
 @contextmanager
-def opened(path: str | Path) -> Iterator[Any]:
+def open_input(path: str | Path) -> Iterator[Any]:
     """The bytes of a file, those in it where it ends in `.gz`; of standard input for "-".
 
     Raises InputError for a file that is not there or cannot be read.
@@ -51,7 +51,7 @@ def opened(path: str | Path) -> Iterator[Any]:
         yield file
 
 
-def blocks(file: Any, source: str, most: int | None = None) -> Iterator[bytes]:
+def read_blocks(file: Any, source: str, most: int | None = None) -> Iterator[bytes]:
     """The bytes as they come, at most a mebibyte at once.
 
     Raises InputError where the file cannot be read on, as in a damaged gzip, and once there are over `most` bytes in
@@ -74,14 +74,14 @@ def blocks(file: Any, source: str, most: int | None = None) -> Iterator[bytes]:
         yield block
 
 
-def text_lines(file: Any, source: str, *, latin: bool = False, most: int | None = None) -> Iterator[str]:
+def read_lines(file: Any, source: str, *, latin: bool = False, most: int | None = None) -> Iterator[str]:
     """The lines with their ends, which are LF, CRLF or CR, without a byte-order mark.
 
     Args:
         file: of bytes.
         source: what errors begin with.
         latin: whether a line that is not UTF-8 is read as Latin-1 instead of being refused.
-        most: as for `blocks`.
+        most: as for `read_blocks`.
 
     Raises InputError, with the line, for text that is not UTF-8 and for a line over `MAX_LINE_BYTES`.
     """
@@ -121,7 +121,7 @@ def _whole_lines(file: Any, source: str, most: int | None) -> Iterator[bytes]:
     """The bytes, cut where lines end."""
     pieces: list[bytes] = []
     size, number = 0, 1
-    for block in blocks(file, source, most):
+    for block in read_blocks(file, source, most):
         # A CR at the very end is no end yet: an LF may follow.
         end = max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1)) + 1
         if end or (pieces and pieces[-1].endswith(b"\r")):

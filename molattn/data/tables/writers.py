@@ -13,7 +13,8 @@ import numpy as np
 
 from molattn.data.tables.atom_lists import format_list
 from molattn.data.tables.csv_text import csv_line, escape_formula
-from molattn.data.tables.readers import Chunk, RowStream, format_of, is_spreadsheet
+from molattn.data.tables.readers import infer_format, is_spreadsheet
+from molattn.data.tables.row_stream import Chunk, RowStream
 from molattn.errors import UsageError
 
 _GROUP = 16  # chunks in a row group of Parquet
@@ -33,7 +34,7 @@ class NewColumn:
 
 
 @runtime_checkable
-class Writer(Protocol):
+class TableWriter(Protocol):
     """Takes rows, and writes them to a file that it was given."""
 
     def write(self, chunk: Chunk, added: Sequence[Column]) -> None:
@@ -46,13 +47,13 @@ class Writer(Protocol):
 
 
 @runtime_checkable
-class Output(Protocol):
+class TableFormat(Protocol):
     """A form of table."""
 
     suffix: str
     """What the names of its parts end with."""
 
-    def writer(self, file: Any) -> Writer:
+    def writer(self, file: Any) -> TableWriter:
         """A writer of a whole table into an open, binary file."""
         ...
 
@@ -63,7 +64,7 @@ class Output(Protocol):
 
 def output_format(
     path: Path | None, stream: RowStream, added: Sequence[NewColumn], escape_formulas: bool = False
-) -> Output:
+) -> TableFormat:
     """The form of table that the name of a file asks for; CSV for None.
 
     Args:
@@ -73,7 +74,7 @@ def output_format(
     Raises UsageError for a name that asks for what is not written.
     """
     name = "" if path is None else path.name
-    form = format_of(name)
+    form = infer_format(name)
     if form in ("smi", "sdf") or is_spreadsheet(name) or name.lower().endswith((".npy.gz", ".parquet.gz", ".pq.gz")):
         raise UsageError(f"{name}: molattn writes .csv and .tsv, with .gz or without, and .parquet; name it so")
     if form == "parquet":
@@ -84,7 +85,7 @@ def output_format(
 
 
 @contextmanager
-def compressed(path: Path, file: Any) -> Iterator[Any]:
+def open_compressed(path: Path, file: Any) -> Iterator[Any]:
     """A file to write to that ends up in `file`, as a gzip where the name of `path` ends in `.gz`."""
     if path.suffix.lower() != ".gz":
         yield file
@@ -113,11 +114,11 @@ class TextFormat:
         """One row of the table."""
         return csv_line([*map(escape_formula, cells)] if self.escape_formulas else cells, self.delimiter)
 
-    def writer(self, file: Any) -> Writer:
+    def writer(self, file: Any) -> TableWriter:
         """A writer of a whole table into an open, binary file."""
         return _TextWriter(self, lambda text: file.write(text.encode()))
 
-    def text_writer(self, write: Callable[[str], object]) -> Writer:
+    def text_writer(self, write: Callable[[str], object]) -> TableWriter:
         """A writer of a whole table to whatever takes text."""
         return _TextWriter(self, write)
 
@@ -162,7 +163,7 @@ class ParquetFormat:
         # Without the metadata of the whole: what pandas notes there tells of other rows and columns.
         self.schema = pa.schema([*old, *(pa.field(a.name, types[a.kind]) for a in added)])
 
-    def writer(self, file: Any) -> Writer:
+    def writer(self, file: Any) -> TableWriter:
         """A writer of a whole table into an open, binary file."""
         return _ParquetWriter(self.schema, file)
 
@@ -212,7 +213,7 @@ class NpyFormat:
     def __init__(self, added: Sequence[NewColumn]):
         self.width = len(added)
 
-    def writer(self, file: Any) -> Writer:
+    def writer(self, file: Any) -> TableWriter:
         """A writer of a whole matrix into an open, binary file."""
         return _NpyWriter(self.width, file)
 
