@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_array, column_or_1d
 
 from molattn.data import guess_smiles_column
-from molattn.data.tables.columns import listed
+from molattn.data.tables.columns import format_names
 from molattn.errors import UsageError
 
 
@@ -62,7 +62,7 @@ def check_molecules(
         smiles_index = _column_index(smiles_column, column_names)
     indices = [_column_index(column, column_names) for column in descriptor_columns or ()]
     if len({smiles_index, *indices}) <= len(indices):
-        selected = listed(str(column_names[j]) for j in (smiles_index, *indices))
+        selected = format_names(str(column_names[j]) for j in (smiles_index, *indices))
         raise ValueError(f"a column is selected twice among {selected}")
     smiles = check_smiles(cells[smiles_index])
     descriptors: list[list[object]] | None = None
@@ -103,7 +103,7 @@ def _column_index(column: str | int, names: list[Any]) -> int:
         return names.index(column)
     if isinstance(column, int | np.integer) and -len(names) <= column < len(names):
         return int(column) % len(names)
-    raise ValueError(f"X has no column {column!r}; it has {listed(map(str, names))}")
+    raise ValueError(f"X has no column {column!r}; it has {format_names(map(str, names))}")
 
 
 def check_smiles(X: Any) -> list[object]:
