@@ -32,7 +32,7 @@ def main() -> None:
     for t in TRAININGS:
         loss = train_on_positions(t, arguments.epochs, arguments.seed).losses[-1]
         kind = t.key_bias.replace("_", " ")
-        print(f"| {t.task} | {kind} | {t.num_heads} | {t.head_dim} | {loss:.2g} | {t.published:.2g} |", flush=True)
+        print(f"| {t.task} | {kind} | {t.num_heads} | {t.head_dim} | {loss:.2g} | {t.published_loss:.2g} |", flush=True)
     seconds = time.perf_counter() - start
     print(
         f"\nSeed {arguments.seed}, {arguments.epochs} epochs, {seconds:.0f} s in all, on one thread of "

@@ -1,33 +1,33 @@
 """Sequences on the attention core: the Transformer, the recurrent encoder-decoders before it, and decoding.
 
-All three models are called alike, and each is a `StepDecoder` for `greedy` and `beam_search`:
+All three models have the same interface, and each is a `StepDecoder` for `greedy_search` and `beam_search`:
 
     logits          = model(source, target)
     logits, weights = model(source, target, return_weights=True)
 
-| model         | where it looks                     | weights                                              |
-|---------------|------------------------------------|------------------------------------------------------|
-| `Transformer` | every block, every head            | `TransformerWeights`, (batch, heads, query, key) each |
-| `Bahdanau`    | before the decoder moves, s_(t-1)  | (batch, target, source)                              |
-| `Luong`       | after the decoder moved, h_t       | (batch, target, source)                              |
+| model         | attention                              | weights                                               |
+|---------------|----------------------------------------|-------------------------------------------------------|
+| `Transformer` | every layer, every head                | `TransformerWeights`, (batch, heads, query, key) each |
+| `Bahdanau`    | before the recurrent step, from s_(t-1)| (batch, target, source)                               |
+| `Luong`       | after the recurrent step, from h_t     | (batch, target, source)                               |
 """
 
 from molattn.attention import causal_mask
 from molattn.sequence.bahdanau import Bahdanau, BahdanauState
-from molattn.sequence.cache import KeyValues
-from molattn.sequence.decoding import Decoded, DecodingState, StepDecoder, beam_search, greedy
+from molattn.sequence.decoding import DecodedSequences, DecodingState, StepDecoder, beam_search, greedy_search
 from molattn.sequence.layers import (
     ACTIVATIONS,
     DecoderLayer,
+    DecoderLayerCache,
     EncoderLayer,
     FeedForward,
-    LayerCache,
+    KVCache,
     Residual,
 )
 from molattn.sequence.luong import LUONG_SCORES, Luong, LuongState
 from molattn.sequence.masks import PAD, causal_padding_mask, padding_mask
 from molattn.sequence.position_tasks import TASKS, TRAININGS, PositionResult, PositionTraining, train_on_positions
-from molattn.sequence.positions import LAYOUTS, PositionalEmbedding, sinusoidal_positions
+from molattn.sequence.positions import CHANNEL_ORDERS, PositionalEmbedding, sinusoidal_positions
 from molattn.sequence.recurrent import CELLS, RecurrentEncoder
 from molattn.sequence.stacks import Decoder, DecoderWeights, Encoder
 from molattn.sequence.transformer import Transformer, TransformerState, TransformerWeights
@@ -35,23 +35,23 @@ from molattn.sequence.transformer import Transformer, TransformerState, Transfor
 __all__ = [
     "ACTIVATIONS",
     "CELLS",
-    "LAYOUTS",
+    "CHANNEL_ORDERS",
     "LUONG_SCORES",
     "PAD",
     "TASKS",
     "TRAININGS",
     "Bahdanau",
     "BahdanauState",
-    "Decoded",
+    "DecodedSequences",
     "Decoder",
     "DecoderLayer",
+    "DecoderLayerCache",
     "DecoderWeights",
     "DecodingState",
     "Encoder",
     "EncoderLayer",
     "FeedForward",
-    "KeyValues",
-    "LayerCache",
+    "KVCache",
     "Luong",
     "LuongState",
     "PositionResult",
@@ -66,7 +66,7 @@ __all__ = [
     "beam_search",
     "causal_mask",
     "causal_padding_mask",
-    "greedy",
+    "greedy_search",
     "padding_mask",
     "sinusoidal_positions",
     "train_on_positions",

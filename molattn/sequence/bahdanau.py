@@ -1,4 +1,4 @@
-"""Bahdanau's encoder-decoder: the decoder asks where to look before it moves."""
+"""Bahdanau's encoder-decoder: attention is computed from the decoder state before the recurrent step."""
 
 from dataclasses import dataclass
 from typing import Literal, overload
@@ -9,17 +9,17 @@ from torch import Tensor, nn
 
 from molattn.attention import Additive, attend
 from molattn.sequence.masks import PAD
-from molattn.sequence.recurrent import RecurrentEncoder, fixed_keys, score_of_fixed, unroll
+from molattn.sequence.recurrent import RecurrentEncoder, precompute_keys, score_of_precomputed, unroll
 
 
 @dataclass(frozen=True)
 class BahdanauState:
-    """Decoding, after t target tokens.
+    """The decoding state after t target tokens.
 
     Attributes:
-        memory: h_j, what the encoder made of the source, (batch, source, 2 * hidden_dim).
-        keys: W_k h_j + b, projected once, (batch, source, attention_dim).
-        source_mask: (batch, 1, source), True where there is a token.
+        memory: h_j, the encoder output, (batch, source, 2 * hidden_dim).
+        keys: W_k h_j + b, computed once, (batch, source, attention_dim).
+        source_mask: (batch, 1, source), True for tokens, False for padding.
         s: s_t, (batch, hidden_dim).
     """
 
@@ -29,7 +29,7 @@ class BahdanauState:
     s: Float[Tensor, "b d"]
 
     def select(self, rows: Int[Tensor, "k"]) -> "BahdanauState":
-        """That of the given members of the batch, in that order; a member may come back several times."""
+        """The state of the given batch rows, in that order; rows may be repeated."""
         return BahdanauState(self.memory[rows], self.keys[rows], self.source_mask[rows], self.s[rows])
 
 
@@ -41,21 +41,22 @@ class Bahdanau(nn.Module):
     a_t = softmax_j( w . tanh(W_q s_(t-1) + W_k h_j + b) )
     c_t = sum_j a_tj h_j
     s_t = GRU([E y_(t-1); c_t], s_(t-1))
-    r_t = maxout(W_r [s_t; E y_(t-1); c_t] + b_r)       the larger of each two neighbours
+    r_t = maxout(W_r [s_t; E y_(t-1); c_t] + b_r)       the maximum of each pair of neighbours
     logits_t = W_o r_t + b_o                            of y_t
 
-    The paper's equation 4 gives the output s_t, its appendix s_(t-1); this is equation 4. Token 0 is padding: it is
-    not read in the source, and its place there is not looked at.
+    The output depends on s_t, as in the paper's equation 4, not on s_(t-1), as in its appendix. Token 0 is padding: it
+    is not encoded in the source, and not attended to.
 
     Args:
-        source_vocab, target_vocab: how many tokens there are, token 0 included.
-        embed_dim: channels of a token's embedding.
+        source_vocab, target_vocab: vocabulary sizes, including token 0.
+        embed_dim: channels of the token embeddings.
         hidden_dim: channels of s_t, and of h_j in one direction.
-        attention_dim: channels inside the additive score; hidden_dim by default.
+        attention_dim: hidden channels of the additive score; hidden_dim by default.
         readout_dim: channels of r_t; hidden_dim by default.
         dropout: on the embeddings and on r_t, in training.
 
-    Source: Bahdanau et al. 2015, arXiv:1409.0473. The GRU is torch's, whose reset gate acts after the recurrent matrix.
+    Source: Bahdanau et al. 2015, arXiv:1409.0473. The GRU is torch's, with the reset gate after the recurrent
+    matrix.
 
     >>> model = Bahdanau(source_vocab=11, target_vocab=13, embed_dim=6, hidden_dim=8)
     >>> source, target = torch.tensor([[3, 4, 5, 0]]), torch.tensor([[1, 6, 7]])
@@ -95,45 +96,45 @@ class Bahdanau(nn.Module):
     def forward(
         self, source: Int[Tensor, "b m"], target: Int[Tensor, "b n"], return_weights: bool = False
     ) -> Float[Tensor, "b n vocab"] | tuple[Float[Tensor, "b n vocab"], Float[Tensor, "b n m"]]:
-        """The logits of the token that follows each target token, given the source and the target up to there.
+        """The logits of the next token after each target token.
 
         Args:
             source: (batch, source) integers, padded at the end.
-            target: (batch, target) integers, the first of which says "start".
+            target: (batch, target) integers, beginning with the start token.
             return_weights: also return the alignment.
 
         Returns:
-            (batch, target, target_vocab); if asked for, also the alignment, (batch, target, source).
+            (batch, target, target_vocab); with `return_weights` also the alignment, (batch, target, source).
 
         Raises:
-            ValueError: padding stands before a token of the source; the target has no token, not even "start".
+            ValueError: the source has padding before a token; the target is empty.
         """
-        readouts, alignment = unroll(self._advance, target, self.begin(source), return_weights)
+        readouts, alignment = unroll(self._decode_step, target, self.init_state(source), return_weights)
         logits = self.output(readouts)
         return logits if alignment is None else (logits, alignment)
 
-    def begin(self, source: Int[Tensor, "b m"]) -> BahdanauState:
-        """Read the source, (batch, source): the state before the first target token."""
+    def init_state(self, source: Int[Tensor, "b m"]) -> BahdanauState:
+        """Encodes the source, (batch, source): the state before the first target token."""
         memory, (last,) = self.encoder(source)
         s = torch.tanh(self.w_s(last[1]))
-        return BahdanauState(memory, fixed_keys(self.score, memory), (source != PAD)[:, None, :], s)
+        return BahdanauState(memory, precompute_keys(self.score, memory), (source != PAD)[:, None, :], s)
 
     def step(self, tokens: Int[Tensor, "b"], state: BahdanauState) -> tuple[Float[Tensor, "b vocab"], BahdanauState]:
-        """One more target token, (batch,): the logits of the next one, (batch, target_vocab), and the state."""
-        readout, state, _ = self._advance(tokens, state, False)
+        """Consumes one target token, (batch,): the logits of the next one, (batch, target_vocab), and the new state."""
+        readout, state, _ = self._decode_step(tokens, state, False)
         return self.output(readout), state
 
-    def _advance(
+    def _decode_step(
         self, tokens: Tensor, state: BahdanauState, return_weights: bool
     ) -> tuple[Tensor, BahdanauState, Tensor | None]:
-        """r_t, the state with s_t, and a_t if asked for."""
+        """r_t, the state with s_t, and a_t (None without `return_weights`)."""
         y, query, weights = self.dropout(self.embedding(tokens)), state.s[:, None, :], None
-        seen, score = (query, state.keys, state.memory, state.source_mask), score_of_fixed(self.score)
+        inputs, score = (query, state.keys, state.memory, state.source_mask), score_of_precomputed(self.score)
         if return_weights:
-            c, weights = attend(*seen, score=score, return_weights=True)
+            c, weights = attend(*inputs, score=score, return_weights=True)
             weights = weights[:, 0]
         else:
-            c = attend(*seen, score=score)
+            c = attend(*inputs, score=score)
         c = c[:, 0]
         s = self.cell(torch.cat([y, c], dim=-1), state.s)
         r = self.w_r(torch.cat([s, y, c], dim=-1)).unflatten(-1, (-1, 2)).amax(-1)

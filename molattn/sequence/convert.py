@@ -1,4 +1,4 @@
-"""The Transformer's layers and stacks from torch's."""
+"""Conversion of torch's Transformer layers and stacks."""
 
 from copy import deepcopy
 
@@ -7,7 +7,7 @@ from torch import nn
 
 from molattn.attention import MultiHeadAttention
 from molattn.sequence.layers import Activation, DecoderLayer, EncoderLayer, FeedForward, Residual
-from molattn.sequence.positions import Layout
+from molattn.sequence.positions import ChannelOrder
 from molattn.sequence.stacks import Decoder, Encoder
 from molattn.sequence.transformer import Transformer
 
@@ -15,7 +15,7 @@ from molattn.sequence.transformer import Transformer
 def encoder_layer_from_torch(layer: nn.Module) -> EncoderLayer:
     """`EncoderLayer.from_torch`."""
     if not isinstance(layer, nn.TransformerEncoderLayer):
-        raise ValueError(f"a {type(layer).__name__} is no torch.nn.TransformerEncoderLayer")
+        raise ValueError(f"a {type(layer).__name__} is not a torch.nn.TransformerEncoderLayer")
     ours = EncoderLayer(
         layer.self_attn.embed_dim,
         layer.self_attn.num_heads,
@@ -24,16 +24,16 @@ def encoder_layer_from_torch(layer: nn.Module) -> EncoderLayer:
         norm_first=layer.norm_first,
     )
     ours.self_attention = MultiHeadAttention.from_torch(layer.self_attn)
-    _take_residual(ours.around_self, layer.norm1, layer.dropout1)
-    _take_residual(ours.around_feed_forward, layer.norm2, layer.dropout2)
-    _take_feed_forward(ours.feed_forward, layer)
+    _copy_residual(ours.around_self, layer.norm1, layer.dropout1)
+    _copy_residual(ours.around_feed_forward, layer.norm2, layer.dropout2)
+    _copy_feed_forward(ours.feed_forward, layer)
     return ours.train(layer.training)
 
 
 def decoder_layer_from_torch(layer: nn.Module) -> DecoderLayer:
     """`DecoderLayer.from_torch`."""
     if not isinstance(layer, nn.TransformerDecoderLayer):
-        raise ValueError(f"a {type(layer).__name__} is no torch.nn.TransformerDecoderLayer")
+        raise ValueError(f"a {type(layer).__name__} is not a torch.nn.TransformerDecoderLayer")
     ours = DecoderLayer(
         layer.self_attn.embed_dim,
         layer.self_attn.num_heads,
@@ -43,10 +43,10 @@ def decoder_layer_from_torch(layer: nn.Module) -> DecoderLayer:
     )
     ours.self_attention = MultiHeadAttention.from_torch(layer.self_attn)
     ours.cross_attention = MultiHeadAttention.from_torch(layer.multihead_attn)
-    _take_residual(ours.around_self, layer.norm1, layer.dropout1)
-    _take_residual(ours.around_cross, layer.norm2, layer.dropout2)
-    _take_residual(ours.around_feed_forward, layer.norm3, layer.dropout3)
-    _take_feed_forward(ours.feed_forward, layer)
+    _copy_residual(ours.around_self, layer.norm1, layer.dropout1)
+    _copy_residual(ours.around_cross, layer.norm2, layer.dropout2)
+    _copy_residual(ours.around_feed_forward, layer.norm3, layer.dropout3)
+    _copy_feed_forward(ours.feed_forward, layer)
     return ours.train(layer.training)
 
 
@@ -71,15 +71,21 @@ def transformer_from_torch(
     source_vocab: int,
     target_vocab: int,
     *,
-    layout: str | Layout = "concatenated",
+    channel_order: str | ChannelOrder = "concatenated",
     dropout: float = 0.0,
 ) -> Transformer:
     """`Transformer.from_torch`."""
     if not isinstance(model.encoder, nn.TransformerEncoder) or not isinstance(model.decoder, nn.TransformerDecoder):
-        raise ValueError("torch's model with a custom_encoder or custom_decoder has no equal here")
+        raise ValueError("a torch model with a custom_encoder or custom_decoder is not supported")
     encoder, decoder = encoder_from_torch(model.encoder), decoder_from_torch(model.decoder)
     ours = Transformer(
-        source_vocab, target_vocab, model.d_model, model.nhead, num_layers=0, layout=layout, dropout=dropout
+        source_vocab,
+        target_vocab,
+        model.d_model,
+        model.nhead,
+        num_layers=0,
+        channel_order=channel_order,
+        dropout=dropout,
     )
     ours = ours.to(next(model.parameters()))
     ours.encoder, ours.decoder = encoder, decoder
@@ -88,7 +94,7 @@ def transformer_from_torch(
 
 def _sizes(layers: list[EncoderLayer] | list[DecoderLayer]) -> tuple[int, int]:
     if not layers:
-        raise ValueError("torch's stack has no layers, and so no sizes")
+        raise ValueError("the torch stack has no layers, so its sizes are unknown")
     attention = layers[0].self_attention
     return attention.embed_dim, attention.num_heads
 
@@ -98,16 +104,16 @@ def _activation(layer: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer) 
     if f is F.relu or f is F.gelu:
         return "relu" if f is F.relu else "gelu"
     if isinstance(f, nn.Module) and next(f.parameters(), None) is not None:
-        raise ValueError(f"torch's layer has an activation with weights, {type(f).__name__}, which has no equal here")
+        raise ValueError(f"an activation with weights, {type(f).__name__}, is not supported")
     return f
 
 
-def _take_feed_forward(ours: FeedForward, layer: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer) -> None:
+def _copy_feed_forward(ours: FeedForward, layer: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer) -> None:
     ours.linear_1, ours.linear_2 = deepcopy(layer.linear1), deepcopy(layer.linear2)
     ours.dropout.p = layer.dropout.p
 
 
-def _take_residual(ours: Residual, norm: nn.Module, dropout: nn.Dropout) -> None:
+def _copy_residual(ours: Residual, norm: nn.Module, dropout: nn.Dropout) -> None:
     ours.norm, ours.dropout.p = _layer_norm(norm), dropout.p
 
 
@@ -117,7 +123,5 @@ def _final_norm(norm: nn.Module | None) -> nn.LayerNorm | nn.Identity:
 
 def _layer_norm(norm: nn.Module) -> nn.LayerNorm:
     if not isinstance(norm, nn.LayerNorm):
-        raise ValueError(
-            f"torch's layer has a {type(norm).__name__} in the place of a LayerNorm, which has no equal here"
-        )
+        raise ValueError(f"a {type(norm).__name__} in place of a LayerNorm is not supported")
     return deepcopy(norm)

@@ -1,9 +1,10 @@
-"""The layers of a Transformer: feed-forward, the way around a sublayer, the encoder's layer and the decoder's."""
+"""The layers of a Transformer: feed-forward, residual connection, encoder layer, decoder layer and its cache."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, overload
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -11,15 +12,14 @@ from torch import Tensor, nn
 from molattn.attention import MultiHeadAttention
 from molattn.attention.arguments import check_sizes
 from molattn.attention.dropout import Dropout
-from molattn.sequence.cache import KeyValues
-from molattn.sequence.masks import without_garbage
+from molattn.sequence.masks import zero_nonfinite_padding
 
 Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "gelu": F.gelu}
 
 
 class FeedForward(nn.Module):
-    """Point-wise feed-forward: the same two linear maps at every position.
+    """Position-wise feed-forward: the same two linear maps at every position.
 
     y = f(x W_1 + b_1) W_2 + b_2
 
@@ -27,11 +27,11 @@ class FeedForward(nn.Module):
         d_model: channels in and out.
         hidden_dim: channels between the two.
         activation: f, a name in `ACTIVATIONS` or a function.
-        dropout: after f, in training.
-        bias: whether there are b_1 and b_2.
+        dropout: dropout probability after f, in training.
+        bias: whether the linear maps have biases b_1 and b_2.
 
     Raises:
-        ValueError: an unknown activation; a size below 1.
+        ValueError: the activation is unknown; a size is below 1.
 
     Shapes: (..., d_model) -> (..., d_model). Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.3.
     """
@@ -47,31 +47,31 @@ class FeedForward(nn.Module):
         super().__init__()
         check_sizes(d_model=d_model, hidden_dim=hidden_dim)
         if isinstance(activation, str) and activation not in ACTIVATIONS:
-            known = ", ".join(ACTIVATIONS)
-            raise ValueError(f"unknown activation {activation!r}: choose one of {known}, or pass a function")
-        self.f = ACTIVATIONS[activation] if isinstance(activation, str) else activation
+            names = ", ".join(ACTIVATIONS)
+            raise ValueError(f"unknown activation {activation!r}: choose one of {names}, or pass a function")
+        self.activation = ACTIVATIONS[activation] if isinstance(activation, str) else activation
         self.linear_1 = nn.Linear(d_model, hidden_dim, bias=bias)
         self.linear_2 = nn.Linear(hidden_dim, d_model, bias=bias)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
-        return self.linear_2(self.dropout(self.f(self.linear_1(x))))
+        return self.linear_2(self.dropout(self.activation(self.linear_1(x))))
 
 
 class Residual(nn.Module):
-    """The way around a sublayer: a residual connection, and where the layer norm stands.
+    """The residual connection and layer norm around a sublayer.
 
     post-norm:                y = norm(x + sublayer(x))
     pre-norm (`norm_first`):  y = x + sublayer(norm(x))
 
-    A sublayer is called between `before` and `after`: y = after(x, sublayer(before(x))).
+    Usage: y = residual.add_output(x, sublayer(residual.sublayer_input(x))).
 
     Args:
         d_model: channels.
-        dropout: on what the sublayer adds, in training.
+        dropout: dropout probability of the sublayer output, in training.
         norm_first: pre-norm if True, post-norm if False.
-        layer_norm_eps: what the layer norm adds to the variance.
-        bias: whether the layer norm has one.
+        layer_norm_eps: eps of the layer norm, added to the variance.
+        bias: whether the layer norm has a bias.
 
     Shapes: (..., d_model) -> (..., d_model). Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1; pre-norm:
     Xiong et al. 2020, arXiv:2002.04745.
@@ -90,35 +90,35 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
         self.norm_first = norm_first
 
-    def before(self, x: Tensor) -> Tensor:
-        """What the sublayer sees."""
+    def sublayer_input(self, x: Tensor) -> Tensor:
+        """norm(x) if pre-norm, else x."""
         return self.norm(x) if self.norm_first else x
 
-    def after(self, x: Tensor, update: Tensor) -> Tensor:
-        """x and what the sublayer made of it, together."""
-        x = x + self.dropout(update)
+    def add_output(self, x: Tensor, output: Tensor) -> Tensor:
+        """x plus the output of the sublayer, normalized if post-norm."""
+        x = x + self.dropout(output)
         return x if self.norm_first else self.norm(x)
 
 
 class EncoderLayer(nn.Module):
-    """One block of the encoder.
+    """One layer of the encoder: self-attention and feed-forward, each within a `Residual`.
 
-    x = around(x, self-attention);    x = around(x, feed-forward)        around: `Residual`
+    x = residual(x, self-attention);    x = residual(x, feed-forward)
 
     Args:
         d_model: channels.
-        num_heads: heads of the attention.
-        hidden_dim: channels inside the feed-forward; 4 * d_model by default.
+        num_heads: number of attention heads.
+        hidden_dim: hidden channels of the feed-forward; 4 * d_model by default.
         head_dim: channels of one head; d_model / num_heads by default.
-        activation: of the feed-forward, a name in `ACTIVATIONS` or a function.
+        activation: activation of the feed-forward, a name in `ACTIVATIONS` or a function.
         norm_first: pre-norm if True, post-norm if False.
-        dropout: on weights, on what each sublayer adds and inside the feed-forward, in training.
-        layer_norm_eps: what the layer norms add to the variance.
-        bias: whether the linear maps and the layer norms have one.
+        dropout: dropout probability of attention weights, sublayer outputs and inside the feed-forward, in training.
+        layer_norm_eps: eps of the layer norms, added to the variance.
+        bias: whether the linear maps and the layer norms have biases.
 
     Raises:
-        ValueError: an unknown activation; no head_dim and num_heads does not divide d_model; a size below 1; a dropout
-            that is not from 0 to below 1.
+        ValueError: the activation is unknown; head_dim is None and num_heads does not divide d_model; a size is below
+            1; dropout is not in [0, 1).
 
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1.
     """
@@ -154,34 +154,35 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "b n d"], mask: Tensor | None = None, return_weights: bool = False
     ) -> Float[Tensor, "b n d"] | tuple[Float[Tensor, "b n d"], Float[Tensor, "b h n n"]]:
-        """The block's output and, with `return_weights`, its weights, (batch, heads, n, n).
+        """The layer's output and, with `return_weights`, its attention weights, (batch, heads, n, n).
 
         Args:
             x: (batch, n, d_model).
-            mask: broadcastable to (batch, heads, n, n); boolean, True where a query may attend, or float, added.
+            mask: broadcastable to (batch, heads, n, n); boolean, True where a query may attend, or float, added to the
+                logits.
             return_weights: also return the weights of every head.
 
-        NaN and infinity in a row of x that nobody may look at, as padding, reach no other row and no gradient.
+        NaN and infinity in rows of x that no query attends to, such as padding, do not reach other rows or gradients.
         """
-        x = without_garbage(x, mask)
-        seen, weights = self.around_self.before(x), None
+        x = zero_nonfinite_padding(x, mask)
+        h, weights = self.around_self.sublayer_input(x), None
         if return_weights:
-            update, weights = self.self_attention(seen, mask=mask, return_weights=True)
+            output, weights = self.self_attention(h, mask=mask, return_weights=True)
         else:
-            update = self.self_attention(seen, mask=mask)
-        x = self.around_self.after(x, update)
-        x = self.around_feed_forward.after(x, self.feed_forward(self.around_feed_forward.before(x)))
+            output = self.self_attention(h, mask=mask)
+        x = self.around_self.add_output(x, output)
+        x = self.around_feed_forward.add_output(x, self.feed_forward(self.around_feed_forward.sublayer_input(x)))
         return x if weights is None else (x, weights)
 
     @classmethod
     def from_torch(cls, layer: nn.TransformerEncoderLayer) -> "EncoderLayer":
-        """The layer with the weights, settings, dtype, device and mode of torch's.
+        """A layer with the weights, settings, dtype, device and mode of torch's.
 
-        This one always puts the batch first, and takes the opposite of torch's boolean masks, padding with them:
+        It is always batch-first, and its boolean mask is the negation of torch's, with the padding included:
         `padding_mask(~src_key_padding_mask) & ~src_mask`.
 
         Raises:
-            ValueError: torch's layer does what this one does not; the message says what.
+            ValueError: torch's layer has a feature that is not supported; the message names it.
         """
         from molattn.sequence.convert import encoder_layer_from_torch
 
@@ -189,33 +190,62 @@ class EncoderLayer(nn.Module):
 
 
 @dataclass(frozen=True)
-class LayerCache:
-    """What one block of the decoder remembers from token to token.
+class KVCache:
+    """Cached keys and values of every head; an explicit value that no module stores.
+
+    From `MultiHeadAttention.project_keys_and_values`, for `MultiHeadAttention.attend_to`.
 
     Attributes:
-        own: keys and values of the target tokens so far, for the self-attention.
-        memory: keys and values of the encoder's output, for the cross-attention; projected once.
+        k: (batch, heads, j, head_dim).
+        v: (batch, heads, j, head_dim).
     """
 
-    own: KeyValues
-    memory: KeyValues
+    k: Float[Tensor, "b h j d"]
+    v: Float[Tensor, "b h j d"]
 
-    def select(self, rows: Int[Tensor, "m"]) -> "LayerCache":
-        """That of the given members of the batch, in that order."""
-        return LayerCache(self.own.select(rows), self.memory.select(rows))
+    def __len__(self) -> int:
+        """j, the number of cached tokens."""
+        return self.k.shape[-2]
+
+    def append(self, later: "KVCache") -> "KVCache":
+        """This cache, followed by that of later tokens."""
+        if not len(self):
+            return later
+        return KVCache(torch.cat([self.k, later.k], dim=-2), torch.cat([self.v, later.v], dim=-2))
+
+    def select(self, rows: Int[Tensor, "m"]) -> "KVCache":
+        """The cache of the given batch rows, in that order; rows may be repeated."""
+        return KVCache(self.k[rows], self.v[rows])
+
+
+@dataclass(frozen=True)
+class DecoderLayerCache:
+    """The cached keys and values of one decoder layer.
+
+    Attributes:
+        self_attention: of the target tokens so far.
+        cross_attention: of the encoder output, projected once.
+    """
+
+    self_attention: KVCache
+    cross_attention: KVCache
+
+    def select(self, rows: Int[Tensor, "m"]) -> "DecoderLayerCache":
+        """The cache of the given batch rows, in that order; rows may be repeated."""
+        return DecoderLayerCache(self.self_attention.select(rows), self.cross_attention.select(rows))
 
 
 class DecoderLayer(nn.Module):
-    """One block of the decoder.
+    """One layer of the decoder: self-attention, cross-attention to the memory and feed-forward, as in `EncoderLayer`.
 
-    x = around(x, self-attention);    x = around(x, cross-attention to the memory);    x = around(x, feed-forward)
+    x = residual(x, self-attention);    x = residual(x, cross-attention);    x = residual(x, feed-forward)
 
     Args:
         d_model, num_heads, hidden_dim, head_dim, activation, norm_first, dropout, layer_norm_eps, bias: those of
-            `EncoderLayer`, for both attentions.
+            `EncoderLayer`, the same for both attentions.
 
     Raises:
-        ValueError: as `EncoderLayer`.
+        ValueError: as for `EncoderLayer`.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1.
     """
@@ -242,44 +272,46 @@ class DecoderLayer(nn.Module):
         self.around_cross = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
         self.around_feed_forward = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
 
-    def begin(self, memory: Float[Tensor, "b m d"]) -> LayerCache:
+    def init_cache(self, memory: Float[Tensor, "b m d"]) -> DecoderLayerCache:
         """The cache before the first target token."""
-        seen = KeyValues(*self.cross_attention.project_keys_and_values(memory))
-        return LayerCache(own=KeyValues(seen.k[..., :0, :], seen.v[..., :0, :]), memory=seen)
+        projected = KVCache(*self.cross_attention.project_keys_and_values(memory))
+        empty = KVCache(projected.k[..., :0, :], projected.v[..., :0, :])
+        return DecoderLayerCache(self_attention=empty, cross_attention=projected)
 
-    def extend(
+    def forward_with_cache(
         self,
         x: Float[Tensor, "b n d"],
-        cache: LayerCache,
+        cache: DecoderLayerCache,
         mask: Tensor | None = None,
         memory_mask: Tensor | None = None,
         return_weights: bool = False,
-    ) -> tuple[Float[Tensor, "b n d"], LayerCache, tuple[Tensor, Tensor] | None]:
-        """n more target tokens after the j that `cache` remembers.
+    ) -> tuple[Float[Tensor, "b n d"], DecoderLayerCache, tuple[Tensor, Tensor] | None]:
+        """The next n target tokens after the j cached ones.
 
         Args:
             x: (batch, n, d_model).
-            cache: from `begin` or from the call before.
-            mask: over the target, broadcastable to (batch, heads, n, j + n).
-            memory_mask: over the source, broadcastable to (batch, heads, n, m).
-            return_weights: whether the weights are computed.
+            cache: from `init_cache` or the previous call.
+            mask: mask of the target, broadcastable to (batch, heads, n, j + n).
+            memory_mask: mask of the source, broadcastable to (batch, heads, n, m).
+            return_weights: also return the attention weights.
 
         Returns:
             (batch, n, d_model), the cache of all j + n tokens, and the weights of the two attentions,
-            (batch, heads, n, j + n) and (batch, heads, n, m), None unless asked for.
+            (batch, heads, n, j + n) and (batch, heads, n, m), or None without `return_weights`.
         """
-        seen = self.around_self.before(x)
-        new = KeyValues(*self.self_attention.project_keys_and_values(seen, offset=len(cache.own)))
-        cache = LayerCache(cache.own.append(new), cache.memory)
-        update, own = self.self_attention.attend_to(seen, cache.own.k, cache.own.v, mask, return_weights=return_weights)
-        x = self.around_self.after(x, update)
-        seen = self.around_cross.before(x)
-        update, cross = self.cross_attention.attend_to(
-            seen, cache.memory.k, cache.memory.v, memory_mask, return_weights=return_weights
+        h = self.around_self.sublayer_input(x)
+        new = KVCache(*self.self_attention.project_keys_and_values(h, offset=len(cache.self_attention)))
+        past = cache.self_attention.append(new)
+        output, self_weights = self.self_attention.attend_to(h, past.k, past.v, mask, return_weights=return_weights)
+        x = self.around_self.add_output(x, output)
+        h, memory = self.around_cross.sublayer_input(x), cache.cross_attention
+        output, cross_weights = self.cross_attention.attend_to(
+            h, memory.k, memory.v, memory_mask, return_weights=return_weights
         )
-        x = self.around_cross.after(x, update)
-        x = self.around_feed_forward.after(x, self.feed_forward(self.around_feed_forward.before(x)))
-        return x, cache, None if own is None or cross is None else (own, cross)
+        x = self.around_cross.add_output(x, output)
+        x = self.around_feed_forward.add_output(x, self.feed_forward(self.around_feed_forward.sublayer_input(x)))
+        weights = None if self_weights is None or cross_weights is None else (self_weights, cross_weights)
+        return x, DecoderLayerCache(past, memory), weights
 
     @overload
     def forward(
@@ -310,24 +342,24 @@ class DecoderLayer(nn.Module):
         memory_mask: Tensor | None = None,
         return_weights: bool = False,
     ) -> Float[Tensor, "b n d"] | tuple[Float[Tensor, "b n d"], tuple[Tensor, Tensor]]:
-        """The whole target at once: `extend` from an empty cache.
+        """The whole target at once: `forward_with_cache` from an empty cache.
 
-        NaN and infinity in a row of x or of the memory that nobody may look at, as padding, reach no other row and no
-        gradient.
+        NaN and infinity in rows of x or memory that no query attends to, such as padding, do not reach other rows or
+        gradients.
 
         Returns:
             (batch, n, d_model); with `return_weights` also the weights (batch, heads, n, n) and (batch, heads, n, m).
         """
-        x, memory = without_garbage(x, mask), without_garbage(memory, memory_mask)
-        x, _, weights = self.extend(x, self.begin(memory), mask, memory_mask, return_weights)
+        x, memory = zero_nonfinite_padding(x, mask), zero_nonfinite_padding(memory, memory_mask)
+        x, _, weights = self.forward_with_cache(x, self.init_cache(memory), mask, memory_mask, return_weights)
         return x if weights is None else (x, weights)
 
     @classmethod
     def from_torch(cls, layer: nn.TransformerDecoderLayer) -> "DecoderLayer":
-        """The layer with the weights, settings, dtype, device and mode of torch's; as `EncoderLayer.from_torch`.
+        """A layer with the weights, settings, dtype, device and mode of torch's; see `EncoderLayer.from_torch`.
 
         Raises:
-            ValueError: torch's layer does what this one does not; the message says what.
+            ValueError: torch's layer has a feature that is not supported; the message names it.
         """
         from molattn.sequence.convert import decoder_layer_from_torch
 

@@ -1,4 +1,4 @@
-"""Luong's encoder-decoder: the decoder moves, then asks where to look."""
+"""Luong's encoder-decoder: attention is computed from the decoder state after the recurrent step."""
 
 from dataclasses import dataclass
 from typing import Literal, overload
@@ -12,26 +12,26 @@ from molattn.sequence.masks import PAD
 from molattn.sequence.recurrent import (
     Hidden,
     RecurrentEncoder,
-    fixed_keys,
-    make_cell,
-    run_cell,
-    score_of_fixed,
+    make_rnn,
+    precompute_keys,
+    run_rnn,
+    score_of_precomputed,
     unroll,
 )
 
-# The paper's names of the scores, and the core's.
+# The paper's names of the scores -> those of `molattn.attention`.
 LUONG_SCORES = {"dot": "dot", "general": "general", "concat": "additive", "location": "location"}
 
 
 @dataclass(frozen=True)
 class LuongState:
-    """Decoding, after t target tokens.
+    """The decoding state after t target tokens.
 
     Attributes:
-        memory: hs_j, what the encoder made of the source, (batch, source, hidden_dim).
-        keys: what the score compares with, (batch, source, ...): the memory, or its projection for "concat".
-        source_mask: (batch, 1, source), True where there is a token.
-        hidden: of the decoder's recurrent layers, each (layers, batch, hidden_dim).
+        memory: hs_j, the encoder output, (batch, source, hidden_dim).
+        keys: the keys of the score, (batch, source, ...): the memory, or its projection for "concat".
+        source_mask: (batch, 1, source), True for tokens, False for padding.
+        hidden: hidden state of the decoder's recurrent layers, each (layers, batch, hidden_dim).
         attentional: a~_t, (batch, hidden_dim), fed to the next step.
     """
 
@@ -42,7 +42,7 @@ class LuongState:
     attentional: Float[Tensor, "b d"]
 
     def select(self, rows: Int[Tensor, "k"]) -> "LuongState":
-        """That of the given members of the batch, in that order; a member may come back several times."""
+        """The state of the given batch rows, in that order; rows may be repeated."""
         hidden = tuple(h[:, rows] for h in self.hidden)
         return LuongState(self.memory[rows], self.keys[rows], self.source_mask[rows], hidden, self.attentional[rows])
 
@@ -50,7 +50,7 @@ class LuongState:
 class Luong(nn.Module):
     """Recurrent encoder-decoder with Luong's global attention.
 
-    hs_j = stacked LSTM over the source;    the decoder starts from its last state, layer by layer
+    hs_j = stacked LSTM over the source;    its last state initializes the decoder, layer by layer
     h_t  = stacked LSTM over [E y_(t-1); a~_(t-1)]      a~_0 = 0; input feeding
     w_t  = softmax_j( score(h_t, hs_j) )
     c_t  = sum_j w_tj hs_j
@@ -58,21 +58,21 @@ class Luong(nn.Module):
     logits_t = W_o a~_t + b_o                           of y_t
 
     Scores: dot h_t . hs_j; general h_t^T W hs_j; concat w . tanh(W [h_t; hs_j] + b); location (W h_t)_j, from the
-    decoder's state alone. Token 0 is padding: it is not read in the source, and its place there is not looked at.
+    decoder's state alone. Token 0 is padding: it is not encoded in the source, and not attended to.
 
     Args:
-        source_vocab, target_vocab: how many tokens there are, token 0 included.
-        embed_dim: channels of a token's embedding.
+        source_vocab, target_vocab: vocabulary sizes, including token 0.
+        embed_dim: channels of the token embeddings.
         hidden_dim: channels of hs_j, h_t and a~_t.
-        num_layers: recurrent layers, in the encoder and in the decoder.
+        num_layers: number of recurrent layers in the encoder and in the decoder.
         cell: "lstm" or "gru".
-        score: a name of the paper's or of the core's, or a score.
-        max_source_length: the most source tokens, padding included; the location score needs it.
-        input_feeding: whether a~_(t-1) goes into step t.
+        score: a name in `LUONG_SCORES` or of `molattn.attention`, or a callable.
+        max_source_length: maximum source length, including padding; required by the location score.
+        input_feeding: whether a~_(t-1) is an input of step t.
         dropout: on the embeddings, between layers and on a~_t before the output, in training.
 
     Raises:
-        ValueError: an unknown cell or score; the location score without max_source_length.
+        ValueError: the cell or score is unknown; the location score has no max_source_length.
 
     Source: Luong et al. 2015, arXiv:1508.04025, sections 3.1 and 3.3.
 
@@ -103,8 +103,8 @@ class Luong(nn.Module):
             source_vocab, embed_dim, hidden_dim, num_layers=num_layers, cell=cell, dropout=dropout
         )
         self.embedding = nn.Embedding(target_vocab, embed_dim, padding_idx=PAD)
-        fed = embed_dim + (hidden_dim if input_feeding else 0)
-        self.rnn = make_cell(cell, fed, hidden_dim, num_layers, dropout=dropout if num_layers > 1 else 0.0)
+        input_dim = embed_dim + (hidden_dim if input_feeding else 0)
+        self.rnn = make_rnn(cell, input_dim, hidden_dim, num_layers, dropout=dropout if num_layers > 1 else 0.0)
         name = LUONG_SCORES.get(score, score) if isinstance(score, str) else score
         self.score = make_score(name, hidden_dim, hidden_dim, max_length=max_source_length)
         self.w_c = nn.Linear(2 * hidden_dim, hidden_dim, bias=False)
@@ -120,49 +120,49 @@ class Luong(nn.Module):
     def forward(
         self, source: Int[Tensor, "b m"], target: Int[Tensor, "b n"], return_weights: bool = False
     ) -> Float[Tensor, "b n vocab"] | tuple[Float[Tensor, "b n vocab"], Float[Tensor, "b n m"]]:
-        """The logits of the token that follows each target token, given the source and the target up to there.
+        """The logits of the next token after each target token.
 
         Args:
             source: (batch, source) integers, padded at the end.
-            target: (batch, target) integers, the first of which says "start".
+            target: (batch, target) integers, beginning with the start token.
             return_weights: also return the alignment.
 
         Returns:
-            (batch, target, target_vocab); if asked for, also the alignment, (batch, target, source).
+            (batch, target, target_vocab); with `return_weights` also the alignment, (batch, target, source).
 
         Raises:
-            ValueError: padding stands before a token of the source; the target has no token, not even "start"; with
-                the location score, the source is longer than max_source_length.
+            ValueError: the source has padding before a token; the target is empty; with the location score, the source
+                is longer than max_source_length.
         """
-        vectors, alignment = unroll(self._advance, target, self.begin(source), return_weights)
+        vectors, alignment = unroll(self._decode_step, target, self.init_state(source), return_weights)
         logits = self.output(vectors)
         return logits if alignment is None else (logits, alignment)
 
-    def begin(self, source: Int[Tensor, "b m"]) -> LuongState:
-        """Read the source, (batch, source): the state before the first target token."""
+    def init_state(self, source: Int[Tensor, "b m"]) -> LuongState:
+        """Encodes the source, (batch, source): the state before the first target token."""
         memory, hidden = self.encoder(source)
-        nothing = memory.new_zeros(len(memory), self.w_c.out_features)
-        return LuongState(memory, fixed_keys(self.score, memory), (source != PAD)[:, None, :], hidden, nothing)
+        attentional = memory.new_zeros(len(memory), self.w_c.out_features)
+        return LuongState(memory, precompute_keys(self.score, memory), (source != PAD)[:, None, :], hidden, attentional)
 
     def step(self, tokens: Int[Tensor, "b"], state: LuongState) -> tuple[Float[Tensor, "b vocab"], LuongState]:
-        """One more target token, (batch,): the logits of the next one, (batch, target_vocab), and the state."""
-        vector, state, _ = self._advance(tokens, state, False)
+        """Consumes one target token, (batch,): the logits of the next one, (batch, target_vocab), and the new state."""
+        vector, state, _ = self._decode_step(tokens, state, False)
         return self.output(vector), state
 
-    def _advance(
+    def _decode_step(
         self, tokens: Tensor, state: LuongState, return_weights: bool
     ) -> tuple[Tensor, LuongState, Tensor | None]:
-        """a~_t, the state with it, and w_t if asked for."""
+        """a~_t, the state with a~_t, and w_t (None without `return_weights`)."""
         x, weights = self.dropout(self.embedding(tokens)), None
         if self.input_feeding:
             x = torch.cat([x, state.attentional], dim=-1)
-        h, hidden = run_cell(self.rnn, x[:, None, :], state.hidden)
-        seen, score = (h, state.keys, state.memory, state.source_mask), score_of_fixed(self.score)
+        h, hidden = run_rnn(self.rnn, x[:, None, :], state.hidden)
+        inputs, score = (h, state.keys, state.memory, state.source_mask), score_of_precomputed(self.score)
         if return_weights:
-            c, weights = attend(*seen, score=score, return_weights=True)
+            c, weights = attend(*inputs, score=score, return_weights=True)
             weights = weights[:, 0]
         else:
-            c = attend(*seen, score=score)
+            c = attend(*inputs, score=score)
         attentional = torch.tanh(self.w_c(torch.cat([c, h], dim=-1)))[:, 0]
-        after = LuongState(state.memory, state.keys, state.source_mask, hidden, attentional)
-        return self.dropout(attentional), after, weights
+        new_state = LuongState(state.memory, state.keys, state.source_mask, hidden, attentional)
+        return self.dropout(attentional), new_state, weights

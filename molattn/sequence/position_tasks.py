@@ -1,11 +1,11 @@
-"""What a key bias per position is good for: eight small trainings, and what their heads look at.
+"""What a key bias per position is good for: eight small trainings, and the attention weights of their heads.
 
-Attention compares what stands at two places; where a place is, it does not know. A key bias of its own for every
-position tells it: b_kj adds q_i . b_kj to every logit of column j, so a head can look at row 2 whatever stands there.
+Attention compares the contents of two positions, not the positions. A key bias per position adds them: b_kj adds
+q_i . b_kj to every logit of column j, so a head can attend to row 2 independently of its content.
 
 The inputs are 1,000 tables x of 5 rows and 7 channels, uniform in [0, 1). Three tasks, row by row:
 
-| task             | target                | what must be looked at |
+| task             | target                | rows to attend to      |
 |------------------|-----------------------|------------------------|
 | "row sum"        | y_ic = sum_c' x_ic'   | the row itself         |
 | "add row 2"      | y_i = x_i + x_2       | the row itself, row 2  |
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from molattn.attention import MultiHeadAttention
 
-ROWS, CHANNELS, INPUTS, BATCH_SIZE = 5, 7, 1000, 32
+NUM_ROWS, CHANNELS, NUM_INPUTS, BATCH_SIZE = 5, 7, 1000, 32
 ROW_2 = 1
 
 TASKS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -36,20 +36,20 @@ TASKS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True)
 class PositionTraining:
-    """One of the trainings.
+    """The settings of one training.
 
     Attributes:
         task: a name in `TASKS`.
         key_bias: "per_position", or "shared" as in Keras.
         num_heads, head_dim: of the layer.
-        published: the final loss that was reported for it, with another seed.
+        published_loss: the published final loss, from another seed.
     """
 
     task: str
     key_bias: str
     num_heads: int
     head_dim: int
-    published: float
+    published_loss: float
 
 
 TRAININGS: tuple[PositionTraining, ...] = (
@@ -66,11 +66,11 @@ TRAININGS: tuple[PositionTraining, ...] = (
 
 @dataclass(frozen=True)
 class PositionResult:
-    """How a training went.
+    """The result of a training.
 
     Attributes:
         losses: mean squared error over the batches of each epoch, (epochs,).
-        weights: what each row looks at, head by head, averaged over all inputs: (heads, 5, 5).
+        weights: attention weights of every head, averaged over all inputs: (heads, 5, 5).
     """
 
     losses: tuple[float, ...]
@@ -78,47 +78,47 @@ class PositionResult:
 
 
 def train_on_positions(training: PositionTraining, epochs: int = 200, seed: int = 0) -> PositionResult:
-    """Train one multi-head self-attention layer, and nothing else, on a task.
+    """Trains a single multi-head self-attention layer on a task.
 
     loss = mean (layer(x) - y)^2;  Adam at 0.001 on batches of 32
 
-    The same seed gives the same result, and the caller's random state is left as it was.
+    The same seed gives the same result; the global random state is restored.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        x = torch.rand(INPUTS, ROWS, CHANNELS)
+        x = torch.rand(NUM_INPUTS, NUM_ROWS, CHANNELS)
         y = TASKS[training.task](x)
-        layer = keras_like(
+        layer = init_like_keras(
             MultiHeadAttention(
                 CHANNELS,
                 training.num_heads,
                 head_dim=training.head_dim,
                 key_bias=training.key_bias,
-                max_length=ROWS if training.key_bias == "per_position" else None,
+                max_length=NUM_ROWS if training.key_bias == "per_position" else None,
             )
         )
-        # Keras' epsilon; with torch's 1e-8 small gradients would step further.
+        # Keras' epsilon; torch's 1e-8 gives larger steps for small gradients.
         optimizer = torch.optim.Adam(layer.parameters(), lr=0.001, eps=1e-7)
         losses = []
         for _ in range(epochs):
             total = 0.0
-            for rows in torch.randperm(INPUTS).split(BATCH_SIZE):
+            for rows in torch.randperm(NUM_INPUTS).split(BATCH_SIZE):
                 loss = F.mse_loss(layer(x[rows]), y[rows])
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
                 total += loss.item() * len(rows)
-            losses.append(total / INPUTS)
+            losses.append(total / NUM_INPUTS)
         with torch.no_grad():
             _, weights = layer(x, return_weights=True)
     return PositionResult(tuple(losses), weights.mean(0))
 
 
-def keras_like(layer: MultiHeadAttention) -> MultiHeadAttention:
-    """`layer` as Keras would start it: Glorot's uniform kernels over all heads, and biases of zero.
+def init_like_keras(layer: MultiHeadAttention) -> MultiHeadAttention:
+    """Initializes `layer` as Keras does: Glorot uniform kernels over all heads, and zero biases.
 
-    The fans are those of Keras' kernels, (channels, heads, head_dim) and (heads, head_dim, channels), whose last two
-    axes count as the fans and whose first one as a receptive field.
+    The fans are those of Keras' kernels, (channels, heads, head_dim) and (heads, head_dim, channels): the last two axes
+    are the fans, the first one is the receptive field.
 
     Source: Glorot and Bengio 2010, https://proceedings.mlr.press/v9/glorot10a.html.
     """

@@ -1,4 +1,4 @@
-"""What the recurrent encoder-decoders share: the encoder, keys that stay, and the way along the target."""
+"""Shared parts of the recurrent encoder-decoders: the encoder, precomputed keys, and unrolling over the target."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -18,19 +18,19 @@ State = TypeVar("State")
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
 
-def make_cell(cell: str, input_dim: int, hidden_dim: int, num_layers: int, **settings) -> nn.GRU | nn.LSTM:
-    """A stack of recurrent layers, batch first, by the name of its cell in `CELLS`.
+def make_rnn(cell: str, input_dim: int, hidden_dim: int, num_layers: int, **settings) -> nn.GRU | nn.LSTM:
+    """A batch-first stack of recurrent layers, from the name of its cell in `CELLS`.
 
     Raises:
-        ValueError: an unknown cell.
+        ValueError: the cell is unknown.
     """
     if cell not in CELLS:
         raise ValueError(f"unknown cell {cell!r}: choose one of {', '.join(CELLS)}")
     return CELLS[cell](input_dim, hidden_dim, num_layers, batch_first=True, **settings)
 
 
-def run_cell(rnn: nn.GRU | nn.LSTM, x: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:
-    """`rnn` over x, (batch, n, input_dim), from `hidden`: what its last layer says, and the hidden state after it."""
+def run_rnn(rnn: nn.GRU | nn.LSTM, x: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:
+    """Runs `rnn` over x, (batch, n, input_dim), from `hidden`: the last layer's output and the new hidden state."""
     if isinstance(rnn, nn.LSTM):
         h, c = hidden
         return rnn(x, (h, c))
@@ -39,33 +39,33 @@ def run_cell(rnn: nn.GRU | nn.LSTM, x: Tensor, hidden: Hidden) -> tuple[Tensor, 
 
 
 def source_lengths(source: Int[Tensor, "b m"]) -> Int[Tensor, "b"]:
-    """How many tokens each source has before its padding.
+    """The number of tokens of each source, without padding.
 
     Raises:
-        ValueError: padding stands before a token, where a recurrent encoder would have to read it.
+        ValueError: there is padding before a token, which a recurrent encoder would have to read.
     """
     is_token = source != PAD
     if (is_token[:, 1:] & ~is_token[:, :-1]).any():
-        raise ValueError(f"padding (token {PAD}) before a token: a recurrent encoder reads sources padded at the end")
+        raise ValueError(f"padding (token {PAD}) before a token: a recurrent encoder needs sources padded at the end")
     return is_token.sum(-1)
 
 
 class RecurrentEncoder(nn.Module):
-    """A recurrent encoder that reads no padding.
+    """A recurrent encoder of packed sequences: padding is skipped.
 
-    h_j = f(h_(j-1), E x_j), and from the other end likewise if bidirectional, the two side by side
+    h_j = f(h_(j-1), E x_j); if bidirectional, concatenated with the same in the backward direction
 
     Args:
-        vocab: how many tokens there are, token 0 (the padding) included.
-        embed_dim: channels of a token's embedding.
+        vocab: vocabulary size, including token 0 (padding).
+        embed_dim: channels of the token embeddings.
         hidden_dim: channels of h in one direction.
-        num_layers: recurrent layers, one over the other.
-        cell: f, "gru" or "lstm". torch's GRU applies the reset gate after the recurrent matrix, Cho's before.
-        bidirectional: whether the source is read from both ends.
+        num_layers: number of stacked recurrent layers.
+        cell: f, "gru" or "lstm". torch's GRU applies the reset gate after the recurrent matrix, Cho et al. before it.
+        bidirectional: whether the source is read in both directions.
         dropout: on the embedding and between layers, in training.
 
     Raises:
-        ValueError: an unknown cell.
+        ValueError: the cell is unknown.
     """
 
     def __init__(
@@ -84,24 +84,24 @@ class RecurrentEncoder(nn.Module):
         self.embedding = nn.Embedding(vocab, embed_dim, padding_idx=PAD)
         self.dropout = nn.Dropout(dropout)
         between = dropout if num_layers > 1 else 0.0
-        self.rnn = make_cell(cell, embed_dim, hidden_dim, num_layers, bidirectional=bidirectional, dropout=between)
+        self.rnn = make_rnn(cell, embed_dim, hidden_dim, num_layers, bidirectional=bidirectional, dropout=between)
 
     def forward(self, source: Int[Tensor, "b m"]) -> tuple[Float[Tensor, "b m c"], Hidden]:
-        """Read the source.
+        """Encodes the source.
 
         Returns:
             The memory (batch, source, memory_dim), zeros at padding, and the last hidden state, each tensor
-            (layers * directions, batch, hidden_dim), the backward direction's being the one at the first token. A
-            source of nothing but padding leaves zeros.
+            (layers * directions, batch, hidden_dim); that of the backward direction is at the first token. A source
+            of padding only gives zeros.
 
         Raises:
-            ValueError: padding stands before a token.
+            ValueError: there is padding before a token.
         """
         lengths = source_lengths(source)
         x = self.dropout(self.embedding(source))
         if not source.numel():
-            return self._nothing(x)
-        # At least one step for each: what a source without a token leaves behind is blanked below.
+            return self._empty_output(x)
+        # pack_padded_sequence needs lengths of at least 1; outputs of empty sources are zeroed below.
         packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
         packed, last = self.rnn(packed)
         memory, _ = pad_packed_sequence(packed, batch_first=True, total_length=source.shape[1])
@@ -109,43 +109,44 @@ class RecurrentEncoder(nn.Module):
         hidden = (last,) if isinstance(last, Tensor) else last
         return memory.masked_fill(empty[:, :, None], 0.0), tuple(h.masked_fill(empty, 0.0) for h in hidden)
 
-    def _nothing(self, x: Tensor) -> tuple[Tensor, Hidden]:
+    def _empty_output(self, x: Tensor) -> tuple[Tensor, Hidden]:
         rnn, b = self.rnn, len(x)
         h = x.new_zeros(rnn.num_layers * (2 if rnn.bidirectional else 1), b, rnn.hidden_size)
         return x.new_zeros(*x.shape[:2], self.memory_dim), (h, h) if isinstance(rnn, nn.LSTM) else (h,)
 
 
-def fixed_keys(score: Score, memory: Tensor) -> Tensor:
-    """The keys that `score_of_fixed` takes: what can be computed once, before the first query comes."""
+def precompute_keys(score: Score, memory: Tensor) -> Tensor:
+    """The keys for `score_of_precomputed`, computed once before the first query."""
     return score.w_k(memory) if isinstance(score, Additive) else memory
 
 
-def score_of_fixed(score: Score) -> Score:
-    """`score` over `fixed_keys`: the additive score would project the memory again for every target token."""
+def score_of_precomputed(score: Score) -> Score:
+    """`score`, taking `precompute_keys`: the additive score would project the memory again for every target token."""
     return score.forward_projected if isinstance(score, Additive) else score
 
 
 def unroll(
-    advance: Callable[[Tensor, State, bool], tuple[Tensor, State, Tensor | None]],
+    decode_step: Callable[[Tensor, State, bool], tuple[Tensor, State, Tensor | None]],
     target: Int[Tensor, "b n"],
     state: State,
     return_weights: bool,
 ) -> tuple[Float[Tensor, "b n c"], Float[Tensor, "b n m"] | None]:
-    """The target from its first token to its last.
+    """Runs `decode_step` over the target tokens in order.
 
-    features_t, state_t, weights_t = advance(target_t, state_(t-1))
+    features_t, state_t, weights_t = decode_step(target_t, state_(t-1))
 
     Returns:
-        The features side by side, (batch, target, c), and the weights, (batch, target, source), if asked for.
+        The stacked features, (batch, target, c), and the weights, (batch, target, source), or None without
+        `return_weights`.
 
     Raises:
-        ValueError: the target has no token.
+        ValueError: the target is empty.
     """
     if not target.shape[1]:
-        raise ValueError("an empty target: it has at least the token that says start")
+        raise ValueError("an empty target: it needs at least the start token")
     features, alignment = [], []
     for tokens in target.unbind(-1):
-        x, state, weights = advance(tokens, state, return_weights)
+        x, state, weights = decode_step(tokens, state, return_weights)
         features.append(x)
         if weights is not None:
             alignment.append(weights)

@@ -1,4 +1,4 @@
-"""Stacks of layers: the encoder and the decoder, over vectors; `Transformer` puts tokens before and after them."""
+"""The encoder and decoder stacks, from vectors to vectors; `Transformer` adds embeddings and the output layer."""
 
 from dataclasses import dataclass
 from typing import Literal, cast, overload
@@ -6,25 +6,25 @@ from typing import Literal, cast, overload
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from molattn.sequence.layers import Activation, DecoderLayer, EncoderLayer, LayerCache
-from molattn.sequence.masks import without_garbage
+from molattn.sequence.layers import Activation, DecoderLayer, DecoderLayerCache, EncoderLayer
+from molattn.sequence.masks import zero_nonfinite_padding
 
 
 @dataclass(frozen=True)
 class DecoderWeights:
-    """How much each target token attended to, in every block of the decoder, first block first.
+    """The attention weights of the decoder, one tensor per layer, first layer first.
 
     Attributes:
-        own: to the target so far, each (batch, heads, target, target).
-        cross: to the source, each (batch, heads, target, source).
+        self_attention: target to target, each (batch, heads, target, target).
+        cross_attention: target to source, each (batch, heads, target, source).
     """
 
-    own: tuple[Float[Tensor, "b h n j"], ...]
-    cross: tuple[Float[Tensor, "b h n m"], ...]
+    self_attention: tuple[Float[Tensor, "b h n j"], ...]
+    cross_attention: tuple[Float[Tensor, "b h n m"], ...]
 
 
 class Encoder(nn.Module):
-    """Encoder blocks, one after the other, with a last layer norm if they are pre-norm or it is asked for.
+    """A stack of encoder layers, with a final layer norm if they are pre-norm or `final_norm` is True.
 
     x_l = EncoderLayer_l(x_(l-1));    y = norm(x_L) if final_norm else x_L
 
@@ -32,10 +32,10 @@ class Encoder(nn.Module):
         num_layers: L.
         d_model, num_heads, hidden_dim, head_dim, activation, norm_first, dropout, layer_norm_eps, bias: those of
             `EncoderLayer`.
-        final_norm: whether there is a layer norm after the last block; norm_first by default.
+        final_norm: whether a layer norm follows the last layer; norm_first by default.
 
     Raises:
-        ValueError: as `EncoderLayer`.
+        ValueError: as for `EncoderLayer`.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762.
 
@@ -91,31 +91,32 @@ class Encoder(nn.Module):
     def forward(
         self, x: Float[Tensor, "b n d"], mask: Tensor | None = None, return_weights: bool = False
     ) -> Float[Tensor, "b n d"] | tuple[Float[Tensor, "b n d"], tuple[Float[Tensor, "b h n n"], ...]]:
-        """The encoded sequence and, with `return_weights`, the weights of every block, each (batch, heads, n, n).
+        """The encoded sequence and, with `return_weights`, the weights of every layer, each (batch, heads, n, n).
 
         Args:
             x: (batch, n, d_model).
-            mask: broadcastable to (batch, heads, n, n); boolean, True where a query may attend, or float, added.
-            return_weights: also return the weights, which are not computed otherwise.
+            mask: broadcastable to (batch, heads, n, n); boolean, True where a query may attend, or float, added to
+                the logits.
+            return_weights: also return the attention weights.
 
-        NaN and infinity in a row of x that nobody may look at, as padding, reach no other row and no gradient.
+        NaN and infinity in rows of x that no query attends to, such as padding, do not reach other rows or gradients.
         """
         if not return_weights:
             for layer in self.layers:
                 x = layer(x, mask)
             return self.norm(x)
-        every = []
+        all_weights = []
         for layer in self.layers:
             x, weights = layer(x, mask, return_weights=True)
-            every.append(weights)
-        return self.norm(x), tuple(every)
+            all_weights.append(weights)
+        return self.norm(x), tuple(all_weights)
 
     @classmethod
     def from_torch(cls, stack: nn.TransformerEncoder) -> "Encoder":
-        """The stack with the weights, settings, dtype, device and mode of torch's; as `EncoderLayer.from_torch`.
+        """A stack with the weights, settings, dtype, device and mode of torch's; see `EncoderLayer.from_torch`.
 
         Raises:
-            ValueError: torch's stack does what this one does not; the message says what.
+            ValueError: torch's stack has a feature that is not supported; the message names it.
         """
         from molattn.sequence.convert import encoder_from_torch
 
@@ -123,20 +124,20 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Decoder blocks, one after the other, with a last layer norm if they are pre-norm or it is asked for.
+    """A stack of decoder layers, with a final layer norm if they are pre-norm or `final_norm` is True.
 
     x_l = DecoderLayer_l(x_(l-1), memory);    y = norm(x_L) if final_norm else x_L
 
-    Nothing is causal by itself: the mask says who may look at whom (`causal_mask`, `causal_padding_mask`).
+    It is not causal by default: pass a `causal_mask` or a `causal_padding_mask`.
 
     Args:
         num_layers: L.
         d_model, num_heads, hidden_dim, head_dim, activation, norm_first, dropout, layer_norm_eps, bias: those of
             `DecoderLayer`.
-        final_norm: whether there is a layer norm after the last block; norm_first by default.
+        final_norm: whether a layer norm follows the last layer; norm_first by default.
 
     Raises:
-        ValueError: as `DecoderLayer`.
+        ValueError: as for `DecoderLayer`.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762.
     """
@@ -175,32 +176,33 @@ class Decoder(nn.Module):
         final_norm = norm_first if final_norm is None else final_norm
         self.norm = nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias) if final_norm else nn.Identity()
 
-    def begin(self, memory: Float[Tensor, "b m d"]) -> tuple[LayerCache, ...]:
-        """The cache of every block before the first target token."""
-        return tuple(layer.begin(memory) for layer in self._layers())
+    def init_cache(self, memory: Float[Tensor, "b m d"]) -> tuple[DecoderLayerCache, ...]:
+        """The cache of every layer before the first target token."""
+        return tuple(layer.init_cache(memory) for layer in self._layers())
 
-    def extend(
+    def forward_with_cache(
         self,
         x: Float[Tensor, "b n d"],
-        caches: tuple[LayerCache, ...],
+        caches: tuple[DecoderLayerCache, ...],
         mask: Tensor | None = None,
         memory_mask: Tensor | None = None,
         return_weights: bool = False,
-    ) -> tuple[Float[Tensor, "b n d"], tuple[LayerCache, ...], DecoderWeights | None]:
-        """n more target tokens after the j that the caches remember; the arguments are those of `DecoderLayer.extend`.
+    ) -> tuple[Float[Tensor, "b n d"], tuple[DecoderLayerCache, ...], DecoderWeights | None]:
+        """The next n target tokens after the j cached ones, with the arguments of `DecoderLayer.forward_with_cache`.
 
         Returns:
-            (batch, n, d_model), the caches of all j + n tokens, and the weights of every block, each
-            (batch, heads, n, j + n) and (batch, heads, n, m), None unless asked for.
+            (batch, n, d_model), the caches of all j + n tokens, and the weights of every layer, each
+            (batch, heads, n, j + n) and (batch, heads, n, m), or None without `return_weights`.
         """
-        after, own, cross = [], [], []
-        for layer, before in zip(self._layers(), caches, strict=True):
-            x, cache, weights = layer.extend(x, before, mask, memory_mask, return_weights)
-            after.append(cache)
+        new_caches, self_attention, cross_attention = [], [], []
+        for layer, cache in zip(self._layers(), caches, strict=True):
+            x, new_cache, weights = layer.forward_with_cache(x, cache, mask, memory_mask, return_weights)
+            new_caches.append(new_cache)
             if weights is not None:
-                own.append(weights[0])
-                cross.append(weights[1])
-        return self.norm(x), tuple(after), DecoderWeights(tuple(own), tuple(cross)) if return_weights else None
+                self_attention.append(weights[0])
+                cross_attention.append(weights[1])
+        weights = DecoderWeights(tuple(self_attention), tuple(cross_attention)) if return_weights else None
+        return self.norm(x), tuple(new_caches), weights
 
     @overload
     def forward(
@@ -231,34 +233,34 @@ class Decoder(nn.Module):
         memory_mask: Tensor | None = None,
         return_weights: bool = False,
     ) -> Float[Tensor, "b n d"] | tuple[Float[Tensor, "b n d"], DecoderWeights]:
-        """The decoded sequence and, with `return_weights`, the weights of every block.
+        """The decoded sequence and, with `return_weights`, the weights of every layer.
 
         Args:
             x: (batch, n, d_model).
-            memory: the encoder's output, (batch, m, d_model).
-            mask: over the target, broadcastable to (batch, heads, n, n); boolean, True where a query may attend, or
-                float, added.
-            memory_mask: over the source, broadcastable to (batch, heads, n, m), of either kind.
-            return_weights: also return the weights, which are not computed otherwise.
+            memory: the encoder output, (batch, m, d_model).
+            mask: mask of the target, broadcastable to (batch, heads, n, n); boolean, True where a query may attend,
+                or float, added to the logits.
+            memory_mask: mask of the source, broadcastable to (batch, heads, n, m), likewise.
+            return_weights: also return the attention weights.
 
-        NaN and infinity in a row of x or of the memory that nobody may look at, as padding, reach no other row and no
-        gradient.
+        NaN and infinity in rows of x or memory that no query attends to, such as padding, do not reach other rows or
+        gradients.
         """
-        x, memory = without_garbage(x, mask), without_garbage(memory, memory_mask)
-        x, _, weights = self.extend(x, self.begin(memory), mask, memory_mask, return_weights)
+        x, memory = zero_nonfinite_padding(x, mask), zero_nonfinite_padding(memory, memory_mask)
+        x, _, weights = self.forward_with_cache(x, self.init_cache(memory), mask, memory_mask, return_weights)
         return x if weights is None else (x, weights)
 
     @classmethod
     def from_torch(cls, stack: nn.TransformerDecoder) -> "Decoder":
-        """The stack with the weights, settings, dtype, device and mode of torch's; as `EncoderLayer.from_torch`.
+        """A stack with the weights, settings, dtype, device and mode of torch's; see `EncoderLayer.from_torch`.
 
         Raises:
-            ValueError: torch's stack does what this one does not; the message says what.
+            ValueError: torch's stack has a feature that is not supported; the message names it.
         """
         from molattn.sequence.convert import decoder_from_torch
 
         return decoder_from_torch(stack)
 
     def _layers(self) -> list[DecoderLayer]:
-        # A ModuleList tells the type checker only that it holds modules. Quoted: the compiler of torch 2.6 stops at it.
+        # To the type checker a ModuleList contains Modules. Quoted: torch.compile of torch 2.6 fails otherwise.
         return cast("list[DecoderLayer]", list(self.layers))

@@ -1,4 +1,4 @@
-"""The Transformer: tokens in, the logits of the next token out."""
+"""The Transformer: from tokens to the logits of the next token."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, overload
@@ -7,20 +7,20 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from molattn.sequence.layers import Activation, LayerCache
+from molattn.sequence.layers import Activation, DecoderLayerCache
 from molattn.sequence.masks import causal_padding_mask, padding_mask
-from molattn.sequence.positions import Layout, PositionalEmbedding
+from molattn.sequence.positions import ChannelOrder, PositionalEmbedding
 from molattn.sequence.stacks import Decoder, Encoder
 
 
 @dataclass(frozen=True)
 class TransformerWeights:
-    """Who attended to whom, in every block, first block first.
+    """The attention weights, one tensor per layer, first layer first.
 
     Attributes:
-        encoder: the source to itself, each (batch, heads, source, source).
-        decoder: the target to itself so far, each (batch, heads, target, target).
-        cross: the target to the source, each (batch, heads, target, source).
+        encoder: source to source, each (batch, heads, source, source).
+        decoder: target to target, each (batch, heads, target, target).
+        cross: target to source, each (batch, heads, target, source).
     """
 
     encoder: tuple[Float[Tensor, "b h m m"], ...]
@@ -30,46 +30,47 @@ class TransformerWeights:
 
 @dataclass(frozen=True)
 class TransformerState:
-    """Decoding, after j target tokens.
+    """The decoding state after j target tokens.
 
     Attributes:
-        caches: keys and values of every block of the decoder.
-        source_mask: (batch, 1, 1, source), True where there is a token.
+        caches: cached keys and values of every decoder layer.
+        source_mask: (batch, 1, 1, source), True for tokens, False for padding.
         target_mask: (batch, 1, 1, j), likewise.
     """
 
-    caches: tuple[LayerCache, ...]
+    caches: tuple[DecoderLayerCache, ...]
     source_mask: Bool[Tensor, "b 1 1 m"]
     target_mask: Bool[Tensor, "b 1 1 j"]
 
     def select(self, rows: Int[Tensor, "k"]) -> "TransformerState":
-        """That of the given members of the batch, in that order; a member may come back several times."""
+        """The state of the given batch rows, in that order; rows may be repeated."""
         caches = tuple(cache.select(rows) for cache in self.caches)
         return TransformerState(caches, self.source_mask[rows], self.target_mask[rows])
 
 
 class Transformer(nn.Module):
-    """The whole model.
+    """The encoder-decoder Transformer with embeddings and output layer.
 
     memory = Encoder(sqrt(d) E_s[source] + P)
     logits = W_o Decoder(sqrt(d) E_t[target] + P, memory) + b_o
 
-    Token 0 is padding and is looked at by nobody; a target token looks at itself and at what came before.
+    Token 0 is padding and is masked; a target token attends to itself and to the tokens before it.
 
     Args:
-        source_vocab, target_vocab: how many tokens there are, token 0 included.
+        source_vocab, target_vocab: vocabulary sizes, including token 0.
         d_model: channels.
-        num_heads: heads of every attention.
-        num_layers: blocks of the encoder, and of the decoder.
-        hidden_dim: channels inside the feed-forwards; 4 * d_model by default.
-        head_dim: channels of one head; d_model / num_heads by default, d_model for heads as wide as the model.
+        num_heads: number of heads of every attention.
+        num_layers: number of layers of the encoder and of the decoder.
+        hidden_dim: hidden channels of the feed-forwards; 4 * d_model by default.
+        head_dim: channels of one head; d_model / num_heads by default.
         activation: "relu", "gelu" or a function.
-        norm_first: pre-norm, with a last layer norm in each stack, if True; post-norm if False.
-        dropout: on embeddings, weights, what a sublayer adds and inside the feed-forwards, in training.
-        layout: of the sinusoidal positions, "concatenated" or "interleaved".
+        norm_first: pre-norm, with a final layer norm in each stack, if True; post-norm if False.
+        dropout: dropout probability of embeddings, attention weights, sublayer outputs and inside the feed-forwards, in
+            training.
+        channel_order: of the positional encoding, "concatenated" or "interleaved".
 
     Raises:
-        ValueError: an unknown activation or layout; no head_dim and num_heads does not divide d_model.
+        ValueError: the activation or channel order is unknown; head_dim is None and num_heads does not divide d_model.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762.
 
@@ -95,11 +96,11 @@ class Transformer(nn.Module):
         activation: str | Activation = "relu",
         norm_first: bool = False,
         dropout: float = 0.0,
-        layout: str | Layout = "concatenated",
+        channel_order: str | ChannelOrder = "concatenated",
     ):
         super().__init__()
-        self.embed_source = PositionalEmbedding(source_vocab, d_model, layout, dropout)
-        self.embed_target = PositionalEmbedding(target_vocab, d_model, layout, dropout)
+        self.embed_source = PositionalEmbedding(source_vocab, d_model, channel_order, dropout)
+        self.embed_target = PositionalEmbedding(target_vocab, d_model, channel_order, dropout)
         self.encoder = Encoder(
             num_layers,
             d_model,
@@ -133,15 +134,15 @@ class Transformer(nn.Module):
     def forward(
         self, source: Int[Tensor, "b m"], target: Int[Tensor, "b n"], return_weights: bool = False
     ) -> Float[Tensor, "b n vocab"] | tuple[Float[Tensor, "b n vocab"], TransformerWeights]:
-        """The logits of the token that follows each target token, given the source and the target up to there.
+        """The logits of the next token after each target token.
 
         Args:
             source: (batch, source) integers.
-            target: (batch, target) integers, the first of which says "start".
-            return_weights: also return the weights of every block, which are not computed otherwise.
+            target: (batch, target) integers, beginning with the start token.
+            return_weights: also return the attention weights of every layer.
 
         Returns:
-            (batch, target, target_vocab), and the weights if asked for.
+            (batch, target, target_vocab); with `return_weights` also the weights.
         """
         source_mask = padding_mask(source)
         x, y = self.embed_source(source), self.embed_target(target)
@@ -149,43 +150,43 @@ class Transformer(nn.Module):
         if not return_weights:
             return self.output(self.decoder(y, self.encoder(x, source_mask), *masks))
         memory, encoder = self.encoder(x, source_mask, return_weights=True)
-        y, of_decoder = self.decoder(y, memory, *masks, return_weights=True)
-        return self.output(y), TransformerWeights(encoder, of_decoder.own, of_decoder.cross)
+        y, decoder = self.decoder(y, memory, *masks, return_weights=True)
+        return self.output(y), TransformerWeights(encoder, decoder.self_attention, decoder.cross_attention)
 
-    def begin(self, source: Int[Tensor, "b m"]) -> TransformerState:
-        """Read the source, (batch, source): the state before the first target token."""
+    def init_state(self, source: Int[Tensor, "b m"]) -> TransformerState:
+        """Encodes the source, (batch, source): the state before the first target token."""
         source_mask = padding_mask(source)
         memory = self.encoder(self.embed_source(source), source_mask)
-        return TransformerState(self.decoder.begin(memory), source_mask, source_mask[..., :0])
+        return TransformerState(self.decoder.init_cache(memory), source_mask, source_mask[..., :0])
 
     def step(
         self, tokens: Int[Tensor, "b"], state: TransformerState
     ) -> tuple[Float[Tensor, "b vocab"], TransformerState]:
-        """One more target token, (batch,): the logits of the one that follows it, (batch, target_vocab), and the state.
+        """Consumes one target token, (batch,): the logits of the next one, (batch, target_vocab), and the new state.
 
-        The same numbers as the last row of `forward` over all tokens so far, without their work done again.
+        The logits equal the last row of `forward` on all tokens so far, without recomputing the earlier ones.
         """
         target = tokens[:, None]
         target_mask = torch.cat([state.target_mask, padding_mask(target)], dim=-1)
-        y = self.embed_target(target, first=state.target_mask.shape[-1])
-        y, caches, _ = self.decoder.extend(y, state.caches, target_mask, state.source_mask)
+        y = self.embed_target(target, offset=state.target_mask.shape[-1])
+        y, caches, _ = self.decoder.forward_with_cache(y, state.caches, target_mask, state.source_mask)
         return self.output(y[:, 0]), TransformerState(caches, state.source_mask, target_mask)
 
     @classmethod
     def from_torch(cls, model: nn.Transformer, source_vocab: int, target_vocab: int, **settings: Any) -> "Transformer":
-        """A model around the encoder and the decoder of torch's, which has no embeddings and no output of its own.
+        """A model with the encoder and decoder of torch's, which has no embeddings and no output layer.
 
-        The two stacks have the weights, settings, dtype, device and mode of torch's, as `Encoder.from_torch` and
-        `Decoder.from_torch` give them; embeddings and output are new, as those of `Transformer(source_vocab,
+        The two stacks have the weights, settings, dtype, device and mode of torch's, as from `Encoder.from_torch` and
+        `Decoder.from_torch`; embeddings and output layer are newly initialized, as in `Transformer(source_vocab,
         target_vocab, ...)`.
 
         Args:
-            model: torch's.
-            source_vocab, target_vocab: as those of `Transformer`.
-            settings: `layout`, and `dropout` of the embeddings.
+            model: torch's model.
+            source_vocab, target_vocab: as for `Transformer`.
+            settings: `channel_order`, and `dropout` of the embeddings.
 
         Raises:
-            ValueError: torch's model does what this one does not; the message says what.
+            ValueError: torch's model has a feature that is not supported; the message names it.
         """
         from molattn.sequence.convert import transformer_from_torch
 

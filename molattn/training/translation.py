@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from molattn.chem import canonical_smiles, read_smiles
 from molattn.errors import SmilesError, UsageError
-from molattn.sequence import PAD, Bahdanau, Luong, StepDecoder, Transformer, beam_search, greedy
+from molattn.sequence import PAD, Bahdanau, Luong, StepDecoder, Transformer, beam_search, greedy_search
 from molattn.training.spelling_pairs import END, START, VOCABULARY, batches, decode, encode, padded, pair_tensors, spell
 
 Translator = Transformer | Bahdanau | Luong
@@ -188,9 +188,9 @@ def translate(model: StepDecoder, sources: Sequence[str], *, beam: int = 1, max_
         rows = order[first : first + _AT_ONCE]
         source = padded([encode(sources[i]) for i in rows])
         if beam == 1:
-            tokens = greedy(model, source, start=START, end=END, max_length=max_length).tokens
+            tokens = greedy_search(model, source, start_token=START, end_token=END, max_length=max_length).tokens
         else:
-            found = beam_search(model, source, beam=beam, start=START, end=END, max_length=max_length)
+            found = beam_search(model, source, beam_size=beam, start_token=START, end_token=END, max_length=max_length)
             tokens = found.tokens[:, 0]
         for i, codes in zip(rows, tokens.tolist(), strict=True):
             written[i] = decode(codes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from molattn.sequence import DecodingState, StepDecoder, Transformer, beam_search, greedy
+from molattn.sequence import DecodingState, StepDecoder, Transformer, beam_search, greedy_search
 from tests.assertions import assert_close
 from tests.sequence.models import ALL, F64, SOURCE, make
 
@@ -31,7 +31,7 @@ class Table:
     def __init__(self, table, vocab=6):
         self.table, self.vocab = table, vocab
 
-    def begin(self, source):
+    def init_state(self, source):
         return Prefix(source, source.new_empty(len(source), 0))
 
     def step(self, tokens, state):
@@ -49,7 +49,7 @@ class Uncached:
     def __init__(self, model):
         self.model = model
 
-    def begin(self, source):
+    def init_state(self, source):
         return Prefix(source, source.new_empty(len(source), 0))
 
     def step(self, tokens, state):
@@ -63,16 +63,20 @@ ONE = torch.ones(1, 1, dtype=torch.long)
 
 
 def test_greedy_takes_the_most_probable_token_each_time():
-    decoded = greedy(GARDEN_PATH, ONE, start=START, end=END, max_length=5)
+    decoded = greedy_search(GARDEN_PATH, ONE, start_token=START, end_token=END, max_length=5)
     assert decoded.tokens.tolist() == [[3, 3, END]]
     assert math.isclose(decoded.scores.item(), math.log(0.6 * 0.4), abs_tol=1e-7)
 
 
 def test_a_beam_finds_a_better_sequence_than_greedy():
-    decoded = beam_search(GARDEN_PATH, ONE, beam=2, start=START, end=END, max_length=5, length_penalty=0.0)
+    decoded = beam_search(
+        GARDEN_PATH, ONE, beam_size=2, start_token=START, end_token=END, max_length=5, length_penalty=0.0
+    )
     assert decoded.tokens[0, 0].tolist() == [4, 5, END]
     assert math.isclose(decoded.scores[0, 0].item(), math.log(0.4 * 0.9), abs_tol=1e-7)
-    assert decoded.scores[0, 0] > greedy(GARDEN_PATH, ONE, start=START, end=END, max_length=5).scores[0]
+    assert (
+        decoded.scores[0, 0] > greedy_search(GARDEN_PATH, ONE, start_token=START, end_token=END, max_length=5).scores[0]
+    )
 
 
 def test_length_normalisation_lets_a_longer_sequence_win():
@@ -84,7 +88,7 @@ def test_length_normalisation_lets_a_longer_sequence_win():
             (4,): {3: 0.3, 4: 0.3, 5: 0.4},
         }
     )
-    settings = {"beam": 2, "start": START, "end": END, "max_length": 4}
+    settings = {"beam_size": 2, "start_token": START, "end_token": END, "max_length": 4}
     by_probability = beam_search(table, ONE, length_penalty=0.0, **settings)
     by_mean = beam_search(table, ONE, length_penalty=1.0, **settings)
     assert by_probability.tokens[0, 0].tolist() == [END, 0, 0]
@@ -105,7 +109,7 @@ def test_a_wide_beam_finds_the_best_of_all_sequences(length_penalty):
             log_p = model(source, target[:, :-1]).log_softmax(-1).gather(2, target[:, 1:, None])[..., 0].sum(-1)
             scores.append((log_p / (n + 1) ** length_penalty, [*prefix, END]))
     decoded = beam_search(
-        model, source, beam=36, start=START, end=END, max_length=longest, length_penalty=length_penalty
+        model, source, beam_size=36, start_token=START, end_token=END, max_length=longest, length_penalty=length_penalty
     )
     for i in range(2):
         ranked = sorted(scores, key=lambda found: -found[0][i].item())
@@ -118,8 +122,11 @@ def test_a_wide_beam_finds_the_best_of_all_sequences(length_penalty):
 @pytest.mark.parametrize("seed", range(5))
 def test_a_beam_of_1_is_greedy(name, seed):
     model = make(name, seed)
-    settings = {"start": START, "end": END, "max_length": 9}
-    one, beam = greedy(model, SOURCE, **settings), beam_search(model, SOURCE, beam=1, length_penalty=0.0, **settings)
+    settings = {"start_token": START, "end_token": END, "max_length": 9}
+    one, beam = (
+        greedy_search(model, SOURCE, **settings),
+        beam_search(model, SOURCE, beam_size=1, length_penalty=0.0, **settings),
+    )
     assert torch.equal(beam.tokens[:, 0], one.tokens)
     assert_close(beam.scores[:, 0], one.scores)
 
@@ -128,7 +135,7 @@ def test_a_beam_of_1_is_greedy(name, seed):
 @pytest.mark.parametrize("beam", [1, 3])
 def test_cached_decoding_equals_uncached(name, beam):
     model = make(name)
-    settings = {"beam": beam, "start": START, "end": END, "max_length": 12}
+    settings = {"beam_size": beam, "start_token": START, "end_token": END, "max_length": 12}
     cached, uncached = (beam_search(m, SOURCE, **settings) for m in (model, Uncached(model)))
     assert torch.equal(cached.tokens, uncached.tokens)
     assert_close(cached.scores, uncached.scores)
@@ -138,7 +145,7 @@ def test_cached_decoding_equals_uncached(name, beam):
 @pytest.mark.parametrize(("dtype", "tol"), [(torch.float32, 1e-6), (F64, 1e-12)])
 def test_cached_log_probabilities_equal_uncached(name, dtype, tol):
     model = make(name).to(dtype)
-    cached, uncached = model.begin(SOURCE), Uncached(model).begin(SOURCE)
+    cached, uncached = model.init_state(SOURCE), Uncached(model).init_state(SOURCE)
     for tokens in torch.randint(1, 8, (12, len(SOURCE))):
         a, cached = model.step(tokens, cached)
         b, uncached = Uncached(model).step(tokens, uncached)
@@ -152,8 +159,8 @@ def test_a_batch_of_different_lengths_equals_its_members_one_by_one(name, beam):
 
     def decode(source):
         if beam is None:
-            return greedy(model, source, start=START, end=END, max_length=7)
-        return beam_search(model, source, beam=beam, start=START, end=END, max_length=7)
+            return greedy_search(model, source, start_token=START, end_token=END, max_length=7)
+        return beam_search(model, source, beam_size=beam, start_token=START, end_token=END, max_length=7)
 
     together = decode(SOURCE)
     for i, length in enumerate((5, 3, 1)):
@@ -167,7 +174,7 @@ def test_a_batch_of_different_lengths_equals_its_members_one_by_one(name, beam):
 @pytest.mark.parametrize("name", ALL)
 def test_scores_are_the_log_probabilities_of_the_tokens(name):
     model = make(name)
-    decoded = beam_search(model, SOURCE, beam=3, start=START, end=END, max_length=6)
+    decoded = beam_search(model, SOURCE, beam_size=3, start_token=START, end_token=END, max_length=6)
     for i, j in itertools.product(range(3), range(3)):
         tokens = decoded.tokens[i, j]
         tokens = tokens[tokens != 0]
@@ -179,22 +186,22 @@ def test_scores_are_the_log_probabilities_of_the_tokens(name):
 
 def test_a_sequence_with_an_end_comes_before_one_without():
     table = Table({(): {3: 0.9, END: 0.1}, (3,): {3: 0.9, END: 0.1}, (3, 3): {3: 1.0}})
-    decoded = beam_search(table, ONE, beam=2, start=START, end=END, max_length=2, length_penalty=0.0)
+    decoded = beam_search(table, ONE, beam_size=2, start_token=START, end_token=END, max_length=2, length_penalty=0.0)
     assert decoded.tokens[0].tolist() == [[END, 0], [3, END]]
-    decoded = beam_search(table, ONE, beam=4, start=START, end=END, max_length=2, length_penalty=0.0)
+    decoded = beam_search(table, ONE, beam_size=4, start_token=START, end_token=END, max_length=2, length_penalty=0.0)
     assert decoded.tokens[0, :3].tolist() == [[END, 0], [3, END], decoded.tokens[0, 2].tolist()]
     assert decoded.scores[0].diff().le(0)[0].item()
 
 
 def test_places_that_stay_empty_are_padding():
     only_end = Table({}, vocab=3)
-    decoded = beam_search(only_end, ONE, beam=3, start=START, end=END, max_length=1)
+    decoded = beam_search(only_end, ONE, beam_size=3, start_token=START, end_token=END, max_length=1)
     assert decoded.tokens[0, 0].tolist() == [END]
     assert decoded.scores[0, 2].item() == -math.inf and decoded.tokens[0, 2].tolist() == [0]
 
 
 def test_padding_is_never_predicted():
-    decoded = greedy(Table({(): {0: 0.9, 3: 0.1}}), ONE, start=START, end=END, max_length=3)
+    decoded = greedy_search(Table({(): {0: 0.9, 3: 0.1}}), ONE, start_token=START, end_token=END, max_length=3)
     assert decoded.tokens.tolist() == [[3, END]]
 
 
@@ -202,27 +209,30 @@ def test_padding_is_never_predicted():
 def test_an_empty_batch_decodes_to_nothing(name):
     model = make(name)
     nobody = SOURCE[:0]
-    assert greedy(model, nobody, start=START, end=END, max_length=3).tokens.shape[0] == 0
-    assert beam_search(model, nobody, beam=2, start=START, end=END, max_length=3).scores.shape == (0, 2)
+    assert greedy_search(model, nobody, start_token=START, end_token=END, max_length=3).tokens.shape[0] == 0
+    assert beam_search(model, nobody, beam_size=2, start_token=START, end_token=END, max_length=3).scores.shape == (
+        0,
+        2,
+    )
 
 
 def test_what_makes_no_sense_is_refused():
     with pytest.raises(ValueError, match="token 0 is padding"):
-        greedy(GARDEN_PATH, ONE, start=0, end=END, max_length=3)
+        greedy_search(GARDEN_PATH, ONE, start_token=0, end_token=END, max_length=3)
     with pytest.raises(ValueError, match="max_length"):
-        greedy(GARDEN_PATH, ONE, start=START, end=END, max_length=0)
-    with pytest.raises(ValueError, match="at least one beginning"):
-        beam_search(GARDEN_PATH, ONE, beam=0, start=START, end=END, max_length=3)
+        greedy_search(GARDEN_PATH, ONE, start_token=START, end_token=END, max_length=0)
+    with pytest.raises(ValueError, match="beam_size must be at least 1"):
+        beam_search(GARDEN_PATH, ONE, beam_size=0, start_token=START, end_token=END, max_length=3)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_models_and_their_states_keep_the_protocols(name):
     model = make(name)
     assert isinstance(model, StepDecoder)
-    assert isinstance(model.begin(SOURCE), DecodingState)
+    assert isinstance(model.init_state(SOURCE), DecodingState)
 
 
 def test_decoding_leaves_the_model_as_it_was_and_takes_no_gradients():
     model = Transformer(10, 8, 8, 2, num_layers=1).train()
-    assert not greedy(model, SOURCE, start=START, end=END, max_length=3).scores.requires_grad
+    assert not greedy_search(model, SOURCE, start_token=START, end_token=END, max_length=3).scores.requires_grad
     assert model.training

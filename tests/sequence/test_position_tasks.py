@@ -4,7 +4,7 @@ import torch
 
 from molattn.attention import MultiHeadAttention
 from molattn.sequence import TRAININGS, train_on_positions
-from molattn.sequence.position_tasks import keras_like
+from molattn.sequence.position_tasks import init_like_keras
 
 
 def test_a_training_is_repeatable_and_leaves_the_random_state_alone() -> None:
@@ -17,7 +17,7 @@ def test_a_training_is_repeatable_and_leaves_the_random_state_alone() -> None:
 
 
 def test_the_layer_starts_as_keras_starts_it() -> None:
-    layer = keras_like(MultiHeadAttention(7, 8, head_dim=7, key_bias="per_position", max_length=5))
+    layer = init_like_keras(MultiHeadAttention(7, 8, head_dim=7, key_bias="per_position", max_length=5))
     # Keras' kernels of q, k, v are (7, 8, 7): a receptive field of 7, fans of 8 and 7; the joining one is (8, 7, 7).
     for name, fans in (("q_proj", 105), ("k_proj", 105), ("v_proj", 105), ("join.linear", 112)):
         largest = layer.get_parameter(f"{name}.weight").abs().max()

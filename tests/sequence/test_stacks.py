@@ -107,11 +107,11 @@ def test_a_layer_extended_in_pieces_is_the_layer(norm_first):
     layer = randomise(DecoderLayer(8, 2, norm_first=norm_first))
     x, memory = torch.randn(2, 5, 8, dtype=F64), torch.randn(2, 3, 8, dtype=F64)
     expected, (own, cross) = layer(x, memory, causal_mask(5), return_weights=True)
-    cache, at = layer.begin(memory), 0
+    cache, at = layer.init_cache(memory), 0
     for piece in (x[:, :2], x[:, 2:3], x[:, 3:]):
         until = at + piece.shape[1]
         mask = causal_mask(piece.shape[1], until)
-        y, cache, weights = layer.extend(piece, cache, mask, return_weights=True)
+        y, cache, weights = layer.forward_with_cache(piece, cache, mask, return_weights=True)
         assert weights is not None
         assert_close(y, expected[:, at:until])
         assert_close(weights[0], own[:, :, at:until, :until])

@@ -146,18 +146,18 @@ def test_nothing_is_kept_on_the_modules():
     model = small()
     before = {name: set(vars(module)) for name, module in model.named_modules()}
     model(SOURCE, TARGET, return_weights=True)
-    model.step(TARGET[:, 0], model.begin(SOURCE))
+    model.step(TARGET[:, 0], model.init_state(SOURCE))
     assert {name: set(vars(module)) for name, module in model.named_modules()} == before
 
 
 @pytest.mark.parametrize(("dtype", "tol"), [(torch.float32, 1e-6), (F64, 1e-12)])
 @pytest.mark.parametrize("norm_first", [False, True])
-@pytest.mark.parametrize("layout", ["concatenated", "interleaved"])
-def test_cached_steps_equal_the_whole(dtype, tol, norm_first, layout):
-    model = small(dtype, norm_first=norm_first, layout=layout)
+@pytest.mark.parametrize("channel_order", ["concatenated", "interleaved"])
+def test_cached_steps_equal_the_whole(dtype, tol, norm_first, channel_order):
+    model = small(dtype, norm_first=norm_first, channel_order=channel_order)
     # The randomised output is large: what is compared are log-probabilities, as decoding does.
     expected = model(SOURCE, TARGET).log_softmax(-1)
-    state = model.begin(SOURCE)
+    state = model.init_state(SOURCE)
     for t in range(4):
         logits, state = model.step(TARGET[:, t], state)
         assert_close(logits.log_softmax(-1), expected[:, t], tol)
@@ -165,7 +165,7 @@ def test_cached_steps_equal_the_whole(dtype, tol, norm_first, layout):
 
 def test_a_state_is_a_value_that_can_be_reordered_and_used_twice():
     model = small()
-    _, state = model.step(TARGET[:, 0], model.begin(SOURCE))
+    _, state = model.step(TARGET[:, 0], model.init_state(SOURCE))
     once, _ = model.step(TARGET[:, 1], state)
     again, _ = model.step(TARGET[:, 1], state)
     assert_identical(once, again)

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from molattn.sequence import greedy
+from molattn.sequence import greedy_search
 
 START, END, LENGTH = 1, 2, 5
 
@@ -46,6 +46,6 @@ def train(model, task, steps, rate):
 def accuracy(model, task):
     """The part of 200 new sequences that greedy decoding gets right from start to end."""
     source = sources(200, torch.Generator().manual_seed(1))
-    decoded = greedy(model, source, start=START, end=END, max_length=LENGTH + 3)
+    decoded = greedy_search(model, source, start_token=START, end_token=END, max_length=LENGTH + 3)
     expected = F.pad(F.pad(task(source), (0, 1), value=END), (0, decoded.tokens.shape[1] - LENGTH - 1))
     return (decoded.tokens == expected).all(-1).double().mean().item()

@@ -156,7 +156,7 @@ def test_scores_count_strings_molecules_and_what_is_the_same_molecule():
 class Copier:
     """Writes its source again, token by token, then the end."""
 
-    def begin(self, source):
+    def init_state(self, source):
         return CopyState(torch.nn.functional.pad(source, (0, 1)), 0)
 
     def step(self, _, state):
