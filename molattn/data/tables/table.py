@@ -161,7 +161,7 @@ def write_table(path: str | Path, columns: Sequence[str], rows: Iterable[Sequenc
         raise UsageError(f"there is no folder {path.parent}: create it first")
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is not an ordinary file: give another path")
-    with files.atomic(path, "w", encoding="utf-8", newline="") as file:
+    with files.atomic_write(path, "w", encoding="utf-8", newline="") as file:
         write_rows(file, columns, rows, infer_delimiter(path) or ",")
 
 
