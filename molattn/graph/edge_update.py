@@ -252,14 +252,14 @@ def query_in_edge_space(x: Tensor, w: nn.Linear, num_heads: int) -> Tensor:
 def receivers_dot_edges(graph: AnyGraph, x: Tensor, e: Tensor) -> Tensor:
     """x_r . e_k for every edge k into r: (n, h, f), (m, f) -> (m, h) or (b, h, n, f), (b, n, n, f) -> (b, h, n, n)."""
     if isinstance(graph, Graph):
-        return (graph.at_receivers(x) * e.unsqueeze(1)).sum(-1)
+        return (graph.gather_receivers(x) * e.unsqueeze(1)).sum(-1)
     return (x.transpose(1, 2) @ e.mT).transpose(1, 2)
 
 
 def senders_dot_edges(graph: AnyGraph, x: Tensor, e: Tensor) -> Tensor:
     """x_s . e_k for every edge k from s; shapes as for `receivers_dot_edges`."""
     if isinstance(graph, Graph):
-        return (graph.at_senders(x) * e.unsqueeze(1)).sum(-1)
+        return (graph.gather_senders(x) * e.unsqueeze(1)).sum(-1)
     return (x.transpose(1, 2) @ e.permute(0, 2, 3, 1)).permute(0, 2, 3, 1)
 
 

@@ -164,11 +164,11 @@ class Graph:
         """The maximum over the senders of each node's edges, zeros for a node without edges: (n, d) -> (n, d)."""
         return self.max_edges(x[self.sender])
 
-    def at_receivers(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "m *d"]:
+    def gather_receivers(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "m *d"]:
         """Node features of each edge's receiver: (n, ...) -> (m, ...)."""
         return x.index_select(0, self.receiver)
 
-    def at_senders(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "m *d"]:
+    def gather_senders(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "m *d"]:
         """Node features of each edge's sender: (n, ...) -> (m, ...)."""
         return x.index_select(0, self.sender)
 
@@ -295,11 +295,11 @@ class DenseGraph:
         """The maximum over the senders of each node's edges, zeros for a node without edges: (b, j, d) -> (b, i, d)."""
         return _max_along(x.unsqueeze(1), self.edges, 2)
 
-    def at_receivers(self, x: Float[Tensor, "b n *d"]) -> Float[Tensor, "b n 1 *d"]:
+    def gather_receivers(self, x: Float[Tensor, "b n *d"]) -> Float[Tensor, "b n 1 *d"]:
         """Node features in a shape that broadcasts over the edges into each node: (b, i, ...) -> (b, i, 1, ...)."""
         return x.unsqueeze(2)
 
-    def at_senders(self, x: Float[Tensor, "b n *d"]) -> Float[Tensor, "b 1 n *d"]:
+    def gather_senders(self, x: Float[Tensor, "b n *d"]) -> Float[Tensor, "b 1 n *d"]:
         """Node features in a shape that broadcasts over the edges from each node: (b, j, ...) -> (b, 1, j, ...)."""
         return x.unsqueeze(1)
 

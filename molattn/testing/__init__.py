@@ -1,4 +1,4 @@
-"""`check_model`: everything that must hold of a layer or a model of molecules, ours or yours, as one call.
+"""`check_model`: checks of everything that must hold for a layer or a model of molecules, also for custom ones.
 
 >>> from molattn.graph import GraphNetBlock
 >>> passed = check_model(GraphNetBlock(node_dim=8, num_heads=2, edge_dim=3))
@@ -6,9 +6,9 @@
 11
 """
 
+from molattn.testing.case import TOLERANCE, CheckFailed
 from molattn.testing.checks import check_model
-from molattn.testing.failure import TOLERANCE, CheckFailed
-from molattn.testing.on_graphs import random_graphs
-from molattn.testing.on_molecules import SMILES
+from molattn.testing.graph_layers import random_graphs
+from molattn.testing.molecule_models import SMILES
 
 __all__ = ["SMILES", "TOLERANCE", "CheckFailed", "check_model", "random_graphs"]

@@ -98,7 +98,7 @@ class OfEachEdge(nn.Module):
         self.f, self.num_heads, self.head_dim = f, num_heads, head_dim
 
     def forward(self, graph):
-        r, s, u = graph.at_receivers(graph.v), graph.at_senders(graph.v), graph.u
+        r, s, u = graph.gather_receivers(graph.v), graph.gather_senders(graph.v), graph.u
         there = None
         if isinstance(graph, Graph):
             u = None if u is None else u[graph.node_graph[graph.receiver]]

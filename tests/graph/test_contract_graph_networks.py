@@ -571,15 +571,15 @@ def test_features_of_nodes_and_of_u_reach_the_edges_and_those_of_u_the_nodes():
     dense = graph.to_dense()
     at_edges = dense.edges.nonzero(as_tuple=True)
     of_graph = [[0, 0, 1], [0, 0, 0, 1, 1, 1]]
-    assert_identical(graph.at_senders(graph.v), graph.v[[0, 1, 4]])
-    assert_identical(graph.at_receivers(graph.v), graph.v[[1, 2, 5]])
-    assert_identical(graph.at_receivers(graph.broadcast_to_nodes(graph.u)), graph.u[of_graph[0]])
+    assert_identical(graph.gather_senders(graph.v), graph.v[[0, 1, 4]])
+    assert_identical(graph.gather_receivers(graph.v), graph.v[[1, 2, 5]])
+    assert_identical(graph.gather_receivers(graph.broadcast_to_nodes(graph.u)), graph.u[of_graph[0]])
     assert_identical(graph.broadcast_to_nodes(graph.u), graph.u[of_graph[1]])
     shape = (*dense.edges.shape, -1)
-    assert_identical(dense.at_senders(dense.v).expand(shape)[at_edges], graph.v[[0, 1, 4]])
-    assert_identical(dense.at_receivers(dense.v).expand(shape)[at_edges], graph.v[[1, 2, 5]])
+    assert_identical(dense.gather_senders(dense.v).expand(shape)[at_edges], graph.v[[0, 1, 4]])
+    assert_identical(dense.gather_receivers(dense.v).expand(shape)[at_edges], graph.v[[1, 2, 5]])
     assert_identical(
-        dense.at_receivers(dense.broadcast_to_nodes(dense.u)).expand(shape)[at_edges], graph.u[of_graph[0]]
+        dense.gather_receivers(dense.broadcast_to_nodes(dense.u)).expand(shape)[at_edges], graph.u[of_graph[0]]
     )
     assert_identical(dense.broadcast_to_nodes(dense.u).expand(-1, 3, -1)[dense.node_mask], graph.u[of_graph[1]])
 

@@ -210,9 +210,9 @@ def test_what_belongs_to_a_node_reaches_the_edges_into_it_and_from_it():
     b, i, j = dense.edges.nonzero(as_tuple=True)
     for x in (dense.v, dense.v[..., 0], dense.v.unflatten(-1, (2, -1))):
         of_list = x[dense.node_mask]
-        assert_identical(listed.at_receivers(of_list), x[b, i])
-        assert_identical(listed.at_senders(of_list), x[b, j])
-        pairs = torch.broadcast_tensors(dense.at_receivers(x), dense.at_senders(x))
+        assert_identical(listed.gather_receivers(of_list), x[b, i])
+        assert_identical(listed.gather_senders(of_list), x[b, j])
+        pairs = torch.broadcast_tensors(dense.gather_receivers(x), dense.gather_senders(x))
         assert_identical(pairs[0][dense.edges], x[b, i])
         assert_identical(pairs[1][dense.edges], x[b, j])
 

@@ -1,4 +1,4 @@
-"""check_model: it passes what is right, on every layer and model there is, and finds each fault by its name."""
+"""check_model: every layer and model of molattn passes, and each fault fails with its own message."""
 
 from dataclasses import replace
 
@@ -51,7 +51,7 @@ def test_layers_pass(layer):
     check_model(layer)
 
 
-def test_a_layer_of_pyg_passes_too():
+def test_a_layer_of_pyg_passes():
     check_model(TransformerConv(8, 4, heads=2, edge_dim=3))
 
 
@@ -60,7 +60,7 @@ def test_models_of_molecules_pass(config):
     check_model(build(config, 2))
 
 
-def test_the_model_is_left_as_it_is():
+def test_the_model_is_not_changed():
     model = build(GraphModelConfig(**SMALL), 1).train()
     before = {name: p.clone() for name, p in model.state_dict().items()}
     state = torch.random.get_rng_state()
@@ -71,7 +71,7 @@ def test_the_model_is_left_as_it_is():
 
 
 class Layer(nn.Module):
-    """A right one to be spoilt: each node is the mean of a linear map over its graph."""
+    """A correct layer, whose subclasses have a fault each: each node is the mean of a linear map over its graph."""
 
     node_dim = 4
 
@@ -83,13 +83,13 @@ class Layer(nn.Module):
         return graph.replace(v=graph.mean_senders(self.w(graph.v)))
 
 
-class KnowsPlaces(Layer):
+class DependsOnPositions(Layer):
     def forward(self, graph):
         after = super().forward(graph)
         return after.replace(v=after.v + torch.arange(after.v.shape[-2]).to(after.v).unsqueeze(-1))
 
 
-class KnowsCompany(Layer):
+class DependsOnBatch(Layer):
     def forward(self, graph):
         after = super().forward(graph)
         return after.replace(v=after.v - after.v[graph.node_mask].mean() if after.v.dim() == 3 else after.v)
@@ -110,7 +110,7 @@ class DividesByNeighbours(Layer):
         return graph.replace(v=graph.v / (graph.count_nodes() - 1).view(-1, 1, 1))
 
 
-class Draws(Layer):
+class IsRandom(Layer):
     def forward(self, graph):
         return graph.replace(v=self.w(graph.v) + torch.rand(()).to(graph.v))
 
@@ -120,30 +120,30 @@ class DetachesHalf(Layer):
         return graph.replace(v=self.w(graph.v) * self.w(graph.v).detach())
 
 
-class HasAnotherEdgeList(Layer):
+class EdgeListFormDiffers(Layer):
     def forward(self, graph):
         return graph.replace(v=self.w(graph.v) * (1 if graph.v.dim() == 3 else 2))
 
 
-class HasAnInfiniteSlope(Layer):
+class HasInfiniteGradient(Layer):
     def forward(self, graph):
         return graph.replace(v=(self.w(graph.v) * 0).clamp_min(0).sqrt() + self.w(graph.v))
 
 
 FAULTS = {
-    KnowsPlaces: "order of the nodes",
-    KnowsCompany: "company in a batch",
-    CountsPadding: "more padding|company",
-    ReadsPadding: "stands in the padding",
+    DependsOnPositions: "order of the nodes",
+    DependsOnBatch: "rest of the batch",
+    CountsPadding: "more padding|rest of the batch",
+    ReadsPadding: "values in the padding",
     DividesByNeighbours: "not finite",
-    Draws: "two calls",
+    IsRandom: "two calls",
     DetachesHalf: "finite differences",
-    HasAnotherEdgeList: "edge list form",
-    HasAnInfiniteSlope: "gradient",
+    EdgeListFormDiffers: "edge list form",
+    HasInfiniteGradient: "gradient",
 }
 
 
-def test_a_right_layer_of_ones_own_passes():
+def test_a_correct_custom_layer_passes():
     assert "order_of_nodes" in check_model(Layer())
 
 
@@ -153,7 +153,7 @@ def test_each_fault_is_found(layer, message):
         check_model(layer())
 
 
-def test_weights_that_do_not_sum_to_1_or_go_where_no_edge_is_are_found():
+def test_weights_that_do_not_sum_to_1_or_are_nonzero_without_an_edge_are_found():
     class Halved(AttentionEdgeUpdate):
         def _transform_weights(self, weights, graph):
             return super()._transform_weights(weights, graph) * 0.5
@@ -171,7 +171,7 @@ def test_weights_that_do_not_sum_to_1_or_go_where_no_edge_is_are_found():
         check_model(Leaking(8, 2, 4))
 
 
-def test_a_model_that_answers_otherwise_when_asked_for_its_attention_is_found():
+def test_a_model_whose_attention_method_has_other_outputs_is_found():
     model = build(GraphModelConfig(**SMALL), 1)
 
     class Other(type(model)):
@@ -180,14 +180,14 @@ def test_a_model_that_answers_otherwise_when_asked_for_its_attention_is_found():
             return outputs + 1e-3, weights
 
     model.__class__ = Other
-    with pytest.raises(CheckFailed, match="asking for the attention"):
+    with pytest.raises(CheckFailed, match="the output of `attention`"):
         check_model(model)
 
 
-def test_a_layer_that_does_not_tell_its_sizes_is_refused_and_takes_graphs():
-    class Silent(Layer):
+def test_a_layer_without_node_dim_needs_graphs():
+    class WithoutSizes(Layer):
         node_dim = None
 
-    with pytest.raises(TypeError, match="give graphs"):
-        check_model(Silent())
-    check_model(Silent(), random_graphs(4))
+    with pytest.raises(TypeError, match="pass graphs"):
+        check_model(WithoutSizes())
+    check_model(WithoutSizes(), random_graphs(4))

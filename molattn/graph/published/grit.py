@@ -79,7 +79,7 @@ class GritEdgeUpdate(nn.Module):
         q, k, v = (w(graph.v).unflatten(-1, (self.num_heads, -1)) for w in (self.w_q, self.w_k, self.w_v))
         e = self.norm_e(not_none(graph.e))
         scale, shift = (w(e).unflatten(-1, (self.num_heads, -1)) for w in (self.w_ew, self.w_eb))
-        x = (graph.at_receivers(q) + graph.at_senders(k)) * scale
+        x = (graph.gather_receivers(q) + graph.gather_senders(k)) * scale
         h = F.relu(x / (x.abs() + _EPS).sqrt() + shift)
         return (h if isinstance(graph, Graph) else h.masked_fill(~graph.edges[..., None, None], 0.0)), v
 

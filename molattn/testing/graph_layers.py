@@ -1,4 +1,4 @@
-"""Layers on graphs, and the graphs they are tried on."""
+"""Layers on graphs as test cases, and random graphs to test them on."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from molattn.attention import MultiHeadAttention
 from molattn.graph import DenseGraph, Graph
-from molattn.testing.subject import Answers, of_parameters
+from molattn.testing.case import Outputs, functional
 
 
 @dataclass(frozen=True)
-class OnGraphs:
-    """A layer on graphs."""
+class GraphLayerCase:
+    """A layer with a batch of graphs."""
 
     module: Any
     graph: DenseGraph
@@ -28,53 +28,53 @@ class OnGraphs:
     def sizes(self) -> list[int]:
         return self.graph.node_mask.sum(-1).tolist()
 
-    def answers(self) -> Answers:
+    def outputs(self) -> Outputs:
         with torch.no_grad():
-            return self._answers(self.graph)
+            return self._outputs(self.graph)
 
-    def _answers(self, graph: DenseGraph) -> Answers:
-        module, weights, globals_ = self.module, None, None
+    def _outputs(self, graph: DenseGraph) -> Outputs:
+        module, weights, graph_outputs = self.module, None, None
         if isinstance(module, MultiHeadAttention):
             nodes, weights = module(graph.v, mask=graph.edges.unsqueeze(1), return_weights=True)
         elif _is_conv(module):
             nodes = torch.zeros(*graph.v.shape[:2], 1).to(graph.v)
-            listed = _call_conv(module, graph.to_edge_list())
-            nodes = nodes.expand(-1, -1, listed.shape[-1]).masked_scatter(graph.node_mask.unsqueeze(-1), listed)
+            flat = _call_conv(module, graph.to_edge_list())
+            nodes = nodes.expand(-1, -1, flat.shape[-1]).masked_scatter(graph.node_mask.unsqueeze(-1), flat)
         elif hasattr(module, "forward_with_messages"):
             after, messages = module.forward_with_messages(graph)
-            nodes, globals_, weights = after.v, after.u, messages.weights
+            nodes, graph_outputs, weights = after.v, after.u, messages.weights
         else:
             result = module(graph)
             if isinstance(result, DenseGraph):
-                nodes, globals_ = result.v, result.u
+                nodes, graph_outputs = result.v, result.u
             else:
                 nodes, weights = result.sum(), result.weights
-        return Answers(nodes, globals_, weights, graph.node_mask, graph.edges)
+        return Outputs(nodes, graph_outputs, weights, graph.node_mask, graph.edges)
 
-    def permuted(self, orders: Sequence[Sequence[int]]) -> "OnGraphs":
+    def permuted(self, orders: Sequence[Sequence[int]]) -> "GraphLayerCase":
         n = self.graph.node_mask.shape[1]
         full = torch.tensor([[*order, *range(len(order), n)] for order in orders])
-        item = torch.arange(len(orders))
-        return self._with(
-            lambda x: x[item[:, None], full], lambda x: x[item[:, None, None], full[:, :, None], full[:, None]]
+        b = torch.arange(len(orders))
+        return self._transformed(
+            lambda x: x[b[:, None], full], lambda x: x[b[:, None, None], full[:, :, None], full[:, None]]
         )
 
-    def alone(self, item: int) -> "OnGraphs":
-        n = self.sizes[item]
-        u = None if self.graph.u is None else self.graph.u[item : item + 1]
-        return self._with(lambda x: x[item : item + 1, :n], lambda x: x[item : item + 1, :n, :n], u)
+    def single(self, index: int) -> "GraphLayerCase":
+        n = self.sizes[index]
+        u = None if self.graph.u is None else self.graph.u[index : index + 1]
+        return self._transformed(lambda x: x[index : index + 1, :n], lambda x: x[index : index + 1, :n, :n], u)
 
-    def padded(self, more: int) -> "OnGraphs":
-        def wider(x: Tensor, dims: int) -> Tensor:
+    def with_more_padding(self, amount: int) -> "GraphLayerCase":
+        def pad(x: Tensor, dims: int) -> Tensor:
             for dim in range(1, dims):
                 shape = list(x.shape)
-                shape[dim] = more
+                shape[dim] = amount
                 x = torch.cat([x, torch.zeros(shape, dtype=x.dtype)], dim)
             return x
 
-        return self._with(lambda x: wider(x, 2), lambda x: wider(x, 3))
+        return self._transformed(lambda x: pad(x, 2), lambda x: pad(x, 3))
 
-    def garbage(self) -> "OnGraphs":
+    def with_garbage_padding(self) -> "GraphLayerCase":
         graph = self.graph
         v = graph.v.masked_fill(~graph.node_mask.unsqueeze(-1), 1e6)
         pairs = graph.node_mask.unsqueeze(-1) & graph.node_mask.unsqueeze(-2)
@@ -95,40 +95,41 @@ class OnGraphs:
                     forms[name] = result.v if isinstance(result, Graph) else result.sum()
         return forms
 
-    def in_precision(self, dtype: torch.dtype) -> "OnGraphs":
-        return OnGraphs(deepcopy(self.module).to(dtype), cast(self.graph, dtype))
+    def to_dtype(self, dtype: torch.dtype) -> "GraphLayerCase":
+        return GraphLayerCase(deepcopy(self.module).to(dtype), cast(self.graph, dtype))
 
-    def function(self) -> tuple[Callable[..., Tensor], tuple[Tensor, ...]]:
+    def gradcheck_function(self) -> tuple[Callable[..., Tensor], tuple[Tensor, ...]]:
         names = [name for name in ("v", "e", "u") if getattr(self.graph, name) is not None]
         inputs = [getattr(self.graph, name).clone().requires_grad_() for name in names]
 
-        def nodes(*inputs: Tensor) -> Tensor:
-            answers = self._answers(self.graph.replace(**dict(zip(names, inputs, strict=True))))
-            assert answers.nodes is not None
-            nodes = answers.nodes[answers.node_mask].flatten()
-            return nodes if answers.graphs is None else torch.cat([nodes, answers.graphs.flatten()])
+        def call(*inputs: Tensor) -> Tensor:
+            outputs = self._outputs(self.graph.replace(**dict(zip(names, inputs, strict=True))))
+            assert outputs.nodes is not None
+            nodes = outputs.nodes[outputs.node_mask].flatten()
+            return nodes if outputs.graphs is None else torch.cat([nodes, outputs.graphs.flatten()])
 
-        return of_parameters(self.module, nodes, inputs)
+        return functional(self.module, call, inputs)
 
-    def _with(
-        self, of_nodes: Callable[[Tensor], Tensor], of_pairs: Callable[[Tensor], Tensor], u: Tensor | None = None
-    ) -> "OnGraphs":
+    def _transformed(
+        self, nodes: Callable[[Tensor], Tensor], pairs: Callable[[Tensor], Tensor], u: Tensor | None = None
+    ) -> "GraphLayerCase":
+        """The case with `nodes` applied to the tensors of nodes, and `pairs` to those of pairs of nodes."""
         g = self.graph
-        changed = DenseGraph(
-            v=of_nodes(g.v),
-            node_mask=of_nodes(g.node_mask),
-            e=None if g.e is None else of_pairs(g.e),
+        transformed = DenseGraph(
+            v=nodes(g.v),
+            node_mask=nodes(g.node_mask),
+            e=None if g.e is None else pairs(g.e),
             u=g.u if u is None else u,
-            edge_mask=None if g.edge_mask is None else of_pairs(g.edge_mask),
-            degree=None if g.degree is None else of_nodes(g.degree),
+            edge_mask=None if g.edge_mask is None else pairs(g.edge_mask),
+            degree=None if g.degree is None else nodes(g.degree),
         )
-        return replace(self, graph=changed)
+        return replace(self, graph=transformed)
 
 
 def random_graphs(
     node_dim: int, edge_dim: int = 0, global_dim: int = 0, *, density: float | None = None, seed: int = 0
 ) -> DenseGraph:
-    """Four graphs of 4, 1, 3 and 5 nodes in float64, padded; complete, or sparse with a node that no edge reaches.
+    """Four random graphs of 4, 1, 3 and 5 nodes in float64, with_more_padding; complete, or sparse with a node without incoming edges.
 
     Args:
         node_dim, edge_dim, global_dim: d_v, d_e and d_u, 0 for none.
@@ -136,14 +137,14 @@ def random_graphs(
         seed: of the random numbers.
     """
     g = torch.Generator().manual_seed(seed)
-    real = torch.arange(5) < torch.tensor([[4], [1], [3], [5]])
+    node_mask = torch.arange(5) < torch.tensor([[4], [1], [3], [5]])
     edges = None
     if density is not None:
         edges = torch.rand(4, 5, 5, generator=g) < density
         edges[0, 0] = False
     return DenseGraph(
         v=torch.randn(4, 5, node_dim, generator=g, dtype=torch.float64),
-        node_mask=real,
+        node_mask=node_mask,
         e=torch.randn(4, 5, 5, edge_dim, generator=g, dtype=torch.float64) if edge_dim else None,
         u=torch.randn(4, global_dim, generator=g, dtype=torch.float64) if global_dim else None,
         edge_mask=edges,
