@@ -21,8 +21,8 @@ def check_model(
     are initialized with zeros do not hide a fault.
 
     Args:
-        model: a model of molecules (`molattn.models`), a module from a `Graph` or `DenseGraph` to the updated graph, such
-            as `GraphNetBlock`, an edge update, such as `AttentionEdgeUpdate`, a layer with forward(x, edge_index,
+        model: a model of molecules (`molattn.models`), a module from a `Graph` or `DenseGraph` to the updated graph,
+            such as `GraphNetBlock`, an edge update, such as `AttentionEdgeUpdate`, a layer with forward(x, edge_index,
             edge_attr, u, batch), such as `TensorDotConv`, or a `MultiHeadAttention`.
         graphs: graphs to test a layer on, if they cannot be generated from the layer's `node_dim`, `edge_dim` and
             `global_dim` (or `in_channels`, `edge_dim`, `global_dim`).
