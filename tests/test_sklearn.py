@@ -1,4 +1,4 @@
-"""`MolAttentionRegressor` and `MolAttentionClassifier`: what scikit-learn's users do with an estimator."""
+"""`MolAttentionRegressor` and `MolAttentionClassifier`: usage as scikit-learn estimators."""
 
 import inspect
 import pickle
@@ -50,7 +50,7 @@ def fitted_classifier() -> MolAttentionClassifier:
     return classifier().fit(SMILES, KINDS)
 
 
-def test_importing_molattn_brings_in_neither_scikit_learn_nor_torch() -> None:
+def test_importing_molattn_imports_neither_scikit_learn_nor_torch() -> None:
     code = "import sys, molattn; print([m for m in ('sklearn', 'torch', 'rdkit') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
@@ -64,7 +64,7 @@ def test_every_shape_of_a_column_is_the_same_molecules(fitted: MolAttentionRegre
         np.testing.assert_array_equal(fitted.predict(X), expected)
 
 
-def test_predictions_are_those_of_its_predictor_and_of_what_it_saves(
+def test_predictions_are_those_of_its_predictor_and_of_a_saved_model(
     fitted: MolAttentionRegressor, tmp_path: Path
 ) -> None:
     expected = fitted.predict(SMILES)
@@ -123,7 +123,7 @@ def test_pickle_and_joblib_and_deep_copies_predict_the_same(make: Any, tmp_path:
         unfitted.predict(SMILES)
 
 
-def test_a_pickle_predicts_without_the_training_room(fitted: MolAttentionRegressor, tmp_path: Path) -> None:
+def test_a_pickle_predicts_without_molattn_training(fitted: MolAttentionRegressor, tmp_path: Path) -> None:
     (tmp_path / "m.pkl").write_bytes(pickle.dumps(fitted))
     code = (
         "import pickle, sys; m = pickle.load(open(sys.argv[1], 'rb')); print(m.predict(['CCO']).shape, "
@@ -140,7 +140,7 @@ def test_clones_have_the_parameters_and_no_model(fitted: MolAttentionRegressor) 
         copy.predict(SMILES)
 
 
-def test_cross_validation_counts_molecules_that_were_not_fitted() -> None:
+def test_cross_validation_scores_held_out_molecules() -> None:
     folds = KFold(3, shuffle=True, random_state=0)
     scores = cross_val_score(regressor(), SMILES, VALUES, cv=folds)
     predicted = cross_val_predict(regressor(), SMILES, VALUES, cv=folds)
@@ -186,7 +186,7 @@ def test_a_single_column_of_values_stays_a_column() -> None:
     np.testing.assert_array_equal(column[:, 0], flat)
 
 
-def test_classes_are_words_numbers_or_truth(fitted_classifier: MolAttentionClassifier) -> None:
+def test_classes_are_strings_numbers_or_booleans(fitted_classifier: MolAttentionClassifier) -> None:
     model = fitted_classifier
     assert model.classes_.tolist() == ["insoluble", "soluble"]
     chance = model.predict_proba(SMILES)
@@ -226,7 +226,7 @@ def test_several_targets_of_classes_with_missing_labels_and_one_of_one_class() -
     assert model.score(SMILES, y) == right.mean()
 
 
-def test_words_and_numbers_side_by_side_keep_their_kinds() -> None:
+def test_targets_of_strings_and_numbers_keep_their_types() -> None:
     y = pd.DataFrame({"kind": KINDS, "odd": np.arange(40, dtype=np.float32) % 3})
     y.loc[7, "odd"] = np.nan
     model = classifier().fit(SMILES, y)
@@ -237,7 +237,7 @@ def test_words_and_numbers_side_by_side_keep_their_kinds() -> None:
     np.testing.assert_allclose(model.predict_proba(SMILES)[1].sum(1), 1)
 
 
-def test_weights_count_and_a_weight_of_zero_is_no_molecule() -> None:
+def test_sample_weights_are_used_and_zero_excludes_a_molecule() -> None:
     weights = np.ones(40)
     weights[:10] = 0
     few = regressor().fit(SMILES[10:], VALUES[10:]).predict(SMILES)
@@ -262,7 +262,7 @@ def test_a_bad_smiles_is_named_by_its_row(fitted: MolAttentionRegressor) -> None
         ([1.0, 2.0], "row 0, 1.0"),
     ],
 )
-def test_what_is_no_list_of_smiles_is_refused(fitted: MolAttentionRegressor, X: Any, message: str) -> None:
+def test_invalid_X_is_an_error(fitted: MolAttentionRegressor, X: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         fitted.predict(X)
     with pytest.raises(ValueError, match=message):
@@ -282,13 +282,13 @@ def test_what_is_no_list_of_smiles_is_refused(fitted: MolAttentionRegressor, X: 
         ({"hidden_dim": 10, "num_heads": 3}, "3 heads do not divide 10"),
     ],
 )
-def test_parameters_that_make_no_sense_are_refused_by_fit(parameters: dict[str, Any], message: str) -> None:
+def test_invalid_parameters_are_errors_in_fit(parameters: dict[str, Any], message: str) -> None:
     model = regressor(**parameters)
     with pytest.raises(ValueError, match=message):
         model.fit(SMILES, VALUES)
 
 
-def test_labels_that_make_no_sense_are_refused() -> None:
+def test_invalid_labels_are_errors() -> None:
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         regressor().fit(SMILES, VALUES[:-1])
     with pytest.raises(ValueError, match="infinity"):
@@ -330,7 +330,7 @@ def test_a_preset_and_any_other_setting_reach_the_model() -> None:
     assert tokens.predictor_.model.config.kind == "smiles-transformer"
 
 
-def test_tags_say_what_it_takes() -> None:
+def test_tags_describe_the_inputs() -> None:
     for model in (regressor(), classifier()):
         tags = get_tags(model)
         assert tags.input_tags.string and tags.input_tags.one_d_array and not tags.input_tags.two_d_array

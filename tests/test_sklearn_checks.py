@@ -53,7 +53,7 @@ PARTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I", "B")
 
 
 def spelled(X: np.ndarray) -> list[str]:
-    """A SMILES for each row: a number in column j as so many small molecules of the j-th kind, beside one helium."""
+    """A SMILES for each row: a number in column j as that many small molecules of the j-th kind, plus one helium."""
     near = np.clip(np.round(2 * X + 4), 0, 8)
     counts = np.where(np.abs(X) < 10, near, np.mod(np.round(X), 9)).astype(int)
     return [

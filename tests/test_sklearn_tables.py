@@ -1,4 +1,4 @@
-"""X as a table: SMILES in one column, numbers beside the molecules in others, in scikit-learn's ways."""
+"""X as a table: SMILES in one column and descriptors in others, as usual in scikit-learn."""
 
 import pickle
 from typing import Any
@@ -47,8 +47,8 @@ def test_the_model_reads_the_columns_and_every_kind_of_table_is_the_same(fitted:
     assert (fitted.predict(other) != expected).all()
 
 
-def test_it_is_the_training_that_the_columns_of_a_table_bring(fitted: MolAttentionRegressor) -> None:
-    """By position in an array, what a ColumnTransformer hands on; and by the scaler of the training molecules alone."""
+def test_it_trains_as_from_a_table_with_these_columns(fitted: MolAttentionRegressor) -> None:
+    """By index in an array, as a ColumnTransformer returns; scaled with the training molecules only."""
     table = FRAME[["Structure", "logp", "mw"]].to_numpy(dtype=object)
     model = regressor(descriptor_columns=[1, -1]).fit(table, Y)
     assert model.predictor_.descriptors == ("x1", "x2")
@@ -61,7 +61,7 @@ def test_it_is_the_training_that_the_columns_of_a_table_bring(fitted: MolAttenti
     np.testing.assert_array_equal(one, other)
 
 
-def test_they_help_where_they_say_what_the_molecule_does_not() -> None:
+def test_informative_descriptors_improve_predictions() -> None:
     y = np.random.default_rng(1).normal(size=40)
     frame = pd.DataFrame({"smiles": SMILES, "hint": y})
     settings = {"epochs": 60, "learning_rate": 1e-2, "batch_size": 8}
@@ -122,7 +122,7 @@ def test_a_frame_may_have_other_columns_without_any_descriptor() -> None:
         ({}, pd.concat([FRAME, FRAME[["mw"]]], axis=1), "2 columns 'mw': rename all but one"),
     ],
 )
-def test_what_makes_no_sense_is_refused(parameters: dict[str, Any], X: Any, message: str) -> None:
+def test_invalid_tables_and_columns_are_errors(parameters: dict[str, Any], X: Any, message: str) -> None:
     model = regressor(**parameters)
     with pytest.raises(ValueError, match=message):
         model.fit(X, Y)

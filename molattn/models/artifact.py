@@ -236,7 +236,7 @@ def load_artifact(folder: str | Path) -> Artifact:
     folder = Path(folder)
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
-            raise InputError(f"{folder} holds no model: {name} is missing; give the folder of a finished run")
+            raise InputError(f"{folder} contains no model: {name} is missing; give the folder of a finished run")
     try:
         specs = read_tensor_specs(folder / WEIGHTS)
         config = read_config(folder, _current_config(folder))

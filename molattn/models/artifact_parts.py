@@ -46,10 +46,10 @@ def expected_specs(
     Raises:
         ValidationError: a length is out of range.
     """
-    own = {name: TensorSpec(x.dtype, tuple(x.shape)) for name, x in model.state_dict().items()}
-    specs = dict(own)
+    model_specs = {name: TensorSpec(x.dtype, tuple(x.shape)) for name, x in model.state_dict().items()}
+    specs = dict(model_specs)
     for i in range(1, 1 + config.get(MEMBERS, 0)):
-        specs |= {f"{member_prefix(i)}.{name}": spec for name, spec in own.items()}
+        specs |= {f"{member_prefix(i)}.{name}": spec for name, spec in model_specs.items()}
     if CALIBRATION in config:
         for t in range(len(config["targets"])):
             for names in score_names(task, t):
@@ -62,14 +62,14 @@ def expected_specs(
     return specs
 
 
-def _length(found: Mapping[str, TensorSpec], name: str, least: int, most: int) -> int:
+def _length(found: Mapping[str, TensorSpec], name: str, minimum: int, maximum: int) -> int:
     """The length of a tensor in `found`; raises ValidationError if it is out of range."""
     if name not in found:
         raise ValidationError(f"the tensor {short_repr(name)} is missing")
     shape = found[name].shape
-    if not shape or not least <= shape[0] <= most:
+    if not shape or not minimum <= shape[0] <= maximum:
         raise ValidationError(
-            f"the tensor {short_repr(name)} is {found[name]}; its length is from {least:,} to {most:,}"
+            f"the tensor {short_repr(name)} is {found[name]}; its length is from {minimum:,} to {maximum:,}"
         )
     return shape[0]
 

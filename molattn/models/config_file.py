@@ -141,7 +141,7 @@ def read_config(folder: Path, name: str = CONFIG) -> dict[str, Any]:
         config["model"] = _model(config["model"], folder)
         _check_consistency(config)
     except FileNotFoundError:
-        raise InputError(f"{folder} holds no model: {name} is missing; give the folder of a finished run") from None
+        raise InputError(f"{folder} contains no model: {name} is missing; give the folder of a finished run") from None
     except ValidationError as error:
         raise InputError(f"{path} is damaged or was changed: {error}; copy it again") from None
     except (ValueError, OSError) as error:
@@ -212,9 +212,9 @@ def _check_consistency(config: dict[str, Any]) -> None:
         raise ValidationError("model.edges reads distances, and there is no molecules.conformers")
 
 
-def _check_unique(place: str, names: Any) -> None:
+def _check_unique(field: str, names: Any) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValidationError(f"{place} has {short_repr(name)} twice")
+            raise ValidationError(f"{field} has {short_repr(name)} twice")
         seen.add(name)

@@ -19,7 +19,7 @@ MAX_BATCH_MOLECULES = 512
 """The most molecules in a batch."""
 
 NOT_FINITE = (
-    "the model's answer for it is not a finite number: its weights are too large for it, or the molecule is too far "
+    "the model's output for it is not a finite number: its weights are too large for it, or the molecule is too far "
     "from those of training; use another model"
 )
 """The error for a molecule whose numbers overflow."""

@@ -41,7 +41,7 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
             check_classification_targets(values)
         classes = [np.unique(values) for _, values in columns]
         if max(map(len, classes)) < 2:
-            raise ValueError(f"y holds one class, {classes[0].tolist()}: there is nothing to tell apart")
+            raise ValueError(f"y holds one class, {classes[0].tolist()}: two or more are needed")
         targets = np.full((len(labels), len(columns)), np.nan)
         for t, (known, values) in enumerate(columns):
             targets[known, t] = np.searchsorted(classes[t], values)

@@ -1,4 +1,4 @@
-"""A model that has seen some molecules, shared by the tests that ask it things."""
+"""A trained model, shared by the tests."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from tests.molecules import esol
 
 @pytest.fixture(scope="session")
 def artifact() -> Artifact:
-    """The default model after a few epochs on a hundred molecules: its weights are no longer those of chance."""
+    """The default model after a few epochs on a hundred molecules: its weights are no longer the initial ones."""
     smiles, values = esol(120)
     data = LabelledMolecules([molecule_graph(s) for s in smiles], np.array(values)[:, None])
     train, val = (

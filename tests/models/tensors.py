@@ -1,4 +1,4 @@
-"""Files of tensors for tests of what reads them."""
+"""Files of tensors for tests of their readers."""
 
 import json
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def saved(tensors: dict[str, Tensor]) -> bytes:
-    """As safetensors' own `save`, and with complex64, which that of before 0.7 does not write."""
+    """Like `save` of safetensors, but also with complex64, which versions before 0.7 do not write."""
     complexes = [name for name, x in tensors.items() if x.dtype == torch.complex64]
     data = save({name: x.view(torch.int64) if name in complexes else x for name, x in tensors.items()})
     end = 8 + int.from_bytes(data[:8], "little")

@@ -1,4 +1,4 @@
-"""What is unlike the training molecules."""
+"""The applicability domain: distances, similarities and limits."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from molattn.models.applicability_domain import LABELS, ApplicabilityDomain, max
 from tests.molecules import SPECIAL, esol
 
 
-def test_similarity_is_rdkits_and_what_lacks_bits_is_alike() -> None:
+def test_similarity_is_that_of_rdkit_and_1_without_bits() -> None:
     smiles = [*esol(60)[0], *SPECIAL]
     bits = morgan_bits(smiles)
     fingerprints = Fingerprints(smiles)
@@ -21,7 +21,7 @@ def test_similarity_is_rdkits_and_what_lacks_bits_is_alike() -> None:
 
 
 @pytest.mark.parametrize("m", [3, 700])
-def test_the_nearest_five_by_sorting(m: int) -> None:
+def test_distances_to_the_nearest_five_by_sorting(m: int) -> None:
     draw = np.random.default_rng(0)
     x, others = draw.normal(size=(600, 4)), draw.normal(size=(m, 4))
     distances = np.sort(np.linalg.norm(x[:, None] - others, axis=2), 1)
@@ -30,7 +30,7 @@ def test_the_nearest_five_by_sorting(m: int) -> None:
     np.testing.assert_allclose(mean_nearest_distance(others, others, exclude_self=True), own[:, :5].mean(1), atol=1e-7)
 
 
-def test_the_limits_are_those_that_95_percent_of_the_training_molecules_keep() -> None:
+def test_95_percent_of_the_training_molecules_are_within_each_limit() -> None:
     draw = np.random.default_rng(0)
     embeddings, bits = draw.normal(size=(400, 6)), morgan_bits(esol(400)[0])
     domain = ApplicabilityDomain.fit(embeddings, bits)

@@ -1,4 +1,4 @@
-"""A model on disk: what is written is read back, and what is damaged is refused."""
+"""Models on disk: what is saved is loaded, and damaged files are errors."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ SMALL = GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1)
 
 @pytest.fixture(scope="module")
 def artifact() -> Artifact:
-    """A small model; what it has learned is not asked here."""
+    """A small model; its predictions do not matter here."""
     torch.manual_seed(0)
     model = GraphModel(SMALL).eval().requires_grad_(False)
     return Artifact(model, TargetScaler((-3.0,), (2.0,)), ("log_solubility",), ("log10(mol/L)",), False, 1000)
@@ -46,12 +46,12 @@ def folder(artifact: Artifact, tmp_path: Path) -> Path:
 
 
 def _change(folder: Path, **fields: object) -> None:
-    """As another molattn might have written it."""
+    """Changes as of another version of molattn."""
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_bytes(dumps_checksummed({**config, **fields}, "config.json"))
 
 
-def test_what_is_saved_is_loaded_to_the_bit(artifact: Artifact, folder: Path) -> None:
+def test_save_and_load_are_bitwise_exact(artifact: Artifact, folder: Path) -> None:
     loaded = load_artifact(folder)
     graphs = [molecule_graph(s) for s in SPECIAL]
     before = predict_molecules(artifact.model, artifact.scaler, graphs)
@@ -61,7 +61,7 @@ def test_what_is_saved_is_loaded_to_the_bit(artifact: Artifact, folder: Path) ->
     assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json"}
 
 
-def test_every_flipped_byte_of_the_weights_is_refused(folder: Path) -> None:
+def test_every_flipped_byte_of_the_weights_is_an_error(folder: Path) -> None:
     path = folder / "model.safetensors"
     whole = path.read_bytes()
     refused = 0
@@ -73,7 +73,7 @@ def test_every_flipped_byte_of_the_weights_is_refused(folder: Path) -> None:
     assert refused >= 40
 
 
-def test_every_bit_of_the_configuration_counts(folder: Path) -> None:
+def test_every_flipped_bit_of_the_configuration_is_an_error(folder: Path) -> None:
     path = folder / "config.json"
     whole = path.read_bytes()
     for place in range(0, len(whole), len(whole) // 100):
@@ -82,7 +82,7 @@ def test_every_bit_of_the_configuration_counts(folder: Path) -> None:
             load_artifact(folder)
 
 
-def test_a_model_in_the_place_of_another_is_the_old_or_the_new_one(
+def test_a_killed_replacement_leaves_the_old_or_the_new_model(
     artifact: Artifact, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights = {name: x + 1 for name, x in artifact.model.state_dict().items()}
@@ -103,7 +103,7 @@ def test_a_model_in_the_place_of_another_is_the_old_or_the_new_one(
 
         with monkeypatch.context() as patch, suppress(SystemExit):
             patch.setattr(artifact_module, "write_bytes", killed)
-            patch.setattr(artifact_module, "_finish_replacement", lambda _: None)  # nobody tidies up after a kill
+            patch.setattr(artifact_module, "_finish_replacement", lambda _: None)  # a kill skips the cleanup
             save_artifact(folder, new)
         assert load_artifact(folder).units == (unit,)
         artifact_module._finish_replacement(folder)
@@ -113,7 +113,7 @@ def test_a_model_in_the_place_of_another_is_the_old_or_the_new_one(
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
-def test_a_truncated_file_is_refused(folder: Path, name: str, share: float) -> None:
+def test_a_truncated_file_is_an_error(folder: Path, name: str, share: float) -> None:
     whole = (folder / name).read_bytes()
     (folder / name).write_bytes(whole[: int(share * len(whole))])
     with pytest.raises(InputError, match="damaged"):
@@ -126,13 +126,13 @@ def test_a_missing_file_is_named(folder: Path) -> None:
         load_artifact(folder)
 
 
-def test_a_newer_model_asks_for_an_upgrade(folder: Path) -> None:
+def test_the_error_for_a_newer_model_says_upgrade(folder: Path) -> None:
     _change(folder, schema=SCHEMA + 1, molattn="9.0")
     with pytest.raises(InputError, match=r"written by molattn 9\.0: upgrade"):
         load_artifact(folder)
 
 
-def test_a_model_of_3d_remembers_how_its_molecules_are_embedded(artifact: Artifact, tmp_path: Path) -> None:
+def test_a_3d_model_saves_its_conformer_settings(artifact: Artifact, tmp_path: Path) -> None:
     conformers = Conformers(seed=7, timeout=3, on_failure="reject")
     save_artifact(tmp_path, replace(artifact, conformers=conformers))
     assert load_artifact(tmp_path).conformers == conformers
@@ -148,25 +148,25 @@ def test_a_model_without_3d_is_written_and_read_as_before(folder: Path) -> None:
     assert load_artifact(folder).samples == 10
 
 
-def test_conformers_that_there_are_not_are_refused(folder: Path) -> None:
+def test_unknown_conformer_settings_are_an_error(folder: Path) -> None:
     _change(folder, schema=2, molecules={"add_hs": False, "max_atoms": 1000, "conformers": {"seed": -1}})
     with pytest.raises(InputError, match="damaged"):
         load_artifact(folder)
 
 
-def test_other_codes_are_refused(folder: Path) -> None:
+def test_another_vocabulary_is_an_error(folder: Path) -> None:
     _change(folder, vocabulary={})
     with pytest.raises(InputError, match="other codes"):
         load_artifact(folder)
 
 
-def test_a_setting_that_no_model_has_is_refused(folder: Path) -> None:
+def test_an_unknown_setting_is_an_error(folder: Path) -> None:
     _change(folder, model={"kind": "graph", "evil": 1})
     with pytest.raises(InputError, match="damaged"):
         load_artifact(folder)
 
 
-def test_a_kind_of_model_that_there_is_not_is_named(folder: Path) -> None:
+def test_the_error_for_an_unknown_kind_of_model_names_it(folder: Path) -> None:
     _change(folder, model={"kind": "oracle"})
     with pytest.raises(InputError, match="of the kind 'oracle'; this molattn has graph"):
         load_artifact(folder)
@@ -194,7 +194,9 @@ def test_an_older_artifact_is_a_regression(artifact: Artifact, folder: Path) -> 
 
 
 @pytest.mark.parametrize("task", [Regression("mve"), Binary(), Multiclass(classes=(("a", "b", "c"),))])
-def test_the_task_is_loaded_too_and_older_versions_refuse_what_they_would_misread(tmp_path: Path, task: Task) -> None:
+def test_the_task_is_loaded_and_the_schema_stops_older_versions_that_would_misread_it(
+    tmp_path: Path, task: Task
+) -> None:
     model = GraphModel(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), len(task.target_of_output(1))).eval()
     written = Artifact(model, TargetScaler.identity(1), ("y",), ("",), False, 1000, task=task)
     save_artifact(tmp_path, written)
@@ -204,14 +206,14 @@ def test_the_task_is_loaded_too_and_older_versions_refuse_what_they_would_misrea
     assert loaded.model.head.out_features == len(task.target_of_output(1))
 
 
-def test_a_task_that_does_not_exist_is_refused(folder: Path) -> None:
+def test_an_unknown_task_is_an_error(folder: Path) -> None:
     _change(folder, task={"kind": "ranking", "loss": "mse"})
     with pytest.raises(InputError, match="the model's task is 'ranking'"):
         load_artifact(folder)
 
 
 @pytest.mark.parametrize("sizes", [{"hidden_dim": 10**8}, {"num_layers": 10**12}, {"hidden_dim": 128}, {"max_path": 9}])
-def test_sizes_that_the_weights_do_not_have_are_refused_without_their_memory(folder: Path, sizes: dict) -> None:
+def test_sizes_above_those_of_the_weights_are_an_error_before_allocation(folder: Path, sizes: dict) -> None:
     config = json.loads((folder / "config.json").read_text())
     _change(folder, model={**config["model"], **sizes})
     with pytest.raises(InputError, match="is damaged"):
@@ -220,7 +222,7 @@ def test_sizes_that_the_weights_do_not_have_are_refused_without_their_memory(fol
 
 @pytest.fixture
 def everything() -> Artifact:
-    """An ensemble with all that a model can have beside it."""
+    """An ensemble with every optional part of an artifact."""
     scores = tuple({"z": np.arange(3.0) + t, "far": np.ones(3), "b": np.zeros(1)} for t in range(2))
     task, models = Regression(), []
     for seed in range(3):
@@ -247,7 +249,7 @@ def everything() -> Artifact:
     )
 
 
-def test_all_that_a_model_can_have_comes_back(everything: Artifact, tmp_path: Path) -> None:
+def test_every_part_of_an_artifact_is_saved_and_loaded(everything: Artifact, tmp_path: Path) -> None:
     save_artifact(tmp_path / "new" / "model", everything)
     found = load_artifact(tmp_path / "new" / "model")
     for name in ("scaler", "targets", "units", "add_hs", "max_atoms", "conformers", "task", "standardize"):
@@ -270,7 +272,7 @@ def test_all_that_a_model_can_have_comes_back(everything: Artifact, tmp_path: Pa
     assert np.array_equal(d.bits, everything.domain.bits)
 
 
-def test_the_form_on_disk(everything: Artifact, tmp_path: Path) -> None:
+def test_the_format_on_disk(everything: Artifact, tmp_path: Path) -> None:
     save_artifact(tmp_path, everything)
     config = json.loads((tmp_path / "config.json").read_text())
     weights = (tmp_path / "model.safetensors").read_bytes()
@@ -305,7 +307,7 @@ def _schema_of(artifact: Artifact, folder: Path) -> int:
     return json.loads((folder / "config.json").read_text())["schema"]
 
 
-def test_the_oldest_schema_that_says_all_is_written(artifact: Artifact, everything: Artifact, tmp_path: Path) -> None:
+def test_the_oldest_sufficient_schema_is_written(artifact: Artifact, everything: Artifact, tmp_path: Path) -> None:
     def model(outputs: int, descriptors: int = 0) -> GraphModel:
         return GraphModel(SMALL, outputs, num_descriptors=descriptors).eval()
 
@@ -336,13 +338,13 @@ def test_the_oldest_schema_that_says_all_is_written(artifact: Artifact, everythi
         assert again.calibration_method == ("zscaling" if "calibration" in changes else "none")
 
 
-def test_columns_are_those_of_the_uncertainty_that_is_asked_for(everything: Artifact, artifact: Artifact) -> None:
+def test_columns_are_those_of_the_requested_uncertainty_method(everything: Artifact, artifact: Artifact) -> None:
     assert everything.extra_columns() == ["a_std", "b_std"] == everything.extra_columns("ensemble")
     assert everything.extra_columns("none") == [] == artifact.extra_columns()
     assert artifact.extra_columns("dropout") == ["log_solubility_std"]
 
 
-def test_answers_are_calibrated_by_the_method_of_the_model_or_another(artifact: Artifact) -> None:
+def test_predictions_are_calibrated_by_the_default_method_or_another(artifact: Artifact) -> None:
     answers = Predictions(np.zeros((1, 1)), np.empty((1, 0)), std=np.ones((1, 1)))
     assert artifact.apply_calibration(answers) is answers
     scores = ({"z": np.array([3.0, 5.0])},)
@@ -352,7 +354,7 @@ def test_answers_are_calibrated_by_the_method_of_the_model_or_another(artifact: 
         assert found is not None and found.item() == pytest.approx(std)
 
 
-def test_what_lies_beside_a_model_and_is_half_written_is_settled(artifact: Artifact, folder: Path) -> None:
+def test_an_unfinished_replacement_is_completed_or_removed(artifact: Artifact, folder: Path) -> None:
     config = (folder / "config.json").read_bytes()
     other = replace(artifact, units=("other",))
     save_artifact(folder.with_name("other"), other)
@@ -379,9 +381,7 @@ def test_what_lies_beside_a_model_and_is_half_written_is_settled(artifact: Artif
     assert {p.name for p in folder.iterdir()} == {"config.json"}
 
 
-def test_a_failure_while_it_is_saved_leaves_the_old_one(
-    artifact: Artifact, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_save_leaves_the_old_model(artifact: Artifact, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, before = artifact_module.write_bytes, {p.name: p.read_bytes() for p in folder.iterdir()}
 
     def full(path: Path, data: bytes) -> None:
@@ -427,7 +427,7 @@ def test_a_failure_while_it_is_saved_leaves_the_old_one(
         ),
     ],
 )
-def test_what_does_not_fit_together_is_said(
+def test_the_error_names_inconsistent_fields(
     everything: Artifact, tmp_path: Path, fields: dict[str, object], said: str
 ) -> None:
     save_artifact(tmp_path / "m", everything)
@@ -436,14 +436,14 @@ def test_what_does_not_fit_together_is_said(
         load_artifact(tmp_path / "m")
 
 
-def test_a_setting_that_no_model_takes_is_said(folder: Path) -> None:
+def test_the_error_names_an_invalid_setting(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     _change(folder, model={**config["model"], "readout": "magic"})
     with pytest.raises(InputError, match="requires what is not available: .*magic"):
         load_artifact(folder)
 
 
-def test_a_kill_before_the_configuration_took_its_place_and_then_a_full_disk(
+def test_a_kill_before_the_configuration_is_replaced_followed_by_a_full_disk(
     artifact: Artifact, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newer = replace(artifact, model=GraphModel(SMALL).eval(), units=("newer",))
@@ -464,7 +464,7 @@ def test_a_kill_before_the_configuration_took_its_place_and_then_a_full_disk(
     assert load_artifact(folder).units == ("newer",)
 
 
-def test_it_answers_with_the_uncertainty_of_its_own_or_another(artifact: Artifact) -> None:
+def test_it_predicts_with_its_own_uncertainty_method_or_another(artifact: Artifact) -> None:
     graphs = [molecule_graph(s) for s in ("CCO", "C")]
     alone = artifact.predict(graphs)
     assert np.array_equal(alone.values, predict_molecules(artifact.model, artifact.scaler, graphs))
@@ -478,7 +478,7 @@ def test_it_answers_with_the_uncertainty_of_its_own_or_another(artifact: Artifac
 
 @pytest.mark.parametrize("at_save", [torch.float32, torch.float64])
 @pytest.mark.parametrize("at_load", [torch.float32, torch.float64])
-def test_a_file_has_float32_whatever_torch_makes_by_default(tmp_path, at_save, at_load):
+def test_a_file_has_float32_whatever_the_default_dtype(tmp_path, at_save, at_load):
     try:
         torch.set_default_dtype(at_save)
         model = GraphModel(SMALL)

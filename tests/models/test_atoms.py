@@ -1,4 +1,4 @@
-"""Predictions for atoms: they follow the atoms, and nothing else moves them."""
+"""Predictions for atoms: permuted with the atoms, and invariant to everything else."""
 
 import dataclasses
 from pathlib import Path
@@ -34,7 +34,7 @@ def _model(preset: str = "molattn", seed: int = 0, **more: Any) -> GraphModel:
 
 
 def _with_distances(preset: str) -> list:
-    """The graphs, with any symmetric distances where the preset reads some."""
+    """The graphs, with random symmetric distances if the preset reads distances."""
     if not PRESETS[preset].needs_3d:
         return GRAPHS
     draw, made = np.random.default_rng(0), []
@@ -46,7 +46,7 @@ def _with_distances(preset: str) -> list:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_answers_follow_the_atoms_and_company_and_padding_change_nothing(preset: str) -> None:
+def test_predictions_are_permuted_with_the_atoms_and_invariant_to_batch_and_padding(preset: str) -> None:
     model, graphs, draw = _model(preset), _with_distances(preset), np.random.default_rng(1)
     together = np.split(compute_outputs(model, graphs, batch_size=7), np.cumsum(model.rows_per_molecule(graphs))[:-1])
     with torch.inference_mode():
@@ -69,7 +69,7 @@ def test_in_float32_it_holds_to_1e_5() -> None:
         np.testing.assert_allclose(compute_outputs(model, [graph.permute(order)]), expected, atol=1e-5)
 
 
-def test_each_answer_is_the_head_of_its_node() -> None:
+def test_each_prediction_is_the_head_of_its_node() -> None:
     model = _model("graphormer")
     graph = model.embed(collate([GRAPHS[4], LARGEST]))
     for block in model.blocks:
@@ -79,14 +79,14 @@ def test_each_answer_is_the_head_of_its_node() -> None:
     torch.testing.assert_close(model(collate([GRAPHS[4], LARGEST])), torch.stack(literal), rtol=1e-12, atol=1e-12)
 
 
-def test_answers_are_the_same_with_and_without_attention() -> None:
+def test_predictions_are_the_same_with_and_without_attention() -> None:
     model = _model("graphormer")
     outputs, weights = compute_attention(model, GRAPHS[4])
     np.testing.assert_allclose(outputs, compute_outputs(model, [GRAPHS[4]]), atol=1e-12)
     assert weights.shape[-1] == GRAPHS[4].num_atoms + 1
 
 
-def test_every_weight_learns_something() -> None:
+def test_every_weight_gets_a_gradient() -> None:
     # A readout would have weights that no answer depends on.
     model = _model(readout="attention").train()
     model(collate(GRAPHS)).square().sum().backward()
@@ -104,7 +104,7 @@ def test_a_model_of_tokens_has_no_atoms() -> None:
         build(SmilesModelConfig(), 1, of_atoms=True)
 
 
-def test_it_comes_back_from_disk(tmp_path: Path) -> None:
+def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
     model = _model("graphormer").float()
     task = Regression(of_atoms=True)
     scaler = TargetScaler((0.5, 1.0), (2.0, 3.0))

@@ -1,4 +1,4 @@
-"""Intervals and sets: what they promise holds, whatever the model; and the formulas."""
+"""Intervals and sets: their coverage, whatever the model, and the formulas."""
 
 import math
 from dataclasses import replace
@@ -28,7 +28,7 @@ GRADES = Multiclass(classes=(("a", "b", "c"),))
 
 
 def _numbers(n: int, seed: int, with_std: bool = True) -> tuple[Predictions, np.ndarray]:
-    """A model that is biased, with errors of heavy tails that it underestimates threefold."""
+    """A biased model whose errors have heavy tails and are three times as large as its std."""
     draw = np.random.default_rng(seed)
     std = draw.uniform(0.2, 2.0, (n, 1))
     y = draw.normal(size=(n, 1))
@@ -38,7 +38,7 @@ def _numbers(n: int, seed: int, with_std: bool = True) -> tuple[Predictions, np.
 
 
 def _classes(n: int, seed: int) -> tuple[Predictions, np.ndarray]:
-    """A model that is far too sure of itself."""
+    """An overconfident model."""
     draw = np.random.default_rng(seed)
     logits = draw.normal(size=(n, 3))
     p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
@@ -55,9 +55,7 @@ def _fit(predictions: Predictions, y: np.ndarray, task, method: str = ""):
 @pytest.mark.parametrize(
     ("task", "with_std"), [(NUMBERS, True), (NUMBERS, False), (QUANTILES, True)], ids=["std", "none", "quantile"]
 )
-def test_conformal_intervals_hold_the_truth_as_often_as_they_say(
-    task: Regression, with_std: bool, level: float
-) -> None:
+def test_conformal_intervals_have_their_coverage(task: Regression, with_std: bool, level: float) -> None:
     shares = []
     for seed in range(150):
         predictions, y = _numbers(260, seed, with_std)
@@ -72,7 +70,7 @@ def test_conformal_intervals_hold_the_truth_as_often_as_they_say(
 
 @pytest.mark.parametrize("method", ["conformal-multiclass", "conformal-adaptive"])
 @pytest.mark.parametrize("level", [0.6, 0.9])
-def test_conformal_sets_hold_the_true_class_as_often_as_they_say(method: str, level: float) -> None:
+def test_conformal_sets_have_their_coverage(method: str, level: float) -> None:
     shares = []
     for seed in range(150):
         predictions, y = _classes(260, seed)
@@ -85,7 +83,7 @@ def test_conformal_sets_hold_the_true_class_as_often_as_they_say(method: str, le
     assert level - error <= np.mean(shares) <= most
 
 
-def test_the_place_of_a_conformal_score() -> None:
+def test_the_rank_of_the_conformal_quantile() -> None:
     scores = np.arange(1.0, 10.0)  # nine of them
     assert [conformal_quantile(scores, level) for level in (0.1, 0.5, 0.85, 0.9)] == [1, 5, 9, 9]
     with pytest.raises(
@@ -148,7 +146,7 @@ def test_isotonic_probabilities_are_right_on_average() -> None:
     assert np.abs(again.values - p**2).mean() < 0.5 * np.abs(p - p**2).mean()
 
 
-def test_what_the_model_itself_believes() -> None:
+def test_uncalibrated_intervals_and_sets() -> None:
     predictions, _ = _numbers(5, 0)
     assert predictions.std is not None
     lower, upper = prediction_intervals(predictions, NUMBERS, 0.95, None, "none")
@@ -163,7 +161,7 @@ def test_what_the_model_itself_believes() -> None:
     np.testing.assert_allclose(cumulative_probabilities(p), [[0.6, 0.9, 1.0], [1.0, 0.5, 0.8]])
 
 
-def test_missing_labels_do_not_count_and_large_sides_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_labels_are_skipped_and_the_number_of_scores_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     predictions, y = _numbers(50, 3)
     y[::2] = np.nan
     calibration = _fit(predictions, y, NUMBERS)
@@ -175,13 +173,13 @@ def test_missing_labels_do_not_count_and_large_sides_are_bounded(monkeypatch: py
         _fit(predictions, np.full_like(y, np.nan), NUMBERS)
 
 
-def test_members_that_agree_to_the_bit_divide_by_nothing() -> None:
+def test_members_with_equal_predictions_cause_no_division_by_zero() -> None:
     predictions, y = _numbers(50, 3)
     calibration = _fit(replace(predictions, std=np.zeros((50, 1))), y, NUMBERS)
     assert all(np.isfinite(scores).all() for scores in calibration.scores[0].values())
 
 
-def test_what_does_not_go_together_is_refused() -> None:
+def test_invalid_combinations_are_errors() -> None:
     for level in (0.0, 1.0, 90.0, -0.1):
         with pytest.raises(UsageError, match="a level above 0 and below 1"):
             prediction_intervals(_numbers(3, 0)[0], NUMBERS, level, None, "none")

@@ -137,7 +137,7 @@ def test_isotonic_intervals_do_not_go_beyond_the_farthest_error() -> None:
         prediction_intervals(predictions, NUMBERS, 0.84, calibration, "isotonic")
 
 
-def test_who_asks_for_none_gets_the_models_own_belief_although_it_was_calibrated() -> None:
+def test_the_method_none_ignores_the_calibration() -> None:
     predictions, y = _numbers(40, 0)
     calibration = _fit(predictions, y, NUMBERS)
     assert predictions.std is not None
@@ -195,7 +195,7 @@ def test_conformal_sets_are_those_of_a_loop_over_classes(method: str) -> None:
             assert found[t].tolist() == wanted
 
 
-def test_the_most_probable_class_is_in_an_adaptive_set_however_little_is_asked_for() -> None:
+def test_the_most_probable_class_is_in_an_adaptive_set_at_any_level() -> None:
     sure = GRADES.with_probabilities([np.tile([0.9, 0.06, 0.04], (9, 1))])
     learned = _fit(sure, np.zeros((9, 1)), GRADES, "conformal-adaptive")
     less = GRADES.with_probabilities([np.array([[0.01, 0.02, 0.97]])])
@@ -218,7 +218,7 @@ def test_isotonic_probabilities_are_scikit_learns_class_by_class() -> None:
     np.testing.assert_array_equal(found.std, np.full((50, 1), 0.25))
 
 
-def test_where_no_class_has_any_share_left_the_probabilities_stay() -> None:
+def test_probabilities_that_all_map_to_zero_are_not_changed() -> None:
     nothing = {f"{axis}{c}": np.array(ends) for c in range(3) for axis, ends in (("x", [0.0, 1.0]), ("y", [0.0, 0.0]))}
     learned = Calibration("isotonic", "none", (nothing | {"x0": np.array([0.4, 0.6]), "y0": np.array([0.0, 0.75])},))
     with np.errstate(all="raise"):
@@ -227,14 +227,14 @@ def test_where_no_class_has_any_share_left_the_probabilities_stay() -> None:
     np.testing.assert_array_equal(GRADES.probabilities(found, 0), [[1.0, 0.0, 0.0], *EXACT[1:].tolist()])
 
 
-def test_what_is_learned_of_classes_is_how_far_the_true_one_was() -> None:
+def test_the_scores_of_classes_are_those_of_the_true_class() -> None:
     truth = np.array([[2.0], [1.0], [0.0], [1.0]])
     scores = _fit(GRADES.with_probabilities([EXACT]), truth, GRADES).scores[0]
     np.testing.assert_array_equal(scores["least"], np.sort([0.875, 0.375, 0.75, 0.625]))
     np.testing.assert_array_equal(scores["adaptive"], np.sort([0.875, 0.625, 0.875, 0.75]))
 
 
-def test_two_labels_are_the_least_and_none_is_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_labels_are_the_minimum_and_none_is_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     predictions, y = _numbers(50, 3)
     for labels, words in ((1, "1 calibration molecules have a label of 'y'"), (2, "")):
         few = np.where(np.arange(50)[:, None] < labels, y, np.nan)
@@ -251,7 +251,7 @@ def test_two_labels_are_the_least_and_none_is_counted_twice(monkeypatch: pytest.
     np.testing.assert_array_equal(scores["z"], _fit(predictions, y, NUMBERS).scores[0]["z"])
 
 
-def test_without_any_spread_errors_count_as_they_are() -> None:
+def test_without_a_std_the_scores_are_the_errors() -> None:
     predictions, y = _numbers(30, 3)
     plain = replace(predictions, std=None)
     for one, other in ((plain, predictions), (predictions, plain), (plain, plain)):
@@ -265,7 +265,7 @@ def test_without_any_spread_errors_count_as_they_are() -> None:
     assert "quantiles" not in scores
 
 
-def test_a_method_that_does_not_go_with_a_task_is_refused_before_anything_is_learned() -> None:
+def test_an_incompatible_method_is_an_error_before_calibration() -> None:
     for task in (NUMBERS, GRADES):
         check_calibration(task, "")
     with pytest.raises(UsageError, match="zscaling does not go with multiclass"):

@@ -1,4 +1,4 @@
-"""Descriptors that RDKit computes beside molecules: its numbers, whoever asks and however a molecule is spelt."""
+"""Descriptors that RDKit computes: the same numbers in every function and for every SMILES of a molecule."""
 
 import json
 from dataclasses import replace
@@ -39,7 +39,7 @@ def numbers(smiles: str) -> list[float]:
     return [Crippen.MolLogP(mol), rdMolDescriptors.CalcTPSA(mol)]
 
 
-def test_the_answers_are_those_of_the_same_numbers_given() -> None:
+def test_computed_and_provided_descriptors_predict_the_same() -> None:
     own, told = predictor(), predictor(replace(SCALER, computed=()))
     rows = [numbers(s) for s in SMILES]
     assert own.descriptors == () and told.descriptors == NAMES
@@ -49,7 +49,7 @@ def test_the_answers_are_those_of_the_same_numbers_given() -> None:
     assert not np.allclose(own.predict(SMILES), told.predict(SMILES, descriptors=rows[::-1]))
 
 
-def test_columns_stand_before_what_is_computed() -> None:
+def test_provided_columns_come_before_computed_ones() -> None:
     both = predictor(DescriptorScaler(("mine", *NAMES), (0.0, 1.0, 20.0), (1.0, 2.0, 30.0), NAMES))
     told = predictor(DescriptorScaler(("mine", *NAMES), (0.0, 1.0, 20.0), (1.0, 2.0, 30.0)))
     assert both.descriptors == ("mine",)
@@ -65,11 +65,11 @@ def test_columns_stand_before_what_is_computed() -> None:
 
 
 @pytest.mark.parametrize("spelling", ["OCC", "C(O)C", "[CH3][CH2][OH]"])
-def test_the_spelling_changes_nothing(spelling: str) -> None:
+def test_the_smiles_of_a_molecule_does_not_matter(spelling: str) -> None:
     assert predictor().predict(spelling) == pytest.approx(predictor().predict("CCO"), abs=1e-6)
 
 
-def test_a_standard_form_has_its_own_numbers() -> None:
+def test_descriptors_are_of_the_standardized_molecule() -> None:
     made = predictor(standardize="parent")
     salt = "CC(=O)[O-].[Na+]"
     assert made.predict(salt) == pytest.approx(predictor().predict(standardized_smiles(salt, "parent")), abs=1e-6)
@@ -77,7 +77,7 @@ def test_a_standard_form_has_its_own_numbers() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_bad_row_costs_no_other_with_workers_or_without(workers: int) -> None:
+def test_a_bad_row_does_not_affect_others_with_or_without_workers(workers: int) -> None:
     smiles = ["CCO", "C1CC", None, "C", "CC(=O)O"] * 40
     good = [s for s in smiles if s not in ("C1CC", None)]
     with pytest.warns(MolattnWarning, match=r"80 of 200 .*row 1"):
@@ -86,7 +86,7 @@ def test_a_bad_row_costs_no_other_with_workers_or_without(workers: int) -> None:
     assert_same_answers(answers[np.isfinite(answers)], predictor().predict(good))
 
 
-def test_maps_and_attributions_have_predictions_without_being_given_any() -> None:
+def test_maps_and_attributions_need_no_provided_descriptors() -> None:
     made, smiles = predictor(), ["CCO", "C1CC", "CC(=O)O"]
     maps = list(made.attentions(smiles))
     assert maps[0].prediction["y"] == pytest.approx(made.predict("CCO"), abs=1e-6)
@@ -98,12 +98,12 @@ def test_maps_and_attributions_have_predictions_without_being_given_any() -> Non
     assert total == pytest.approx(found.prediction, rel=1e-5)
 
 
-def test_a_model_that_computes_all_takes_none() -> None:
+def test_a_model_with_only_computed_descriptors_rejects_provided_ones() -> None:
     with pytest.raises(UsageError, match="the model reads only descriptors that it computes: leave them out"):
         predictor().predict(["CCO"], descriptors=[[1.0, 2.0]])
 
 
-def test_what_rdkit_cannot_compute_is_the_mean_and_what_is_far_ends() -> None:
+def test_missing_computed_descriptors_are_the_mean_and_outliers_are_clipped() -> None:
     x = np.array([[0.0, np.nan, 1.0], [2.0, np.nan, 1.0], [np.nan, np.nan, 1.0]])
     scaler = DescriptorScaler.fit((), x, ("a", "b", "c"))
     assert scaler.mean == (1.0, 0.0, 1.0) and scaler.std == (1.0, 0.0, 0.0)
@@ -137,7 +137,7 @@ def test_a_saved_model_computes_the_same(tmp_path: Path) -> None:
         ({"computed": False}, "descriptors has one that is computed before one that is not"),
     ],
 )
-def test_a_model_that_wants_what_there_is_not_is_refused(
+def test_unknown_computed_descriptors_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, object], message: str
 ) -> None:
     from molattn.models import artifact as module

@@ -1,4 +1,4 @@
-"""What the configuration of a model may say: each key in its type and range, in one sentence where it is not."""
+"""Validation of the configuration of a model: the type and range of each field, and the error messages."""
 
 import json
 import math
@@ -33,12 +33,12 @@ KEPT = [*sorted(FROZEN.glob("*/config.json")), *BASES]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model that answers quantiles, with a domain."""
+    """A quantile model with an applicability domain."""
     return Path(shutil.copytree(FROZEN / "quantile", tmp_path / "model"))
 
 
 def _changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> str:
-    """What is said of the folder after a change under a new checksum."""
+    """The error for the folder after a change with a new checksum."""
     config = json.loads((folder / "config.json").read_text())
     change(config)
     (folder / "config.json").write_bytes(dumps_checksummed(config, "config.json"))
@@ -67,7 +67,7 @@ def test_every_preset_is_in_range(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", KEPT, ids=[path.parent.name for path in KEPT])
-def test_what_was_ever_written_is_read(path: Path) -> None:
+def test_configurations_of_all_versions_are_read(path: Path) -> None:
     before = json.loads(path.read_text())
     found = read_config(path.parent)
     assert json.loads(json.dumps(found)) == before
@@ -134,11 +134,11 @@ def test_a_setting_that_is_out_of_range_is_named(folder: Path, key: str, value: 
         (lambda c: c.update(more=1), "the file has an unknown field 'more'"),
     ],
 )
-def test_a_value_that_may_not_be_is_named(folder: Path, change: Callable[[dict[str, Any]], object], said: str) -> None:
+def test_the_error_names_an_invalid_value(folder: Path, change: Callable[[dict[str, Any]], object], said: str) -> None:
     assert said in _changed(folder, change)
 
 
-def test_a_configuration_without_its_seal_is_refused_where_it_always_had_one(folder: Path) -> None:
+def test_a_missing_checksum_is_an_error_for_schemas_that_always_have_one(folder: Path) -> None:
     path = folder / "config.json"
     config = json.loads(path.read_text())
     del config["sha256"]["config.json"]
@@ -172,12 +172,12 @@ def test_a_configuration_without_its_seal_is_refused_where_it_always_had_one(fol
         (" " * (MAX_CONFIG_BYTES + 1), "it has over 16,777,216 bytes"),
     ],
 )
-def test_what_is_no_json_of_this_kind_is_refused(folder: Path, text: str, said: str) -> None:
+def test_invalid_json_is_an_error(folder: Path, text: str, said: str) -> None:
     (folder / "config.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     assert said in _said(folder)
 
 
-def test_a_number_beyond_all_numbers_is_refused(folder: Path) -> None:
+def test_an_infinite_number_is_an_error(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     text = dumps_checksummed(config, "config.json").decode().replace(repr(config["domain"]["farthest"]), "1e999")
     (folder / "config.json").write_text(text)
@@ -187,7 +187,7 @@ def test_a_number_beyond_all_numbers_is_refused(folder: Path) -> None:
     assert "Infinity is not a number" in _said(folder)
 
 
-def test_zeros_in_a_name_are_not_taken_for_the_place_of_the_seal() -> None:
+def test_zeros_in_a_name_are_not_taken_for_the_checksum() -> None:
     content = {"name": "0" * 64, "sha256": {"model.safetensors": "0" * 64}}
     data = dumps_checksummed(content, "config.json")
     found, whole = loads_checksummed(data, "config.json")
@@ -200,7 +200,7 @@ def test_a_model_of_tokens_has_no_conformers(tmp_path: Path) -> None:
     assert "goes with a graph model" in _changed(folder, lambda c: c["molecules"].update(conformers={}))
 
 
-def test_the_sentence_about_a_damaged_base_names_what_is_damaged(tmp_path: Path) -> None:
+def test_the_error_for_a_damaged_base_names_the_damage(tmp_path: Path) -> None:
     from molattn.training.bases import find_base
 
     base = Path(shutil.copytree(BASES[0].parent, tmp_path / "base"))
@@ -231,7 +231,7 @@ def reweighed(folder: Path, change: Callable[[dict[str, Any]], object]) -> str:
 
 
 @pytest.mark.parametrize("dtype", ["int64", "bool", "float8_e4m3fn", "complex64", "float64", "float16", "uint8"])
-def test_weights_of_another_type_are_refused(folder: Path, dtype: str) -> None:
+def test_weights_of_another_dtype_are_an_error(folder: Path, dtype: str) -> None:
     import torch
 
     said = reweighed(folder, lambda x: x.update({"head.weight": x["head.weight"].to(getattr(torch, dtype))}))
@@ -253,13 +253,11 @@ def test_weights_of_another_type_are_refused(folder: Path, dtype: str) -> None:
         (lambda x: x.update({"domain.bits": x["domain.bits"][:, :9].contiguous()}), "'domain.bits' is uint8 ("),
     ],
 )
-def test_weights_that_no_model_has_are_refused(
-    folder: Path, change: Callable[[dict[str, Any]], object], said: str
-) -> None:
+def test_invalid_weights_are_an_error(folder: Path, change: Callable[[dict[str, Any]], object], said: str) -> None:
     assert said in reweighed(folder, change)
 
 
-def test_scores_of_calibration_are_in_order(tmp_path: Path) -> None:
+def test_calibration_scores_must_be_sorted(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(FROZEN / "ensemble", tmp_path / "model"))
     said = reweighed(folder, lambda x: x.update({"calibration.0.z": x["calibration.0.z"].flip(0).contiguous()}))
     assert "the tensor 'calibration.0.z' is not in ascending order" in said
@@ -293,13 +291,13 @@ def test_a_file_that_is_longer_than_its_tensors_is_not_read(folder: Path) -> Non
         b"[" * 100_000,
     ],
 )
-def test_a_hostile_list_of_tensors_is_refused(folder: Path, header: bytes) -> None:
+def test_a_malicious_list_of_tensors_is_an_error(folder: Path, header: bytes) -> None:
     for length in (len(header), 2**63, 2**64 - 1, 100_000_000, 0):
         (folder / "model.safetensors").write_bytes(length.to_bytes(8, "little") + header + b"0" * 64)
         assert "model.safetensors is damaged or was changed: " in _said(folder)
 
 
-def test_tensors_that_overlap_are_refused(folder: Path) -> None:
+def test_overlapping_tensors_are_an_error(folder: Path) -> None:
     path = folder / "model.safetensors"
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")

@@ -63,14 +63,14 @@ def test_scaled_columns_have_mean_0_and_deviation_1_and_constant_ones_are_0(x: n
     assert (scaler.scale(x + 1)[:, np.array(scaler.std) == 0] == 0).all()
 
 
-def test_a_number_too_far_from_training_is_no_answer() -> None:
+def test_a_number_too_far_from_training_is_an_error() -> None:
     scaler = DescriptorScaler.fit(["a", "b"], np.array([[0.0, 1.0], [1e-3, 2.0]]))
     assert scaler.range_error([1.0, 5.0]) == ""
     assert scaler.range_error([0.0, 1e300]) == "column 'b': 1e+300 is too far from the numbers of training"
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: getattr(c, "readout", c.kind))
-def test_every_model_takes_descriptors_behind_its_readout(config: GraphModelConfig | SmilesModelConfig) -> None:
+def test_every_model_appends_descriptors_to_its_readout(config: GraphModelConfig | SmilesModelConfig) -> None:
     model = made(config, 2, num_targets=3)
     rng = np.random.default_rng(0)
     z = rng.normal(size=(4, 2))
@@ -92,7 +92,7 @@ def test_every_model_takes_descriptors_behind_its_readout(config: GraphModelConf
 
 
 @pytest.mark.parametrize("readout", ["sum", "mean", "additive"])
-def test_atoms_descriptors_and_a_constant_add_up_to_the_answer(readout: str) -> None:
+def test_terms_of_atoms_and_descriptors_and_the_bias_sum_to_the_output(readout: str) -> None:
     model = made(GraphModelConfig(**SMALL, readout=readout), 3, num_targets=2).double()
     assert isinstance(model, GraphModel)
     batch = collate([molecule_graph(s) for s in SMILES], None, np.random.default_rng(1).normal(size=(4, 3)))
@@ -102,7 +102,7 @@ def test_atoms_descriptors_and_a_constant_add_up_to_the_answer(readout: str) -> 
     assert without.descriptor_terms(collate([molecule_graph("C")])).shape == (1, 0, 1)
 
 
-def test_a_model_without_descriptors_starts_as_it_always_did() -> None:
+def test_initial_weights_without_descriptors_are_unchanged() -> None:
     torch.manual_seed(0)
     before = GraphModel(GraphModelConfig(**SMALL)).state_dict()
     torch.manual_seed(0)
@@ -117,7 +117,7 @@ def predictor() -> Predictor:
     return Predictor(replace(artifact, descriptors=scaler))
 
 
-def test_a_saved_model_knows_its_descriptors(predictor: Predictor, tmp_path: Path) -> None:
+def test_a_saved_model_has_its_descriptors(predictor: Predictor, tmp_path: Path) -> None:
     numbers = np.array([[1.0, 50.0, 5.0], [0.1, 1.0, 7.0]])
     before = predictor.predict(["CCO", "C"], descriptors=numbers)
     save_artifact(tmp_path, predictor._artifact)
@@ -127,7 +127,7 @@ def test_a_saved_model_knows_its_descriptors(predictor: Predictor, tmp_path: Pat
     assert json.loads((tmp_path / "config.json").read_text())["schema"] == 5
 
 
-def test_descriptors_come_as_rows_frames_and_those_of_one(predictor: Predictor) -> None:
+def test_descriptors_may_be_rows_frames_or_one_row(predictor: Predictor) -> None:
     smiles, rows = ["CCO", "C", "CC"], [[1.0, 50, 5], ["0.1", " 1.0", 7], (2, np.float32(3), True)]
     wanted = predictor.predict(smiles, descriptors=rows)
     columns = {"mw": [50.0, 1.0, 3.0], "other": [*"abc"], "logp": [1.0, 0.1, 2.0], "constant": [0, 0, 0]}
@@ -144,7 +144,7 @@ def test_descriptors_come_as_rows_frames_and_those_of_one(predictor: Predictor) 
         predictor.predict(smiles, descriptors=pd.DataFrame({"mw": [1.0, 2, 3]}))
 
 
-def test_maps_of_many_need_no_descriptors_which_change_their_predictions_alone(predictor: Predictor) -> None:
+def test_maps_need_no_descriptors_which_change_only_their_predictions(predictor: Predictor) -> None:
     rows = [[1.0, 50, 5], [1, 2, 3], [0.1, 1, 7]]
     smiles = ["CCO", "C1CC", "CC(=O)O.[Na+]"]
     given_maps = list(predictor.attentions(smiles, descriptors=rows))
@@ -160,7 +160,7 @@ def test_maps_of_many_need_no_descriptors_which_change_their_predictions_alone(p
         list(predictor.attentions(smiles, descriptors=rows[:2]))
 
 
-def test_each_row_that_cannot_be_used_says_why_and_costs_no_other(predictor: Predictor) -> None:
+def test_each_bad_row_has_an_error_and_does_not_affect_others(predictor: Predictor) -> None:
     cells = [
         [1, 50, 5],
         ["", 50, 5],
@@ -198,12 +198,14 @@ def test_each_row_that_cannot_be_used_says_why_and_costs_no_other(predictor: Pre
         ([1.0, 2.0], "a row has 1 descriptors"),
     ],
 )
-def test_descriptors_that_do_not_fit_are_refused(predictor: Predictor, given_descriptors: object, message: str) -> None:
+def test_descriptors_that_do_not_match_are_an_error(
+    predictor: Predictor, given_descriptors: object, message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         predictor.predict(["CCO", "C"], descriptors=given_descriptors)
 
 
-def test_a_model_that_reads_none_takes_none() -> None:
+def test_a_model_without_descriptors_rejects_them() -> None:
     plain = Predictor(Artifact(made(CONFIGS[0], 0), TargetScaler((0.0,), (1.0,)), ("y",), ("",), False, 1000))
     assert plain.descriptors == () and np.isfinite(plain.predict("CCO"))
     with pytest.raises(UsageError, match="the model reads no descriptors"):
@@ -212,7 +214,7 @@ def test_a_model_that_reads_none_takes_none() -> None:
 
 @given(st.lists(st.integers(1, 7), max_size=12), st.integers(1, 3))
 @settings(max_examples=50, deadline=None)
-def test_rows_stay_with_their_molecules_however_they_come(sizes: list[int], k: int) -> None:
+def test_rows_stay_with_their_molecules_in_chunks_of_any_size(sizes: list[int], k: int) -> None:
     n = sum(sizes)
     numbers = np.arange(n * k, dtype=float).reshape(n, k)
     scaler = DescriptorScaler(tuple(f"c{i}" for i in range(k)), (0.0,) * k, (1.0,) * k)

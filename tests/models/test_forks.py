@@ -1,4 +1,4 @@
-"""A process that is forked off after torch had threads of its own predicts as its parent did, and does not hang."""
+"""A process forked after torch has started threads predicts like its parent and does not hang."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The order of the atoms, the padding and the company in a batch change nothing."""
+"""Predictions are invariant to the order of the atoms, the padding and the other molecules in a batch."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -28,7 +28,7 @@ def _as(artifact: Artifact, dtype: torch.dtype) -> Artifact:
 
 @pytest.fixture(scope="module")
 def alone(artifact: Artifact) -> Alone:
-    """What each molecule by itself is predicted."""
+    """The prediction for each molecule in a batch of its own."""
     return {dtype: _singly(_as(artifact, dtype), GRAPHS) for dtype, _ in PRECISIONS}
 
 
@@ -49,9 +49,7 @@ def test_atom_order_does_not_matter(artifact: Artifact, alone: Alone, dtype: tor
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
-def test_company_in_a_batch_does_not_matter(
-    artifact: Artifact, alone: Alone, dtype: torch.dtype, tolerance: float
-) -> None:
+def test_batch_invariance(artifact: Artifact, alone: Alone, dtype: torch.dtype, tolerance: float) -> None:
     artifact = _as(artifact, dtype)
     together = predict_molecules(artifact.model, artifact.scaler, GRAPHS, batch_size=7)[:, 0]
     _assert_same(alone[dtype], together, tolerance)
@@ -65,7 +63,7 @@ def test_padding_does_not_matter(artifact: Artifact, alone: Alone, dtype: torch.
     _assert_same(alone[dtype], padded, tolerance)
 
 
-def test_what_stands_in_the_padding_changes_not_one_bit(artifact: Artifact) -> None:
+def test_values_in_the_padding_do_not_change_a_bit(artifact: Artifact) -> None:
     batch = collate([GRAPHS[4], LARGEST])
     garbage = deepcopy(batch)
     there = garbage.mask[0]
@@ -96,7 +94,7 @@ def test_stereo_isomers_differ(artifact: Artifact) -> None:
         assert abs(ya - yb) > 1e-4
 
 
-def test_other_spellings_of_a_molecule_are_the_same_molecule(artifact: Artifact) -> None:
+def test_all_smiles_of_a_molecule_predict_the_same(artifact: Artifact) -> None:
     spellings = [
         ("OC(=O)[C@H](C)N", "C[C@@H](C(O)=O)N"),
         ("F/C=C/Cl", "Cl\\C=C\\F"),
@@ -107,7 +105,7 @@ def test_other_spellings_of_a_molecule_are_the_same_molecule(artifact: Artifact)
         _assert_same(*(_singly(artifact, [molecule_graph(s)]) for s in (a, b)), 1e-6)
 
 
-def test_attention_follows_the_atoms(artifact: Artifact) -> None:
+def test_attention_is_permuted_with_the_atoms(artifact: Artifact) -> None:
     artifact, rng = _as(artifact, torch.float64), np.random.default_rng(0)
     for graph in GRAPHS[:30]:
         order = rng.permutation(graph.num_atoms)
@@ -120,7 +118,7 @@ def test_attention_follows_the_atoms(artifact: Artifact) -> None:
         np.testing.assert_allclose(y, y_shuffled, rtol=0, atol=1e-12)
 
 
-def test_attention_in_a_batch_is_attention_alone(artifact: Artifact) -> None:
+def test_attention_is_batch_invariant(artifact: Artifact) -> None:
     artifact = _as(artifact, torch.float64)
     _, batched = artifact.model.attention(collate([GRAPHS[3], LARGEST, GRAPHS[0]]))
     for i, graph in enumerate([GRAPHS[3], LARGEST, GRAPHS[0]]):
@@ -138,7 +136,7 @@ def test_predictions_are_the_same_with_and_without_attention(artifact: Artifact)
         assert artifact.scaler.unscale(y)[0] == pytest.approx(without, abs=1e-6 * max(1, abs(without)))
 
 
-def test_the_block_sees_the_same_numbers_all_three_ways(artifact: Artifact) -> None:
+def test_the_block_gets_the_same_numbers_all_three_ways(artifact: Artifact) -> None:
     model = _as(artifact, torch.float64).model
     dense = model.embed(collate(GRAPHS[:12]))
     edges = literal = dense.to_edge_list()

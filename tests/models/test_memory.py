@@ -1,4 +1,4 @@
-"""Batches that the memory holds; where it does not, the molecules that are too large are told and no other is lost."""
+"""Batches fit in memory; molecules that are too large are reported, and the others are predicted."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ LONG = {40, 42}
 
 
 @given(st.lists(st.integers(1, 400), max_size=300), st.integers(1, 40), st.integers(1, 10**5))
-def test_batches_hold_all_once_within_the_limits(sizes: list[int], batch_size: int, pairs: int) -> None:
+def test_batches_contain_each_molecule_once_within_the_limits(sizes: list[int], batch_size: int, pairs: int) -> None:
     batches = batches_by_size(sizes, batch_size, pairs)
     assert sorted(i for batch in batches for i in batch.tolist()) == list(range(len(sizes)))
     in_order = [sizes[i] for batch in batches for i in batch.tolist()]
@@ -37,7 +37,7 @@ def test_batches_hold_all_once_within_the_limits(sizes: list[int], batch_size: i
 
 
 def no_more_than(pairs: int, error: BaseException) -> Callable[[torch.nn.Module, tuple[Batch]], None]:
-    """A hook that has memory for so many pairs only."""
+    """A hook that raises `error` for batches above `pairs`."""
 
     def hook(_: torch.nn.Module, inputs: tuple[Batch]) -> None:
         (batch,) = inputs
@@ -57,7 +57,9 @@ ERRORS = [
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize("pairs", [2000, 400])
-def test_no_memory_for_a_batch_costs_no_other_molecule(artifact: Artifact, error: Exception, pairs: int) -> None:
+def test_running_out_of_memory_does_not_affect_other_molecules(
+    artifact: Artifact, error: Exception, pairs: int
+) -> None:
     assert is_out_of_memory(error)
     expected = compute_outputs(artifact.model, GRAPHS)
     large = {i for i, graph in enumerate(GRAPHS) if graph.num_atoms**2 > pairs}
@@ -80,7 +82,7 @@ def test_no_memory_for_a_batch_costs_no_other_molecule(artifact: Artifact, error
     assert rows[40].error.startswith("there is not enough memory for its 60 atoms")
 
 
-def test_another_error_is_not_taken_for_it(artifact: Artifact) -> None:
+def test_other_errors_are_raised(artifact: Artifact) -> None:
     handle = artifact.model.register_forward_pre_hook(no_more_than(0, RuntimeError("shapes differ")))
     try:
         with pytest.raises(RuntimeError, match="shapes differ"):
@@ -89,14 +91,14 @@ def test_another_error_is_not_taken_for_it(artifact: Artifact) -> None:
         handle.remove()
 
 
-def test_the_largest_molecules_are_alone_in_their_batch() -> None:
+def test_the_largest_molecules_have_their_own_batches() -> None:
     assert [len(batch) for batch in batches_by_size([1000, 1000, 2, 2], 512)] == [2, 1, 1]
     assert MAX_PAIRS < 1000**2
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the addresses of a process, as Linux can")
-def test_a_molecule_that_the_machine_cannot_hold_is_an_error_in_its_row(artifact: Artifact, tmp_path: Path) -> None:
+def test_a_molecule_too_large_for_the_machine_is_an_error_in_its_row(artifact: Artifact, tmp_path: Path) -> None:
     save_artifact(tmp_path / "model", artifact)
     code = f"""
 import re, resource

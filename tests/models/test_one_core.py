@@ -1,4 +1,4 @@
-"""One core: what its softmax says decides predictions and maps alike, and every backend gives its numbers."""
+"""One core: its softmax determines predictions and maps alike, and every backend gives the same numbers."""
 
 import pytest
 import torch
@@ -103,6 +103,6 @@ def test_the_default_model_trains_and_predicts_in_one_fused_operation():
         (("model.attention=grit", "model.score=additive"), "model.score is of the attentions molattn and tensor-dot"),
     ],
 )
-def test_a_setting_that_does_not_go_is_refused(settings, says):
+def test_an_invalid_setting_is_an_error(settings, says):
     with pytest.raises(ValueError, match=says):
         build(resolve(None, {"base": "none"}, (*SETTINGS, *settings)).model, 1)

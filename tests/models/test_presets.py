@@ -1,4 +1,4 @@
-"""The presets: each is a whole model, of the block and encodings that it names, and passes every check there is."""
+"""The presets: each is a complete model with the block and encodings that it names, and passes all checks."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def test_mat_with_the_softmax_kernel_has_rows_that_sum_to_1():
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_virtual_node_stands_behind_the_atoms(preset):
+def test_a_virtual_node_comes_after_the_atoms(preset):
     model = small(preset)
     _, weights = compute_attention(model, graph_of(model, ASPIRIN))
     assert weights.shape == (2, 2, 13 + len(model.virtual_labels), 13 + len(model.virtual_labels))
@@ -54,7 +54,7 @@ def test_a_virtual_node_stands_behind_the_atoms(preset):
 
 
 @pytest.mark.parametrize("preset", [name for name, preset in PRESETS.items() if preset.needs_3d])
-def test_a_conformer_turned_and_moved_changes_nothing_and_another_one_does(preset):
+def test_predictions_are_invariant_to_rotation_and_translation_but_not_to_the_conformer(preset):
     model = small(preset)
     graph = graph_of(model, FLEXIBLE)
     x = conformer(FLEXIBLE).coordinates
@@ -68,7 +68,7 @@ def test_a_conformer_turned_and_moved_changes_nothing_and_another_one_does(prese
 
 
 @pytest.mark.parametrize("name", EDGE_ENCODINGS)
-def test_every_edge_encoding_reaches_the_answer(name):
+def test_every_edge_encoding_changes_the_output(name):
     conformers = Conformers() if name.startswith("distance") else None
     torch.manual_seed(0)
     config = GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=1, edges=(name,), max_path=3)
@@ -81,13 +81,13 @@ def test_every_edge_encoding_reaches_the_answer(name):
 
 
 @pytest.mark.parametrize("name", NODE_ENCODINGS)
-def test_every_node_encoding_reaches_the_answer(name):
+def test_every_node_encoding_changes_the_output(name):
     model = GraphModel(GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=1, nodes=(name,))).double()
     model(collate([molecule_graph("CCO")])).sum().backward()
     assert any(p.grad.abs().max() > 0 for p in model.nodes.parameters())
 
 
-def test_an_encoding_of_ones_own_is_one_class_and_one_line(monkeypatch):
+def test_a_custom_encoding_is_one_class_and_one_line(monkeypatch):
     class SameElement(Encoding):
         """e_ij = a learned row where i and j are the same element."""
 
@@ -108,7 +108,7 @@ def test_an_encoding_of_ones_own_is_one_class_and_one_line(monkeypatch):
 @pytest.mark.parametrize(
     "config", [kind(hidden_dim=16, num_heads=2, num_layers=1) for kind in CONFIGS.values()], ids=lambda c: c.kind
 )
-def test_a_model_with_descriptors_can_be_checked_too(config, monkeypatch):
+def test_a_model_with_descriptors_can_be_checked(config, monkeypatch):
     model = build(config, 1, num_descriptors=3)
     passed = check_model(model)
     assert passed == check_model(build(config, 1))
@@ -129,7 +129,7 @@ def test_bonded_neighbours_are_all_that_an_atom_attends_to():
 
 @pytest.mark.parametrize("readout", ["sum", "mean", "additive"])
 @pytest.mark.parametrize("virtual", [False, True])
-def test_contributions_add_up_to_the_answer(readout, virtual):
+def test_contributions_sum_to_the_output(readout, virtual):
     torch.manual_seed(0)
     config = GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=2, readout=readout, virtual_node=virtual)
     model = GraphModel(config, num_targets=3).double().eval()
@@ -161,16 +161,16 @@ def test_a_readout_without_terms_has_no_contributions():
         ({"attention": "graphormer"}, "one channel per head"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings, message):
+def test_invalid_settings_are_errors(settings, message):
     with pytest.raises(ValueError, match=message):
         GraphModel(GraphModelConfig(**settings))
 
 
-def test_edges_without_encodings_are_bare():
+def test_edges_without_encodings_have_no_features():
     check_model(GraphModel(GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=1, edges=())))
 
 
-def test_a_preset_is_overridden_by_what_is_said_after_it():
+def test_a_preset_is_overridden_by_later_settings():
     config = resolve(None, {"preset": "mat"}, ["model.num_layers=2", "model.lambdas=[0.5, 0.25, 0.25]"])
     assert config.model.attention == "mat" and config.model.num_layers == 2 and config.data.conformers
     assert config.model.lambdas == (0.5, 0.25, 0.25)
@@ -184,18 +184,18 @@ def test_a_preset_is_overridden_by_what_is_said_after_it():
         ({}, ['model.edges=["distance"]'], "data.conformers=true"),
     ],
 )
-def test_presets_that_cannot_be_had_are_refused(options, settings, message):
+def test_invalid_presets_are_errors(options, settings, message):
     with pytest.raises(UsageError, match=message):
         resolve(None, options, settings)
 
 
-def test_every_preset_is_a_member_of_the_family():
+def test_every_preset_uses_a_published_block():
     for preset in PRESETS:
         assert all(isinstance(block, GraphNetBlock) for block in small(preset).blocks)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_asking_for_attention_changes_no_prediction_and_the_batch_no_attention(preset):
+def test_requesting_attention_changes_no_prediction_and_attention_is_batch_invariant(preset):
     model = small(preset)
     artifact = Artifact(
         model,

@@ -1,4 +1,4 @@
-"""The SMILES model: what holds for the graph model's batches holds for its tokens too."""
+"""The SMILES model: the same properties as for the graph model, with tokens."""
 
 from pathlib import Path
 
@@ -32,14 +32,14 @@ def _read(smiles: tuple[str, ...] | list[str]) -> list[Molecule]:
     return [m for m in made if not isinstance(m, SmilesError)]
 
 
-def test_every_kind_of_configuration_has_its_model() -> None:
+def test_every_kind_of_configuration_has_a_model() -> None:
     assert CONFIGS.keys() == MODELS.keys()
     for kind, config in CONFIGS.items():
         assert config().kind == kind
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
-def test_company_in_a_batch_does_not_matter(dtype: torch.dtype, tolerance: float) -> None:
+def test_batch_invariance(dtype: torch.dtype, tolerance: float) -> None:
     torch.manual_seed(0)
     model = build(CONFIGS["smiles-transformer"](), num_targets=1).to(dtype).eval()
     molecules = _read(SMILES)
@@ -48,13 +48,13 @@ def test_company_in_a_batch_does_not_matter(dtype: torch.dtype, tolerance: float
     assert (np.abs(together - alone) / np.maximum(1, np.abs(alone))).max() <= tolerance
 
 
-def test_every_spelling_of_a_molecule_has_the_same_answer(model: MoleculeModel) -> None:
+def test_all_smiles_of_a_molecule_predict_the_same(model: MoleculeModel) -> None:
     for a, b in (("OCC", "C(O)C"), ("c1ccccc1O", "OC1=CC=CC=C1"), ("[Na+].[Cl-]", "[Cl-].[Na+]")):
         one, other = predict_molecules(model, SCALER, _read([a, b]))
         assert one == pytest.approx(other, abs=1e-6)
 
 
-def test_tokens_have_no_use_for_3d() -> None:
+def test_conformers_are_an_error() -> None:
     with pytest.raises(UsageError, match="'smiles-transformer' reads no 3D"):
         SmilesModel.read(["C"], add_hs=False, max_atoms=1000, conformers=Conformers())
 
@@ -75,7 +75,7 @@ def test_attention_is_over_the_tokens_of_the_canonical_smiles(model: MoleculeMod
         assert SCALER.unscale(outputs)[0] == pytest.approx(without, abs=1e-5)
 
 
-def test_what_is_saved_is_loaded_to_the_bit(model: MoleculeModel, tmp_path: Path) -> None:
+def test_save_and_load_are_bitwise_exact(model: MoleculeModel, tmp_path: Path) -> None:
     save_artifact(tmp_path, Artifact(model, SCALER, ("y",), ("",), False, 1000))
     loaded = load_artifact(tmp_path)
     assert isinstance(loaded.model, SmilesModel)

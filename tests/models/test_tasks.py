@@ -1,4 +1,4 @@
-"""What outputs mean, task by task."""
+"""Decoding of outputs, for every task."""
 
 import math
 from dataclasses import replace
@@ -21,18 +21,18 @@ OUTPUTS = np.random.default_rng(0).normal(size=(7, 8)) * 5
 
 
 @pytest.mark.parametrize("task", ALL, ids=lambda t: f"{t.kind}-{t.loss}")
-def test_a_task_is_read_back(task: Task) -> None:
+def test_a_task_is_saved_and_loaded(task: Task) -> None:
     assert task_from_dict(task.to_dict()) == task
 
 
-def test_a_task_from_the_future_says_upgrade() -> None:
+def test_the_error_for_an_unknown_task_says_upgrade() -> None:
     for settings in ({"kind": "ranking", "loss": "mse"}, {"kind": "binary", "loss": "focal"}):
         with pytest.raises(InputError, match="upgrade molattn"):
             task_from_dict(settings)
 
 
 @pytest.mark.parametrize("task", ALL, ids=lambda t: f"{t.kind}-{t.loss}")
-def test_answers_and_baseline_have_the_shapes_that_the_columns_say(task: Task) -> None:
+def test_predictions_and_baseline_have_the_shapes_of_their_columns(task: Task) -> None:
     outputs = OUTPUTS[:, : len(task.target_of_output(2))]
     train = np.array([[0.0, 1.0], [1.0, np.nan], [1.0, 0.0]])
     scaler = task.fit_scaler(train)
@@ -43,7 +43,7 @@ def test_answers_and_baseline_have_the_shapes_that_the_columns_say(task: Task) -
         assert len(task.scores(predictions, 1)) == n
 
 
-def test_probabilities_are_those_of_torch_even_at_the_edge() -> None:
+def test_probabilities_are_those_of_torch_even_at_extreme_logits() -> None:
     x = np.array([[0.0], [3.0], [-800.0], [800.0]])
     p = Binary().decode(x, TargetScaler.identity(1)).values
     assert p.ravel() == pytest.approx(torch.sigmoid(torch.tensor(x)).numpy().ravel())
@@ -65,7 +65,7 @@ def test_probabilities_are_those_of_torch_even_at_the_edge() -> None:
     assert not array[:, 0, 2].any()
 
 
-def test_a_spread_is_in_the_unit_of_its_target() -> None:
+def test_a_std_is_in_the_unit_of_its_target() -> None:
     task, scaler = Regression("mve"), TargetScaler((1.0, 2.0), (10.0, 0.1))
     predictions = task.decode(np.array([[0.0, 0.0, 0.0, 0.0]]), scaler)
     assert predictions.values.tolist() == [[1.0, 2.0]]
@@ -86,7 +86,7 @@ def two(task: Task) -> TargetScaler:
 
 @pytest.mark.parametrize("loss", Regression.losses)
 @pytest.mark.parametrize("of_atoms", [False, True])
-def test_numbers_are_answered_in_the_unit_of_their_target(loss: str, of_atoms: bool) -> None:
+def test_numbers_are_predicted_in_the_unit_of_their_target(loss: str, of_atoms: bool) -> None:
     task = Regression(loss, of_atoms)
     outputs = OUTPUTS[:, : len(task.target_of_output(2))]
     predictions = task.decode(outputs, two(task))
@@ -101,7 +101,7 @@ def test_numbers_are_answered_in_the_unit_of_their_target(loss: str, of_atoms: b
             requested()
 
 
-def test_evidence_for_a_number_is_the_normal_inverse_gamma_distribution() -> None:
+def test_evidential_regression_is_the_normal_inverse_gamma_distribution() -> None:
     """Variances by scipy's inverse gamma distribution, not by the closed forms."""
     task = Regression("evidential")
     outputs = np.array([[0.5, -1.0, 1.0, 0.3, 4.0, 3.0, -0.5, 2.0]])
@@ -116,7 +116,7 @@ def test_evidence_for_a_number_is_the_normal_inverse_gamma_distribution() -> Non
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.5])
-def test_quantiles_stand_beside_the_median_and_their_distance_is_that_of_a_normal_distribution(alpha: float) -> None:
+def test_the_std_of_quantiles_is_that_of_a_normal_distribution(alpha: float) -> None:
     task = Regression("quantile", alpha=alpha)
     outputs = OUTPUTS[:, :6]
     scaler = two(task)
@@ -132,7 +132,7 @@ def test_quantiles_stand_beside_the_median_and_their_distance_is_that_of_a_norma
     ]
 
 
-def test_the_baseline_of_numbers_is_their_mean_their_spread_and_their_quantiles() -> None:
+def test_the_baseline_of_regression_is_mean_std_and_quantiles() -> None:
     train = np.array([[1.0, 10.0], [2.0, np.nan], [4.0, 30.0], [9.0, 20.0]])
     for loss in Regression.losses:
         guess = Regression(loss, alpha=0.4).baseline_predictions(train, 3)
@@ -151,7 +151,7 @@ def test_the_baseline_of_numbers_is_their_mean_their_spread_and_their_quantiles(
 EVIDENCE_OF = np.array([[2.0, -1.0, 0.5, 3.0], [-3.0, 0.2, 1.0, -2.0]])
 
 
-def test_evidence_for_yes_and_no_is_a_beta_distribution() -> None:
+def test_binary_evidence_is_a_beta_distribution() -> None:
     task = Binary("dirichlet")
     predictions = task.decode(EVIDENCE_OF, two(task))
     # The first two outputs are for no, one for each target, and the last two for yes.
@@ -170,7 +170,7 @@ def test_evidence_for_yes_and_no_is_a_beta_distribution() -> None:
     assert task.class_names(0) == ("0", "1")
 
 
-def test_evidence_for_classes_is_a_dirichlet_distribution() -> None:
+def test_multiclass_evidence_is_a_dirichlet_distribution() -> None:
     task = EVIDENCE[1]
     outputs = OUTPUTS[:, :5]
     predictions = task.decode(outputs, two(task))
@@ -187,8 +187,8 @@ def test_evidence_for_classes_is_a_dirichlet_distribution() -> None:
         )
 
 
-def test_the_spread_of_the_baseline_is_that_of_a_coin_and_of_dice() -> None:
-    """scikit-learn's DummyClassifier that predicts the shares, and the spread of one draw from them."""
+def test_the_std_of_the_baseline_is_that_of_a_categorical_distribution() -> None:
+    """scikit-learn's DummyClassifier that predicts the shares, and the standard deviation of one draw from them."""
     train = np.array([[0.0, 2.0], [1.0, 2.0], [np.nan, 0.0], [1.0, np.nan]])
     guess = Binary("dirichlet").baseline_predictions(train[:, :1], 2)
     np.testing.assert_allclose(guess.values, np.full((2, 1), 2 / 3))
@@ -207,7 +207,7 @@ def test_the_spread_of_the_baseline_is_that_of_a_coin_and_of_dice() -> None:
 
 
 @pytest.mark.parametrize("task", [Regression("quantile"), Binary(), CLASSES], ids=lambda t: t.kind)
-def test_several_models_answer_the_mean(task: Task) -> None:
+def test_ensembles_predict_the_mean(task: Task) -> None:
     draw = np.random.default_rng(3)
     parts = [task.decode(draw.normal(size=(4, len(task.target_of_output(2)))), two(task)) for _ in range(3)]
     mixed = task.ensemble_mean(parts)
@@ -225,7 +225,7 @@ def test_several_models_answer_the_mean(task: Task) -> None:
             np.testing.assert_array_equal(task.member_values(part, mixed)[:, t], wanted)
 
 
-def test_what_a_task_is_called_and_which_method_its_loss_brings() -> None:
+def test_names_of_tasks_and_uncertainty_methods_of_losses() -> None:
     names = {
         "mve": "mve",
         "evidential": "evidential-total",
@@ -252,7 +252,7 @@ def test_what_a_task_is_called_and_which_method_its_loss_brings() -> None:
     ]
 
 
-def test_of_yes_and_no_other_numbers_are_refused_and_missing_ones_are_not() -> None:
+def test_binary_targets_other_than_0_and_1_are_errors_but_missing_ones_are_not() -> None:
     good = np.array([[0.0, 1.0], [1.0, np.nan]])
     for task in (Binary(), Binary(of_atoms=True), Regression(), CLASSES):
         task.check(good, ("a", "b"))

@@ -1,4 +1,4 @@
-"""Ensembles, dropout, and what losses bring: the equations, and what is kept on disk."""
+"""Uncertainty from ensembles, dropout and losses: the equations, and the files on disk."""
 
 import json
 from dataclasses import replace
@@ -41,7 +41,7 @@ def _ensemble(task: Task, members: int = 3, **fields: object) -> Artifact:
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda t: f"{t.kind}-{t.loss}")
-def test_an_ensemble_is_the_mean_and_its_spread_has_two_parts(task: Task) -> None:
+def test_an_ensemble_predicts_the_mean_and_its_variance_has_two_parts(task: Task) -> None:
     ensemble = _ensemble(task)
     predictions = ensemble.predict(GRAPHS)
     each = [replace(ensemble, model=m, members=(), uncertainty="").predict(GRAPHS) for m in ensemble.models]
@@ -67,7 +67,7 @@ def test_an_ensemble_is_the_mean_and_its_spread_has_two_parts(task: Task) -> Non
     assert ensemble.predict(GRAPHS, uncertainty="none").std is None
 
 
-def test_evidence_is_noise_and_ignorance() -> None:
+def test_evidential_variance_is_aleatoric_and_epistemic() -> None:
     artifact = _ensemble(Regression("evidential"), 1)
     squares = {}
     for name in ("total", "epistemic", "aleatoric"):
@@ -99,7 +99,7 @@ def test_quantiles_never_cross() -> None:
     ]
 
 
-def test_dropout_spreads_leaves_predictions_and_random_state_alone() -> None:
+def test_dropout_gives_a_std_and_changes_neither_predictions_nor_random_state() -> None:
     artifact = _ensemble(Regression(), 2, uncertainty="dropout", samples=20)
     plain = _ensemble(Regression(), 2, uncertainty="none")
     torch.manual_seed(5)
@@ -114,7 +114,7 @@ def test_dropout_spreads_leaves_predictions_and_random_state_alone() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda t: f"{t.kind}-{t.loss}")
-def test_all_of_it_is_read_back_to_the_bit(task: Task, tmp_path: Path) -> None:
+def test_save_and_load_are_bitwise_exact(task: Task, tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     method = resolve_calibration_method("zscaling" if isinstance(task, Regression) else "", task)
     names = [[name for together in score_names(task, t) for name in together] for t in range(2)]
@@ -138,14 +138,14 @@ def test_all_of_it_is_read_back_to_the_bit(task: Task, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "config.json").read_text())["schema"] == 6
 
 
-def test_a_method_of_prediction_leaves_the_form_that_older_versions_read(tmp_path: Path) -> None:
+def test_an_uncertainty_method_does_not_change_the_schema(tmp_path: Path) -> None:
     save_artifact(tmp_path, _ensemble(Regression(), 1, uncertainty="dropout", samples=7))
     assert json.loads((tmp_path / "config.json").read_text())["schema"] == 1
     read = load_artifact(tmp_path)
     assert (read.uncertainty, read.samples, read.members) == ("dropout", 7, ())
 
 
-def test_members_that_are_missing_are_damage(tmp_path: Path) -> None:
+def test_missing_members_are_an_error(tmp_path: Path) -> None:
     save_artifact(tmp_path, _ensemble(Regression(), 2))
     config = json.loads((tmp_path / "config.json").read_text())
     del config["sha256"]["config.json"]
@@ -154,7 +154,7 @@ def test_members_that_are_missing_are_damage(tmp_path: Path) -> None:
         load_artifact(tmp_path)
 
 
-def test_methods_that_a_model_cannot_serve_are_refused() -> None:
+def test_unsupported_methods_are_errors() -> None:
     assert (
         resolve_uncertainty_method("", Regression(), 1, 0.1) == "none"
         and resolve_uncertainty_method("", Regression(), 2, 0.1) == "ensemble"

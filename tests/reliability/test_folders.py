@@ -23,7 +23,7 @@ from tests.reliability.folders import FROZEN
 from tests.reliability.score import Score
 from tests.training.runs import REPOSITORY
 
-SAID = "the model's answer for it is not a finite number"
+SAID = "the model's output for it is not a finite number"
 
 
 def _overflowing(kept: str, folder: Path, times: float = 1e38) -> Path:
