@@ -70,8 +70,8 @@ class DescriptorStream:
         rows = [()] * len(texts) if self._rows is None else list(islice(self._rows, len(texts)))
         if len(rows) < len(texts):
             raise UsageError("there are fewer rows of descriptors than SMILES: give one for each")
-        outcomes = [self._with_computed(outcome, self.scaler) for outcome in outcomes]
-        return [self._join(*row, self.scaler) for row in zip(texts, outcomes, rows, strict=True)]
+        described = [self._with_computed(outcome, self.scaler) for outcome in outcomes]
+        return [self._join(*row, self.scaler) for row in zip(texts, described, rows, strict=True)]
 
     def check_end(self) -> None:
         """Raise UsageError if there are more rows than molecules."""

@@ -165,7 +165,7 @@ def target_plots(
 
     Args:
         task, targets, units: what the targets are, and what they are called.
-        true, predicted: (n, T), see `Answers.values`.
+        true, predicted: (n, T), see `Predictions.values`.
         sides: indices of the molecules, or atoms, of "train", "val" and "test"; a side may be absent.
         test_rmse: of each target, for the title of its parity plot.
     """
