@@ -25,7 +25,7 @@ from molattn.graph import run_blocks
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.training.config import TrainingConfig
-from molattn.training.weights import RunningAverage, SideBySide
+from molattn.training.flat_parameters import ExponentialMovingAverage, FlatParameters
 
 DATA = Path(__file__).parents[1] / "datasets"
 
@@ -63,9 +63,9 @@ def main() -> None:
     assert model.edges is not None
     edge_embedding_of = model.edges.edge_embedding
     graphs, edges = [model._atoms(batch) for batch in batches], [edge_embedding_of(batch) for batch in batches]
-    flat = SideBySide(model)
-    average = RunningAverage(model, settings.ema)
-    average.follow(model, flat.flat)
+    flat = FlatParameters(model)
+    average = ExponentialMovingAverage(model, settings.ema)
+    average.attach(model, flat.flat)
     optimizer = torch.optim.AdamW(flat.flat, lr=settings.learning_rate, fused=True)
 
     def embedded() -> list:

@@ -19,17 +19,17 @@ from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.config import RunConfig
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.domain import domain_of
+from molattn.training.ensemble import fit_ensemble
 from molattn.training.extra_descriptors import (
     append_computed_descriptors,
     computed_descriptor_names,
     fit_descriptor_scaler,
 )
 from molattn.training.fit import EpochRecord
-from molattn.training.members import fit_members
+from molattn.training.initialization import resolve_initialization
 from molattn.training.metrics import resolve_metrics
 from molattn.training.prepare import conformer_settings
 from molattn.training.run import Reporter, check
-from molattn.training.starting import settle_start
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def train_arrays(
             labels to learn from.
     """
     check(config)
-    data, settings = settle_start(config, task.of_atoms)[0].data, config.training
+    data, settings = resolve_initialization(config, task.of_atoms)[0].data, config.training
     read = MODELS[config.model.kind].read(
         smiles,
         add_hs=data.add_hs,
@@ -124,7 +124,7 @@ def train_arrays(
             raise InputError(f"the training molecules have no label of {short_repr(name)}: there is nothing to learn")
 
     scaler = task.fit_scaler(train.targets)
-    config, _ = settle_start(config, task.of_atoms, len(train.molecules))
+    config, _ = resolve_initialization(config, task.of_atoms, len(train.molecules))
     settings = config.training
     method = resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     metric = resolve_metrics(task.kind, task.metrics, settings.metrics)[0]
@@ -132,7 +132,7 @@ def train_arrays(
     def told(record: EpochRecord) -> None:
         reporter.epoch(record, settings.epochs)
 
-    fitted = fit_members(config, task, scaler, train, val, metric, told, warn=reporter.warning)
+    fitted = fit_ensemble(config, task, scaler, train, val, metric, told, warn=reporter.warning)
     for model in fitted.models:
         model.requires_grad_(False)
     artifact = Artifact(

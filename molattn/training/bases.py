@@ -1,4 +1,4 @@
-"""Base models: trained without labels, for other trainings to start from. Importing it loads nothing heavy."""
+"""Base models: pretrained without labels, for fine-tuning. Importing this module loads nothing heavy."""
 
 import json
 import tomllib
@@ -10,34 +10,34 @@ from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.config import ModelConfig
 
 AUTO, NONE = "auto", "none"
-"""What `training.base` can be, beside the name or folder of a base."""
+"""Values of `training.base`, besides the name or folder of a base model."""
 
 DEFAULT = "nci"
-"""The base that `AUTO` stands for."""
+"""The base model that `AUTO` selects."""
 
 FINE_TUNING: dict[str, dict[str, Any]] = {"model": {"dropout": 0.05}, "training": {"epochs": 40}}
-"""What a training that starts from a base has otherwise than one from scratch, section by section, unless somebody
-says."""
+"""Default settings of a training from a base model, where they differ from the general ones, by section."""
 
 FROM_SCRATCH: dict[str, dict[str, Any]] = {
     "data": {"molecule_featurizers": ("rdkit_few",)},
     "model": {"max_path": 6},
     "training": {"auxiliary": 0.3},
 }
-"""What a training of a graph model from scratch has otherwise: a base knows descriptors, and has seen atoms far apart,
-of which few molecules say too little."""
+"""Default settings of a graph model trained from scratch. It needs descriptors, which a base model has learned, and
+shorter paths: few molecules have enough pairs of distant atoms to learn from."""
 
-MANY = range(1_500, 100_001)
-"""How many training molecules there are where `FOR_MANY` holds. Of more, descriptors would take minutes to compute."""
+MANY_MOLECULES = range(1_500, 100_001)
+"""The numbers of training molecules for which `FINE_TUNING_MANY` applies. Computing descriptors of more molecules would
+take minutes."""
 
-FOR_MANY: dict[str, dict[str, Any]] = {"model": {"dropout": 0.0}, "training": {"auxiliary": 1.0}}
-"""What a training from a base on many molecules has, over `FINE_TUNING`: it has steps enough to forget what the base
-knows of descriptors, and learns them still, so that it does not; and needs no dropout."""
+FINE_TUNING_MANY: dict[str, dict[str, Any]] = {"model": {"dropout": 0.0}, "training": {"auxiliary": 1.0}}
+"""Default settings of a training from a base model on many molecules, in addition to `FINE_TUNING`. It has enough steps
+to forget the descriptors that the base model has learned; learning them further prevents that. It needs no dropout."""
 
 CARD = "card.toml"
 
-# What a training may say otherwise than its base.
-_FREE = ("dropout",)
+# Settings in which a model may differ from its base model.
+_OVERRIDABLE = ("dropout",)
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Base:
     """A base model on disk.
 
     Attributes:
-        name: what it was asked for by.
-        folder: where its files lie: card.toml, and those of a model.
-        model: what it is made of.
+        name: the name or folder by which it was requested.
+        folder: of its files: card.toml, and those of a model.
+        model: its settings.
         add_hs: whether hydrogens are atoms of its molecules.
         conformers: whether its molecules have distances.
-        source: where the molecules that it has seen come from.
+        source: of the molecules that it was trained on.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Base:
 
 
 def bases_dir() -> Path | None:
-    """The folder of the bases that molattn carries, in the package, or beside it in a checkout; None without any."""
+    """The folder of the base models that molattn includes, in the package or next to it in a checkout; None if none."""
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "_bases", package.parent / "bases"):
         if any(folder.glob(f"*/{CARD}")):
@@ -71,13 +71,13 @@ def bases_dir() -> Path | None:
 
 
 def base_names() -> tuple[str, ...]:
-    """The names of the bases that molattn carries, sorted."""
+    """The names of the base models that molattn includes, sorted."""
     folder = bases_dir()
     return () if folder is None else tuple(sorted(path.parent.name for path in folder.glob(f"*/{CARD}")))
 
 
 def find_base(name: str) -> Base:
-    """The base of this name, or in this folder.
+    """The base model with this name, or in this folder.
 
     Raises:
         UsageError: there is none.
@@ -91,13 +91,13 @@ def find_base(name: str) -> Base:
             f"there is no base model {short_repr(name)}: give one of {known}, the folder that `molattn pretrain` "
             f"wrote, or {NONE} to train from scratch"
         )
-    # Here, because data brings numpy, which a screen of help does without.
+    # Imported here, because molattn.data imports numpy, which help texts do not need.
     from molattn.data.schema import PartialRecord, String
     from molattn.models.config_file import model_config_of, read_config
 
-    kept = PartialRecord({"molecules": PartialRecord({"source": String(10_000, min_length=1)})})
+    fields_of_card = PartialRecord({"molecules": PartialRecord({"source": String(10_000, min_length=1)})})
     try:
-        card = kept.validate(tomllib.loads((path / CARD).read_text(encoding="utf-8")), "")
+        card = fields_of_card.validate(tomllib.loads((path / CARD).read_text(encoding="utf-8")), "")
     except (OSError, ValueError) as error:
         why = str(error).partition("\n")[0]
         raise InputError(
@@ -114,23 +114,23 @@ def find_base(name: str) -> Base:
     )
 
 
-def clashes(base: Base, model: ModelConfig, add_hs: bool, conformers: bool) -> list[str]:
-    """What a run says otherwise than its base, a phrase each: nothing of the base could be used then."""
+def conflicts(base: Base, model: ModelConfig, add_hs: bool, conformers: bool) -> list[str]:
+    """The settings in which a run differs from its base model, a phrase each; with any, it cannot be used."""
     if model.kind != base.model.kind:
         return [f"model is {model.kind} and was {base.model.kind}"]
-    names = [f.name for f in fields(model) if f.name not in _FREE]
+    names = [f.name for f in fields(model) if f.name not in _OVERRIDABLE]
     pairs = [(f"model.{name}", getattr(model, name), getattr(base.model, name)) for name in names]
     pairs += [("data.add_hs", add_hs, base.add_hs), ("data.conformers", conformers, base.conformers)]
-    return [f"{name} is {_shown(mine)} and was {_shown(was)}" for name, mine, was in pairs if mine != was]
+    return [f"{name} is {_as_json(own)} and was {_as_json(was)}" for name, own, was in pairs if own != was]
 
 
-def sized(base: Base, model: ModelConfig, said: set[str]) -> ModelConfig:
-    """The model of a run with the sizes of its base, but for those settings that somebody said."""
+def with_base_sizes(base: Base, model: ModelConfig, explicit: set[str]) -> ModelConfig:
+    """The settings of a model, with those of its base model wherever they are not explicit."""
     if model.kind != base.model.kind:
         return model
-    keep = {name: getattr(model, name) for name in (*said, *_FREE) if hasattr(model, name)}
+    keep = {name: getattr(model, name) for name in (*explicit, *_OVERRIDABLE) if hasattr(model, name)}
     return replace(base.model, **keep)
 
 
-def _shown(value: object) -> str:
+def _as_json(value: object) -> str:
     return json.dumps(list(value) if isinstance(value, tuple) else value)

@@ -1,7 +1,8 @@
-"""Where an interrupted training goes on: everything that the next epoch depends on, saved after an epoch.
+"""Checkpoints of a training: everything that the next epoch depends on, saved after an epoch.
 
-`checkpoint/` in the run folder holds `epoch-K.safetensors` and `state.json`, which names it; no pickle. A new one is
-written beside the old, and `state.json` is replaced last and at once, so that there is always one that is whole.
+`checkpoint/` in the run folder holds `epoch-K.safetensors` and `state.json`, which names it; no pickle. A new file is
+written next to the old one, and `state.json` is replaced last and atomically, so that there is always a complete
+checkpoint.
 """
 
 import hashlib
@@ -29,7 +30,7 @@ from molattn.data.schema import Boolean, InstanceOf, Integer, Number, PartialRec
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.tensor_file import read_tensor_specs, read_tensors
 from molattn.training import distributed
-from molattn.training.resumed import check_alike, check_tensors, optimizer_state
+from molattn.training.checkpoint_validation import check_structure, check_tensors, validated_optimizer_state
 
 STATE = "state.json"
 SCHEMA = 1
@@ -37,24 +38,24 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A training after one of its epochs: tensors by name, and plain values as JSON has them."""
+    """The state of a training after an epoch: tensors by name, and plain values as in JSON."""
 
     tensors: dict[str, Tensor]
     state: dict[str, Any]
 
-    def part(self, name: str) -> dict[str, Tensor]:
-        """The tensors whose names begin with `name.`, without it, each in memory of its own."""
-        return {k.removeprefix(f"{name}."): v.clone() for k, v in self.tensors.items() if k.startswith(f"{name}.")}
+    def with_prefix(self, prefix: str) -> dict[str, Tensor]:
+        """Copies of the tensors whose names begin with `prefix.`, by their names without it."""
+        return {k.removeprefix(f"{prefix}."): v.clone() for k, v in self.tensors.items() if k.startswith(f"{prefix}.")}
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write it; whatever happens on the way, the one before stays whole until this one is."""
+    """Write a checkpoint; the previous one stays valid until the new one is complete."""
     folder.mkdir(parents=True, exist_ok=True)
     data = save({name: x.detach().cpu().contiguous() for name, x in checkpoint.tensors.items()})
-    name = _file(checkpoint.state["epoch"])
+    name = _file_name(checkpoint.state["epoch"])
     content = {"schema": SCHEMA, "file": name, "sha256": hashlib.sha256(data).hexdigest(), **checkpoint.state}
     write_bytes(folder / name, data)
-    # JSON as Python writes it: NaN and Infinity are read back, and every digit is.
+    # Python's JSON keeps NaN, Infinity and every digit.
     text = json.dumps(content)
     write_text(folder / STATE, json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "content": text}))
     for old in folder.glob("epoch-*.safetensors"):
@@ -63,12 +64,12 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def load_checkpoint(folder: Path) -> Checkpoint | None:
-    """The last one that was saved; None when there is none.
+    """Read the last checkpoint that was saved; None if there is none.
 
     Raises:
-        InputError: it is damaged, or of another molattn.
+        InputError: it is damaged, or was written by another version of molattn.
     """
-    if not (folder / STATE).is_file():
+    if not (folder / STATE).is_file_name():
         return None
     try:
         outer = json.loads((folder / STATE).read_text(encoding="utf-8"))
@@ -76,19 +77,19 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
         content = json.loads(text)
         if type(content["schema"]) is int and content["schema"] != SCHEMA:
             raise InputError(f"{folder} was written by another molattn: resume with that one, or --force starts over")
-        _KEPT.validate(content, "")
-        if content["file"] != _file(content["epoch"]):
-            raise mismatch("file", content["file"], f"{_file(content['epoch'])}, the one of its epoch")
+        _STATE_FIELDS.validate(content, "")
+        if content["file"] != _file_name(content["epoch"]):
+            raise mismatch("file", content["file"], f"{_file_name(content['epoch'])}, the one of its epoch")
         read_tensor_specs(folder / content["file"])  # before it is read: it may be of any length
         tensors, checksum = read_tensors(folder / content["file"])
         if [hashlib.sha256(text.encode()).hexdigest(), checksum] != [outer["sha256"], content["sha256"]]:
             raise ValidationError("a checksum differs")
     except _DAMAGE as error:
-        raise damaged(folder, error) from error
+        raise damage_error(folder, error) from error
     return Checkpoint(tensors, content)
 
 
-_KEPT = PartialRecord(
+_STATE_FIELDS = PartialRecord(
     {
         "schema": Integer(SCHEMA, SCHEMA),
         "file": String(100),
@@ -98,16 +99,16 @@ _KEPT = PartialRecord(
     },
     {"over": Boolean(), "seconds": Number(0.0)},
 )
-# What values of other types and sizes make the code raise that takes them for what they should be.
+# The exceptions that invalid types and sizes can cause.
 _DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, OSError)
 
 
-def _file(epoch: int) -> str:
+def _file_name(epoch: int) -> str:
     return f"epoch-{epoch}.safetensors"
 
 
-def damaged(folder: Path, error: BaseException) -> InputError:
-    """What is said of a checkpoint that cannot be read, or says what cannot be."""
+def damage_error(folder: Path, error: BaseException) -> InputError:
+    """The error for a checkpoint that cannot be read, or that has invalid content."""
     why = str(error) if isinstance(error, ValidationError) else type(error).__name__
     return InputError(f"{folder} is damaged, its training cannot be resumed ({why}): --force starts over")
 
@@ -116,26 +117,26 @@ class Checkpoints:
     """The checkpoints of one training.
 
     Args:
-        folder: where they lie.
-        identity: what must be the same when the training goes on: settings and checksums, in plain values.
-        every: epochs between two of them.
-        run: the folder of the run, for its errors; the one that `folder` is in by default.
+        folder: of the checkpoints.
+        identity: what must be equal when the training is resumed: settings and checksums, in plain values.
+        every: epochs between two checkpoints.
+        run: the folder of the run, for error messages; the parent of `folder` by default.
 
     Attributes:
-        last: where the training goes on; None for one that starts.
+        last: the last checkpoint, from which the training is resumed; None for a new training.
 
     Raises:
-        UsageError: the last one is of another training; it says what differs.
+        UsageError: the last one is of another training; the message names the differences.
         InputError: it is damaged.
     """
 
     def __init__(self, folder: Path, identity: dict[str, Any], every: int = 1, run: Path | None = None):
         self.folder, self.identity, self.every = folder, identity, every
-        # Whoever trains together goes on from the same one.
+        # All ranks resume from the same checkpoint.
         self.last = distributed.broadcast_object(partial(load_checkpoint, folder))
         if self.last is not None:
             if missing := next((key for key in ("over", "seconds") if key not in self.last.state), None):
-                raise damaged(folder, ValidationError(f"it has no field {missing!r}"))
+                raise damage_error(folder, ValidationError(f"it has no field {missing!r}"))
             changed = differences(self.last.state["identity"], json.loads(json.dumps(identity)))
             if changed:
                 more = f"; and {len(changed) - 10} more" if len(changed) > 10 else ""
@@ -146,36 +147,36 @@ class Checkpoints:
 
     @property
     def seconds(self) -> float:
-        """How long the training has taken until the last one."""
+        """The duration of the training up to the last checkpoint."""
         return 0.0 if self.last is None else self.last.state["seconds"]
 
     def remove(self) -> None:
-        """No more is needed of them."""
+        """Delete all checkpoints of the training."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def differences(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> list[str]:
-    """What differs between two nested sets of plain values, a phrase each."""
+    """The differences between two nested dictionaries of plain values, a phrase each."""
     found = []
     for key in dict.fromkeys((*before, *now)):
-        # Of what somebody else wrote any text may be a key.
+        # A key from a file may be any text.
         name = f"{prefix}{key if key.isprintable() and len(key) <= 100 else short_repr(key)}"
         a, b = before.get(key), now.get(key)
         if isinstance(a, dict) and isinstance(b, dict):
             found += differences(a, b, f"{name}." if name not in ("config",) else "")
         elif a != b:
-            found.append(f"{name} was {_short(a)} and is {_short(b)} now")
+            found.append(f"{name} was {_abbreviated(a)} and is {_abbreviated(b)} now")
     return found
 
 
-def _short(value: Any) -> str:
+def _abbreviated(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 40 else text[:37] + "..."
 
 
 @runtime_checkable
-class Trained(Protocol):
-    """What is trained: a module, with its optimizer and schedule."""
+class Trainable(Protocol):
+    """A module in training, with its optimizer and schedule."""
 
     optimizer: torch.optim.Optimizer
     schedule: torch.optim.lr_scheduler.LRScheduler
@@ -190,38 +191,42 @@ class Trained(Protocol):
 
 
 @runtime_checkable
-class Watch(Protocol):
-    """Who keeps the best weights and the history of a training."""
+class TrainingMonitor(Protocol):
+    """Stores the best weights and the history of a training, such as `EarlyStopping`."""
 
     state: dict[str, Tensor] | None
 
     def to_dict(self) -> dict[str, Any]:
-        """All else that it knows, in plain values."""
+        """Its other state, in plain values."""
         ...
 
-    def restore(self, told: dict[str, Any], state: dict[str, Tensor] | None) -> None:
-        """Know again what it knew."""
+    def restore(self, saved: dict[str, Any], state: dict[str, Tensor] | None) -> None:
+        """Restore the values of `to_dict`, and the best weights."""
         ...
 
 
-class SaveEpochs:
-    """Saves a training after its epochs, and lets it go on from its last checkpoint, to the bit.
+class EpochCheckpointer:
+    """Saves a training after its epochs, and resumes it from its last checkpoint with bitwise equal results.
 
-    Saved are weights, their running average, optimizer, schedule, the best epoch's weights, the history, and the states
-    of the random generators of torch, numpy and Python. The batches of an epoch follow from its number.
+    A checkpoint has the weights, their moving average, optimizer, schedule, the best epoch's weights, the history, and
+    the states of the random generators of torch, numpy and Python. The batches of an epoch depend only on its number.
     """
 
-    def __init__(self, checkpoints: Checkpoints, watch: Watch):
-        self.checkpoints, self.watch, self.start = checkpoints, watch, time.perf_counter()
+    def __init__(self, checkpoints: Checkpoints, monitor: TrainingMonitor):
+        self.checkpoints, self.monitor, self.start = checkpoints, monitor, time.perf_counter()
         if checkpoints.last is not None:
             try:
-                best = checkpoints.last.part("best")
-                watch.restore(checkpoints.last.state["watch"], best or None)
+                best = checkpoints.last.with_prefix("best")
+                monitor.restore(checkpoints.last.state["watch"], best or None)
             except _DAMAGE as error:
-                raise damaged(checkpoints.folder, error) from error
+                raise damage_error(checkpoints.folder, error) from error
 
-    def restore(self, learner: Trained, epochs: int) -> int:
-        """Set a training of so many epochs to where the last checkpoint was; the epoch to go on with, from 0.
+    def restore(self, learner: Trainable, epochs: int) -> int:
+        """Restore a training from the last checkpoint; returns the epoch to continue with, from 0.
+
+        Args:
+            learner: to restore.
+            epochs: of the whole training.
 
         Raises:
             InputError: the checkpoint is damaged.
@@ -231,55 +236,57 @@ class SaveEpochs:
             return 0
         if last.state["epoch"] >= epochs:
             wrong = mismatch("epoch", last.state["epoch"], f"below {epochs}, the number of epochs")
-            raise damaged(self.checkpoints.folder, wrong)
+            raise damage_error(self.checkpoints.folder, wrong)
         if last.state["over"]:
             return epochs
         try:
             _restore(last, learner)
         except _DAMAGE as error:
-            raise damaged(self.checkpoints.folder, error) from error
+            raise damage_error(self.checkpoints.folder, error) from error
         return last.state["epoch"] + 1
 
-    def after(self, epoch: int, learner: Trained, over: bool) -> None:
-        """Save what the training is after an epoch, where it is one of those to save, or the last one.
+    def save_epoch(self, epoch: int, learner: Trainable, over: bool) -> None:
+        """Save the training after an epoch, if a checkpoint is due or the training is over.
 
         Args:
             epoch: from 0.
-            learner: what is trained.
-            over: no other epoch comes.
+            learner: to save.
+            over: whether this was the last epoch.
         """
         if distributed.rank() == 0 and (over or (epoch + 1) % self.checkpoints.every == 0):
             optimizer, tensors = _optimizer_state(learner.optimizer)
             tensors |= {f"task.{k}": v for k, v in learner.state_dict().items()}
-            tensors |= {f"best.{k}": v for k, v in (self.watch.state or {}).items()}
+            tensors |= {f"best.{k}": v for k, v in (self.monitor.state or {}).items()}
             tensors |= {f"random.{k}": v for k, v in _torch_random().items()}
             state = {
                 "epoch": epoch,
                 "over": over,
                 "seconds": self.checkpoints.seconds + time.perf_counter() - self.start,
-                "watch": self.watch.to_dict(),
+                "watch": self.monitor.to_dict(),
                 "optimizer": optimizer,
                 "schedules": [learner.schedule.state_dict()],
                 "random": _plain_random(),
                 "identity": self.checkpoints.identity,
             }
-            save_checkpoint(self.checkpoints.folder, Checkpoint(_apart(tensors), state))
+            save_checkpoint(self.checkpoints.folder, Checkpoint(_copies(tensors), state))
 
 
-def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Copies: safetensors takes no two tensors of one memory, such as the weights a task has under two names."""
+def _copies(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Copies of the tensors, because safetensors does not accept tensors that share memory."""
     return {name: x.detach().cpu().clone() for name, x in tensors.items()}
 
 
-def _restore(checkpoint: Checkpoint, learner: Trained) -> None:
-    weights = checkpoint.part("task")
+def _restore(checkpoint: Checkpoint, learner: Trainable) -> None:
+    weights = checkpoint.with_prefix("task")
     check_tensors(weights, learner.state_dict())
-    moments = optimizer_state(checkpoint.state["optimizer"], checkpoint.part("optimizer"), learner.optimizer)
-    check_alike(checkpoint.state["schedules"], [learner.schedule.state_dict()], "schedules")
+    moments = validated_optimizer_state(
+        checkpoint.state["optimizer"], checkpoint.with_prefix("optimizer"), learner.optimizer
+    )
+    check_structure(checkpoint.state["schedules"], [learner.schedule.state_dict()], "schedules")
     learner.load_state_dict(weights)
     learner.optimizer.load_state_dict(moments)
     learner.schedule.load_state_dict(dict(checkpoint.state["schedules"][0]))
-    random_states = checkpoint.part("random")
+    random_states = checkpoint.with_prefix("random")
     cpu = random_states.pop("cpu")
     check_tensors({"random.cpu": cpu}, {"random.cpu": torch.get_rng_state()})
     torch.set_rng_state(cpu)
@@ -290,12 +297,12 @@ def _restore(checkpoint: Checkpoint, learner: Trained) -> None:
     version, numbers, gauss = plain["python"]
     random.setstate((version, tuple(numbers), gauss))
     name, words, *rest = plain["numpy"]
-    # An array of Python's refuses what is no such number; numpy 1's takes it modulo 2^32.
+    # Python's array rejects numbers out of range; numpy 1 would take them modulo 2^32.
     np.random.set_state((name, np.array(array("I", words), dtype=np.uint32), *rest))  # noqa: NPY002
 
 
 def _optimizer_state(optimizer: torch.optim.Optimizer) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
-    """The settings of its groups as plain values, and what it knows of each weight as tensors."""
+    """The settings of its groups as plain values, and the state of each weight as tensors."""
     full = optimizer.state_dict()
     tensors = {
         f"optimizer.{index}.{key}": torch.as_tensor(value)
@@ -318,8 +325,8 @@ def _plain_random() -> dict[str, Any]:
 
 
 @contextmanager
-def callers_random_states() -> Iterator[None]:
-    """Leaves the random states of torch, numpy and Python as they were."""
+def preserve_random_states() -> Iterator[None]:
+    """Restore the random states of torch, numpy and Python after the block."""
     plain, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         with torch.random.fork_rng():
@@ -330,13 +337,13 @@ def callers_random_states() -> Iterator[None]:
 
 
 @contextmanager
-def exits_on_sigterm() -> Iterator[None]:
-    """SIGTERM ends the block as SystemExit with code 143, as a shell tells it, so that what was begun is cleaned up.
+def exit_on_sigterm() -> Iterator[None]:
+    """Make SIGTERM raise SystemExit in the block, with a shell's exit code 143, so that cleanup code runs.
 
-    A handler of the caller's own stays, and so does everything in other threads than the main one.
+    Does nothing if the caller has a handler of its own, or outside the main thread.
     """
-    ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
 

@@ -1,4 +1,4 @@
-"""The settings of a run: plain data, read from TOML and from `section.key=value`; importing it loads nothing heavy."""
+"""The settings of a run, read from TOML files and `section.key=value`. Importing this module loads nothing heavy."""
 
 import dataclasses
 import difflib
@@ -13,45 +13,44 @@ from typing import Any
 from molattn.errors import UsageError
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
 from molattn.models.presets import PRESETS
-from molattn.training.bases import AUTO, NONE, find_base, sized
+from molattn.training.bases import AUTO, NONE, find_base, with_base_sizes
 
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which molecules, and which of them are for what.
+    """The settings of the data set and its split.
 
     Attributes:
-        dataset: a name that molattn knows, or the path of a table.
-        data_dir: a folder of data sets to look into first, and to download to; empty for the usual ones.
+        dataset: the name of a data set of molattn, or the path of a table.
+        data_dir: a folder of data sets to search first, and to download to; empty for the default ones.
         smiles_column: the table's column of SMILES; found by its name when empty.
         target_columns: the table's columns to learn.
-        weight_column: the table's column that says how much each row counts, 0 or more; empty for none.
-        group_column: the table's column that says what each row belongs to, such as an assay or a series; rows of one
-            group are on one side of the split. Empty for none.
-        descriptor_columns: the table's columns of numbers that join the readout of each molecule, standardised.
-        molecule_featurizers: descriptors that RDKit computes of each molecule, and that join its readout in the same
-            way, names in `molattn.chem.MOLECULE_FEATURIZERS`. A graph model from scratch takes "rdkit_few", a dozen,
-            unless somebody says.
+        weight_column: the table's column of the weights of rows, 0 or more; empty for none.
+        group_column: the table's column of the group of each row, such as an assay or a series; rows of one group get
+            the same split label. Empty for none.
+        descriptor_columns: the table's columns of extra descriptors, standardised and concatenated to the readout.
+        molecule_featurizers: extra descriptors that RDKit computes, also standardised and concatenated to the readout,
+            names in `molattn.chem.MOLECULE_FEATURIZERS`. The default of a graph model from scratch is "rdkit_few", a
+            dozen.
         add_hs: whether hydrogens become atoms of the graph.
         max_atoms: larger molecules are refused.
-        standardize: the form that molecules are brought to first: "parent" (groups normalised, the largest fragment,
-            neutral where it can be) or "tautomer" (that, as its canonical tautomer); empty leaves them as they are.
-        conformers: whether every molecule gets a 3D geometry, and the model its distances.
+        standardize: standardisation of the molecules: "parent" (groups normalised, the largest fragment, neutral if
+            possible) or "tautomer" (that, as its canonical tautomer); empty for none.
+        conformers: whether to compute a 3D geometry of every molecule, for the model to use its distances.
         conformer_seed: of the random start of each geometry.
         conformer_timeout: whole seconds for each of the two attempts at a fragment.
-        on_3d_failure: what becomes of a molecule without a geometry: "paths" takes path lengths times a bond length
-            and says so, "reject" leaves the row out, "stop" ends the run.
+        on_3d_failure: for a molecule without a geometry: "paths" uses path lengths times a bond length and warns,
+            "reject" leaves the row out, "stop" ends the run.
         split: "random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone" or "stratified".
-        split_sizes: shares of training, validation and test.
-        calibration_size: share of all molecules that is taken from training and set aside for calibration, by `split`;
-            0 for none.
-        split_column: a column of the table that says train, val or test, and decides instead of `split`; empty for
+        split_sizes: fractions of training, validation and test.
+        calibration_size: fraction of all molecules that is held out from training for calibration, by `split`; 0 for
             none.
-        splits_file: a table of SMILES and sides that decides instead of `split`; empty for none.
+        split_column: a column of the table with "train", "val" or "test", used instead of `split`; empty for none.
+        splits_file: a table of SMILES and split labels, used instead of `split`; empty for none.
         num_folds: of a cross-validation; 1 for none.
-        fold: the one that this run tests, from 0; -1 for all of them, one after the other.
-        task_type: what the targets are: "regression", "binary" or "multiclass", or where each cell holds a list with a
-            value for every atom "atom-regression", "atom-binary" or "atom-multiclass"; guessed from them when empty.
+        fold: the test fold of this run, from 0; -1 for all of them, one after the other.
+        task_type: "regression", "binary" or "multiclass", or if each cell holds a list with a value for every atom
+            "atom-regression", "atom-binary" or "atom-multiclass"; inferred from the targets when empty.
     """
 
     dataset: str = ""
@@ -81,51 +80,53 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How the model is fitted.
+    """The settings of the training.
 
     Attributes:
-        epochs: at most.
+        epochs: the maximum number.
         batch_size: molecules in a batch; several devices share it.
-        learning_rate: the largest, after the warm-up.
-        weight_decay: AdamW's.
-        warmup: share of the steps in which the learning rate rises; it then falls along a cosine.
-        ema: decay per step of the running average of the weights, which is what is validated and kept; 0 for none.
-            Less in the first steps, so that a short training does not average its random start.
-        grad_clip: largest norm of the gradient.
+        learning_rate: the maximum, after the warm-up.
+        weight_decay: of AdamW.
+        warmup: fraction of the steps in which the learning rate rises linearly; a cosine decay follows.
+        ema: decay per step of the exponential moving average of the weights, which is validated and saved; 0 for none.
+            It is smaller in the first steps, so that a short training does not average its random initialization.
+        grad_clip: maximum norm of the gradient.
         patience: epochs without a better validation loss after which training stops.
         seed: of the split, the weights, the batches and the dropout.
-        base: where the weights come from before training: the name of a base model, or the folder of one that `molattn
-            pretrain` wrote; "none" for nowhere, "auto" for molattn's own base where it fits.
-        auxiliary: weight in the loss of a dozen descriptors that RDKit computes of the training molecules, and that the
-            model learns beside its targets; 0 for none. A graph model from scratch takes 0.3, and a training from a
-            base on 1,500 to 100,000 molecules 1, and no dropout, unless somebody says.
-        checkpoint_every: epochs between two checkpoints, from which an interrupted run can go on.
-        num_replicates: runs with this seed and the next ones, one after the other.
+        base: the initialization: the name of a base model, or the folder of one that `molattn pretrain` wrote; "none"
+            to train from scratch, "auto" for molattn's default base model if it is compatible.
+        auxiliary: weight in the loss of a dozen descriptors that RDKit computes of the training molecules, which the
+            model learns in addition to its targets; 0 for none. The default is 0.3 for a graph model from scratch, and
+            1, without dropout, for a training from a base model on 1,500 to 100,000 molecules.
+        checkpoint_every: epochs between two checkpoints, from which an interrupted run can be resumed.
+        num_replicates: number of runs, with this seed and the next ones, one after the other.
         ensemble_size: models of an ensemble, trained on one split with this seed and the next ones; 1 for none.
-        accelerator: "cpu", "gpu", or "auto", a GPU where there is one.
-        devices: how many of them on each machine, a process for each, or which, such as "0,2"; "auto" is one, or as
-            many as torchrun started.
-        num_nodes: machines that train together.
-        num_workers: worker processes that read molecules; 0 reads them in this one.
-        threads: CPU threads of the maths. A small model gains little from a second one, and threads that wait for
-            each other crawl when anything else wants the cores.
+        accelerator: "cpu", "gpu", or "auto", a GPU if there is one.
+        devices: the number of devices on each machine, with a process for each, or their indices, such as "0,2";
+            "auto" is one, or as many as torchrun started.
+        num_nodes: the number of machines of a distributed training.
+        num_workers: worker processes that read molecules; 0 reads them in the main process.
+        threads: CPU threads of tensor operations. A small model gains little from a second one, and synchronized
+            threads become very slow when other processes need the cores.
         loss: of regression "mse", "mae", "huber", "mve" or "evidential" (a mean and a standard deviation) or "quantile"
             (the median and two quantiles), of binary targets "bce" or "dirichlet", of several classes "cross-entropy"
-            or "dirichlet"; the first that fits when empty.
+            or "dirichlet"; the first one of the task when empty.
         alpha: of the loss "quantile": its two quantiles are alpha / 2 and 1 - alpha / 2.
-        evidential_regularization: of the losses "evidential" and "dirichlet": what evidence for a wrong answer costs.
-        uncertainty_method: how standard deviations are made, a name in `molattn.models.uncertainty.METHODS`; that of
-            ensemble or loss when empty.
-        dropout_sampling_size: passes of the uncertainty method "dropout".
-        calibration_method: what is made of the calibration molecules where nobody asks for another, a name in
-            `molattn.models.calibration.METHODS`; the conformal one when empty.
-        domain_size: training molecules that the model keeps, at most, to tell what is unlike them; 0 for none.
-        metrics: what is reported, the first of them epoch by epoch, names in `molattn.training.metrics.METRICS`; the
-            task's own when empty.
-        class_balance: the classes of a target count alike in the loss, however rare one is; probabilities are then
-            those of balanced classes.
-        positive_weights: of binary targets, what a one counts in the loss where a zero counts 1: one number, or one
-            for each target.
+        evidential_regularization: of the losses "evidential" and "dirichlet": the penalty of evidence for a wrong
+            prediction.
+        uncertainty_method: of the standard deviations, a name in `molattn.models.uncertainty.METHODS`; by default that
+            of the ensemble or the loss.
+        dropout_sampling_size: forward passes of the uncertainty method "dropout".
+        calibration_method: the default calibration of the model, a name in `molattn.models.calibration.METHODS`; the
+            conformal one when empty.
+        domain_size: the maximum number of training molecules that the model stores to detect molecules unlike them; 0
+            for none.
+        metrics: to report, the first of them after every epoch, names in `molattn.training.metrics.METRICS`; the
+            defaults of the task when empty.
+        class_balance: gives the classes of a target equal total weight in the loss; probabilities are then those of
+            balanced classes.
+        positive_weights: of binary targets, the weight of the positive class in the loss, relative to the negative
+            class: one number, or one for each target.
     """
 
     epochs: int = 100
@@ -161,31 +162,31 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that decides a run, section by section of its `config.toml`.
+    """All settings of a run, by the sections of its `config.toml`.
 
-    `said` are the settings that somebody gave a value, as "section.key": what is left may follow from others.
+    `explicit_keys` are the settings that were set explicitly, as "section.key"; the others may depend on them.
     """
 
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=GraphModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
-    said: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    explicit_keys: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Sections of plain values, as they stand in a TOML file."""
+        """Sections of plain values, as in a TOML file."""
         return {
             section: {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
             for section, values in ((name, dataclasses.asdict(getattr(self, name))) for name in SECTIONS)
         }
 
     def updated(self, sections: dict[str, Any], source: str) -> "RunConfig":
-        """This configuration with the values of `sections`; `source` says in an error where they came from.
+        """This configuration with the values of `sections`; `source` is named in error messages.
 
         Raises:
             UsageError: a section or key that does not exist, or a value of the wrong type.
         """
         changed: dict[str, Any] = {}
-        said: set[str] = set()
+        explicit: set[str] = set()
         for section, values in sections.items():
             if section not in SECTIONS:
                 raise UsageError(f"{source}: there is no section [{section}]{_closest(section, SECTIONS)}")
@@ -201,14 +202,14 @@ class RunConfig:
                     raise UsageError(f"{source}: [{section}] has no setting {key!r}{_closest(key, hints)}")
                 chosen[key] = _coerced(value, hints[key], f"{source}: {section}.{key}")
             changed[section] = dataclasses.replace(current, **chosen)
-            said.update(f"{section}.{key}" for key in chosen)
-        return dataclasses.replace(self, **changed, said=self.said | said)
+            explicit.update(f"{section}.{key}" for key in chosen)
+        return dataclasses.replace(self, **changed, explicit_keys=self.explicit_keys | explicit)
 
 
 def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterable[str] = ()) -> RunConfig:
     """The settings of a run: defaults, option `preset`, a file, options by their own name, then `section.key=value`.
 
-    Options that are None were not given. Raises UsageError as `RunConfig.updated` does.
+    Options that are None are ignored. Raises UsageError as `RunConfig.updated` does.
     """
     resolved = RunConfig()
     options = dict(options)
@@ -221,7 +222,7 @@ def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterab
         resolved = resolved.updated(read_config(config), str(config))
     place_of = {f.name: (section, f.name) for section, types in SECTIONS.items() for t in types for f in fields(t)}
     place_of["model"] = ("model", "kind")
-    # The kind of model first: it decides which other settings there are.
+    # The kind of model first, because the other settings depend on it.
     for name, value in sorted(options.items(), key=lambda option: option[0] != "model"):
         if name not in place_of:
             raise UsageError(f"there is no option {name!r}{_closest(name, place_of)}")
@@ -233,16 +234,16 @@ def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterab
     if preset is not None and resolved.model.kind != "graph":
         raise UsageError(f"the preset {preset} is of the model graph, not of {resolved.model.kind}: leave one out")
     if resolved.training.base not in (AUTO, NONE):
-        of_model = {name.removeprefix("model.") for name in resolved.said if name.startswith("model.")}
+        of_model = {name.removeprefix("model.") for name in resolved.explicit_keys if name.startswith("model.")}
         resolved = dataclasses.replace(
-            resolved, model=sized(find_base(resolved.training.base), resolved.model, of_model)
+            resolved, model=with_base_sizes(find_base(resolved.training.base), resolved.model, of_model)
         )
     if resolved.model.needs_3d and not resolved.data.conformers:
-        raise UsageError("model.edges reads distances in 3D, which are not made: add --set data.conformers=true")
+        raise UsageError("model.edges reads 3D distances, which are not computed: add --set data.conformers=true")
     return resolved
 
 
-# What each section can be.
+# The possible classes of each section.
 SECTIONS: dict[str, tuple[type, ...]] = {
     "data": (DataConfig,),
     "model": tuple(CONFIGS.values()),
@@ -251,7 +252,7 @@ SECTIONS: dict[str, tuple[type, ...]] = {
 
 
 def _of_kind(current: ModelConfig, kind: Any, source: str) -> ModelConfig:
-    """`current`, or the defaults of another kind of model."""
+    """`current` if it is of this kind, otherwise the defaults of `kind`."""
     if kind == current.kind:
         return current
     if kind not in CONFIGS:
@@ -276,7 +277,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
 
 
 def parse_setting(text: str) -> dict[str, dict[str, Any]]:
-    """`section.key=value` as a section; the value is TOML, or else taken as text.
+    """Parse `section.key=value`; the value is TOML, or otherwise text.
 
     >>> parse_setting("model.num_layers=6")
     {'model': {'num_layers': 6}}
@@ -295,7 +296,7 @@ def parse_setting(text: str) -> dict[str, dict[str, Any]]:
 
 
 def _coerced(value: Any, hint: Any, where: str) -> Any:
-    """`value` as the type that the setting has."""
+    """`value` converted to the type of the setting."""
     if typing.get_origin(hint) is tuple:
         item = typing.get_args(hint)[0]
         values = value if isinstance(value, list | tuple) else [value]
@@ -305,11 +306,11 @@ def _coerced(value: Any, hint: Any, where: str) -> Any:
     if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     if isinstance(hint, types.UnionType) or not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise UsageError(f"{where} is {value!r}; it takes {_NAMES.get(hint, str(hint))}")
+        raise UsageError(f"{where} is {value!r}; it takes {_TYPE_NAMES.get(hint, str(hint))}")
     return value
 
 
-_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+_TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
 def _closest(name: str, names: Iterable[str]) -> str:

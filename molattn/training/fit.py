@@ -1,4 +1,4 @@
-"""Fitting a model: the loop over epochs and batches, what it keeps, and when it stops."""
+"""Fit a model: the loop over epochs and batches, the best weights, and early stopping."""
 
 import gc
 import math
@@ -23,13 +23,13 @@ from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
 from molattn.models.tensor_file import check_finite
 from molattn.training import distributed
-from molattn.training.checkpoint import Checkpoints, SaveEpochs, callers_random_states, exits_on_sigterm
-from molattn.training.companions import Companion
+from molattn.training.checkpoint import Checkpoints, EpochCheckpointer, exit_on_sigterm, preserve_random_states
+from molattn.training.checkpoint_validation import check_tensors
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, RowIndices, StepInputs, collate_step
 from molattn.training.distributed import select_device
 from molattn.training.learner import Learner
-from molattn.training.resumed import check_tensors
+from molattn.training.objectives import AuxiliaryObjective
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class EpochRecord:
     Attributes:
         epoch: from 0.
         learning_rate: after the epoch.
-        train_loss, val_loss: means over labels; of regression's own loss, mean squares of standardised targets. The
-            least val_loss is the best epoch.
-        val_metric: of the validation molecules, in the target's unit if it has one; the mean over targets where there
-            are several, NaN where it is undefined.
+        train_loss, val_loss: means over labels; for regression with the default loss, mean squared errors of
+            standardised targets. The epoch with the least val_loss is the best.
+        val_metric: of the validation molecules, in the target's unit if it has one; the mean over several targets, NaN
+            if it is undefined.
         best: whether this epoch is the best so far.
         metric: the name of `val_metric`.
     """
@@ -57,8 +57,8 @@ class EpochRecord:
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """How a fit went, epoch by epoch, and which epoch's weights were kept."""
+class FitResult:
+    """The history of a fit, and the epoch whose weights the model has."""
 
     history: list[EpochRecord]
     best_epoch: int
@@ -74,43 +74,45 @@ def fit(
     checkpoints: Checkpoints | None = None,
     task: Task = REGRESSION,
     metric: str = "",
-    companion: Companion | None = None,
-) -> Fitted:
-    """Fit `model` in place to `train`; it is left with the weights of the epoch with the least loss on `val`.
+    auxiliary_objective: AuxiliaryObjective | None = None,
+) -> FitResult:
+    """Fit `model` in place to `train`; it ends with the weights of the epoch with the least loss on `val`.
 
-    loss = mean over known labels of ((y - mean) / std - model)^2, or what `TaskLoss` has for another task
+    loss = mean over known labels of ((y - mean) / std - model)^2, or the loss of another task in `TaskLoss`
 
-    Labels of atoms count alike, whichever molecule of the batch they are in: with m_i = 1 where atom i has one and 0
-    where it has none, sum_i m_i l(o_i, z_i) / sum_i m_i over all atoms i of the batch; mean and std are those of the
+    Labels of atoms have equal weight, whichever molecule of the batch they are in: with m_i = 1 if atom i has a label
+    and 0 otherwise, sum_i m_i l(o_i, z_i) / sum_i m_i over all atoms i of the batch; mean and std are those of the
     labelled atoms of `train`.
 
-    AdamW, a linear warm-up and a cosine; the weights that are validated and kept are their running average. The
-    same seed gives the same weights; the random state of the caller is left as it was.
+    AdamW with a linear warm-up and a cosine decay; an exponential moving average of the weights is validated and
+    saved. The same seed gives the same weights; the random state of the caller is left as it was.
 
     Within `distributed.process_group` each rank computes a share of every training batch and of the validation
     molecules: the steps are those of one process, up to rounding and dropout, and all ranks end with the same weights.
 
     Args:
-        train, val: molecules with targets in their units; a molecule without a known label brings no gradient.
+        train, val: molecules with targets in their units; a molecule without a known label contributes no gradient.
+        scaler: of the targets.
+        config: the settings.
         on_epoch: called after every epoch.
-        checkpoints: where the training is saved, and goes on if it was begun; None for neither.
-        task: what the targets are.
-        metric: what is measured on `val` after every epoch; the task's first by default.
-        companion: what the model learns beside its targets, from `train` alone; None for nothing.
+        checkpoints: to save the training, and to resume it if there is one already; None for neither.
+        task: of the model.
+        metric: computed on `val` after every epoch; the task's first by default.
+        auxiliary_objective: an additional loss on `train`; None without.
 
     Raises:
         InputError: no epoch had a finite validation loss.
-        UsageError: a device that is not there; several devices, and one process alone.
+        UsageError: a device that does not exist, or several devices for a single process.
     """
     device = select_device(config)
     rank, size = distributed.rank(), distributed.world_size()
     sampler = BucketBatchSampler(molecule_sizes(train.molecules), config.batch_size, config.seed, rank=rank, ranks=size)
     steps = config.epochs * len(sampler)
-    learner = Learner(model, train, scaler, config, task, metric or task.metrics[0], companion, steps)
-    best = BestEpoch(config.patience, on_epoch, model.state_dict())
-    saver = None if checkpoints is None else SaveEpochs(checkpoints, best)
+    learner = Learner(model, train, scaler, config, task, metric or task.metrics[0], auxiliary_objective, steps)
+    early_stopping = EarlyStopping(config.patience, on_epoch, model.state_dict())
+    checkpointer = None if checkpoints is None else EpochCheckpointer(checkpoints, early_stopping)
     rows_of_val = [rows[rank::size] for rows in batches_by_size(molecule_sizes(val.molecules), 4 * config.batch_size)]
-    pin = device.type == "cuda"  # a GPU fetches the next batch while it works on this one
+    pin = device.type == "cuda"  # a GPU copies the next batch while it computes this one
     loader = DataLoader(
         RowIndices(train), batch_sampler=sampler, collate_fn=partial(collate_step, model, train), pin_memory=pin
     )
@@ -120,48 +122,48 @@ def fit(
         collate_fn=partial(collate_step, model, val),
         pin_memory=pin,
     )
-    # The current GPU is the one that NCCL talks from.
+    # NCCL uses the current GPU.
     current = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-    with callers_random_states(), exits_on_sigterm(), _reproducible(config.threads), current, torch.enable_grad():
+    with preserve_random_states(), exit_on_sigterm(), _deterministic(config.threads), current, torch.enable_grad():
         torch.manual_seed(config.seed)
         learner.prepare(device)
-        start = 0 if saver is None else saver.restore(learner, config.epochs)
+        start = 0 if checkpointer is None else checkpointer.restore(learner, config.epochs)
         for epoch in range(start, config.epochs):
             _seed_epoch(sampler, epoch)
             for step in loader:
-                learner.training_step(_to(device, step))
-            with _evaluating(learner), torch.inference_mode():
+                learner.training_step(_to_device(device, step))
+            with _eval_mode(learner), torch.inference_mode():
                 for step in val_loader:
-                    learner.validation_step(_to(device, step))
-            over = best.after(epoch, learner) or epoch + 1 == config.epochs
-            if saver is not None:
-                saver.after(epoch, learner, over)
-            if over:
+                    learner.validation_step(_to_device(device, step))
+            finished = early_stopping.update(epoch, learner) or epoch + 1 == config.epochs
+            if checkpointer is not None:
+                checkpointer.save_epoch(epoch, learner, finished)
+            if finished:
                 break
-    if best.state is None:
+    if early_stopping.state is None:
         raise InputError(
-            "training brought no finite validation loss, so no model is kept: look for extreme targets, or lower "
+            "training had no finite validation loss, so there is no model: look for extreme targets, or lower "
             "--set training.learning_rate"
         )
     learner.release()
-    model.load_state_dict(best.state)
+    model.load_state_dict(early_stopping.state)
     model.eval()
-    return Fitted(best.history, best.best_epoch)
+    return FitResult(early_stopping.history, early_stopping.best_epoch)
 
 
-def _to(device: torch.device, step: StepInputs) -> StepInputs:
-    """A step on the device; on a CPU it is there."""
+def _to_device(device: torch.device, step: StepInputs) -> StepInputs:
+    """The inputs of a step on the device; unchanged for a CPU."""
     if device.type == "cpu":
         return step
-    batch, *others, asked = step
-    rows, beside = (None if x is None else x.to(device, non_blocking=True) for x in others)
-    return batch.to(device), rows, beside, asked
+    batch, *others, num_molecules = step
+    rows, auxiliary_targets = (None if x is None else x.to(device, non_blocking=True) for x in others)
+    return batch.to(device), rows, auxiliary_targets, num_molecules
 
 
 def _seed_epoch(sampler: BucketBatchSampler, epoch: int) -> None:
-    """Tell the sampler which epoch it is, and give each rank but the first random numbers of its own.
+    """Set the epoch of the sampler, and seed the random numbers of each rank except rank 0.
 
-    Those follow from the epoch, so that a training that goes on needs those of the first rank alone.
+    The seed depends on the epoch, so that a checkpoint needs only the random state of rank 0.
     """
     sampler.set_epoch(epoch)
     if sampler.rank:
@@ -169,31 +171,31 @@ def _seed_epoch(sampler: BucketBatchSampler, epoch: int) -> None:
 
 
 @contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    """All of a module in the mode for evaluation, and each part in its own mode again behind it."""
-    modes = [(part, part.training) for part in module.modules()]
+def _eval_mode(module: nn.Module) -> Iterator[None]:
+    """Set a module to evaluation mode for the block; afterwards restore the mode of each of its submodules."""
+    modes = [(submodule, submodule.training) for submodule in module.modules()]
     module.eval()
     try:
         yield
     finally:
-        for part, training in modes:
-            part.training = training
+        for submodule, training in modes:
+            submodule.training = training
 
 
 @contextmanager
-def _reproducible(threads: int) -> Iterator[None]:
-    """Deterministic algorithms and so many threads; the settings of the process are as they were behind it."""
+def _deterministic(threads: int) -> Iterator[None]:
+    """Use deterministic algorithms and `threads` threads in the block; afterwards restore the process's settings."""
     deterministic, threads_before = torch.get_deterministic_debug_mode(), torch.get_num_threads()
-    filling: Any = torch.utils.deterministic
-    filled = filling.fill_uninitialized_memory
+    memory: Any = torch.utils.deterministic
+    fill_before = memory.fill_uninitialized_memory
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it deterministic matmuls on CUDA raise
-    # `use_deterministic_algorithms` would import torch's compiler, to set it, too.
+    # `use_deterministic_algorithms` would import torch's compiler to configure it.
     torch.set_deterministic_debug_mode("error")
     torch.set_num_threads(threads)
-    # Deterministic algorithms fill each new tensor with NaN, in case somebody reads what nobody has written. It takes
-    # a tenth of an epoch, and nobody does.
-    filling.fill_uninitialized_memory = False
-    # What is here stays: to look through all of it for cycles, again and again, takes a thirtieth of an epoch.
+    # Deterministic algorithms fill uninitialized memory with NaN, which takes a tenth of an epoch. No code here reads
+    # uninitialized memory.
+    memory.fill_uninitialized_memory = False
+    # Exempt the existing objects from garbage collection, which would take a thirtieth of an epoch.
     gc.collect()
     gc.freeze()
     try:
@@ -201,12 +203,12 @@ def _reproducible(threads: int) -> Iterator[None]:
     finally:
         gc.unfreeze()
         torch.set_deterministic_debug_mode(deterministic)
-        filling.fill_uninitialized_memory = filled
+        memory.fill_uninitialized_memory = fill_before
         torch.set_num_threads(threads_before)
 
 
-class _Measured:
-    """A number as JSON of Python has it: NaN and infinities are there where a loss was none."""
+class _Loss:
+    """A number as Python's JSON writes it, with NaN and infinities for a loss that was not finite."""
 
     def validate(self, value: Any, path: str) -> float:
         if type(value) not in (int, float) or (abs(value) > MAX_FLOAT and not math.isinf(value)):
@@ -218,61 +220,66 @@ _RECORD = Record(
     {
         "epoch": Integer(0, 10**9),
         "learning_rate": Number(0.0),
-        "train_loss": _Measured(),
-        "val_loss": _Measured(),
-        "val_metric": _Measured(),
+        "train_loss": _Loss(),
+        "val_loss": _Loss(),
+        "val_metric": _Loss(),
         "best": Boolean(),
         "metric": String(100),
     }
 )
-_TOLD = Record({"history": ListOf(_RECORD, 10**6), "best": _Measured(), "best_epoch": Integer(-1, 10**9)})
+_STATE = Record({"history": ListOf(_RECORD, 10**6), "best": _Loss(), "best_epoch": Integer(-1, 10**9)})
 
 
-class BestEpoch:
-    """Keeps the weights of the best epoch and the history, and says when to stop.
+class EarlyStopping:
+    """Stores the history and the weights of the best epoch, and decides when to stop.
 
     Args:
-        patience: epochs without a better one after which training stops.
+        patience: epochs without improvement after which training stops.
         on_epoch: called with the record of each epoch.
-        like: the state of the model, with names, types and shapes of what is kept.
+        reference: the state of the model, with the names, dtypes and shapes of the weights.
+
+    Attributes:
+        history: the records of all epochs.
+        state: the weights of the best epoch; None before there is one.
+        best, best_epoch: the least validation loss, and its epoch.
     """
 
-    def __init__(self, patience: int, on_epoch: Callable[[EpochRecord], None], like: Mapping[str, Tensor]):
-        self.patience, self.on_epoch, self.like = patience, on_epoch, like
+    def __init__(self, patience: int, on_epoch: Callable[[EpochRecord], None], reference: Mapping[str, Tensor]):
+        self.patience, self.on_epoch, self.reference = patience, on_epoch, reference
         self.history: list[EpochRecord] = []
         self.state: dict[str, Tensor] | None = None
         self.best, self.best_epoch = math.inf, -1
 
     def to_dict(self) -> dict[str, Any]:
-        """What it knows but for the weights, in plain values."""
+        """Its state, except the weights, in plain values."""
         return {"history": [asdict(r) for r in self.history], "best": self.best, "best_epoch": self.best_epoch}
 
-    def restore(self, told: dict[str, Any], state: dict[str, Tensor] | None) -> None:
-        """Know again what `to_dict` told, and the weights.
+    def restore(self, saved: dict[str, Any], state: dict[str, Tensor] | None) -> None:
+        """Restore the values of `to_dict`, and the weights.
 
         Raises:
             ValidationError: they are not those of a training of this model.
         """
-        told = _TOLD.validate(told, "watch")
-        history = [EpochRecord(**r) for r in told["history"]]
-        if [r.epoch for r in history] != list(range(len(history))) or told["best_epoch"] >= len(history):
-            raise ValidationError("watch.history has not its epochs one after the other, the best among them")
-        if (state is None) != (told["best_epoch"] < 0):
-            raise ValidationError("there are no weights of the best epoch, or there are and no epoch is the best")
+        saved = _STATE.validate(saved, "watch")
+        history = [EpochRecord(**r) for r in saved["history"]]
+        if [r.epoch for r in history] != list(range(len(history))) or saved["best_epoch"] >= len(history):
+            raise ValidationError("watch.history does not have consecutive epochs, the best among them")
+        if (state is None) != (saved["best_epoch"] < 0):
+            raise ValidationError("it has weights of the best epoch without a best epoch, or the reverse")
         if state is not None:
-            check_tensors(state, self.like)
+            check_tensors(state, self.reference)
             check_finite(state)
-        self.history, self.best, self.best_epoch, self.state = history, told["best"], told["best_epoch"], state
+        self.history, self.best, self.best_epoch, self.state = history, saved["best"], saved["best_epoch"], state
 
-    def after(self, epoch: int, learner: Learner) -> bool:
-        """Take down how an epoch went; whether it is time to stop."""
-        train_loss, val_loss = learner.train_losses.take(), learner.val_losses.take()
+    def update(self, epoch: int, learner: Learner) -> bool:
+        """Record an epoch; returns whether to stop."""
+        train_loss, val_loss = learner.train_losses.pop(), learner.val_losses.pop()
         better = val_loss < self.best
         if better:
             self.best, self.best_epoch = val_loss, epoch
             self.state = {k: v.detach().cpu().clone() for k, v in learner.average.module.state_dict().items()}
         rate = learner.optimizer.param_groups[0]["lr"]
-        record = EpochRecord(epoch, rate, train_loss, val_loss, learner.take_metric(), better, learner.metric)
+        record = EpochRecord(epoch, rate, train_loss, val_loss, learner.pop_metric(), better, learner.metric)
         self.history.append(record)
         self.on_epoch(record)
         return epoch - self.best_epoch >= self.patience

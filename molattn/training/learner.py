@@ -1,4 +1,4 @@
-"""One step of training: the loss, its gradients, the optimizer and its schedule; and what is validated."""
+"""The steps of training and validation: the loss, its gradients, the optimizer and its schedule."""
 
 import inspect
 import math
@@ -13,31 +13,32 @@ from molattn.models.predictions import Predictions
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
 from molattn.training import distributed
-from molattn.training.companions import Companion
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, StepInputs
-from molattn.training.losses import TaskLoss, balance, mean_loss
+from molattn.training.flat_parameters import ExponentialMovingAverage, FlatParameters
+from molattn.training.losses import TaskLoss, class_weights, mean_loss
 from molattn.training.metrics import compute_metrics, mean_over_targets
-from molattn.training.weights import RunningAverage, SideBySide
+from molattn.training.objectives import AuxiliaryObjective
 
 
 class Learner(nn.Module):
-    """A model in training: its loss, optimizer and schedule, and the running average of its weights.
+    """A model in training: its loss, optimizer and schedule, and the moving average of its weights.
 
     Args:
         model: trained in place.
-        train: its molecules, for the weights of classes.
+        train: the training molecules, for the class weights.
         scaler: of the targets.
         config: the settings.
-        task: what the targets are.
-        metric: what is measured on the validation molecules.
-        companion: what the model learns beside its targets; None for nothing.
+        task: of the model.
+        metric: the validation metric.
+        auxiliary_objective: an additional loss; None without.
         steps: of the whole training, for the schedule.
 
     Attributes:
-        optimizer, schedule: there from `prepare` on.
+        optimizer, schedule: created by `prepare`.
     """
 
+    companion: AuxiliaryObjective | None
     optimizer: torch.optim.Optimizer
     schedule: torch.optim.lr_scheduler.LRScheduler
 
@@ -49,44 +50,49 @@ class Learner(nn.Module):
         config: TrainingConfig,
         task: Task = REGRESSION,
         metric: str = "rmse",
-        companion: Companion | None = None,
+        auxiliary_objective: AuxiliaryObjective | None = None,
         steps: int = 1,
     ):
         super().__init__()
-        self.companion = companion
+        self.register_module("companion", auxiliary_objective)  # its name in checkpoints
         self.model, self.config, self.task, self.scaler, self.metric = model, config, task, scaler, metric
-        self.average = RunningAverage(model, config.ema)
-        self.side_by_side: SideBySide | None = None
+        self.average = ExponentialMovingAverage(model, config.ema)
+        self.flat_parameters: FlatParameters | None = None
         self.steps = max(1, steps)
-        weights = balance(task, train.targets, config.class_balance, config.positive_weights)
+        weights = class_weights(task, train.targets, config.class_balance, config.positive_weights)
         self.loss = TaskLoss(task, scaler, weights, config.evidential_regularization)
-        self.train_losses, self.val_losses = _Losses(), _Losses()
-        self.validated: list[tuple[np.ndarray, np.ndarray]] = []
+        self.train_losses, self.val_losses = _MeanLoss(), _MeanLoss()
+        self.validation_outputs: list[tuple[np.ndarray, np.ndarray]] = []
+
+    @property
+    def auxiliary_objective(self) -> AuxiliaryObjective | None:
+        """The additional loss during training; None without."""
+        return self.companion
 
     def prepare(self, device: torch.device | str = "cpu") -> None:
-        """Move to a device, lay the weights side by side, and make the optimizer and its schedule."""
+        """Move to a device, flatten the parameters, and create the optimizer and its schedule."""
         self.to(device)
-        self.side_by_side = SideBySide(self.model)
-        beside = [] if self.companion is None else list(self.companion.parameters())
-        distributed.broadcast(x.data for x in (*self.side_by_side.flat, *beside, *self.model.buffers()))
-        self.average.follow(self.model, self.side_by_side.flat)
-        # In one call; where there is none, torch's own choice.
+        self.flat_parameters = FlatParameters(self.model)
+        auxiliary = [] if self.auxiliary_objective is None else list(self.auxiliary_objective.parameters())
+        distributed.broadcast(x.data for x in (*self.flat_parameters.flat, *auxiliary, *self.model.buffers()))
+        self.average.attach(self.model, self.flat_parameters.flat)
+        # The fused implementation if the device has one, otherwise torch's default.
         fused = True if torch.device(device).type in ("cpu", "cuda") else None
         rate, decay = self.config.learning_rate, self.config.weight_decay
-        self.optimizer = _AdamW([*self.side_by_side.flat, *beside], lr=rate, weight_decay=decay, fused=fused)
+        self.optimizer = _AdamW([*self.flat_parameters.flat, *auxiliary], lr=rate, weight_decay=decay, fused=fused)
         warmup = max(1, round(self.config.warmup * self.steps))
 
-        def share(step: int) -> float:
+        def factor(step: int) -> float:
             if step < warmup:
                 return (step + 1) / warmup
             return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / max(1, self.steps - warmup))))
 
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, share)
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, factor)
 
     def release(self) -> None:
-        """Give the model back, on the CPU, each weight in memory of its own and without a gradient."""
-        if self.side_by_side is not None:
-            self.side_by_side.part()
+        """Unflatten the parameters of the model, without gradients, and move it to the CPU."""
+        if self.flat_parameters is not None:
+            self.flat_parameters.unflatten()
         self.to("cpu")
 
     def training_step(self, step: StepInputs) -> None:
@@ -100,56 +106,59 @@ class Learner(nn.Module):
         self.average.update()
 
     def backward(self, step: StepInputs) -> Tensor:
-        """The gradients of a step in the place of those before, added up over all ranks; returns its loss here."""
-        assert self.side_by_side is not None, "prepare comes first"
-        beside = [] if self.companion is None else list(self.companion.parameters())
-        loss = self.loss_of(step)
-        self.side_by_side.zero_grad()
-        for w in beside:
+        """Compute the gradients of a step, summed over all ranks; returns the loss of this rank."""
+        assert self.flat_parameters is not None, "call prepare first"
+        auxiliary = [] if self.auxiliary_objective is None else list(self.auxiliary_objective.parameters())
+        loss = self.compute_loss(step)
+        self.flat_parameters.zero_grad()
+        for w in auxiliary:
             w.grad = None
         loss.backward()
         if distributed.world_size() > 1:
-            distributed.all_reduce([*self.side_by_side.gradients, *(w.grad for w in beside if w.grad is not None)])
+            distributed.all_reduce(
+                [*self.flat_parameters.gradients, *(w.grad for w in auxiliary if w.grad is not None)]
+            )
         return loss.detach()
 
-    def loss_of(self, step: StepInputs) -> Tensor:
-        """The loss of a step, and of several ranks this one's share of it; it is counted in `train_losses`."""
-        batch, rows, beside, asked = step
+    def compute_loss(self, step: StepInputs) -> Tensor:
+        """The loss of a step, or with several ranks this rank's share of it; also added to `train_losses`."""
+        batch, rows, auxiliary_targets, num_molecules = step
         assert batch.targets is not None
-        if self.companion is None:
-            outputs, more = self.model(batch), None
+        if self.auxiliary_objective is None:
+            outputs, auxiliary_loss = self.model(batch), None
         else:
-            outputs, more = self.companion(self.model, batch, beside)
+            outputs, auxiliary_loss = self.auxiliary_objective(self.model, batch, auxiliary_targets)
         losses, known = self.loss(outputs, batch.targets)
         self.train_losses.add(losses, known, rows)
         loss = mean_loss(losses, known, rows)
         if distributed.world_size() > 1:
             labels = known.sum() if rows is None else (known * rows.unsqueeze(1)).sum()
-            counts = torch.stack([labels.double(), labels.new_tensor(asked, dtype=torch.float64)])
-            of_label, of_molecule = self._shares(counts)
-            loss, more = loss * of_label, None if more is None else more * of_molecule
-        return loss if more is None else loss + more
+            counts = torch.stack([labels.double(), labels.new_tensor(num_molecules, dtype=torch.float64)])
+            label_share, molecule_share = self._rank_shares(counts)
+            loss = loss * label_share
+            auxiliary_loss = None if auxiliary_loss is None else auxiliary_loss * molecule_share
+        return loss if auxiliary_loss is None else loss + auxiliary_loss
 
-    def _shares(self, counts: Tensor) -> Tensor:
-        """This rank's part of what all ranks count in a batch: with it the gradients of all add up to the batch's."""
+    def _rank_shares(self, counts: Tensor) -> Tensor:
+        """This rank's fractions of the counts of all ranks; losses weighted by them sum to the loss of the batch."""
         total = counts.clone()
         distributed.all_reduce([total])
         return (counts / torch.where(total > 0, total, torch.ones_like(total))).float()
 
     def validation_step(self, step: StepInputs) -> None:
-        """Count the loss of the averaged model in `val_losses`, and keep what it answers for `take_metric`."""
+        """Add the loss of the averaged model to `val_losses`, and store its outputs for `pop_metric`."""
         batch, rows = step[:2]
         assert batch.targets is not None
         outputs = self.average.module(batch)
         losses, known = self.loss(outputs, batch.targets)
         self.val_losses.add(losses, known, rows)
-        self.validated.append((outputs.cpu().numpy(), batch.targets.cpu().numpy()))
+        self.validation_outputs.append((outputs.cpu().numpy(), batch.targets.cpu().numpy()))
 
-    def take_metric(self) -> float:
-        """The metric over all validation molecules since the last time, the mean over targets; NaN if undefined."""
-        validated = [batch for of_rank in distributed.all_gather(self.validated) for batch in of_rank]
-        outputs, targets = (np.concatenate(parts) for parts in zip(*validated, strict=True))
-        self.validated = []
+    def pop_metric(self) -> float:
+        """The validation metric of the stored outputs, the mean over targets, NaN if undefined; clears the outputs."""
+        batches = [batch for of_rank in distributed.all_gather(self.validation_outputs) for batch in of_rank]
+        outputs, targets = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+        self.validation_outputs = []
         answers = self.task.decode(outputs, self.scaler)
         measured = {str(t): self._measured(answers, targets[:, t], t) for t in range(targets.shape[1])}
         mean = mean_over_targets(measured, (self.metric,))[self.metric]
@@ -160,7 +169,7 @@ class Learner(nn.Module):
 
 
 class _AdamW(torch.optim.AdamW):
-    """Torch's own, but for the decorators that import torch's compiler, two seconds, to tell it to leave this alone."""
+    """`torch.optim.AdamW` without the decorators that exempt it from torch's compiler: they import it, in 2 seconds."""
 
     add_param_group, state_dict, load_state_dict, _step = (
         inspect.unwrap(getattr(torch.optim.AdamW, name))
@@ -173,7 +182,7 @@ class _AdamW(torch.optim.AdamW):
         self._step()
 
 
-class _Losses:
+class _MeanLoss:
     """The mean loss over batches."""
 
     def __init__(self) -> None:
@@ -186,8 +195,8 @@ class _Losses:
         self.total = self.total + total.sum(0).cpu().numpy()
         self.count = self.count + weights.sum(0).cpu().numpy()
 
-    def take(self) -> float:
-        """The mean over all labels of all ranks, NaN without one; and start again."""
+    def pop(self) -> float:
+        """The mean over all labels of all ranks, NaN without one; then reset."""
         parts = distributed.all_gather((float(np.sum(self.total)), float(np.sum(self.count))))
         total, count = (sum(part) for part in zip(*parts, strict=True))
         self.__init__()

@@ -1,4 +1,4 @@
-"""What is minimised: the losses by name, over the labels that are there."""
+"""Loss functions by name, over the known labels."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,8 +14,8 @@ from molattn.models.distributions import MIN_VARIANCE
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Regression, Task
 
-REGULARIZATION = 0.2
-"""What evidence for a wrong answer costs."""
+DEFAULT_REGULARIZATION = 0.2
+"""The penalty of evidence for a wrong prediction."""
 
 
 class TaskLoss(nn.Module):
@@ -33,16 +33,16 @@ class TaskLoss(nn.Module):
     dirichlet: sum_c ((c is z) - p_c)^2 + p_c (1 - p_c) / (S + 1) + l KL(Dir(a'), Dir(1)), times w_z where there are
         weights,   a' = a but 1 for z
 
-    How nu, alpha, beta, q, a, S and p follow from the outputs, and the sources, stand in
-    `molattn.models.distributions`; l is `training.evidential_regularization`.
+    `molattn.models.distributions` defines nu, alpha, beta, q, a, S and p, with the sources; l is
+    `training.evidential_regularization`.
 
-    A missing label brings neither loss nor gradient, whatever the model puts out there.
+    A missing label contributes neither loss nor gradient, whatever the output of the model.
 
     Args:
-        task: says which loss.
+        task: determines the loss.
         scaler: of the targets.
         weights: w: of the positive class of each target, (T,); of every class of every target, one after the other.
-        regularization: l, of the losses with evidence.
+        regularization: l, of the losses "evidential" and "dirichlet".
     """
 
     mean: Tensor
@@ -51,34 +51,45 @@ class TaskLoss(nn.Module):
     weights: Tensor | None
 
     def __init__(
-        self, task: Task, scaler: TargetScaler, weights: Sequence[float] = (), regularization: float = REGULARIZATION
+        self,
+        task: Task,
+        scaler: TargetScaler,
+        weights: Sequence[float] = (),
+        regularization: float = DEFAULT_REGULARIZATION,
     ):
         super().__init__()
         self.register_buffer("mean", torch.tensor(scaler.mean))
         self.register_buffer("std", torch.tensor(scaler.std))
         self.register_buffer("owners", torch.tensor(task.target_of_output(len(scaler.mean))))
         self.register_buffer("weights", torch.tensor(tuple(weights)) if len(weights) else None)
-        self.of = LOSSES[task.loss]
-        # What the losses with settings of their own are told.
+        self.function = LOSSES[task.loss]
+        # Some losses have settings of their own.
         if task.loss == "quantile":
-            self.of = partial(_quantile, alpha=getattr(task, "alpha", Regression.alpha))
+            self.function = partial(_quantile, alpha=getattr(task, "alpha", Regression.alpha))
         elif task.loss in ("evidential", "dirichlet"):
-            self.of = partial(_evidential if task.loss == "evidential" else _dirichlet, regularization=regularization)
+            self.function = partial(
+                _evidential if task.loss == "evidential" else _dirichlet, regularization=regularization
+            )
+
+    @property
+    def target_of_output(self) -> Tensor:
+        """The target of each output, (outputs,); checkpoints name it `owners`."""
+        return self.owners
 
     def forward(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """The losses, (b, T), zero where the label is missing, and where it is known.
+        """The losses, (b, T), zero where the label is missing, and the mask of known labels, (b, T).
 
         Shapes: outputs (b, outputs), targets (b, T) in units, NaN where missing; b counts molecules, or atoms.
         """
         known = torch.isfinite(targets)
         z = ((targets - self.mean) / self.std).masked_fill(~known, 0.0)
-        outputs = outputs.masked_fill(~known[:, self.owners], 0.0)
+        outputs = outputs.masked_fill(~known[:, self.target_of_output], 0.0)
         weights = None if self.weights is None else self.weights.to(outputs.dtype)
-        return self.of(outputs, z, self.owners, weights).masked_fill(~known, 0.0), known
+        return self.function(outputs, z, self.target_of_output, weights).masked_fill(~known, 0.0), known
 
 
 def mean_loss(losses: Tensor, known: Tensor, rows: Tensor | None = None) -> Tensor:
-    """The mean over the known labels, each row counted as often as `rows`, (b,), says; zero without a label."""
+    """The mean over the known labels, weighted by the weights of the rows, (b,); zero without a label."""
     count = known.to(losses.dtype)
     if rows is not None:
         rows = rows.to(losses.dtype).unsqueeze(1)
@@ -87,8 +98,8 @@ def mean_loss(losses: Tensor, known: Tensor, rows: Tensor | None = None) -> Tens
     return losses.sum() / torch.where(total > 0, total, torch.ones_like(total))
 
 
-def balance(task: Task, train: np.ndarray, balanced: bool, positive: Sequence[float]) -> tuple[float, ...]:
-    """The weights of the classes in the loss; empty for none.
+def class_weights(task: Task, train: np.ndarray, balanced: bool, positive: Sequence[float]) -> tuple[float, ...]:
+    """The class weights of the loss; empty for none.
 
     balanced, binary:      w = negatives / positives
     balanced, multi-class: w_c = labels / (classes * labels of c)
@@ -97,16 +108,16 @@ def balance(task: Task, train: np.ndarray, balanced: bool, positive: Sequence[fl
 
     Args:
         train: the targets of the training molecules, (n, T).
-        balanced: the classes of a target count alike, however rare one is.
-        positive: the weights of the positive class themselves, one for all targets or one for each.
+        balanced: whether the classes of a target get equal total weight.
+        positive: explicit weights of the positive class, one for all targets or one for each.
 
     Raises:
-        UsageError: weights that do not go with the task, or their number or a value makes no sense.
+        UsageError: weights that do not go with the task, a wrong number of them, or an invalid value.
     """
     if not balanced and not positive:
         return ()
     if balanced and positive:
-        raise UsageError("training.class_balance and training.positive_weights say the same thing: leave one out")
+        raise UsageError("training.class_balance and training.positive_weights both set class weights: leave one out")
     if positive:
         if task.kind != "binary":
             raise UsageError(f"training.positive_weights goes with binary targets; these are {task.kind}: leave it out")
@@ -151,62 +162,66 @@ def _mve(outputs: Tensor, z: Tensor, _: Tensor, __: Tensor | None) -> Tensor:
 
 
 def _evidential(
-    outputs: Tensor, z: Tensor, _: Tensor, __: Tensor | None, regularization: float = REGULARIZATION
+    outputs: Tensor, z: Tensor, _: Tensor, __: Tensor | None, regularization: float = DEFAULT_REGULARIZATION
 ) -> Tensor:
     gamma, *others = outputs.chunk(4, dim=1)
     nu, above_one, beta = (F.softplus(o) + MIN_VARIANCE for o in others)
     alpha = 1 + above_one
-    far, omega = gamma - z, 2 * beta * (1 + nu)
+    residual, omega = gamma - z, 2 * beta * (1 + nu)
     likelihood = (
         0.5 * (math.pi / nu).log()
         - alpha * omega.log()
-        + (alpha + 0.5) * (nu * far.square() + omega).log()
+        + (alpha + 0.5) * (nu * residual.square() + omega).log()
         + torch.lgamma(alpha)
         - torch.lgamma(alpha + 0.5)
     )
-    return likelihood + regularization * far.abs() * (2 * nu + alpha)
+    return likelihood + regularization * residual.abs() * (2 * nu + alpha)
 
 
 def _quantile(outputs: Tensor, z: Tensor, _: Tensor, __: Tensor | None, alpha: float = Regression.alpha) -> Tensor:
     median, below, above = outputs.chunk(3, dim=1)
-    places = ((0.5, median), (alpha / 2, median - F.softplus(below)), (1 - alpha / 2, median + F.softplus(above)))
-    return sum((torch.maximum(p * (z - q), (p - 1) * (z - q)) for p, q in places), torch.zeros_like(median))
+    quantiles = ((0.5, median), (alpha / 2, median - F.softplus(below)), (1 - alpha / 2, median + F.softplus(above)))
+    return sum((torch.maximum(p * (z - q), (p - 1) * (z - q)) for p, q in quantiles), torch.zeros_like(median))
 
 
 def _bce(outputs: Tensor, z: Tensor, _: Tensor, weights: Tensor | None) -> Tensor:
     return F.binary_cross_entropy_with_logits(outputs, z.to(outputs.dtype), pos_weight=weights, reduction="none")
 
 
-def _cross_entropy(outputs: Tensor, z: Tensor, owners: Tensor, weights: Tensor | None) -> Tensor:
-    def of(t: int) -> Tensor:
-        mine = owners == t
-        weight = None if weights is None else weights[mine]
-        return F.cross_entropy(outputs[:, mine], z[:, t].long(), weight=weight, reduction="none")
+def _cross_entropy(outputs: Tensor, z: Tensor, target_of_output: Tensor, weights: Tensor | None) -> Tensor:
+    def of_target(t: int) -> Tensor:
+        columns = target_of_output == t
+        weight = None if weights is None else weights[columns]
+        return F.cross_entropy(outputs[:, columns], z[:, t].long(), weight=weight, reduction="none")
 
-    return torch.stack([of(t) for t in range(z.shape[1])], dim=1)
+    return torch.stack([of_target(t) for t in range(z.shape[1])], dim=1)
 
 
 def _dirichlet(
-    outputs: Tensor, z: Tensor, owners: Tensor, weights: Tensor | None, regularization: float = REGULARIZATION
+    outputs: Tensor,
+    z: Tensor,
+    target_of_output: Tensor,
+    weights: Tensor | None,
+    regularization: float = DEFAULT_REGULARIZATION,
 ) -> Tensor:
-    def of(t: int) -> Tensor:
-        mine = owners == t
-        a, true = 1 + F.softplus(outputs[:, mine]), z[:, t].long()
-        wanted = F.one_hot(true, a.shape[1]).to(a.dtype)
+    def of_target(t: int) -> Tensor:
+        columns = target_of_output == t
+        a, true = 1 + F.softplus(outputs[:, columns]), z[:, t].long()
+        one_hot = F.one_hot(true, a.shape[1]).to(a.dtype)
         total = a.sum(1, keepdim=True)
         p = a / total
-        loss = ((wanted - p).square() + p * (1 - p) / (total + 1)).sum(1)
-        loss = loss + regularization * _from_flat(1 + (a - 1) * (1 - wanted))
+        loss = ((one_hot - p).square() + p * (1 - p) / (total + 1)).sum(1)
+        loss = loss + regularization * _kl_to_uniform(1 + (a - 1) * (1 - one_hot))
         if weights is None:
             return loss
-        # Binary targets have one weight each, that of a one.
-        binary = len(weights) < len(owners)
-        return loss * (torch.where(true == 1, weights[t], 1.0) if binary else weights[mine][true])
+        # Binary targets have one weight each, that of the positive class.
+        binary = len(weights) < len(target_of_output)
+        return loss * (torch.where(true == 1, weights[t], 1.0) if binary else weights[columns][true])
 
-    return torch.stack([of(t) for t in range(z.shape[1])], dim=1)
+    return torch.stack([of_target(t) for t in range(z.shape[1])], dim=1)
 
 
-def _from_flat(a: Tensor) -> Tensor:
+def _kl_to_uniform(a: Tensor) -> Tensor:
     """KL(Dir(a), Dir(1)), (b,) from (b, C)."""
     total = a.sum(1, keepdim=True)
     constant = torch.lgamma(total[:, 0]) - torch.lgamma(a).sum(1) - math.lgamma(a.shape[1])
@@ -224,4 +239,5 @@ LOSSES: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]] = {
     "cross-entropy": _cross_entropy,
     "dirichlet": _dirichlet,
 }
-"""From outputs, standardised targets, the target of each output, and weights, to the loss of every label."""
+"""Functions of outputs, standardised targets, the target of each output, and weights, that return the loss of every
+label."""

@@ -24,13 +24,13 @@ from molattn.models.registry import MODELS
 from molattn.models.scaler import TargetScaler
 from molattn.training.bases import CARD, NONE
 from molattn.training.checkpoint import Checkpoints
-from molattn.training.companions import MaskedAtoms
 from molattn.training.config import RunConfig
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.descriptor_targets import DescriptorTargets, compute_descriptors, standardize_targets
-from molattn.training.fit import EpochRecord, Fitted, fit
+from molattn.training.ensemble import initialize_model
+from molattn.training.fit import EpochRecord, FitResult, fit
 from molattn.training.folders import CHECKPOINT
-from molattn.training.members import untrained
+from molattn.training.objectives import MaskedAtomPrediction
 from molattn.training.prepare import read_options
 from molattn.training.run import Reporter, check
 from molattn.training.run_folder import write_history
@@ -108,18 +108,21 @@ class Pretrained:
 def pretrain(
     config: PretrainConfig, folder: str | Path, reporter: Reporter, force: bool = False, resume: bool = False
 ) -> Pretrained:
-    """Train a model on what RDKit computes of molecules without labels, and write it into `folder` as a base.
+    """Pretrain a model on descriptors of unlabelled molecules, and write it into `folder` as a base model.
 
     loss = mean over molecules and descriptors of (z - model)^2 + masked_weight * loss of masked atoms
 
-    with z the standardised descriptors, clipped: see `standardised`, and `MaskedAtoms`. A share of the molecules,
-    `VALIDATION`, chooses the epoch. The folder then holds `model.safetensors` and `config.json`, which answer the
-    descriptors like any model does, `card.toml`, which says what it was made of, and `history.csv`; for a table also
-    `left_out.csv`, if rows were. No pickle.
+    with z the standardised and clipped descriptors: see `standardize_targets` and `MaskedAtomPrediction`. A fraction of
+    the molecules, `VALIDATION`, chooses the epoch. The folder then holds `model.safetensors` and `config.json`, a model
+    of the descriptors, `card.toml`, which describes how it was made, and `history.csv`; for a table with rejected rows
+    also `left_out.csv`. No pickle.
 
     Args:
-        folder: is made; it must not be there, unless with `force`, which replaces a base, or `resume`.
-        resume: go on after the last epoch of a pretraining with the same settings that was interrupted.
+        config: the settings.
+        folder: is created; it must not exist, unless with `force`, which replaces a base model, or `resume`.
+        reporter: of the progress.
+        force: replace a base model in `folder`.
+        resume: continue an interrupted pretraining with the same settings.
 
     Raises:
         UsageError: settings that make no sense, a folder that is taken, or nothing to resume.
@@ -154,8 +157,8 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
     targets = standardize_targets(DESCRIPTORS, values, train, min(LEAST, len(train) // 4))
     if not targets.names:
         raise InputError("no descriptor differs between these molecules: there is nothing to learn")
-    model = untrained(run, len(targets.names), False)
-    companion = _masked(config, model)
+    model = initialize_model(run, len(targets.names), False)
+    auxiliary_objective = _masked(config, model)
     stored, *_ = cached_molecules(
         molecules.smiles, read_options(run.data, MODELS[run.model.kind]), run.training.num_workers, reporter.molecules
     )
@@ -173,7 +176,7 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
             run.training,
             lambda record: reporter.epoch(record, run.training.epochs),
             checkpoints,
-            companion=companion,
+            auxiliary_objective=auxiliary_objective,
         )
     except BaseException as error:
         if checkpoints.folder.is_dir() and not isinstance(error, MolattnError):
@@ -185,14 +188,14 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
     return Pretrained(folder, molecules, targets, fitted.history, fitted.best_epoch)
 
 
-def _masked(config: PretrainConfig, model: MoleculeModel) -> MaskedAtoms | None:
-    """The companion; the same seed gives the same one, and the caller's random state is left as it was."""
+def _masked(config: PretrainConfig, model: MoleculeModel) -> MaskedAtomPrediction | None:
+    """The auxiliary_objective; the same seed gives the same one, and the caller's random state is left as it was."""
     if not config.masked_atoms:
         return None
     with torch.random.fork_rng():
         torch.manual_seed(config.run.training.seed)
         try:
-            return MaskedAtoms(model, config.masked_atoms, config.masked_weight)
+            return MaskedAtomPrediction(model, config.masked_atoms, config.masked_weight)
         except ValueError as error:
             raise UsageError(f"{error}: add --masked-atoms 0") from None
 
@@ -267,7 +270,7 @@ def _write(
     model: MoleculeModel,
     molecules: Unlabelled,
     targets: DescriptorTargets,
-    fitted: Fitted,
+    fitted: FitResult,
     seconds: float,
 ) -> None:
     """The files of the base, its card last: with it there, the base is whole."""

@@ -15,7 +15,7 @@ import tomli_w
 from molattn.data.files import write_text
 from molattn.errors import InputError, UsageError
 from molattn.training import distributed, kept, run_folder
-from molattn.training.bases import FINE_TUNING, FOR_MANY, FROM_SCRATCH
+from molattn.training.bases import FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH
 from molattn.training.checkpoint import differences
 from molattn.training.config import RunConfig, read_config
 from molattn.training.folders import CONFIG, METRICS, continues, is_unfinished
@@ -181,9 +181,9 @@ def summarised(values: list[Any]) -> Any:
 
 
 # Settings that a run decides by its data, where nobody said them.
-_LEFT_OPEN = {("training", "base")} | {
+_DATA_DEPENDENT = {("training", "base")} | {
     (section, name)
-    for recipe in (FINE_TUNING, FOR_MANY, FROM_SCRATCH)
+    for recipe in (FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH)
     for section, values in recipe.items()
     for name in values
 }
@@ -192,8 +192,8 @@ _LEFT_OPEN = {("training", "base")} | {
 def _write_config(path: Path, config: RunConfig) -> None:
     """The settings of all runs; what each decides for itself stands in its own."""
     settings = config.to_dict()
-    for section, name in _LEFT_OPEN:
-        if f"{section}.{name}" not in config.said:
+    for section, name in _DATA_DEPENDENT:
+        if f"{section}.{name}" not in config.explicit_keys:
             settings[section].pop(name, None)  # not every kind of model has it
     write_text(path / CONFIG, tomli_w.dumps(settings))
 
@@ -211,8 +211,8 @@ def _check_settings(path: Path, config: RunConfig) -> None:
             # Found in the table by the run itself.
             if not now["data"][column]:
                 now["data"][column] = before["data"][column]
-        for section, name in _LEFT_OPEN:
-            if f"{section}.{name}" not in config.said and name in before[section]:
+        for section, name in _DATA_DEPENDENT:
+            if f"{section}.{name}" not in config.explicit_keys and name in before[section]:
                 now[section][name] = before[section][name]
         del before["training"]["num_workers"], now["training"]["num_workers"]
         if changed := differences({"config": before}, {"config": now}):

@@ -28,14 +28,14 @@ from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, RunConfig
 from molattn.training.dataset import PreparedDataset
 from molattn.training.domain import domain_of
+from molattn.training.ensemble import fit_ensemble, initialize_model
 from molattn.training.extra_descriptors import check_featurizers
 from molattn.training.fit import EpochRecord
 from molattn.training.folders import CHECKPOINT, METRICS, MODEL, check_resumable, continues
-from molattn.training.losses import balance
-from molattn.training.members import fit_members, untrained
+from molattn.training.initialization import resolve_initialization
+from molattn.training.losses import class_weights
 from molattn.training.metrics import resolve_metrics
 from molattn.training.prepare import conformer_settings, prepare
-from molattn.training.starting import settle_start
 from molattn.training.uncertainty_metrics import LEVEL, uncertainty_metrics
 
 
@@ -101,8 +101,8 @@ class RunResult:
     @property
     def answers(self) -> Predictions:
         """The predictions and what stands beside them."""
-        if self.said is not None:
-            return self.said
+        if self.predictions is not None:
+            return self.predictions
         return Predictions(self.predicted, np.empty((len(self.predicted), 0)) if self.more is None else self.more)
 
 
@@ -126,7 +126,7 @@ def run(
 
 def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force: bool, resume: bool) -> RunResult:
     # Once here, before anything is read, for what cannot be, and for what is read beside the molecules.
-    settled, _ = settle_start(config)
+    settled, _ = resolve_initialization(config)
     if resume and folder is not None:
         check_resumable(Path(folder))
     if config.data.conformers:
@@ -154,11 +154,13 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
     check_featurizers(config, task.of_atoms)
     names = resolve_metrics(task.kind, task.metrics, settings.metrics)
     # Once here, where it costs nothing, so that weights that make no sense leave no folder.
-    balance(task, dataset.subset("train").targets, settings.class_balance, settings.positive_weights)
-    config, said = settle_start(replace(config, data=dataset.config), task.of_atoms, len(dataset.indices("train")))
+    class_weights(task, dataset.subset("train").targets, settings.class_balance, settings.positive_weights)
+    config, said = resolve_initialization(
+        replace(config, data=dataset.config), task.of_atoms, len(dataset.indices("train"))
+    )
     if said:
         reporter.stage(said)
-    untrained(config, len(task.target_of_output(len(dataset.config.target_columns))), task.of_atoms)
+    initialize_model(config, len(task.target_of_output(len(dataset.config.target_columns))), task.of_atoms)
     resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     if dataset.has_calibration:
         check_calibration(task, settings.calibration_method)
@@ -239,7 +241,7 @@ def _trained(
     def told(record: EpochRecord) -> None:
         reporter.epoch(record, settings.epochs)
 
-    fitted = fit_members(config, task, scaler, train, val, names[0], told, begun, checkpoints, reporter.warning)
+    fitted = fit_ensemble(config, task, scaler, train, val, names[0], told, begun, checkpoints, reporter.warning)
     seconds = before + time.perf_counter() - start
     first = fitted.fits[0]
     if several:

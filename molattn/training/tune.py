@@ -18,15 +18,15 @@ from molattn.models.registry import MODELS
 from molattn.training.bases import AUTO, NONE
 from molattn.training.config import RunConfig, read_config
 from molattn.training.dataset import PreparedDataset
+from molattn.training.ensemble import fit_ensemble, initialize_model
 from molattn.training.extra_descriptors import check_featurizers
 from molattn.training.fit import EpochRecord
 from molattn.training.folders import BEST, STUDY, TUNED
-from molattn.training.members import fit_members, untrained
+from molattn.training.initialization import resolve_initialization
 from molattn.training.metrics import METRICS, resolve_metrics
 from molattn.training.prepare import prepare
 from molattn.training.run import Reporter, check
 from molattn.training.search import Choice, search_space, with_values
-from molattn.training.starting import settle_start
 
 if TYPE_CHECKING:
     import optuna
@@ -122,7 +122,7 @@ def _tune(
     base = NONE if config.training.base == AUTO else config.training.base
     config = replace(config, training=replace(config.training, num_replicates=1, base=base))
     # Before anything is read, for what cannot be, and for what is read beside the molecules.
-    settled, _ = settle_start(config)
+    settled, _ = resolve_initialization(config)
     space = search_space(search, settled)
     settings = {**settled.to_dict(), "search": list(search), "pruner": pruner}
     _claim(folder, settings, resume)
@@ -148,7 +148,7 @@ def _tune(
     larger = METRICS[metric].larger_is_better
     check_featurizers(config, dataset.task.of_atoms)
     molecules = len(dataset.indices("train"))
-    config, said = settle_start(replace(config, data=dataset.config), dataset.task.of_atoms, molecules)
+    config, said = resolve_initialization(replace(config, data=dataset.config), dataset.task.of_atoms, molecules)
     if said:
         teller.stage(said)
     try:
@@ -210,7 +210,7 @@ def _value(
     task = dataset.task
     train, val = dataset.subset("train"), dataset.subset("val")
     scaler = task.fit_scaler(train.targets)
-    untrained(
+    initialize_model(
         single, len(task.target_of_output(len(scaler.mean))), task.of_atoms
     )  # what does not go together fails here
     best = math.nan
@@ -225,7 +225,7 @@ def _value(
             if trial.should_prune():
                 raise optuna.TrialPruned
 
-    fit_members(single, task, scaler, train, val, metric, told)
+    fit_ensemble(single, task, scaler, train, val, metric, told)
     if not math.isfinite(best):
         raise InputError(
             f"the {METRICS[metric].label} of the validation molecules is undefined: choose another --metric"

@@ -43,7 +43,7 @@ def _gradients(
 ) -> dict[str, torch.Tensor]:
     model.zero_grad()
     step = collate_step(model, data, rows or range(len(data)))
-    Learner(model, data, SCALER, TrainingConfig(), task).loss_of(step).backward()
+    Learner(model, data, SCALER, TrainingConfig(), task).compute_loss(step).backward()
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -67,7 +67,7 @@ def test_atoms_without_a_label_have_exactly_zero_gradient(task: Task) -> None:
     outputs = model(step[0]).detach().requires_grad_()
     training = Learner(model, data, SCALER, TrainingConfig(), task)
     training.model = _Constant(outputs)
-    training.loss_of(step).backward()
+    training.compute_loss(step).backward()
     assert outputs.grad is not None
     known = np.isfinite(data.targets)[:, owners]
     assert outputs.grad.numpy()[~known].tolist() == [0.0] * int((~known).sum())
@@ -93,7 +93,7 @@ def test_the_loss_is_the_mean_over_labelled_atoms_of_all_molecules() -> None:
     model = GraphModel(SMALL, 2, of_atoms=True).eval()
     outputs = compute_outputs(model, data.molecules)
     training = Learner(model, data, SCALER, TrainingConfig(), Regression(of_atoms=True))
-    loss = training.loss_of(collate_step(model, data, range(8)))
+    loss = training.compute_loss(collate_step(model, data, range(8)))
     assert loss.item() == pytest.approx(np.nanmean((outputs - data.targets) ** 2), rel=1e-6)
 
 

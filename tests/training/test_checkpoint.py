@@ -1,4 +1,4 @@
-"""Checkpoints by themselves: what lies on the disk, what is compared, and what a training gets back, to the bit."""
+"""Checkpoints: the files, the comparison of settings, and bitwise equal resumption."""
 
 import hashlib
 import json
@@ -23,11 +23,11 @@ from molattn.training.checkpoint import (
     STATE,
     Checkpoint,
     Checkpoints,
-    SaveEpochs,
-    callers_random_states,
+    EpochCheckpointer,
     differences,
-    exits_on_sigterm,
+    exit_on_sigterm,
     load_checkpoint,
+    preserve_random_states,
     save_checkpoint,
 )
 
@@ -39,15 +39,15 @@ def written(folder: Path, epoch: int = 2, **state: Any) -> Path:
     return folder
 
 
-def change(folder: Path, sealed: bool = True, **fields: Any) -> None:
-    """Other fields in the state, whose checksum fits if it is `sealed`."""
+def change(folder: Path, update_checksum: bool = True, **fields: Any) -> None:
+    """Change fields of the state, with its checksum if `update_checksum`."""
     outer = json.loads((folder / STATE).read_text())
     text = json.dumps({**json.loads(outer["content"]), **fields})
-    sha256 = hashlib.sha256(text.encode()).hexdigest() if sealed else outer["sha256"]
+    sha256 = hashlib.sha256(text.encode()).hexdigest() if update_checksum else outer["sha256"]
     (folder / STATE).write_text(json.dumps({"sha256": sha256, "content": text}))
 
 
-def test_the_form_on_disk(tmp_path: Path) -> None:
+def test_the_files_on_disk(tmp_path: Path) -> None:
     folder = written(tmp_path / "run" / "checkpoint", digits=0.1 + 0.2, infinite=float("-inf"))
     assert {path.name for path in folder.iterdir()} == {STATE, "epoch-2.safetensors"}
     data = (folder / "epoch-2.safetensors").read_bytes()
@@ -65,7 +65,7 @@ def test_the_form_on_disk(tmp_path: Path) -> None:
     }
 
 
-def test_the_last_one_is_read_and_the_others_are_gone(tmp_path: Path) -> None:
+def test_the_last_one_is_loaded_and_the_others_are_deleted(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path / "c") is None
     for epoch in (2, 10, 3, 3):
         written(tmp_path / "c", epoch)
@@ -73,12 +73,12 @@ def test_the_last_one_is_read_and_the_others_are_gone(tmp_path: Path) -> None:
     found = load_checkpoint(tmp_path / "c")
     assert found is not None and found.state["epoch"] == 3
     assert found.tensors.keys() == X.keys()
-    part = found.part("a")
+    part = found.with_prefix("a")
     assert list(part) == ["b.y", "x"] or list(part) == ["x", "b.y"]
     assert torch.equal(part["x"], X["a.x"]) and part["b.y"] == 2
     part["x"].zero_()
-    assert torch.equal(found.part("a")["x"], X["a.x"])
-    assert found.part("b") == {}
+    assert torch.equal(found.with_prefix("a")["x"], X["a.x"])
+    assert found.with_prefix("b") == {}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_last_one_is_read_and_the_others_are_gone(tmp_path: Path) -> None:
         lambda f: (f / STATE).write_text("{}"),
         lambda f: (f / STATE).write_bytes(b"\xff"),
         lambda f: (f / STATE).write_text('{"content": 3, "sha256": ""}'),
-        lambda f: change(f, sealed=False, seconds=1.0),
+        lambda f: change(f, update_checksum=False, seconds=1.0),
         lambda f: change(f, sha256="0" * 64),
         lambda f: change(f, file="none.safetensors"),
         lambda f: change(f, file=None),
@@ -97,14 +97,14 @@ def test_the_last_one_is_read_and_the_others_are_gone(tmp_path: Path) -> None:
         lambda f: (f / "epoch-2.safetensors").unlink(),
     ],
 )
-def test_damage_is_one_sentence(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+def test_damage_is_reported_in_one_sentence(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     folder = written(tmp_path / "c")
     damage(folder)
     with pytest.raises(InputError, match=r"c is damaged, its training cannot be resumed \(.+\): --force starts over$"):
         load_checkpoint(folder)
 
 
-def test_weights_that_are_none_are_damage_even_with_their_checksum(tmp_path: Path) -> None:
+def test_invalid_weights_are_damage_even_with_a_valid_checksum(tmp_path: Path) -> None:
     folder = written(tmp_path / "c")
     (folder / "epoch-2.safetensors").write_bytes(b"none")
     change(folder, sha256=hashlib.sha256(b"none").hexdigest())
@@ -120,7 +120,7 @@ def test_another_schema_is_of_another_molattn(tmp_path: Path, schema: int) -> No
         load_checkpoint(folder)
 
 
-def test_what_differs_is_named() -> None:
+def test_differences_are_named() -> None:
     before = {"config": {"training": {"epochs": 3, "lr": 0.1}, "x": 1}, "sha256": {"table": "a"}, "old": None}
     assert differences(before, before) == []
     now = {"config": {"training": {"epochs": 4, "lr": 0.1}, "x": [1]}, "sha256": {"table": "b"}, "new": "c" * 60}
@@ -135,7 +135,7 @@ def test_what_differs_is_named() -> None:
     assert differences({}, {"a": "b" * 39}) == [f'a was null and is "{"b" * 36}... now']
 
 
-def test_another_training_does_not_go_on(tmp_path: Path) -> None:
+def test_another_training_is_not_resumed(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "checkpoint"
     first = Checkpoints(folder, {"seed": 0, "sizes": (1, 2)})
     assert (first.last, first.seconds, first.every) == (None, 0.0, 1)
@@ -152,7 +152,7 @@ def test_another_training_does_not_go_on(tmp_path: Path) -> None:
     again.remove()
 
 
-class Watch:
+class Monitor:
     """The history, and the best weights."""
 
     def __init__(self) -> None:
@@ -162,8 +162,8 @@ class Watch:
     def to_dict(self) -> dict[str, Any]:
         return {**self.told, "best": 1}
 
-    def restore(self, told: dict[str, Any], state: dict[str, Tensor] | None) -> None:
-        self.told, self.state = told, state
+    def restore(self, saved: dict[str, Any], state: dict[str, Tensor] | None) -> None:
+        self.told, self.state = saved, state
 
 
 class Training(nn.Module):
@@ -200,24 +200,24 @@ def seed_all(seed: int) -> None:
 
 
 @pytest.mark.parametrize("best", [None, {"w": torch.arange(2.0)}])
-def test_a_training_goes_on_to_the_bit(tmp_path: Path, best: dict[str, Tensor] | None) -> None:
-    with callers_random_states():
-        whole, watch = Training(0), Watch()
+def test_a_resumed_training_is_bitwise_equal(tmp_path: Path, best: dict[str, Tensor] | None) -> None:
+    with preserve_random_states():
+        whole, monitor = Training(0), Monitor()
         seed_all(1)
         random.gauss(0, 1)  # which keeps a second one back
-        saves = SaveEpochs(Checkpoints(tmp_path / "c", {"seed": 1}), watch)
+        saves = EpochCheckpointer(Checkpoints(tmp_path / "c", {"seed": 1}), monitor)
         assert saves.restore(whole, 6) == 0
         for _ in range(3):
             whole.epoch()
-        watch.told, watch.state = {"losses": [3.0, float("nan")]}, best
-        saves.after(2, whole, over=False)
+        monitor.told, monitor.state = {"losses": [3.0, float("nan")]}, best
+        saves.save_epoch(2, whole, over=False)
         draws = random.gauss(0, 1)
         for _ in range(2):
             whole.epoch()
 
-        other, again = Training(5), Watch()
+        other, again = Training(5), Monitor()
         seed_all(7)
-        goes = SaveEpochs(Checkpoints(tmp_path / "c", {"seed": 1}), again)
+        goes = EpochCheckpointer(Checkpoints(tmp_path / "c", {"seed": 1}), again)
         assert again.told["best"] == 1 and again.told["losses"][0] == 3.0
         if best is None:
             assert again.state is None
@@ -232,15 +232,15 @@ def test_a_training_goes_on_to_the_bit(tmp_path: Path, best: dict[str, Tensor] |
             assert torch.equal(a, b)
 
 
-def test_when_it_is_saved_and_what_is_said_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_epochs_are_saved_and_their_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = Training(0)
     training.epoch()
     folder = tmp_path / "c"
-    saves = SaveEpochs(Checkpoints(folder, {"seed": 1}, every=3), Watch())
+    saves = EpochCheckpointer(Checkpoints(folder, {"seed": 1}, every=3), Monitor())
 
     def saved(epoch: int, over: bool = False) -> dict[str, Any] | None:
         Checkpoints(folder, {"seed": 1}).remove()
-        saves.after(epoch, training, over)
+        saves.save_epoch(epoch, training, over)
         found = load_checkpoint(folder)
         return None if found is None else found.state
 
@@ -253,20 +253,20 @@ def test_when_it_is_saved_and_what_is_said_of_it(tmp_path: Path, monkeypatch: py
         assert state is not None
         assert (state["epoch"], state["over"], state["identity"]) == (epoch, over, {"seed": 1})
         assert 0 < state["seconds"] < 60
-    # What is over has no epoch to go on with.
-    assert SaveEpochs(Checkpoints(folder, {"seed": 1}), Watch()).restore(training, 9) == 9
+    # A finished training has no epoch to continue with.
+    assert EpochCheckpointer(Checkpoints(folder, {"seed": 1}), Monitor()).restore(training, 9) == 9
     before = Checkpoints(folder, {"seed": 1}).seconds
-    later = SaveEpochs(Checkpoints(folder, {"seed": 1}), Watch())
+    later = EpochCheckpointer(Checkpoints(folder, {"seed": 1}), Monitor())
     later.start -= 100
-    later.after(5, training, over=True)
+    later.save_epoch(5, training, over=True)
     assert before + 100 < Checkpoints(folder, {"seed": 1}).seconds < before + 160
 
 
-def test_a_checkpoint_of_another_model_or_of_more_epochs_is_one_sentence(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_model_or_of_more_epochs_is_reported_in_one_sentence(tmp_path: Path) -> None:
     training = Training(0)
     training.epoch()
-    SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch()).after(5, training, over=False)
-    goes = SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch())
+    EpochCheckpointer(Checkpoints(tmp_path / "c", {}), Monitor()).save_epoch(5, training, over=False)
+    goes = EpochCheckpointer(Checkpoints(tmp_path / "c", {}), Monitor())
     with pytest.raises(InputError, match=r"is damaged, .*epoch.*below 5, the number of epochs"):
         goes.restore(training, 5)
     training.model = nn.Linear(4, 2)
@@ -274,41 +274,41 @@ def test_a_checkpoint_of_another_model_or_of_more_epochs_is_one_sentence(tmp_pat
         goes.restore(training, 6)
 
 
-def test_random_states_of_the_caller_stay() -> None:
+def test_random_states_of_the_caller_are_preserved() -> None:
     def draws() -> list[float]:
         return [random.random(), np.random.random(), torch.rand(()).item()]  # noqa: NPY002
 
-    with callers_random_states():
+    with preserve_random_states():
         seed_all(3)
         wanted = draws()
         seed_all(3)
-        with suppress(KeyError), callers_random_states():
+        with suppress(KeyError), preserve_random_states():
             raise KeyError(draws())
         assert draws() == wanted
 
 
-def test_sigterm_ends_a_training_as_a_shell_tells_it() -> None:
+def test_sigterm_exits_with_the_code_of_a_shell() -> None:
     before = signal.getsignal(signal.SIGTERM)
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        with pytest.raises(SystemExit) as ended, exits_on_sigterm():
+        with pytest.raises(SystemExit) as ended, exit_on_sigterm():
             signal.raise_signal(signal.SIGTERM)
         assert ended.value.code == 128 + signal.SIGTERM == 143
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         told: list[int] = []
         signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
-        with exits_on_sigterm():
+        with exit_on_sigterm():
             signal.raise_signal(signal.SIGTERM)
         assert told == [signal.SIGTERM], "a handler of the caller's own"
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_thread_leaves_signals_alone() -> None:
+def test_a_thread_does_not_change_signal_handlers() -> None:
     before, seen = signal.getsignal(signal.SIGTERM), []
 
     def train() -> None:
-        with exits_on_sigterm():
+        with exit_on_sigterm():
             seen.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=train)
@@ -317,7 +317,7 @@ def test_a_thread_leaves_signals_alone() -> None:
     assert seen == [before]
 
 
-def test_random_states_of_gpus_are_kept_for_those_that_there_are(
+def test_random_states_of_gpus_are_restored_for_the_available_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training, put_back = Training(0), {}
@@ -329,13 +329,13 @@ def test_random_states_of_gpus_are_kept_for_those_that_there_are(
     for initialized, devices, wanted in ((False, 2, {}), (True, 2, {0: 7, 1: 8}), (True, 1, {0: 7})):
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda initialized=initialized: initialized)
         monkeypatch.setattr(torch.cuda, "device_count", lambda devices=devices: devices)
-        SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch()).after(5, training, over=False)
+        EpochCheckpointer(Checkpoints(tmp_path / "c", {}), Monitor()).save_epoch(5, training, over=False)
         put_back.clear()
-        SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch()).restore(training, 9)
+        EpochCheckpointer(Checkpoints(tmp_path / "c", {}), Monitor()).restore(training, 9)
         assert put_back == wanted
         if initialized:
             monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
             put_back.clear()
-            SaveEpochs(Checkpoints(tmp_path / "c", {}), Watch()).restore(training, 9)
+            EpochCheckpointer(Checkpoints(tmp_path / "c", {}), Monitor()).restore(training, 9)
             assert put_back == {}
             monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

@@ -16,7 +16,7 @@ from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, collate_rows, collate_step
-from molattn.training.fit import Fitted, fit
+from molattn.training.fit import FitResult, fit
 from molattn.training.learner import Learner
 from tests.molecules import esol
 
@@ -30,7 +30,7 @@ TRAIN, VAL = LabelledMolecules(GRAPHS[:40], TARGETS[:40]), LabelledMolecules(GRA
 
 def _fit(
     train: LabelledMolecules = TRAIN, val: LabelledMolecules = VAL, **settings: object
-) -> tuple[GraphModel, Fitted]:
+) -> tuple[GraphModel, FitResult]:
     config = TrainingConfig(**{"epochs": 4, "batch_size": 8, "accelerator": "cpu", **settings})
     torch.manual_seed(config.seed)
     model = GraphModel(SMALL, num_targets=train.targets.shape[1])
@@ -106,7 +106,7 @@ def test_missing_labels_bring_exactly_no_gradient(task: Task) -> None:
     torch.manual_seed(0)
     model = GraphModel(SMALL, num_targets=len(owners)).eval()
     training = Learner(model, data, TargetScaler((0.0, 0.0), (1.0, 1.0)), TrainingConfig(), task)
-    training.loss_of((collate_rows(model, data, range(8)), None, None, 8)).backward()
+    training.compute_loss((collate_rows(model, data, range(8)), None, None, 8)).backward()
     gradient = model.head.weight.grad
     assert gradient is not None
     assert gradient[owners == 0].any()
@@ -114,7 +114,7 @@ def test_missing_labels_bring_exactly_no_gradient(task: Task) -> None:
     with_all = [p.grad.clone() for p in model.parameters() if p.grad is not None]
     model.zero_grad()
     # The row without a label may as well not be there.
-    training.loss_of((collate_rows(model, data, [0, 1, 2, 4, 5, 6, 7]), None, None, 7)).backward()
+    training.compute_loss((collate_rows(model, data, [0, 1, 2, 4, 5, 6, 7]), None, None, 7)).backward()
     without = [p.grad for p in model.parameters() if p.grad is not None]
     for a, b in zip(with_all, without, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
@@ -130,7 +130,7 @@ def test_a_row_of_weight_two_counts_as_if_it_were_there_twice() -> None:
     for data in (one, two):
         model.zero_grad()
         training = Learner(model, data, scaler, TrainingConfig())
-        training.loss_of(collate_step(model, data, range(len(data)))).backward()
+        training.compute_loss(collate_step(model, data, range(len(data)))).backward()
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
 

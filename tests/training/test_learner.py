@@ -1,4 +1,4 @@
-"""One step of training against torch's own parts: the optimizer, its schedule, the clipping, the average, the ranks."""
+"""Training steps against torch's own optimizer, schedule, clipping and averaging; and on two ranks."""
 
 import copy
 import math
@@ -23,11 +23,11 @@ from molattn.models.predict import predict_molecules
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Regression
 from molattn.training import distributed
-from molattn.training.companions import AuxiliaryTargets, Companion
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, collate_step
 from molattn.training.fit import EpochRecord, fit
 from molattn.training.learner import Learner
+from molattn.training.objectives import AuxiliaryObjective, AuxiliaryRegression
 from tests.molecules import esol
 
 SMILES, VALUES = esol(24)
@@ -43,7 +43,7 @@ CONFIG = TrainingConfig(
 
 @pytest.fixture(autouse=True)
 def _no_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To look for garbage in all that pytest holds takes longer than the trainings here."""
+    """Garbage collection over all objects of pytest takes longer than the trainings here."""
     monkeypatch.setattr("gc.collect", lambda: 0)
 
 
@@ -73,7 +73,7 @@ def torchs_schedule(optimizer: torch.optim.Optimizer, steps: int, warmup: int) -
 
 
 def by_hand(model: GraphModel, config: TrainingConfig, warmup: int) -> tuple[list[EpochRecord], nn.Module]:
-    """The same training in a plain loop of torch's parts: what it told, and the averaged model of the best epoch."""
+    """The same training in a plain loop with torch: its history, and the averaged model of the best epoch."""
     sampler = BucketBatchSampler([g.num_atoms for g in TRAIN.molecules], config.batch_size, config.seed)
     average = AveragedModel(model, avg_fn=lambda a, w, t: torch.lerp(w, a, min(config.ema, int(t) / (int(t) + 9))))
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
@@ -117,7 +117,7 @@ def same(told: list[EpochRecord], wanted: list[EpochRecord], rel: float = 1e-4) 
         assert astuple(a)[1:5] == pytest.approx(astuple(b)[1:5], rel=rel, abs=1e-9), a.epoch
 
 
-def test_a_training_is_that_of_a_plain_loop_of_torchs_parts() -> None:
+def test_training_matches_a_plain_loop_with_torch() -> None:
     # Steep enough for the best epoch not to be the last one.
     config = replace(CONFIG, epochs=5, learning_rate=0.3, ema=0.2)
     told, model = fitted(config)
@@ -141,14 +141,14 @@ CHANGES: list[dict[str, Any]] = [
 ]
 
 
-def test_each_setting_of_the_optimizer_is_torchs() -> None:
+def test_each_setting_of_the_optimizer_matches_torch() -> None:
     losses = []
     for change in CHANGES:
         config = replace(CONFIG, **change)
         told, _ = fitted(config)
         same(told, by_hand(model_of(), config, warmup=1 if "warmup" in change else 2)[0])
         losses.append(told[-1].val_loss)
-    assert len({f"{loss:.3g}" for loss in losses}) == len(CHANGES), "a setting that changes nothing"
+    assert len({f"{loss:.3g}" for loss in losses}) == len(CHANGES), "a setting without effect"
 
 
 def rates(steps: int, warmup: float, count: int) -> list[float]:
@@ -165,7 +165,7 @@ def rates(steps: int, warmup: float, count: int) -> list[float]:
 
 
 @pytest.mark.parametrize(("steps", "share", "warmup"), [(20, 0.25, 5), (20, 0.0, 1), (7, 0.5, 4), (100, 0.05, 5)])
-def test_the_rate_rises_in_a_line_and_falls_along_torchs_cosine_to_zero(steps: int, share: float, warmup: int) -> None:
+def test_the_learning_rate_matches_torchs_linear_warmup_and_cosine(steps: int, share: float, warmup: int) -> None:
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
     schedule, wanted = torchs_schedule(optimizer, steps, warmup), []
     for _ in range(steps + 1):
@@ -174,30 +174,30 @@ def test_the_rate_rises_in_a_line_and_falls_along_torchs_cosine_to_zero(steps: i
         schedule.step()
     assert rates(steps, share, steps + 1) == pytest.approx(wanted, abs=1e-7)
     assert max(wanted) == 1.0 and wanted[-1] == pytest.approx(0.0, abs=1e-9)
-    # Whoever goes on beyond the end learns nothing more.
+    # Beyond the end the learning rate stays zero.
     assert rates(steps, share, steps + 4)[steps:] == pytest.approx([0.0] * 4, abs=1e-12)
 
 
-def test_the_shortest_trainings_have_a_rate() -> None:
+def test_the_shortest_trainings_have_a_positive_learning_rate() -> None:
     for steps in (0, 1):
         for warmup in (0.0, 1.0):
             assert rates(steps, warmup, 1) == [1.0]
-    # All of it a rise: one step later it would be over.
+    # Warm-up only.
     assert rates(4, 1.0, 6) == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 0.0], abs=1e-12)
 
 
 @pytest.mark.parametrize(("kind", "fused"), [("cpu", True), ("meta", None)])
-def test_the_optimizer_is_one_call_where_torch_has_one(kind: str, fused: object) -> None:
+def test_the_optimizer_is_fused_if_the_device_supports_it(kind: str, fused: object) -> None:
     learner = learner_of()
     learner.prepare(kind)
     assert learner.optimizer.param_groups[0]["fused"] is fused
     assert {x.device.type for x in learner.state_dict().values()} == {kind}
 
 
-def test_a_model_is_given_back_with_weights_of_their_own() -> None:
+def test_a_released_model_has_separate_weights() -> None:
     model = model_of()
     learner = learner_of(model=model)
-    learner.release()  # nothing was begun
+    learner.release()  # without prepare
     learner.prepare()
     learner.training_step(collate_step(model, TRAIN, range(4)))
     trained = copy.deepcopy(model.state_dict())
@@ -208,37 +208,37 @@ def test_a_model_is_given_back_with_weights_of_their_own() -> None:
     assert all(torch.equal(x, trained[name]) for name, x in model.state_dict().items())
 
 
-def companion_of(model: GraphModel) -> AuxiliaryTargets:
+def build_auxiliary_objective(model: GraphModel) -> AuxiliaryRegression:
     torch.manual_seed(7)
-    return AuxiliaryTargets(model, 2, weight=0.5)
+    return AuxiliaryRegression(model, 2, weight=0.5)
 
 
-BESIDE = np.random.default_rng(0).normal(size=(18, 2))
-WITH_BESIDE = replace(TRAIN, auxiliary_targets=BESIDE)
+AUXILIARY = np.random.default_rng(0).normal(size=(18, 2))
+WITH_AUXILIARY = replace(TRAIN, auxiliary_targets=AUXILIARY)
 
 
-def test_a_companion_adds_its_loss_and_its_weights_are_trained_beside_the_models() -> None:
+def test_an_auxiliary_objective_adds_its_loss_and_its_weights_are_trained() -> None:
     model = model_of()
-    companion = companion_of(model)
-    learner = learner_of(replace(CONFIG, warmup=0.0), model, companion=companion, train=WITH_BESIDE)
+    objective = build_auxiliary_objective(model)
+    learner = learner_of(replace(CONFIG, warmup=0.0), model, auxiliary_objective=objective, train=WITH_AUXILIARY)
     learner.prepare()
-    step = collate_step(model, WITH_BESIDE, range(5))
-    wanted_more = companion(model, step[0], step[2])[1].item()
+    step = collate_step(model, WITH_AUXILIARY, range(5))
+    auxiliary_loss = objective(model, step[0], step[2])[1].item()
     plain = nn.functional.mse_loss(model(step[0]), z_of(TRAIN, range(5))).item()
-    before = [w.detach().clone() for w in (model.head.weight, companion.head.weight)]
+    before = [w.detach().clone() for w in (model.head.weight, objective.head.weight)]
     for _ in range(2):
-        # What was left of the step before is gone, also where somebody took the gradients away.
+        # Gradients of the previous step do not accumulate.
         loss = learner.backward(step)
-        assert loss.item() == pytest.approx(plain + wanted_more, rel=1e-5)
-        gradients = torch.autograd.grad(learner.loss_of(step), [model.head.weight, companion.head.weight])
-        for w, gradient in zip((model.head.weight, companion.head.weight), gradients, strict=True):
+        assert loss.item() == pytest.approx(plain + auxiliary_loss, rel=1e-5)
+        gradients = torch.autograd.grad(learner.compute_loss(step), [model.head.weight, objective.head.weight])
+        for w, gradient in zip((model.head.weight, objective.head.weight), gradients, strict=True):
             torch.testing.assert_close(w.grad, gradient, rtol=1e-4, atol=1e-6)
     learner.optimizer.step()
-    for w, old in zip((model.head.weight, companion.head.weight), before, strict=True):
+    for w, old in zip((model.head.weight, objective.head.weight), before, strict=True):
         assert not torch.equal(w, old)
 
 
-def test_what_is_validated_is_the_average_and_no_weight_moves() -> None:
+def test_validation_uses_the_averaged_model_and_changes_no_weight() -> None:
     model = model_of()
     learner = learner_of(replace(CONFIG, ema=0.9), model)
     learner.prepare()
@@ -248,16 +248,16 @@ def test_what_is_validated_is_the_average_and_no_weight_moves() -> None:
         model.head.bias.add_(5.0)
     validate(learner, VAL, range(6))
     z = z_of(VAL, range(6))
-    assert learner.val_losses.take() == pytest.approx(mean_squared_error(z, first), rel=1e-5)
-    assert learner.take_metric() == pytest.approx(math.sqrt(mean_squared_error(z, first)) * SCALER.std[0], rel=1e-5)
+    assert learner.val_losses.pop() == pytest.approx(mean_squared_error(z, first), rel=1e-5)
+    assert learner.pop_metric() == pytest.approx(math.sqrt(mean_squared_error(z, first)) * SCALER.std[0], rel=1e-5)
     # After a step of training the average follows, at first the whole way.
     learner.average.update()
     validate(learner, VAL, range(6))
-    assert learner.val_losses.take() == pytest.approx(mean_squared_error(z, first + 5.0), rel=1e-5)
-    assert len(learner.validated) == 1
+    assert learner.val_losses.pop() == pytest.approx(mean_squared_error(z, first + 5.0), rel=1e-5)
+    assert len(learner.validation_outputs) == 1
 
 
-def test_losses_are_told_as_their_mean_over_labels_and_rows_by_weight() -> None:
+def test_reported_losses_are_weighted_means_over_labels() -> None:
     targets = np.column_stack([TARGETS[:6], TARGETS[6:12]])
     targets[1, 0] = targets[4] = np.nan
     weights = np.array([2.0, 1.0, 0.0, 0.5, 3.0, 1.0])
@@ -274,28 +274,28 @@ def test_losses_are_told_as_their_mean_over_labels_and_rows_by_weight() -> None:
         each = np.broadcast_to(rows[:, None], (6, 2))[known]
         wanted = np.average(squares[known], weights=each)
         for part in (range(4), range(4, 6)):
-            learner.loss_of(collate_step(model, by_weight, part))
+            learner.compute_loss(collate_step(model, by_weight, part))
             validate(learner, by_weight, part)
-        assert learner.train_losses.take() == pytest.approx(wanted, rel=1e-5)
-        assert learner.val_losses.take() == pytest.approx(wanted, rel=1e-5)
-        # Told once, and forgotten.
-        assert math.isnan(learner.train_losses.take())
-    # The metric knows no weights: the mean over targets of scikit-learn's over the labels.
+        assert learner.train_losses.pop() == pytest.approx(wanted, rel=1e-5)
+        assert learner.val_losses.pop() == pytest.approx(wanted, rel=1e-5)
+        # Reset after it was read.
+        assert math.isnan(learner.train_losses.pop())
+    # The metric ignores weights: the mean over targets of scikit-learn's over the labels.
     predicted = outputs * np.array(scaler.std) + np.array(scaler.mean)
     rmse = [math.sqrt(mean_squared_error(targets[known[:, t], t], predicted[known[:, t], t])) for t in range(2)]
-    assert learner.take_metric() == pytest.approx(np.mean(rmse), rel=1e-5)
+    assert learner.pop_metric() == pytest.approx(np.mean(rmse), rel=1e-5)
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.25])
-def test_a_single_label_is_told_however_little_it_counts(weight: float) -> None:
+def test_the_loss_of_a_single_label_is_reported_whatever_its_weight(weight: float) -> None:
     data = replace(TRAIN, weights=np.full(18, weight))
     learner = learner_of(CONFIG, train=data)
     learner.prepare()
-    loss = learner.loss_of(collate_step(learner.model, data, [4])).item()
-    assert learner.train_losses.take() == pytest.approx(loss, rel=1e-5)
+    loss = learner.compute_loss(collate_step(learner.model, data, [4])).item()
+    assert learner.train_losses.pop() == pytest.approx(loss, rel=1e-5)
 
 
-def test_a_task_is_told_by_its_own_loss_and_metric_and_classes_by_their_balance() -> None:
+def test_losses_and_metrics_of_a_binary_task_and_class_weights() -> None:
     labels = np.array([0.0, 0.0, 0.0, 1.0, 0.0, 1.0] * 3)[:, None]
     data = LabelledMolecules(TRAIN.molecules, labels)
     model = model_of()
@@ -312,21 +312,21 @@ def test_a_task_is_told_by_its_own_loss_and_metric_and_classes_by_their_balance(
             p = model(model.collate(GRAPHS[:18])).sigmoid().double().numpy()[:, 0]
         weights = np.where(labels[:, 0] == 1, weight, 1.0)
         loss = log_loss(labels[:, 0], p, sample_weight=weights) * weights.sum() / 18
-        assert learner.val_losses.take() == pytest.approx(loss, rel=1e-5)
-        assert learner.take_metric() == pytest.approx(roc_auc_score(labels[:, 0], p))
+        assert learner.val_losses.pop() == pytest.approx(loss, rel=1e-5)
+        assert learner.pop_metric() == pytest.approx(roc_auc_score(labels[:, 0], p))
     learner = learner_of(CONFIG, model, **{**settings, "train": replace(data, targets=np.zeros((18, 1)))})
     learner.prepare()
     validate(learner, LabelledMolecules(GRAPHS[:2], np.zeros((2, 1))), range(2))
-    assert math.isnan(learner.take_metric())
+    assert math.isnan(learner.pop_metric())
 
 
-def test_the_loss_is_told_what_evidence_costs() -> None:
+def test_the_evidential_regularization_is_passed_to_the_loss() -> None:
     task = Regression("evidential")
     model = model_of(4)
     losses = []
     for cost in (0.0, 1.0, 2.0):
         learner = learner_of(replace(CONFIG, evidential_regularization=cost), model, task=task)
-        losses.append(learner.loss_of(collate_step(model, TRAIN, range(6))).item())
+        losses.append(learner.compute_loss(collate_step(model, TRAIN, range(6))).item())
     assert losses[1] > losses[0]
     assert losses[2] - losses[1] == pytest.approx(losses[1] - losses[0], rel=1e-4)
 
@@ -377,13 +377,13 @@ class TwoRanks:
         return found
 
 
-@pytest.mark.parametrize("with_companion", [False, True])
-@pytest.mark.parametrize("weighed", [False, True])
-def test_two_ranks_have_together_the_gradient_of_the_whole_batch(
-    monkeypatch: pytest.MonkeyPatch, with_companion: bool, weighed: bool
+@pytest.mark.parametrize("with_auxiliary", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_gradients_of_two_ranks_sum_to_that_of_the_whole_batch(
+    monkeypatch: pytest.MonkeyPatch, with_auxiliary: bool, weighted: bool
 ) -> None:
-    # Of little weight all together: they are shares of whatever they sum to.
-    data = replace(WITH_BESIDE, weights=np.linspace(0.02, 0.2, 18) if weighed else None)
+    # Small weights: only their ratios matter.
+    data = replace(WITH_AUXILIARY, weights=np.linspace(0.02, 0.2, 18) if weighted else None)
     data = replace(data, targets=np.where(np.arange(18)[:, None] == 2, np.nan, data.targets))
 
     def gradients(learner: Learner, rows: Sequence[int]) -> list[Tensor]:
@@ -392,53 +392,55 @@ def test_two_ranks_have_together_the_gradient_of_the_whole_batch(
         learner.backward(collate_step(model, data, rows))
         learner.average.update()
         validate(learner, data, rows)
-        beside = [] if learner.companion is None else [p.grad for p in learner.companion.parameters()]
-        told = [learner.train_losses.take(), learner.val_losses.take(), learner.take_metric()]
-        return [*(p.grad for p in model.parameters()), *beside, torch.tensor(told)]
+        auxiliary = (
+            [] if learner.auxiliary_objective is None else [p.grad for p in learner.auxiliary_objective.parameters()]
+        )
+        told = [learner.train_losses.pop(), learner.val_losses.pop(), learner.pop_metric()]
+        return [*(p.grad for p in model.parameters()), *auxiliary, torch.tensor(told)]
 
     def of(seed: int) -> Learner:
         model = model_of(seed=seed)
-        companion = companion_of(model) if with_companion else None
-        if companion is not None and seed:
-            companion.head.weight.data.zero_()
-        return learner_of(CONFIG, model, companion=companion, train=data)
+        auxiliary_objective = build_auxiliary_objective(model) if with_auxiliary else None
+        if auxiliary_objective is not None and seed:
+            auxiliary_objective.head.weight.data.zero_()
+        return learner_of(CONFIG, model, auxiliary_objective=auxiliary_objective, train=data)
 
     wanted = gradients(of(0), range(7))
     two = TwoRanks(monkeypatch)
-    # The second begins with other weights, and takes those of the first; it has fewer rows, and one without a label.
+    # The second starts with other weights and gets those of the first; it has fewer rows, and one without a label.
     learners = [of(0), of(1)]
     for found in two.run(lambda rank: gradients(learners[rank], [range(3, 7), range(3)][rank])):
         for a, b in zip(found, wanted, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
 
 
-def test_two_ranks_without_a_label_learn_nothing_and_divide_by_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_ranks_without_labels_have_zero_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     data = replace(TRAIN, targets=np.full((18, 1), np.nan))
 
     def one(rank: int) -> float:
         learner = learner_of(CONFIG, train=TRAIN)
         learner.prepare()
         loss = learner.backward(collate_step(learner.model, data, range(rank, rank + 2)))
-        assert math.isnan(learner.train_losses.take())
+        assert math.isnan(learner.train_losses.pop())
         return loss.item()
 
     assert TwoRanks(monkeypatch).run(one) == [0.0, 0.0]
 
 
-def test_what_is_beside_the_model_is_averaged_by_molecules_and_not_by_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the companion's mean over molecules each rank has its molecules' share, however many labels they have."""
+def test_auxiliary_losses_are_averaged_by_molecules_and_not_by_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks weight an auxiliary loss by their share of molecules, however many labels those have."""
 
-    class Mean(Companion):
-        def forward(self, model: Any, batch: Any, beside: Tensor | None) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+    class Mean(AuxiliaryObjective):
+        def forward(self, model: Any, batch: Any, auxiliary_targets: Tensor | None) -> tuple[Tensor, Tensor]:  # noqa: ARG002
             return model(batch), batch.targets.new_tensor(float(len(batch)))
 
     data = replace(TRAIN, targets=np.full((18, 1), np.nan))
 
     def one(rank: int) -> float:
         model = model_of()
-        learner = learner_of(CONFIG, model, companion=Mean(), train=TRAIN)
+        learner = learner_of(CONFIG, model, auxiliary_objective=Mean(), train=TRAIN)
         learner.prepare()
         rows = [range(1), range(1, 4)][rank]
-        return learner.loss_of(collate_step(model, data, rows)).item()
+        return learner.compute_loss(collate_step(model, data, rows)).item()
 
     assert TwoRanks(monkeypatch).run(one) == pytest.approx([1 * 1 / 4, 3 * 3 / 4])

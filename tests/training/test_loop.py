@@ -21,7 +21,7 @@ from molattn.training import distributed
 from molattn.training import fit as room
 from molattn.training.dataset import LabelledMolecules, collate_step
 from molattn.training.distributed import select_device
-from molattn.training.fit import BestEpoch, EpochRecord, Fitted, _evaluating, _seed_epoch, _to, fit
+from molattn.training.fit import EarlyStopping, EpochRecord, FitResult, _eval_mode, _seed_epoch, _to_device, fit
 from tests.training.test_learner import CONFIG, GRAPHS, SCALER, SMALL, TARGETS, TRAIN, VAL, model_of
 
 ONE = replace(CONFIG, epochs=1)
@@ -33,7 +33,7 @@ def _no_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gc.collect", lambda: 0)
 
 
-def fitted(config: Any = ONE, seed: int | None = None, **more: Any) -> Fitted:
+def fitted(config: Any = ONE, seed: int | None = None, **more: Any) -> FitResult:
     model = model_of()
     if seed is not None:
         torch.manual_seed(seed)
@@ -138,7 +138,7 @@ def test_chance_comes_from_the_seed_alone_and_the_weights_are_free_behind_it() -
 
 
 def test_what_is_kept_of_the_best_epoch_can_be_told_and_known_again() -> None:
-    watch, other = (BestEpoch(3, lambda _: None, {"w": torch.zeros(2)}) for _ in range(2))
+    watch, other = (EarlyStopping(3, lambda _: None, {"w": torch.zeros(2)}) for _ in range(2))
     watch.history = [EpochRecord(0, 0.1, 1.0, 2.0, 3.0, True, "mae"), EpochRecord(1, 0.1, 1.0, 2.5, 3.0, False)]
     watch.best, watch.best_epoch, watch.state = 2.0, 0, {"w": torch.ones(2)}
     other.restore(watch.to_dict(), watch.state)
@@ -149,7 +149,7 @@ def test_what_is_kept_of_the_best_epoch_can_be_told_and_known_again() -> None:
 def test_parts_are_in_their_own_modes_again_after_an_evaluation() -> None:
     model = model_of()
     model.head.eval()
-    with _evaluating(model):
+    with _eval_mode(model):
         assert not any(part.training for part in model.modules())
     assert [part for part in model.modules() if not part.training] == [model.head]
 
@@ -181,11 +181,11 @@ def test_memory_is_pinned_where_a_gpu_reads_it(
 def test_a_step_is_moved_to_where_the_model_is() -> None:
     data = replace(TRAIN, weights=np.ones(18), auxiliary_targets=np.ones((18, 2)))
     step = collate_step(model_of(), data, range(3))
-    assert _to(torch.device("cpu"), step) is step
-    batch, rows, beside, asked = _to(torch.device("meta"), step)
+    assert _to_device(torch.device("cpu"), step) is step
+    batch, rows, beside, asked = _to_device(torch.device("meta"), step)
     assert rows is not None and beside is not None and batch.targets is not None
     assert asked == 3 and {x.device.type for x in (rows, beside, batch.targets)} == {"meta"}
-    assert _to(torch.device("meta"), collate_step(model_of(), TRAIN, range(3)))[1:] == (None, None, 3)
+    assert _to_device(torch.device("meta"), collate_step(model_of(), TRAIN, range(3)))[1:] == (None, None, 3)
 
 
 def test_cuda_is_told_to_multiply_alike_each_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import torch
 from molattn.errors import UsageError
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
-from molattn.training.losses import LOSSES, TaskLoss, balance, mean_loss
+from molattn.training.losses import LOSSES, TaskLoss, class_weights, mean_loss
 
 NAN = float("nan")
 CLASSES = Multiclass(classes=(("a", "b"), ("x", "y", "z")))
@@ -80,12 +80,12 @@ def test_the_mean_is_over_labels_and_counts_rows_by_their_weight() -> None:
 
 def test_balanced_classes_count_alike() -> None:
     train = np.array([[0.0, 0.0], [0.0, 1.0], [0.0, NAN], [1.0, 2.0], [NAN, 0.0]])
-    assert balance(Binary(), train[:, :1], True, ()) == (3.0,)
-    assert balance(CLASSES, train, True, ()) == pytest.approx((4 / 6, 4 / 2, 4 / 6, 4 / 3, 4 / 3))
+    assert class_weights(Binary(), train[:, :1], True, ()) == (3.0,)
+    assert class_weights(CLASSES, train, True, ()) == pytest.approx((4 / 6, 4 / 2, 4 / 6, 4 / 3, 4 / 3))
     # One class only: there is nothing to balance.
-    assert balance(Binary(), np.zeros((3, 1)), True, ()) == (1.0,)
-    assert balance(Binary(), train, False, (2.0,)) == (2.0, 2.0)
-    assert balance(Binary(), train, False, ()) == ()
+    assert class_weights(Binary(), np.zeros((3, 1)), True, ()) == (1.0,)
+    assert class_weights(Binary(), train, False, (2.0,)) == (2.0, 2.0)
+    assert class_weights(Binary(), train, False, ()) == ()
 
 
 @pytest.mark.parametrize(
@@ -102,4 +102,4 @@ def test_weights_that_make_no_sense_are_refused(
     task: Task, balanced: bool, positive: tuple[float, ...], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        balance(task, np.zeros((3, 2)), balanced, positive)
+        class_weights(task, np.zeros((3, 2)), balanced, positive)

@@ -14,7 +14,7 @@ from torch.nn.functional import one_hot, softplus
 from molattn.errors import UsageError
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
-from molattn.training.losses import REGULARIZATION, TaskLoss, balance, mean_loss
+from molattn.training.losses import DEFAULT_REGULARIZATION, TaskLoss, class_weights, mean_loss
 
 NAN = float("nan")
 CLASSES = (("a", "b"), ("x", "y", "z"))
@@ -33,7 +33,7 @@ def numbers(n: int = 7) -> Tensor:
     return 4 * torch.randn(n, 2, dtype=torch.float64)
 
 
-def loss_of(task: Task, outputs: Tensor, targets: Tensor, *weights: float, **settings: float) -> Tensor:
+def compute_loss(task: Task, outputs: Tensor, targets: Tensor, *weights: float, **settings: float) -> Tensor:
     return TaskLoss(task, TargetScaler.identity(targets.shape[1]), weights, **settings)(outputs, targets)[0]
 
 
@@ -55,7 +55,7 @@ def test_mve_is_the_likelihood_of_a_normal_distribution() -> None:
     outputs[1, 2:] = -13.0
     mean, spread = outputs[:, :2], outputs[:, 2:]
     likelihood = Normal(mean, (softplus(spread) + LEAST).sqrt()).log_prob(targets)
-    torch.testing.assert_close(loss_of(task, outputs, targets), -likelihood - math.log(2 * math.pi) / 2)
+    torch.testing.assert_close(compute_loss(task, outputs, targets), -likelihood - math.log(2 * math.pi) / 2)
 
 
 @pytest.mark.parametrize("regularization", [0.0, 0.7])
@@ -69,7 +69,7 @@ def test_evidential_is_the_likelihood_of_students_t_and_what_evidence_costs(regu
     # Amini et al. 2020, equation 7: St(gamma, beta (1 + nu) / (nu alpha), 2 alpha); equation 9.
     students = StudentT(2 * alpha, gamma, (beta * (1 + nu) / (nu * alpha)).sqrt())
     wanted = -students.log_prob(targets) + regularization * (targets - gamma).abs() * (2 * nu + alpha)
-    found = loss_of(task, outputs, targets, regularization=regularization)
+    found = compute_loss(task, outputs, targets, regularization=regularization)
     torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
 
 
@@ -79,7 +79,7 @@ def test_quantile_is_scikit_learns_pinball_loss_of_three_quantiles(alpha: float)
     outputs = outputs_of(task)
     median, below, above = outputs.split(2, 1)
     ends = {0.5: median, alpha / 2: median - softplus(below), 1 - alpha / 2: median + softplus(above)}
-    found = loss_of(task, outputs, targets)
+    found = compute_loss(task, outputs, targets)
     for i, t in np.ndindex(7, 2):
         one = slice(i, i + 1)
         wanted = sum(mean_pinball_loss(targets[one, t], q[one, t], alpha=p) for p, q in ends.items())
@@ -92,7 +92,7 @@ def test_bce_is_torchs_with_its_weight_of_a_one() -> None:
         torchs = nn.BCEWithLogitsLoss(
             pos_weight=torch.tensor(weights, dtype=torch.float64) if weights else None, reduction="none"
         )
-        torch.testing.assert_close(loss_of(Binary(), outputs, targets, *weights), torchs(outputs, targets))
+        torch.testing.assert_close(compute_loss(Binary(), outputs, targets, *weights), torchs(outputs, targets))
 
 
 def test_cross_entropy_is_torchs_target_by_target() -> None:
@@ -100,7 +100,7 @@ def test_cross_entropy_is_torchs_target_by_target() -> None:
     outputs = outputs_of(task)
     targets = torch.tensor([[i % 2, i % 3] for i in range(7)], dtype=torch.float64)
     for weights in ((), (1.0, 2.0, 0.5, 4.0, 3.0)):
-        found = loss_of(task, outputs, targets, *weights)
+        found = compute_loss(task, outputs, targets, *weights)
         for t, columns in enumerate((slice(2), slice(2, 5))):
             w = torch.tensor(weights[columns], dtype=torch.float64) if weights else None
             torchs = nn.CrossEntropyLoss(weight=w, reduction="none")
@@ -115,8 +115,8 @@ def test_the_loss_of_seven_targets_is_that_of_each_alone(task: Task) -> None:
     outputs = torch.randn(4, len(task.target_of_output(7)), dtype=torch.float64)
     targets = torch.randint(2, (4, 7)).double()
     owners = torch.tensor(task.target_of_output(7))
-    each = [loss_of(task, outputs[:, owners == t], targets[:, t : t + 1]) for t in range(7)]
-    torch.testing.assert_close(loss_of(task, outputs, targets), torch.cat(each, 1))
+    each = [compute_loss(task, outputs[:, owners == t], targets[:, t : t + 1]) for t in range(7)]
+    torch.testing.assert_close(compute_loss(task, outputs, targets), torch.cat(each, 1))
 
 
 @pytest.mark.parametrize("regularization", [0.0, 0.4])
@@ -124,7 +124,7 @@ def test_the_loss_of_seven_targets_is_that_of_each_alone(task: Task) -> None:
 def test_dirichlet_is_the_expected_square_and_torchs_divergence(task: Task, regularization: float) -> None:
     outputs = outputs_of(task)
     targets = torch.tensor([[i % 2, i % (3 if task is EVIDENCE else 2)] for i in range(7)], dtype=torch.float64)
-    found = loss_of(task, outputs, targets, regularization=regularization)
+    found = compute_loss(task, outputs, targets, regularization=regularization)
     owners = torch.tensor(task.target_of_output(2))
     for t in range(2):
         a = 1 + softplus(outputs[:, owners == t])
@@ -140,13 +140,16 @@ def test_dirichlet_is_the_expected_square_and_torchs_divergence(task: Task, regu
 def test_weights_of_classes_multiply_the_loss_of_evidence() -> None:
     targets = torch.tensor([[0, 2], [1, 1], [1, 0], [0, 1], [0, 0], [1, 2], [1, 1]], dtype=torch.float64)
     outputs = outputs_of(EVIDENCE)
-    plain, weighed = loss_of(EVIDENCE, outputs, targets), loss_of(EVIDENCE, outputs, targets, 1.0, 2.0, 3.0, 4.0, 5.0)
+    plain, weighed = (
+        compute_loss(EVIDENCE, outputs, targets),
+        compute_loss(EVIDENCE, outputs, targets, 1.0, 2.0, 3.0, 4.0, 5.0),
+    )
     each = torch.tensor([[1.0, 2.0, 0.0], [3.0, 4.0, 5.0]], dtype=torch.float64)
     factors = torch.stack([each[t][targets[:, t].long()] for t in range(2)], 1)
     torch.testing.assert_close(weighed, plain * factors)
     binary, zero_one = Binary("dirichlet"), targets.clamp(max=1)
     outputs = outputs_of(binary)
-    plain, weighed = loss_of(binary, outputs, zero_one), loss_of(binary, outputs, zero_one, 5.0, 0.5)
+    plain, weighed = compute_loss(binary, outputs, zero_one), compute_loss(binary, outputs, zero_one, 5.0, 0.5)
     ones = torch.tensor([5.0, 0.5], dtype=torch.float64)
     torch.testing.assert_close(weighed, plain * torch.where(zero_one == 1, ones, torch.ones_like(ones)))
     # Of a single target the weight is that of the one, not a weight for each of two classes.
@@ -158,9 +161,9 @@ def test_weights_of_classes_multiply_the_loss_of_evidence() -> None:
 @pytest.mark.parametrize("task", [Regression("evidential"), EVIDENCE], ids=["numbers", "classes"])
 def test_evidence_costs_what_the_settings_say_where_nothing_else_is_said(task: Task) -> None:
     outputs, targets = outputs_of(task), (numbers() > 0).double()
-    said = loss_of(task, outputs, targets, regularization=REGULARIZATION)
-    torch.testing.assert_close(loss_of(task, outputs, targets), said)
-    assert (loss_of(task, outputs, targets, regularization=REGULARIZATION + 1) > said).all()
+    said = compute_loss(task, outputs, targets, regularization=DEFAULT_REGULARIZATION)
+    torch.testing.assert_close(compute_loss(task, outputs, targets), said)
+    assert (compute_loss(task, outputs, targets, regularization=DEFAULT_REGULARIZATION + 1) > said).all()
 
 
 def test_a_missing_label_changes_no_loss_of_the_others_and_is_worth_nothing() -> None:
@@ -195,24 +198,24 @@ def test_balanced_weights_are_scikit_learns() -> None:
     for column, names in zip(labels.T, CLASSES, strict=True):
         known = column[np.isfinite(column)]
         wanted += compute_class_weight("balanced", classes=np.arange(len(names)), y=known).tolist()
-    assert balance(Multiclass(classes=CLASSES), labels, True, ()) == pytest.approx(wanted)
+    assert class_weights(Multiclass(classes=CLASSES), labels, True, ()) == pytest.approx(wanted)
     zero, one = compute_class_weight("balanced", classes=np.arange(2), y=labels[np.isfinite(labels[:, 0]), 0])
-    assert balance(Binary(), labels[:, :1], True, ()) == pytest.approx((one / zero,))
+    assert class_weights(Binary(), labels[:, :1], True, ()) == pytest.approx((one / zero,))
 
 
 def test_a_class_without_a_label_and_a_target_without_two_of_them_weigh_1() -> None:
     labels = np.array([[0.0, 2.0], [0.0, 2.0], [0.0, 0.0]])
     # Each class that is there counts labels / (classes * its labels), and the one that is not there counts 1.
-    assert balance(Multiclass(classes=CLASSES), labels, True, ()) == pytest.approx((0.5, 1.0, 1.0, 1.0, 0.5))
+    assert class_weights(Multiclass(classes=CLASSES), labels, True, ()) == pytest.approx((0.5, 1.0, 1.0, 1.0, 0.5))
     for only in (0.0, 1.0):
-        assert balance(Binary(), np.full((4, 1), only), True, ()) == (1.0,)
-    assert balance(Binary(), np.array([[0.0], [1.0], [1.0], [1.0]]), True, ()) == pytest.approx((1 / 3,))
+        assert class_weights(Binary(), np.full((4, 1), only), True, ()) == (1.0,)
+    assert class_weights(Binary(), np.array([[0.0], [1.0], [1.0], [1.0]]), True, ()) == pytest.approx((1 / 3,))
 
 
 def test_one_weight_is_for_all_targets_and_several_are_for_one_each() -> None:
     train = np.zeros((3, 2))
-    assert balance(Binary(), train, False, (0.5,)) == (0.5, 0.5)
-    assert balance(Binary(), train, False, (0.5, 4.0)) == (0.5, 4.0)
+    assert class_weights(Binary(), train, False, (0.5,)) == (0.5, 0.5)
+    assert class_weights(Binary(), train, False, (0.5, 4.0)) == (0.5, 4.0)
     for bad in (math.inf, NAN, -1.0, 0.0):
         with pytest.raises(UsageError, match="positive_weights are above 0"):
-            balance(Binary(), train, False, (1.0, bad))
+            class_weights(Binary(), train, False, (1.0, bad))

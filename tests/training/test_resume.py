@@ -225,7 +225,7 @@ def test_a_checkpoint_is_read_back_as_it_was(tmp_path: Path) -> None:
     assert found.state["digits"] == 0.1 + 0.2
     assert found.state["loss"] == float("inf")
     assert found.state["epoch"] == 4
-    assert torch.equal(found.part("a")["x"], tensors["a.x"])
+    assert torch.equal(found.with_prefix("a")["x"], tensors["a.x"])
     assert found.tensors["b"].shape == (2, 0)
     assert len(list((tmp_path / "c").iterdir())) == 2
     assert not list(tmp_path.rglob("*.tmp"))

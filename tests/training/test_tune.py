@@ -79,7 +79,7 @@ def test_a_study_that_is_killed_goes_on(
 ) -> None:
     from molattn.training import tune as room
 
-    folder, real, count = tmp_path / "study", room.fit_members, 0
+    folder, real, count = tmp_path / "study", room.fit_ensemble, 0
 
     def dies(*arguments: object, **options: object) -> object:
         nonlocal count
@@ -89,7 +89,7 @@ def test_a_study_that_is_killed_goes_on(
         return real(*arguments, **options)  # pyright: ignore
 
     with monkeypatch.context() as patch:
-        patch.setattr(room, "fit_members", dies)
+        patch.setattr(room, "fit_ensemble", dies)
         answer = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "4", "-o", folder, "-q")
     assert answer.code == 130 and not (folder / "best.toml").exists()
     before = _trials(folder)

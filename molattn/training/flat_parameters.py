@@ -1,7 +1,7 @@
-"""The weights of a model side by side in one tensor, and their running average.
+"""The parameters of a model as views of one flat tensor, and their exponential moving average.
 
-A small model has seventy weights of a few thousand numbers: what an optimizer does to each one takes longer to call
-than to compute.
+A small model has seventy parameter tensors of a few thousand numbers: for each of them, calling the optimizer's
+operations takes longer than computing them.
 """
 
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ import torch
 from torch import Tensor, nn
 
 
-class SideBySide:
-    """The weights of a model as views of one tensor for each of their types, and their gradients likewise.
+class FlatParameters:
+    """The parameters of a model as views of one flat parameter for each dtype, and likewise their gradients.
 
-    The model is the same as before, and so is its `state_dict`; an optimizer of `flat` moves all of it at once.
-    Before every gradient, `zero_grad`. Weights that need no gradient stay as they are.
+    The model and its `state_dict` are unchanged; an optimizer of `flat` updates all parameters at once. Call
+    `zero_grad` before every backward pass. Parameters that need no gradient stay separate.
 
     Args:
         model: on its device.
 
     Attributes:
-        flat: one for each type.
-        gradients: theirs.
+        flat: the flat parameters, one for each dtype.
+        gradients: their gradients.
     """
 
     def __init__(self, model: nn.Module):
@@ -46,32 +46,32 @@ class SideBySide:
         return flat
 
     def zero_grad(self) -> None:
-        """All gradients are zero, and those of the weights are parts of those of `flat`."""
+        """Set all gradients to zero, as views of the flat gradients."""
         for gradient in self.gradients:
             gradient.zero_()
         for w, gradient in self._gradients:
-            if w.grad is not gradient:  # somebody has set it to None
+            if w.grad is not gradient:  # it has been set to None, for example by `Module.zero_grad`
                 w.grad = gradient
 
-    def part(self) -> None:
-        """Give each weight memory of its own again, and no gradient."""
+    def unflatten(self) -> None:
+        """Give each parameter memory of its own again, and no gradient."""
         for w in self.weights:
             w.data, w.grad = w.data.clone(), None
 
 
-class RunningAverage(nn.Module):
-    """The running average of the weights of a model, step by step: what is validated and kept.
+class ExponentialMovingAverage(nn.Module):
+    """The exponential moving average of the weights of a model, which is validated and saved.
 
     a <- d a + (1 - d) w,    d = min(decay, t / (t + 9)) after t steps
 
-    With the full decay from the first step on, a short training would mostly average its random start.
+    With the full decay from the first step on, a short training would mostly average its random initialization.
 
     Args:
-        model: that is trained; its buffers are copied as they are.
-        decay: the most that d becomes; 0 keeps the weights themselves.
+        model: the model that is trained; its buffers are copied without averaging.
+        decay: the maximum of d; 0 uses the weights without averaging.
 
     Attributes:
-        module: the same model with the averaged weights.
+        module: a copy of the model with the averaged weights.
         n_averaged: t.
     """
 
@@ -82,19 +82,19 @@ class RunningAverage(nn.Module):
         self.module, self.decay = deepcopy(model), decay
         self.register_buffer("n_averaged", torch.tensor(0))
 
-    def follow(self, model: nn.Module, weights: Sequence[Tensor]) -> None:
+    def attach(self, model: nn.Module, weights: Sequence[Tensor]) -> None:
         """Average the flat `weights` of `model` from now on; both are on their device."""
-        self._averaged = [flat.data for flat in SideBySide(self.module).flat]
+        self._averaged = [flat.data for flat in FlatParameters(self.module).flat]
         self._weights = [w.detach() for w in weights]
         self._copied = list(zip(self.module.buffers(), model.buffers(), strict=True))
 
     @torch.no_grad()
     def update(self) -> None:
-        """One more step of the model is over."""
+        """Update the average after a step of the optimizer."""
         steps = int(self.n_averaged)
-        share = 1 - min(self.decay, steps / (steps + 9))
+        step_size = 1 - min(self.decay, steps / (steps + 9))
         for averaged, weights in zip(self._averaged, self._weights, strict=True):
-            averaged.lerp_(weights, share)
+            averaged.lerp_(weights, step_size)
         for averaged, buffer in self._copied:
             averaged.copy_(buffer)
         self.n_averaged += 1

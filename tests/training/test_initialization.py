@@ -20,11 +20,19 @@ from molattn.sklearn import MolAttentionRegressor
 from molattn.training import arrays as arrays_module
 from molattn.training import bases
 from molattn.training import run as run_module
-from molattn.training.bases import DEFAULT, FINE_TUNING, FOR_MANY, FROM_SCRATCH, MANY, base_names, bases_dir
+from molattn.training.bases import (
+    DEFAULT,
+    FINE_TUNING,
+    FINE_TUNING_MANY,
+    FROM_SCRATCH,
+    MANY_MOLECULES,
+    base_names,
+    bases_dir,
+)
 from molattn.training.config import DataConfig, RunConfig, TrainingConfig, resolve
+from molattn.training.initialization import resolve_initialization
 from molattn.training.pretraining import PretrainConfig, pretrain
-from molattn.training.run import untrained
-from molattn.training.starting import settle_start
+from molattn.training.run import initialize_model
 from molattn.training.unlabelled import NCI, gather
 from tests.molecules import esol
 from tests.training.test_pretraining import Told
@@ -57,27 +65,27 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_sizes_and_weights_are_those_of_the_base_and_the_head_is_new(base: str) -> None:
     config = resolve(None, {"base": base})
     assert config.model == GraphModelConfig(**SIZES)
-    model = untrained(config, 2, False)
+    model = initialize_model(config, 2, False)
     weights = load_file(Path(base) / "model.safetensors")
     for name, value in model.state_dict().items():
         if name.startswith("head."):
             assert value.shape != weights[name].shape
         else:
             assert torch.equal(value, weights[name]), name
-    scratch = untrained(replace(config, training=replace(config.training, base="none")), 2, False)
+    scratch = initialize_model(replace(config, training=replace(config.training, base="none")), 2, False)
     assert torch.equal(scratch.head.weight, model.head.weight)
-    of_atoms = untrained(config, 1, True)
+    of_atoms = initialize_model(config, 1, True)
     assert torch.equal(
         of_atoms.state_dict()["embed_atoms.table.weight"], model.state_dict()["embed_atoms.table.weight"]
     )
 
 
 def test_settings_of_the_fine_tuning_are_taken_unless_somebody_says_others(base: str) -> None:
-    config, said = settle_start(resolve(None, {"base": base}))
+    config, said = resolve_initialization(resolve(None, {"base": base}))
     assert config.training.epochs == FINE_TUNING["training"]["epochs"] != TrainingConfig.epochs
     assert config.model.dropout == FINE_TUNING["model"]["dropout"] != GraphModelConfig.dropout
     assert base in said
-    config, _ = settle_start(
+    config, _ = resolve_initialization(
         resolve(None, {"base": base, "epochs": TrainingConfig.epochs}, [f"model.dropout={GraphModelConfig.dropout}"])
     )
     assert config.training.epochs == TrainingConfig.epochs
@@ -86,22 +94,28 @@ def test_settings_of_the_fine_tuning_are_taken_unless_somebody_says_others(base:
 
 def test_a_training_on_many_molecules_learns_descriptors_too_unless_somebody_says_otherwise(base: str) -> None:
     def settled(molecules: int, *settings: str, of_atoms: bool = False, **options: object) -> tuple[float, float]:
-        config, _ = settle_start(resolve(None, {"base": base, **options}, settings), of_atoms, molecules)
+        config, _ = resolve_initialization(resolve(None, {"base": base, **options}, settings), of_atoms, molecules)
         return config.model.dropout, config.training.auxiliary
 
     few = (FINE_TUNING["model"]["dropout"], TrainingConfig.auxiliary)
-    many = (FOR_MANY["model"]["dropout"], FOR_MANY["training"]["auxiliary"])
+    many = (FINE_TUNING_MANY["model"]["dropout"], FINE_TUNING_MANY["training"]["auxiliary"])
     assert many[0] == 0 < few[0]
     assert many[1] > 0 == few[1]
-    assert settled(0) == settled(MANY[0] - 1) == settled(MANY[-1] + 1) == settled(MANY[0], of_atoms=True) == few
-    assert settled(MANY[0]) == settled(MANY[-1]) == many
-    assert settled(MANY[0], "model.dropout=0.2") == (0.2, many[1])
-    assert settled(MANY[0], uncertainty_method="dropout") == (few[0], many[1])
-    assert settled(MANY[0], "training.auxiliary=0") == (many[0], 0)
-    config, _ = settle_start(resolve(None, {"base": base}), molecules=MANY[0])
+    assert (
+        settled(0)
+        == settled(MANY_MOLECULES[0] - 1)
+        == settled(MANY_MOLECULES[-1] + 1)
+        == settled(MANY_MOLECULES[0], of_atoms=True)
+        == few
+    )
+    assert settled(MANY_MOLECULES[0]) == settled(MANY_MOLECULES[-1]) == many
+    assert settled(MANY_MOLECULES[0], "model.dropout=0.2") == (0.2, many[1])
+    assert settled(MANY_MOLECULES[0], uncertainty_method="dropout") == (few[0], many[1])
+    assert settled(MANY_MOLECULES[0], "training.auxiliary=0") == (many[0], 0)
+    config, _ = resolve_initialization(resolve(None, {"base": base}), molecules=MANY_MOLECULES[0])
     assert config.training.epochs == FINE_TUNING["training"]["epochs"]
     plain = resolve(None, {"base": "none"})
-    assert settle_start(plain, molecules=MANY[0]) == settle_start(plain, molecules=1)
+    assert resolve_initialization(plain, molecules=MANY_MOLECULES[0]) == resolve_initialization(plain, molecules=1)
 
 
 @pytest.mark.parametrize("form", ["folder", "arrays"])
@@ -112,15 +126,15 @@ def test_how_many_molecules_there_are_is_counted_on_the_training_side(
 
     def seen(config: RunConfig, of_atoms: bool = False, molecules: int = 0) -> tuple[RunConfig, str]:
         taken.append(molecules)
-        return settle_start(config, of_atoms, molecules)
+        return resolve_initialization(config, of_atoms, molecules)
 
     if form == "folder":
-        monkeypatch.setattr(run_module, "settle_start", seen)
+        monkeypatch.setattr(run_module, "resolve_initialization", seen)
         molattn.train(table, base=base, output_dir=tmp_path / "run", epochs=1, accelerator="cpu", quiet=True)
         sides = column(read_table(tmp_path / "run" / "splits.csv"), "split")
         assert taken == [0, sides.count("train")]
     else:
-        monkeypatch.setattr(arrays_module, "settle_start", seen)
+        monkeypatch.setattr(arrays_module, "resolve_initialization", seen)
         smiles, y = esol(40)
         MolAttentionRegressor(epochs=1, accelerator="cpu", validation_fraction=0.25).fit(smiles, y)
         assert taken == [0, 30]
@@ -128,22 +142,22 @@ def test_how_many_molecules_there_are_is_counted_on_the_training_side(
 
 def test_a_graph_model_from_scratch_reads_descriptors_and_learns_them() -> None:
     def taken(*settings: str, of_atoms: bool = False, **options: object) -> tuple[tuple[str, ...], float]:
-        config, said = settle_start(resolve(None, {"base": "none", **options}, settings), of_atoms)
+        config, said = resolve_initialization(resolve(None, {"base": "none", **options}, settings), of_atoms)
         assert said == ""
         return config.data.molecule_featurizers, config.training.auxiliary
 
     few, weight = default = FROM_SCRATCH["data"]["molecule_featurizers"], FROM_SCRATCH["training"]["auxiliary"]
     assert few == ("rdkit_few",) != DataConfig.molecule_featurizers
     assert weight > 0 == TrainingConfig.auxiliary
-    config, _ = settle_start(resolve(None, {"base": "none"}))
+    config, _ = resolve_initialization(resolve(None, {"base": "none"}))
     assert config.training == TrainingConfig(base="none", auxiliary=weight)
     assert config.data == DataConfig(molecule_featurizers=few)
     assert config.model == GraphModelConfig(max_path=FROM_SCRATCH["model"]["max_path"]) != GraphModelConfig()
-    assert settle_start(resolve(None, {"base": "none"}, ["model.max_path=20"]))[0].model == GraphModelConfig()
+    assert resolve_initialization(resolve(None, {"base": "none"}, ["model.max_path=20"]))[0].model == GraphModelConfig()
     for name in set(PRESETS) - {"molattn", "mat", "grit"}:  # those two read no lengths of paths
         plain = resolve(None, {"base": "none", "preset": name})
-        assert settle_start(plain)[0].model == plain.model
-    assert settle_start(config)[0] == config
+        assert resolve_initialization(plain)[0].model == plain.model
+    assert resolve_initialization(config)[0] == config
     assert taken("model.hidden_dim=16") == taken(preset="molattn") == taken(dataset="esol") == default
     assert taken("data.molecule_featurizers=[]") == ((), weight)
     assert taken(molecule_featurizers=["rdkit_2d"]) == (("rdkit_2d",), weight)
@@ -187,11 +201,11 @@ def test_settings_that_clash_with_the_base_are_refused(
 ) -> None:
     config = resolve(None, {"base": base, **options}, settings)
     with pytest.raises(UsageError, match=f"{reason}.*--base none"):
-        settle_start(config)
+        resolve_initialization(config)
 
 
 def test_dropout_is_the_runs_own(base: str) -> None:
-    config, _ = settle_start(resolve(None, {"base": base}, ["model.dropout=0.3"]))
+    config, _ = resolve_initialization(resolve(None, {"base": base}, ["model.dropout=0.3"]))
     assert config.model == replace(GraphModelConfig(**SIZES), dropout=0.3)
 
 
@@ -268,10 +282,10 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_auto_is_molattns_own_base_where_it_fits(own: str) -> None:
     assert base_names() == (own,)
-    config, said = settle_start(resolve(None, {"dataset": "esol", "base": "auto"}))
+    config, said = resolve_initialization(resolve(None, {"dataset": "esol", "base": "auto"}))
     assert config.training.base == DEFAULT
     assert "--base none" in said
-    untrained(config, 1, False)
+    initialize_model(config, 1, False)
     few, weight = FROM_SCRATCH["data"]["molecule_featurizers"], FROM_SCRATCH["training"]["auxiliary"]
     for options, settings, known in (
         ({"preset": "additive"}, [], False),
@@ -281,25 +295,27 @@ def test_auto_is_molattns_own_base_where_it_fits(own: str) -> None:
         ({}, ["model.hidden_dim=16"], True),
     ):
         plain = resolve(None, {**options, "base": "auto"}, settings)
-        config, _ = settle_start(plain)
+        config, _ = resolve_initialization(plain)
         assert config.training == replace(plain.training, base="none", auxiliary=weight if known else 0.0)
         assert config.data == replace(plain.data, molecule_featurizers=few if known else ())
-        untrained(config, 1, False)
-    config, said = settle_start(resolve(None, {"base": "auto"}), of_atoms=True)
+        initialize_model(config, 1, False)
+    config, said = resolve_initialization(resolve(None, {"base": "auto"}), of_atoms=True)
     assert config.training.base == "none"
     assert "of atoms" in said
 
 
 def test_data_sets_whose_molecules_it_has_seen_are_refused(own: str) -> None:
     for name in ("nci-logp", "nci-tpsa"):
-        with pytest.raises(UsageError, match=f"the molecules of {name} are those that the base model {own} has seen"):
-            settle_start(resolve(None, {"dataset": name, "base": own}))
+        with pytest.raises(
+            UsageError, match=f"the molecules of {name} are those that the base model {own} was trained on"
+        ):
+            resolve_initialization(resolve(None, {"dataset": name, "base": own}))
 
 
 def test_without_any_base_training_starts_from_scratch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bases, "bases_dir", lambda: None)
     for options in ({}, {"base": "auto"}):
-        config, said = settle_start(resolve(None, options))
+        config, said = resolve_initialization(resolve(None, options))
         assert (config.training.base, said) == ("none", "")
 
 

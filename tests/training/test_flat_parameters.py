@@ -1,11 +1,11 @@
-"""Weights side by side, and their running average: the same model, moved all at once."""
+"""Flat parameters and the exponential moving average: the same results as with separate parameters."""
 
 import copy
 
 import torch
 from torch import nn
 
-from molattn.training.weights import RunningAverage, SideBySide
+from molattn.training.flat_parameters import ExponentialMovingAverage, FlatParameters
 from tests.assertions import assert_close, assert_identical
 
 
@@ -19,30 +19,30 @@ def loss(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return norm(last(gelu(first(x)).double())).square().sum() + model[0].weight.sum()
 
 
-def test_the_model_and_its_state_stay_what_they_are():
+def test_the_model_and_its_state_are_unchanged():
     model = network()
     before = {name: x.clone() for name, x in model.state_dict().items()}
-    together = SideBySide(model)
-    assert [flat.dtype for flat in together.flat] == [torch.float32, torch.float64]
+    flat_parameters = FlatParameters(model)
+    assert [flat.dtype for flat in flat_parameters.flat] == [torch.float32, torch.float64]
     for name, x in model.state_dict().items():
         assert_identical(x, before[name])
-    together.part()
+    flat_parameters.unflatten()
     assert len({w.untyped_storage().data_ptr() for w in model.parameters()}) == len(list(model.parameters()))
     for name, x in model.state_dict().items():
         assert_identical(x, before[name])
 
 
-def test_an_optimizer_of_all_does_what_one_of_each_does():
+def test_an_optimizer_of_the_flat_parameters_matches_one_of_the_separate_ones():
     model, x = network(), torch.randn(7, 3)
     other = copy.deepcopy(model)
-    together = SideBySide(model)
-    fast = torch.optim.AdamW(together.flat, lr=0.1, weight_decay=0.1, fused=True)
+    flat_parameters = FlatParameters(model)
+    fast = torch.optim.AdamW(flat_parameters.flat, lr=0.1, weight_decay=0.1, fused=True)
     plain = torch.optim.AdamW(other.parameters(), lr=0.1, weight_decay=0.1)
     for step in range(4):
-        together.zero_grad()
+        flat_parameters.zero_grad()
         if step == 2:
-            model.zero_grad()  # somebody else's way, which takes the gradients away
-            together.zero_grad()
+            model.zero_grad()  # sets the gradients to None
+            flat_parameters.zero_grad()
         loss(model, x).backward()
         plain.zero_grad()
         loss(other, x).backward()
@@ -55,27 +55,27 @@ def test_an_optimizer_of_all_does_what_one_of_each_does():
         assert_close(a.detach().double(), b.detach().double(), 1e-5)
 
 
-def test_a_frozen_weight_stays_apart_and_as_it_is():
+def test_a_frozen_parameter_is_unchanged():
     model = network()
     model[0].weight.requires_grad_(False)
     frozen = model[0].weight.clone()
-    together = SideBySide(model)
-    together.zero_grad()
+    flat_parameters = FlatParameters(model)
+    flat_parameters.zero_grad()
     model[0](torch.randn(2, 3)).sum().backward()
-    torch.optim.SGD(together.flat, lr=1.0).step()
+    torch.optim.SGD(flat_parameters.flat, lr=1.0).step()
     assert_identical(model[0].weight, frozen)
     assert model[0].weight.grad is None
 
 
-def test_the_average_is_that_of_the_equation():
+def test_the_average_matches_its_equation():
     model, decay = network(), 0.6
-    average = RunningAverage(model, decay)
-    together = SideBySide(model)
-    average.follow(model, together.flat)
+    average = ExponentialMovingAverage(model, decay)
+    flat_parameters = FlatParameters(model)
+    average.attach(model, flat_parameters.flat)
     wanted = [w.detach().clone() for w in model.parameters()]
     for t in range(30):
         with torch.no_grad():
-            for flat in together.flat:
+            for flat in flat_parameters.flat:
                 flat.add_(torch.randn_like(flat))
         average.update()
         d = min(decay, t / (t + 9))

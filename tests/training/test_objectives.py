@@ -1,4 +1,4 @@
-"""What a model learns beside its targets: gradients where there is something to learn, and no trace in the model."""
+"""Auxiliary objectives: their losses and gradients, and that the trained model does not contain them."""
 
 from dataclasses import replace
 
@@ -13,11 +13,15 @@ from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.smiles_model import SmilesModel
-from molattn.training.auxiliary import companion_of, with_auxiliary
-from molattn.training.companions import AuxiliaryTargets, MaskedAtoms
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.fit import fit
+from molattn.training.objectives import (
+    AuxiliaryRegression,
+    MaskedAtomPrediction,
+    add_auxiliary_targets,
+    build_auxiliary_objective,
+)
 from tests.molecules import esol
 
 SMILES, VALUES = esol(40)
@@ -32,48 +36,48 @@ def _model(config: GraphModelConfig = SMALL) -> GraphModel:
     return GraphModel(config)
 
 
-def test_auxiliary_targets_leave_the_answers_and_bring_the_mean_square() -> None:
+def test_the_auxiliary_regression_keeps_the_outputs_and_adds_the_mean_squared_error() -> None:
     model, batch = _model(), collate(GRAPHS[:6])
-    companion = AuxiliaryTargets(model, 3, 0.5)
+    objective = AuxiliaryRegression(model, 3, 0.5)
     z = torch.randn(6, 3)
     z[2, 1] = torch.nan
-    outputs, loss = companion(model, batch, z)
+    outputs, loss = objective(model, batch, z)
     torch.testing.assert_close(outputs, model(batch), rtol=0, atol=0)
-    predicted = companion.head(model.fingerprint(batch).float())
+    predicted = objective.head(model.fingerprint(batch).float())
     known = torch.isfinite(z)
     torch.testing.assert_close(loss, 0.5 * (predicted - z)[known].square().mean())
 
 
-def test_a_missing_number_brings_no_gradient() -> None:
+def test_a_missing_auxiliary_target_has_no_gradient() -> None:
     model, batch = _model(), collate(GRAPHS[:4])
-    companion = AuxiliaryTargets(model, 2, 1.0)
+    objective = AuxiliaryRegression(model, 2, 1.0)
     z = torch.tensor([[torch.nan, 1.0]]).repeat(4, 1)
-    companion(model, batch, z)[1].backward()
-    gradient = companion.head.weight.grad
+    objective(model, batch, z)[1].backward()
+    gradient = objective.head.weight.grad
     assert gradient is not None and not gradient[0].any() and gradient[1].any()
     everything = [torch.full((4, 2), torch.nan)]
-    assert companion(model, batch, *everything)[1].item() == 0.0
+    assert objective(model, batch, *everything)[1].item() == 0.0
 
 
-def test_nothing_is_seen_of_a_masked_atom_but_where_it_is() -> None:
+def test_the_features_of_a_masked_atom_are_hidden() -> None:
     model, batch = _model(), collate(GRAPHS[:5])
-    companion = MaskedAtoms(model, 1.0, 1.0)
+    objective = MaskedAtomPrediction(model, 1.0, 1.0)
     other = replace(batch, atom_codes=torch.zeros_like(batch.atom_codes))
-    torch.testing.assert_close(companion(model, batch, None)[0], companion(model, other, None)[0], rtol=0, atol=0)
+    torch.testing.assert_close(objective(model, batch, None)[0], objective(model, other, None)[0], rtol=0, atol=0)
     assert not torch.equal(model(batch), model(other))
-    # Where no atom is masked, the answers are those of the model.
-    outputs, loss = MaskedAtoms(model, 0.0, 1.0)(model, batch, None)
+    # Without masked atoms the outputs are those of the model.
+    outputs, loss = MaskedAtomPrediction(model, 0.0, 1.0)(model, batch, None)
     torch.testing.assert_close(outputs, model(batch), rtol=0, atol=0)
     assert loss.item() == 0.0
 
 
 def test_masked_atoms_are_learned() -> None:
     model, batch = _model(), collate(GRAPHS[:20])
-    companion = MaskedAtoms(model, 0.3, 1.0)
-    optimizer = torch.optim.Adam([*model.parameters(), *companion.parameters()], 1e-2)
+    objective = MaskedAtomPrediction(model, 0.3, 1.0)
+    optimizer = torch.optim.Adam([*model.parameters(), *objective.parameters()], 1e-2)
     losses = []
     for _ in range(40):
-        loss = companion(model, batch, None)[1]
+        loss = objective(model, batch, None)[1]
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -83,37 +87,37 @@ def test_masked_atoms_are_learned() -> None:
 
 def test_padding_is_never_masked() -> None:
     model = _model()
-    companion = MaskedAtoms(model, 1.0, 1.0)
-    alone = companion(model, collate(GRAPHS[:1]), None)[1]
+    objective = MaskedAtomPrediction(model, 1.0, 1.0)
+    alone = objective(model, collate(GRAPHS[:1]), None)[1]
     graph = min(GRAPHS, key=lambda g: g.size), max(GRAPHS, key=lambda g: g.size)
-    both = companion(model, collate(graph), None)[1]
-    each = [companion(model, collate([g]), None)[1] * g.size for g in graph]
+    both = objective(model, collate(graph), None)[1]
+    each = [objective(model, collate([g]), None)[1] * g.size for g in graph]
     torch.testing.assert_close(both, sum(each) / sum(g.size for g in graph))
     assert alone.isfinite()
 
 
-def test_they_go_with_the_models_that_have_what_they_read() -> None:
+def test_models_that_an_objective_does_not_support_are_refused() -> None:
     with pytest.raises(ValueError, match="without a virtual node"):
-        MaskedAtoms(_model(replace(SMALL, virtual_node=True)), 0.1, 1.0)
+        MaskedAtomPrediction(_model(replace(SMALL, virtual_node=True)), 0.1, 1.0)
     with pytest.raises(ValueError, match="graph model"):
-        MaskedAtoms(SmilesModel(SmilesModelConfig(hidden_dim=16, num_layers=1)), 0.1, 1.0)
+        MaskedAtomPrediction(SmilesModel(SmilesModelConfig(hidden_dim=16, num_layers=1)), 0.1, 1.0)
     of_atoms = GraphModel(SMALL, of_atoms=True)
     with pytest.raises(ValueError, match="of atoms"):
-        AuxiliaryTargets(of_atoms, 2, 1.0)
+        AuxiliaryRegression(of_atoms, 2, 1.0)
     with pytest.raises(UsageError, match=r"training\.auxiliary=0"):
-        with_auxiliary(replace(TRAIN, offsets=np.arange(len(TRAIN) + 1)), TrainingConfig(auxiliary=0.3))
+        add_auxiliary_targets(replace(TRAIN, offsets=np.arange(len(TRAIN) + 1)), TrainingConfig(auxiliary=0.3))
 
 
-def test_auxiliary_targets_change_the_training_and_nothing_of_the_model_but_its_weights() -> None:
+def test_auxiliary_targets_change_only_the_weights_of_the_model() -> None:
     scaler = TargetScaler.fit(TRAIN.targets)
     states = []
     for weight in (0.0, 0.3, 0.3):
         config = TrainingConfig(epochs=3, batch_size=8, accelerator="cpu", auxiliary=weight)
         model = _model()
-        train = with_auxiliary(TRAIN, config)
-        companion = companion_of(model, train, config)
-        assert (companion is None) == (weight == 0) == (train is TRAIN)
-        fitted = fit(model, train, VAL, scaler, config, companion=companion)
+        train = add_auxiliary_targets(TRAIN, config)
+        objective = build_auxiliary_objective(model, train, config)
+        assert (objective is None) == (weight == 0) == (train is TRAIN)
+        fitted = fit(model, train, VAL, scaler, config, auxiliary_objective=objective)
         assert len(fitted.history) == 3
         states.append(model.state_dict())
     plain, once, again = states
@@ -122,17 +126,17 @@ def test_auxiliary_targets_change_the_training_and_nothing_of_the_model_but_its_
     assert not torch.equal(plain["head.weight"], once["head.weight"])
 
 
-def test_molecules_all_alike_have_no_auxiliary_targets() -> None:
-    told: list[str] = []
+def test_identical_molecules_have_no_auxiliary_targets() -> None:
+    messages: list[str] = []
     same = LabelledMolecules([GRAPHS[0]] * 4, TARGETS[:4])
     config = TrainingConfig(auxiliary=0.3)
-    assert with_auxiliary(same, config, told.append) is same
-    assert companion_of(_model(), same, config) is None
-    assert "the same for all training molecules" in told[0]
+    assert add_auxiliary_targets(same, config, messages.append) is same
+    assert build_auxiliary_objective(_model(), same, config) is None
+    assert "the same for all training molecules" in messages[0]
 
 
-def test_a_molecule_within_the_runs_limit_of_atoms_has_auxiliary_targets_however_large_it_is() -> None:
+def test_a_molecule_larger_than_the_default_limit_has_auxiliary_targets() -> None:
     large = molecule_graph("C" * 1100, max_atoms=2000)
-    train = with_auxiliary(LabelledMolecules([*GRAPHS[:3], large], TARGETS[:4]), TrainingConfig(auxiliary=0.3))
+    train = add_auxiliary_targets(LabelledMolecules([*GRAPHS[:3], large], TARGETS[:4]), TrainingConfig(auxiliary=0.3))
     assert train.auxiliary_targets is not None
     assert np.isfinite(train.auxiliary_targets[-1]).all()

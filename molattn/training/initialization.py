@@ -1,0 +1,159 @@
+"""The initialization of a training: from a base model, or from scratch."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from molattn.data import load_card
+from molattn.errors import InputError, UsageError
+from molattn.models.artifact import load_artifact
+from molattn.models.base import MoleculeModel
+from molattn.models.config import GraphModelConfig
+from molattn.models.registry import build
+from molattn.models.uncertainty import DROPOUT
+from molattn.training.bases import (
+    AUTO,
+    DEFAULT,
+    FINE_TUNING,
+    FINE_TUNING_MANY,
+    FROM_SCRATCH,
+    MANY_MOLECULES,
+    NONE,
+    base_names,
+    conflicts,
+    find_base,
+)
+from molattn.training.config import DataConfig, RunConfig
+from molattn.training.extra_descriptors import num_extra_descriptors
+from molattn.training.unlabelled import NCI
+
+
+def resolve_initialization(config: RunConfig, of_atoms: bool = False, molecules: int = 0) -> tuple[RunConfig, str]:
+    """Resolve `training.base` and the settings that depend on it; also a message for the user, or an empty string.
+
+    `AUTO` becomes the base model `DEFAULT` if the model is the same, the targets are of molecules, and the data set
+    does not consist of molecules that the base model was trained on; otherwise `NONE`. Settings that are not explicit
+    come from `FINE_TUNING` with a base model, and from `FINE_TUNING_MANY` if the number of molecules is in
+    `MANY_MOLECULES`; without one from `FROM_SCRATCH`, for a graph model whose targets are measured and of molecules.
+
+    Args:
+        config: as requested.
+        of_atoms: whether the targets are of atoms.
+        molecules: the number of training molecules; 0 if it is not known yet.
+
+    Raises:
+        UsageError: there is no such base model, or it does not go with the other settings.
+    """
+    name = config.training.base
+    if name == NONE:
+        return _from_scratch(config, of_atoms), ""
+    if name == AUTO:
+        if DEFAULT not in base_names():
+            return _from_scratch(config, of_atoms), ""
+        reason = _incompatibility(config, DEFAULT, of_atoms)
+        if reason:
+            return _from_scratch(config, of_atoms), f"training starts from scratch: {reason}"
+        name = DEFAULT
+        message = (
+            f"training starts from the base model {name}, which was trained without labels; --base {NONE} starts from "
+            "scratch"
+        )
+        return _fine_tuning(_with_base(config, name), of_atoms, molecules), message
+    if reason := _incompatibility(config, name, False):
+        raise UsageError(f"{reason}: leave that out, or add --base {NONE}")
+    return _fine_tuning(config, of_atoms, molecules), f"training starts from the base model {name}"
+
+
+def load_base_weights(model: MoleculeModel, base: str) -> None:
+    """Load the weights of a base model into `model`, except those of its head; does nothing for `NONE`.
+
+    Raises:
+        UsageError: the model differs from the base model.
+        InputError: the base model is damaged, or made with other codes for molecules.
+    """
+    if base in (NONE, AUTO):
+        return
+    found = load_artifact(find_base(base).folder).model.state_dict()
+    own = model.state_dict()
+    shared = {name for name in own if not name.startswith("head.")}
+    if any(name not in found or found[name].shape != own[name].shape for name in shared):
+        raise UsageError(f"the base model {base} differs from this model: add --base {NONE}")
+    with torch.no_grad():
+        for name in shared:
+            own[name].copy_(found[name])
+
+
+def _incompatibility(config: RunConfig, name: str, of_atoms: bool) -> str:
+    """Why a run cannot, or with `AUTO` would not, start from a base model; empty if it can."""
+    base = find_base(name)
+    if base.source == NCI and _is_of_nci(config.data):
+        return f"the molecules of {config.data.dataset} are those that the base model {name} was trained on"
+    if of_atoms:
+        return f"the targets are of atoms, and the base model {name} was trained on molecules"
+    differs = conflicts(base, config.model, config.data.add_hs, config.data.conformers)
+    return f"{'; '.join(differs)} in the base model {name}" if differs else ""
+
+
+def _is_of_nci(data: DataConfig) -> bool:
+    """Whether a data set consists of the molecules that RDKit includes."""
+    if not data.dataset or Path(data.dataset).suffix:
+        return False
+    try:
+        return bool(load_card(data.dataset).made)
+    except (UsageError, InputError):
+        return False
+
+
+def _with_base(config: RunConfig, name: str) -> RunConfig:
+    return replace(config, training=replace(config.training, base=name))
+
+
+def _fine_tuning(config: RunConfig, of_atoms: bool, molecules: int) -> RunConfig:
+    """The settings of a training from a base model."""
+    recipe = FINE_TUNING
+    if not of_atoms and molecules in MANY_MOLECULES:
+        recipe = {section: values | FINE_TUNING_MANY[section] for section, values in recipe.items()}
+        if config.training.uncertainty_method == DROPOUT:
+            recipe["model"] = FINE_TUNING["model"]  # dropout sampling needs dropout
+    return _with_defaults(config, recipe)
+
+
+def _from_scratch(config: RunConfig, of_atoms: bool) -> RunConfig:
+    """The settings of a training from scratch."""
+    config = _with_base(config, NONE)
+    # Auxiliary descriptors do not help if RDKit computes the targets themselves.
+    if of_atoms or config.model.kind != GraphModelConfig.kind or _is_of_nci(config.data):
+        return config
+    return _with_defaults(config, FROM_SCRATCH)
+
+
+def _with_defaults(config: RunConfig, recipe: dict[str, dict[str, Any]]) -> RunConfig:
+    """The settings with those of `recipe` wherever they are not explicit."""
+    plain = RunConfig(model=type(config.model)())
+    changed: dict[str, Any] = {}
+    for section, values in recipe.items():
+        current, default = getattr(config, section), getattr(plain, section)
+        implicit = {
+            name: value
+            for name, value in values.items()
+            if f"{section}.{name}" not in config.explicit_keys and getattr(current, name) == getattr(default, name)
+        }
+        changed[section] = replace(current, **implicit)
+    return replace(config, **changed)
+
+
+def initialize_model(config: RunConfig, outputs: int, of_atoms: bool) -> MoleculeModel:
+    """The model before training, with the weights of its base model if it has one.
+
+    The same seed gives the same model, and the caller's random state is left as it was.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(config.training.seed)
+        try:
+            model = build(config.model, outputs, of_atoms, num_extra_descriptors(config.data))
+        except ValueError as error:
+            raise UsageError(f"[model]: {error}") from None
+    load_base_weights(model, config.training.base)
+    return model
