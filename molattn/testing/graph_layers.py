@@ -129,7 +129,7 @@ class GraphLayerCase:
 def random_graphs(
     node_dim: int, edge_dim: int = 0, global_dim: int = 0, *, density: float | None = None, seed: int = 0
 ) -> DenseGraph:
-    """Four random graphs of 4, 1, 3 and 5 nodes, padded, in float64; complete, or sparse with a node without edges into it.
+    """Four random graphs of 4, 1, 3 and 5 nodes in float64; complete, or sparse with a node without incoming edges.
 
     Args:
         node_dim, edge_dim, global_dim: d_v, d_e and d_u, 0 for none.

@@ -1,4 +1,4 @@
-"""Algorithm 1 of Battaglia et al. 2018, arXiv:1806.01261, by loops, and what gives a block the same phi and rho.
+"""Algorithm 1 of Battaglia et al. 2018, arXiv:1806.01261, by loops, and a block with the same phi and rho.
 
 `algorithm_1` is written from the paper and knows nothing of the library: one graph, its edges and nodes one by one, the
 phi and rho functions that are handed in. `Parts` are such functions; `Parts.block` makes a `GraphNetBlock` of them.
@@ -47,7 +47,7 @@ def algorithm_1(E, V, u, of: Functions):
 
 
 def reduced(name: str, width: int) -> Callable[[list[Tensor]], Tensor]:
-    """rho of the paper by its name; zeros of nothing."""
+    """rho of the paper by its name; zeros for an empty list."""
 
     def rho(xs: list[Tensor]) -> Tensor:
         if not xs:
@@ -64,7 +64,7 @@ def reduced(name: str, width: int) -> Callable[[list[Tensor]], Tensor]:
 
 
 def graphs_of(listed: Graph):
-    """(E, V, u) of each graph of an edge list, nodes numbered within their graph; None where there are no features."""
+    """(E, V, u) of each graph of an edge list, nodes numbered within their graph; None without features."""
     for b in range(listed.num_graphs):
         nodes = [i for i in range(len(listed.v)) if int(listed.node_graph[i]) == b]
         E = [

@@ -1,4 +1,4 @@
-"""Random graphs for the tests, in float64, and the ways through a block."""
+"""Random graphs for the tests, in float64, and the forms of a block."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -24,9 +24,9 @@ def random_graphs(
     edge_dim=EDGE_DIM,
     degree=False,
 ) -> Any:
-    """Graphs of these sizes, padded to the largest with garbage; complete, or sparse where a density is given.
+    """Graphs of these sizes, padded to the largest with garbage; complete, or sparse if a density is given.
 
-    In a sparse one, no edge reaches the first node of the first graph. Untyped: what a test asked for is there.
+    In a sparse one, the first node of the first graph has no incoming edges. Untyped, since the fields are optional.
     """
     g = torch.Generator().manual_seed(seed)
     b, n = len(sizes), max(sizes)
@@ -48,13 +48,13 @@ def random_graphs(
 
 
 def inputs_of(graph):
-    """The tensors of a graph that want gradients."""
+    """The tensors of a graph that require gradients."""
     values = (getattr(graph, field.name) for field in fields(graph))
     return [x for x in values if isinstance(x, torch.Tensor) and x.requires_grad]
 
 
 def permuted(graph, order) -> Any:
-    """A dense graph, its nodes in another order."""
+    """A dense graph with its nodes in another order."""
     return DenseGraph(
         graph.v[:, order],
         graph.node_mask[:, order],
@@ -66,7 +66,7 @@ def permuted(graph, order) -> Any:
 
 
 def one_of(graph, b) -> Any:
-    """Graph b of a dense batch whose padding comes last, alone and without padding."""
+    """Graph b of a right-padded dense batch as a batch of its own, without padding."""
     n = int(graph.node_mask[b].sum())
     return DenseGraph(
         graph.v[b : b + 1, :n],
@@ -79,7 +79,7 @@ def one_of(graph, b) -> Any:
 
 
 def double(module, seed=0) -> Any:
-    """The module in float64, no parameter left at the zeros or ones it starts from."""
+    """The module in float64 with random parameters, also those initialized with zeros or ones."""
     torch.manual_seed(seed)
     for p in module.parameters():
         nn.init.normal_(p, std=0.5)
@@ -88,7 +88,7 @@ def double(module, seed=0) -> Any:
 
 @dataclass(frozen=True)
 class After:
-    """What a block made of the nodes and edges that are there, in the order of the edge list; weights (m, h)."""
+    """The output of a block without padding, in the order of the edge list; weights (m, h)."""
 
     v: Tensor
     e: Any
@@ -96,12 +96,12 @@ class After:
     weights: Tensor
 
     def tensors(self) -> list[Tensor]:
-        """Those that there are."""
+        """Those that are not None."""
         return [x for x in (self.v, self.e, self.u, self.weights) if x is not None]
 
 
 def through(net: GraphNetBlock, graph: AnyGraph, form: str) -> After:
-    """The block's answer in one of the `FORMS`; an edge list has no dense one."""
+    """The output of the block in one of the `FORMS`; an edge list has no dense one."""
     if isinstance(graph, DenseGraph) and form != "dense":
         graph = graph.to_edge_list()
     after, messages = net.literal(graph) if form == "literal" else net.forward_with_messages(graph)
@@ -118,17 +118,19 @@ def gradients(loss, learned):
 
 
 def loss_of(after: After) -> Tensor:
-    """A number that depends on everything the block answers."""
+    """A number that depends on all outputs of the block."""
     return torch.stack([(x + p).sin().sum() for p, x in enumerate(after.tensors())]).sum()
 
 
 def gradcheck(net: GraphNetBlock, graph: DenseGraph, form: str) -> bool:
     """Whether the gradients of the block in this form are those of finite differences, inputs and parameters."""
     names, parameters = zip(*net.named_parameters(), strict=True)
-    given = [field.name for field in fields(graph) if getattr(getattr(graph, field.name), "requires_grad", False)]
+    names_of_inputs = [
+        field.name for field in fields(graph) if getattr(getattr(graph, field.name), "requires_grad", False)
+    ]
 
     class Form(nn.Module):
-        """The block under its parameters' own names, its `forward` being the form."""
+        """The block with the same parameter names, whose `forward` is the form."""
 
         def __init__(self):
             super().__init__()
@@ -138,8 +140,8 @@ def gradcheck(net: GraphNetBlock, graph: DenseGraph, form: str) -> bool:
             return tuple(through(net, changed, form).tensors())
 
     def f(*values):
-        changed = graph.replace(**dict(zip(given, values[: len(given)], strict=True)))
-        swapped = dict(zip(names, values[len(given) :], strict=True))
+        changed = graph.replace(**dict(zip(names_of_inputs, values[: len(names_of_inputs)], strict=True)))
+        swapped = dict(zip(names, values[len(names_of_inputs) :], strict=True))
         return torch.func.functional_call(Form(), swapped, changed)
 
     return torch.autograd.gradcheck(f, (*inputs_of(graph), *parameters), fast_mode=True)

@@ -1,4 +1,4 @@
-"""rho and the e'_k that it aggregates: the same in every form, by loops, and zeros where no edge arrives."""
+"""rho and the e'_k that it aggregates: the same in every form, compared with loops, and zeros without edges."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ DENSITIES = [None, 0.4, 0.0]
 
 
 class RootMeanSquare(nn.Module):
-    """A rho of one's own, with a weight: w * sqrt(mean_k e'_k^2 + 1)."""
+    """A custom rho with a weight: w * sqrt(mean_k e'_k^2 + 1)."""
 
     def __init__(self):
         super().__init__()
@@ -82,7 +82,7 @@ def block(rho):
 
 @every_rho
 @every_density
-def test_an_aggregation_is_the_same_in_every_form_values_and_gradients(rho, density):
+def test_an_aggregation_has_the_same_values_and_gradients_in_every_form(rho, density):
     net = block(rho)
     graph = random_graphs(SIZES, density=density, requires_grad=True)
     learned = [*net.parameters(), *inputs_of(graph)]
@@ -103,14 +103,14 @@ def test_gradients_of_an_aggregation_agree_with_finite_differences(rho, form):
 @every_phi_e
 @every_rho
 @pytest.mark.parametrize("density", [0.4, 0.0])
-def test_a_node_that_no_edge_reaches_gets_zeros_from_every_aggregation(phi_e, rho, density):
+def test_a_node_without_incoming_edges_gets_zeros_from_every_aggregation(phi_e, rho, density):
     made = double(PHI_E[phi_e]())
     graph = random_graphs(SIZES, globals_=False, edges=phi_e != "no edges", density=density)
     chosen: Any = RHO[rho]()
     aggregate: Any = double(chosen) if isinstance(chosen, nn.Module) else EDGES_TO_NODES.get(chosen, chosen)
-    alone = ~graph.edges.any(-1)
-    assert (alone & graph.node_mask).any()
-    assert (aggregate(made(graph))[alone] == 0).all()
+    isolated = ~graph.edges.any(-1)
+    assert (isolated & graph.node_mask).any()
+    assert (aggregate(made(graph))[isolated] == 0).all()
     listed = graph.to_edge_list()
     for messages in (made(listed), made.literal(graph)):
         ebar = aggregate(messages)
@@ -136,7 +136,7 @@ def by_loops(rho, query, each, graph):
 @every_phi_e
 @pytest.mark.parametrize("rho", ["sum", "mean", "max", "attention"])
 @every_density
-def test_an_aggregation_is_its_equation_one_receiver_at_a_time(phi_e, rho, density):
+def test_an_aggregation_matches_its_equation_by_loops_over_receivers(phi_e, rho, density):
     made = double(PHI_E[phi_e]())
     graph = random_graphs(SIZES, globals_=False, edges=phi_e != "no edges", density=density)
     listed = graph.to_edge_list()
@@ -150,7 +150,7 @@ def test_an_aggregation_is_its_equation_one_receiver_at_a_time(phi_e, rho, densi
 
 @every_phi_e
 @every_density
-def test_each_message_is_the_literal_one_and_they_sum_to_the_sum(phi_e, density):
+def test_per_edge_messages_equal_the_literal_ones_and_their_sum(phi_e, density):
     made = double(PHI_E[phi_e]())
     graph = random_graphs(SIZES, globals_=False, edges=phi_e != "no edges", density=density)
     literal, listed, dense = made.literal(graph), made(graph.to_edge_list()), made(graph)
@@ -165,7 +165,7 @@ def test_each_message_is_the_literal_one_and_they_sum_to_the_sum(phi_e, density)
 
 
 @every_phi_e
-def test_in_training_each_message_is_dropped_as_the_sum_is(phi_e):
+def test_dropout_is_the_same_in_per_edge_messages_and_their_sum(phi_e):
     made = double(PHI_E[phi_e]()).train()
     made.dropout = 0.5
     graph = random_graphs(SIZES, globals_=False, edges=phi_e != "no edges", density=0.7)
@@ -189,7 +189,7 @@ def test_garbage_in_padded_nodes_reaches_no_message(rho):
 @every_phi_e
 @pytest.mark.parametrize("rho", EDGES_TO_GRAPH)
 @every_density
-def test_an_aggregation_of_edges_to_their_graph_is_its_equation_one_graph_at_a_time(phi_e, rho, density):
+def test_an_aggregation_of_edges_to_graphs_matches_its_equation_by_loops_over_graphs(phi_e, rho, density):
     made = double(PHI_E[phi_e]())
     graph = random_graphs(SIZES, globals_=False, edges=phi_e != "no edges", density=density)
     literal = made.literal(graph)
@@ -203,7 +203,7 @@ def test_an_aggregation_of_edges_to_their_graph_is_its_equation_one_graph_at_a_t
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_edges_are_counted_in_whole_numbers_whatever_their_features_are(dtype):
+def test_edge_counts_are_exact_for_features_of_any_dtype(dtype):
     phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM)).to(dtype)
     many = random_graphs([1], edges=False, globals_=False).replace(
         v=torch.ones(1, 70, NODE_DIM, dtype=dtype), node_mask=torch.ones(1, 70, dtype=torch.bool)
@@ -240,7 +240,7 @@ def test_a_gate_of_one_half_halves_the_sum_and_puts_the_receiver_in_front():
     assert_close(gated(messages), torch.cat([graph.v, messages.sum() / 2], -1))
 
 
-def test_the_way_the_heads_are_joined_can_be_replaced():
+def test_the_join_can_be_replaced():
     ours = double(GraphNetBlock(NODE_DIM, HEADS, join=ConcatHeads(HEADS, HEAD_DIM, NODE_DIM, bias=False)))
     assert ours.w_jhl.linear.bias is None
     graph = random_graphs(SIZES, edges=False, globals_=False)

@@ -1,4 +1,4 @@
-"""GraphNetBlock against algorithm 1 of the paper, with phi and rho of one's own: `tests/graph/algorithm_1.py`."""
+"""GraphNetBlock compared with algorithm 1 of the paper, with custom phi and rho: `tests/graph/algorithm_1.py`."""
 
 from dataclasses import replace
 from itertools import product
@@ -28,7 +28,7 @@ every_kind = pytest.mark.parametrize("kind", GRAPHS)
 
 
 def added(width, seed, *of):
-    """tanh of the sum of linear maps of what is given, None left out; by its last dimension, so of one or of many."""
+    """tanh of the sum of linear maps of the arguments that are not None, over the last dimension."""
     g = torch.Generator().manual_seed(seed)
     maps = [torch.randn(d, width, generator=g, dtype=F64) for d in of]
 
@@ -73,7 +73,7 @@ def assert_is_algorithm_1(net, of: Functions, graph, forms=FORMS):
 
 @every_kind
 @pytest.mark.parametrize("rho", list(product(NAMES, repeat=3)), ids="-".join)
-def test_a_block_is_algorithm_1(rho, kind):
+def test_a_block_equals_algorithm_1(rho, kind):
     sizes, density = GRAPHS[kind]
     made = parts(*rho)
     net = made.block(global_dim=GLOBAL_DIM)
@@ -82,7 +82,7 @@ def test_a_block_is_algorithm_1(rho, kind):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("edges", "globals_"), [(True, False), (False, True), (False, False)])
-def test_a_block_is_algorithm_1_for_graphs_without_features_of_edges_or_u(edges, globals_, name):
+def test_a_block_equals_algorithm_1_without_edge_or_graph_features(edges, globals_, name):
     made = parts(name, name, name)
     net = made.block()
     graph = random_graphs([4, 2], edges=edges, globals_=globals_, density=0.5, requires_grad=True)
@@ -90,7 +90,7 @@ def test_a_block_is_algorithm_1_for_graphs_without_features_of_edges_or_u(edges,
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_block_is_algorithm_1_where_edges_come_twice_and_nodes_of_graphs_are_mixed(name):
+def test_a_block_equals_algorithm_1_with_duplicate_edges_and_interleaved_graphs(name):
     listed = random_graphs([4, 3, 2], density=0.6).to_edge_list()
     g = torch.Generator().manual_seed(1)
     edges = torch.randint(len(listed.sender), (12,), generator=g)
@@ -110,7 +110,7 @@ def test_a_block_is_algorithm_1_where_edges_come_twice_and_nodes_of_graphs_are_m
 
 @every_kind
 @pytest.mark.parametrize("name", NAMES)
-def test_a_block_whose_edge_update_is_attention_is_algorithm_1_from_its_messages_on(name, kind):
+def test_a_block_with_attention_equals_algorithm_1_from_its_messages_on(name, kind):
     sizes, density = GRAPHS[kind]
     graph = random_graphs(sizes, density=density)
     made = parts(name, name, name)
@@ -157,7 +157,7 @@ def test_every_aggregation_can_be_a_function_or_a_module(kind, form):
     assert_close(after.u, torch.stack(u))
 
 
-def test_an_aggregation_that_is_passed_is_taken_before_the_name_for_both():
+def test_rho_arguments_override_global_aggr():
     net = GraphNetBlock(NODE_DIM, 2, global_aggr="max", rho_eu="sum", rho_vu=mean_nodes)
     plain = GraphNetBlock(NODE_DIM, 2, global_aggr="sum")
     assert net.rho_eu is plain.rho_eu and net.rho_vu is mean_nodes
@@ -190,7 +190,7 @@ def test_a_global_update_that_is_passed_can_make_u_for_the_next_block(form):
 
 
 @every_form
-def test_updates_that_read_u_refuse_a_graph_without(form):
+def test_updates_that_read_u_raise_for_a_graph_without(form):
     graph = random_graphs([4, 2], globals_=False)
     of_nodes = GraphNetBlock(NODE_DIM, 2, EDGE_DIM, phi_v=NodeUpdate(NODE_DIM, 6, GLOBAL_DIM))
     of_graph = GraphNetBlock(NODE_DIM, 2, EDGE_DIM, phi_u=GlobalUpdate(NODE_DIM, GLOBAL_DIM, 6))
@@ -212,7 +212,7 @@ def test_join_and_global_update_follow_the_channels_of_the_edge_update(name, for
     assert_close(after.u, literal.u)
 
 
-def test_modules_that_are_passed_are_part_of_the_block_and_functions_are_not():
+def test_passed_modules_are_submodules_of_the_block_and_functions_are_not():
     update = GlobalUpdate(NODE_DIM, GLOBAL_DIM, 6)
     net: Any = GraphNetBlock(NODE_DIM, 2, global_dim=GLOBAL_DIM, phi_u=update, phi_v=lambda ebar, graph: graph.v + ebar)
     assert net.phi_u is update
@@ -264,7 +264,7 @@ def test_the_parameters_of_a_block_have_the_names_and_shapes_that_saved_models_h
 
 
 class Halved(NodeUpdate):
-    """A node update of one's own under the name of the known one's class."""
+    """A custom node update whose class has the name of the default one."""
 
     def forward(self, ebar, graph):
         return super().forward(ebar, graph) / 2
@@ -278,7 +278,7 @@ PHI_V = {
 
 
 @pytest.mark.parametrize("phi_v", PHI_V)
-def test_blocks_as_one_operation_leave_alone_what_is_not_the_known_node_update(phi_v):
+def test_blocks_with_another_node_update_do_not_run_fused(phi_v):
     torch.manual_seed(0)
     net: Any = GraphNetBlock(32, 4, 5, phi_v=PHI_V[phi_v])
     assert net.unfusable_reason(5)
@@ -291,7 +291,7 @@ def test_blocks_as_one_operation_leave_alone_what_is_not_the_known_node_update(p
         assert_close(net(graph).v, net.forward_with_messages(graph)[0].v, 1e-5)
 
 
-def test_blocks_as_one_operation_take_a_known_node_update_that_is_passed_but_no_global_one():
+def test_blocks_with_a_passed_node_update_run_fused_but_not_with_a_global_update():
     phi_v = NodeUpdate(32, 16)
     known: Any = GraphNetBlock(32, 4, 5, phi_v=phi_v)
     assert not known.unfusable_reason(5)
@@ -299,7 +299,7 @@ def test_blocks_as_one_operation_take_a_known_node_update_that_is_passed_but_no_
     assert GraphNetBlock(32, 4, 5, phi_u=lambda _ebar, vbar, _u: vbar).unfusable_reason(5)
 
 
-def test_a_block_without_its_norms_is_no_stack_and_shows_the_edge_update_nodes_as_they_are():
+def test_a_block_without_norms_does_not_run_fused_and_passes_unnormalised_nodes_to_phi_e():
     made = parts()
     net = made.block()
     net.norm_v = nn.Identity()

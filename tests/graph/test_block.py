@@ -1,4 +1,4 @@
-"""GraphNetBlock: the six equations, and what must not change when graphs are named, padded or batched otherwise."""
+"""GraphNetBlock: the six equations, and invariance to order, padding and batch."""
 
 import subprocess
 import sys
@@ -166,7 +166,7 @@ def test_a_dense_block_is_equivariant_to_the_order_of_nodes_and_u_invariant(edge
 
 
 @pytest.mark.parametrize("density", [None, 0.5])
-def test_an_edge_list_block_is_equivariant_to_the_order_of_nodes_and_deaf_to_that_of_edges(density):
+def test_an_edge_list_block_is_equivariant_to_the_order_of_nodes_and_invariant_to_that_of_edges(density):
     net = block()
     graph = random_graphs([5, 3], density=density).to_edge_list()
     g = torch.Generator().manual_seed(1)
@@ -191,15 +191,15 @@ def test_an_edge_list_block_is_equivariant_to_the_order_of_nodes_and_deaf_to_tha
 
 @with_or_without_edges
 @pytest.mark.parametrize("density", [None, 0.5])
-def test_a_batch_is_its_graphs_one_by_one(edges, density):
+def test_a_batch_gives_the_same_outputs_as_its_graphs_one_by_one(edges, density):
     net = block(edges)
     batch = random_graphs(SIZES, edges=edges, density=density)
     after, messages = net.forward_with_messages(batch)
     for b, n in enumerate(SIZES):
-        alone, own = net.forward_with_messages(one_of(batch, b))
-        assert_close(after.v[b, :n], alone.v[0])
-        assert_close(after.u[b], alone.u[0])
-        assert_close(messages.weights[b, :, :n, :n], own.weights[0])
+        single, single_messages = net.forward_with_messages(one_of(batch, b))
+        assert_close(after.v[b, :n], single.v[0])
+        assert_close(after.u[b], single.u[0])
+        assert_close(messages.weights[b, :, :n, :n], single_messages.weights[0])
 
 
 @pytest.mark.parametrize("density", [None, 0.5])
@@ -219,7 +219,7 @@ def test_padding_to_a_larger_size_changes_nothing(density):
 
 
 @pytest.mark.parametrize("garbage", [torch.nan, torch.inf, 1e30])
-def test_what_stands_in_padded_nodes_changes_nothing_bit_for_bit(garbage):
+def test_values_of_padded_nodes_change_nothing_bit_for_bit(garbage):
     net = block()
     graph = random_graphs([4, 2])
     padding = ~graph.node_mask.unsqueeze(-1)
@@ -229,7 +229,7 @@ def test_what_stands_in_padded_nodes_changes_nothing_bit_for_bit(garbage):
     assert_identical(dirty.u, clean.u)
 
 
-def test_what_stands_in_padded_pairs_changes_nothing_bit_for_bit_nor_the_gradients():
+def test_values_of_padded_pairs_change_neither_outputs_nor_gradients_bit_for_bit():
     net = block()
     graph = random_graphs([4, 2])
     results = []
@@ -247,7 +247,7 @@ def test_what_stands_in_padded_pairs_changes_nothing_bit_for_bit_nor_the_gradien
             assert_identical(other, first)
 
 
-def test_an_isolated_node_is_updated_from_itself_alone():
+def test_an_isolated_node_is_updated_from_itself_only():
     net = block()
     graph = random_graphs([4, 3], density=0.5)  # no edge reaches the first node
     after = net(graph)
@@ -258,7 +258,7 @@ def test_an_isolated_node_is_updated_from_itself_alone():
     assert_close(net.phi_v(net.w_jhl(torch.zeros_like(graph.v)), graph)[0, 0], after.v[0, 0])
 
 
-def test_a_block_carries_edges_masks_and_form_on_as_they_came():
+def test_a_block_returns_edges_masks_and_form_unchanged():
     net = block()
     dense = random_graphs([3, 2], density=0.5)
     after = net(dense)
@@ -278,15 +278,15 @@ def test_blocks_can_be_stacked_in_any_form():
     assert_close(listed.u, dense.u)
 
 
-def test_the_name_of_an_aggregation_to_the_graph_is_that_of_edges_and_of_nodes():
+def test_global_aggr_sets_rho_eu_and_rho_vu():
     net = block(global_aggr="max")
     assert (net.rho_eu, net.rho_vu) == (max_all_edges, max_nodes)
     with pytest.raises(ValueError, match="unknown aggregation 'median': choose one of sum, mean, max"):
         block(global_aggr="median")
 
 
-def test_a_function_in_place_of_the_name_is_refused_with_the_names_of_where_it_goes():
-    """In a process of its own, as users have it: here the checker of types says it first."""
+def test_a_function_as_global_aggr_raises_and_the_message_names_rho_vu():
+    """In a subprocess: here the type checker of the tests would raise first."""
     code = "from molattn.graph import *; GraphNetBlock(8, 2, global_dim=5, global_aggr=mean_nodes)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "TypeError: global_aggr is a name: pass a function of nodes as rho_vu" in done.stderr
@@ -294,8 +294,8 @@ def test_a_function_in_place_of_the_name_is_refused_with_the_names_of_where_it_g
 
 @pytest.mark.parametrize("form", ["dense", "edge list"])
 @pytest.mark.parametrize("global_aggr", ["sum", "mean"])
-def test_a_sum_or_mean_of_the_edges_forms_none_of_them_and_sums_them_once(global_aggr, form, monkeypatch):
-    """What an edge weighs and says is added up as factors; rho_ev and rho_eu share the sum."""
+def test_a_sum_or_mean_of_the_edges_forms_none_and_computes_the_sum_once(global_aggr, form, monkeypatch):
+    """Weights and values are summed as factors; rho_ev and rho_eu share the sum."""
     sums, by = [], LazyEdgeMessages._compute_sum
     monkeypatch.setattr(LazyEdgeMessages, "_compute_sum", lambda messages: sums.append(messages) or by(messages))
     monkeypatch.setattr(EdgeMessages, "per_edge", lambda _: pytest.fail("every e'_k was formed"))
@@ -305,8 +305,8 @@ def test_a_sum_or_mean_of_the_edges_forms_none_of_them_and_sums_them_once(global
 
 @pytest.mark.parametrize("global_aggr", ["sum", "mean", "max"])
 @pytest.mark.parametrize("form", FORMS)
-def test_a_node_that_no_edge_reaches_or_leaves_adds_nothing_to_what_edges_tell_the_graph(global_aggr, form):
-    """The mean and the maximum are those over edges: not even the bias of the join comes from such a node."""
+def test_an_isolated_node_adds_nothing_to_the_aggregated_edges_of_its_graph(global_aggr, form):
+    """Mean and maximum are over edges: not even the bias of the join comes from such a node."""
     net, seen = block(global_aggr=global_aggr), []
     net.phi_u.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     graph = random_graphs([4], density=1.0)
@@ -319,7 +319,7 @@ def test_a_node_that_no_edge_reaches_or_leaves_adds_nothing_to_what_edges_tell_t
 
 @pytest.mark.parametrize("global_aggr", ["sum", "mean", "max"])
 @pytest.mark.parametrize("form", FORMS)
-def test_a_graph_without_edges_tells_u_zeros_of_them(global_aggr, form):
+def test_the_aggregated_edges_of_a_graph_without_edges_are_zeros(global_aggr, form):
     net, seen = block(global_aggr=global_aggr), []
     net.phi_u.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     through(net, random_graphs([3, 1], density=0.0), form)
@@ -328,27 +328,27 @@ def test_a_graph_without_edges_tells_u_zeros_of_them(global_aggr, form):
 
 @pytest.mark.parametrize("global_aggr", ["sum", "mean", "max"])
 @pytest.mark.parametrize("form", FORMS)
-def test_graphs_without_nodes_are_updated_as_a_graph_beside_others_is(global_aggr, form):
+def test_graphs_without_nodes_are_updated_alone_as_in_a_batch(global_aggr, form):
     net = block(global_aggr=global_aggr)
-    alone, batch = random_graphs([0]), random_graphs([3, 0])
+    single, batch = random_graphs([0]), random_graphs([3, 0])
     batch = batch.replace(u=batch.u[:1].expand(2, -1))
-    assert through(net, alone, form).v.shape == (0, NODE_DIM)
-    assert_close(through(net, alone.replace(u=batch.u[:1]), form).u, through(net, batch, form).u[1:])
+    assert through(net, single, form).v.shape == (0, NODE_DIM)
+    assert_close(through(net, single.replace(u=batch.u[:1]), form).u, through(net, batch, form).u[1:])
 
 
-def test_heads_that_do_not_divide_the_channels_are_refused():
+def test_heads_that_do_not_divide_the_channels_raise():
     with pytest.raises(ValueError, match="3 heads"):
         GraphNetBlock(NODE_DIM, num_heads=3)
 
 
-def test_an_edge_update_of_other_heads_says_what_the_join_reads():
+def test_the_join_has_the_heads_of_the_edge_update():
     net = GraphNetBlock(16, 4, phi_e=AttentionEdgeUpdate(16, 2, 3))
     assert net.w_jhl.linear.in_features == 6
     net = GraphNetBlock(16, 4, global_dim=5, phi_e=AttentionEdgeUpdate(16, 2, 3, global_dim=5))
     assert net.phi_u.feed_forward[0].normalized_shape == (6 + 16 + 5,)
 
 
-def test_the_feed_forward_steps_are_twice_as_wide_as_the_nodes_unless_said_otherwise():
+def test_hidden_dim_is_twice_node_dim_by_default():
     net = GraphNetBlock(NODE_DIM, num_heads=2, global_dim=GLOBAL_DIM)
     assert net.phi_v.feed_forward[0].out_features == 2 * NODE_DIM
     assert net.phi_u.feed_forward[1].out_features == 2 * NODE_DIM
@@ -356,7 +356,7 @@ def test_the_feed_forward_steps_are_twice_as_wide_as_the_nodes_unless_said_other
 
 
 class DeafToU(nn.Module):
-    """An edge update that takes graphs with u and graphs without."""
+    """An edge update that accepts graphs with and without u."""
 
     def __init__(self):
         super().__init__()
@@ -370,7 +370,7 @@ class DeafToU(nn.Module):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_block_that_was_not_made_for_u_hands_it_on_where_its_edge_update_allows(form):
+def test_a_block_with_global_dim_0_returns_u_unchanged_if_its_edge_update_accepts_it(form):
     net = double(GraphNetBlock(NODE_DIM, 2, EDGE_DIM, phi_e=DeafToU()))
     graph = random_graphs([4, 2])
     with_u, without = through(net, graph, form), through(net, graph.replace(u=None), form)
@@ -379,7 +379,7 @@ def test_a_block_that_was_not_made_for_u_hands_it_on_where_its_edge_update_allow
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_graph_features_other_than_those_it_was_made_for_are_refused(form):
+def test_graph_features_of_another_size_than_global_dim_raise(form):
     for net, globals_ in ((block(globals_=False), True), (block(), False)):
         with pytest.raises(ValueError, match="features in u, the layer was made with global_dim"):
             through(net, random_graphs([4, 2], globals_=globals_), form)
@@ -390,7 +390,7 @@ def test_gradients_agree_with_finite_differences(form):
     assert gradcheck(block(global_aggr="mean"), random_graphs([3, 1], requires_grad=True), form)
 
 
-def test_dropout_is_silent_in_evaluation_and_leaves_the_weights_it_reports_alone():
+def test_dropout_has_no_effect_in_evaluation_and_not_on_the_returned_weights():
     net = block(dropout=0.5)
     graph = random_graphs([5, 3])
     torch.manual_seed(2)

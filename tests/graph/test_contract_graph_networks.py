@@ -1,4 +1,4 @@
-"""What jraph and graph_nets claim of their graph networks, claimed of `GraphNetBlock`: their tests, in our words.
+"""The tests of jraph and graph_nets of their graph networks, restated for `GraphNetBlock`.
 
 jraph 51f5990, `models_test.py`: 17 cases, a test of several parameters being several cases; 16 are restated.
 
@@ -34,7 +34,7 @@ Names and shapes: parts of a block take their sizes where they are made (the siz
 nodes, no edge list: a `Graph` always has both, an edge list may be empty; e' is always there, too. Higher rank:
 features are vectors. No input: a phi may ignore all it is given. Rho: none can be left out, each has a default.
 
-What both add to algorithm 1, edges aggregated at their senders, is a rho_ev of one's own (`received_and_sent`).
+What both add to algorithm 1, edges aggregated at their senders, is a custom rho_ev (`received_and_sent`).
 """
 
 import math
@@ -82,12 +82,12 @@ def odd(**how) -> Any:
 
 
 def of_form(net, graph, form):
-    """What the block answers in a form; the dense one is made of the edge list, whose edges it may reorder."""
+    """The output of the block in a form; the dense one is converted from the edge list, and may reorder its edges."""
     return through(net, graph.to_dense() if form == "dense" else graph, form)
 
 
 def linear(out, widths, use=None, seed=0):
-    """A linear map of the inputs that are used, side by side."""
+    """A linear map of the inputs that are used, concatenated."""
     g = torch.Generator().manual_seed(seed)
     maps = [torch.randn(d, out, generator=g, dtype=F64) for d in widths]
     use = [True] * len(maps) if use is None else use
@@ -116,7 +116,7 @@ def parts(phi_e=same_e, phi_v=same_v, phi_u=same_u, heads=(1, E), v_width=V, **r
 
 
 def block(of: Parts, **other) -> Any:
-    """The block of these parts, its edge update given the nodes as they are."""
+    """The block of these parts, without the norm of the nodes before the edge update."""
     net = of.block(node_dim=V, num_heads=1, **other)
     net.norm_v = nn.Identity()
     return net
@@ -130,7 +130,7 @@ def assert_same_graph(after, graph):
 
 
 def assert_agrees(of: Parts, graph, form):
-    """The block of these parts is algorithm 1, and keeps what an identity is told to keep."""
+    """The block of these parts equals algorithm 1, and identities keep their inputs."""
     net = block(of)
     after = of_form(net, graph, form)
     # A dense graph has its edges by receiver; the edge list is brought into that order.
@@ -154,7 +154,7 @@ def same_parts(**other):
 
 
 def own_edges(num_heads=1):
-    """phi_e that hands e on, in as many heads as said, all with the same message."""
+    """phi_e that returns e in `num_heads` heads, all with the same message."""
     return OfEachEdge(lambda e, r, _s, _u: (r[..., :1] if e is None else e).repeat(1, num_heads), num_heads, E)
 
 
@@ -185,7 +185,7 @@ NETWORKS = {
 
 @pytest.mark.parametrize("form", ["edge list", "literal"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_identities_give_the_graph_back(name, form):
+def test_identities_return_the_same_graph(name, form):
     graph = odd()
     assert_same_graph(through(double(NETWORKS[name](E, U)), graph, form), graph)
 
@@ -193,7 +193,7 @@ def test_identities_give_the_graph_back(name, form):
 @pytest.mark.parametrize("form", ["edge list", "literal"])
 @pytest.mark.parametrize("features", ["no globals", "no edges"])
 @pytest.mark.parametrize("name", ["all updates", "no node update", "no edge update", "no global update"])
-def test_identities_give_a_graph_without_features_of_edges_or_u_back(name, features, form):
+def test_identities_return_a_graph_without_edge_or_graph_features(name, features, form):
     graph = odd(globals_=features != "no globals", edges=features != "no edges")
     e, u = (0 if x is None else x.shape[1] for x in (graph.e, graph.u))
     net: Any = double(NETWORKS[name](e, u))
@@ -211,7 +211,7 @@ BOTH_RHO = ("sum", "max")
 
 
 def interaction(rho):
-    """Edges of e, sender and receiver, nodes of those and themselves; u is not looked at."""
+    """Edges from e, sender and receiver, nodes from those and themselves; without u."""
     return parts(
         linear(WIDE, (E, V, V, U), (True, True, True, False)),
         linear(6, (WIDE, V, U), (True, True, False), seed=1),
@@ -222,7 +222,7 @@ def interaction(rho):
 
 
 def relation(rho):
-    """Edges of sender and receiver alone, u of the edges alone."""
+    """Edges from sender and receiver only, u from the edges only."""
     return parts(
         linear(WIDE, (E, V, V, U), (False, True, True, False)),
         phi_u=linear(6, (WIDE, V, U), (True, False, False), seed=1),
@@ -232,7 +232,7 @@ def relation(rho):
 
 
 def deep_sets(rho):
-    """Nodes of themselves and u, u of the nodes alone."""
+    """Nodes from themselves and u, u from the nodes only."""
     return parts(
         lambda _e, r, _s, _u: r,
         linear(WIDE, (V, V, U), (False, True, True)),
@@ -244,7 +244,7 @@ def deep_sets(rho):
 
 
 def comm_net(rho):
-    """Edges of the sender alone, nodes of those and of an encoding of themselves."""
+    """Edges from the sender only, nodes from those and from an encoding of themselves."""
     encode = linear(8, (V,), seed=2)
     mix = linear(6, (WIDE, 8), seed=1)
     return parts(
@@ -257,7 +257,7 @@ def comm_net(rho):
 
 
 def full(rho):
-    """All of it, linear."""
+    """All inputs, linear."""
     return parts(
         linear(WIDE, (E, V, V, U)),
         linear(6, (WIDE, V, U), seed=1),
@@ -279,7 +279,7 @@ CASES += [(deep_sets, "sum", "no edges")]
 
 @every_form
 @pytest.mark.parametrize(("of", "rho", "features"), CASES)
-def test_a_network_is_its_parts_one_after_another(of, rho, features, form):
+def test_a_network_equals_its_parts_applied_in_order(of, rho, features, form):
     graph = four(globals_=features != "no globals", edges=features != "no edge data")
     if features == "no edges":
         graph = graphs([], [], edges=False)
@@ -293,12 +293,12 @@ def test_a_network_is_its_parts_one_after_another(of, rho, features, form):
 
 @pytest.mark.parametrize("form", ["edge list", "literal"])
 @pytest.mark.parametrize("of", [interaction, relation, deep_sets])
-def test_a_network_is_its_parts_for_odd_graphs_too(of, form):
+def test_a_network_equals_its_parts_for_odd_graphs(of, form):
     assert_agrees(of("sum"), odd(), form)
 
 
 @every_form
-def test_updates_of_edges_nodes_and_u_alone_are_a_block_that_lets_nothing_through(form):
+def test_independent_updates_of_edges_nodes_and_u(form):
     """jraph's GraphMapFeatures, graph_nets' GraphIndependent: each has its own features, gradients as well."""
     maps = [linear(3, (d,), seed=d) for d in (E, V, U)]
     made = parts(
@@ -321,7 +321,7 @@ def test_updates_of_edges_nodes_and_u_alone_are_a_block_that_lets_nothing_throug
 
 
 @every_form
-def test_attention_that_sees_only_itself_gives_the_values_back(form):
+def test_attention_to_self_loops_only_returns_the_values(form):
     """jraph's GAT: three heads that copy the node, logits that allow no edge but the loop, their mean."""
     loops = [(0, 0), (1, 1), (2, 2)]
     graph = graphs(loops + CHAIN, loops + IN, loops + ONE)
@@ -353,7 +353,7 @@ EDGE_OPTIONS = [
 
 @every_form
 @pytest.mark.parametrize("use", EDGE_OPTIONS)
-def test_edges_are_what_their_update_makes_of_what_it_uses(use, form):
+def test_the_edge_update_with_some_of_its_inputs(use, form):
     made = parts(linear(10, (E, V, V, U), use), heads=(2, 5))
     after, listed = assert_agrees(made, four(), form)
     assert_identical(after.v, listed.v)
@@ -361,13 +361,13 @@ def test_edges_are_what_their_update_makes_of_what_it_uses(use, form):
 
 
 def reduced_into(name, each, into, count):
-    """One rho of algorithm 1 for each of `count` nodes or graphs, of the rows of `each` that go into it."""
+    """One rho of algorithm 1 for each of `count` nodes or graphs, over the rows of `each` that belong to it."""
     rho = reduced(name, each.shape[-1])
     return torch.stack([rho([x for x, to in zip(each, into.tolist(), strict=True) if to == i]) for i in range(count)])
 
 
 def over_edges(name):
-    """A rho of the edges into nodes, or of those out of them where the graph is turned round."""
+    """A rho over the edges into nodes, or over those out of them in the reversed graph."""
 
     def rho(graph, each):
         return {
@@ -381,7 +381,7 @@ def over_edges(name):
 
 
 def received_and_sent(received, sent):
-    """A rho_ev that puts the edges into a node and those out of it side by side; either name may be None."""
+    """A rho_ev that concatenates the edges into a node and those out of it; either name may be None."""
 
     def rho_ev(messages):
         graph, each = messages.graph, messages.per_edge().flatten(-2)
@@ -410,7 +410,7 @@ NODE_OPTIONS: list[tuple[str | None, str | None, bool, bool]] = [
 
 @every_form
 @pytest.mark.parametrize(("received", "sent", "nodes", "globals_"), NODE_OPTIONS)
-def test_nodes_are_what_their_update_makes_of_what_it_uses(received, sent, nodes, globals_, form):
+def test_the_node_update_with_some_of_its_inputs(received, sent, nodes, globals_, form):
     reducers = [name for name in (received, sent) if name]
     f = linear(10, (E * max(1, len(reducers)), V, U), (bool(reducers), nodes, globals_))
     rho_ev = received_and_sent(received, sent) if reducers else "sum"
@@ -450,7 +450,7 @@ OF_GRAPH = {
 
 @every_form
 @pytest.mark.parametrize(("use", "of_edges", "of_nodes"), GLOBAL_OPTIONS)
-def test_u_is_what_its_update_makes_of_what_it_uses(use, of_edges, of_nodes, form):
+def test_the_global_update_with_some_of_its_inputs(use, of_edges, of_nodes, form):
     f = linear(10, (E, V, U), use)
     own = {name: OF_GRAPH.get(rho, {}).get(name, rho) for name, rho in (("rho_eu", of_edges), ("rho_vu", of_nodes))}
     net = block(parts(phi_u=f), **own)
@@ -464,8 +464,8 @@ def test_u_is_what_its_update_makes_of_what_it_uses(use, of_edges, of_nodes, for
 
 
 @every_form
-def test_every_update_is_fed_the_features_of_the_one_before_it(form):
-    """graph_nets' sizes of variables: each update sees what it is to see, as wide as the last one left it."""
+def test_every_update_gets_the_features_of_the_one_before_it(form):
+    """graph_nets' sizes of variables: each update gets its inputs with the sizes of the previous outputs."""
     seen = {}
 
     def noting(name, out, widths):
@@ -494,7 +494,7 @@ def test_every_update_is_fed_the_features_of_the_one_before_it(form):
 
 @every_form
 @pytest.mark.parametrize("missing", ["edge data", "globals"])
-def test_features_that_a_part_reads_and_the_graph_lacks_are_refused(missing, form):
+def test_missing_features_that_a_part_reads_raise(missing, form):
     net = double(GraphNetBlock(V, 1, E, U))
     graph = four(edges=missing != "edge data", globals_=missing != "globals")
     with pytest.raises(ValueError, match="the graph has 0 features in " + ("e" if missing == "edge data" else "u")):
@@ -503,7 +503,7 @@ def test_features_that_a_part_reads_and_the_graph_lacks_are_refused(missing, for
 
 @every_form
 @pytest.mark.parametrize(("part", "use"), [("phi_v", (True, True, True)), ("phi_u", (False, False, True))])
-def test_a_part_of_ones_own_that_reads_u_fails_where_there_is_none(part, use, form):
+def test_a_custom_part_that_reads_u_fails_without_u(part, use, form):
     made = replace(parts(), **{part: linear(10, (E, V, U), use)})
     with pytest.raises((TypeError, ValueError)):
         of_form(block(made), four(globals_=False), form)
@@ -513,7 +513,7 @@ def test_a_part_of_ones_own_that_reads_u_fails_where_there_is_none(part, use, fo
 @pytest.mark.parametrize("part", ["phi_e", "phi_v", "phi_u"])
 @pytest.mark.parametrize("missing", ["edge data", "globals"])
 def test_features_that_a_part_does_not_use_can_be_missing(missing, part, form):
-    """The part uses all but what is missing; e' is there without e, of nodes."""
+    """The part uses all inputs but the missing one; without e, e' is computed from nodes."""
     edges = missing != "edge data"
     of_edge = {
         "phi_e": linear(E, (E, V, V, U), (edges, True, True, not edges)),
@@ -548,7 +548,7 @@ def test_a_block_takes_any_number_of_graphs(part, form):
 @pytest.mark.parametrize("rho", ["sum", "mean", "max"])
 @pytest.mark.parametrize("index", [torch.int32, torch.int64])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_types_of_features_and_of_indices_stay(dtype, index, rho, form):
+def test_dtypes_of_features_and_indices_are_kept(dtype, index, rho, form):
     torch.manual_seed(0)
     net: Any = GraphNetBlock(V, 1, E, U, global_aggr=rho, rho_ev=rho, edges=lambda _, e: 2 * e).to(dtype)
     graph = four()
@@ -566,7 +566,7 @@ def test_the_types_of_features_and_of_indices_stay(dtype, index, rho, form):
 # graph_nets: what the parts are made of.
 
 
-def test_features_of_nodes_and_of_u_reach_the_edges_and_those_of_u_the_nodes():
+def test_broadcasts_of_nodes_and_u():
     graph = graphs(CHAIN, ONE)
     dense = graph.to_dense()
     at_edges = dense.edges.nonzero(as_tuple=True)
@@ -585,7 +585,7 @@ def test_features_of_nodes_and_of_u_reach_the_edges_and_those_of_u_the_nodes():
 
 
 @pytest.mark.parametrize(("name", "expected"), [("max", [0, 5, 7, 6, 0]), ("min", [0, 5, 2, -3, 0])])
-def test_the_largest_and_the_least_of_nothing_are_zero(name, expected):
+def test_maxima_and_minima_of_empty_groups_are_zero(name, expected):
     """Groups of no, one, two, three and again no elements, as edges into nodes and as nodes of graphs."""
     x = torch.tensor([5, 2, 7, 6, -3, 1], dtype=F64).unsqueeze(-1)
     x = torch.cat([x, -x], -1)
@@ -602,7 +602,7 @@ def test_the_largest_and_the_least_of_nothing_are_zero(name, expected):
 @every_form
 @pytest.mark.parametrize("stripped", [False, True])
 def test_sums_of_edges_and_nodes_into_nodes_and_graphs(stripped, form):
-    """Sums that one can do in one's head, also where the graph has no other features than those that are summed."""
+    """Sums of small integers, also for graphs without other features than those that are summed."""
     graph = graphs(CHAIN, ONE, OUT, IN)
     if form == "dense":
         graph = graph.to_dense().to_edge_list()
@@ -649,7 +649,7 @@ def test_weights_are_a_softmax_over_the_edges_into_a_node(columns):
 
 @pytest.mark.parametrize("num_heads", [1, 2])
 @every_form
-def test_an_edge_update_weighs_edges_by_a_softmax_over_those_into_its_receiver(num_heads, form):
+def test_the_weights_of_an_edge_update_are_a_softmax_over_the_edges_into_a_node(num_heads, form):
     sender = torch.tensor([1, 2, 0, 1, 3])
     logits, wanted = (torch.tensor(x, dtype=F64)[:, :num_heads] for x in (LOGITS, SOFTMAX))
     v = torch.zeros(5, V, dtype=F64)
@@ -660,8 +660,8 @@ def test_an_edge_update_weighs_edges_by_a_softmax_over_those_into_its_receiver(n
 
 
 @every_form
-def test_attention_mixes_the_values_of_the_senders_as_queries_and_keys_say(form):
-    """Two heads of known queries, keys and values; nodes that receive nothing get zeros, from one sender its value."""
+def test_attention_averages_the_values_of_the_senders(form):
+    """Two heads with known queries, keys and values; zeros without senders, with one sender its value."""
     q = torch.zeros(5, 2, 2, dtype=F64)
     k = torch.zeros(5, 2, 2, dtype=F64)
     v = torch.tensor([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0], [4.0, 40.0], [5.0, 50.0]], dtype=F64)

@@ -1,4 +1,4 @@
-"""What PyG claims of its attention layers, claimed of `TensorDotConv`: their tests, in our words.
+"""PyG's tests of its attention layers, restated for `TensorDotConv`.
 
 PyG 5c6461b. A case is one claim of one parametrized test; 96 are restated, and hold.
 
@@ -60,13 +60,13 @@ def of_transformer_conv(edge_dim, concat, in_channels: Any = 8):
 
 
 @every_setting
-def test_it_says_its_channels_and_heads(edge_dim, concat):
+def test_repr_has_its_channels_and_heads(edge_dim, concat):
     conv, *_ = of_transformer_conv(edge_dim, concat)
     assert str(conv).startswith("TensorDotConv(8, 32, heads=2") and "beta=True" in str(conv)
 
 
 @every_setting
-def test_a_node_has_the_channels_of_its_heads(edge_dim, concat):
+def test_outputs_have_the_channels_of_all_heads(edge_dim, concat):
     conv, x, _, edge_attr = of_transformer_conv(edge_dim, concat)
     assert conv(x, TO_TWO, edge_attr).shape == outputs(4, concat)
 
@@ -79,7 +79,7 @@ def test_a_transposed_sparse_adjacency_matrix_is_an_edge_index(edge_dim, concat)
 
 
 @every_setting
-def test_weights_come_with_the_same_output(edge_dim, concat):
+def test_outputs_are_the_same_with_returned_weights(edge_dim, concat):
     conv, x, _, edge_attr = of_transformer_conv(edge_dim, concat)
     out, (edges, alpha) = conv(x, TO_TWO, edge_attr, return_attention_weights=True)
     assert_close(out, conv(x, TO_TWO, edge_attr), 1e-5)
@@ -88,7 +88,7 @@ def test_weights_come_with_the_same_output(edge_dim, concat):
 
 
 @every_setting
-def test_no_weights_stay_on_the_layer(edge_dim, concat):
+def test_no_weights_are_stored_on_the_layer(edge_dim, concat):
     conv, x, _, edge_attr = of_transformer_conv(edge_dim, concat)
     before = set(vars(conv))
     conv(x, TO_TWO, edge_attr, return_attention_weights=True)
@@ -96,19 +96,19 @@ def test_no_weights_stay_on_the_layer(edge_dim, concat):
 
 
 @every_setting
-def test_between_two_sets_it_says_the_channels_of_both(edge_dim, concat):
+def test_bipartite_repr_has_the_channels_of_both(edge_dim, concat):
     conv, *_ = of_transformer_conv(edge_dim, concat, (8, 16))
     assert str(conv).startswith("TensorDotConv((8, 16), 32, heads=2")
 
 
 @every_setting
-def test_between_two_sets_the_receivers_are_updated(edge_dim, concat):
+def test_bipartite_updates_the_receivers(edge_dim, concat):
     conv, x, receivers, edge_attr = of_transformer_conv(edge_dim, concat, (8, 16))
     assert conv((x, receivers), TO_TWO, edge_attr).shape == outputs(2, concat)
 
 
 @every_setting
-def test_between_two_sets_a_sparse_adjacency_matrix_is_an_edge_index(edge_dim, concat):
+def test_bipartite_with_a_sparse_adjacency_matrix(edge_dim, concat):
     conv, x, receivers, edge_attr = of_transformer_conv(edge_dim, concat, (8, 16))
     adj = to_torch_csc_tensor(TO_TWO, size=(4, 2))
     expected = conv((x, receivers), TO_TWO, edge_attr)
@@ -126,18 +126,18 @@ def of_gatv2_conv(residual):
 
 
 @with_and_without_root
-def test_gatv2_it_says_its_channels_and_heads(residual):
+def test_gatv2_repr_has_its_channels_and_heads(residual):
     assert str(of_gatv2_conv(residual)[0]).startswith("TensorDotConv(8, 32, heads=2")
 
 
 @with_and_without_root
-def test_gatv2_a_node_has_the_channels_of_its_heads(residual):
+def test_gatv2_outputs_have_the_channels_of_all_heads(residual):
     conv, x, _ = of_gatv2_conv(residual)
     assert conv(x, LOOPS).shape == outputs(4)
 
 
 @with_and_without_root
-def test_gatv2_a_second_call_gives_the_same(residual):
+def test_gatv2_is_deterministic(residual):
     conv, x, _ = of_gatv2_conv(residual)
     assert_identical(conv(x, LOOPS), conv(x, LOOPS))
 
@@ -149,7 +149,7 @@ def test_gatv2_a_transposed_sparse_adjacency_matrix_is_an_edge_index(residual):
 
 
 @with_and_without_root
-def test_gatv2_weights_come_with_the_same_output(residual):
+def test_gatv2_outputs_are_the_same_with_returned_weights(residual):
     conv, x, _ = of_gatv2_conv(residual)
     out, (edges, alpha) = conv(x, LOOPS, return_attention_weights=True)
     assert_close(out, conv(x, LOOPS), 1e-5)
@@ -158,7 +158,7 @@ def test_gatv2_weights_come_with_the_same_output(residual):
 
 
 @with_and_without_root
-def test_gatv2_weights_come_back_in_the_sparse_adjacency_matrix(residual):
+def test_gatv2_weights_are_returned_in_the_sparse_adjacency_matrix(residual):
     conv, x, _ = of_gatv2_conv(residual)
     out, (adj, alpha) = conv(x, to_torch_csc_tensor(LOOPS, size=(4, 4)).t(), return_attention_weights=True)
     assert_close(out, conv(x, LOOPS), 1e-6)
@@ -167,19 +167,19 @@ def test_gatv2_weights_come_back_in_the_sparse_adjacency_matrix(residual):
 
 
 @with_and_without_root
-def test_gatv2_between_two_sets_the_receivers_are_updated(residual):
+def test_gatv2_bipartite_updates_the_receivers(residual):
     conv, x, receivers = of_gatv2_conv(residual)
     assert conv((x, receivers), TO_TWO).shape == outputs(2)
 
 
 @with_and_without_root
-def test_gatv2_between_two_sets_a_second_call_gives_the_same(residual):
+def test_gatv2_bipartite_is_deterministic(residual):
     conv, x, receivers = of_gatv2_conv(residual)
     assert_identical(conv((x, receivers), TO_TWO), conv((x, receivers), TO_TWO))
 
 
 @with_and_without_root
-def test_gatv2_between_two_sets_a_sparse_adjacency_matrix_is_an_edge_index(residual):
+def test_gatv2_bipartite_with_a_sparse_adjacency_matrix(residual):
     conv, x, receivers = of_gatv2_conv(residual)
     adj = to_torch_csc_tensor(TO_TWO, size=(4, 2))
     assert_close(conv((x, receivers), adj.t()), conv((x, receivers), TO_TWO), 1e-6)
@@ -275,7 +275,7 @@ def papers_and_authors() -> Any:
 
 
 class Layers(nn.Module):
-    """Two layers that know of no kinds; `to_hetero` gives each kind of edge its own."""
+    """Two layers for homogeneous graphs; `to_hetero` gives each edge type its own."""
 
     def __init__(self):
         super().__init__()
@@ -287,7 +287,7 @@ class Layers(nn.Module):
 
 
 class OfPapers(nn.Module):
-    """A model of papers and authors: what it says of the papers."""
+    """A model of papers and authors: its output for the papers."""
 
     def __init__(self, metadata, by_hand=False):
         super().__init__()
@@ -428,7 +428,7 @@ def test_a_hetero_model_learns():
     assert losses[-1] < 0.1 * losses[0]
 
 
-# Compilers, in a process of their own: there the layer is as users have it, without the shape checker.
+# Compilers, in a subprocess, without the shape checker of the tests.
 
 COMMON = """
 import io, json, sys, traceback

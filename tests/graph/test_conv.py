@@ -1,4 +1,4 @@
-"""TensorDotConv: PyG's TransformerConv to the last digits, and a layer that does what PyG's users expect of one."""
+"""TensorDotConv: the numbers of PyG's TransformerConv, and the behaviour that PyG's users expect of a layer."""
 
 import copy
 import random
@@ -24,7 +24,7 @@ TOL = 1e-10
 
 
 def random_graph(seed, complete=False, edges=True, dtype=F64):
-    """x, edge_index and edge_attr of one graph; in a sparse one, with doubled edges and nodes that nobody reaches."""
+    """x, edge_index and edge_attr of one graph; a sparse one has duplicate edges and nodes without incoming edges."""
     g = torch.Generator().manual_seed(seed)
     n = int(torch.randint(1, 12, (), generator=g))
     if complete:
@@ -63,7 +63,7 @@ KINDS = [
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("complete", [True, False])
-def test_it_is_pygs_transformer_conv_on_a_hundred_random_graphs(kind, complete):
+def test_it_equals_pygs_transformer_conv_on_a_hundred_random_graphs(kind, complete):
     theirs = transformer_conv(**kind)
     ours = TensorDotConv.from_pyg(theirs)
     isolated = 0
@@ -101,7 +101,7 @@ def test_it_learns_what_pygs_transformer_conv_learns(concat, seed):
             assert_close(mine.bias.grad, other.bias.grad, TOL)
 
 
-def test_it_starts_and_trains_like_transformer_conv():
+def test_it_is_initialized_and_trains_like_transformer_conv():
     theirs = transformer_conv()
     ours = TensorDotConv.from_pyg(theirs)
     assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters())
@@ -140,7 +140,7 @@ def test_to_pyg_is_the_inverse_of_from_pyg(kind):
     assert repr(back) == repr(theirs)
 
 
-def test_one_channel_and_no_edges_are_taken_over_too():
+def test_from_pyg_with_one_channel_and_no_edge_features():
     theirs = TransformerConv(1, OUT).double()
     ours = TensorDotConv.from_pyg(theirs)
     x, edge_index, _ = random_graph(1, edges=False)
@@ -148,24 +148,24 @@ def test_one_channel_and_no_edges_are_taken_over_too():
     assert ours.edge_dim is None and repr(ours.to_pyg()) == repr(theirs)
 
 
-def test_what_only_one_of_the_two_layers_can_do_is_refused():
-    for layer, says in (
+def test_settings_of_only_one_of_the_two_layers_raise():
+    for layer, message in (
         (transformer_conv(aggr=["max", "add"]), "several aggregations"),
         (TransformerConv(-1, OUT), "lazily initialized"),
         (TransformerConv(IN, OUT, edge_dim=-1), "lazily initialized"),
     ):
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=message):
             TensorDotConv.from_pyg(layer)
     with pytest.raises(TypeError, match="not a GATConv"):
         TensorDotConv.from_pyg(GATConv(IN, OUT))
-    for layer, says in (
+    for layer, message in (
         (TensorDotConv(IN, OUT, global_dim=2), "graph features"),
         (TensorDotConv((-1, IN), OUT), "needs initialized weights"),
         (TensorDotConv(IN, OUT, edge_dim=EDGE), "W_ve"),
         (TensorDotConv(IN, OUT, edge_dim=EDGE, edge_roles=("keys",)), "edge roles other"),
         (TensorDotConv(IN, OUT, edge_dim=EDGE, edge_roles=("keys", "values", "bias")), "edge roles other"),
     ):
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=message):
             layer.to_pyg()
     with pytest.raises(ValueError, match="share_edge_weight"):
         TensorDotConv(IN, OUT, edge_dim=EDGE, edge_roles=("keys",), share_edge_weight=True)
@@ -211,7 +211,7 @@ def parts(batch):
 
 
 def call(conv, x, edge_index, edge_attr=None, u=None, batch=None, **others):
-    """The layer, or a method of it, called as it is documented: u and batch by name."""
+    """The layer, or a method of it, called as documented: u and batch by keyword."""
     return conv(x, edge_index, edge_attr, u=u, batch=batch, **others)
 
 
@@ -264,17 +264,17 @@ def test_the_equation_edge_by_edge():
             assert_close(messages.e[k, h], w * (sent_v[s, h] + heads(phi_e.w_ve(batch.edge_attr[k]))[h]))
 
 
-def test_pygs_own_dense_batches_go_in():
+def test_it_accepts_pygs_to_dense_batch():
     conv, batch = whole_layer(), batch_of([4, 2, 5])
     x, mask = to_dense_batch(batch.x, batch.batch)
     edge_attr = to_dense_adj(batch.edge_index, batch.batch, batch.edge_attr).transpose(1, 2)  # theirs is [from, to]
     assert_close(conv.forward_dense(x, mask, edge_attr, batch.u)[mask], call(conv, *parts(batch)))
 
 
-def test_a_graph_alone_is_what_it_is_in_a_batch():
+def test_batch_invariance():
     conv, batch = whole_layer(), batch_of([4, 1, 6], density=0.5)
-    alone = [conv(data.x, data.edge_index, data.edge_attr, u=data.u) for data in batch.to_data_list()]
-    assert_close(torch.cat(alone), call(conv, *parts(batch)))
+    single = [conv(data.x, data.edge_index, data.edge_attr, u=data.u) for data in batch.to_data_list()]
+    assert_close(torch.cat(single), call(conv, *parts(batch)))
 
 
 def test_the_order_of_nodes_and_edges_does_not_matter():
@@ -289,7 +289,7 @@ def test_the_order_of_nodes_and_edges_does_not_matter():
     assert_equivariant(partial(call, conv), (x, edge_index, edge_attr, u), act, lambda out: out[nodes])
 
 
-def test_from_one_set_of_nodes_to_another():
+def test_bipartite_graphs():
     theirs = transformer_conv()
     ours = TensorDotConv.from_pyg(theirs)
     g = torch.Generator().manual_seed(4)
@@ -309,7 +309,7 @@ def test_from_one_set_of_nodes_to_another():
     assert_close(conv(x, edge_index, edge_attr, u=u, batch=batch)[:1], first)
 
 
-def test_integers_of_32_bits_name_the_same_nodes():
+def test_edge_index_of_32_bit_integers():
     conv = whole_layer()
     x, edge_index, edge_attr, u, batch = parts(batch_of([4, 3], density=0.5))
     of_graphs = {"u": u, "batch": batch}
@@ -328,7 +328,7 @@ def test_dropout_only_in_training():
 # What PyG's users expect of a layer
 
 
-def test_it_says_what_it_is():
+def test_repr():
     assert repr(TensorDotConv(16, 8, heads=2)) == "TensorDotConv(16, 8, heads=2)"
     assert repr(TensorDotConv(16, 8, 2, False, False, 0.1, 3, False, False, global_dim=4, edge_roles=("bias",))) == (
         "TensorDotConv(16, 8, heads=2, concat=False, dropout=0.1, edge_dim=3, global_dim=4, bias=False, "
@@ -340,7 +340,7 @@ def test_it_says_what_it_is():
 
 
 @pytest.mark.parametrize("share", [True, False])
-def test_a_state_dict_and_a_deep_copy_carry_the_layer(share):
+def test_a_state_dict_and_a_deep_copy_restore_the_layer(share):
     conv, batch = whole_layer(share_edge_weight=share), batch_of([4, 3])
     other = TensorDotConv(IN, OUT, 3, edge_dim=EDGE, global_dim=GLOBAL, share_edge_weight=share).to(F64)
     assert not torch.equal(call(other, *parts(batch)), call(conv, *parts(batch)))
@@ -350,7 +350,7 @@ def test_a_state_dict_and_a_deep_copy_carry_the_layer(share):
         assert (same.phi_e.w_ve is same.phi_e.w_ke) == share
 
 
-def test_reset_parameters_draws_every_parameter_anew():
+def test_reset_parameters_reinitializes_every_parameter():
     conv = TensorDotConv(IN, OUT, 3, edge_dim=EDGE, global_dim=GLOBAL, edge_roles=("keys", "values", "bias"))
     before = [p.clone() for p in conv.parameters()]
     conv.reset_parameters()
@@ -367,7 +367,7 @@ X, EDGES = torch.zeros(5, IN), torch.tensor([[0, 1, 2], [1, 2, 3]])
 
 
 @pytest.mark.parametrize(
-    ("inputs", "error", "says"),
+    ("inputs", "error", "message"),
     [
         ((torch.zeros(5, 7), EDGES), ValueError, r"x is \(nodes, 6\), not \(5, 7\)"),
         ((torch.zeros(IN), EDGES), ValueError, r"x is \(nodes, 6\), not \(6,\)"),
@@ -402,16 +402,16 @@ X, EDGES = torch.zeros(5, IN), torch.tensor([[0, 1, 2], [1, 2, 3]])
         (((X, X), EDGES, torch.zeros(3, EDGE), torch.zeros(2, GLOBAL), torch.zeros(5).long()), ValueError, "a pair"),
     ],
 )
-def test_a_call_that_does_not_fit_gets_one_sentence(inputs, error, says):
+def test_invalid_inputs_raise_with_one_sentence(inputs, error, message):
     conv = TensorDotConv(IN, OUT, edge_dim=EDGE, global_dim=GLOBAL)
     for way in (conv, conv.literal):
-        with pytest.raises(error, match=says) as raised:
+        with pytest.raises(error, match=message) as raised:
             call(way, *inputs)
         assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         ({"x": torch.zeros(5, IN)}, r"x is \(graphs, nodes, 6\)"),
         ({"mask": torch.ones(2, 4, dtype=torch.bool)}, r"mask is \(2, 5\)"),
@@ -421,15 +421,15 @@ def test_a_call_that_does_not_fit_gets_one_sentence(inputs, error, says):
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_a_dense_call_that_does_not_fit_gets_one_sentence(changes, says):
+def test_invalid_dense_inputs_raise_with_one_sentence(changes, message):
     conv = TensorDotConv(IN, OUT, edge_dim=EDGE, global_dim=GLOBAL)
     fits = {"x": torch.zeros(2, 5, IN), "edge_attr": torch.zeros(2, 5, 5, EDGE), "u": torch.zeros(2, GLOBAL)}
     assert conv.forward_dense(**fits).shape == (2, 5, OUT)
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=message):
         conv.forward_dense(**fits | changes)
 
 
-def test_off_the_cpu_nothing_is_looked_at():
+def test_no_values_are_read_on_other_devices_than_the_cpu():
     conv = TensorDotConv(IN, OUT, heads=2).to("meta")  # a device without values: a look would raise
     out, (_, alpha) = conv(X.to("meta"), EDGES.to("meta"), return_attention_weights=True)
     assert out.shape == (5, 2 * OUT) and alpha.shape == (3, 2)
@@ -447,7 +447,7 @@ def test_off_the_cpu_nothing_is_looked_at():
         ((6, 4, 0), "heads"),
     ],
 )
-def test_sizes_are_said_when_the_layer_is_made(sizes, name):
+def test_invalid_sizes_raise_in_the_constructor(sizes, name):
     with pytest.raises(ValueError, match=f"^{name} is a whole number of at least 1"):
         TensorDotConv(*sizes)
 
@@ -518,7 +518,7 @@ def test_a_model_learns_from_pygs_loader():
     torch.manual_seed(0)
     graphs = batch_of([random.Random(0).randint(1, 7) for _ in range(64)], density=0.5, dtype=torch.float32)
     graphs = graphs.to_data_list()
-    for data in graphs:  # what is asked: one channel of u, and one of the nodes
+    for data in graphs:  # the target: one channel of u, and one of the nodes
         data.y = data.u[:, 0] + data.x[:, 0].sum()
     model = Model()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -537,7 +537,7 @@ def test_a_model_learns_from_pygs_loader():
 
 
 def test_a_citation_graph_is_learned():
-    """2,708 nodes in 7 classes, about 10,600 edges, mostly within a class, features that say little: Cora's sizes."""
+    """2,708 nodes in 7 classes, about 10,600 edges, mostly within a class, and weak features: Cora's sizes."""
     g = torch.Generator().manual_seed(0)
     n, classes, width = 2708, 7, 64
     y = torch.randint(classes, (n,), generator=g)
@@ -588,7 +588,7 @@ def test_graphs_from_and_to_pyg(density):
     assert back.e is None and back.u is None and back.degree.tolist() == list(range(8))
 
 
-def test_edges_that_come_in_any_order_go_to_their_graphs():
+def test_to_pyg_assigns_edges_in_any_order_to_their_graphs():
     graph = Graph.from_pyg(batch_of([3, 1, 4], density=0.6))
     order = torch.randperm(len(graph.sender), generator=torch.Generator().manual_seed(0))
     mixed = graph.replace(sender=graph.sender[order], receiver=graph.receiver[order], e=graph.e[order])
@@ -596,7 +596,7 @@ def test_edges_that_come_in_any_order_go_to_their_graphs():
     assert_close(call(conv, *parts(mixed.to_pyg())), call(conv, *parts(graph.to_pyg())))
 
 
-def test_what_is_no_graph_of_features_is_refused():
+def test_from_pyg_raises_for_data_without_features():
     edge_index = torch.tensor([[0], [1]])
     for data, message in (
         (Data(edge_index=edge_index), "no x"),
@@ -613,7 +613,7 @@ def test_what_is_no_graph_of_features_is_refused():
 
 
 @pytest.mark.parametrize("density", [1.0, 0.5])
-def test_dense_and_back_is_the_same_graph(density):
+def test_to_dense_and_back_is_the_same_graph(density):
     graph = Graph.from_pyg(batch_of([3, 1, 4], density=density)).replace(degree=torch.arange(8))
     back = graph.to_dense().to_edge_list()
     order = (graph.receiver * 8 + graph.sender).argsort()
@@ -625,7 +625,7 @@ def test_dense_and_back_is_the_same_graph(density):
     assert isinstance(graph.to_dense(), DenseGraph)
 
 
-def test_a_matrix_has_no_place_for_some_edges():
+def test_to_dense_raises_for_duplicate_edges_and_edges_between_graphs():
     graph = Graph.from_pyg(batch_of([3, 2]))
     with pytest.raises(ValueError, match="twice"):
         graph.replace(sender=torch.zeros(13).long(), receiver=torch.zeros(13).long()).to_dense()
@@ -633,7 +633,7 @@ def test_a_matrix_has_no_place_for_some_edges():
         graph.replace(sender=torch.full((13,), 4)).to_dense()
 
 
-# Compilers. They run in a process of their own: there the layer is as users have it, without the shape checker.
+# Compilers. They run in a subprocess, without the shape checker of the tests.
 
 COMPILED = """
 import sys, torch
@@ -695,24 +695,24 @@ check(load(buffer).module(), SIZES)
 """
 
 
-def run_alone(code, *arguments):
+def run_in_subprocess(code, *arguments):
     done = subprocess.run([sys.executable, "-c", COMPILED + code, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-def test_torch_compile_traces_it_as_one_graph_of_any_size():
-    run_alone(WITH_COMPILE, "aot_eager")
+def test_torch_compile_traces_one_graph_for_any_size():
+    run_in_subprocess(WITH_COMPILE, "aot_eager")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # a C++ compiler, for minutes
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])  # the second needs a C++ compiler
-def test_torch_compile_gives_its_gradients_and_its_dense_form(backend):
-    run_alone(WITH_COMPILE + WITH_GRADIENTS_AND_DENSE, backend)
+def test_torch_compile_has_the_same_gradients_and_dense_form(backend):
+    run_in_subprocess(WITH_COMPILE + WITH_GRADIENTS_AND_DENSE, backend)
 
 
-def test_torch_export_takes_it_with_any_size():
-    run_alone(WITH_EXPORT)
+def test_torch_export_with_dynamic_sizes():
+    run_in_subprocess(WITH_EXPORT)
 
 
 def test_pyg_is_imported_with_the_layer_and_not_before():

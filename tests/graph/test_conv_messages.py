@@ -39,7 +39,7 @@ def inputs(edge_dim=EDGE):
 
 
 def seen(conv):
-    """The layer with a hook that looks at messages and leaves them, so that they are there one by one."""
+    """The layer with a hook that reads messages without changing them, so that every message is formed."""
     conv = copy.deepcopy(conv)
     conv.register_message_forward_hook(lambda *_: None)
     return conv
@@ -66,7 +66,7 @@ def of_two_graphs():
     ],
     ids=lambda value: repr(value) if isinstance(value, nn.Module) else "",
 )
-def test_the_numbers_are_the_same_whoever_looks_at_messages(conv, others):
+def test_outputs_are_the_same_with_hooks_and_explainers(conv, others):
     x, edge_index, edge_attr = inputs()
     others, results = others(), []
     for way in (conv, seen(conv)):
@@ -114,7 +114,7 @@ def test_a_hook_changes_messages():
 
 
 class WithoutLoops(TensorDotConv):
-    """A layer of one's own: what a node says to itself is left out."""
+    """A custom layer, without messages along self-loops."""
 
     def message(self, value_j, alpha, edge_attr, edge_index_i, edge_index_j):
         there = edge_index_i != edge_index_j
@@ -131,7 +131,7 @@ class Halved(TensorDotConv):
         return super().aggregate(inputs, index, ptr, dim_size) / 2
 
 
-def test_a_subclass_has_messages_of_its_own():
+def test_a_subclass_can_override_message():
     graph = inputs()
     for kind, by_hand in (
         (WithoutLoops, lambda e: e * (EDGES[0] != EDGES[1]).view(-1, 1, 1)),
@@ -155,7 +155,7 @@ def test_a_mask_multiplies_messages(apply_sigmoid):
     assert_identical(conv(*graph), plain)
 
 
-def test_gradients_of_masks_explain_it():
+def test_gradients_of_explainer_masks():
     x, edge_index, edge_attr = (part.float() if part.is_floating_point() else part for part in inputs())
     explanation = Explainer(
         TensorDotConv(IN, 1, edge_dim=EDGE),
@@ -198,7 +198,7 @@ def test_messages_are_aggregated_as_pyg_does(aggr, how, concat):
     assert_close(conv(*graph), ebar + conv.w_root(graph[0]))
 
 
-def test_an_aggregation_that_learns_comes_along():
+def test_a_learned_aggregation_is_converted():
     conv, graph = layer(aggr=SoftmaxAggregation(t=0.5, learn=True), share_edge_weight=True), inputs()
     with torch.no_grad():
         conv.aggr_module.t.fill_(0.25)
@@ -215,7 +215,7 @@ def test_an_aggregation_that_learns_comes_along():
 # Two sets of nodes, and the other flow
 
 
-def test_senders_and_receivers_of_other_widths_are_transformer_conv():
+def test_senders_and_receivers_with_different_channels_equal_transformer_conv():
     conv = layer((IN, 2), share_edge_weight=True, beta=True)
     x = torch.randn(5, IN, dtype=F64), torch.randn(3, 2, dtype=F64)
     edge_attr = torch.randn(7, EDGE, dtype=F64)
@@ -228,13 +228,13 @@ def test_senders_and_receivers_of_other_widths_are_transformer_conv():
     assert repr(TensorDotConv.from_pyg(there)) == repr(conv)
 
 
-def test_two_sets_of_one_width_are_one_set_where_they_are_the_same():
+def test_a_pair_of_the_same_nodes_equals_a_single_tensor():
     conv, (x, edge_index, edge_attr) = layer((IN, IN)), inputs()
     assert_close(conv((x, x), edge_index, edge_attr), conv(x, edge_index, edge_attr))
     assert_close(conv.literal((x, x), edge_index, edge_attr).e, conv.literal(x, edge_index, edge_attr).e)
 
 
-def test_the_other_flow_is_the_other_order_of_rows():
+def test_target_to_source_swaps_the_rows():
     conv = layer((IN, 2), flow="target_to_source")
     straight = layer((IN, 2))
     straight.load_state_dict(conv.state_dict())
@@ -253,7 +253,7 @@ def test_the_other_flow_is_the_other_order_of_rows():
 
 @pytest.mark.parametrize("share", [True, False])
 @pytest.mark.parametrize("in_channels", [-1, (-1, -1), (IN, -1), (-1, 2)], ids=str)
-def test_the_first_call_says_the_sizes_that_were_left_open(in_channels, share):
+def test_the_first_call_infers_lazy_sizes(in_channels, share):
     receivers = 2 if isinstance(in_channels, tuple) else IN
     lazy = TensorDotConv(in_channels, OUT, 2, beta=True, edge_dim=-1, share_edge_weight=share)
     x, edge_attr = (torch.randn(5, IN), torch.randn(3, receivers)), torch.randn(7, EDGE)
@@ -277,13 +277,13 @@ def test_the_first_call_says_the_sizes_that_were_left_open(in_channels, share):
         lazy((torch.randn(5, 7), x[1]), EDGES, edge_attr)
 
 
-def test_a_single_width_left_open_may_become_two():
+def test_a_single_lazy_size_can_become_a_pair():
     lazy = TensorDotConv(-1, OUT)
     assert lazy((torch.randn(5, 6), torch.randn(3, 2)), EDGES).shape == (3, OUT)
     assert lazy.in_channels == (6, 2)
 
 
-def test_the_first_call_may_bring_one_number_for_each_edge():
+def test_the_first_call_can_have_one_number_per_edge():
     x, numbers = torch.randn(5, IN), torch.randn(EDGES.shape[1])
     adj_t = torch.sparse_coo_tensor(EDGES.flip(0), numbers, (5, 5), check_invariants=True).coalesce()
     for edge_index, edge_attr in ((EDGES, numbers), (adj_t, None)):
@@ -293,7 +293,7 @@ def test_the_first_call_may_bring_one_number_for_each_edge():
         assert_close(out, lazy(x, EDGES, numbers.unsqueeze(-1)), 1e-5)
 
 
-def test_the_first_call_may_be_dense_and_starts_as_a_layer_told_its_sizes():
+def test_the_first_call_can_be_dense_and_initializes_like_a_layer_with_sizes():
     lazy = TensorDotConv(-1, OUT, 2, edge_dim=-1, edge_roles=("keys", "values", "bias"))
     with pytest.raises(ValueError, match="edge_dim=-1 is inferred from the first call"):
         lazy.forward_dense(torch.randn(1, 5, IN))
@@ -304,7 +304,7 @@ def test_the_first_call_may_be_dense_and_starts_as_a_layer_told_its_sizes():
         assert 0.5 * bound < linear.weight.abs().max() <= bound
 
 
-def test_a_call_that_does_not_fit_leaves_sizes_open():
+def test_an_invalid_first_call_leaves_sizes_lazy():
     lazy = TensorDotConv(-1, OUT, edge_dim=-1)
     with pytest.raises(ValueError, match="it needs an edge_attr"):
         lazy(torch.randn(5, IN), EDGES)
@@ -346,7 +346,7 @@ def test_the_values_of_a_sparse_adjacency_matrix_are_edge_features():
         layer(flow="target_to_source")(x, features)
 
 
-def test_pygs_edge_index_is_one():
+def test_pygs_edge_index_class():
     conv, (x, edge_index, edge_attr) = layer(), inputs()
     sorted_rows = EdgeIndex(edge_index[:, edge_index[1].argsort(stable=True)], sparse_size=(5, 5), sort_order="col")
     order = edge_index[1].argsort(stable=True)
@@ -354,7 +354,7 @@ def test_pygs_edge_index_is_one():
         assert_close(way(x, sorted_rows, edge_attr[order]), conv(x, edge_index, edge_attr))
 
 
-def test_one_number_for_each_edge():
+def test_one_number_per_edge():
     conv, (x, edge_index, edge_attr) = layer(edge_dim=1), inputs(1)
     for way in (conv, seen(conv)):
         assert_close(way(x, edge_index, edge_attr[:, 0]), conv(x, edge_index, edge_attr))
@@ -366,7 +366,7 @@ def test_one_number_for_each_edge():
 
 
 @pytest.mark.parametrize("concat", [True, False])
-def test_the_gate_weighs_the_node_against_its_edges(concat):
+def test_beta_gates_the_root_against_the_messages(concat):
     conv, (x, edge_index, edge_attr) = layer(beta=True, concat=concat), inputs()
     e = torch.zeros(5, 2, OUT, dtype=F64).index_add(0, EDGES[1], conv.literal(x, edge_index, edge_attr).e)
     m, root = e.flatten(1) if concat else e.mean(1), conv.w_root(x)
@@ -379,7 +379,7 @@ def test_the_gate_weighs_the_node_against_its_edges(concat):
     assert_close(conv.forward_dense(x[None], edge_attr=matrix, edge_mask=there)[0], out)
 
 
-def test_without_a_root_there_is_no_gate():
+def test_without_root_weight_there_is_no_gate():
     conv = TensorDotConv(IN, OUT, beta=True, root_weight=False)
     assert conv.w_beta is None and not conv.beta
 
@@ -387,7 +387,7 @@ def test_without_a_root_there_is_no_gate():
 # The layer itself
 
 
-def test_it_is_one_of_pygs_layers_and_goes_through_files():
+def test_it_is_a_message_passing_layer_and_can_be_pickled():
     conv, graph = layer(global_dim=None, beta=True, dropout=0.1).eval(), inputs()
     assert isinstance(conv, MessagePassing)
     file = io.BytesIO()
@@ -404,7 +404,7 @@ REFUSED = (TypeError, ValueError, jaxtyping.TypeCheckError)
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         ({"aggr": ["add", "max"]}, "aggr is one aggregation"),
         ({"flow": "upwards"}, "source_to_target"),
@@ -414,8 +414,8 @@ REFUSED = (TypeError, ValueError, jaxtyping.TypeCheckError)
     ],
     ids=str,
 )
-def test_settings_that_it_cannot_have(settings, says):
-    with pytest.raises(REFUSED, match=f"{says}|Type-check error"):
+def test_invalid_settings_raise(settings, message):
+    with pytest.raises(REFUSED, match=f"{message}|Type-check error"):
         TensorDotConv(IN, OUT, 2, **settings)
 
 
@@ -425,7 +425,7 @@ def test_u_is_passed_by_keyword():
 
 
 @pytest.mark.parametrize(
-    ("conv", "says"),
+    ("conv", "message"),
     [
         (TensorDotConv(IN, OUT, aggr="max"), "the dense form needs aggr='add', not 'max'"),
         (TensorDotConv((IN, 2), OUT), r"the dense form is not bipartite: it cannot have in_channels=\(6, 2\)"),
@@ -433,6 +433,6 @@ def test_u_is_passed_by_keyword():
     ],
     ids=lambda value: "" if isinstance(value, str) else repr(value),
 )
-def test_the_dense_form_of_some_layers_is_refused(conv, says):
-    with pytest.raises(ValueError, match=says):
+def test_the_dense_form_raises_for_unsupported_layers(conv, message):
+    with pytest.raises(ValueError, match=message):
         conv.forward_dense(torch.zeros(5, IN) if conv.in_channels == -1 else torch.zeros(1, 5, IN))

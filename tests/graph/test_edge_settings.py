@@ -1,4 +1,4 @@
-"""What edges speak as, scores, biases and activations of `AttentionEdgeUpdate`: by loops, in every form; refusals."""
+"""Edge roles, scores, biases and activations of `AttentionEdgeUpdate`: compared with loops, in every form; errors."""
 
 from itertools import combinations
 
@@ -26,7 +26,7 @@ WITHOUT = [(score, edge_roles) for score in LOGITS for edge_roles in (("values",
 
 
 def sparsemax(logits):
-    """The projection to the simplex by its definition: tau so that what is above it sums to 1."""
+    """The projection to the simplex by its definition: tau such that the parts above it sum to 1."""
     z = logits.sort(descending=True).values
     k = torch.arange(1, len(z) + 1, dtype=z.dtype)
     taus = (z.cumsum(0) - 1) / k
@@ -77,7 +77,7 @@ def by_loops(phi_e, graph, score, activation, normalizer="softmax"):
 
 
 def check(phi_e, edge_dim, score, density, activation=lambda x: x, globals_=True, normalizer="softmax"):
-    """All three forms against the loops, and against each other with their gradients."""
+    """Compare all three forms with the loops, and with each other including their gradients."""
     graph = random_graphs(SIZES, edge_dim=edge_dim, density=density, globals_=globals_, requires_grad=True)
     listed = graph.to_edge_list()
     b, i, j = graph.edges.nonzero(as_tuple=True)
@@ -102,7 +102,7 @@ def check(phi_e, edge_dim, score, density, activation=lambda x: x, globals_=True
 
 @pytest.mark.parametrize("edge_roles", WAYS, ids=lambda names: "+".join(names) or "nothing")
 @pytest.mark.parametrize("density", [None, 0.4])
-def test_edges_speak_as_what_they_were_asked_to_in_every_form(edge_roles, density):
+def test_edge_roles_in_every_form(edge_roles, density):
     edge_dim = HEADS if "logits" in edge_roles else EDGE_DIM
     phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, edge_dim, GLOBAL_DIM, edge_roles=edge_roles))
     assert [w is not None for w in (phi_e.w_ke, phi_e.w_ve, phi_e.w_be)] == [
@@ -133,7 +133,7 @@ def test_any_normalizer_holds_in_every_form(normalizer, score):
     check(phi_e, EDGE_DIM, score, 0.5, normalizer=normalizer)
 
 
-def test_a_score_of_positions_is_refused():
+def test_a_score_of_positions_raises():
     with pytest.raises(ValueError, match="positions, which the nodes of a graph do not have"):
         AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, score="location")
     with pytest.raises(ValueError, match="unknown normalizer 'hard'"):
@@ -154,7 +154,7 @@ def test_an_activation_is_applied_to_the_values_in_every_form(activation, edge_r
     check(phi_e, edge_dim, "scaled_dot", 0.5, activation)
 
 
-def test_logits_of_minus_a_large_number_close_an_edge():
+def test_a_large_negative_logit_masks_an_edge():
     phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, HEADS, edge_roles=("logits",)))
     graph = random_graphs([3], edge_dim=HEADS, globals_=False)
     e = graph.e.clone()
@@ -167,7 +167,7 @@ def test_logits_of_minus_a_large_number_close_an_edge():
         assert weights[1 * 3 + 2, 1] > 0
 
 
-def test_a_score_made_elsewhere_is_used_as_it_is():
+def test_a_score_module_is_used_as_it_is():
     score = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, score="general")).score
     phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, score=score), seed=1)
     assert phi_e.score is score
@@ -175,7 +175,7 @@ def test_a_score_made_elsewhere_is_used_as_it_is():
     assert_close(sum_edges(phi_e(graph))[graph.node_mask], sum_edges(phi_e.literal(graph)))
 
 
-def test_without_edge_features_it_does_not_matter_what_they_would_speak_as():
+def test_edge_roles_have_no_effect_without_edge_features():
     graph = random_graphs([4, 2], edges=False, globals_=False)
     results = []
     for edge_roles in (("keys", "values", "bias"), ("logits",), ()):
@@ -186,7 +186,7 @@ def test_without_edge_features_it_does_not_matter_what_they_would_speak_as():
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         ({"edge_roles": ("keys", "colours")}, "cannot be 'colours': choose among keys, values, bias, logits"),
         ({"edge_roles": ("logits",)}, "one channel per head: 2, not 3"),
@@ -195,13 +195,13 @@ def test_without_edge_features_it_does_not_matter_what_they_would_speak_as():
         ({"score": "location"}, "positions"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(given, says):
-    with pytest.raises(ValueError, match=says):
+def test_incompatible_settings_raise(given, message):
+    with pytest.raises(ValueError, match=message):
         AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, EDGE_DIM, **given)
 
 
 @pytest.mark.parametrize(
     "given", [{"score": "general"}, {"score": "additive"}, {"activation": nn.ReLU()}, {"edge_roles": ("logits",)}]
 )
-def test_settings_about_edges_matter_only_where_there_are_edges(given):
+def test_settings_of_edges_have_no_effect_without_edge_features(given):
     AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, **given)

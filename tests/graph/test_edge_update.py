@@ -1,4 +1,4 @@
-"""phi_e: three ways through the same numbers, and those numbers against loops in numpy and against PyG."""
+"""phi_e: three forms with the same numbers, compared with loops in numpy and with PyG."""
 
 import math
 
@@ -49,7 +49,7 @@ def test_literal_edge_list_and_dense_are_the_same_values_and_gradients(edges, gl
         assert_close(by_literal, by_dense)
 
 
-def test_nodes_that_no_edge_reaches_get_zeros_and_stay_finite():
+def test_nodes_without_incoming_edges_get_zeros_and_stay_finite():
     phi_e = edge_update()
     graph = random_graphs(SIZES, density=0.3, requires_grad=True)
     reached = graph.edges.any(-1)
@@ -131,7 +131,7 @@ def graph_lists():
     complete = random_graphs([4, 1, 3], seed=3).to_edge_list()
     sparse = random_graphs([4, 1, 3], density=0.5, seed=3).to_edge_list()
     g = torch.Generator().manual_seed(4)
-    directed = Graph.from_edge_index(  # with an edge given twice and a node that hears nobody
+    directed = Graph.from_edge_index(  # with a duplicate edge and a node without incoming edges
         torch.randn(4, NODE_DIM, generator=g, dtype=F64),
         torch.tensor([[0, 0, 1, 3, 2], [1, 1, 2, 2, 3]]),
         torch.randn(5, EDGE_DIM, generator=g, dtype=F64),
@@ -144,13 +144,13 @@ GRAPHS = graph_lists()
 
 
 @pytest.mark.parametrize("kind", GRAPHS)
-def test_equations_14_2_to_14_8_are_phi_e_without_edge_features(kind):
+def test_phi_e_without_edge_features_is_equations_14_2_to_14_8(kind):
     phi_e = edge_update(edges=False, globals_=False)
     check_against_numpy(phi_e, GRAPHS[kind], with_edges=False, with_u=False)
 
 
 @pytest.mark.parametrize("kind", GRAPHS)
-def test_equations_14_2_to_14_8_are_the_case_where_the_weights_of_the_edges_are_zero(kind):
+def test_phi_e_with_zero_edge_weights_is_equations_14_2_to_14_8(kind):
     phi_e = edge_update(globals_=False)
     with torch.no_grad():
         for linear in (phi_e.w_ke, phi_e.w_ve, phi_e.w_be):
@@ -168,7 +168,7 @@ def test_the_equation_of_phi_e_holds_with_edges_and_graph_features(kind, with_ed
 
 @pytest.mark.parametrize("density", [None, 0.4])
 @pytest.mark.parametrize("with_edges", [False, True])
-def test_it_is_the_transformer_conv_of_pyg_where_edges_share_one_weight(density, with_edges):
+def test_it_equals_pygs_transformer_conv_with_one_edge_weight(density, with_edges):
     theirs = TransformerConv(
         NODE_DIM, HEAD_DIM, HEADS, root_weight=False, bias=False, edge_dim=EDGE_DIM if with_edges else None
     ).to(F64)
@@ -239,7 +239,7 @@ def test_gradients_agree_with_finite_differences(form, density):
 
 
 class Form(torch.nn.Module):
-    """An edge update whose `forward` is the sum of the messages of one form, under the parameters' own names."""
+    """An edge update whose `forward` is the sum of the messages of one form, under the same parameter names."""
 
     def __init__(self, phi_e, form):
         super().__init__()
@@ -250,7 +250,7 @@ class Form(torch.nn.Module):
         return self.call(graph)
 
 
-def test_dropout_drops_in_training_and_the_weights_reported_are_those_before():
+def test_dropout_drops_in_training_and_the_returned_weights_are_those_before_it():
     phi_e = edge_update(dropout=0.25)
     graph = random_graphs([6, 5])
     torch.manual_seed(7)
@@ -288,7 +288,7 @@ class Doubled(AttentionEdgeUpdate):
         return 2 * weights
 
 
-def test_a_dense_graph_goes_through_as_one_operation_where_nothing_was_changed():
+def test_a_dense_graph_is_one_operation_if_nothing_is_overridden():
     graph = random_graphs([4, 2], globals_=False)
 
     def taken(phi_e):
@@ -314,7 +314,7 @@ def test_a_dense_graph_goes_through_as_one_operation_where_nothing_was_changed()
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "literal"])
-def test_a_sum_after_the_weights_is_made_of_them(form):
+def test_a_sum_after_an_access_to_the_weights_uses_them(form):
     phi_e, graph = edge_update(dropout=0.3), random_graphs([4, 2], density=0.7)
     messages = FORMS[form](phi_e.train(), graph)
     wanted = (messages.weights_after_dropout, messages.per_edge())
@@ -325,18 +325,18 @@ def test_a_sum_after_the_weights_is_made_of_them(form):
 
 
 @pytest.mark.parametrize(
-    ("edge_dim", "global_dim", "says"),
+    ("edge_dim", "global_dim", "message"),
     [
         (0, 3, "4 features in e, the layer was made with edge_dim=0"),
         (5, 3, "4 features in e, the layer was made with edge_dim=5"),
         (4, 0, "3 features in u, the layer was made with global_dim=0"),
     ],
 )
-def test_features_that_the_layer_was_not_made_for_are_refused(edge_dim: int, global_dim: int, says: str) -> None:
+def test_features_of_another_size_than_the_layers_raise(edge_dim: int, global_dim: int, message: str) -> None:
     layer = AttentionEdgeUpdate(6, num_heads=2, head_dim=3, edge_dim=edge_dim, global_dim=global_dim)
     graph = DenseGraph(
         torch.randn(1, 2, 6), torch.ones(1, 2, dtype=torch.bool), e=torch.randn(1, 2, 2, 4), u=torch.randn(1, 3)
     )
     for way in (layer, layer.literal):
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=message):
             way(graph)

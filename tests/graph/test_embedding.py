@@ -1,4 +1,4 @@
-"""SumEmbedding: rows of tables, looked up and added."""
+"""SumEmbedding: rows of tables, looked up and summed."""
 
 import copy
 
@@ -17,7 +17,7 @@ SIZES = [3, 2]
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int64])
-def test_sum_of_codes_adds_one_row_per_integer_from_a_table_of_its_own(dtype):
+def test_sum_embedding_adds_one_row_per_code(dtype):
     layer = double(SumEmbedding([4, 2, 3], dim=6))
     codes = torch.tensor([[3, 0, 2], [0, 1, 0], [3, 1, 1]], dtype=dtype)
     tables = layer.table.weight.split([4, 2, 3])
@@ -26,27 +26,27 @@ def test_sum_of_codes_adds_one_row_per_integer_from_a_table_of_its_own(dtype):
     assert layer(codes.view(1, 3, 1, 3)).shape == (1, 3, 1, 6)
 
 
-def test_sum_of_codes_knows_codes_past_the_end_of_a_byte():
+def test_sum_embedding_accepts_codes_above_255():
     layer = double(SumEmbedding([200, 200], dim=3))
     codes = torch.tensor([[199, 199]], dtype=torch.uint8)
     assert_close(layer(codes)[0], layer.table.weight[199] + layer.table.weight[399])
 
 
-def test_sum_of_codes_starts_with_unit_variance_whatever_the_number_of_codes():
+def test_sum_embedding_is_initialized_with_unit_variance_for_any_number_of_codes():
     torch.manual_seed(0)
     layer = SumEmbedding([50] * 6, dim=400)
     features = layer(torch.randint(50, (500, 6)))
     assert abs(features.var().item() - 1) < 0.05
 
 
-def test_every_row_that_was_looked_up_learns_and_no_other():
+def test_only_rows_that_were_looked_up_have_gradients():
     layer = double(SumEmbedding([4, 2], dim=3))
     layer(torch.tensor([[3, 0], [1, 0]])).sum().backward()
     learned = layer.table.weight.grad.abs().sum(-1) > 0
     assert learned.tolist() == [False, True, False, True, True, False]
 
 
-def test_what_can_be_worked_out_again_is_not_saved():
+def test_buffers_are_not_in_the_state_dict():
     assert set(SumEmbedding([4, 2], dim=3).state_dict()) == {"table.weight"}
 
 
@@ -64,14 +64,14 @@ def test_single_precision_is_the_same_to_rounding(shape):
     assert_close(layer.table.weight.grad.double(), wide.table.weight.grad, 1e-5)
 
 
-def test_a_code_without_a_row_is_refused_and_not_read():
+def test_a_code_out_of_range_raises():
     rows = torch.zeros(4, 3, requires_grad=True)
     for codes in ([4], [0, -1]):
         with pytest.raises(IndexError):
             look_up(rows, torch.tensor(codes))
 
 
-def test_the_gradient_of_a_gradient_is_there():
+def test_second_order_gradients():
     rows = torch.randn(4, 3, requires_grad=True)
     (slope,) = torch.autograd.grad(look_up(rows, torch.tensor([1, 1, 3])).pow(3).sum(), rows, create_graph=True)
     (curve,) = torch.autograd.grad(slope.sum(), rows)
@@ -81,7 +81,7 @@ def test_the_gradient_of_a_gradient_is_there():
 
 @pytest.mark.parametrize("names", [("compiled",), ("reference",)])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
-def test_rows_are_found_for_codes_of_any_shape_and_integer_type(names, dtype):
+def test_look_up_accepts_codes_of_any_shape_and_integer_dtype(names, dtype):
     rows = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
     codes = torch.tensor([[4, 0, 2], [1, 1, 3]], dtype=dtype)
     with backend(*names):
@@ -98,19 +98,19 @@ def test_rows_are_found_for_codes_of_any_shape_and_integer_type(names, dtype):
 
 @pytest.mark.parametrize("names", [("compiled",), ("reference",)])
 @pytest.mark.parametrize("codes", [[[4, 0]], [[0, 2]], [[-1, 0]], [[0, -1]], [[2**32, 0]], [[0, -(2**32)]]])
-def test_a_code_that_is_not_below_its_size_is_no_row_of_the_next_table(names, codes):
+def test_a_code_out_of_range_does_not_read_the_next_table(names, codes):
     layer = SumEmbedding([4, 2], 3)
     with backend(*names), pytest.raises(IndexError):
         layer(torch.tensor(codes))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.bool])
-def test_codes_that_are_no_integers_are_refused(dtype):
+def test_codes_that_are_not_integers_raise(dtype):
     # Behind the check of types that the tests run with.
     with pytest.raises(ValueError, match="codes must be integers, not"):
         _integers(torch.zeros(1, 2, dtype=dtype))
 
 
-def test_codes_of_another_number_are_refused():
+def test_another_number_of_codes_raises():
     with pytest.raises(ValueError, match="codes has 3 codes in its last dimension, not 2"):
         SumEmbedding([4, 2], 3)(torch.zeros(1, 3, dtype=torch.long))

@@ -1,4 +1,4 @@
-"""The table of the book's equations: every line of code that it names is there."""
+"""The table of the book's equations: every line of code that it names exists."""
 
 import inspect
 import re
@@ -22,18 +22,18 @@ def found(name) -> Any:
     return attrgetter(name)(molattn.graph)
 
 
-def test_the_table_has_the_nine_equations_and_a_place_for_each():
+def test_the_table_has_the_nine_equations_and_a_location_for_each():
     assert [number for number, _, _ in ROWS] == [f"14.{i}" for i in range(1, 10)]
     assert all(len(re.findall("`", place)) in (2, 4) for _, _, place in ROWS)
     assert len(LINES) == 8
 
 
 @pytest.mark.parametrize("place", sorted(set(PLACES)))
-def test_every_place_that_the_table_names_is_there(place):
+def test_every_location_in_the_table_exists(place):
     assert found(place) is not None
 
 
 @pytest.mark.parametrize(("line", "place"), LINES)
-def test_every_line_that_the_table_quotes_is_in_its_place(line, place):
+def test_every_quoted_line_is_at_its_location(line, place):
     code = inspect.getsource(inspect.unwrap(found(place)))
     assert all(piece in code for piece in line.split("..."))

@@ -1,4 +1,4 @@
-"""Graph and DenseGraph: which way an edge points, and what a graph keeps when it changes form."""
+"""Graph and DenseGraph: the direction of edges, and conversion between the two forms."""
 
 import jaxtyping
 import pytest
@@ -25,8 +25,8 @@ def test_row_0_of_an_edge_index_is_the_sender_and_row_1_the_receiver():
     assert from_0_to_1.sender.tolist() == [0] and from_0_to_1.receiver.tolist() == [1]
     phi_e = double(AttentionEdgeUpdate(NODE_DIM, num_heads=2, head_dim=4))
     ebar = sum_edges(phi_e(from_0_to_1))
-    assert_close(ebar[1], phi_e.w_v(x[0]))  # node 1 heard node 0 alone
-    assert (ebar[0] == 0).all()  # and nobody spoke to node 0
+    assert_close(ebar[1], phi_e.w_v(x[0]))  # node 1 receives from node 0 only
+    assert (ebar[0] == 0).all()  # node 0 has no incoming edges
 
 
 def test_a_dense_edge_points_from_column_to_row():
@@ -41,7 +41,7 @@ def test_a_dense_edge_points_from_column_to_row():
     assert edge_list.sender.tolist() == [0] and edge_list.receiver.tolist() == [1]
 
 
-def test_a_graph_is_made_of_what_pyg_holds():
+def test_a_graph_from_pygs_tensors():
     batch = Batch.from_data_list(
         [
             Data(x=torch.randn(n, 4), edge_index=torch.randint(n, (2, m)), edge_attr=torch.randn(m, 3))
@@ -54,8 +54,8 @@ def test_a_graph_is_made_of_what_pyg_holds():
     assert graph.num_graphs == 3
     assert graph.count_nodes().tolist() == [3, 1, 2]
     assert_identical(torch.stack([graph.sender, graph.receiver]), batch.edge_index)
-    alone = Graph.from_edge_index(batch.x, batch.edge_index)
-    assert alone.num_graphs == 1 and alone.node_graph.tolist() == [0] * 6
+    single = Graph.from_edge_index(batch.x, batch.edge_index)
+    assert single.num_graphs == 1 and single.node_graph.tolist() == [0] * 6
 
 
 def test_an_edge_list_keeps_order_and_drops_the_padding():
@@ -125,7 +125,7 @@ def test_graphs_without_nodes_have_zero_sums_and_means():
         assert_identical(rho(dense.v, dense), torch.zeros(1, 4))
 
 
-def test_what_belongs_to_a_graph_reaches_each_of_its_nodes():
+def test_broadcast_to_nodes():
     dense = random_graphs([2, 1, 3])
     edge_list = dense.to_edge_list()
     assert dense.u is not None
@@ -144,7 +144,7 @@ def senders_of(graph, r):
 
 
 @every_density
-def test_edges_are_counted_summed_and_maximised_into_their_receivers(density):
+def test_counts_sums_and_maxima_of_the_edges_into_each_node(density):
     dense = random_graphs([4, 1, 3], density=density)
     listed = dense.to_edge_list()
     for x in (dense.e, dense.e[..., 0], dense.e.unsqueeze(-1) * torch.arange(1.0, 3.0, dtype=F64)):
@@ -164,7 +164,7 @@ def test_edges_are_counted_summed_and_maximised_into_their_receivers(density):
 
 
 @every_density
-def test_senders_are_averaged_and_maximised_into_their_receivers(density):
+def test_means_and_maxima_of_the_senders_of_each_node(density):
     dense = random_graphs([4, 1, 3], density=density)
     listed = dense.to_edge_list()
     dirty = dense.replace(v=dense.v.masked_fill(~dense.node_mask.unsqueeze(-1), torch.nan))
@@ -190,7 +190,7 @@ def test_the_largest_node_of_a_graph_is_found_in_both_forms_with_its_gradient(de
 
 
 @pytest.mark.parametrize("negative", [False, True])
-def test_gradients_of_maxima_are_the_same_in_both_forms_and_none_comes_from_nothing(negative):
+def test_gradients_of_maxima_are_the_same_in_both_forms_and_zero_for_empty_groups(negative):
     dense = random_graphs([4, 1, 3], density=0.4, requires_grad=True)
     listed = dense.to_edge_list()
     sign = -1.0 if negative else 1.0
@@ -204,7 +204,7 @@ def test_gradients_of_maxima_are_the_same_in_both_forms_and_none_comes_from_noth
         assert_close(by_list, by_dense)
 
 
-def test_what_belongs_to_a_node_reaches_the_edges_into_it_and_from_it():
+def test_gather_receivers_and_senders():
     dense = random_graphs([4, 1, 3], density=0.5)
     listed = dense.to_edge_list()
     b, i, j = dense.edges.nonzero(as_tuple=True)
@@ -217,7 +217,7 @@ def test_what_belongs_to_a_node_reaches_the_edges_into_it_and_from_it():
         assert_identical(pairs[1][dense.edges], x[b, j])
 
 
-def test_the_degree_of_a_node_goes_with_it_into_an_edge_list():
+def test_an_edge_list_keeps_the_degrees():
     dense = random_graphs([4, 1, 3], degree=True)
     listed = dense.to_edge_list()
     assert dense.degree is not None and listed.degree is not None
@@ -226,7 +226,7 @@ def test_the_degree_of_a_node_goes_with_it_into_an_edge_list():
     assert dense.replace(v=dense.v + 1).degree is dense.degree
 
 
-def test_replacing_a_field_leaves_the_others_and_the_old_graph():
+def test_replace_changes_neither_the_other_fields_nor_the_old_graph():
     graph = random_graphs([2, 1])
     after = graph.replace(u=None)
     assert after.u is None and graph.u is not None
@@ -246,25 +246,25 @@ def test_there_is_a_count_for_each_node_and_each_graph(sizes):
     assert_identical(own.receiver, listed.node_graph)
 
 
-def test_the_edges_of_a_graph_are_those_that_compete_in_every_head():
+def test_the_attention_layout_has_the_edges_of_the_graph_in_every_head():
     graph = random_graphs([4, 1, 3], density=0.5)
     mask = graph.attention_layout.mask
     assert mask is not None and mask.shape == (3, 1, 4, 4)
     assert_identical(mask.expand(3, 2, 4, 4)[:, 1], graph.edges)
 
 
-def test_whether_nodes_come_first_is_known_anew_for_another_mask():
+def test_right_padded_sizes_are_computed_again_for_another_mask():
     graph = random_graphs([4, 2, 0])
     assert graph.right_padded_sizes is not None and graph.right_padded_sizes.tolist() == [4, 2, 0]
     assert graph.replace(v=graph.v + 1).right_padded_sizes is graph.right_padded_sizes
     assert graph.replace(node_mask=graph.node_mask.flip(-1)).right_padded_sizes is None
     fewer = graph.replace(node_mask=graph.node_mask & (torch.arange(4) < 3))
     assert fewer.right_padded_sizes is not None and fewer.right_padded_sizes.tolist() == [3, 2, 0]
-    unasked = random_graphs([4, 2]).replace(u=None)
-    assert unasked.right_padded_sizes is not None and unasked.right_padded_sizes.tolist() == [4, 2]
+    uncached = random_graphs([4, 2]).replace(u=None)
+    assert uncached.right_padded_sizes is not None and unasked.right_padded_sizes.tolist() == [4, 2]
 
 
-def test_no_graphs_at_all_have_a_dense_form_and_an_edge_list():
+def test_an_empty_batch_converts_between_forms():
     none = torch.zeros(0, dtype=torch.long)
     empty = Graph(torch.zeros(0, 4), none, none, none, num_graphs=0, e=torch.zeros(0, 3), u=torch.zeros(0, 2))
     dense = empty.to_dense()
@@ -274,7 +274,7 @@ def test_no_graphs_at_all_have_a_dense_form_and_an_edge_list():
 
 
 @pytest.mark.parametrize("x", [torch.tensor([[-3.0, 5.0], [-1.0, -2.0], [-7.0, 0.5]])])
-def test_maxima_of_numbers_below_zero_are_below_zero(x):
+def test_maxima_of_negative_numbers_are_negative(x):
     listed = Graph.from_edge_index(x, torch.tensor([[0, 1, 2, 0], [1, 0, 0, 2]]))
     dense = listed.to_dense()
     expected = torch.tensor([[-1.0, 0.5], [-3.0, 5.0], [-3.0, 5.0]])
@@ -296,13 +296,13 @@ def test_maxima_of_numbers_below_zero_are_below_zero(x):
     ],
     ids=lambda wrong: next(iter(wrong)),
 )
-def test_shapes_that_do_not_fit_together_are_seen_by_the_shape_checker(wrong):
+def test_the_shape_checker_raises_for_mismatched_shapes(wrong):
     graph = random_graphs([3, 2])
     with pytest.raises(jaxtyping.TypeCheckError):
         graph.replace(**wrong)
 
 
-def test_an_edge_list_whose_parts_differ_in_length_is_seen_by_the_shape_checker():
+def test_the_shape_checker_raises_for_edge_lists_of_mismatched_lengths():
     graph = random_graphs([3, 2]).to_edge_list()
     for wrong in ({"sender": graph.sender[1:]}, {"node_graph": graph.node_graph[1:]}, {"u": torch.zeros(5)}):
         with pytest.raises(jaxtyping.TypeCheckError):

@@ -1,4 +1,4 @@
-"""Readouts: the same in both forms, deaf to order and padding, and the numbers of their equations."""
+"""Readouts: the same in both forms, invariant to order and padding, and their equations."""
 
 import pytest
 import torch
@@ -33,18 +33,18 @@ def test_dense_and_edge_list_are_the_same_values_and_gradients(name):
 
 
 @every_readout
-def test_padding_and_company_change_nothing(name):
+def test_padding_and_batch_invariance(name):
     read, graph = readout(name), random_graphs(SIZES)
     together = read(graph.v, graph)
     wider = graph.replace(v=F.pad(graph.v, (0, 0, 0, 2), value=9.0), node_mask=F.pad(graph.node_mask, (0, 2)), e=None)
     assert_close(read(wider.v, wider), together)
     for i, n in enumerate(SIZES):
-        alone = DenseGraph(graph.v[i : i + 1, :n], graph.node_mask[i : i + 1, :n], None, graph.u[i : i + 1])
-        assert_close(read(alone.v, alone)[0], together[i])
+        single = DenseGraph(graph.v[i : i + 1, :n], graph.node_mask[i : i + 1, :n], None, graph.u[i : i + 1])
+        assert_close(read(single.v, single)[0], together[i])
 
 
 @pytest.mark.parametrize("name", [name for name in READOUTS if name != "virtual-node"])
-def test_the_order_of_the_nodes_changes_nothing(name):
+def test_invariance_to_the_order_of_the_nodes(name):
     read, graph = readout(name), random_graphs([5, 5])
     order = torch.tensor([2, 0, 4, 1, 3])
     shuffled = graph.replace(v=graph.v[:, order])
@@ -53,14 +53,14 @@ def test_the_order_of_the_nodes_changes_nothing(name):
 
 @pytest.mark.parametrize("garbage", [torch.nan, torch.inf, 1e30])
 @every_readout
-def test_what_stands_in_the_padding_changes_nothing_bit_for_bit(name, garbage):
+def test_values_in_the_padding_change_nothing_bit_for_bit(name, garbage):
     read, graph = readout(name), random_graphs(SIZES)
     padding = ~graph.node_mask.unsqueeze(-1)
     clean, dirty = (graph.replace(v=graph.v.masked_fill(padding, fill)) for fill in (0.0, garbage))
     assert_identical(read(dirty.v, dirty), read(clean.v, clean))
 
 
-def test_attention_reads_by_its_equation():
+def test_the_attention_readout_matches_its_equation():
     read, graph = double(AttentionReadout(NODE_DIM, steps=2)), random_graphs([4])
     x, q = graph.v[0], read.query
     for _ in range(2):
@@ -82,13 +82,13 @@ def test_the_virtual_node_is_the_first():
         readout("virtual-node")(graph.to_edge_list().v, graph.to_edge_list())
 
 
-def test_reading_u_takes_graphs_that_have_it():
+def test_the_global_readout_needs_u():
     graph = random_graphs(SIZES, globals_=False)
     with pytest.raises(ValueError, match="'global' reads u"):
         readout("global")(graph.v, graph)
 
 
-def test_readouts_with_weights_read_float64_nodes_with_float32_weights():
+def test_readouts_with_float32_weights_accept_float64_nodes():
     graph = random_graphs(SIZES)
     for name in ("attention", "additive"):
         assert READOUTS[name](NODE_DIM)(graph.v, graph).dtype == F64

@@ -1,4 +1,4 @@
-"""phi_v, phi_u and the edges carried on: their equations, in every form."""
+"""phi_v, phi_u and ResidualEdges: their equations, in every form."""
 
 import pytest
 import torch
@@ -47,7 +47,7 @@ def norm(layer, x):
 
 
 @pytest.mark.parametrize("globals_", [True, False])
-def test_the_node_update_is_its_equation_in_both_forms(globals_):
+def test_the_node_update_matches_its_equation_in_both_forms(globals_):
     phi_v = double(NodeUpdate(NODE_DIM, 6, GLOBAL_DIM if globals_ else 0))
     graph = random_graphs([4, 2], globals_=globals_)
     ebar = torch.randn(graph.v.shape, generator=torch.Generator().manual_seed(1), dtype=F64)
@@ -60,7 +60,7 @@ def test_the_node_update_is_its_equation_in_both_forms(globals_):
     assert_close(phi_v(ebar[graph.node_mask], graph.to_edge_list()), expected)
 
 
-def test_the_global_update_is_its_equation():
+def test_the_global_update_matches_its_equation():
     phi_u = double(GlobalUpdate(NODE_DIM, GLOBAL_DIM, 6))
     g = torch.Generator().manual_seed(1)
     ebar, vbar, u = (torch.randn(3, d, generator=g, dtype=F64) for d in (NODE_DIM, NODE_DIM, GLOBAL_DIM))
@@ -71,7 +71,7 @@ def test_the_global_update_is_its_equation():
 
 @every_edge_update
 @pytest.mark.parametrize("density", [None, 0.4, 0.0])
-def test_residual_edges_are_their_equation_in_every_form_values_and_gradients(phi_e, density):
+def test_residual_edges_match_their_equation_in_every_form_with_gradients(phi_e, density):
     net = carrying(phi_e)
     graph = random_graphs(SIZES, globals_=False, density=density, requires_grad=True)
     listed, messages = graph.to_edge_list(), net.literal(graph)[1]
@@ -92,7 +92,7 @@ def test_gradients_through_residual_edges_agree_with_finite_differences(form):
     assert gradcheck(carrying(), random_graphs([3, 1], globals_=False, density=0.7, requires_grad=True), form)
 
 
-def test_edges_carried_through_two_blocks_are_the_same_in_every_form():
+def test_edges_updated_by_two_blocks_are_the_same_in_every_form():
     first, second = carrying(), double(carrying(), seed=1)
     graph = random_graphs(SIZES, globals_=False, density=0.6)
     dense, listed = second(first(graph)), second(first(graph.to_edge_list()))
@@ -103,7 +103,7 @@ def test_edges_carried_through_two_blocks_are_the_same_in_every_form():
     assert (dense.e - graph.e)[graph.edges].abs().min() > 0
 
 
-def test_edges_that_nobody_carries_stay_and_what_stands_in_the_padding_does_not_matter():
+def test_edges_are_unchanged_without_an_update_and_values_in_the_padding_have_no_effect():
     graph = random_graphs([4, 2], globals_=False)
     kept = double(GraphNetBlock(NODE_DIM, HEADS, EDGE_DIM))
     assert kept(graph).e is graph.e and kept.edges is None
@@ -118,7 +118,7 @@ def test_edges_that_nobody_carries_stay_and_what_stands_in_the_padding_does_not_
     assert_identical(results[1].v, results[0].v)
 
 
-def test_an_update_that_reads_u_says_that_there_is_none():
+def test_an_update_that_reads_u_raises_without_u():
     graph = random_graphs([3])
     graph = graph.replace(u=None)
     with pytest.raises(ValueError, match="the node update reads u, and the graph has none"):

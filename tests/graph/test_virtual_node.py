@@ -1,4 +1,4 @@
-"""A token in front of every graph: what grows, what stays, and what the padding may not change."""
+"""VirtualNode: shapes, unchanged fields, and invariance to the padding."""
 
 import pytest
 import torch
@@ -73,7 +73,7 @@ def test_the_order_of_the_nodes_does_not_matter():
     assert_equivariant(lambda g: layer(g).edges.to(F64), (graph,), act, lambda edges: edges[:, shifted][:, :, shifted])
 
 
-def test_what_stands_in_the_padding_changes_not_one_bit_of_what_the_token_hears():
+def test_values_in_the_padding_do_not_change_one_bit_of_the_token():
     layer, after, graph = virtual_node(), block(), random_graphs(SIZES)
     pairs = graph.node_mask.unsqueeze(-1) & graph.node_mask.unsqueeze(-2)
     other = graph.replace(
@@ -83,7 +83,7 @@ def test_what_stands_in_the_padding_changes_not_one_bit_of_what_the_token_hears(
     assert_identical(after(layer(other)).v[real], after(layer(graph)).v[real])
 
 
-def test_company_in_a_batch_does_not_matter():
+def test_batch_invariance():
     layer, after, graph = virtual_node(), block(), random_graphs(SIZES)
     together = after(layer(graph)).v
     for k, n in enumerate(SIZES):
@@ -104,7 +104,7 @@ def test_a_graph_without_nodes_has_a_token():
 
 
 @pytest.mark.parametrize("edges", [True, False])
-def test_gradients_are_those_of_differences(edges):
+def test_gradients_agree_with_finite_differences(edges):
     layer = virtual_node(edges)
     graph = random_graphs([2, 1], edges=edges, requires_grad=True)
     names, parameters = zip(*layer.named_parameters(), strict=True)
@@ -116,7 +116,7 @@ def test_gradients_are_those_of_differences(edges):
     assert torch.autograd.gradcheck(outputs, (graph.v, *parameters))
 
 
-def test_features_are_used_or_refused():
+def test_features_of_another_size_raise():
     with pytest.raises(ValueError, match=f"{EDGE_DIM} features in e, the layer was made with edge_dim=0"):
         virtual_node(edges=False)(random_graphs(SIZES))
     with pytest.raises(ValueError, match=f"0 features in e, the layer was made with edge_dim={EDGE_DIM}"):
@@ -125,7 +125,7 @@ def test_features_are_used_or_refused():
         virtual_node()(random_graphs(SIZES).to_edge_list())
 
 
-def test_its_edges_may_be_fixed_rows_that_nothing_learns():
+def test_its_edge_features_can_be_fixed():
     rows = torch.tensor([[0.0], [0.5], [1.0]], dtype=F64)
     layer = VirtualNode(NODE_DIM, 1, rows)
     assert [name for name, _ in layer.named_parameters()] == ["v"]
@@ -134,7 +134,7 @@ def test_its_edges_may_be_fixed_rows_that_nothing_learns():
     assert (after.e[:, 0, 1:] == 0).all() and (after.e[:, 1:, 0] == 0.5).all() and (after.e[:, 0, 0] == 1).all()
 
 
-def test_degrees_are_carried_and_its_own_is_0():
+def test_degrees_are_kept_and_the_tokens_is_0():
     graph = random_graphs([3, 2])
     degree = torch.tensor([[1, 2, 1], [1, 1, 0]])
     after = VirtualNode(NODE_DIM, EDGE_DIM).double()(graph.replace(degree=degree))

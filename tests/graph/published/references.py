@@ -31,7 +31,7 @@ class Arrays:
 
 @dataclass(frozen=True)
 class Layer:
-    """What comes out of a layer: v, e, u and the weights of the edges, (m, h)."""
+    """The output of a layer: v, e, u and the weights of the edges, (m, h)."""
 
     v: Array
     e: Array
@@ -41,7 +41,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Weights:
-    """The numbers of a layer by name, as matrices W of y = W x; `read` are the names of those that were asked for."""
+    """The numbers of a layer by name, as matrices W of y = W x; `read` are the names of those that were read."""
 
     named: Mapping[str, Array]
     heads: int
@@ -59,8 +59,8 @@ class Weights:
         """W x + b."""
         return self.product(name, x) + self[f"{name}.bias"]
 
-    def cut(self, x: Array) -> Array:
-        """Channels cut into heads: (..., h, d)."""
+    def split_heads(self, x: Array) -> Array:
+        """Channels split into heads: (..., h, d)."""
         return x.reshape(*x.shape[:-1], self.heads, x.shape[-1] // self.heads)
 
     def norm(self, name: str, x: Array) -> Array:
@@ -108,7 +108,7 @@ def before(w: Weights, graph: Arrays, biases: tuple[bool, bool, bool]) -> tuple[
         y = w.linear(f"phi_e.{of_node}", x) if bias else w.product(f"phi_e.{of_node}", x)
         if graph.u is not None:
             y = y + w.product(f"phi_e.{of_graph}", w.norm("norm_u", graph.u))[graph.node_graph]
-        projected.append(w.cut(y))
+        projected.append(w.split_heads(y))
     q, k, v = projected
     return x, q, k, v
 
@@ -124,9 +124,9 @@ def after(w: Weights, graph: Arrays, ebar: Array, messages: Array, weights: Arra
     if graph.u is not None:
         u = np.zeros_like(graph.u)
         for b in range(graph.num_graphs):
-            mine = [i for i, other in enumerate(graph.node_graph) if other == b]
+            nodes = [i for i, other in enumerate(graph.node_graph) if other == b]
             own = [k for k, r in enumerate(graph.receiver) if graph.node_graph[r] == b]
-            together = np.concatenate([messages[own].sum(0).reshape(-1), v[mine].sum(0), graph.u[b]])
+            together = np.concatenate([messages[own].sum(0).reshape(-1), v[nodes].sum(0), graph.u[b]])
             hidden = gelu(w.linear("phi_u.feed_forward.1", w.norm("phi_u.feed_forward.0", together)))
             u[b] = graph.u[b] + w.linear("phi_u.feed_forward.3", hidden)
     return Layer(v, graph.e if e is None else e, u, weights)
@@ -170,7 +170,7 @@ def molattn(w: Weights, graph: Arrays) -> Layer:
     """Tensor-dot attention to the sender and its edge, with a learned bias of the edge."""
     _, q, k_s, v_s = before(w, graph, WITHOUT)
     d = q.shape[-1]
-    k_e, v_e = w.cut(w.product("phi_e.w_ke", graph.e)), w.cut(w.product("phi_e.w_ve", graph.e))
+    k_e, v_e = w.split_heads(w.product("phi_e.w_ke", graph.e)), w.split_heads(w.product("phi_e.w_ve", graph.e))
     bias = w.product("phi_e.w_be", graph.e)
     logits, values = empty(w, graph, v_s)
     for k, s, r, h in edges(graph, w):
@@ -235,13 +235,13 @@ def rmat(w: Weights, graph: Arrays) -> Layer:
     z_i  = sum_j softmax_j(e_ij) ( v_j + b^V_ij ),    b_ij a network of the edge with one hidden layer
     """
     _, q, k_s, v_s = before(w, graph, WITH)
-    b_k = w.cut(w.product("phi_e.w_ke", leaky_relu(w.linear("phi_e.f_k.0", graph.e))))
-    b_v = w.cut(w.product("phi_e.w_ve", leaky_relu(w.linear("phi_e.f_v.0", graph.e))))
+    b_k = w.split_heads(w.product("phi_e.w_ke", leaky_relu(w.linear("phi_e.f_k.0", graph.e))))
+    b_v = w.split_heads(w.product("phi_e.w_ve", leaky_relu(w.linear("phi_e.f_v.0", graph.e))))
     of_content, of_edges = w["phi_e.u"], w["phi_e.t"]
     logits, values = empty(w, graph, v_s)
     for k, s, r, h in edges(graph, w):
-        met = q[r, h] @ k_s[s, h] + q[r, h] @ b_k[k, h] + b_k[k, h] @ k_s[s, h]
-        logits[k, h] = met / np.sqrt(q.shape[-1]) + of_content[h] @ k_s[s, h] + of_edges[h] @ b_k[k, h]
+        x = q[r, h] @ k_s[s, h] + q[r, h] @ b_k[k, h] + b_k[k, h] @ k_s[s, h]
+        logits[k, h] = x / np.sqrt(q.shape[-1]) + of_content[h] @ k_s[s, h] + of_edges[h] @ b_k[k, h]
         values[k, h] = v_s[s, h] + b_v[k, h]
     weights = softmax_into_receivers(logits, graph.receiver)
     messages = weights[..., None] * values
@@ -266,8 +266,8 @@ def graphormer(w: Weights, graph: Arrays) -> Layer:
     return after(w, graph, w.linear("w_jhl.linear", ebar), messages, weights)
 
 
-def grit(w: Weights, graph: Arrays, rounding: float = 1e-6) -> Layer:
-    """Ma et al. 2023, arXiv:2305.17589, equations of section 3.2; the root rounded off at 0 by `rounding`.
+def grit(w: Weights, graph: Arrays, eps: float = 1e-6) -> Layer:
+    """Ma et al. 2023, arXiv:2305.17589, equations of section 3.2; the root smoothed at 0 by `eps`.
 
     ê_ij = relu( rho( (W_Q x_i + W_K x_j) * W_Ew e_ij ) + W_Eb e_ij ),    rho(x) = relu(x)^(1/2) - relu(-x)^(1/2)
     a_ij = softmax_j( W_A ê_ij );    x^_i = sum_j a_ij ( W_V x_j + W_Ev ê_ij )
@@ -275,13 +275,13 @@ def grit(w: Weights, graph: Arrays, rounding: float = 1e-6) -> Layer:
     """
     _, q, k_s, v_s = before(w, graph, (True, False, False))
     e = w.norm("phi_e.norm_e", graph.e)
-    by, plus = w.cut(w.linear("phi_e.w_ew", e)), w.cut(w.linear("phi_e.w_eb", e))
+    scale, shift = w.split_heads(w.linear("phi_e.w_ew", e)), w.split_heads(w.linear("phi_e.w_eb", e))
     logits, values = empty(w, graph, v_s)
     e_hat = np.zeros_like(values)
     for k, s, r, h in edges(graph, w):
-        met = (q[r, h] + k_s[s, h]) * by[k, h]
-        root = np.sign(met) * np.abs(met) / np.sqrt(np.abs(met) + rounding)
-        e_hat[k, h] = np.maximum(root + plus[k, h], 0)
+        x = (q[r, h] + k_s[s, h]) * scale[k, h]
+        root = np.sign(x) * np.abs(x) / np.sqrt(np.abs(x) + eps)
+        e_hat[k, h] = np.maximum(root + shift[k, h], 0)
         logits[k, h] = w["phi_e.w_a"][h] @ e_hat[k, h]
         values[k, h] = v_s[s, h] + w["phi_e.w_ve"][h] @ e_hat[k, h]
     weights = softmax_into_receivers(logits, graph.receiver)
@@ -289,8 +289,8 @@ def grit(w: Weights, graph: Arrays, rounding: float = 1e-6) -> Layer:
     x_hat = sum_into_receivers(messages, graph)
     scaled = x_hat * w["rho_ev.a"] + np.log(1 + graph.degree)[:, None] * x_hat * w["rho_ev.b"]
     m, heads, d = e_hat.shape
-    carried = graph.e + w.linear("edges.w", e_hat.reshape(m, heads * d))
-    return after(w, graph, w.linear("w_jhl.linear", scaled), messages, weights, carried)
+    e_new = graph.e + w.linear("edges.w", e_hat.reshape(m, heads * d))
+    return after(w, graph, w.linear("w_jhl.linear", scaled), messages, weights, e_new)
 
 
 REFERENCES: dict[str, Callable[[Weights, Arrays], Layer]] = {

@@ -99,12 +99,12 @@ def test_a_batch_gives_the_same_outputs_as_its_graphs_one_by_one(name, density):
     after, messages = net.forward_with_messages(batch)
     for b, n in enumerate(SIZES):
         single = one_of(batch, b)
-        alone, own = net.forward_with_messages(single)
-        assert_close(after.v[b, :n], alone.v[0])
-        assert_close(after.e[b, :n, :n][single.edges[0]], alone.e[single.edges])
-        assert_close(messages.weights[b, :, :n, :n], own.weights[0])
+        single_after, single_messages = net.forward_with_messages(single)
+        assert_close(after.v[b, :n], single_after.v[0])
+        assert_close(after.e[b, :n, :n][single.edges[0]], single_after.e[single.edges])
+        assert_close(messages.weights[b, :, :n, :n], single_messages.weights[0])
         if after.u is not None:
-            assert_close(after.u[b], alone.u[0])
+            assert_close(after.u[b], single_after.u[0])
 
 
 @every_block

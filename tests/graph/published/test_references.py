@@ -97,6 +97,6 @@ def test_grit_without_degrees_counts_the_edges_into_a_node():
 def test_grits_smoothed_square_root_is_close_to_the_papers():
     net = make_block("grit")
     graph = graphs_for("grit", [6, 4])
-    assert_agrees(net, graph, grit(weights_of(net), arrays_of(graph), rounding=1e-300), tol=1e-3)
+    assert_agrees(net, graph, grit(weights_of(net), arrays_of(graph), eps=1e-300), tol=1e-3)
     x = np.concatenate([-np.geomspace(1e-12, 1e6, 400), np.geomspace(1e-12, 1e6, 400)])
     assert np.abs(x / np.sqrt(np.abs(x) + 1e-6) - np.sign(x) * np.sqrt(np.abs(x))).max() < 5e-4
