@@ -1,4 +1,4 @@
-"""Attention in numpy, pair by pair and query by query: what every score and normalizer is held against."""
+"""Attention in numpy, pair by pair and query by query: the reference for every score and normalizer."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ def array(parameter: nn.Parameter) -> Array:
 
 
 def pair_score(score: object) -> Callable[[Array, Array, int], float]:
-    """The score of one query with one key that stands at position j."""
+    """The score of one query with the key at position j."""
     if isinstance(score, General):
         w = array(score.w.weight).T
         return lambda q, k, _j: float(q @ w @ k)

@@ -1,4 +1,4 @@
-"""attend: one reduction, whichever way it is computed, and deaf to what it may not look at."""
+"""attend: all implementations agree, and masked keys have no effect."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def random_qkv(lead, i, j, d, c, seed=0):
 
 @pytest.fixture
 def kernel_calls(monkeypatch):
-    """Grows by one whenever the fused kernel is called."""
+    """The keyword arguments of every call of the fused kernel."""
     calls = []
     kernel = torch.nn.functional.scaled_dot_product_attention
 
@@ -36,7 +36,7 @@ def kernel_calls(monkeypatch):
 @pytest.mark.parametrize("score", ["dot", "scaled_dot"])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("with_bias", [False, True])
-def test_the_fused_kernel_is_taken_when_nobody_asks_for_weights_and_agrees(kernel_calls, score, masked, with_bias):
+def test_the_fused_kernel_runs_without_return_weights_and_agrees(kernel_calls, score, masked, with_bias):
     q, k, v = random_qkv((2, 3), 4, 5, 8, 6)
     g = torch.Generator().manual_seed(1)
     mask = torch.rand(2, 1, 4, 5, generator=g) > 0.4 if masked else None
@@ -52,13 +52,13 @@ def test_the_fused_kernel_is_taken_when_nobody_asks_for_weights_and_agrees(kerne
 
 
 @pytest.mark.parametrize("lead", [(), (2,), (2, 3)])
-def test_the_fused_kernel_is_taken_however_many_batches_there_are(kernel_calls, lead):
+def test_the_fused_kernel_runs_for_any_number_of_batch_dimensions(kernel_calls, lead):
     q, k, v = random_qkv(lead, 4, 5, 8, 6)
     assert_close(attend(q, k, v), torch.softmax(q @ k.mT / 8**0.5, dim=-1) @ v)
     assert len(kernel_calls) == 1
 
 
-def test_the_fused_kernel_is_left_alone_where_it_computes_something_else(kernel_calls):
+def test_the_fused_kernel_does_not_run_for_other_scores_and_layouts(kernel_calls):
     q, k, v = random_qkv((), 4, 5, 8, 6)
     attend(q, k, v, score=General(8, 8).to(F64))
     attend(q, k, v, normalizer="sparsemax")
@@ -94,7 +94,7 @@ def test_fused_and_plain_have_the_same_gradients():
 
 @few_examples
 @given(SIZES, SIZES, SIZES, st.sampled_from([0.0, 0.3, 0.7, 1.0]), SEEDS, st.booleans())
-def test_rows_and_segments_are_the_same_competition(heads, i, j, density, seed, with_bias):
+def test_dense_layouts_and_edge_lists_give_the_same_attention(heads, i, j, density, seed, with_bias):
     q, k, v = random_qkv((heads,), i, j, 4, 3, seed)
     g = torch.Generator().manual_seed(seed)
     mask = torch.rand(i, j, generator=g) < density
@@ -110,7 +110,7 @@ def test_rows_and_segments_are_the_same_competition(heads, i, j, density, seed, 
     assert_close(sparse, attend(q, k, v, mask, bias=bias).transpose(0, 1))
 
 
-def test_rows_and_segments_have_the_same_gradients():
+def test_dense_layouts_and_edge_lists_have_the_same_gradients():
     mask = torch.rand(4, 5, generator=torch.Generator().manual_seed(3)) > 0.5
     mask[2] = False
     receiver, sender = mask.nonzero(as_tuple=True)
@@ -126,7 +126,7 @@ def test_rows_and_segments_have_the_same_gradients():
 @pytest.mark.parametrize("garbage", GARBAGE)
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("return_weights", [False, True])
-def test_what_stands_in_padded_keys_and_values_changes_nothing_bit_for_bit(garbage, with_bias, return_weights):
+def test_padded_keys_and_values_do_not_change_the_result_bit_for_bit(garbage, with_bias, return_weights):
     q, k, v = random_qkv((2, 3), 4, 6, 8, 5)
     mask = torch.arange(6) < torch.tensor([4, 6]).view(2, 1, 1, 1)  # the first of the batch has two padded keys
     bias = torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(4), dtype=F64) if with_bias else None
@@ -148,7 +148,7 @@ def test_what_stands_in_padded_keys_and_values_changes_nothing_bit_for_bit(garba
 
 
 @pytest.mark.parametrize("with_bias", [False, True])
-def test_the_fused_kernel_never_sees_a_query_with_nobody(kernel_calls, with_bias):
+def test_the_fused_kernel_never_gets_a_query_without_a_valid_key(kernel_calls, with_bias):
     # Some kernels return NaN there, others zeros: nothing here may depend on which.
     q, k, v = random_qkv((2,), 3, 4, 8, 5)
     mask = torch.tensor([[True, False, True, True], [False] * 4, [False, False, False, True]])
@@ -163,17 +163,17 @@ def test_the_fused_kernel_never_sees_a_query_with_nobody(kernel_calls, with_bias
 
 @pytest.mark.parametrize("shape", [(4, 6), (1, 6), (2, 1, 4, 6)])
 @pytest.mark.parametrize("density", [0.3, 0.9, 1.0])
-def test_not_looking_at_the_mask_first_gives_the_same_bit_for_bit(monkeypatch, shape, density):
-    # On a GPU and under a compiler, what a mask hides is blanked without asking whether it hides anything.
+def test_not_reading_the_mask_gives_the_same_result_bit_for_bit(monkeypatch, shape, density):
+    # On a GPU and under a compiler, masked keys are zeroed without checking whether there are any.
     q, k, v = random_qkv((2, 3), 4, 6, 8, 5)
     mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < density
-    looked = attend(q, k, v, mask)
+    expected = attend(q, k, v, mask)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert_identical(attend(q, k, v, mask), looked)
+    assert_identical(attend(q, k, v, mask), expected)
 
 
 @pytest.mark.parametrize("return_weights", [False, True])
-def test_padded_keys_are_as_good_as_no_keys(return_weights):
+def test_padded_keys_are_equivalent_to_no_keys(return_weights):
     q, k, v = random_qkv((2,), 4, 6, 8, 5)
     mask = torch.arange(6) < 4
     padded = attend(q, k, v, mask, return_weights=return_weights)
@@ -275,7 +275,7 @@ def test_every_key_has_one_value(values, masked, return_weights):
 
 
 @pytest.mark.parametrize("score", ["dot", "scaled_dot"])
-def test_a_product_is_of_as_many_channels(score):
+def test_a_dot_product_needs_equal_numbers_of_channels(score):
     q, _, v = random_qkv((2,), 4, 5, 8, 6)
     for channels in (7, 1):  # a single one would broadcast
         k = torch.randn(2, 5, channels, dtype=F64)
@@ -287,7 +287,7 @@ def test_a_product_is_of_as_many_channels(score):
 
 @pytest.mark.parametrize("return_weights", [False, True])
 @pytest.mark.parametrize("shape", [(4, 6), (5, 4), (3, 5), (2, 3, 5)])
-def test_a_mask_of_other_queries_or_keys_is_refused_with_the_sizes(shape, return_weights):
+def test_a_mask_of_the_wrong_size_raises(shape, return_weights):
     q, k, v = random_qkv((2,), 4, 5, 8, 6)
     with pytest.raises(ValueError, match="for 4 queries and 5 keys"):
         attend(q, k, v, torch.ones(shape, dtype=torch.bool), return_weights=return_weights)
@@ -295,6 +295,6 @@ def test_a_mask_of_other_queries_or_keys_is_refused_with_the_sizes(shape, return
 
 @pytest.mark.parametrize("return_weights", [False, True])
 @pytest.mark.parametrize("dropout", [-0.1, 1.0, 1.5, torch.nan])
-def test_a_dropout_that_is_none_is_refused(dropout, return_weights):
+def test_an_invalid_dropout_probability_raises(dropout, return_weights):
     with pytest.raises(ValueError, match="from 0 to below 1"):
         attend(*random_qkv((), 4, 5, 8, 6), dropout=dropout, return_weights=return_weights)

@@ -1,4 +1,4 @@
-"""The switch: which implementation runs, can be said, is recorded, and changes nothing but rounding."""
+"""Backends: which implementation runs can be chosen, is recorded, and changes only rounding."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def test_the_reference_is_last_in_every_operation_and_takes_everything():
         assert set(others) < set(BACKENDS) and others
 
 
-def test_only_what_is_allowed_runs_and_the_reference_always_may():
+def test_only_allowed_backends_and_the_reference_run():
     q, k, v = torch.randn(3, 2, 5, 4)
     assert taken(attend, q, k, v) == ["fused"]
     with backend("reference"):
@@ -39,14 +39,14 @@ def test_only_what_is_allowed_runs_and_the_reference_always_may():
     assert taken(attend, q, k, v) == ["fused"]
 
 
-def test_it_ends_with_an_exception():
+def test_the_previous_backends_are_restored_after_an_exception():
     with pytest.raises(ZeroDivisionError), backend("reference"):
         _ = 1 / 0
     assert taken(attend, *torch.randn(3, 2, 5, 4)) == ["fused"]
 
 
 @pytest.mark.parametrize("names", [("refrence",), ("fused", "cuda"), ()])
-def test_a_backend_that_is_none_is_refused_with_those_that_are(names):
+def test_an_unknown_backend_raises_with_the_known_ones(names):
     with pytest.raises(UsageError, match="choose among compiled, chunked, fused, reference"), backend(*names):
         pass
 
@@ -61,7 +61,7 @@ def test_every_backend_gives_the_same_numbers():
             assert_close(layer(x, mask=mask), wanted, 1e-6)
 
 
-def test_with_weights_the_sum_is_made_of_them():
+def test_the_output_is_the_sum_with_the_returned_weights():
     q, k, v = torch.randn(3, 2, 5, 4)
     with record_backends() as calls:
         output, weights = attend(q, k, v, return_weights=True)
@@ -69,7 +69,7 @@ def test_with_weights_the_sum_is_made_of_them():
     assert_close(output, weights @ v, 1e-6)
 
 
-def test_an_operation_says_why_a_backend_does_not_run():
+def test_an_operation_reports_why_a_backend_does_not_run():
     operation = OPERATIONS["dropout"]
     x = torch.zeros(3, dtype=torch.float64)
     assert operation.unsupported_reason("compiled", x, 0.5) == "float64 on cpu, not float32 on the CPU"
@@ -83,7 +83,7 @@ def in_environment(value, code="from molattn.attention import backend"):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
 
 
-def test_the_environment_says_what_holds_outside():
+def test_the_environment_variable_sets_the_default_backends():
     code = (
         "import torch; from molattn.attention import attend, backend, record_backends\n"
         "with record_backends() as calls:\n"

@@ -1,4 +1,4 @@
-"""What Keras' own tests of attention ask, restated for ours; with its layers themselves, see test_keras_parity.
+"""Keras' own tests of attention, restated for ours; for parity with its layers, see test_keras_parity.
 
 keras/src/layers/attention/multi_head_attention_test.py, 31 tests: 18 are restated. Thirteen do not apply: flash
 attention by name (2), masks that travel with tensors (2), windows as a setting (2; as a mask they are here), axes other
@@ -40,7 +40,7 @@ def test_shapes_and_how_many_weights(settings):
 
 @pytest.mark.parametrize("lead", [(3,), (3, 5)])
 @pytest.mark.parametrize("mask_dims", ["query and key", "all", "of every head"])
-def test_several_batch_dimensions_are_as_one(lead, mask_dims):
+def test_several_batch_dimensions_equal_one(lead, mask_dims):
     layer = MultiHeadAttention(8, 2, head_dim=2).to(F64)
     query, value = rand(*lead, 3, 4, 8), rand(*lead, 3, 2, 8)
     shape = {"query and key": (4, 2), "all": (*lead, 3, 1, 4, 2), "of every head": (*lead, 3, 2, 4, 2)}[mask_dims]
@@ -66,7 +66,7 @@ def test_shapes_without_numbers_are_those_with(key_dim, value_dim, output_dim, l
     assert found[1].shape == symbolic[1].shape == (*lead, 2, 4, 2)
 
 
-def test_widths_and_numbers_that_do_not_go_together_are_refused():
+def test_mismatched_widths_and_lengths_raise():
     layer = MultiHeadAttention(8, 4, head_dim=2)
     forward = inspect.unwrap(MultiHeadAttention.forward)
     with pytest.raises(RuntimeError, match="shapes"):
@@ -79,8 +79,8 @@ def test_widths_and_numbers_that_do_not_go_together_are_refused():
 
 @pytest.mark.parametrize("bad", [0, -2, 1.5, 8.0])
 @pytest.mark.parametrize("name", ["num_heads", "head_dim", "value_head_dim", "output_dim"])
-def test_sizes_that_are_none_are_refused_by_name(bad, name):
-    # As users call it: without the checks of types that run under pytest.
+def test_invalid_sizes_raise_by_name(bad, name):
+    # As users call it: without the type checks that run under pytest.
     check, start = inspect.unwrap(check_sizes), inspect.unwrap(MultiHeadAttention.__init__)
     with pytest.raises(ValueError, match=f"^{name} must be"):
         check(**{name: bad})
@@ -90,7 +90,7 @@ def test_sizes_that_are_none_are_refused_by_name(bad, name):
     MultiHeadAttention(8, 2, value_head_dim=None, output_dim=None)
 
 
-def test_every_map_starts_from_numbers_of_its_own():
+def test_every_projection_is_initialized_independently():
     layer = MultiHeadAttention(8, 2)
     weights = [layer.q_proj.weight, layer.k_proj.weight, layer.v_proj.weight, layer.join.linear.weight]
     for i, one in enumerate(weights):
@@ -99,7 +99,7 @@ def test_every_map_starts_from_numbers_of_its_own():
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_masks_of_queries_keys_and_the_past_are_one_mask(causal):
+def test_query_key_and_causal_masks_combine_into_one(causal):
     layer = MultiHeadAttention(8, 2, head_dim=2).to(F64)
     of_query = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]]) > 0
     of_value = torch.tensor([[1, 1, 0], [1, 0, 0], [1, 1, 1]]) > 0
@@ -156,7 +156,7 @@ def test_no_weight_falls_on_the_future_whichever_way_it_is_computed(dropout, ext
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, F64])
-def test_with_maps_that_do_nothing_it_is_the_softmax_of_the_products(dtype):
+def test_with_identity_projections_it_is_the_softmax_of_the_products(dtype):
     d = 8
     layer = MultiHeadAttention(d, d, head_dim=d, bias=True).to(dtype)
     with torch.no_grad():
@@ -175,7 +175,7 @@ def test_with_maps_that_do_nothing_it_is_the_softmax_of_the_products(dtype):
     assert_close(layer(one, one, value).to(F64), output.to(F64), tol)
 
 
-def test_an_output_as_wide_as_asked_for():
+def test_output_dim():
     assert MultiHeadAttention(16, 2, head_dim=16, output_dim=8)(torch.rand(2, 4, 16)).shape == (2, 4, 8)
 
 
@@ -206,7 +206,7 @@ def test_a_mask_of_values_and_one_of_queries(score):
     value, there = torch.ones(1, 2, 2, dtype=F64), torch.tensor([True, False])
     output, weights = attend(QUERY, value, value, there, score=score, return_weights=True)
     assert_close(weights, torch.tensor([[[1.0, 0.0], [1.0, 0.0]]], dtype=F64))
-    # Keras hides a query after the weights; here it attends to nobody.
+    # Keras masks a query after the weights; here it has no valid key.
     output, weights = attend(QUERY, value, value, there & there[:, None], score=score, return_weights=True)
     assert_close(output, torch.tensor([[[1.0, 1.0], [0.0, 0.0]]], dtype=F64))
     assert_close(weights, torch.tensor([[[1.0, 0.0], [0.0, 0.0]]], dtype=F64))
@@ -232,7 +232,7 @@ def test_dropout_changes_the_output():
     assert (attend(QUERY, value, value, dropout=0.2) - attend(QUERY, value, value)).abs().max() > 1e-3
 
 
-def test_an_unknown_score_is_refused_with_those_that_are():
+def test_an_unknown_score_raises_with_the_known_ones():
     with pytest.raises(ValueError, match="unknown score 'invalid_mode': choose one of dot, scaled_dot"):
         attention_weights(QUERY, KEY, score="invalid_mode")
 
@@ -243,7 +243,7 @@ def test_a_score_with_a_factor():
     assert_close(attention_weights(query, key, score=lambda q, k, layout: layout.pairwise_dot(1.7 * q, k)), expected)
 
 
-def test_the_mask_of_the_past_with_and_without_one_of_values():
+def test_a_causal_mask_with_and_without_a_mask_of_values():
     query, key = rand(2, 3, 4), rand(2, 4, 4, seed=1)
     values = torch.tensor([True, False, True, False])
     past = torch.ones(3, 4, dtype=torch.bool).tril()

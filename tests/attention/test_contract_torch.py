@@ -1,4 +1,4 @@
-"""What PyTorch's own tests of attention ask, restated for ours.
+"""PyTorch's own tests of attention, restated for ours.
 
 test/nn/test_multihead_attention.py, 15 tests: 12 are restated. Three do not apply: nested tensors; whether torch's fast
 path is taken; a bias of another dtype than its weight. `bias_kv` and `add_zero_attn` are refused by name.
@@ -88,12 +88,12 @@ def test_multihead_attention_against_numpy(padding, kept, same_dim):
 
 
 @pytest.mark.parametrize("settings", [{"add_bias_kv": True}, {"add_zero_attn": True}])
-def test_a_key_that_is_not_in_the_input_is_refused_by_name(settings):
+def test_bias_kv_and_zero_attn_raise_by_name(settings):
     with pytest.raises(ValueError, match=r"add_bias_kv.*add_zero_attn"):
         MultiHeadAttention.from_torch(nn.MultiheadAttention(8, 2, **settings))
 
 
-def test_a_mask_of_each_item_is_the_items_one_by_one():
+def test_a_mask_per_item_equals_the_items_one_by_one():
     b, h, i, j = 8, 4, 2, 3
     layer = MultiHeadAttention(8, h).to(F64)
     query, key = torch.rand(b, i, 8, dtype=F64), torch.rand(b, j, 8, dtype=F64)
@@ -113,9 +113,9 @@ def test_without_bias_there_is_none_and_it_runs():
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_shapes_that_do_not_go_together_are_refused(training):
+def test_mismatched_shapes_raise(training):
     layer = MultiHeadAttention(4, 4).train(training)
-    # As users call it: without the checks of shapes that run under pytest.
+    # As users call it: without the shape checks that run under pytest.
     forward = inspect.unwrap(MultiHeadAttention.forward)
     batch, alone = torch.randn(4, 4, 4), torch.randn(4, 4)
     with torch.set_grad_enabled(training):
@@ -124,7 +124,7 @@ def test_shapes_that_do_not_go_together_are_refused(training):
             (batch, batch, alone),
             (alone, batch, alone),
             (alone, alone, batch),
-            (batch, batch[:1], batch[:1]),  # torch would say so deep inside
+            (batch, batch[:1], batch[:1]),  # torch raises deep inside
             (batch, batch, batch[:, :3]),
             (batch[0, 0], alone, alone),
         ):
@@ -141,7 +141,7 @@ def test_shapes_that_do_not_go_together_are_refused(training):
                     layer(query, mask=each)
 
 
-def test_two_masks_are_one():
+def test_two_masks_combine_into_one():
     theirs = nn.MultiheadAttention(14, 7, batch_first=True, dtype=F64).eval()
     layer, x = MultiHeadAttention.from_torch(theirs), torch.rand(8, 5, 14, dtype=F64)
     hidden = torch.randint(0, 2, (5, 5), generator=seeded()).bool()
@@ -173,7 +173,7 @@ def encoder_pair(batch_first=True, activation="relu", num_layers=2, norm=None):
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(4, 2, 16, 0.0, activation, batch_first=batch_first, dtype=F64)
     theirs = nn.TransformerEncoder(layer, num_layers, norm, enable_nested_tensor=False)
-    with torch.no_grad():  # weights that anyone can write down
+    with torch.no_grad():  # known weights
         for p in theirs.parameters():
             p.copy_(torch.cos(torch.arange(p.numel(), dtype=F64)).view(p.shape))
     return theirs, Encoder.from_torch(theirs)
@@ -200,7 +200,7 @@ def test_training_and_evaluation_are_the_same_without_dropout_whatever_the_mask(
 
 
 @pytest.mark.parametrize("heads", [1, 4, 8])
-def test_a_mask_that_hides_nothing_is_none(heads):
+def test_a_mask_of_all_true_equals_no_mask(heads):
     layer, x = EncoderLayer(8, heads, 32).to(F64), torch.rand(2, 4, 8, dtype=F64)
     assert_close(layer(x, torch.ones(4, 4, dtype=torch.bool)), layer(x))
     assert_close(layer(x, torch.zeros(4, 4, dtype=F64)), layer(x))
@@ -219,7 +219,7 @@ def test_hooks_of_the_attention_are_called_once(heads):
 
 @pytest.mark.parametrize("lengths", [[1, 1, 0], [98, 90], [257, 260]])
 @pytest.mark.parametrize("autocast", [False, True])
-def test_padding_does_not_change_what_is_there(lengths, autocast):
+def test_padding_does_not_change_the_tokens(lengths, autocast):
     # torch compares its fast path, which leaves padding out, with its slow one.
     encoder = randomise(Encoder(2, 12, 4, 12)).float()
     n = max(lengths) + 2
@@ -266,7 +266,7 @@ def test_encoders_of_known_weights(num_layers, norm, training, batch_first):
     assert_close(ours(x, padding_mask(~padding)), of_theirs(src_key_padding_mask=padding), 1e-10)
 
 
-def test_padding_and_the_past_in_both_stacks():
+def test_padding_and_causal_masks_in_both_stacks():
     there, past = torch.arange(3) < torch.tensor([[3], [2]]), causal_mask(3)
     x, memory = torch.randn(2, 3, 16), torch.randn(2, 3, 16)
     encoder, decoder = Encoder(2, 16, 2, 32, dropout=0.1), Decoder(2, 16, 2, 32, dropout=0.1)
@@ -275,15 +275,15 @@ def test_padding_and_the_past_in_both_stacks():
     assert decoder(x, memory, mask, padding_mask(there)).isfinite().all()
 
 
-def test_a_causal_mask_as_numbers_is_the_boolean_one():
-    # torch has a flag besides, is_causal; here the mask alone says so.
+def test_a_float_causal_mask_equals_the_boolean_one():
+    # torch also has a flag, is_causal; here there is only the mask.
     layer, x = EncoderLayer(3, 1, 6).eval(), torch.randn(1, 5, 3)
     added = nn.Transformer.generate_square_subsequent_mask(5)
     assert_close(layer(x, added), layer(x, causal_mask(5)), 1e-6)
     assert (layer(x) - layer(x, added)).abs().max() > 1e-4
 
 
-def test_of_equal_tokens_a_causal_attention_is_their_value():
+def test_causal_attention_of_equal_tokens_is_their_value():
     layer = MultiHeadAttention(4, 1)
     with torch.no_grad():
         for p in layer.parameters():
@@ -293,13 +293,13 @@ def test_of_equal_tokens_a_causal_attention_is_their_value():
 
 @pytest.mark.parametrize("heads", [1, 8])
 @pytest.mark.parametrize("bias", [True, False])
-def test_plain_attention_with_a_mask_of_padding_that_hides_nothing(heads, bias):
+def test_attention_with_a_padding_mask_of_all_true(heads, bias):
     layer, x = MultiHeadAttention(16, heads, bias=bias).eval(), torch.randn(8, 20, 16)
     with torch.no_grad():
         assert_close(layer(x, mask=padding_mask(torch.ones(8, 20, dtype=torch.bool))), layer(x), 1e-5)
 
 
-def test_items_of_nothing_but_padding_keep_their_length_and_stay_finite():
+def test_items_of_padding_only_keep_their_length_and_stay_finite():
     encoder, x = Encoder(3, 16, 4, 32, activation="gelu"), torch.randn(6, 10, 16)
     there = torch.zeros(6, 10, dtype=torch.bool)
     there[0] = True
@@ -373,7 +373,7 @@ def test_dropout_is_that_of_the_weights(dropout):
 
 
 @pytest.mark.parametrize("contiguous", [True, False])
-def test_gradients_of_heads_that_lie_side_by_side(contiguous):
+def test_gradients_of_interleaved_heads(contiguous):
     packed = torch.randn(2, 4, 3 * 2 * 5, generator=seeded(), dtype=F64, requires_grad=True)
 
     def f(packed):
@@ -430,12 +430,12 @@ def test_logits_of_any_size_and_sign():
     assert attend(large, large, large).isfinite().all()
 
 
-def test_what_the_kernels_of_a_gpu_refuse_works_here():
+def test_inputs_that_gpu_kernels_reject_work_here():
     g = seeded()
     q, k, v = (torch.randn(2, 4, 3, 9, generator=g) for _ in range(3))
     assert_close(attend(q[0], k[0], v[0]), attend(q, k, v)[0], 1e-5)  # three dimensions
     assert_close(attend(q[:1], k, v), attend(q[:1].expand(2, -1, -1, -1), k, v), 1e-5)  # broadcasting
-    strided = torch.randn(2, 4, 9, 3, generator=g).mT  # a last dimension that is not the one side by side
+    strided = torch.randn(2, 4, 9, 3, generator=g).mT  # a last dimension that is not contiguous
     assert_close(attend(strided, k, v), attend(strided.contiguous(), k, v), 1e-5)
     nobody = attend(q, k[:, :, :0], v[:, :, :0])
     assert nobody.shape == (2, 4, 3, 9) and (nobody == 0).all()
@@ -444,7 +444,7 @@ def test_what_the_kernels_of_a_gpu_refuse_works_here():
         assert_close(attend(q, k, v).float(), attend(q.double(), k.double(), v.double()).float(), 0.05)
 
 
-def test_inputs_of_different_dtypes_are_refused():
+def test_inputs_of_different_dtypes_raise():
     q = torch.randn(1, 4, 8, 16)
     k = v = torch.randn(1, 4, 8, 16, dtype=torch.float16)
     for return_weights in (False, True):

@@ -1,4 +1,4 @@
-"""Dropout: a share of p is dropped, the rest is scaled; the same seed drops the same."""
+"""Dropout: a fraction p is dropped, the rest is scaled; the same seed gives the same mask."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def test_a_dropout_mask_drops_a_share_of_p_and_scales_the_rest(p):
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.0])
-def test_a_probability_that_is_none_is_refused(p):
+def test_an_invalid_probability_raises(p):
     with pytest.raises(ValueError, match="probability"):
         dropout_mask(torch.zeros(1), (2,), p)
 
@@ -46,12 +46,12 @@ def test_it_does_nothing_outside_training_or_without_a_probability():
     assert Dropout(0.0)(x) is x
 
 
-def test_all_is_dropped_at_one_as_by_torch():
+def test_p_of_one_drops_everything_as_in_torch():
     assert not Dropout(1.0)(torch.randn(5, 6)).any()
     assert isinstance(Dropout(1.0), nn.Dropout)
 
 
-# 17 is no whole number of vectors.
+# 17 is not a multiple of the vector length.
 @pytest.mark.parametrize("shape", [(64,), (3, 17), (0,), (1,)])
 @pytest.mark.parametrize("p", [0.0, 0.4])
 def test_gelu_and_its_gradient_are_those_of_torch_to_rounding(shape, p):
@@ -79,7 +79,7 @@ def test_gelu_far_from_zero_and_of_nan():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
-def test_a_residual_step_adds_what_is_kept_to_what_was_there(dtype):
+def test_add_dropout_adds_the_dropped_out_tensor(dtype):
     a, x = torch.randn(9, 8, dtype=dtype, requires_grad=True), torch.randn(9, 8, dtype=dtype, requires_grad=True)
     torch.manual_seed(0)
     kept = dropout(torch.ones_like(x), 0.5)
@@ -92,7 +92,7 @@ def test_a_residual_step_adds_what_is_kept_to_what_was_there(dtype):
     assert_identical(add_dropout(a, x, 0.5, training=False), a + x)
 
 
-def test_two_dropouts_and_two_places_have_nothing_in_common():
+def test_dropout_masks_and_positions_are_independent():
     torch.manual_seed(0)
     first, second = (dropout_mask(torch.zeros(()), (4000, 64), 0.5) > 0 for _ in range(2))
     for a, b in ((first, second), (first[1:], first[:-1]), (first[:, 1:], first[:, :-1])):
@@ -100,7 +100,7 @@ def test_two_dropouts_and_two_places_have_nothing_in_common():
     assert first.double().mean(0).sub(0.5).abs().max() < 5 * 0.5 / 4000**0.5
 
 
-def test_the_gradient_of_a_gradient_is_there():
+def test_it_has_second_derivatives():
     x = torch.randn(20, requires_grad=True)
     (slope,) = torch.autograd.grad(dropout_gelu(x).sum(), x, create_graph=True)
     (curve,) = torch.autograd.grad(slope.sum(), x)

@@ -24,7 +24,7 @@ EDGES = EdgeListLayout(torch.tensor([0, 1, 2, 3, 1]), torch.tensor([0, 0, 2, 2, 
 
 @pytest.mark.parametrize("score", ["dot", "scaled_dot"])
 @pytest.mark.parametrize("mask", [None, some_mask()], ids=["everyone", "masked"])
-def test_attention_weights_over_rows(score, mask):
+def test_attention_weights_with_a_dense_layout(score, mask):
     q, k, bias = leaves((2, 3, 3), (2, 4, 3), (2, 3, 4))
     assert gradcheck(lambda q, k, bias: attention_weights(q, k, mask, bias=bias, score=score), (q, k, bias))
 
@@ -32,7 +32,7 @@ def test_attention_weights_over_rows(score, mask):
 @pytest.mark.parametrize("return_weights", [False, True])
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("mask", [None, some_mask()], ids=["everyone", "masked"])
-def test_attend_over_rows(return_weights, with_bias, mask):
+def test_attend_with_a_dense_layout(return_weights, with_bias, mask):
     q, k, v, bias = leaves((2, 3, 3), (2, 4, 3), (2, 4, 2), (2, 3, 4))
 
     def f(q, k, v, bias):
@@ -42,12 +42,12 @@ def test_attend_over_rows(return_weights, with_bias, mask):
 
 
 @pytest.mark.parametrize("score", ["dot", "scaled_dot"])
-def test_attention_weights_over_segments(score):
+def test_attention_weights_with_an_edge_list(score):
     q, k, bias = leaves((3, 2, 3), (4, 2, 3), (5, 2))
     assert gradcheck(lambda q, k, bias: attention_weights(q, k, EDGES, bias=bias, score=score), (q, k, bias))
 
 
-def test_attend_over_segments():
+def test_attend_with_an_edge_list():
     q, k, v, bias = leaves((3, 2, 3), (4, 2, 3), (4, 2, 2), (5, 2))
     assert gradcheck(lambda q, k, v, bias: attend(q, k, v, EDGES, bias=bias, return_weights=True), (q, k, v, bias))
 
@@ -67,11 +67,11 @@ def scored(name):
     return score.to(F64) if isinstance(score, torch.nn.Module) else score
 
 
-# A random draw keeps away from ties, and from where sparsemax lets go of a competitor.
+# Random inputs avoid ties, and points where the support of sparsemax changes.
 @pytest.mark.parametrize("score", ["dot", "scaled_dot", "general", "additive", "location"])
 @pytest.mark.parametrize("normalizer", ["softmax", Softmax(0.5), Softmax(torch.inf), "hardmax", "sparsemax"], ids=str)
 @pytest.mark.parametrize("mask", [None, some_mask()], ids=["everyone", "masked"])
-def test_any_score_with_any_normalizer_over_rows(score, normalizer, mask):
+def test_any_score_with_any_normalizer_and_a_dense_layout(score, normalizer, mask):
     score = scored(score)
     q, k = leaves((2, 3, 3), (2, 4, 3))
     weights = tuple(score.parameters()) if isinstance(score, torch.nn.Module) else ()
@@ -82,7 +82,7 @@ def test_any_score_with_any_normalizer_over_rows(score, normalizer, mask):
 
 @pytest.mark.parametrize("score", ["dot", "scaled_dot", "general", "additive"])
 @pytest.mark.parametrize("normalizer", ["softmax", Softmax(0.5), Softmax(torch.inf), "hardmax", "sparsemax"], ids=str)
-def test_any_score_with_any_normalizer_over_segments(score, normalizer):
+def test_any_score_with_any_normalizer_and_an_edge_list(score, normalizer):
     score = scored(score)
     q, k = leaves((3, 2, 3), (4, 2, 3))
     weights = tuple(score.parameters()) if isinstance(score, torch.nn.Module) else ()

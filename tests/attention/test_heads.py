@@ -1,4 +1,4 @@
-"""Cutting channels into heads, and joining heads, against numpy's einsum."""
+"""Splitting channels into heads, and joining heads, against numpy's einsum."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ F64 = torch.float64
 
 
 def heads_side_by_side():
-    """(batch, n, h, d) for numpy, and the same heads as the layer lays them, (batch, n, h * d)."""
+    """(batch, n, h, d) for numpy, and the same heads concatenated as in the layer, (batch, n, h * d)."""
     x = torch.randn(2, 4, 3, 5, generator=torch.Generator().manual_seed(0), dtype=F64)
     return x.numpy(), x.flatten(-2)
 
@@ -84,12 +84,12 @@ def test_every_join_serves_in_the_layer_and_has_its_gradients(join):
     assert gradcheck(lambda x, *_: layer(x), (x, *layer.parameters()))
 
 
-def test_a_join_may_be_a_module_of_ones_own():
+def test_a_join_may_be_a_custom_module():
     layer = MultiHeadAttention(4, 2, join=torch.nn.Identity())
     assert layer(torch.randn(2, 3, 4)).shape == (2, 3, 4)
 
 
-def test_a_join_is_made_from_its_name_and_sizes_it_cannot_give_are_refused():
+def test_make_join_by_name_and_its_errors():
     assert isinstance(make_join("concat", 2, 3, 7), ConcatHeads)
     with pytest.raises(ValueError, match=r"unknown join 'nope'.*concat.*max"):
         make_join("nope", 2, 3, 7)

@@ -16,7 +16,7 @@ from molattn.attention import MultiHeadAttention, Softmax, causal_mask
 from molattn.errors import MissingExtra, UsageError
 from tests.assertions import assert_close, assert_identical
 
-# Keras' own, when it reads a torch parameter with numpy 2.
+# Raised inside Keras when it reads a torch parameter with numpy 2.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 F64 = torch.float64
@@ -24,7 +24,7 @@ TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 
 
 def keras_layer(query, value=None, key=None, **settings):
-    """A built layer, its biases not left at the zeros Keras starts from."""
+    """A built layer with nonzero biases (Keras initializes them with zeros)."""
     import keras
 
     layer = keras.layers.MultiHeadAttention(**settings)
@@ -64,7 +64,7 @@ def test_keras_parity_both_ways(dtype, heads, use_bias, widths, mask):
     if mask == "boolean":
         g = torch.Generator().manual_seed(1)
         allowed = torch.rand(2, 5, k.shape[1], generator=g) > 0.4
-        allowed[:, :, 0] = True  # with nobody left, Keras looks at everyone
+        allowed[:, :, 0] = True  # without a valid key, Keras attends to all keys
         theirs_masked = {"attention_mask": allowed}
         allowed = allowed.unsqueeze(1)
     elif mask == "causal":
@@ -90,7 +90,7 @@ def test_keras_parity_both_ways(dtype, heads, use_bias, widths, mask):
     assert_close(again_scores, scores, TOLERANCE[dtype])
 
 
-def test_a_layer_that_was_never_keras_goes_there():
+def test_a_new_layer_converts_to_keras():
     torch.manual_seed(0)
     ours = MultiHeadAttention(6, 2, head_dim=5, key_dim=3, value_dim=4, value_head_dim=7).to(F64)
     q, k, v = inputs((2, 4, 6), (2, 5, 3), (2, 5, 4))
@@ -101,11 +101,11 @@ def test_a_layer_that_was_never_keras_goes_there():
     assert_close(scores, weights)
 
 
-def test_what_keras_does_besides_is_refused_with_what_it_is():
+def test_unsupported_keras_features_raise_by_name():
     import keras
 
     x, image = inputs((1, 5, 7), (1, 5, 5, 7))
-    # Keras had none of these two at first.
+    # Older versions of Keras have neither of these two.
     known = inspect.signature(keras.layers.MultiHeadAttention).parameters
     later = {name: value for name, value in {"use_gate": True, "sliding_window": 2}.items() if name in known}
     for layer, message in [
@@ -130,7 +130,7 @@ def test_what_keras_does_besides_is_refused_with_what_it_is():
         ({"key_bias": "per_position", "max_length": 4}, "per position"),
     ],
 )
-def test_what_keras_cannot_hold_is_refused_with_what_it_is(settings, message):
+def test_features_that_keras_lacks_raise_by_name(settings, message):
     with pytest.raises(ValueError, match=f"Keras has no layer with.*{message}"):
         MultiHeadAttention(8, 2, **settings).to_keras()
 

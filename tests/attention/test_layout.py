@@ -1,4 +1,4 @@
-"""AttentionLayout: the few operations that scores and normalizers are written with, the same over rows and edges."""
+"""Attention layouts: the operations of scores and normalizers, the same for dense matrices and edge lists."""
 
 import pytest
 import torch

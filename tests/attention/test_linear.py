@@ -31,13 +31,13 @@ def test_it_is_torchs_linear_layer_with_its_gradients(rows, bias, dtype):
         assert_close(a, c, tolerance)
 
 
-def test_only_the_gradients_asked_for():
+def test_only_the_required_gradients_are_computed():
     x, weight = torch.randn(2000, 64), torch.randn(64, 64, requires_grad=True)
     linear(x, weight).sum().backward()
     assert x.grad is None and weight.grad is not None
 
 
-def test_its_gradient_has_a_gradient():
+def test_it_has_second_derivatives():
     x, weight = torch.randn(700, 64, requires_grad=True), torch.randn(96, 64, requires_grad=True)
     seconds = []
     for layer in (linear, F.linear):
@@ -46,8 +46,8 @@ def test_its_gradient_has_a_gradient():
     assert_close(seconds[0] / seconds[1].abs().max(), seconds[1] / seconds[1].abs().max(), 1e-5)
 
 
-def test_onednn_never_sees_an_expanded_tensor(monkeypatch):
-    # It goes through strides of 0 a hundred times slower; the gradient of a plain sum has them.
+def test_onednn_never_gets_an_expanded_tensor(monkeypatch):
+    # With strides of 0, as in the gradient of a sum, it is a hundred times slower.
     module = sys.modules["molattn.attention.linear"]
     product, seen = module._onednn_linear, []
     monkeypatch.setattr(module, "_onednn_linear", lambda *tensors: seen.append(tensors[:2]) or product(*tensors))

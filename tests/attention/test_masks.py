@@ -1,4 +1,4 @@
-"""Masks: padding and the past, alone and together."""
+"""Padding masks and causal masks, separately and combined."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from tests.assertions import assert_close, assert_identical
 F64 = torch.float64
 
 
-def test_a_causal_mask_leaves_the_past_and_the_present():
+def test_a_causal_mask_masks_later_keys():
     assert causal_mask(3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
     assert_identical(causal_mask(2, 5), causal_mask(5)[3:])
     with pytest.raises(ValueError, match="3 queries cannot be the last of 2"):

@@ -1,4 +1,4 @@
-"""MultiHeadAttention: the choices it offers and the promises it makes. Parity with torch and Keras stands beside."""
+"""MultiHeadAttention: its options and guarantees. Parity with torch and Keras is tested in modules of its own."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ F64 = torch.float64
 
 @pytest.mark.parametrize("return_weights", [False, True])
 @pytest.mark.parametrize("training", [False, True])
-def test_a_query_with_nobody_gets_the_output_bias_and_finite_gradients(return_weights, training):
+def test_a_query_without_a_valid_key_gets_the_output_bias_and_finite_gradients(return_weights, training):
     torch.manual_seed(1)
     layer = MultiHeadAttention(8, 2, dropout=0.5).to(F64).train(training)
     nn.init.normal_(layer.join.linear.bias)
@@ -43,7 +43,7 @@ def test_a_query_with_nobody_gets_the_output_bias_and_finite_gradients(return_we
         assert tensor.grad is not None and tensor.grad.isfinite().all()
 
 
-def test_an_item_where_nobody_may_look_at_anything_stays_finite():
+def test_an_item_without_any_valid_pair_stays_finite():
     layer = MultiHeadAttention(8, 2).to(F64)
     x = torch.randn(2, 3, 8, dtype=F64, requires_grad=True)
     mask = torch.tensor([True, False]).view(2, 1, 1, 1)
@@ -57,7 +57,7 @@ def test_an_item_where_nobody_may_look_at_anything_stays_finite():
 @pytest.mark.parametrize("garbage", [torch.nan, torch.inf, 1e300])
 @pytest.mark.parametrize("form", ["keys of all heads and queries", "one head sees more", "one query sees more"])
 @pytest.mark.parametrize("return_weights", [False, True])
-def test_what_stands_in_the_padding_changes_nothing_bit_for_bit(garbage, form, return_weights):
+def test_padding_does_not_change_the_result_bit_for_bit(garbage, form, return_weights):
     torch.manual_seed(2)
     layer = MultiHeadAttention(8, 2).to(F64)
     nn.init.normal_(layer.k_proj.bias), nn.init.normal_(layer.v_proj.bias)
@@ -85,7 +85,7 @@ PADDED = ["padding", "padding and past", "float", "float and past", "one head se
 
 
 def padding_masks(kind, there):
-    """Masks that hide the same rows from everyone."""
+    """Masks that mask the same keys for every query."""
     n = there.shape[1]
     mask = padding_mask(there)
     if "past" in kind:
@@ -108,7 +108,7 @@ def padding_masks(kind, there):
 def test_nan_in_the_padding_of_self_attention_reaches_no_other_row_and_no_gradient(
     garbage, kind, return_weights, alone
 ):
-    # Padding is among the queries too, and what it asks goes through the weights that all queries share.
+    # The padding is also among the queries, which share their projection weights.
     torch.manual_seed(2)
     layer = MultiHeadAttention(8, 2).to(F64)
     there = torch.arange(5) < torch.tensor([[3], [5], [1]])
@@ -128,7 +128,7 @@ def test_nan_in_the_padding_of_self_attention_reaches_no_other_row_and_no_gradie
 
 
 @pytest.mark.parametrize("return_weights", [False, True])
-def test_nan_in_a_query_that_may_look_at_nobody_reaches_nothing(return_weights):
+def test_nan_in_a_query_without_a_valid_key_does_not_propagate(return_weights):
     torch.manual_seed(2)
     layer = MultiHeadAttention(8, 2).to(F64)
     mask = torch.rand(2, 1, 4, 5, generator=torch.Generator().manual_seed(1)) > 0.3
@@ -143,7 +143,7 @@ def test_nan_in_a_query_that_may_look_at_nobody_reaches_nothing(return_weights):
 
 
 @pytest.mark.parametrize("kind", PADDED)
-def test_nan_in_a_real_row_is_not_hidden(kind):
+def test_nan_in_a_valid_row_propagates(kind):
     layer = MultiHeadAttention(8, 2).to(F64)
     there = torch.arange(5) < torch.tensor([[3], [5]])
     x = torch.randn(2, 5, 8, dtype=F64)
@@ -153,7 +153,7 @@ def test_nan_in_a_real_row_is_not_hidden(kind):
     assert output[1].isfinite().all()
 
 
-def test_heads_of_a_width_of_their_own():
+def test_head_dim():
     layer = MultiHeadAttention(6, 4, head_dim=5)
     output, weights = layer(torch.randn(2, 3, 6), return_weights=True)
     assert output.shape == (2, 3, 6) and weights.shape == (2, 4, 3, 3)
@@ -185,14 +185,14 @@ def test_dropout_leaves_the_expectation():
     assert ((output.mean(0) - quiet).abs() < 5 * output.std(0) / draws**0.5).all()
 
 
-def test_query_stands_in_for_key_and_key_for_value():
+def test_key_defaults_to_query_and_value_to_key():
     layer = MultiHeadAttention(8, 2).to(F64)
     x, y = torch.randn(2, 4, 8, dtype=F64), torch.randn(2, 5, 8, dtype=F64)
     assert_close(layer(x), layer(x, x, x))
     assert_close(layer(x, y), layer(x, y, y))
 
 
-def test_every_width_is_free():
+def test_all_widths_may_differ():
     layer = MultiHeadAttention(6, 4, head_dim=5, value_head_dim=3, key_dim=7, value_dim=2, output_dim=9, bias=False)
     output, weights = layer(torch.randn(2, 3, 6), torch.randn(2, 8, 7), torch.randn(2, 8, 2), return_weights=True)
     assert output.shape == (2, 3, 9) and weights.shape == (2, 4, 3, 8)
@@ -218,7 +218,7 @@ def test_a_bias_is_added_to_the_logits_of_each_head():
 @pytest.mark.parametrize("key_bias", ["shared", "per_position"])
 @pytest.mark.parametrize("normalizer", [*NORMALIZERS, Softmax(0.5)], ids=str)
 @pytest.mark.parametrize("score", SCORE_NAMES)
-def test_every_choice_goes_with_every_other(score, normalizer, key_bias, join):
+def test_all_options_combine(score, normalizer, key_bias, join):
     torch.manual_seed(0)
     layer = MultiHeadAttention(6, 2, score=score, normalizer=normalizer, key_bias=key_bias, join=join, max_length=7).to(
         F64
@@ -239,7 +239,11 @@ def test_every_choice_goes_with_every_other(score, normalizer, key_bias, join):
         assert (output[:, 1] == 0).all()
     output.sin().sum().backward()
     for name, parameter in layer.named_parameters():
-        if score != "location" or name not in ("k_proj.weight", "k_proj.bias", "key_bias"):  # it asks no key
+        if score != "location" or name not in (
+            "k_proj.weight",
+            "k_proj.bias",
+            "key_bias",
+        ):  # it does not depend on the keys
             assert parameter.grad is not None and parameter.grad.isfinite().all(), name
 
 
@@ -254,8 +258,8 @@ def test_with_equal_rows_the_key_bias_per_position_is_the_shared_one():
     assert_close(layer(x), shared(x))
 
 
-def test_only_a_key_bias_per_position_tells_places_apart():
-    # The same row at every place: with one bias nobody can prefer a place, with one per position a head can.
+def test_only_a_key_bias_per_position_distinguishes_positions():
+    # Equal rows: with a shared bias no position can be preferred, with one per position a head can prefer one.
     torch.manual_seed(3)
     x = torch.randn(1, 1, 6, dtype=F64).expand(1, 5, 6)
     for key_bias, prefers in (("shared", False), ("per_position", True)):
@@ -301,12 +305,12 @@ def test_a_score_with_weights_of_ones_own_serves_in_the_layer():
         ({"dropout": torch.nan}, "from 0 to below 1"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings, message):
+def test_invalid_settings_raise(settings, message):
     with pytest.raises(ValueError, match=message):
         MultiHeadAttention(**{"embed_dim": 8, "num_heads": 2, **settings})
 
 
-def test_more_keys_than_positions_are_refused():
+def test_more_keys_than_positions_raise():
     layer = MultiHeadAttention(8, 2, key_bias="per_position", max_length=4)
     with pytest.raises(ValueError, match="5 keys are more than the 4 positions"):
         layer(torch.randn(1, 5, 8))
@@ -315,7 +319,7 @@ def test_more_keys_than_positions_are_refused():
 @pytest.mark.parametrize("return_weights", [False, True])
 @pytest.mark.parametrize("kind", [torch.bool, torch.float])
 @pytest.mark.parametrize("lead", [1, 2, 3])
-def test_a_mask_of_each_item_needs_a_place_for_the_heads(lead, kind, return_weights):
+def test_a_mask_per_item_needs_a_head_dimension(lead, kind, return_weights):
     # With as many items as heads, or one, it would broadcast: to the heads, in silence.
     layer = MultiHeadAttention(8, 2)
     x, y = torch.randn(lead, 3, 8), torch.randn(lead, 4, 8)
@@ -332,7 +336,7 @@ def test_a_mask_of_each_item_needs_a_place_for_the_heads(lead, kind, return_weig
     ("query", "mask", "message"),
     [
         ((2, 3, 8), (4,), "padding_mask"),
-        ((2, 3, 8), (2, 4), "does not broadcast"),  # who is there among the keys: it goes through padding_mask
+        ((2, 3, 8), (2, 4), "does not broadcast"),  # a mask of the keys: needs padding_mask
         ((2, 3, 8), (4, 4), "does not broadcast"),
         ((2, 3, 8), (2, 3, 3, 4), r"does not broadcast to \(2, 2, 3, 4\)"),
         ((2, 3, 8), (3, 1, 3, 4), "does not broadcast"),
@@ -341,7 +345,7 @@ def test_a_mask_of_each_item_needs_a_place_for_the_heads(lead, kind, return_weig
         ((3, 8), (4, 3, 4), r"does not broadcast to \(2, 3, 4\)"),
     ],
 )
-def test_a_mask_of_another_shape_is_refused_with_what_it_has_to_be(query, mask, message, kind):
+def test_a_mask_of_the_wrong_shape_raises(query, mask, message, kind):
     layer = MultiHeadAttention(8, 2)
     key = torch.randn(*query[:-2], 4, 8)
     with pytest.raises(ValueError, match=message):
@@ -357,7 +361,7 @@ def test_without_a_batch_the_first_of_three_dimensions_are_the_heads(shape):
     assert_close(layer(x, y, mask=mask), in_a_batch)
 
 
-def test_a_layer_says_what_it_is():
+def test_repr_of_a_layer():
     assert "embed_dim=8, num_heads=2, head_dim=4, score=scaled_dot, normalizer=softmax" in repr(
         MultiHeadAttention(8, 2)
     )

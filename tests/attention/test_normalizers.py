@@ -1,4 +1,4 @@
-"""Normalizers: hard, soft and uniform attention, sparsemax, and what each promises at its ends."""
+"""Normalizers: hardmax, softmax, uniform attention and sparsemax, and their limits."""
 
 import pytest
 import torch
@@ -88,7 +88,7 @@ def test_ties_share_equally_whatever_their_order():
     assert row(Softmax(0), -5, -5).tolist() == [0.5, 0.5]
 
 
-def test_hardmax_asks_only_those_allowed():
+def test_hardmax_ignores_masked_keys():
     mask = torch.tensor([[True, False, True], [False, False, False], [False, True, False]])
     logits = torch.tensor([[1.0, 9, 3], [1, 2, 3], [9, 1, 9]], dtype=F64)
     expected = torch.tensor([[0, 0, 1], [0, 0, 0], [0, 1, 0]], dtype=F64)
@@ -135,7 +135,7 @@ def test_a_constant_added_to_every_logit_changes_nothing(normalizer, shift):
 
 @pytest.mark.parametrize("normalizer", ALL)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_query_with_nobody_gets_zeros_and_zero_gradients_never_nan(normalizer, dtype):
+def test_a_query_without_a_valid_key_gets_zeros_and_zero_gradients(normalizer, dtype):
     torch.manual_seed(1)
     q, k, v = (torch.randn(2, 3, n, 8, dtype=dtype, requires_grad=True) for n in (4, 5, 5))
     mask = torch.rand(2, 3, 4, 5) > 0.4

@@ -1,4 +1,4 @@
-"""Scores: each against its equation, pair by pair, with every normalizer, over rows and over edges."""
+"""Scores: each against its equation, pair by pair, with every normalizer, for dense layouts and edge lists."""
 
 import pytest
 import torch
@@ -41,7 +41,7 @@ def scored(name, query_dim=5, key_dim=5):
 
 
 def problem(key_dim=5, seed=0):
-    """q, k and a mask that leaves one query nobody."""
+    """q, k and a mask with a query that has no valid key."""
     g = torch.Generator().manual_seed(seed)
     q = 2 * torch.randn(HEADS, QUERIES, 5, generator=g, dtype=F64)
     k = torch.randn(HEADS, KEYS, key_dim, generator=g, dtype=F64)
@@ -58,7 +58,7 @@ def by_hand(score, normalizer, q, k, mask):
 @pytest.mark.parametrize("score", reference.SCORE_NAMES)
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("masked", [False, True])
-def test_any_score_with_any_normalizer_over_rows(score, normalizer, masked):
+def test_any_score_with_any_normalizer_and_a_dense_layout(score, normalizer, masked):
     q, k, mask = problem()
     score, (ours, theirs) = scored(score), NORMALIZERS[normalizer]
     weights = attention_weights(q, k, mask if masked else None, score=score, normalizer=ours)
@@ -89,7 +89,7 @@ def test_any_score_with_any_normalizer_over_edges(score, normalizer):
 
 @pytest.mark.parametrize("name", reference.SCORE_NAMES)
 def test_the_logits_themselves_are_those_of_the_equation(name):
-    # The weights of a softmax do not tell: a constant added to every logit changes none of them.
+    # Softmax weights are not enough: adding a constant to every logit does not change them.
     q, k, _ = problem()
     score = scored(name)
     of_pair = reference.pair_score(score)
@@ -120,7 +120,7 @@ def test_a_single_query_is_a_row_of_one(score, normalizer):
 @pytest.mark.parametrize("score", reference.SCORE_NAMES)
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("layout", ["rows", "edges"])
-def test_what_stands_in_keys_that_nobody_sees_changes_nothing_forward_or_backward(score, normalizer, layout):
+def test_unattended_keys_change_nothing_forward_or_backward(score, normalizer, layout):
     if (score, layout) == ("location", "edges"):
         layout = "rows"
     (ours, _), score = NORMALIZERS[normalizer], scored(score)
@@ -146,7 +146,7 @@ def test_what_stands_in_keys_that_nobody_sees_changes_nothing_forward_or_backwar
         assert_identical(dirty, clean)
 
 
-def test_the_location_score_refuses_edges_and_more_keys_than_it_has_positions():
+def test_the_location_score_rejects_edge_lists_and_too_many_keys():
     score = Location(5, max_length=3)
     x = torch.randn(4, 5)
     with pytest.raises(ValueError, match=r"4 keys.*max_length 3"):
@@ -167,13 +167,13 @@ def test_a_score_is_made_from_its_name():
         make_score("nope", 3, 4)
 
 
-def test_a_name_that_stands_for_weights_is_refused_where_they_could_not_be_kept():
+def test_attend_rejects_names_of_scores_with_weights():
     x = torch.randn(3, 4)
     with pytest.raises(ValueError, match="make_score"):
         attention_weights(x, x, score="general")
 
 
-def test_normalizers_are_functions_of_logits_and_competitors_too():
+def test_normalizers_are_functions_of_logits_and_layout():
     logits = torch.tensor([[3.0, 1.0, 2.9]])
     one, nothing = torch.ones(1, 1), torch.zeros(3, 1)
     for normalizer in (hardmax, sparsemax, Softmax(0.5)):

@@ -13,7 +13,7 @@ MASKS = ["none", "boolean", "float", "padding", "boolean and padding", "causal"]
 
 
 def torch_layer(embed_dim, heads, **settings):
-    """torch's layer with biases that are not left at the zeros torch starts from."""
+    """torch's layer with nonzero biases (torch initializes them with zeros)."""
     torch.manual_seed(0)
     layer = nn.MultiheadAttention(embed_dim, heads, dtype=F64, **settings).eval()
     if layer.in_proj_bias is not None:
@@ -31,7 +31,7 @@ def ask_theirs(layer, q, k, v, **masks):
 
 
 def masks_for(kind, heads, batch, i, j):
-    """The same mask as ours (True or a finite number where allowed) and as torch's, with someone left in each row."""
+    """The same mask as ours (True or a finite number where allowed) and as torch's, with a valid key in each row."""
     g = torch.Generator().manual_seed(1)
     allowed = torch.rand(i, j, generator=g) > 0.4
     allowed[:, 0] = True

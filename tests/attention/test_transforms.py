@@ -1,4 +1,4 @@
-"""What torch does with functions works with attention: torch.func, derivatives of any order, compilers."""
+"""Attention under torch's transforms: torch.func, derivatives of any order, compilers."""
 
 import subprocess
 import sys
@@ -59,7 +59,7 @@ over_masks = pytest.mark.parametrize("kind", MASKS)
 
 @over_masks
 def test_gradients_of_gradients(layer, x, kind):
-    # By differences; and torch's kernels have none of their own.
+    # Against finite differences; torch's kernels have no second derivatives.
     mask, projections = mask_of(kind), (layer.q_proj.weight, layer.v_proj.bias)
 
     def f(x, *_):
@@ -76,7 +76,7 @@ def test_gradients_of_gradients_of_attend_with_a_bias():
     mask = torch.tensor([[True, False, True, False], [False] * 4, [True, True, True, False]])
     for layout in (None, mask):
         assert gradgradcheck(lambda q, k, v, bias, layout=layout: attend(q, k, v, layout, bias=bias), (q, k, v, bias))
-        # Keys alone, for which the kernel would be another than for all.
+        # Only the keys, for which torch chooses another kernel.
         assert gradgradcheck(lambda k, layout=layout: attend(q.detach(), k, v.detach(), layout, bias=bias.detach()), k)
 
 
@@ -103,7 +103,7 @@ def test_a_first_gradient_is_the_kernels_own(layer, x, monkeypatch):
     )
     layer(x.requires_grad_()).sum().backward()
     assert len(calls) == 1
-    attend(x, x, x).add_(1).sum().backward()  # and what came out may be changed in place
+    attend(x, x, x).add_(1).sum().backward()  # and the output may be modified in place
 
 
 @over_masks
@@ -166,7 +166,7 @@ def test_a_batch_by_vmap_of_large_masks_and_of_edges():
 def test_sparsemax_by_sorting_is_sparsemax(mask):
     g = torch.Generator().manual_seed(6)
     logits = torch.randn(40, 2, 5, generator=g, dtype=F64)
-    logits[:5] = logits[:5].round()  # equal ones
+    logits[:5] = logits[:5].round()  # ties
     layout = DenseLayout(mask)
     expected = sparsemax(logits, layout)
     assert_close(vmap(lambda logits: sparsemax(logits, layout))(logits), expected)
@@ -227,7 +227,7 @@ def test_a_stack_with_dropout_is_transformed_too(training):
     assert draw.shape == (2, 1, 4, 4)
 
 
-def test_masks_are_combined_alike_in_bytes_and_under_a_compiler(monkeypatch):
+def test_mask_operations_agree_in_bytes_and_under_a_compiler(monkeypatch):
     g = torch.Generator().manual_seed(7)
     a, b = torch.rand(90, 80, generator=g) > 0.5, torch.rand(90, 1, generator=g) > 0.5
     in_bytes = mask_or(a, b), mask_any(a, -1)
@@ -235,7 +235,7 @@ def test_masks_are_combined_alike_in_bytes_and_under_a_compiler(monkeypatch):
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     for found, expected in zip((mask_or(a, b), mask_any(a, -1)), in_bytes, strict=True):
         assert_identical(found, expected)
-    # The C++ that torch.compile writes has no masks seen as bytes.
+    # The C++ that torch.compile generates does not support viewing masks as bytes.
     graph = make_fx(lambda a, b: (mask_or(a, b), mask_any(a, -1)))(a, b)
     assert "view" not in graph.code
 
@@ -283,7 +283,7 @@ check(model, torch.tensor([[3, 4, 5, 0], [3, 0, 0, 0]]), torch.tensor([[1, 6, 7]
 
 
 def run_alone(code, *arguments):
-    # In a process of its own: the checks of shapes that run under pytest cannot be compiled.
+    # In a separate process: the shape checks that run under pytest cannot be compiled.
     done = subprocess.run([sys.executable, "-c", COMPILED + code, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

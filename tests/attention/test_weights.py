@@ -1,4 +1,4 @@
-"""attention_weights: a distribution over whoever is allowed to compete, whatever the logits and the mask."""
+"""attention_weights: a distribution over the valid keys, for any logits and masks."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def random_segments(heads, receivers, senders, d, edges, seed):
 
 @few_examples
 @given(SIZES, SIZES, SIZES, SIZES, DENSITIES, SEEDS)
-def test_rows_sum_to_one_over_the_allowed_and_are_exactly_zero_elsewhere(heads, i, j, d, density, seed):
+def test_rows_sum_to_one_over_valid_keys_and_are_exactly_zero_elsewhere(heads, i, j, d, density, seed):
     q, k, mask = random_rows(heads, i, j, d, density, seed)
     w = attention_weights(q, k, mask)
     assert w.shape == (heads, i, j)
@@ -44,7 +44,7 @@ def test_rows_sum_to_one_over_the_allowed_and_are_exactly_zero_elsewhere(heads, 
 
 @few_examples
 @given(SIZES, SIZES, SIZES, SIZES, st.integers(0, 12), SEEDS)
-def test_segments_sum_to_one_over_the_edges_into_a_receiver(heads, receivers, senders, d, edges, seed):
+def test_edge_weights_sum_to_one_over_the_edges_into_a_receiver(heads, receivers, senders, d, edges, seed):
     q, k, layout = random_segments(heads, receivers, senders, d, edges, seed)
     w = attention_weights(q, k, layout)
     assert w.shape == (edges, heads)
@@ -80,7 +80,7 @@ def test_no_edges_at_all_bring_zeros():
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_query_with_nobody_gets_zeros_and_zero_gradients_never_nan(return_weights, with_bias, dropout, dtype):
+def test_a_query_without_a_valid_key_gets_zeros_and_zero_gradients(return_weights, with_bias, dropout, dtype):
     torch.manual_seed(1)
     q, k, v = (torch.randn(2, 3, n, 8, dtype=dtype, requires_grad=True) for n in (4, 5, 5))
     mask = torch.rand(2, 3, 4, 5) > 0.4
@@ -144,7 +144,7 @@ def test_a_bias_is_added_to_the_logits():
 
 @few_examples
 @given(SIZES, SIZES, SIZES, DENSITIES, SEEDS)
-def test_minus_infinity_in_a_float_mask_forbids_as_a_boolean_mask_does(i, j, d, density, seed):
+def test_minus_infinity_in_a_float_mask_equals_false_in_a_boolean_mask(i, j, d, density, seed):
     q, k, mask = random_rows(2, i, j, d, density, seed)
     forbidding = torch.zeros(2, i, j, dtype=F64).masked_fill(~mask, -torch.inf)
     assert_close(attention_weights(q, k, forbidding), attention_weights(q, k, mask))
@@ -181,7 +181,7 @@ def test_masks_and_biases_broadcast_to_the_logits_on_both_ways_through(shape):
     assert_close(attend(q, k, v, bias=bias), attend(q, k, v, bias=bias.expand(2, 3, 4, 5)))
 
 
-def test_a_mask_of_integers_is_refused():
+def test_an_integer_mask_raises():
     x = torch.randn(3, 4)
     with pytest.raises(TypeError, match="boolean"):
         attend(x, x, x, torch.ones(3, 3, dtype=torch.long))
@@ -190,7 +190,7 @@ def test_a_mask_of_integers_is_refused():
 
 
 @pytest.mark.parametrize("argument", ["score", "normalizer"])
-def test_an_unknown_name_is_refused_with_the_names_there_are(argument):
+def test_an_unknown_name_raises_with_the_known_ones(argument):
     x = torch.randn(3, 4)
     table = {"score": SCORES, "normalizer": NORMALIZERS}[argument]
     with pytest.raises(ValueError, match=f"unknown {argument} 'nope'.*{next(iter(table))}"):
@@ -199,7 +199,7 @@ def test_an_unknown_name_is_refused_with_the_names_there_are(argument):
         attend(x, x, x, **{argument: "nope"})
 
 
-def test_functions_serve_as_score_and_normalizer():
+def test_score_and_normalizer_may_be_functions():
     q, k, mask = random_rows(1, 3, 4, 5, 0.7, seed=7)
 
     def negative_dot(q, k, layout):

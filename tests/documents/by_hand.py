@@ -1,4 +1,4 @@
-"""What a student needs to recompute a layer: numpy, a softmax, a linear map."""
+"""Tools to recompute a layer by hand: softmax and a linear map in numpy."""
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ F64 = torch.float64
 
 
 def softmax(x: Array) -> Array:
-    """e^x / sum e^x along the last axis; it subtracts the maximum, so that nothing overflows."""
+    """e^x / sum e^x along the last axis; the maximum is subtracted first to avoid overflow."""
     e = np.exp(x - x.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
 
@@ -21,13 +21,13 @@ def array(tensor: Tensor) -> Array:
 
 
 def linear(layer: nn.Linear, x: Array) -> Array:
-    """x W + b; torch keeps W transposed."""
+    """x W + b; torch stores W transposed."""
     y = x @ array(layer.weight).T
     return y if layer.bias is None else y + array(layer.bias)
 
 
 def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
-    """In float64, and no bias left at 0, no scale at 1: one that was forgotten must show."""
+    """In float64, with no bias of 0 and no scale of 1, so that a missing one is detected."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for p in module.to(F64).parameters():

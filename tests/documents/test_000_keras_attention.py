@@ -10,7 +10,7 @@ from molattn.attention import MultiHeadAttention
 from molattn.sequence import TASKS, TRAININGS, PositionResult, train_on_positions
 from tests.documents.by_hand import F64, array, assert_same, randomise, softmax
 
-# Keras' own, when it reads a torch parameter with numpy 2.
+# Raised inside Keras when it reads a torch parameter with numpy 2.
 warns_of_numpy = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 ROW_2 = 1  # the second one
 
@@ -19,7 +19,7 @@ ROW_2 = 1  # the second one
 
 @pytest.fixture(scope="module")
 def keras_layer():
-    """3 heads, key_dim 8, for one input of 5 rows of 7 channels; its biases not left at zero."""
+    """3 heads, key_dim 8, for one input of 5 rows of 7 channels; with nonzero biases."""
     import keras  # takes seconds
 
     layer = keras.layers.MultiHeadAttention(num_heads=3, key_dim=8, dtype="float64")
@@ -102,7 +102,7 @@ def layer_with_a_bias_per_position():
 def test_document_000_b_the_key_bias_has_a_row_for_every_position():
     layer = layer_with_a_bias_per_position()
     assert layer.key_bias.shape == (3, 5, 8)  # (heads, positions, key_dim)
-    assert layer.k_proj.bias is None  # and there is no other
+    assert layer.k_proj.bias is None  # and there is no shared one
     assert sum(p.numel() for p in layer.parameters()) == 751 + 3 * (5 - 1) * 8
 
 
@@ -120,7 +120,7 @@ def test_document_000_b_the_layer_with_a_key_bias_per_position_by_hand():
 
 
 def test_document_000_slip_rows_of_a_score_picture_are_the_query_and_columns_the_key():
-    # All keys zero but for the bias of row 2, and every query the same: all look at row 2, so one column is dark.
+    # All keys zero but for the bias of row 2, and every query the same: all attend to row 2, so one column is dark.
     layer = MultiHeadAttention(7, 1, head_dim=8, key_bias="per_position", max_length=5).to(F64)
     with torch.no_grad():
         for p in layer.parameters():
@@ -133,7 +133,7 @@ def test_document_000_slip_rows_of_a_score_picture_are_the_query_and_columns_the
     assert_same(weights[0, 0], expected)
 
 
-# (c) three tasks in eight trainings, and (d) what the heads look at
+# (c) three tasks in eight trainings, and (d) the attention of the heads
 #
 # At a quarter of the published epochs each comparison holds already, if not yet by as much: the tests run at both
 # lengths, the published one marked slow.
@@ -145,7 +145,7 @@ at_both_lengths = pytest.mark.parametrize(
 
 
 def trained(epochs: int, task: str, key_bias: str = "per_position", heads: int = 8, key_dim: int = 7) -> PositionResult:
-    """One of the eight trainings; whoever asks again gets the same one."""
+    """One of the eight trainings, cached."""
     return train(epochs, task, key_bias, heads, key_dim)
 
 

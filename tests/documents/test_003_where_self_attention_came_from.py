@@ -72,7 +72,7 @@ def test_document_003_the_concat_score_of_luong_is_the_additive_one():
 
 
 def test_document_003_slip_the_location_score_is_a_softmax_over_source_positions():
-    """a_s = softmax(W_a s): row t of W_a is for position t, and what stands there is not asked."""
+    """a_s = softmax(W_a s): row t of W_a is for position t, independently of its content."""
     score = randomise(Location(query_dim=4, max_length=7))
     by_hand = softmax(DECODER.numpy() @ array(score.w.weight)[:5].T)
     assert_same(attention_weights(DECODER, ENCODER, score=score), by_hand)
@@ -125,7 +125,7 @@ def bahdanau_by_hand(model, source, target):
     logits, alignment = [], []
     for t in target:
         y = p["embedding.weight"][t]
-        # Where to look is asked with s of the step before.
+        # Attention uses s of the previous step.
         energies = [
             p["score.w.weight"][0]
             @ np.tanh(p["score.w_q.weight"] @ s + p["score.w_k.weight"] @ h + p["score.w_k.bias"])
@@ -171,7 +171,7 @@ def luong_by_hand(model, source, target, cell, score, layers, feeding):
     attentional, logits, alignment = np.zeros(6), [], []
     for t in target:
         x = p["embedding.weight"][t]
-        # The decoder moves, on what it attended to before; where to look is asked with the state it has now.
+        # The recurrent step uses the previous attention; attention then uses the new state.
         h, state = stacked(parameters(model.rnn), np.concatenate([x, attentional]) if feeding else x, state)
         w = softmax(np.array([energy(h, j, hs) for j, hs in enumerate(memory)]))
         c = sum(weight * hs for weight, hs in zip(w, memory, strict=True))
@@ -182,7 +182,7 @@ def luong_by_hand(model, source, target, cell, score, layers, feeding):
 
 
 def check(model, by_hand):
-    """Logits and alignment of every source and target, and nothing looked at in the padding."""
+    """Logits and alignment of every source and target, with no attention to padding."""
     logits, alignment = model(SOURCE, TARGET, return_weights=True)
     assert_same(model(SOURCE, TARGET), array(logits))
     assert alignment.shape == (3, 4, 5)
@@ -215,15 +215,15 @@ def last_alignment(model, tokens):
     return model(SOURCE[:1], torch.tensor([tokens]), return_weights=True)[1][0, -1]
 
 
-def test_document_003_bahdanau_looks_before_he_moves_and_luong_after():
-    # The last target token has not reached Bahdanau's state when the model looks; Luong's has read it.
+def test_document_003_bahdanau_attends_before_the_recurrent_step_and_luong_after():
+    # The last target token has not reached Bahdanau's state when attention is computed; Luong's has read it.
     bahdanau, luong = randomise(Bahdanau(10, 8, 5, 6)), randomise(Luong(10, 8, 5, 6))
     assert torch.equal(last_alignment(bahdanau, [1, 7, 3]), last_alignment(bahdanau, [1, 7, 4]))
     assert not torch.allclose(last_alignment(bahdanau, [1, 7, 3]), last_alignment(bahdanau, [1, 2, 3]))
     assert not torch.allclose(last_alignment(luong, [1, 7, 3]), last_alignment(luong, [1, 7, 4]))
 
 
-def test_document_003_input_feeding_tells_luongs_decoder_where_it_looked_before():
+def test_document_003_input_feeding_passes_the_previous_attention_to_luongs_decoder():
     # W_c makes the attentional vector, which only input feeding gives to the next step's alignment.
     for feeding in (True, False):
         model = randomise(Luong(10, 8, 5, 6, input_feeding=feeding))

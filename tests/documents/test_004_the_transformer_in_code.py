@@ -35,7 +35,7 @@ def random(*shape, seed=0):
 
 
 def attention_by_hand(q, k, v, forbidden):
-    """softmax(q k^T / sqrt(d) - 1e9 forbidden) v,  forbidden being 1 where one may not look and 0 elsewhere."""
+    """softmax(q k^T / sqrt(d) - 1e9 forbidden) v,  forbidden being 1 for masked pairs and 0 elsewhere."""
     weights = softmax(q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1]) - 1e9 * forbidden)
     return weights @ v, weights
 
@@ -55,7 +55,7 @@ def test_document_004_an_additive_mask(kind):
     mask = {
         "minus 1e9": -1e9 * forbidden,
         "minus infinity": torch.zeros(4, 5, dtype=F64).masked_fill(forbidden == 1, -math.inf),
-        "boolean": forbidden == 0,  # True where one may look
+        "boolean": forbidden == 0,  # True where a query may attend
     }[kind]
     output, weights = attend(q, k, v, mask, return_weights=True)
     expected, by_hand = attention_by_hand(q.numpy(), k.numpy(), v.numpy(), forbidden.numpy())
@@ -91,7 +91,7 @@ def test_document_004_slip_the_variance_of_a_dot_product_is_d_and_scaling_makes_
 # Masks
 
 
-def test_document_004_token_0_is_padding_and_nobody_looks_at_it():
+def test_document_004_token_0_is_padding_and_masked():
     assert array(padding_mask(SOURCE))[:, 0, 0].tolist() == [[True] * 5, [True, True, True, False, False]]
 
 
@@ -142,7 +142,7 @@ def encoder_layer_by_hand(layer, x, mask):
 
 
 def decoder_layer_by_hand(layer, x, memory, mask, memory_mask):
-    """As the encoder's, with a look at the memory between the two."""
+    """As the encoder's, with attention to the memory between the two."""
     update, own = multi_head_by_hand(layer.self_attention, x, x, mask)
     x = norm_by_hand(layer.around_self.norm, x + update)
     update, cross = multi_head_by_hand(layer.cross_attention, x, memory, memory_mask)

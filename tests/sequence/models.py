@@ -1,4 +1,4 @@
-"""Small models of every kind, with weights large enough that what they predict depends on what they read."""
+"""Small models of every kind, with weights large enough that predictions depend on the inputs."""
 
 import torch
 

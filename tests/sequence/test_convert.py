@@ -1,4 +1,4 @@
-"""The Transformer's layers and stacks from torch's, in every setting."""
+"""Conversion of torch's Transformer layers and stacks, in every setting."""
 
 import pytest
 import torch
@@ -61,7 +61,7 @@ def test_decoders(settings, final_norm):
 
 
 @over_settings
-def test_a_stack_made_by_hand_takes_the_same_weights(settings):
+def test_a_manually_built_stack_takes_the_same_weights(settings):
     theirs = randomise(nn.TransformerEncoder(layer_of(nn.TransformerEncoderLayer, settings), 2, None, False))
     by_hand = Encoder(2, 8, 2, 12, final_norm=False, **settings).to(F64).eval()
     by_hand.load_state_dict(Encoder.from_torch(theirs).state_dict())
@@ -72,7 +72,7 @@ def test_a_stack_made_by_hand_takes_the_same_weights(settings):
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_a_transformer_is_built_around_the_two_stacks(norm_first):
-    # torch's has a last layer norm in both stacks, pre-norm or not.
+    # torch's has a final layer norm in both stacks, pre-norm or not.
     torch.manual_seed(0)
     theirs = randomise(nn.Transformer(8, 2, 2, 1, 12, batch_first=True, norm_first=norm_first))
     ours = Transformer.from_torch(theirs, 10, 11)
@@ -109,7 +109,7 @@ def test_dropout_mode_and_dtype_come_along_and_the_weights_are_copies():
     assert not EncoderLayer.from_torch(layer.eval()).training
 
 
-def test_what_has_no_equal_is_refused_by_name():
+def test_unsupported_features_raise_by_name():
     layer = nn.TransformerEncoderLayer(8, 2, 12)
     layer.norm1 = nn.RMSNorm(8)
     with pytest.raises(ValueError, match="RMSNorm"):
@@ -127,7 +127,7 @@ def test_what_has_no_equal_is_refused_by_name():
     with pytest.raises(ValueError, match="no layers"):
         Encoder.from_torch(stack)
     stack.layers = nn.ModuleList([nn.Linear(8, 8)])
-    with pytest.raises(ValueError, match="a Linear is no"):
+    with pytest.raises(ValueError, match="a Linear is not a"):
         Encoder.from_torch(stack)
     with pytest.raises(ValueError, match="custom_encoder"):
         Transformer.from_torch(nn.Transformer(8, 2, custom_encoder=nn.Identity()), 5, 5)

@@ -1,4 +1,4 @@
-"""Greedy and beam decoding: of models whose every sequence can be enumerated, and of the real ones."""
+"""Greedy and beam search, with models whose sequences can be enumerated and with the real ones."""
 
 import itertools
 import math
@@ -26,7 +26,7 @@ class Prefix:
 
 
 class Table:
-    """A model that looks its probabilities up by the target tokens so far: {(3,): {4: 0.6, 2: 0.4}}."""
+    """A model with a table of probabilities by the target tokens so far: {(3,): {4: 0.6, 2: 0.4}}."""
 
     def __init__(self, table, vocab=6):
         self.table, self.vocab = table, vocab
@@ -44,7 +44,7 @@ class Table:
 
 
 class Uncached:
-    """A model asked for everything anew at each step: what a cache must not change."""
+    """A model that recomputes everything at each step: a cache must give the same result."""
 
     def __init__(self, model):
         self.model = model
@@ -57,7 +57,7 @@ class Uncached:
         return self.model(state.source, state.tokens)[:, -1], state
 
 
-# The likeliest first token leads nowhere good: 3 then anything is at most 0.6 * 0.4, and 4, 5, END is 0.4 * 0.9.
+# The most probable first token is a dead end: 3 then any token is at most 0.6 * 0.4, and 4, 5, END is 0.4 * 0.9.
 GARDEN_PATH = Table({(): {3: 0.6, 4: 0.4}, (3,): {3: 0.4, 4: 0.3, 5: 0.3}, (4,): {5: 0.9, END: 0.1}})
 ONE = torch.ones(1, 1, dtype=torch.long)
 
@@ -102,7 +102,7 @@ def test_a_wide_beam_finds_the_best_of_all_sequences(length_penalty):
     torch.manual_seed(0)
     model, longest, tokens = make("transformer", vocab=5), 3, (1, 3, 4)
     source = SOURCE[:2]
-    scores = []  # of all 13 sequences with an end; the beam has room for every continuation of every beginning
+    scores = []  # of all 13 sequences with an end; the beam holds every extension of every partial sequence
     for n in range(longest):
         for prefix in itertools.product(tokens, repeat=n):
             target = torch.tensor([[START, *prefix, END]] * 2)
@@ -120,7 +120,7 @@ def test_a_wide_beam_finds_the_best_of_all_sequences(length_penalty):
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("seed", range(5))
-def test_a_beam_of_1_is_greedy(name, seed):
+def test_a_beam_size_of_1_is_greedy_search(name, seed):
     model = make(name, seed)
     settings = {"start_token": START, "end_token": END, "max_length": 9}
     one, beam = (
@@ -193,7 +193,7 @@ def test_a_sequence_with_an_end_comes_before_one_without():
     assert decoded.scores[0].diff().le(0)[0].item()
 
 
-def test_places_that_stay_empty_are_padding():
+def test_missing_sequences_of_a_beam_are_padding():
     only_end = Table({}, vocab=3)
     decoded = beam_search(only_end, ONE, beam_size=3, start_token=START, end_token=END, max_length=1)
     assert decoded.tokens[0, 0].tolist() == [END]
@@ -208,15 +208,15 @@ def test_padding_is_never_predicted():
 @pytest.mark.parametrize("name", ALL)
 def test_an_empty_batch_decodes_to_nothing(name):
     model = make(name)
-    nobody = SOURCE[:0]
-    assert greedy_search(model, nobody, start_token=START, end_token=END, max_length=3).tokens.shape[0] == 0
-    assert beam_search(model, nobody, beam_size=2, start_token=START, end_token=END, max_length=3).scores.shape == (
+    empty = SOURCE[:0]
+    assert greedy_search(model, empty, start_token=START, end_token=END, max_length=3).tokens.shape[0] == 0
+    assert beam_search(model, empty, beam_size=2, start_token=START, end_token=END, max_length=3).scores.shape == (
         0,
         2,
     )
 
 
-def test_what_makes_no_sense_is_refused():
+def test_invalid_arguments_raise():
     with pytest.raises(ValueError, match="token 0 is padding"):
         greedy_search(GARDEN_PATH, ONE, start_token=0, end_token=END, max_length=3)
     with pytest.raises(ValueError, match="max_length"):
@@ -226,13 +226,13 @@ def test_what_makes_no_sense_is_refused():
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_models_and_their_states_keep_the_protocols(name):
+def test_models_and_states_implement_the_protocols(name):
     model = make(name)
     assert isinstance(model, StepDecoder)
     assert isinstance(model.init_state(SOURCE), DecodingState)
 
 
-def test_decoding_leaves_the_model_as_it_was_and_takes_no_gradients():
+def test_decoding_keeps_the_training_mode_and_computes_no_gradients():
     model = Transformer(10, 8, 8, 2, num_layers=1).train()
     assert not greedy_search(model, SOURCE, start_token=START, end_token=END, max_length=3).scores.requires_grad
     assert model.training

@@ -1,4 +1,4 @@
-"""Masks: who may look at whom."""
+"""Padding masks and causal padding masks."""
 
 import torch
 
@@ -7,14 +7,14 @@ from molattn.sequence import causal_padding_mask, padding_mask
 TOKENS = torch.tensor([[4, 2, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]])
 
 
-def test_padding_is_token_0_or_what_is_said():
+def test_padding_is_token_0_by_default():
     mask = padding_mask(TOKENS)
     assert mask.shape == (3, 1, 1, 4) and mask.dtype == torch.bool
     assert mask[:, 0, 0].tolist() == [[True, True, False, False], [True, True, True, False], [False] * 4]
     assert padding_mask(TOKENS, pad=1)[1, 0, 0].tolist() == [False, False, False, True]
 
 
-def test_both_at_once():
+def test_causal_padding_mask():
     mask = causal_padding_mask(TOKENS)
     assert mask.shape == (3, 1, 4, 4)
     for b in range(3):

@@ -1,4 +1,4 @@
-"""The trainings on positions: repeatable, and started as Keras would. What they show is in tests/documents."""
+"""The trainings on positions: reproducible, with Keras' initialization. Their results are in tests/documents."""
 
 import torch
 
@@ -7,7 +7,7 @@ from molattn.sequence import TRAININGS, train_on_positions
 from molattn.sequence.position_tasks import init_like_keras
 
 
-def test_a_training_is_repeatable_and_leaves_the_random_state_alone() -> None:
+def test_a_training_is_reproducible_and_restores_the_random_state() -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()
     one, other = (train_on_positions(TRAININGS[0], epochs=1, seed=2) for _ in range(2))
@@ -16,9 +16,9 @@ def test_a_training_is_repeatable_and_leaves_the_random_state_alone() -> None:
     assert train_on_positions(TRAININGS[0], epochs=1, seed=3).losses != one.losses
 
 
-def test_the_layer_starts_as_keras_starts_it() -> None:
+def test_the_layer_is_initialized_as_in_keras() -> None:
     layer = init_like_keras(MultiHeadAttention(7, 8, head_dim=7, key_bias="per_position", max_length=5))
-    # Keras' kernels of q, k, v are (7, 8, 7): a receptive field of 7, fans of 8 and 7; the joining one is (8, 7, 7).
+    # Keras' kernels of q, k, v are (7, 8, 7): a receptive field of 7, fans of 8 and 7; that of the output is (8, 7, 7).
     for name, fans in (("q_proj", 105), ("k_proj", 105), ("v_proj", 105), ("join.linear", 112)):
         largest = layer.get_parameter(f"{name}.weight").abs().max()
         assert largest <= (6 / fans) ** 0.5 < 1.02 * largest

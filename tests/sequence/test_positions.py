@@ -48,7 +48,7 @@ def test_an_offset_gives_the_later_rows():
     assert_close(sinusoidal_positions(4, 6, offset=3, dtype=F64), sinusoidal_positions(7, 6, dtype=F64)[3:])
 
 
-def test_an_unknown_channel_order_is_refused_early():
+def test_an_unknown_channel_order_raises_at_construction():
     with pytest.raises(ValueError, match="unknown channel order 'zigzag': choose one of concatenated, interleaved"):
         sinusoidal_positions(2, 4, "zigzag")
     with pytest.raises(ValueError, match="unknown channel order"):

@@ -1,4 +1,4 @@
-"""Bahdanau's and Luong's models: what they may see, and that they learn. By hand they are in tests/documents."""
+"""Bahdanau's and Luong's models: causality, padding and learning. By hand they are in tests/documents."""
 
 import pytest
 import torch
@@ -60,7 +60,7 @@ def test_nothing_but_padding_stays_finite_forward_and_backward(name):
 
 
 @pytest.mark.parametrize("name", RECURRENT)
-def test_padding_before_a_token_is_refused(name):
+def test_padding_before_a_token_raises(name):
     with pytest.raises(ValueError, match="padding .* before a token"):
         make(name)(torch.tensor([[3, 0, 4]]), torch.tensor([[1]]))
 
@@ -71,7 +71,7 @@ def test_gradients_in_float64(name):
     names, values = zip(*model.named_parameters(), strict=True)
 
     def loss(direction):
-        # The padding's embedding is a constant, so no padding is read here.
+        # The embedding of padding is constant, so there is no padding here.
         moved = {
             n: v + direction * torch.linspace(-1, 1, v.numel(), dtype=F64).view_as(v)
             for n, v in zip(names, values, strict=True)
@@ -81,7 +81,7 @@ def test_gradients_in_float64(name):
     assert torch.autograd.gradcheck(loss, torch.zeros((), dtype=F64, requires_grad=True))
 
 
-def test_what_does_not_fit_is_refused():
+def test_invalid_settings_raise():
     with pytest.raises(ValueError, match="unknown cell 'rnn': choose one of gru, lstm"):
         Luong(5, 5, 4, 4, cell="rnn")
     with pytest.raises(ValueError, match="unknown score 'cosine'"):

@@ -81,7 +81,7 @@ def test_the_stacks_have_the_gradients_of_torch(norm_first, activation):
         assert_close(a, b, tol=1e-10)
 
 
-def test_an_attention_with_a_bias_per_position_goes_on_where_its_kept_keys_end():
+def test_a_key_bias_per_position_continues_after_cached_keys():
     torch.manual_seed(0)
     layer = MultiHeadAttention(6, 2, head_dim=5, key_bias="per_position", max_length=4).to(F64)
     x, y = torch.randn(2, 3, 6, dtype=F64), torch.randn(2, 4, 6, dtype=F64)
@@ -102,7 +102,7 @@ def test_an_attention_with_a_bias_per_position_goes_on_where_its_kept_keys_end()
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
-def test_a_layer_extended_in_pieces_is_the_layer(norm_first):
+def test_forward_with_cache_in_pieces_equals_forward(norm_first):
     torch.manual_seed(0)
     layer = randomise(DecoderLayer(8, 2, norm_first=norm_first))
     x, memory = torch.randn(2, 5, 8, dtype=F64), torch.randn(2, 3, 8, dtype=F64)
@@ -170,7 +170,7 @@ def test_nan_in_the_padding_reaches_no_token_and_no_gradient(name, norm_first, r
         assert_close(dirty, clean)
 
 
-def test_feed_forward_is_point_wise_and_takes_a_function():
+def test_feed_forward_is_position_wise_and_takes_a_function():
     torch.manual_seed(0)
     feed_forward = FeedForward(4, 9, torch.tanh).to(F64)
     x = torch.randn(2, 3, 4, dtype=F64)
@@ -179,7 +179,7 @@ def test_feed_forward_is_point_wise_and_takes_a_function():
     assert_close(feed_forward(x[:, 1]), feed_forward(x)[:, 1])
 
 
-def test_what_does_not_fit_is_refused():
+def test_invalid_settings_raise():
     with pytest.raises(ValueError, match="unknown activation 'swish': choose one of relu, gelu"):
         EncoderLayer(4, 2, activation="swish")
     with pytest.raises(ValueError, match="3 heads do not divide"):

@@ -1,4 +1,4 @@
-"""The whole Transformer: what it may see, what it returns, and that it learns."""
+"""The whole Transformer: causality, padding, outputs and learning."""
 
 import importlib
 import warnings
@@ -31,7 +31,7 @@ def small(dtype=F64, **settings):
 def test_document_004_the_whole_model_equals_torchs_stacks_between_embedding_and_output(norm_first):
     ours = small(norm_first=norm_first)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of nested tensors, which pre-norm does without
+        warnings.simplefilter("ignore", UserWarning)  # of nested tensors, which pre-norm does not use
         theirs = nn.Transformer(8, 2, 2, 2, 12, 0.0, batch_first=True, norm_first=norm_first, dtype=F64)
     theirs = randomise(theirs)
     for their_stack, our_stack in ((theirs.encoder, ours.encoder), (theirs.decoder, ours.decoder)):
@@ -79,7 +79,7 @@ def test_padding_is_inert():
     assert padded_weights.cross[1][:, :, :, 5:].eq(0).all()
 
 
-def test_what_padding_is_embedded_as_does_not_matter():
+def test_the_embedding_of_padding_does_not_matter():
     model = small()
     expected = model(SOURCE, TARGET)
     with torch.no_grad():
@@ -129,9 +129,9 @@ def test_weights_of_every_block_sum_to_1_and_have_their_shapes(head_dim):
     assert model.encoder.layers[0].self_attention.q_proj.out_features == 2 * (head_dim or 4)
 
 
-def test_weights_are_computed_only_when_asked_for(monkeypatch):
+def test_weights_are_computed_only_with_return_weights(monkeypatch):
     model = small()
-    # The package's name `attend` is the function; the module of that name is asked for by its path.
+    # The package's name `attend` is the function; the module of that name is imported by its path.
     core, calls = importlib.import_module("molattn.attention.attend"), []
     compute = core.attention_weights
     monkeypatch.setattr(core, "attention_weights", lambda *a, **k: (calls.append(1), compute(*a, **k))[1])
@@ -142,7 +142,7 @@ def test_weights_are_computed_only_when_asked_for(monkeypatch):
     assert_close(with_weights, plain)
 
 
-def test_nothing_is_kept_on_the_modules():
+def test_modules_store_no_state():
     model = small()
     before = {name: set(vars(module)) for name, module in model.named_modules()}
     model(SOURCE, TARGET, return_weights=True)
@@ -155,7 +155,7 @@ def test_nothing_is_kept_on_the_modules():
 @pytest.mark.parametrize("channel_order", ["concatenated", "interleaved"])
 def test_cached_steps_equal_the_whole(dtype, tol, norm_first, channel_order):
     model = small(dtype, norm_first=norm_first, channel_order=channel_order)
-    # The randomised output is large: what is compared are log-probabilities, as decoding does.
+    # The randomised output is large: log-probabilities are compared, as used in decoding.
     expected = model(SOURCE, TARGET).log_softmax(-1)
     state = model.init_state(SOURCE)
     for t in range(4):

@@ -1,4 +1,4 @@
-"""torch's stacks beside ours, with the same weights."""
+"""torch's stacks and ours, with the same weights."""
 
 import torch
 from torch import nn
@@ -9,7 +9,7 @@ F64 = torch.float64
 
 
 def randomise(module):
-    """No bias left at zero and no scale at one: a swapped or forgotten one must show."""
+    """No bias is zero and no scale is one, so that a swapped or missing one is detected."""
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))

@@ -1,4 +1,4 @@
-"""A toy translation: say the five tokens again, or backwards."""
+"""A toy translation: copy the five tokens, or reverse them."""
 
 import pytest
 import torch
@@ -44,7 +44,7 @@ def train(model, task, steps, rate):
 
 
 def accuracy(model, task):
-    """The part of 200 new sequences that greedy decoding gets right from start to end."""
+    """The fraction of 200 new sequences that greedy search decodes without error."""
     source = sources(200, torch.Generator().manual_seed(1))
     decoded = greedy_search(model, source, start_token=START, end_token=END, max_length=LENGTH + 3)
     expected = F.pad(F.pad(task(source), (0, 1), value=END), (0, decoded.tokens.shape[1] - LENGTH - 1))
