@@ -26,15 +26,15 @@ PAGE = """# One core, several backends
 
 Made by `python benchmarks/trace.py --page docs/core.md`.
 
-Every attention of molattn is `molattn.attention.attend`: of molecules (the edge update of the block), of PyG's graphs
-(`TensorDotConv`), of sequences (`MultiHeadAttention`, the recurrent decoders). Which implementation runs is decided in
-one table, and can be said: `with molattn.attention.backend("reference"):`, or `MOLATTN_BACKEND=reference` for a whole
-process. The reference is the core's own score, normalizer and sum; the others give the same numbers to rounding
-(`tests/models/test_one_core.py` holds it for every preset and kind of model).
+Every attention layer of molattn calls `molattn.attention.attend`: for molecules (the edge update of the block), PyG graphs (`TensorDotConv`)
+and sequences (`MultiHeadAttention`, the recurrent decoders). One table decides which implementation runs; override it
+with `with molattn.attention.backend("reference"):`, or `MOLATTN_BACKEND=reference` for a whole process. The reference
+computes score, normalizer and weighted sum as in the equations; the others give the same numbers up to rounding
+(`tests/models/test_one_core.py` tests this for every preset and kind of model).
 
 ## The operations
 
-Each takes the first implementation that is allowed and able. `compiled` is C of `molattn/kernels/csrc`, for float32 on
+Each call uses the first implementation that is allowed and supports its arguments. `compiled` is C of `molattn/kernels/csrc`, for float32 on
 the CPU; `chunked` is torch's operations with a gradient by hand; `fused` is torch's
 `scaled_dot_product_attention`.
 
@@ -44,13 +44,13 @@ A block of the default model is fused with its neighbours into the operation "bl
 `molattn train` and a long `molattn predict` say in a line why, where that is not so, and `molattn doctor` says what is
 compiled.
 
-## What a step of the default model goes through
+## Operations in one step of the default model
 
 Three molecules ({smiles}), forward and backward in training, and a prediction.
 
 {trace}
 
-`record_backends` wrote it down; with the reference, attention stands once for each of the four blocks.
+Recorded with `record_backends`; with the reference, attention runs once in each of the four blocks.
 """
 SETTINGS = """
 ## Score, normalizer and join
@@ -90,11 +90,11 @@ def main() -> None:
 
     rows = []
     for what, work in (("training step", step), ("prediction", predict)):
-        for how, within in (("as it comes", nullcontext()), ("reference", backend("reference"))):
+        for how, within in (("default", nullcontext()), ("reference", backend("reference"))):
             with within:
                 found = traced(work)
-            said = ", ".join(f"{name} {count} x {way}" for (name, way), count in found.items())
-            rows.append([what, how, said])
+            operations_run = ", ".join(f"{name} {count} x {way}" for (name, way), count in found.items())
+            rows.append([what, how, operations_run])
     trace = markdown(["", "backends", "operations, how often, by which implementation"], rows)
     operations = markdown(
         ["operation", "implementations, in order"],
