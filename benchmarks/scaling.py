@@ -29,7 +29,7 @@ from report import in_words, machine, markdown, save, shown, spread
 from molattn.data.store.batches import MoleculeBatch, collate
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
-from molattn.viewer.figures import new_figure, rendered, styled
+from molattn.viewer.figures import default_style, new_figure, render
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
 
 def plot(results: Sequence[dict[str, Any]], path: Path) -> None:
     """Time over every axis, both logarithmic, and memory below."""
-    with styled():
+    with default_style():
         figure = new_figure(11.0, 5.0)
         figure.set_layout_engine("constrained")
         names = list(dict.fromkeys(row["varied"] for row in results))
@@ -168,7 +168,7 @@ def plot(results: Sequence[dict[str, Any]], path: Path) -> None:
         all_axes[0, 0].set_ylabel("ms a batch")
         all_axes[1, 0].set_ylabel("MB")
         all_axes[0, 0].legend(frameon=False)
-        rendered(figure).save(path)
+        render(figure).save(path)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
-"""Pictures: what atoms and tokens attend to, where a translation looked, and how a training went.
+"""Pictures of attention over atoms and tokens, of attributions, of alignments and of training results.
 
-Importing this package brings in neither matplotlib nor RDKit: each name is imported at its first use.
+Importing this package imports neither matplotlib nor RDKit: each name is imported at its first use.
 """
 
 from importlib import import_module
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from molattn.viewer.alignments import alignment
+    from molattn.viewer.attributions import draw_attribution
     from molattn.viewer.cells import matrices, matrix
     from molattn.viewer.class_plots import class_plot, confusion_plot
-    from molattn.viewer.contributions import draw_attribution
     from molattn.viewer.grids import head_grid
     from molattn.viewer.head_plots import heads_plot
     from molattn.viewer.lines import curves
@@ -42,7 +42,7 @@ __all__ = [
     "write_plots",
 ]
 
-_HOME = {
+_MODULES = {
     "AttentionWidget": "widget",
     "Picture": "picture",
     "alignment": "alignments",
@@ -51,7 +51,7 @@ _HOME = {
     "curves": "lines",
     "draw_atom_values": "pictures",
     "draw_atoms": "pictures",
-    "draw_attribution": "contributions",
+    "draw_attribution": "attributions",
     "head_grid": "grids",
     "heads_plot": "head_plots",
     "heat_map": "pictures",
@@ -66,9 +66,9 @@ _HOME = {
 
 
 def __getattr__(name: str) -> object:
-    """The names of `__all__` at their first use (PEP 562)."""
-    if name in _HOME:
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    """Import the names of `__all__` at their first use (PEP 562)."""
+    if name in _MODULES:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,4 +1,4 @@
-"""Any matrix as a picture: weights by query and key, several side by side on one scale, a table of numbers."""
+"""Pictures of matrices: attention weights by query and key, one or several on a common scale."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,13 +10,13 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from molattn.errors import UsageError, short_repr
-from molattn.viewer.figures import DPI, new_figure, rendered, short, styled
+from molattn.viewer.figures import DPI, default_style, new_figure, render, shorten
 from molattn.viewer.picture import Picture
 
-_SQUARES = (1600, 60)  # cells, and cells a side, up to which they are drawn one by one
-_NAMES = 24  # names a side where there are more cells than that; the others are left out
+_SQUARES = (1600, 60)  # numbers of cells, and of cells per side, up to which cells are drawn one by one
+_NAMES = 24  # names per side if there are more cells than that; the others are omitted
 _FONT = 9.0  # points
-_PER_LETTER = 0.66 * _FONT / 72  # width of a letter in inches, with room to spare
+_PER_LETTER = 0.66 * _FONT / 72  # upper bound of the width of a letter in inches
 
 
 def matrix(
@@ -28,26 +28,26 @@ def matrix(
     row_axis: str = "",
     column_axis: str = "",
     label: str = "attention weight",
-    top: int | float | None = None,
+    vmax: int | float | None = None,
     numbers: bool = False,
 ) -> Picture:
-    """A matrix as cells, the darker the larger; with values below 0, blue above and red below.
+    """Draw a matrix as cells, darker for larger values; with negative values, blue above 0 and red below.
 
     Args:
-        values: (n, m), an array, a tensor wherever it is, or lists.
-        rows, columns: what to call each; without, the places are counted from 0.
-        title: above.
-        row_axis, column_axis: what the rows and the columns are.
-        label: what the values are, at their scale.
-        top: the value of the darkest cell, above 0; the largest there is, whatever its sign, by default.
-        numbers: whether each value is written in its cell, with two decimals.
+        values: (n, m), an array, a tensor on any device, or lists.
+        rows, columns: names of the rows and columns; by default their indices from 0.
+        title: title of the figure.
+        row_axis, column_axis: labels of the axes.
+        label: label of the colour bar.
+        vmax: the value of the darkest cell, above 0; by default the largest absolute value.
+        numbers: whether to write each value into its cell, with two decimals.
 
     Raises:
-        UsageError: not a matrix of finite numbers with at least one cell; more or fewer names than it has rows or
-            columns; a top that is not above 0.
+        UsageError: not a matrix of finite numbers with at least one cell, another number of names than of rows or
+            columns, or a `vmax` that is not above 0.
     """
     axes_words = {"row_axis": row_axis, "column_axis": column_axis, "label": label}
-    return matrices({"": values}, rows, columns, title=title, **axes_words, top=top, numbers=numbers)
+    return matrices({"": values}, rows, columns, title=title, **axes_words, vmax=vmax, numbers=numbers)
 
 
 def matrices(
@@ -59,16 +59,16 @@ def matrices(
     row_axis: str = "",
     column_axis: str = "",
     label: str = "attention weight",
-    top: int | float | None = None,
+    vmax: int | float | None = None,
     numbers: bool = False,
 ) -> Picture:
-    """Matrices of one size side by side, on one scale: each as `matrix` draws it, under its own name.
+    """Draw matrices of one size side by side on a common scale, each like `matrix`, with its name as the title.
 
     Args:
-        panels: each matrix by what stands above it.
-        title: above them all.
+        panels: matrices by name.
+        title: title of the figure.
 
-        The others are those of `matrix`.
+        The other arguments are those of `matrix`.
 
     Raises:
         UsageError: as for `matrix`; no panel, or panels of different sizes.
@@ -81,17 +81,17 @@ def matrices(
     for names, count, what in [(rows, n, "rows"), (columns, m, "columns")]:
         if names is not None and len(names) != count:
             raise UsageError(f"{len(names)} names do not fit {count} {what}")
-    row_axis, column_axis, label = (short(words, 60) for words in (row_axis, column_axis, label))
-    row_names, column_names = ([short(name, 16) for name in names or ()] for names in (rows, columns))
+    row_axis, column_axis, label = (shorten(words, 60) for words in (row_axis, column_axis, label))
+    row_names, column_names = ([shorten(name, 16) for name in names or ()] for names in (rows, columns))
     least = min(array.min() for array in arrays.values())
     largest = max(array.max() for array in arrays.values())
-    if top is None:
-        top = float(max(largest, -least)) or 1.0
-    if not top > 0:
-        raise UsageError(f"the darkest cell stands for a value above 0, not for {short_repr(top)}")
-    look = {"cmap": "RdBu" if least < 0 else "Blues", "vmin": -top if least < 0 else 0.0, "vmax": top}
+    if vmax is None:
+        vmax = float(max(largest, -least)) or 1.0
+    if not vmax > 0:
+        raise UsageError(f"the darkest cell stands for a value above 0, not for {short_repr(vmax)}")
+    style = {"cmap": "RdBu" if least < 0 else "Blues", "vmin": -vmax if least < 0 else 0.0, "vmax": vmax}
 
-    # Placed in inches: a layout engine crops the labels of axes that have to stay square.
+    # Positions in inches: a layout engine crops the labels of axes with a fixed aspect ratio.
     width, height, upright = _size(n, m, column_names, numbers, len(arrays))
     left = 0.15 + 0.2 * bool(row_axis) + max([len(name) for name in row_names], default=4) * _PER_LETTER
     under = max(map(len, column_names)) * _PER_LETTER if upright else 0.15
@@ -99,21 +99,21 @@ def matrices(
     above = 0.15 + 0.22 * any(arrays) + 0.25 * bool(title)
     left, bottom, above = (round(size * DPI) / DPI for size in (left, bottom, above))
     gap = 0.25
-    # Words wider than a panel would run into those of the next.
+    # A label wider than a panel would overlap with that of the next.
     once = len(arrays) > 1 and len(column_axis) * _PER_LETTER > width
     total = (left + len(arrays) * (width + gap) + 0.6 + 0.25 * bool(label), bottom + height + above)
-    with styled():
+    with default_style():
         figure = new_figure(*total)
 
-        def place(x: float, wide: float) -> Axes:
+        def add_axes(x: float, wide: float) -> Axes:
             return figure.add_axes((x / total[0], bottom / total[1], wide / total[0], height / total[1]))
 
         drawn = []
         for p, (name, array) in enumerate(arrays.items()):
-            axes = place(left + p * (width + gap), width)
-            drawn.append(_cells(axes, array, look))
+            axes = add_axes(left + p * (width + gap), width)
+            drawn.append(_cells(axes, array, style))
             if numbers:
-                _numbers(axes, array, top)
+                _numbers(axes, array, vmax)
             step = -(-max(n, m) // _NAMES) if _many(n, m) else 1
             _ticks(axes.xaxis, column_names, m, step)
             _ticks(axes.yaxis, row_names, n, step)
@@ -121,7 +121,7 @@ def matrices(
                 axes.tick_params(axis="x", labelrotation=90)
             if p > 0:
                 axes.set_yticks([])
-            axes.set_title(short(name, int(8 + 14 * width)), parse_math=False)
+            axes.set_title(shorten(name, int(8 + 14 * width)), parse_math=False)
             if not once:
                 axes.set_xlabel(column_axis, parse_math=False)
         if once:
@@ -129,12 +129,12 @@ def matrices(
             figure.text(middle / total[0], 0.06 / total[1], column_axis, ha="center", va="bottom", parse_math=False)
         figure.axes[0].set_ylabel(row_axis, parse_math=False)
         if title:
-            words = short(title, int(14 * total[0]))
+            words = shorten(title, int(14 * total[0]))
             figure.text(0.5, 1 - 0.1 / total[1], words, ha="center", va="top", parse_math=False)
-        bar = place(left + len(arrays) * (width + gap) - gap + 0.15, 0.13)
-        words = short(label, max(10, int(total[1] / _PER_LETTER)))
+        bar = add_axes(left + len(arrays) * (width + gap) - gap + 0.15, 0.13)
+        words = shorten(label, max(10, int(total[1] / _PER_LETTER)))
         figure.colorbar(drawn[0], cax=bar).set_label(words, parse_math=False)
-        return rendered(figure)
+        return render(figure)
 
 
 def _array(values: Any) -> np.ndarray:
@@ -150,14 +150,14 @@ def _array(values: Any) -> np.ndarray:
 
 
 def _size(n: int, m: int, columns: Sequence[str], numbers: bool, panels: int) -> tuple[float, float, bool]:
-    """Width and height of a panel in inches, and whether the names of its columns stand upright."""
-    if _many(n, m):  # too many to tell apart: a panel of a good shape, not square cells
+    """Width and height of a panel in inches, and whether its column names are rotated."""
+    if _many(n, m):  # too many to distinguish: a panel of a fixed width, cells need not be square
         return (6.0 if panels == 1 else 4.4), _whole(n, 3.6), bool(columns)
     cell = max(0.44 if numbers else 0.27, 1.2 / max(n, m))
     longest = max(map(len, columns), default=0) * _PER_LETTER + 0.06
-    # A few short names lie under cells that are wide enough for them.
+    # A few short names are horizontal, under cells that are wide enough for them.
     wide = max(cell, longest) if longest < 0.75 and m <= 8 else cell
-    return m * wide, max(n * cell, 0.9), longest > wide  # the scale beside a lone row needs some height
+    return m * wide, max(n * cell, 0.9), longest > wide  # the colour bar of a single row needs some height
 
 
 def _many(n: int, m: int) -> bool:
@@ -165,35 +165,37 @@ def _many(n: int, m: int) -> bool:
 
 
 def _whole(n: int, inches: float) -> float:
-    """About that many inches, in which each of n rows has the same whole number of pixels if there are not too many.
+    """About that many inches, such that each of n rows has a whole number of pixels if there are not too many.
 
-    Else the picture would show a pattern of its own making where neighbouring rows differ much.
+    Otherwise resampling would add a pattern where neighbouring rows differ much.
     """
     pixels = round(inches * DPI)
     return n * (pixels // n) / DPI if n <= pixels else inches
 
 
-def _cells(axes: Axes, array: np.ndarray, look: Mapping[str, Any]) -> Any:
+def _cells(axes: Axes, array: np.ndarray, style: Mapping[str, Any]) -> Any:
     n, m = array.shape
     if _many(n, m):
-        # One image, smoothed where it is shrunk: thin lines would come and go otherwise.
-        return axes.imshow(array, aspect="auto", extent=(0, m, n, 0), interpolation_stage="data", **look)
-    drawn = axes.pcolormesh(array, edgecolors="white", linewidth=0.4, **look)
+        # One image, smoothed when it is shrunk: otherwise thin lines could vanish.
+        return axes.imshow(array, aspect="auto", extent=(0, m, n, 0), interpolation_stage="data", **style)
+    drawn = axes.pcolormesh(array, edgecolors="white", linewidth=0.4, **style)
     axes.invert_yaxis()
     axes.spines[:].set_visible(False)
     return drawn
 
 
-def _numbers(axes: Axes, array: np.ndarray, top: int | float) -> None:
+def _numbers(axes: Axes, array: np.ndarray, vmax: int | float) -> None:
     for (i, j), value in np.ndenumerate(array):
-        dark = abs(value) > 0.6 * top
+        dark = abs(value) > 0.6 * vmax
         words = f"{value:.2f}".replace("-0.00", "0.00")
         axes.text(j + 0.5, i + 0.5, words, ha="center", va="center", fontsize=8, color="white" if dark else "black")
 
 
 def _ticks(axis: Axis, names: Sequence[str], count: int, step: int) -> None:
-    """Each `step`-th name of rows or columns; without names, some of their places from 0."""
+    """Every `step`-th name of rows or columns; without names, some of the indices from 0."""
     axis.set_tick_params(labelsize=_FONT, length=0 if names and step == 1 else 2)
-    places = np.arange(0, count, step) if names else np.asarray(MaxNLocator(6, integer=True).tick_values(0, count), int)
-    places = places[places < count]
-    axis.set_ticks(places + 0.5, list(names[::step]) or [str(place) for place in places], parse_math=False)
+    indices = (
+        np.arange(0, count, step) if names else np.asarray(MaxNLocator(6, integer=True).tick_values(0, count), int)
+    )
+    indices = indices[indices < count]
+    axis.set_ticks(indices + 0.5, list(names[::step]) or [str(position) for position in indices], parse_math=False)

@@ -1,4 +1,4 @@
-"""A molecule over a disc for every atom: what attention, and values of atoms, are drawn with."""
+"""Drawing of a molecule over a disc for each atom, for attention weights and other values of atoms."""
 
 import textwrap
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
 from molattn.errors import UsageError
-from molattn.viewer.molecule import places_of
+from molattn.viewer.molecule import positions_2d
 from molattn.viewer.picture import Picture
 
 Colour = tuple[float, float, float]
 
 DARKEST: Colour = (0.35, 0.62, 0.87)
-"""Blue: a disc at the largest weight, or at the value furthest below 0. Black on it has a contrast of 7 to 1."""
+"""Blue, for the largest weight, or the most negative value. Its contrast with black is 7 to 1."""
 
 ORANGE: Colour = (0.96, 0.64, 0.25)
-"""A disc at the largest value, where some may be below 0; told apart from blue by every kind of colour vision."""
+"""For the largest value if values may be negative; distinguishable from blue with any colour vision."""
 
 _RING: Colour = (0.84, 0.37, 0.0)
 _OUTLINE: Colour = (0.75, 0.8, 0.85)
@@ -30,12 +30,12 @@ _GREY: Colour = (0.35, 0.35, 0.35)
 _RADIUS = 0.42  # of a disc; a bond is 1.5 long
 _LEGEND = 86  # height in pixels
 _USUAL, _SMALLEST, _LARGEST = (480, 388), (260, 188), (1600, 1200)  # width and height of a picture in pixels
-_READABLE = 20  # pixels for the length of 1 in a drawing, so that a bond has 30 and its atoms' numbers can be read
+_READABLE = 20  # pixels per unit of length, so that a bond has 30 and the atom indices are readable
 
 
 @dataclass(frozen=True)
 class Scale:
-    """From a value to a colour, white at 0, and what stands at the ends of its strip."""
+    """A colour scale from `low` to `high`, white at 0, with labels at both ends."""
 
     low: float
     high: float
@@ -45,13 +45,13 @@ class Scale:
     below: Colour = DARKEST
 
     def colour(self, value: float) -> Colour:
-        """`above` at `high`, `below` as far below 0."""
+        """The colour of a value: `above` at `high`, `below` at `-high`."""
         share = value / self.high
         return disc_colour(share, self.above) if share >= 0 else disc_colour(-share, self.below)
 
 
 def disc_colour(share: float, darkest: Colour = DARKEST) -> Colour:
-    """White for 0, `darkest` for 1, straight between them."""
+    """White for 0, `darkest` for 1, linear in between."""
     share = min(max(share, 0.0), 1.0)
     red, green, blue = (1 - share * (1 - channel) for channel in darkest)
     return red, green, blue
@@ -66,26 +66,26 @@ def draw_discs(
     *,
     ringed: int | None = None,
     notes: Sequence[str] = (),
-    foot: str = "",
+    footer: str = "",
     size: tuple[int, int] | None = None,
 ) -> Picture:
-    """The molecule over discs for the values of its atoms; an atom whose value is NaN has none.
+    """Draw a molecule over discs for the values of its atoms; atoms with NaN have no disc.
 
     Args:
-        mol: as `drawable` makes it.
+        mol: from `drawable_molecule`.
         values: (n,).
-        scale: their colours.
+        scale: the colour scale.
         words: two lines below the molecule.
-        title: of the SVG, which screen readers read.
-        ringed: an atom that a ring marks.
-        notes: n texts that stand at the atoms in the place of their numbers.
-        foot: a line below the scale, small; cut where it is longer than two.
-        size: width and height of the SVG in pixels, by default what the molecule needs.
+        title: title of the SVG, for screen readers.
+        ringed: index of an atom to mark with a ring.
+        notes: n texts at the atoms, instead of their indices.
+        footer: small text below the scale, of at most two lines.
+        size: width and height of the SVG in pixels, by default fitted to the molecule.
 
     Raises:
         UsageError: the size is too small.
     """
-    width, height = fitting(mol) if size is None else size
+    width, height = default_size(mol) if size is None else size
     if width < _SMALLEST[0] or height < _SMALLEST[1]:
         raise UsageError(f"size is at least {_SMALLEST[0]} x {_SMALLEST[1]} pixels, not {width} x {height}")
     if notes:
@@ -96,27 +96,27 @@ def draw_discs(
     png = rdMolDraw2D.MolDraw2DCairo(2 * width, 2 * height, 2 * width, 2 * (height - _LEGEND))
     for drawer, zoom in ((svg, 1), (png, 2)):
         _draw(drawer, mol, values, scale, ringed, zoom, not notes)
-        _legend(drawer, (*words, *textwrap.wrap(foot, width // 5)[:2]), scale, zoom)
+        _legend(drawer, (*words, *textwrap.wrap(footer, width // 5)[:2]), scale, zoom)
         drawer.FinishDrawing()
     head, mark, rest = svg.GetDrawingText().partition("<!-- END OF HEADER -->")
     assert mark  # RDKit writes it
-    # RDKit declares Latin-1; what it writes is ASCII, and files of pictures are UTF-8.
+    # RDKit declares Latin-1 but writes ASCII; pictures are saved as UTF-8.
     head = head.replace("iso-8859-1", "UTF-8")
     return Picture(f"{head}<title>{escape(title)}</title>\n{rest.lstrip()}", png.GetDrawingText())
 
 
-def fitting(mol: Chem.Mol) -> tuple[int, int]:
-    """The size of a picture in which the numbers at the atoms can be read, if it need not be huge."""
-    wide, high = np.ptp(places_of(mol), axis=0) + 3.0
+def default_size(mol: Chem.Mol) -> tuple[int, int]:
+    """The size at which the atom indices are readable, within limits."""
+    wide, high = np.ptp(positions_2d(mol), axis=0) + 3.0
     wanted = (int(_READABLE * wide), int(_READABLE * high) + _LEGEND)
     width, height = (max(u, min(w, m)) for u, w, m in zip(_USUAL, wanted, _LARGEST, strict=True))
     return width, height
 
 
-def atom_places(
+def atom_positions(
     mol: Chem.Mol, width: int, height: int, zoom: int, indices: bool = True
 ) -> tuple[list[tuple[float, float]], float]:
-    """Where a drawing of that size has its atoms, and the radius of its discs, in pixels."""
+    """The positions of the atoms in a drawing of that size, and the radius of its discs, in pixels."""
     drawer = rdMolDraw2D.MolDraw2DSVG(width, height)
     drawing_options(drawer, zoom, 1.0, indices)
     drawer.DrawMolecule(mol)
@@ -126,7 +126,7 @@ def atom_places(
 
 
 def drawing_options(drawer: Any, zoom: int, line: float, indices: bool = True) -> None:
-    """How molecules are drawn here; with the places of the atoms beside them, or without."""
+    """Set RDKit's drawing options; `indices` adds the atom indices."""
     options = drawer.drawOptions()
     options.useBWAtomPalette()
     options.addAtomIndices = indices
@@ -151,8 +151,8 @@ def draw_disc(drawer: Any, x: float, y: float, radius: float, colour: Colour, fi
 def _draw(
     drawer: Any, mol: Chem.Mol, values: np.ndarray, scale: Scale, ringed: int | None, zoom: int, indices: bool
 ) -> None:
-    """Discs and ring below, the molecule above them."""
-    centres, radius = atom_places(mol, drawer.Width(), drawer.Height() - zoom * _LEGEND, zoom, indices)
+    """Draw the discs and the ring, and the molecule over them."""
+    centres, radius = atom_positions(mol, drawer.Width(), drawer.Height() - zoom * _LEGEND, zoom, indices)
     line = min(2.0 * zoom, radius / 8)  # thinner where a big molecule is drawn small
     drawer.ClearDrawing()
     for value, (x, y) in zip(values.tolist(), centres, strict=True):
@@ -166,7 +166,7 @@ def _draw(
 
 
 def _legend(drawer: Any, lines: Sequence[str], scale: Scale, zoom: int) -> None:
-    """Two lines of words, on a third a strip of the colours of the scale, and the foot below it."""
+    """Draw two lines of text, the colour scale, and the footer."""
     top, middle = drawer.Height() - zoom * _LEGEND, drawer.Width() / 2
     looks = ((8, 13.0, _BLACK), (25, 13.0, _BLACK), (64, 10.0, _GREY), (76, 10.0, _GREY))
     for text, (y, font, colour) in zip(lines, looks, strict=False):

@@ -1,4 +1,4 @@
-"""matplotlib for the pictures of this room: the same bytes every time, and nobody's settings touched."""
+"""matplotlib figures for `molattn.viewer`: reproducible to the byte, and independent of the user's settings."""
 
 import io
 import re
@@ -21,34 +21,34 @@ _STYLE = {
     "savefig.facecolor": "white",
 }
 DPI = 150
-"""Pixels per inch of the PNG, and of what is one image in the SVG."""
+"""Pixels per inch of the PNG, and of images in the SVG."""
 
 _UNPRINTABLE = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 @contextmanager
-def styled() -> Iterator[None]:
-    """matplotlib's defaults and ours for the length of the block, whatever the user has set."""
+def default_style() -> Iterator[None]:
+    """A context with matplotlib's defaults and the settings of `_STYLE`, independent of the user's rcParams."""
     with matplotlib.style.context(["default", _STYLE]):
         yield
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of that many inches that pyplot does not know of."""
+    """An empty figure, in inches, that is not registered with pyplot."""
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
     return figure
 
 
-def rendered(figure: Figure) -> Picture:
-    """`figure` in both formats, without a date; each is drawn when it is asked for, as most want only one."""
+def render(figure: Figure) -> Picture:
+    """Render a figure in both formats, without a date, each at its first use, since often only one is needed."""
     if figure.get_layout_engine() is not None:
-        # Once: each drawing would move things a little, and what is drawn second would be another picture.
+        # Once: the layout changes slightly with each drawing, so that the second format would differ from the first.
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
 
     def drawn(kind: str, metadata: dict[str, None]) -> bytes:
-        with styled():
+        with default_style():
             file = io.BytesIO()
             figure.savefig(file, format=kind, dpi=DPI, metadata=metadata)
         return file.getvalue()
@@ -59,7 +59,7 @@ def rendered(figure: Figure) -> Picture:
     )
 
 
-def short(text: str, limit: int) -> str:
-    """`text` as it may stand in a picture: one line, nothing that XML forbids, cut after `limit` characters."""
+def shorten(text: str, limit: int) -> str:
+    """`text` for a picture: on one line, without characters that XML forbids, cut after `limit` characters."""
     text = _UNPRINTABLE.sub(" ", text).strip()
     return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,4 +1,4 @@
-"""All heads of all layers at a glance: a thumbnail for each."""
+"""Overview of attention heads: a thumbnail for each head of each layer."""
 
 from typing import Any, Literal
 
@@ -11,17 +11,17 @@ from rdkit import Chem
 from molattn.errors import UsageError, short_repr
 from molattn.explain import AttentionMap
 from molattn.viewer.discs import DARKEST
-from molattn.viewer.figures import new_figure, rendered, short, styled
-from molattn.viewer.molecule import molecule_of, places_of
+from molattn.viewer.figures import default_style, new_figure, render, shorten
+from molattn.viewer.molecule import molecule_of, positions_2d
 from molattn.viewer.picture import Picture
-from molattn.viewer.pictures import foot_height, place_of, write_foot
+from molattn.viewer.pictures import footer_height, resolve_index, write_footer
 
 _DISCS = LinearSegmentedColormap.from_list("discs", ["white", DARKEST])
 _RING = "#d55e00"
-_VECTOR_CELLS = 2000  # cells of all thumbnails up to which they are drawn one by one
+_VECTOR_CELLS = 2000  # number of cells of all thumbnails up to which they are drawn one by one
 _GAP = 0.08  # inches between thumbnails
 _RADIUS = 0.55  # of a disc; a bond is 1.5 long
-_LETTER = 6.0  # points across, from which a disc has room for the symbol of an element other than carbon
+_LETTER = 6.0  # diameter in points from which a disc shows the symbol of an element other than carbon
 
 
 def head_grid(
@@ -30,16 +30,17 @@ def head_grid(
     atom: int | None = None,
     scale: Literal["common", "each"] = "common",
 ) -> Picture:
-    """A row of thumbnails for every layer, a column for every head.
+    """Draw a thumbnail for each head: a row for each layer, a column for each head.
 
     Args:
-        show: "matrix" for n x n cells, rows being receivers, as in `heat_map`; "atoms" for the molecule with a disc for
-            every atom, as in `draw_atoms`, and a square in the corner for every virtual node.
-        atom: whose attention is shown, from 0, with show="atoms"; a ring marks it. None for what each atom receives.
-        scale: "common", the darkest colour is the largest weight of all heads; "each", that of each head.
+        show: "matrix" for n x n cells with receivers as rows, as in `heat_map`; "atoms" for the molecule with a disc
+            for each atom, as in `draw_atoms`, and a square in the corner for each virtual node.
+        atom: with show="atoms", the index of the receiver, marked by a ring. None for the attention that each atom
+            receives.
+        scale: "common" if the darkest colour is the largest weight of all heads; "each" for that of each head.
 
     Raises:
-        UsageError: there is no such view, atom or scale, or the map is one of tokens and show is "atoms".
+        UsageError: unknown view, atom or scale, or show is "atoms" and the nodes of the map are tokens.
         InputError: show is "atoms", and the atoms of the map are not those of its SMILES.
     """
     if show not in ("matrix", "atoms") or scale not in ("common", "each"):
@@ -50,7 +51,7 @@ def head_grid(
     mol, ratio = (molecule_of(attention), 0.8) if show == "atoms" else (None, 1.0)
     values = attention.weights.astype(np.float64)
     if mol is not None and atom is not None:
-        atom = place_of(atom, n, "atom")
+        atom = resolve_index(atom, n, "atom")
         values = values[:, :, atom]
     elif mol is not None:
         values = values.mean(2)
@@ -58,9 +59,9 @@ def head_grid(
     side = 1.1 if heads <= 8 else max(0.6, 8.8 / heads)
     left, right, above = 0.65, 1.0, 0.65
     width = left + heads * (side + _GAP) + right
-    below = 0.22 + foot_height(attention.faithfulness, width)
+    below = 0.22 + footer_height(attention.faithfulness, width)
     total = (width, above + layers * (ratio * side + _GAP) + below)
-    with styled():
+    with default_style():
         figure = new_figure(*total)
         for layer, head in np.ndindex(layers, heads):
             corner = (left + head * (side + _GAP), total[1] - above - (layer + 1) * (ratio * side + _GAP))
@@ -85,12 +86,12 @@ def head_grid(
         )
         words = _words(attention, show, atom) + ("" if attention.rows_sum_to_one else "; rows do not sum to 1")
         size = min(10.0, 72 * (total[0] - 0.2) / (0.55 * len(words)))
-        smiles = short(attention.smiles, int(10 * total[0]))
+        smiles = shorten(attention.smiles, int(10 * total[0]))
         figure.text(
             0.5, 1 - 0.08 / total[1], f"{smiles}\n{words}", ha="center", va="top", fontsize=size, parse_math=False
         )
-        write_foot(figure, attention.faithfulness)
-        return rendered(figure)
+        write_footer(figure, attention.faithfulness)
+        return render(figure)
 
 
 def _words(attention: AttentionMap, show: str, atom: int | None) -> str:
@@ -99,7 +100,7 @@ def _words(attention: AttentionMap, show: str, atom: int | None) -> str:
     if atom is None:
         return "attention each atom receives, mean of all atoms"
     ringed = " (ringed)" if atom < attention.num_atoms else ""
-    return f"what {short(attention.labels[atom], 14)}{ringed} attends to"
+    return f"what {shorten(attention.labels[atom], 14)}{ringed} attends to"
 
 
 def _matrix(axes: Any, weights: np.ndarray, norm: Normalize, vector: bool) -> None:
@@ -113,28 +114,28 @@ def _matrix(axes: Any, weights: np.ndarray, norm: Normalize, vector: bool) -> No
 def _atoms(
     axes: Any, mol: Chem.Mol, values: np.ndarray, norm: Normalize, atom: int | None, shape: tuple[float, float]
 ) -> None:
-    """The molecule in the middle of a thumbnail so many inches wide, and of that ratio of height to width."""
-    places, (side, ratio) = places_of(mol), shape
-    low, high = places.min(0) - 0.8, places.max(0) + 0.8
+    """Draw the molecule in a thumbnail; `shape` is its width in inches and its ratio of height to width."""
+    positions, (side, ratio) = positions_2d(mol), shape
+    low, high = positions.min(0) - 0.8, positions.max(0) + 0.8
     middle, wide = (low + high) / 2, max(high[0] - low[0], (high[1] - low[1]) / ratio, 6.0)
     axes.set_xlim(middle[0] - wide / 2, middle[0] + wide / 2)
     axes.set_ylim(middle[1] - ratio * wide / 2, middle[1] + ratio * wide / 2)
     disc = 72 * side * 2 * _RADIUS / wide  # points across
-    bonds = [(places[b.GetBeginAtomIdx()], places[b.GetEndAtomIdx()]) for b in mol.GetBonds()]
+    bonds = [(positions[b.GetBeginAtomIdx()], positions[b.GetEndAtomIdx()]) for b in mol.GetBonds()]
     axes.add_collection(LineCollection(bonds, colors="#666666", linewidths=min(0.9, 0.1 * disc), zorder=1))
-    look = {"s": disc**2, "marker": "o"}
-    colours = _DISCS(norm(values[: len(places)]))
-    axes.scatter(*places.T, c=colours, edgecolors="#666666", linewidths=min(0.3, 0.05 * disc), zorder=2, **look)
+    style = {"s": disc**2, "marker": "o"}
+    colours = _DISCS(norm(values[: len(positions)]))
+    axes.scatter(*positions.T, c=colours, edgecolors="#666666", linewidths=min(0.3, 0.05 * disc), zorder=2, **style)
     if disc >= _LETTER:
-        for (x, y), element in zip(places, mol.GetAtoms(), strict=True):
+        for (x, y), element in zip(positions, mol.GetAtoms(), strict=True):
             if element.GetAtomicNum() != 6:
                 letters = {"fontsize": 0.6 * disc, "ha": "center", "va": "center_baseline"}
                 axes.text(x, y, element.GetSymbol(), zorder=4, parse_math=False, **letters)
-    if atom is not None and atom < len(places):
-        x, y = places[atom]
-        axes.scatter(x, y, facecolors="none", edgecolors=_RING, linewidths=min(1.2, 0.2 * disc), zorder=3, **look)
-    for k, value in enumerate(values[len(places) :]):
-        colour = _RING if atom == len(places) + k else "#999999"
+    if atom is not None and atom < len(positions):
+        x, y = positions[atom]
+        axes.scatter(x, y, facecolors="none", edgecolors=_RING, linewidths=min(1.2, 0.2 * disc), zorder=3, **style)
+    for k, value in enumerate(values[len(positions) :]):
+        colour = _RING if atom == len(positions) + k else "#999999"
         square = {"color": _DISCS(norm(value)), "markeredgecolor": colour, "markeredgewidth": 0.5}
         axes.plot(0.93 - 0.1 * k, 0.08, marker="s", markersize=5, transform=axes.transAxes, zorder=4, **square)
 
@@ -142,7 +143,7 @@ def _atoms(
 def _scale(
     figure: Any, total: tuple[float, float], room: tuple[float, float, float], top: float | None, show: str
 ) -> None:
-    """The scale at the right: in weights, or for no top from 0 to the largest of each thumbnail."""
+    """Draw the colour bar: in weights up to `top`, or for None relative to the largest weight of each thumbnail."""
     left, above, below = room
     high = min(2.5, total[1] - above - below - _GAP)
     bar = figure.add_axes((left / total[0], (total[1] - above - high) / total[1], 0.12 / total[0], high / total[1]))

@@ -1,4 +1,4 @@
-"""What the heads of a model look at, as a figure."""
+"""Figure of a `HeadSummary`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,63 +8,63 @@ from matplotlib.colors import TwoSlopeNorm
 
 from molattn.explain import HeadSummary
 from molattn.explain.head_summary import DISTANCES, OTHERS, Key
-from molattn.viewer.figures import new_figure, rendered, styled
+from molattn.viewer.figures import default_style, new_figure, render
 from molattn.viewer.picture import Picture
-from molattn.viewer.pictures import foot_height, write_foot
+from molattn.viewer.pictures import footer_height, write_footer
 
-# One hue, dark for near; what has no distance is grey.
+# One hue, darker for shorter distances; grey for no distance.
 _COLOURS: dict[str, str] = dict(
     zip(DISTANCES, ("#08306b", "#2171b5", "#6baed6", "#9ecae1", "#deebf7", "#bdbdbd", "#737373"), strict=True)
 )
-_GROUPS, _PAIRS = 16, 12  # columns at most
-_LEAST = 30  # receiving atoms below which a column would be chance
-_FOLD = 3.0  # powers of 2 up to which a ratio has a colour of its own
+_GROUPS, _PAIRS = 16, 12  # largest numbers of columns
+_MIN_RECEIVERS = 30  # fewer would give a noisy column
+_FOLD = 3.0  # powers of 2 at which the colour scale of ratios ends
 
 
 def heads_plot(summary: HeadSummary) -> Picture:
-    """A row for every head: how far it looks, how widely, and which groups and elements it prefers.
+    """Draw a summary of heads, with a row for each head.
 
-    From the left: the shares of attention by distance, with those of uniform attention on top; the mean entropy as a
-    share of log n; attention that functional groups get from the other atoms, and that elements get from elements,
-    each relative to uniform attention: blue for more, red for less, white for the same. Columns are the commonest with
-    30 receiving atoms or more.
+    From the left: the shares of attention by distance, with those of uniform attention above; the mean entropy as a
+    fraction of log n; the attention to functional groups from other atoms, and between elements, relative to uniform
+    attention: blue for more, red for less, white for equal. Columns are the most common classes with at least 30
+    receivers.
     """
     layers, heads = summary.shape or (0, 0)
     rows = layers * heads
     groups = _columns(summary, "group", _GROUPS)
     pairs = _columns(summary, "elements", _PAIRS)
     row = min(max(10.0 / rows, 0.05), 0.17) if rows > 6 else 1.0 / rows  # inches
-    # Inches: bars, entropy, two fields of cells and a scale, with their names above them.
+    # In inches: bars, entropy, two heat maps and a colour bar, with column names above.
     left, bars, dots, cell, gap, scale, above, below = 0.75, 3.2, 0.9, 0.21, 0.3, 0.9, 1.75, 0.85
     fields = [(columns, cell * len(columns)) for columns in (groups, pairs) if columns]
     high = row * rows
     width = left + bars + gap + dots + sum(gap + wide for _, wide in fields) + scale
-    below += foot_height(summary.faithfulness, width) - 0.1
+    below += footer_height(summary.faithfulness, width) - 0.1
     total = (width, above + high + below)
-    with styled():
+    with default_style():
         figure = new_figure(*total)
 
-        def place(x: float, wide: float) -> Any:
+        def add_axes(x: float, wide: float) -> Any:
             axes = figure.add_axes((x / total[0], below / total[1], wide / total[0], high / total[1]))
             axes.set_ylim(rows, 0)
             axes.set_yticks([])
             return axes
 
-        axes = place(left, bars)
+        axes = add_axes(left, bars)
         _bars(axes, summary, rows, row)
         names = [f"{layer}.{head}" for layer, head in np.ndindex(layers, heads)]
         every = max(1, int(np.ceil(0.13 / row)))
         axes.set_yticks(np.arange(0, rows, every) + 0.5, names[::every], fontsize=7)
         axes.set_ylabel("layer.head", fontsize=8)
         x = left + bars + gap
-        _dots(place(x, dots), summary, layers, heads)
+        _dots(add_axes(x, dots), summary, layers, heads)
         x += dots
         norm, drawn = TwoSlopeNorm(0, -_FOLD, _FOLD), None
         titles = ("functional group,\nfrom the other atoms", "elements,\nreceiver to sender")
         for (columns, wide), title in zip(
             fields, [t for t, c in zip(titles, (groups, pairs), strict=True) if c], strict=True
         ):
-            axes = place(x + gap, wide)
+            axes = add_axes(x + gap, wide)
             drawn = _field(axes, summary, columns, norm, layers)
             axes.set_xlabel(title, fontsize=8)
             x += gap + wide
@@ -79,20 +79,20 @@ def heads_plot(summary: HeadSummary) -> Picture:
             colorbar.set_label("times uniform attention", fontsize=8)
         text = f"What each head looks at: molecules {summary.molecules:,}, atoms {summary.atoms:,}"
         figure.text(0.1 / total[0], 1 - 0.1 / total[1], text, ha="left", va="top", fontsize=10)
-        write_foot(figure, summary.faithfulness)
-        return rendered(figure)
+        write_footer(figure, summary.faithfulness)
+        return render(figure)
 
 
 def _columns(summary: HeadSummary, by: str, most: int) -> list[Key]:
-    """The commonest, those with too few receivers left out; functional groups as seen from other atoms."""
+    """The most common keys with enough receivers; functional groups only with other atoms as receivers."""
     keys = [key for key in summary.keys(by) if by != "group" or key[1] == OTHERS]
     if by == "elements":
         keys = [key for key in keys if DISTANCES[-1] not in key]
-    return [key for key in keys if summary.receivers(key) >= _LEAST and summary.uniform(key) > 0][:most]
+    return [key for key in keys if summary.receivers(key) >= _MIN_RECEIVERS and summary.uniform(key) > 0][:most]
 
 
 def _bars(axes: Any, summary: HeadSummary, rows: int, row: float) -> None:
-    """The shares by distance; uniform attention as one more bar above them."""
+    """Draw the shares by distance, and those of uniform attention as one more bar above."""
     base, above = np.zeros(rows), 0.0
     up = -0.25 / row  # of the bar of uniform attention, in rows
     for key in summary.keys("distance"):
@@ -100,9 +100,9 @@ def _bars(axes: Any, summary: HeadSummary, rows: int, row: float) -> None:
         if not uniform:
             continue
         share = summary.share(key).ravel()
-        look = {"color": _COLOURS[key[2]], "edgecolor": "white", "linewidth": 0.3}
-        axes.barh(np.arange(rows) + 0.5, share, left=base, height=0.9, label=key[2], **look)
-        axes.barh(up, uniform, left=above, height=0.15 / row, clip_on=False, **look)
+        style = {"color": _COLOURS[key[2]], "edgecolor": "white", "linewidth": 0.3}
+        axes.barh(np.arange(rows) + 0.5, share, left=base, height=0.9, label=key[2], **style)
+        axes.barh(up, uniform, left=above, height=0.15 / row, clip_on=False, **style)
         base, above = base + share, above + uniform
     axes.set_xlim(0, 1)
     axes.set_ylim(rows, 0)
@@ -138,7 +138,7 @@ def _dots(axes: Any, summary: HeadSummary, layers: int, heads: int) -> None:
 
 
 def _field(axes: Any, summary: HeadSummary, keys: Sequence[Key], norm: TwoSlopeNorm, layers: int) -> Any:
-    """Cells of log2(share / uniform), heads by columns."""
+    """Draw cells of log2(share / uniform), heads by classes."""
     with np.errstate(divide="ignore"):
         ratios = np.stack([np.log2(summary.share(key).ravel() / summary.uniform(key)) for key in keys], axis=1)
     drawn = axes.pcolormesh(np.clip(ratios, -_FOLD, _FOLD), cmap="RdBu", norm=norm, edgecolors="white", linewidth=0.3)

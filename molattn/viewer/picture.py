@@ -1,4 +1,4 @@
-"""A picture in two formats: SVG for the screen and for print, PNG for everything else."""
+"""A picture in two formats, SVG and PNG."""
 
 import base64
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from molattn.errors import UsageError, short_repr
 
 
 class Picture:
-    """One picture, twice; Jupyter shows it where it is the value of a cell.
+    """A picture as SVG and PNG, which Jupyter displays.
 
     Args:
-        svg, png: the picture in that format, or what draws it when it is first asked for.
+        svg, png: the picture in that format, or a function that draws it at its first use.
     """
 
     def __init__(self, svg: str | Callable[[], str], png: bytes | Callable[[], bytes]):
@@ -26,11 +26,11 @@ class Picture:
 
     @cached_property
     def png(self) -> bytes:
-        """The same as the bytes of a PNG file."""
+        """The bytes of a PNG file."""
         return self._png if isinstance(self._png, bytes) else self._png()
 
     def save(self, path: str | Path) -> None:
-        """Write the picture to `path`, whole or not at all; the suffix, .svg or .png, says in which format.
+        """Write the picture atomically to `path`, in the format of its suffix, .svg or .png.
 
         Raises:
             UsageError: another suffix, or a folder that does not exist.
@@ -44,7 +44,7 @@ class Picture:
         write_bytes(path, self.png if suffix == ".png" else self.svg.encode("utf-8"))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:  # noqa: ARG002
-        """What Jupyter shows; it picks the format."""
+        """All formats, from which Jupyter chooses."""
         return {
             "image/svg+xml": self.svg,
             "image/png": base64.b64encode(self.png).decode("ascii"),

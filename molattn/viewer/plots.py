@@ -1,4 +1,4 @@
-"""How a training went: truth against prediction, and the error epoch by epoch."""
+"""Plots of a run: predictions against true values, and learning curves."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,12 @@ from molattn.models.tasks import Task
 from molattn.training.evaluation import Evaluation
 from molattn.training.fit import EpochRecord
 from molattn.training.run import RunResult
-from molattn.viewer.figures import new_figure, rendered, short, styled
+from molattn.viewer.figures import default_style, new_figure, render, shorten
 from molattn.viewer.picture import Picture
-from molattn.viewer.spread_plots import spread_plots
+from molattn.viewer.uncertainty_plots import uncertainty_plots
 
-# Blue, orange and grey are told apart by every kind of colour vision; the shapes differ as well.
-_SIDES = {
+# Blue, orange and grey are distinguishable with any colour vision; the markers differ as well.
+_SPLIT_STYLES = {
     "train": {"color": "#bbbbbb", "marker": ".", "s": 8, "zorder": 1},
     "val": {"color": "#56b4e9", "marker": "^", "s": 14, "zorder": 2},
     "test": {"color": "#d55e00", "marker": "o", "s": 12, "zorder": 3},
@@ -31,48 +31,48 @@ _LOSSES = {
     "bce": "cross-entropy",
     "cross-entropy": "cross-entropy",
 }
-_VECTOR_POINTS = 3000  # points up to which they are drawn one by one
+_VECTOR_POINTS = 3000  # number of points up to which they are drawn one by one
 
 
 def parity_plot(
     true: np.ndarray,
     predicted: np.ndarray,
-    sides: Mapping[str, np.ndarray],
+    splits: Mapping[str, np.ndarray],
     *,
     name: str,
     unit: str = "",
     test_rmse: float | None = None,
 ) -> Picture:
-    """Truth against prediction of one target, with the line where both are the same.
+    """Parity plot of one target: predicted against true values, with the diagonal.
 
     Args:
         true: (n,), NaN where a label is missing.
         predicted: (n,), in the same unit.
-        sides: indices of the molecules of "train", "val" and "test"; a side may be absent.
-        name: of the target.
-        unit: of the target, empty where unknown.
-        test_rmse: for the title, in the unit; None where unknown.
+        splits: indices of the molecules of "train", "val" and "test"; any may be absent.
+        name: name of the target.
+        unit: unit of the target; empty if unknown.
+        test_rmse: for the title, in the unit; None if unknown.
     """
     known = np.isfinite(true) & np.isfinite(predicted)
-    target = short(name, 40)
-    words = f"{target} ({short(unit, 30)})" if unit else target
-    of_unit = f" {short(unit, 30)}" if unit else ""
-    with styled():
+    target = shorten(name, 40)
+    words = f"{target} ({shorten(unit, 30)})" if unit else target
+    of_unit = f" {shorten(unit, 30)}" if unit else ""
+    with default_style():
         figure = new_figure(5.0, 5.0)
         figure.set_layout_engine("constrained")
         axes = figure.add_subplot()
         shown = np.zeros(len(true), dtype=bool)
-        for side, look in ((s, look) for s, look in _SIDES.items() if s in sides):
-            rows = np.asarray(sides[side], dtype=int)
+        for split, style in ((s, style) for s, style in _SPLIT_STYLES.items() if s in splits):
+            rows = np.asarray(splits[split], dtype=int)
             rows = rows[known[rows]]
             shown[rows] = True
             axes.scatter(
                 true[rows],
                 predicted[rows],
-                label=f"{side} ({len(rows):,})",
+                label=f"{split} ({len(rows):,})",
                 linewidths=0,
                 rasterized=len(rows) > _VECTOR_POINTS,
-                **look,
+                **style,
             )
         low, high = _range(np.concatenate([true[shown], predicted[shown]]))
         axes.plot([low, high], [low, high], color="#555555", linewidth=0.8, zorder=0, label="prediction = truth")
@@ -84,15 +84,14 @@ def parity_plot(
         title = target if test_rmse is None else f"{target}: RMSE of test {test_rmse:.3g}{of_unit}"
         axes.set_title(title, parse_math=False)
         axes.legend(frameon=False, fontsize=8)
-        return rendered(figure)
+        return render(figure)
 
 
 def learning_curve(history: Sequence[EpochRecord], loss: str = "mse") -> Picture:
-    """The loss of training and validation epoch by epoch.
+    """Draw the training and validation loss of each epoch.
 
-    The loss "mse" is drawn as its root, in standard deviations of the training targets. Training is the loss of the
-    batches while the weights still changed, dropout included; validation is that of the running average of the
-    weights, so it may lie below.
+    The loss "mse" is drawn as its root, in standard deviations of the training targets. The training loss is that of
+    the batches during the epoch, with dropout; the validation loss is that of the averaged weights, so it may be lower.
     """
     root = loss == "mse"
     epochs = np.array([r.epoch for r in history], dtype=int)
@@ -101,7 +100,7 @@ def learning_curve(history: Sequence[EpochRecord], loss: str = "mse") -> Picture
         train, val = np.sqrt(train), np.sqrt(val)
     best = next((r for r in reversed(history) if r.best), None)
     marker = "." if len(history) < 40 else None
-    with styled():
+    with default_style():
         figure = new_figure(6.0, 3.8)
         figure.set_layout_engine("constrained")
         axes = figure.add_subplot()
@@ -119,24 +118,26 @@ def learning_curve(history: Sequence[EpochRecord], loss: str = "mse") -> Picture
         axes.set_xlabel("epoch")
         axes.set_ylabel(_LOSSES[loss])
         axes.legend(frameon=False, fontsize=8)
-        return rendered(figure)
+        return render(figure)
 
 
 def write_plots(result: RunResult) -> None:
-    """`plots/` in the folder of a run: `learning_curve.png`, and what `target_plots` draws of every target."""
+    """Write `plots/` in the folder of a run: `learning_curve.png`, and the `target_plots` of each target."""
     dataset = result.dataset
     folder = result.folder / "plots"
     folder.mkdir(exist_ok=True)
-    sides = {side: dataset.targets_of(dataset.indices(side)) for side in _SIDES}
+    splits = {split: dataset.targets_of(dataset.indices(split)) for split in _SPLIT_STYLES}
     targets = dataset.config.target_columns
     rmse = [result.metrics["test"][t].get("rmse") for t in targets]
-    pictures = target_plots(dataset.task, targets, dataset.units, dataset.targets, result.predicted, sides, rmse)
+    pictures = target_plots(dataset.task, targets, dataset.units, dataset.targets, result.predicted, splits, rmse)
     for stem, picture in pictures.items():
         picture.save(folder / f"{stem}.png")
     if result.artifact is not None:
-        rows = sides["test"]
+        rows = splits["test"]
         raw = result.raw if result.raw is not None else result.answers
-        for stem, picture in spread_plots(result.artifact, dataset.targets[rows], raw[rows], dataset.units).items():
+        for stem, picture in uncertainty_plots(
+            result.artifact, dataset.targets[rows], raw[rows], dataset.units
+        ).items():
             picture.save(folder / f"{stem}.png")
     learning_curve(result.history, dataset.task.loss).save(folder / "learning_curve.png")
 
@@ -144,10 +145,10 @@ def write_plots(result: RunResult) -> None:
 def evaluation_plots(
     result: Evaluation, task: Task, targets: Sequence[str], units: Sequence[str]
 ) -> dict[str, Picture]:
-    """`target_plots` of a model on another table, whose molecules are all of its test."""
-    sides = {"test": np.arange(len(result.targets))}
+    """The `target_plots` of a model on another table, all of whose molecules are test molecules."""
+    splits = {"test": np.arange(len(result.targets))}
     rmse = [result.metrics[t].get("rmse") for t in targets]
-    return target_plots(task, targets, units, result.targets, result.answers.values, sides, rmse)
+    return target_plots(task, targets, units, result.targets, result.answers.values, splits, rmse)
 
 
 def target_plots(
@@ -156,40 +157,40 @@ def target_plots(
     units: Sequence[str],
     true: np.ndarray,
     predicted: np.ndarray,
-    sides: Mapping[str, np.ndarray],
+    splits: Mapping[str, np.ndarray],
     test_rmse: Sequence[float | None],
 ) -> dict[str, Picture]:
-    """A picture of every target, by the stem of its file's name: `parity`, or `parity-TARGET` where there are several.
+    """A picture for each target, by the stem of its file name: `parity`, or `parity-TARGET` for several targets.
 
-    Numbers have a parity plot, binary targets `classification`, several classes `confusion`, which is of the test side.
+    Numbers have a parity plot, binary targets `classification`, several classes `confusion`, for test.
 
     Args:
-        task, targets, units: what the targets are, and what they are called.
+        task, targets, units: the task, and the names and units of the targets.
         true, predicted: (n, T), see `Predictions.values`.
-        sides: indices of the molecules, or atoms, of "train", "val" and "test"; a side may be absent.
-        test_rmse: of each target, for the title of its parity plot.
+        splits: indices of the molecules, or atoms, of "train", "val" and "test"; any may be absent.
+        test_rmse: RMSE of each target, for the title of its parity plot.
     """
-    what = {"regression": "parity", "binary": "classification", "multiclass": "confusion"}[task.kind]
-    stems = [what] if len(targets) == 1 else [f"{what}-{name}" for name in file_names(targets)]
-    pictures, of = {}, "atoms" if task.of_atoms else "molecules"
+    kind = {"regression": "parity", "binary": "classification", "multiclass": "confusion"}[task.kind]
+    stems = [kind] if len(targets) == 1 else [f"{kind}-{name}" for name in safe_file_names(targets)]
+    pictures, counted = {}, "atoms" if task.of_atoms else "molecules"
     for t, (target, stem) in enumerate(zip(targets, stems, strict=True)):
         y, p = true[:, t], predicted[:, t]
         if task.kind == "regression":
-            pictures[stem] = parity_plot(y, p, sides, name=target, unit=units[t], test_rmse=test_rmse[t])
+            pictures[stem] = parity_plot(y, p, splits, name=target, unit=units[t], test_rmse=test_rmse[t])
             continue
-        # Here, since scikit-learn takes a second and a half to import, and numbers do without it.
+        # Here, since regression does not need scikit-learn, which takes 1.5 s to import.
         from molattn.viewer.class_plots import class_plot, confusion_plot
 
         if task.kind == "binary":
-            pictures[stem] = class_plot(y, p, sides, name=target, of=of)
+            pictures[stem] = class_plot(y, p, splits, name=target, counted=counted)
         else:
-            rows = np.asarray(sides.get("test", ()), dtype=int)
-            pictures[stem] = confusion_plot(y[rows], p[rows], task.classes[t], name=target, of=of)
+            rows = np.asarray(splits.get("test", ()), dtype=int)
+            pictures[stem] = confusion_plot(y[rows], p[rows], task.classes[t], name=target, counted=counted)
     return pictures
 
 
-def file_names(names: Sequence[str]) -> list[str]:
-    """`names` as parts of file names: letters, digits, dot, dash, underscore; no two alike, whatever their case."""
+def safe_file_names(names: Sequence[str]) -> list[str]:
+    """`names` as parts of file names: letters, digits, dot, dash, underscore; distinct regardless of case."""
     taken: set[str] = set()
     safe = []
     for name in names:
@@ -204,7 +205,7 @@ def file_names(names: Sequence[str]) -> list[str]:
 
 
 def _range(values: np.ndarray) -> tuple[float, float]:
-    """The limits of an axis that shows all `values`."""
+    """The limits of an axis for `values`."""
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     margin = 0.04 * (high - low) or 0.5
     return low - margin, high + margin

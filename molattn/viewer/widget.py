@@ -18,15 +18,15 @@ _HERE = Path(__file__).parent / "web"
 
 
 class AttentionWidget(anywidget.AnyWidget):
-    """A map to look at in a notebook; what is chosen there can be read and set in Python.
+    """The interactive page of a map as a Jupyter widget, whose selection can be read and set in Python.
 
     Attributes:
         pinned: the atom (or token, or virtual node) that was clicked, from 0; None for none.
-        layer: from 0; the last at first.
+        layer: from 0; initially the last.
         head: from 0, or "mean" or "max" over the heads.
 
     Raises:
-        UsageError: there is no such atom, layer or head.
+        UsageError: unknown atom, layer or head.
         InputError: the atoms of the map are not those of its SMILES.
         MissingExtra: anywidget is not installed.
     """
@@ -43,14 +43,14 @@ class AttentionWidget(anywidget.AnyWidget):
         attention: AttentionMap,
         attributions: Sequence[Attribution] = (),
         truth: Truth | None = None,
-        **choice: Any,
+        **selection: Any,
     ):
         self._attention = attention
-        choice.setdefault("layer", attention.num_layers - 1)
-        super().__init__(content=payload([attention], list(attributions), [truth]), **choice)
+        selection.setdefault("layer", attention.num_layers - 1)
+        super().__init__(content=payload([attention], list(attributions), [truth]), **selection)
 
     @traitlets.validate("pinned", "layer", "head")
-    def _known(self, proposal: Any) -> Any:
+    def _validate(self, proposal: Any) -> Any:
         name, value = proposal["trait"].name, proposal["value"]
         a = self._attention
         count = {"pinned": len(a.labels), "layer": a.num_layers, "head": a.num_heads}[name]

@@ -1,4 +1,4 @@
-"""What heads look at: shares that sum to 1, and ratios that are 1 where nobody has a preference."""
+"""Summaries of heads: shares that sum to 1, and ratios that are 1 for uniform attention."""
 
 import inspect
 from collections import defaultdict

@@ -51,7 +51,7 @@ def small_discs(picture):
 
 
 def words(picture):
-    """All texts of a picture by matplotlib, which keeps them as comments beside their outlines."""
+    """All texts of a picture by matplotlib, which keeps them as comments next to their outlines."""
     return re.findall(r"<!-- (.*?) -->", picture.svg, re.DOTALL)
 
 

@@ -59,6 +59,6 @@ def test_weights_of_nothing_but_zeros_are_drawn():
         (-np.ones((2, 3)), "CCO", "CN"),
     ],
 )
-def test_what_is_no_alignment_is_refused(w, source, target):
+def test_invalid_alignments_are_rejected(w, source, target):
     with pytest.raises(UsageError):
         alignment(w, source, target)

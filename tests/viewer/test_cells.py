@@ -22,9 +22,9 @@ def meshes(picture):
     "shape", [(1, 1), (1, 6), (5, 6), (13, 2), (40, 40), (41, 40), (1, 900), (900, 1), (512, 2048)]
 )
 def test_a_matrix_is_sound_and_the_same_twice(shape):
-    picture = matrix(weights(*shape), title="weights", row_axis="looks", column_axis="is looked at")
+    picture = matrix(weights(*shape), title="weights", row_axis="query", column_axis="key")
     assert_sound(picture)
-    assert picture == matrix(weights(*shape), title="weights", row_axis="looks", column_axis="is looked at")
+    assert picture == matrix(weights(*shape), title="weights", row_axis="query", column_axis="key")
     assert len(picture.svg) < 2_000_000
 
 
@@ -37,15 +37,15 @@ def test_cells_are_row_by_row_and_the_darker_the_larger():
 
 
 def test_values_below_zero_are_red_and_those_above_blue_by_the_same_scale():
-    (red, _, blue), white, (red_above, _, blue_above) = cells(matrix([[-0.5, 0.0, 0.5]], top=1))
+    (red, _, blue), white, (red_above, _, blue_above) = cells(matrix([[-0.5, 0.0, 0.5]], vmax=1))
     assert red > blue and blue_above > red_above
     assert min(white) > 240
-    assert cells(matrix([[-0.5, 0.0, 0.5]], top=1))[2] == cells(matrix([[-1.0, 0.0, 0.5]]))[2]
+    assert cells(matrix([[-0.5, 0.0, 0.5]], vmax=1))[2] == cells(matrix([[-1.0, 0.0, 0.5]]))[2]
 
 
-def test_the_darkest_cell_is_the_largest_or_what_the_caller_says():
+def test_the_darkest_cell_is_the_largest_value_or_vmax():
     assert cells(matrix([[0.0, 0.5]]))[1] == cells(matrix([[0.0, 1.0]]))[1]
-    assert sum(cells(matrix([[0.0, 0.5]], top=1))[1]) > sum(cells(matrix([[0.0, 1.0]], top=1))[1])
+    assert sum(cells(matrix([[0.0, 0.5]], vmax=1))[1]) > sum(cells(matrix([[0.0, 1.0]], vmax=1))[1])
     assert_sound(matrix(np.zeros((3, 3))))
 
 
@@ -64,7 +64,7 @@ def test_numbers_are_written_with_two_decimals():
     assert "<!-- 0.37 -->" in numbered.svg and "<!-- 0.00 -->" in numbered.svg and "-0.00" not in numbered.svg
 
 
-def test_names_stand_beside_their_rows_and_columns_and_bring_nothing_with_them():
+def test_names_label_rows_and_columns_and_are_only_text():
     picture = matrix(weights(3, 2), [HOSTILE, "a$_b$", "c"], ["$x", "y" * 99], title=HOSTILE, label=HOSTILE)
     assert_sound(picture)
     assert picture.svg.count("<!-- a$_b$ -->") == 1
@@ -90,12 +90,12 @@ def test_tensors_are_taken_as_they_are(dtype):
 
 
 @pytest.mark.parametrize("values", [[1.0], [[[1.0]]], np.zeros((0, 3)), [[np.nan]], [["C"]], [[1.0], [1.0, 2.0]]])
-def test_what_is_no_matrix_of_numbers_is_refused(values):
+def test_other_values_are_rejected(values):
     with pytest.raises(UsageError, match="needs"):
         matrix(values)
 
 
-def test_panels_and_names_that_do_not_fit_are_refused():
+def test_panels_and_names_of_other_sizes_are_rejected():
     with pytest.raises(UsageError, match="one size"):
         matrices({"a": weights(2, 2), "b": weights(2, 3)})
     with pytest.raises(UsageError, match="none"):
@@ -104,26 +104,26 @@ def test_panels_and_names_that_do_not_fit_are_refused():
         matrix(weights(3, 2), ["a", "b"])
     with pytest.raises(UsageError, match="1 names do not fit 2 columns"):
         matrix(weights(3, 2), None, ["a"])
-    for top in (0, -1.0, np.nan):
+    for vmax in (0, -1.0, np.nan):
         with pytest.raises(UsageError, match="above 0"):
-            matrix(weights(3, 2), top=top)
+            matrix(weights(3, 2), vmax=vmax)
 
 
-def test_every_name_of_the_room_is_what_it_says():
+def test_every_name_of_the_package_is_callable():
     for name in molattn.viewer.__all__:
         assert callable(getattr(molattn.viewer, name))
 
 
-def test_places_are_counted_from_zero_where_there_are_no_names():
+def test_indices_from_zero_replace_missing_names():
     svg = matrix(weights(3, 5), label="").svg
     assert all(f"<!-- {place} -->" in svg for place in range(5)) and "<!-- 5 -->" not in svg
 
 
-def test_words_under_small_panels_stand_once_and_under_wide_ones_each_time():
+def test_small_panels_share_an_axis_label_and_wide_ones_have_their_own():
     panels = {str(i): np.eye(4) for i in range(3)}
     names = ["a", "b", "c", "d"]
-    once = matrices(panels, columns=names, column_axis="what the rows are looking at")
+    once = matrices(panels, columns=names, column_axis="what the rows attend to, by key")
     each = matrices(panels, columns=names, column_axis="seen")
     # matplotlib leaves the words of each text in a comment beside its outlines.
-    assert once.svg.count("<!-- what the rows are looking at -->") == 1
+    assert once.svg.count("<!-- what the rows attend to, by key -->") == 1
     assert each.svg.count("<!-- seen -->") == 3

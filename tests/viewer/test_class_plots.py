@@ -6,7 +6,7 @@ import pytest
 from molattn.viewer import class_plot, confusion_plot
 from tests.viewer.svg import assert_sound
 
-SIDES = {"train": np.arange(60), "val": np.arange(60, 80), "test": np.arange(80, 100)}
+SPLITS = {"train": np.arange(60), "val": np.arange(60, 80), "test": np.arange(80, 100)}
 HOSTILE = "<script>&$x^$--></svg>\x00"
 
 
@@ -19,18 +19,18 @@ def _data() -> tuple[np.ndarray, np.ndarray]:
 
 def test_a_class_plot_names_areas_and_is_the_same_twice() -> None:
     true, p = _data()
-    picture = class_plot(true, p, SIDES, name="active")
+    picture = class_plot(true, p, SPLITS, name="active")
     assert_sound(picture)
-    assert picture == class_plot(true, p, SIDES, name="active")
+    assert picture == class_plot(true, p, SPLITS, name="active")
     assert "test (19)" in picture.svg
-    assert "train" not in class_plot(true, p, {"test": SIDES["test"]}, name="active").svg
+    assert "train" not in class_plot(true, p, {"test": SPLITS["test"]}, name="active").svg
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, np.nan])
-def test_a_side_of_one_class_is_said_and_the_others_are_drawn(value: float) -> None:
+def test_a_split_of_one_class_is_noted_and_the_others_are_drawn(value: float) -> None:
     true, p = _data()
     true[80:] = value
-    picture = class_plot(true, p, SIDES, name="active")
+    picture = class_plot(true, p, SPLITS, name="active")
     assert_sound(picture)
     assert ("test: no labels" if np.isnan(value) else "test: one class only") in picture.svg
 
@@ -46,5 +46,5 @@ def test_a_confusion_plot_counts_and_survives_no_labels() -> None:
 
 def test_hostile_names_are_written_as_text() -> None:
     true, p = _data()
-    assert_sound(class_plot(true, p, SIDES, name=HOSTILE))
+    assert_sound(class_plot(true, p, SPLITS, name=HOSTILE))
     assert_sound(confusion_plot(np.array([0.0, 1.0]), np.array([0.0, 1.0]), [HOSTILE, "$b$"], name=HOSTILE))

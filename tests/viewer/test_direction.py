@@ -1,4 +1,4 @@
-"""A hand-made map in which nobody looks back: every view must show who looks at whom, not the reverse."""
+"""An asymmetric map: every view must show receivers and senders, and not the reverse."""
 
 import numpy as np
 import pytest
@@ -7,17 +7,17 @@ from molattn.explain import AttentionMap
 from molattn.viewer import draw_atoms, head_grid, heat_map
 from tests.viewer.svg import cells, discs, small_discs
 
-# C0 looks at O2 alone, C1 at C0, O2 at itself; so C0 receives a third, C1 nothing, O2 two thirds.
-LOOKS_AT = {0: 2, 1: 0, 2: 2}
+# C0 attends only to O2, C1 to C0, O2 to itself; so C0 receives a third, C1 nothing, O2 two thirds.
+ATTENDS_TO = {0: 2, 1: 0, 2: 2}
 WEIGHTS = np.zeros((3, 3))
-for receiver, sender in LOOKS_AT.items():
+for receiver, sender in ATTENDS_TO.items():
     WEIGHTS[receiver, sender] = 1.0
 RECEIVED = [1 / 3, 0, 2 / 3]
 
 
 @pytest.fixture
 def attention():
-    """Head 1 of layer 0 is that, head 0 its opposite: whose looks come back."""
+    """Head 1 of layer 0 has these weights, head 0 their transpose."""
     others = np.stack([WEIGHTS.T, WEIGHTS])
     return AttentionMap("CCO", ("C", "C", "O"), others[None], {}, {}, rows_sum_to_one=False)
 
@@ -28,20 +28,20 @@ def darkness(colours):
 
 def test_matrix_frame_and_received(attention):
     rows = [r for r in attention.to_frame().to_pylist() if r["head"] == 1 and r["weight"] > 0]
-    assert {r["receiver"]: r["sender"] for r in rows} == LOOKS_AT
+    assert {r["receiver"]: r["sender"] for r in rows} == ATTENDS_TO
     np.testing.assert_allclose(attention.received(0, 1), RECEIVED)
 
 
 def test_heat_map(attention):
     drawn = darkness(cells(heat_map(attention, 0, 1))).reshape(3, 3)
-    assert {i: int(row.argmax()) for i, row in enumerate(drawn)} == LOOKS_AT
+    assert {i: int(row.argmax()) for i, row in enumerate(drawn)} == ATTENDS_TO
     assert (drawn > drawn.max() / 2).tolist() == WEIGHTS.astype(bool).tolist()
 
 
-@pytest.mark.parametrize("atom", LOOKS_AT)
+@pytest.mark.parametrize("atom", ATTENDS_TO)
 def test_atoms(attention, atom):
     drawn = darkness([colour for _, colour in discs(draw_atoms(attention, atom, 0, 1))])
-    assert np.flatnonzero(drawn).tolist() == [LOOKS_AT[atom]]
+    assert np.flatnonzero(drawn).tolist() == [ATTENDS_TO[atom]]
 
 
 def test_received_on_atoms(attention):
@@ -56,7 +56,7 @@ def test_thumbnails_of_matrices(attention):
         assert (drawn > drawn.max() / 2).tolist() == expected.astype(bool).tolist()
 
 
-@pytest.mark.parametrize("atom", LOOKS_AT)
+@pytest.mark.parametrize("atom", ATTENDS_TO)
 def test_thumbnails_of_atoms(attention, atom):
     _, thumbnail = small_discs(head_grid(attention, "atoms", atom))
-    assert np.flatnonzero(darkness(thumbnail)).tolist() == [LOOKS_AT[atom]]
+    assert np.flatnonzero(darkness(thumbnail)).tolist() == [ATTENDS_TO[atom]]

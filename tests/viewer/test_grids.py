@@ -1,4 +1,4 @@
-"""Thumbnails of all heads: as many as there are, on the scale that was asked for."""
+"""Thumbnails of all heads: as many as there are, on the requested scale."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def test_tokens_have_matrices_and_no_atoms():
         ({"show": "atoms", "atom": 13}, "atom is from 0 to 12, not 13"),
     ],
 )
-def test_what_is_not_there_is_refused(choice, message):
-    # Under pytest the annotations are checked too, and their checker may speak first.
+def test_unknown_choices_are_rejected(choice, message):
+    # Under pytest the annotations are checked too, and that check may fail first.
     with pytest.raises(Exception, match=message):
         head_grid(attention_map(ASPIRIN), **choice)

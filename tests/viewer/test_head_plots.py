@@ -1,4 +1,4 @@
-"""The figure of what heads look at: a row for every head, a bar for every share."""
+"""The figure of head summaries: a row for each head, a bar for each share."""
 
 import numpy as np
 import pytest

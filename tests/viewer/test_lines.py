@@ -15,20 +15,20 @@ def test_curves_are_sound_and_the_same_twice():
     assert picture == curves(X, series, title="t", x_label="x", y_label="y", log="xy", x_ticks=True)
 
 
-def test_ticks_stand_at_each_x_and_nowhere_else():
+def test_ticks_are_exactly_at_x():
     picture = curves(X, {"a": X}, log="x", x_ticks=True)
     ticks = [e for e in root(picture).iter(f"{SVG}g") if e.get("id", "").startswith("xtick")]
     assert len(ticks) == 3
     assert "<!-- 64 -->" in picture.svg
 
 
-def test_names_bring_nothing_with_them():
+def test_names_are_only_text():
     hostile = "<script>&$x^$--></svg>\x00"
     assert_sound(curves(X, {hostile: X, "_hidden": X, "$": X}, title=hostile, x_label=hostile, y_label=hostile))
     assert "<!-- hidden -->" in curves(X, {"_hidden": X}).svg
 
 
-def test_what_cannot_be_drawn_is_refused():
+def test_invalid_series_are_rejected():
     with pytest.raises(UsageError, match="one to 6 curves, not 0"):
         curves(X, {})
     with pytest.raises(UsageError, match="not 7"):

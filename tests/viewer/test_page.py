@@ -1,4 +1,4 @@
-"""The page before a browser sees it: what is in it, how large, and that names stay names."""
+"""The page as a document: its content, its size, and that names are only text."""
 
 import base64
 import hashlib
@@ -72,13 +72,13 @@ class Elements(HTMLParser):
 
 
 def content(document):
-    """What the page is given to show."""
+    """The data of the page."""
     ((_, text),) = [(a, t) for a, t in Elements(document).all("script") if a["type"] == "application/json"]
     return json.loads(text)
 
 
 def decoded(attention, n):
-    """The weights as the page has them, (layers, heads, n, n)."""
+    """The decoded weights of the page, (layers, heads, n, n)."""
     shape = (attention["layers"], attention["heads"], n, n)
     codes = np.frombuffer(base64.b64decode(attention["weights"]), np.uint8).reshape(shape)
     return codes * np.frombuffer(base64.b64decode(attention["scales"]), "<f4").reshape(shape[:-1])[..., None]
@@ -94,7 +94,7 @@ def test_weights_are_within_half_a_step_of_their_encoding(weights):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -0.1])
-def test_weights_that_are_no_weights_are_refused(bad):
+def test_invalid_weights_are_rejected(bad):
     attention = attention_map("CCO")
     attention.weights[0, 0, 0, 0] = bad
     with pytest.raises(InputError, match="finite numbers of 0 or more"):
@@ -187,7 +187,7 @@ def test_hostile_tokens_and_smiles_stay_in_the_data(text):
     assert frame[0][0]["sandbox"] == "allow-scripts allow-downloads"
 
 
-def test_predictions_and_true_values_are_told_with_their_units():
+def test_predictions_and_true_values_have_their_units():
     m = replace(attention_map(CAFFEINE), prediction={"logS": -1.25, "p": float("nan")}, units={"logS": "mol/L"})
     answers = content(page([m], truth=[{"logS": -0.876, "class": "active"}]))["molecules"][0]["answers"]
     assert answers == [
@@ -225,7 +225,7 @@ def test_attributions_join_the_molecule_that_they_are_of():
         (lambda: page([replace(attention_map("CCO"), virtual=("v",))]), InputError, "3 x 3, and it has 4 places"),
     ],
 )
-def test_what_cannot_be_shown_is_refused_with_a_reason(make, error, words):
+def test_invalid_content_is_rejected_with_a_reason(make, error, words):
     with pytest.raises(error, match=words):
         make()
 

@@ -1,4 +1,4 @@
-"""The page as people use it: pointed at, clicked, walked through with the keyboard, saved and embedded."""
+"""The page in a browser: hovering, clicking, keyboard navigation, downloads and embedding."""
 
 import base64
 import csv
@@ -64,7 +64,7 @@ def asymmetric():
     return AttentionMap("CCO", ("C", "C", "O"), weights[None, None], {"logS": 1.0}, {"logS": "mol/L"})
 
 
-def test_an_asymmetric_map_is_the_right_way_round_everywhere(opened):
+def test_an_asymmetric_map_has_the_right_direction_everywhere(opened):
     attention = asymmetric()
     tab = opened(page([attention]))
     atom(tab, 0).hover()
@@ -121,7 +121,7 @@ def test_numbers_are_numpy_s_within_half_a_step_for_every_layer_and_head(opened,
                 assert [w for _, w in found] == sorted((w for _, w in found), reverse=True)
 
 
-def test_without_a_choice_the_attention_received_is_shown(opened):
+def test_without_a_selection_the_attention_received_is_shown(opened):
     attention = attention_map(ASPIRIN)
     tab = opened(page([attention]))
     assert status(tab).startswith("Attention received")
@@ -131,7 +131,7 @@ def test_without_a_choice_the_attention_received_is_shown(opened):
     assert int(np.argmax(fills(tab))) == int(received.argmax())
 
 
-def test_an_atom_is_pinned_by_a_click_and_let_go_with_escape(opened):
+def test_an_atom_is_pinned_by_a_click_and_released_with_escape(opened):
     attention = attention_map(ASPIRIN)
     tab = opened(page([attention]))
     atom(tab, 3).click()
@@ -154,7 +154,7 @@ def test_the_keyboard_walks_along_bonds_pins_and_clears(opened):
     x = [atom(tab, i).bounding_box()["x"] for i in range(3)]
     forth, back = ("ArrowRight", "ArrowLeft") if x[0] < x[2] else ("ArrowLeft", "ArrowRight")
     tab.keyboard.press(forth)
-    assert tab.evaluate(focused) == "C1 beside C0 beside O2"
+    assert tab.evaluate(focused) == "C1 next to C0 next to O2"
     tab.keyboard.press(forth)
     assert status(tab).startswith("O2 attends most to")
     tab.keyboard.press("Enter")
@@ -266,7 +266,7 @@ def test_all_weights_are_in_a_table_for_those_who_see_no_heat_map(opened):
     assert tab.locator("details tbody th").all_inner_texts() == attention.labels
 
 
-def test_molecules_are_chosen_among_and_predictions_told(opened):
+def test_a_molecule_is_selected_and_predictions_are_shown(opened):
     maps = [attention_map(CAFFEINE), attention_map("C"), attention_map(SALT)]
     tab = opened(page(maps, truth=[{"logS": -0.876}, None, None]))
     assert tab.locator("h1").inner_text() == CAFFEINE
@@ -279,7 +279,7 @@ def test_molecules_are_chosen_among_and_predictions_told(opened):
     assert tab.locator(".hit").count() == 2
 
 
-def test_virtual_nodes_sums_and_faithfulness_are_said(opened):
+def test_virtual_nodes_sums_and_faithfulness_are_shown(opened):
     attention = replace(
         with_virtual_node(attention_map("CCO")), rows_sum_to_one=False, faithfulness="Kendall 0.12 of 0.5"
     )
@@ -407,7 +407,7 @@ def test_a_saved_table_holds_no_formula(opened):
     assert [row["value"] for row in table[:3]] == ["-1"] * 3
 
 
-def test_a_page_asked_to_run_more_refuses(browser, tmp_path):
+def test_the_policy_blocks_injected_scripts(browser, tmp_path):
     """The policy, and not only our care, stops what is not the page's own."""
     document = page([attention_map("CCO")])
     injected = document.replace(
@@ -470,7 +470,7 @@ def test_words_have_the_contrast_of_wcag_aa_and_controls_have_names(opened):
     for words in (
         'combobox "Molecule"', 'tab "Attention" [selected]', 'radio "what an atom attends to" [checked]',
         'slider "Hide below', 'checkbox "the atom itself" [checked]', 'radiogroup "Layer and head"',
-        'radio "layer 2, mean of the heads" [checked]', 'button "O3 beside C1 beside C4"', "- status:",
+        'radio "layer 2, mean of the heads" [checked]', 'button "O3 next to C1 next to C4"', "- status:",
     ):  # fmt: skip
         assert words in snapshot, words
 
@@ -486,7 +486,7 @@ def test_nothing_reaches_beyond_the_window(opened, width):
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_who_wants_no_motion_gets_none(opened):
+def test_reduced_motion_is_respected(opened):
     moving = "getComputedStyle(document.querySelector('svg rect')).transitionDuration"
     assert opened(page([attention_map("CCO")]), reduced_motion="reduce").evaluate(moving) == "0s"
     assert opened(page([attention_map("CCO")]), reduced_motion="no-preference").evaluate(moving) == "0.12s"
@@ -512,7 +512,7 @@ WIDGET = """async ([source, contents]) => {
 }"""
 
 
-def test_the_widget_tells_what_is_pinned_and_takes_what_is_set(opened):
+def test_the_widget_synchronizes_the_selection(opened):
     tab = opened("<!doctype html><title>a notebook</title>")
     contents = [payload([attention_map(ASPIRIN)]), payload([attention_map(CAFFEINE)])]
     tab.evaluate(WIDGET, [base64.b64encode(str(AttentionWidget._esm).encode()).decode(), contents])
@@ -533,7 +533,7 @@ def test_the_widget_tells_what_is_pinned_and_takes_what_is_set(opened):
     assert tab.evaluate("Object.keys(window.models[0].heard).length") == 0
 
 
-def test_molecules_of_other_models_may_stand_on_one_page(opened):
+def test_molecules_of_other_models_may_share_a_page(opened):
     few, many = attention_map("CCO", layers=1, heads=1), attention_map(ASPIRIN, layers=3, heads=4)
     tab = opened(page([many, few]))
     tab.get_by_role("radio", name="layer 2, head 3").click()

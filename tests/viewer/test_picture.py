@@ -22,7 +22,7 @@ def test_the_suffix_png_saves_the_png(tmp_path):
     assert (tmp_path / "a.png").read_bytes() == PICTURE.png
 
 
-def test_a_format_is_drawn_once_and_only_if_it_is_asked_for(tmp_path):
+def test_a_format_is_drawn_once_and_only_when_it_is_used(tmp_path):
     drawn = []
     picture = Picture(lambda: drawn.append("svg") or "<svg/>", lambda: drawn.append("png") or b"PNG")
     picture.save(tmp_path / "a.png")
@@ -32,7 +32,7 @@ def test_a_format_is_drawn_once_and_only_if_it_is_asked_for(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.jpg", "a", "png"])
-def test_another_suffix_is_refused_and_writes_nothing(tmp_path, name):
+def test_another_suffix_is_rejected_and_writes_nothing(tmp_path, name):
     with pytest.raises(UsageError, match=r"\.svg or \.png"):
         PICTURE.save(tmp_path / name)
     assert not list(tmp_path.iterdir())
@@ -71,7 +71,7 @@ def test_importing_the_package_loads_neither_matplotlib_nor_rdkit():
     assert done.stdout.strip() == "[]"
 
 
-def test_pictures_bring_in_neither_pyplot_nor_a_change_of_settings():
+def test_pictures_neither_import_pyplot_nor_change_settings():
     # Reading rcParams["backend"] would itself import pyplot.
     code = (
         "import sys, matplotlib, numpy as np\n"

@@ -120,7 +120,7 @@ def test_a_stereocentre_in_rings_gets_no_atom_of_its_own():
     assert len(discs(draw_atoms(attention))) == attention.num_atoms
 
 
-def test_the_title_of_a_drawing_says_what_is_seen():
+def test_the_title_of_a_drawing_describes_it():
     attention = attention_map(ASPIRIN)
     title = root(draw_atoms(attention, 3)).find(f"{SVG}title")
     largest = attention.matrix()[3].max()
@@ -182,12 +182,12 @@ def test_an_atom_that_is_not_there_names_the_range(smiles, atom, words):
         draw_atoms(attention_map(smiles), atom)
 
 
-def test_a_picture_too_small_to_read_is_refused():
+def test_a_picture_too_small_to_read_is_rejected():
     with pytest.raises(UsageError, match="260 x 188"):
         draw_atoms(attention_map(METHANE), size=(100, 400))
 
 
-def test_a_map_of_another_molecule_is_refused():
+def test_a_map_of_another_molecule_is_rejected():
     attention = dataclasses.replace(attention_map("CCO"), smiles="CCN")
     with pytest.raises(InputError, match="C C O"):
         draw_atoms(attention)
@@ -206,7 +206,7 @@ def test_every_picture_says_how_far_attention_explains():
     assert draw_atoms(told, 0) != draw_atoms(attention, 0)
 
 
-def test_a_virtual_node_is_said_in_words_and_can_be_the_receiver():
+def test_a_virtual_node_is_given_as_text_and_can_be_the_receiver():
     attention = with_virtual_node(attention_map(ASPIRIN))
     picture = draw_atoms(attention, 3)
     assert_sound(picture)
@@ -231,10 +231,10 @@ def test_rollout_is_drawn_in_place_of_a_layer():
 def test_a_common_top_makes_pictures_comparable():
     attention = attention_map(SALT, layers=1, heads=1)
     attention.weights[...] = 0.5
-    ((_, half), _) = discs(draw_atoms(attention, 0, top=1.0))
+    ((_, half), _) = discs(draw_atoms(attention, 0, vmax=1.0))
     np.testing.assert_allclose(half, 255 * np.array(disc_colour(0.5)), atol=2)
     with pytest.raises(UsageError, match="above 0"):
-        draw_atoms(attention, 0, top=0.0)
+        draw_atoms(attention, 0, vmax=0.0)
 
 
 def test_maps_of_tokens_have_a_heat_map_and_are_not_drawn_on_atoms():
@@ -300,7 +300,7 @@ def test_atoms_without_a_value_have_no_disc_and_all_zeros_are_drawn():
     assert len(discs(draw_atom_values("CO", [1.0] * 6, add_hs=True))) == 6
 
 
-def test_values_for_other_atoms_are_refused():
+def test_values_for_other_atoms_are_rejected():
     with pytest.raises(InputError, match=r"shape \(2,\) for the 3 atoms of 'CCO'"):
         draw_atom_values("CCO", [1.0, 2.0])
     with pytest.raises(SmilesError):

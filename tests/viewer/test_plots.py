@@ -11,7 +11,7 @@ from molattn.training.dataset import PreparedDataset
 from molattn.training.fit import EpochRecord
 from molattn.training.run import RunResult
 from molattn.viewer import learning_curve, parity_plot, write_plots
-from molattn.viewer.plots import file_names
+from molattn.viewer.plots import safe_file_names
 from tests.viewer.svg import SVG, assert_sound, root
 
 READING = Featurization(molecule_graph, GraphPacking(), {})
@@ -25,8 +25,8 @@ def history(epochs=12):
 def data(n=60, seed=0):
     rng = np.random.default_rng(seed)
     true = rng.normal(size=n)
-    sides = {"train": np.arange(n - 20), "val": np.arange(n - 20, n - 10), "test": np.arange(n - 10, n)}
-    return true, true + 0.1 * rng.normal(size=n), sides
+    splits = {"train": np.arange(n - 20), "val": np.arange(n - 20, n - 10), "test": np.arange(n - 10, n)}
+    return true, true + 0.1 * rng.normal(size=n), splits
 
 
 def result(folder, targets, n=60):
@@ -50,24 +50,24 @@ def result(folder, targets, n=60):
 
 
 def points(picture):
-    """How many points each of the sides has."""
+    """How many points each of the splits has."""
     groups = [e for e in root(picture).iter(f"{SVG}g") if e.get("id", "").startswith("PathCollection")]
     return [len(list(g.iter(f"{SVG}use"))) for g in groups][:3]
 
 
 def test_a_parity_plot_shows_every_known_molecule_and_is_the_same_twice():
-    true, predicted, sides = data()
+    true, predicted, splits = data()
     true[[0, 45, 59]] = np.nan
-    picture = parity_plot(true, predicted, sides, name="logS", unit="log10(mol/L)", test_rmse=0.123)
+    picture = parity_plot(true, predicted, splits, name="logS", unit="log10(mol/L)", test_rmse=0.123)
     assert_sound(picture)
-    assert picture == parity_plot(true, predicted, sides, name="logS", unit="log10(mol/L)", test_rmse=0.123)
+    assert picture == parity_plot(true, predicted, splits, name="logS", unit="log10(mol/L)", test_rmse=0.123)
     assert points(picture) == [39, 9, 9]
     assert "RMSE of test 0.123 log10(mol/L)" in picture.svg
 
 
 def test_a_parity_plot_of_many_molecules_stays_small():
-    true, predicted, sides = data(20_000)
-    assert len(parity_plot(true, predicted, sides, name="y").svg) < 500_000
+    true, predicted, splits = data(20_000)
+    assert len(parity_plot(true, predicted, splits, name="y").svg) < 500_000
 
 
 @pytest.mark.parametrize("value", [np.nan, 1.0])
@@ -76,8 +76,8 @@ def test_a_parity_plot_without_spread_or_labels_is_drawn(value):
 
 
 def test_hostile_names_are_written_as_text():
-    true, predicted, sides = data()
-    assert_sound(parity_plot(true, predicted, sides, name=HOSTILE, unit=HOSTILE, test_rmse=1.0))
+    true, predicted, splits = data()
+    assert_sound(parity_plot(true, predicted, splits, name=HOSTILE, unit=HOSTILE, test_rmse=1.0))
 
 
 @pytest.mark.parametrize("epochs", [1, 12, 100])
@@ -118,13 +118,13 @@ def test_a_run_without_test_labels_has_its_plots(tmp_path):
 
 def test_file_names_are_safe_and_distinct():
     names = ["a/b", "a b", "a_b", "A_B", "..", "", "é", "x" * 300, "a_b-2", "ok-1.5"]
-    safe = file_names(names)
+    safe = safe_file_names(names)
     assert len({s.lower() for s in safe}) == len(names)
     assert all(s and len(s) < 80 and s[0] not in ".-" and s.isascii() and "/" not in s for s in safe)
     assert safe[-1] == "ok-1.5"
 
 
-def test_what_is_drawn_first_changes_no_picture():
+def test_the_order_of_drawing_changes_no_picture():
     first, second = (parity_plot(*data(), name="y") for _ in range(2))
     png, svg = first.png, second.svg
     assert first.svg == svg and second.png == png

@@ -12,7 +12,7 @@ from molattn.viewer import AttentionWidget, widget
 from tests.viewer.maps import ASPIRIN, attention_map, with_virtual_node
 
 
-def test_it_sends_the_page_s_module_and_data_and_knows_what_is_chosen():
+def test_it_sends_the_module_and_data_of_the_page_and_stores_the_selection():
     attention = attention_map(ASPIRIN)
     a = Attribution(ASPIRIN, attention.symbols, np.ones(13), "additive", "logS", 1.0)
     shown = AttentionWidget(attention, [a], {"logS": 0.5}, pinned=3)
@@ -24,7 +24,7 @@ def test_it_sends_the_page_s_module_and_data_and_knows_what_is_chosen():
     assert {"content", "pinned", "layer", "head", "_esm", "_css"} <= set(shown.keys)
 
 
-def test_choices_can_be_set_and_watched():
+def test_the_selection_can_be_set_and_observed():
     shown = AttentionWidget(with_virtual_node(attention_map("CCO")))
     heard = []
     shown.observe(lambda change: heard.append(change["new"]), "pinned")
@@ -45,7 +45,7 @@ def test_choices_can_be_set_and_watched():
         ("head", "median", "'mean' or 'max', not 'median'"),
     ],
 )
-def test_what_is_not_there_cannot_be_chosen(name, value, words):
+def test_unknown_values_cannot_be_selected(name, value, words):
     with pytest.raises(UsageError, match=words):
         setattr(AttentionWidget(attention_map(ASPIRIN)), name, value)
 

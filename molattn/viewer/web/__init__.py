@@ -1,7 +1,7 @@
-"""The interactive page: Python writes what it shows, one ES module and one style sheet show it.
+"""The interactive page: data written by Python, shown by an ES module and a style sheet.
 
-`payload` says what the data are, `document` puts all into one file, `drawing` says where the atoms are; `page.js` does
-the rest, in a browser or, with anywidget, in a notebook.
+`payload` defines the data, `drawing` computes the positions of the atoms, and `document` writes everything into one
+file; `page.js` shows it, in a browser or, with anywidget, in a notebook.
 """
 
 from molattn.viewer.web.document import framed, page, write_page

@@ -1,4 +1,4 @@
-"""The page as one HTML document that needs nothing else: data, style and code in it, and leave for nothing more."""
+"""The page as one self-contained HTML document of data, style and code, with a strict content security policy."""
 
 import base64
 import hashlib
@@ -17,10 +17,10 @@ from molattn.explain import AttentionMap, Attribution
 from molattn.viewer.web.payload import Truth, payload
 
 FRAME_HEIGHT = 980
-"""Of the page in a notebook, in pixels; it scrolls inside."""
+"""Height of the page in a notebook, in pixels; its content scrolls."""
 
 _START = "\nstart(document);\n"
-# Only these two texts may run or paint; nothing may be fetched, sent or framed.
+# Only this script and this style may be used; nothing may be fetched, sent or framed.
 _POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'"
@@ -53,18 +53,18 @@ def page(
 ) -> str:
     """The interactive page of one or several molecules: an HTML document that needs no network and no other file.
 
-    It works from a file, and in a frame without rights. Names in it are text and nothing else, whatever they hold; its
-    policy lets no script run but its own.
+    It works from a file, and in a sandboxed frame. Names are only ever inserted as text, and its content security
+    policy allows no other script.
 
     Args:
-        maps: what to show, in the order in which they are chosen among; none, if there are attributions.
-        attributions: what atoms contributed, for a second tab; each belongs to the map of the same SMILES.
+        maps: the attention maps, in the order of selection; may be empty if there are attributions.
+        attributions: shown in a second tab; each belongs to the map of the same SMILES.
         truth: for each map, the measured values by target name, or None.
 
     Raises:
-        UsageError: there is nothing to show, or not as many true values as maps.
-        InputError: atoms that are not those of the SMILES, weights that are below 0 or no finite numbers, or an
-            attribution of none of the maps.
+        UsageError: no maps and attributions, or another number of true values than of maps.
+        InputError: atoms that are not those of the SMILES, weights that are negative or not finite, or an attribution
+            that belongs to none of the maps.
     """
     content = payload(list(maps), list(attributions), list(truth))
     names = [m["name"] for m in content["molecules"]]
@@ -85,10 +85,10 @@ def write_page(
     attributions: Sequence[Attribution] = (),
     truth: Sequence[Truth | None] = (),
 ) -> None:
-    """Write `page(maps, attributions, truth)` to a file, whole or not at all.
+    """Write `page(maps, attributions, truth)` atomically to a file.
 
     Raises:
-        UsageError: the file is not called .html or .htm, or its folder does not exist; and as `page`.
+        UsageError: the suffix is not .html or .htm, or the folder does not exist; and as `page`.
         InputError: as `page`.
     """
     path = Path(path)
@@ -100,7 +100,7 @@ def write_page(
 
 
 def framed(document: str, height: int = FRAME_HEIGHT) -> str:
-    """A document as a frame for a notebook: it may run its script and save files, and reach nothing around it."""
+    """A document in a sandboxed frame for a notebook: it may run its script and download files, nothing else."""
     inside = document.replace("&", "&amp;").replace("'", "&#39;")
     return (
         '<iframe class="molattn-page" title="Attention of a molecule" sandbox="allow-scripts allow-downloads" '
@@ -111,32 +111,32 @@ def framed(document: str, height: int = FRAME_HEIGHT) -> str:
 
 @cache
 def source(name: str) -> str:
-    """The text of `page.js` or `page.css`, which lie beside this file, without what only their readers need.
+    """The text of `page.js` or `page.css`, minified, since each page has its own copy.
 
-    That is indents, lines of comments, and blanks around some signs: every page carries its own copy.
+    It has no indentation, comment lines, and spaces around some characters.
     """
     text = files("molattn.viewer.web").joinpath(name).read_text(encoding="utf-8")
     text = re.sub(r"(?m)^\s*(//.*|/\*.*\*/)?$\n|^ +", "", text)
     if name.endswith(".css"):
         return re.sub(r"\s*([{};,])\s*", r"\1", text).replace(": ", ":")
-    # A line may end behind any of these, and nothing is said by where it does.
+    # Line breaks after these characters have no meaning.
     text = re.sub(r",\n([)\]}])", r"\1", re.sub(r"([({\[;])\n", r"\1", text))
     return re.sub(r"([,?:>])\n", r"\1", re.sub(r" (=>|={1,3}) ", r"\1", text))
 
 
 def shown_name(name: str) -> str:
-    """A name for a window's title."""
+    """A name for the title of a window."""
     return name if len(name) <= 60 else name[:59] + "\u2026"
 
 
 def _json(content: dict[str, Any]) -> str:
-    """JSON that cannot end the script element it stands in: ASCII, and none of the signs of markup."""
+    """JSON that cannot end its script element: ASCII, without characters of markup."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _plain(text: str) -> str:
-    """Text for markup, in ASCII: half a surrogate pair could not be written to a file."""
+    """Escaped text in ASCII: a lone surrogate could not be written to a file."""
     return html.escape(text).encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 

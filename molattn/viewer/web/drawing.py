@@ -1,4 +1,4 @@
-"""Where the page has its atoms, tokens and virtual nodes, and the strokes of the bonds between them."""
+"""Positions of atoms, tokens and virtual nodes on the page, and the SVG paths of the bonds."""
 
 import math
 import re
@@ -12,7 +12,7 @@ from rdkit.Chem.Draw import rdMolDraw2D
 Drawing = dict[str, Any]
 
 RADIUS = 13.0
-"""Of a disc, in the drawing's pixels; a bond is 44 long."""
+"""Radius of a disc, in pixels of the drawing; a bond is 44 long."""
 
 _LETTER = 8.0  # width of a letter of a token
 _ROW = 620.0  # width of a row of tokens
@@ -22,14 +22,14 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = ()) -> Drawing:
-    """A molecule, prepared for drawing, as what the page needs to draw it in its own way.
+    """The drawing of a molecule that was prepared for drawing.
 
     Returns:
-        `width` and `height`; `radius` of a disc; `at`, [x, y, half the width] of every atom and then of every virtual
-        node; `numbers`, [x, y] where the place of each atom in the SMILES is written; `bonds`, pairs of atoms; and the
-        paths of SVG that RDKit draws, joined by how they are painted: `lines`, `thin`, `dashed` and `solid`.
+        `width` and `height`; `radius` of a disc; `at`, [x, y, half the width] of each atom and then each virtual node;
+        `numbers`, [x, y] of each atom index; `bonds`, pairs of atoms; and the SVG paths of RDKit, joined by style:
+        `lines`, `thin`, `dashed` and `solid`.
     """
-    # As large as the molecule: all molecules are drawn to one scale, however many atoms they have.
+    # Flexible size: all molecules are drawn at the same scale.
     drawer = rdMolDraw2D.MolDraw2DSVG(-1, -1)
     options = drawer.drawOptions()
     options.useBWAtomPalette()
@@ -50,12 +50,12 @@ def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = ()) -> Drawing:
         if "note" in kind:
             digits.append(_box(d))
         else:
-            paths[_painted(style)].append(re.sub(r"\s*([MLQCZ])\s*", r"\1", d.replace(",", " ")).replace("  ", " "))
+            paths[_stroke_kind(style)].append(re.sub(r"\s*([MLQCZ])\s*", r"\1", d.replace(",", " ")).replace("  ", " "))
     margin = RADIUS + 8
     at = [[p.x, p.y, RADIUS] for p in points]
     width, height = float(drawer.Width()), float(drawer.Height())
     if virtual:
-        # Below the molecule, where no atom is.
+        # Below the molecule.
         boxes, right, bottom = _rows(virtual, max(width, 200.0))
         at += [[x, y + height + 3 * RADIUS, half] for x, y, half in boxes]
         width, height = max(width, right), height + 3 * RADIUS + bottom
@@ -66,14 +66,14 @@ def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = ()) -> Drawing:
         "height": height + 2 * margin,
         "radius": RADIUS,
         "at": _rounded(at),
-        "numbers": _rounded(map(_beside, at, _centres(digits, range(len(points))))),
+        "numbers": _rounded(map(_next_to_disc, at, _centres(digits, range(len(points))))),
         "bonds": [[b.GetBeginAtomIdx(), b.GetEndAtomIdx()] for b in mol.GetBonds()],
         **{name: "".join(parts) for name, parts in paths.items()},
     }
 
 
 def draw_tokens(tokens: Sequence[str], virtual: Sequence[str] = ()) -> Drawing:
-    """Tokens in rows, as `draw_molecule` has atoms; neighbours in the row are bonded, for whoever walks along."""
+    """The drawing of tokens in rows, like `draw_molecule`; adjacent tokens are "bonded", for keyboard navigation."""
     boxes, width, height = _rows([*tokens, *virtual], _ROW)
     margin = RADIUS + 8
     return {
@@ -88,13 +88,13 @@ def draw_tokens(tokens: Sequence[str], virtual: Sequence[str] = ()) -> Drawing:
     }
 
 
-def _rows(texts: Sequence[str], room: float) -> tuple[list[list[float]], float, float]:
-    """[x, y, half the width] of boxes around texts, in rows no wider than `room` if it can be; and how far they go."""
+def _rows(texts: Sequence[str], max_width: float) -> tuple[list[list[float]], float, float]:
+    """[x, y, half the width] of boxes around texts, in rows of at most `max_width` if possible; and their extent."""
     boxes: list[list[float]] = []
     x = y = right = 0.0
     for text in texts:
         half = max(RADIUS, _LETTER * min(len(text), 24) / 2 + 5)
-        if x and x + 2 * half > room:
+        if x and x + 2 * half > max_width:
             x, y = 0.0, y + _STEP
         boxes.append([x + half, y + RADIUS, half])
         x += 2 * half + 4
@@ -109,7 +109,7 @@ def _box(d: str) -> tuple[float, float, float, float]:
 
 
 def _centres(digits: Iterable[tuple[float, float, float, float]], numbers: Iterable[int]) -> list[list[float]]:
-    """The middle of each number, whose digits RDKit draws one after the other."""
+    """The centre of each number, whose digits RDKit draws as consecutive paths."""
     rest = iter(digits)
     centres = []
     for number in numbers:
@@ -119,15 +119,15 @@ def _centres(digits: Iterable[tuple[float, float, float, float]], numbers: Itera
     return centres
 
 
-def _beside(place: Sequence[float], number: Sequence[float]) -> list[float]:
-    """Where a number stands just outside of a disc, on the side on which RDKit found room for it."""
-    x, y = number[0] - place[0], number[1] - place[1]
+def _next_to_disc(centre: Sequence[float], number: Sequence[float]) -> list[float]:
+    """The position of a number just outside of a disc, on the side that RDKit chose."""
+    x, y = number[0] - centre[0], number[1] - centre[1]
     far = math.hypot(x, y) or 1.0
-    return [place[0] + x / far * (RADIUS + 6), place[1] + y / far * (RADIUS + 6)]
+    return [centre[0] + x / far * (RADIUS + 6), centre[1] + y / far * (RADIUS + 6)]
 
 
-def _painted(style: str) -> str:
-    """Which of the four kinds of strokes a path of RDKit's is."""
+def _stroke_kind(style: str) -> str:
+    """The kind of a path of RDKit: "lines", "thin", "dashed" or "solid"."""
     if "dasharray" in style:
         return "dashed"
     if "fill:none" not in style:

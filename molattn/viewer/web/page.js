@@ -1,5 +1,5 @@
-// What every atom attends to, to be looked at. Python (payload.py) says what `data` is; nothing is fetched.
-// Names become text nodes and attribute values only, never markup.
+// The interactive page. payload.py defines `data`; nothing is fetched. Names become text nodes and attribute values only,
+// never markup.
 
 // ---- elements -------------------------------------------------------------------------------------------------------
 
@@ -18,17 +18,17 @@ function h(name, attributes = {}, ...children) {
 
 const pair = (k, n) => [(k / n) | 0, k % n];
 const set = (element, attributes) => Object.entries(attributes).forEach(([k, v]) => element.setAttribute(k, v));
-const say = (element, text) => element.textContent === text || (element.textContent = text);
+const setText = (element, text) => element.textContent === text || (element.textContent = text);
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 // ---- numbers and colours --------------------------------------------------------------------------------------------
 
 const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
-const inked = (v) => (Math.abs(v) >= 1e4 || (v && Math.abs(v) < 1e-3) ? v.toPrecision(3) : v.toFixed(3));
+const formatNumber = (v) => (Math.abs(v) >= 1e4 || (v && Math.abs(v) < 1e-3) ? v.toPrecision(3) : v.toFixed(3));
 const signed = (v) => (v > 0 ? "+" : "") + v.toFixed(2);
-const cut = (text, length) => (text.length > length ? text.slice(0, length - 1) + "\u2026" : text);
-// White at 0, blue at 1, orange at -1, and for contributions the other way round: told apart with any colour vision,
-// and black on either has a contrast of 7.
+const truncate = (text, length) => (text.length > length ? text.slice(0, length - 1) + "\u2026" : text);
+// White at 0, blue at 1, orange at -1, reversed for contributions: distinguishable with any colour vision, and with a
+// contrast of 7 to black.
 const BLUE = [89, 158, 222],
   ORANGE = [236, 151, 72];
 const tint = (t) => (t < 0 ? ORANGE : BLUE).map((c) => Math.round(255 - Math.abs(t) * (255 - c)));
@@ -43,28 +43,28 @@ const css = (t) => (t === null ? "#fff" : `rgb(${tint(t)})`);
 
 function decode({ layers, heads, weights, scales }, n) {
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  const whole = bytes(weights),
+  const codes = bytes(weights),
     steps = new Float32Array(bytes(scales).buffer);
-  // The largest weight there is, with those to itself and without.
+  // The largest weight, with and without weights of a node to itself.
   const top = { true: 0, false: 0 };
-  let made, result;
-  for (let k = 0; k < whole.length; k++) {
+  let cachedKey, result;
+  for (let k = 0; k < codes.length; k++) {
     const [row, j] = pair(k, n),
-      w = whole[k] * steps[row];
+      w = codes[k] * steps[row];
     top.true = Math.max(top.true, w);
     if (row % n !== j) top.false = Math.max(top.false, w);
   }
   function matrix(layer, head) {
     const key = `${layer} ${head}`;
-    if (key === made) return result;
-    made = key;
+    if (key === cachedKey) return result;
+    cachedKey = key;
     result = new Float64Array(n * n);
-    const alone = typeof head === "number";
-    for (let a = alone ? head : 0; a < (alone ? head + 1 : heads); a++) {
+    const single = typeof head === "number";
+    for (let a = single ? head : 0; a < (single ? head + 1 : heads); a++) {
       const row = (layer * heads + a) * n;
       for (let k = 0; k < n * n; k++) {
-        const w = whole[row * n + k] * steps[row + ((k / n) | 0)];
-        result[k] = head === "max" ? Math.max(result[k], w) : result[k] + (alone ? w : w / heads);
+        const w = codes[row * n + k] * steps[row + ((k / n) | 0)];
+        result[k] = head === "max" ? Math.max(result[k], w) : result[k] + (single ? w : w / heads);
       }
     }
     return result;
@@ -72,9 +72,9 @@ function decode({ layers, heads, weights, scales }, n) {
   return { layers, heads, top, matrix };
 }
 
-// ---- the drawing: discs below, bonds above them, whatever can be pointed at on top ----------------------------------
+// ---- the drawing: discs, bonds over them, pointer targets on top ----------------------------------------------------
 
-function sketch(m, touch) {
+function moleculeDrawing(m, handlers) {
   const d = m.drawing,
     n = d.at.length,
     width = Math.max(d.width, 460),
@@ -104,10 +104,10 @@ function sketch(m, touch) {
   });
   const bonded = (i) => d.bonds.flatMap(([a, b]) => (a === i ? [b] : b === i ? [a] : []));
   const hits = d.at.map((p, i) => {
-    const label = [m.labels[i], ...bonded(i).map((j) => m.labels[j])].join(" beside ");
+    const label = [m.labels[i], ...bonded(i).map((j) => m.labels[j])].join(" next to ");
     return box(p, { class: "hit", fill: "transparent", role: "button", tabindex: i ? -1 : 0, "aria-label": label }, 2);
   });
-  // The key below: the larger, the smaller the whole will be shown.
+  // The colour scale below: larger in large drawings, which are shown smaller.
   const f = Math.max(width / 600, 1),
     middle = left + width / 2,
     under = (y) => foot + f * y;
@@ -127,12 +127,12 @@ function sketch(m, touch) {
       "text-anchor": "middle",
       "stroke-linejoin": "round",
       role: "group",
-      "aria-label": `The ${m.places}s of ${cut(m.name, 200)}; arrow keys walk, Enter pins, Escape clears`,
-      onpointerover: (e) => touch.hover(place(e)),
-      onpointerleave: () => touch.hover(null),
-      onfocusin: (e) => touch.hover(place(e)),
-      onfocusout: () => touch.hover(null),
-      onclick: (e) => touch.pin(place(e)),
+      "aria-label": `The ${m.places}s of ${truncate(m.name, 200)}; arrow keys walk, Enter pins, Escape clears`,
+      onpointerover: (e) => handlers.hover(place(e)),
+      onpointerleave: () => handlers.hover(null),
+      onfocusin: (e) => handlers.hover(place(e)),
+      onfocusout: () => handlers.hover(null),
+      onclick: (e) => handlers.pin(place(e)),
       onkeydown: press,
     },
     ...discs,
@@ -142,7 +142,7 @@ function sketch(m, touch) {
     path(d.dashed, { "stroke-dasharray": "2 2" }),
     path(d.solid, { fill: "#000", "stroke-width": 0 }),
     ...d.at.flatMap(([x, y], i) =>
-      m.places === "token" || i >= m.atoms ? [word(x, y + 4.5, cut(m.texts[i], 24), { "font-size": 13 })] : [],
+      m.places === "token" || i >= m.atoms ? [word(x, y + 4.5, truncate(m.texts[i], 24), { "font-size": 13 })] : [],
     ),
     ...numbers,
     ...scale,
@@ -152,7 +152,7 @@ function sketch(m, touch) {
     ...hits,
   );
   svg.style.minWidth = `${Math.min(0.55 * width, 900)}px`;
-  // To a bonded atom if one lies that way, else to the nearest that does.
+  // To a bonded atom in that direction if there is one, else to the nearest atom.
   function walk(from, [dx, dy]) {
     const [x, y] = d.at[from];
     let best = from,
@@ -178,11 +178,11 @@ function sketch(m, touch) {
       ? walk(i, ARROWS[e.key])
       : { Home: 0, End: n - 1, PageUp: Math.max(i - 1, 0), PageDown: Math.min(i + 1, n - 1) }[e.key];
     if (next !== undefined) go(next);
-    else if (e.key === "Enter" || e.key === " ") touch.pin(i);
+    else if (e.key === "Enter" || e.key === " ") handlers.pin(i);
     else return;
     e.preventDefault();
   }
-  const around = (ring, i) => {
+  const placeRing = (ring, i) => {
     const [x, y, half] = d.at[i ?? 0],
       r = d.radius + 2;
     set(ring, {
@@ -198,20 +198,20 @@ function sketch(m, touch) {
     svg,
     paint(tones, subject, partner, pinned) {
       tones.forEach((t, i) => set(discs[i], { fill: css(t) }));
-      around(rings[0], subject);
-      around(rings[1], partner);
+      placeRing(rings[0], subject);
+      placeRing(rings[1], partner);
       hits.forEach((hit, i) => set(hit, { "aria-pressed": i === pinned }));
     },
-    label: (texts) => texts.forEach((text, i) => numbers[i] && say(numbers[i], text)),
+    label: (texts) => texts.forEach((text, i) => numbers[i] && setText(numbers[i], text)),
     key(least, most, words, diverging) {
       scale.forEach((step, k) => set(step, { fill: css(diverging ? (diverging * (2 * k - 23)) / 23 : k / 23) }));
       [
         [low, least],
         [high, most],
         [legend, words],
-      ].forEach((pair) => say(...pair));
+      ].forEach((pair) => setText(...pair));
     },
-    // The same by itself, with what it shows written below.
+    // A standalone copy with captions below.
     file(lines) {
       const copy = svg.cloneNode(true),
         size = height + f * (48 + 16 * lines.length);
@@ -224,7 +224,7 @@ function sketch(m, touch) {
       );
       lines.forEach((line, k) =>
         copy.append(
-          word(middle, under(52 + 16 * k), cut(line, Math.floor(width / f / 5.5)), { "font-size": 10.5 * f }),
+          word(middle, under(52 + 16 * k), truncate(line, Math.floor(width / f / 5.5)), { "font-size": 10.5 * f }),
         ),
       );
       return { text: new XMLSerializer().serializeToString(copy), width, height: size };
@@ -249,9 +249,9 @@ async function png({ text, width, height }) {
   return new Promise((done) => canvas.toBlob(done));
 }
 
-// A spreadsheet would take a name that begins so for a formula, and compute it.
-const inert = (text) => (/^[=+@-]../.test(text) && isNaN(text) ? `'${text}` : String(text));
-const quoted = (text) => (/[",\n\r]/.test(text) ? `"${inert(text).replaceAll('"', '""')}"` : inert(text));
+// A spreadsheet would evaluate a name that begins like this as a formula.
+const escapeFormula = (text) => (/^[=+@-]../.test(text) && isNaN(text) ? `'${text}` : String(text));
+const quoted = (text) => (/[",\n\r]/.test(text) ? `"${escapeFormula(text).replaceAll('"', '""')}"` : escapeFormula(text));
 const csv = (rows) => new Blob([rows.map((row) => row.map(quoted).join(",") + "\r\n").join("")], { type: "text/csv" });
 
 // ---- the page -------------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     hover: null,
     ...start,
   };
-  let m, n, map, parts, told;
+  let m, n, map, parts, reported;
   root.classList.add("molattn");
   root.addEventListener("keydown", (e) => e.key === "Escape" && pin(null));
   const resized = new ResizeObserver(() => parts?.heat?.draw());
@@ -281,7 +281,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     s.hover = null;
     update();
   }
-  // While an atom is pinned, pointing at another asks for the weight between the two.
+  // While an atom is pinned, hovering over another shows the weight between the two.
   function hover(i) {
     const next =
       i === null
@@ -293,7 +293,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     s.hover = next;
     update();
   }
-  const touch = { hover, pin };
+  const handlers = { hover, pin };
   const change = (values) => update(Object.assign(s, values));
 
   // -- controls
@@ -341,7 +341,7 @@ export function show(root, data, start = {}, changed = () => {}) {
   const where = () => `layer ${s.layer}${s.layer === map.layers - 1 ? " (the last)" : ""}, ${named(s.head)}`;
   const hidden = (i, j) => !s.self && i === j;
 
-  // What the subject gives to each place or gets from it; without a subject, what each place receives on average.
+  // The weights from or to the subject; without a subject, the mean attention that each node receives.
   function vector(subject) {
     const w = map.matrix(s.layer, s.head),
       result = new Float64Array(n);
@@ -351,7 +351,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     }
     return result;
   }
-  // From a weight to -1..1 for its colour, null for none; `top` is the weight that is darkest.
+  // From a weight to -1..1 for its colour, null for no colour; `top` is the darkest weight.
   function tone(weight, top) {
     const uniform = s.scale === "uniform";
     if (weight < s.threshold * (uniform ? 8 / n : top)) return null;
@@ -381,7 +381,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     const cells = new OffscreenCanvas(n, n),
       pen = canvas.getContext("2d"),
       inner = cells.getContext("2d");
-    const long = Math.max(...m.labels.map((l) => cut(l, 8).length));
+    const long = Math.max(...m.labels.map((l) => truncate(l, 8).length));
     let edge = 0,
       side = 0,
       painted;
@@ -414,7 +414,7 @@ export function show(root, data, start = {}, changed = () => {}) {
       edge = Math.ceil(long * font * 0.62 + 6);
       side = (size - edge - 1) / n;
       if (canvas.width !== Math.round(size * zoom)) canvas.width = canvas.height = Math.round(size * zoom);
-      // Pointing changes no colour here, so that large molecules follow the pointer too.
+      // Hovering changes no colours, so they are not repainted: fast enough for large molecules.
       const look = [s.layer, s.head, s.scale, s.threshold, s.self, s.from].join();
       if (look !== painted) paint(w);
       painted = look;
@@ -447,7 +447,7 @@ export function show(root, data, start = {}, changed = () => {}) {
           pen.font = `${k === marked ? "bold " : ""}${font}px system-ui, sans-serif`;
           pen.fillStyle = k === marked ? "#b84a00" : "#3c444d";
           pen.textAlign = upright ? "left" : "right";
-          pen.fillText(cut(m.labels[k], 8), 0, 0);
+          pen.fillText(truncate(m.labels[k], 8), 0, 0);
           pen.restore();
         }
       }
@@ -510,12 +510,12 @@ export function show(root, data, start = {}, changed = () => {}) {
         grid.append(button);
       });
     }
-    const choose = () =>
+    const updateSelection = () =>
       buttons.forEach((button, key) => {
         const chosen = key === `${s.layer} ${map.heads > 1 ? s.head : 0}`;
         set(button, { "aria-checked": chosen, tabindex: chosen ? 0 : -1 });
       });
-    return { grid, choose };
+    return { grid, updateSelection };
   }
 
   const table = (heads, rows) =>
@@ -530,7 +530,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     map = m.map ??= decode(m.attention, n);
     s.layer = clamp(s.layer ?? map.layers - 1, 0, map.layers - 1);
     if (typeof s.head === "number") s.head = clamp(s.head, 0, map.heads - 1);
-    const drawing = sketch(m, touch),
+    const drawing = moleculeDrawing(m, handlers),
       heat = heatMap(),
       heads = headGrid();
     const status = h("p", { role: "status" }),
@@ -620,12 +620,12 @@ export function show(root, data, start = {}, changed = () => {}) {
         s.pinned,
       );
       if (s.scale === "uniform") drawing.key("1/8", "8", `times the uniform weight, 1/${n}`, 1);
-      else drawing.key("0", inked(top), "attention weight" + (s.scale === "map" ? ", one scale for all heads" : ""));
-      say(
+      else drawing.key("0", formatNumber(top), "attention weight" + (s.scale === "map" ? ", one scale for all heads" : ""));
+      setText(
         below,
         s.scale === "uniform" ? `${(8 * s.threshold).toFixed(2)} \u00d7 uniform` : (s.threshold * top).toFixed(3),
       );
-      say(title, where().replace("l", "L"));
+      setText(title, where().replace("l", "L"));
       const order = [...values.keys()]
         .filter((i) => !hidden(i, other))
         .sort((a, b) => values[b] - values[a] || a - b)
@@ -636,10 +636,10 @@ export function show(root, data, start = {}, changed = () => {}) {
         .join(", ");
       if (partner !== null) {
         const [i, j] = cell();
-        say(status, `${m.labels[i]} attends to ${m.labels[j]}: ${map.matrix(s.layer, s.head)[i * n + j].toFixed(4)}`);
+        setText(status, `${m.labels[i]} attends to ${m.labels[j]}: ${map.matrix(s.layer, s.head)[i * n + j].toFixed(4)}`);
       } else if (subject === null)
-        say(status, `Attention received, mean over all: ${three}. Point at one to see its own.`);
-      else say(status, s.from ? `What attends most to ${name}: ${three}.` : `${name} attends most to ${three}.`);
+        setText(status, `Attention received, mean over all: ${three}. Point at one to see its own.`);
+      else setText(status, s.from ? `What attends most to ${name}: ${three}.` : `${name} attends most to ${three}.`);
       const head = [
         m.places,
         subject === null ? "received" : s.from ? `to ${name}` : `from ${name}`,
@@ -668,7 +668,7 @@ export function show(root, data, start = {}, changed = () => {}) {
       set(heat.canvas, {
         "aria-label": `Weights, rows attend to columns, ${where()}. Arrow keys walk; a table is below.`,
       });
-      heads.choose();
+      heads.updateSelection();
       weights();
     }
     const lines = () => [status.textContent, where(), `faithfulness: ${m.attention.measured}`];
@@ -687,14 +687,14 @@ export function show(root, data, start = {}, changed = () => {}) {
   function attributionPanel() {
     map = null;
     const a = m.attributions[(s.method = clamp(s.method, 0, m.attributions.length - 1))];
-    const drawing = sketch(m, touch),
+    const drawing = moleculeDrawing(m, handlers),
       status = h("p", { role: "status" }),
       unit = a.unit ? ` ${a.unit}` : "";
-    const choose = h(
+    const select = h(
       "select",
       {
         onchange: () => {
-          s.method = choose.selectedIndex;
+          s.method = select.selectedIndex;
           build();
         },
       },
@@ -725,11 +725,11 @@ export function show(root, data, start = {}, changed = () => {}) {
       ? "The terms add up to the prediction."
       : "The values do not add up to the prediction: compare them with each other.";
     drawing.label(a.values.map(signed));
-    drawing.key(inked(-top), inked(top), `contribution${a.adds_up && unit ? `,${unit}` : ""}`, -1);
+    drawing.key(formatNumber(-top), formatNumber(top), `contribution${a.adds_up && unit ? `,${unit}` : ""}`, -1);
     const view = h(
       "section",
       {},
-      h("div", { class: "bar" }, h("label", {}, "Method ", choose)),
+      h("div", { class: "bar" }, h("label", {}, "Method ", select)),
       h("h2", {}, `What each ${m.places} contributes to ${a.target}: ${a.method}`),
       status,
       h(
@@ -764,7 +764,7 @@ export function show(root, data, start = {}, changed = () => {}) {
         s.pinned,
       );
       terms.forEach((row, k) => row.classList.toggle("on", k === i));
-      say(
+      setText(
         status,
         i === null
           ? `Largest: ${order
@@ -789,7 +789,7 @@ export function show(root, data, start = {}, changed = () => {}) {
 
   // -- all of it
 
-  // The receiver and the sender that are looked at; either may be none.
+  // The selected receiver and sender; either may be null.
   const cell = () => {
     const { subject, partner } = focus();
     return s.from ? [partner, subject] : [subject, partner];
@@ -797,7 +797,7 @@ export function show(root, data, start = {}, changed = () => {}) {
   const focus = () => s.hover ?? { subject: s.pinned, partner: null };
 
   function answer({ target, predicted, true: measured, unit }) {
-    const part = (word, v) => (v === null ? [] : [` ${word} `, h("b", {}, v.at ? v : inked(v))]);
+    const part = (word, v) => (v === null ? [] : [` ${word} `, h("b", {}, v.at ? v : formatNumber(v))]);
     return h(
       "p",
       {},
@@ -819,7 +819,7 @@ export function show(root, data, start = {}, changed = () => {}) {
       ["Attributions", m.attributions.length, attributionPanel],
     ].filter((p) => p[1]);
     s.tab = Math.min(s.tab, panels.length - 1);
-    const turn = (tab, focused) => {
+    const selectTab = (tab, focused) => {
       s.tab = tab;
       build();
       if (focused) root.querySelector('[aria-selected="true"]').focus();
@@ -832,8 +832,8 @@ export function show(root, data, start = {}, changed = () => {}) {
           role: "tab",
           "aria-selected": String(k === s.tab),
           tabindex: k === s.tab ? 0 : -1,
-          onclick: () => turn(k),
-          onkeydown: (e) => ARROWS[e.key]?.[0] && turn(1 - k, true),
+          onclick: () => selectTab(k),
+          onkeydown: (e) => ARROWS[e.key]?.[0] && selectTab(1 - k, true),
         },
         name,
       ),
@@ -848,7 +848,7 @@ export function show(root, data, start = {}, changed = () => {}) {
           root.querySelector("select").focus();
         },
       },
-      ...data.molecules.map((o, k) => h("option", { selected: k === s.molecule }, `${k + 1}. ${cut(o.name, 70)}`)),
+      ...data.molecules.map((o, k) => h("option", { selected: k === s.molecule }, `${k + 1}. ${truncate(o.name, 70)}`)),
     );
     parts = panels[s.tab][2]();
     root.replaceChildren(
@@ -870,8 +870,8 @@ export function show(root, data, start = {}, changed = () => {}) {
   function update() {
     parts.draw();
     const now = [s.pinned, s.layer, s.head].join();
-    if (now === told) return;
-    told = now;
+    if (now === reported) return;
+    reported = now;
     changed({ pinned: s.pinned, layer: s.layer, head: s.head });
   }
 
@@ -883,7 +883,7 @@ export function show(root, data, start = {}, changed = () => {}) {
   };
 }
 
-// ---- where it runs: a document of its own, or anywidget -------------------------------------------------------------
+// ---- entry points: a document, or anywidget -------------------------------------------------------------------------
 
 export function start(document) {
   for (const data of document.querySelectorAll("script.molattn-data")) {

@@ -1,12 +1,12 @@
-"""What the page shows, as JSON: weights as bytes, molecules as strokes, names as plain text.
+"""The data of the page as JSON: weights as bytes, molecules as SVG paths, names as plain text.
 
 A weight is a byte times the scale of its row:
 
     w_ij ~ b_ij s_i,    b_ij = round(w_ij / s_i) in 0..255,    s_i = max_j w_ij / 255
 
-so that what the page shows is within s_i / 2 of the weight: 0.2% of the largest of the row. `weights` holds the bytes
-of (layers, heads, n, n), `scales` the float32 (little endian) of (layers, heads, n), both as base64. The mean and the
-maximum over the heads are taken from these by the page, and are within half of the largest step among the heads.
+so that the error on the page is at most s_i / 2: 0.2% of the largest weight of the row. `weights` holds the bytes
+of (layers, heads, n, n), `scales` the float32 (little endian) of (layers, heads, n), both as base64. The page computes
+the mean and the maximum over the heads from these, with an error of at most half of the largest step of the heads.
 """
 
 import base64
@@ -19,24 +19,24 @@ import numpy as np
 
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.explain import AttentionMap, Attribution
-from molattn.viewer.molecule import drawable
+from molattn.viewer.molecule import drawable_molecule
 from molattn.viewer.web.drawing import draw_molecule, draw_tokens
 
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
 
 Truth = Mapping[str, float | str | None]
-"""Measured values by target name; of a target of classes, the name of the class."""
+"""Measured values by target name; the name of the class for a target of classes."""
 
 
 def payload(
     maps: Sequence[AttentionMap], attributions: Sequence[Attribution] = (), truth: Sequence[Truth | None] = ()
 ) -> dict[str, Any]:
-    """Everything that the page shows, ready for JSON; see `page` for the arguments.
+    """The data of the page, ready for JSON; see `page` for the arguments.
 
     Raises:
-        UsageError: nothing to show; as many true values as maps are not there.
-        InputError: atoms that are not those of the SMILES, weights or values that are no numbers, or an attribution
-            of none of the maps.
+        UsageError: no maps and attributions, or another number of true values than of maps.
+        InputError: atoms that are not those of the SMILES, weights or values that are not finite, or an attribution
+            that belongs to none of the maps.
     """
     if not maps and not attributions:
         raise UsageError("a page needs at least one attention map or attribution")
@@ -58,10 +58,10 @@ def payload(
 
 
 def encode(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes and float32 scales of weights (..., n, n): `bytes * scales[..., None]` is within half a scale of them.
+    """Encode weights (..., n, n) as bytes and float32 scales: `bytes * scales[..., None]` is within half a scale.
 
     Raises:
-        InputError: weights that are below 0 or no finite numbers, whose colour would say nothing.
+        InputError: weights that are negative or not finite, which have no colour.
     """
     w = np.asarray(weights, dtype=np.float64)
     if not (np.isfinite(w).all() and (w >= 0).all()):
@@ -103,26 +103,26 @@ def _of_map(attention: AttentionMap, truth: Truth | None) -> dict[str, Any]:
 
 
 def _of_attribution(a: Attribution) -> dict[str, Any]:
-    # Tokens, written one after the other, are the SMILES; atoms hardly ever are, and if so the two are the same.
-    places = "tokens" if "".join(a.symbols) == a.smiles else "atoms"
+    # The SMILES is the concatenation of tokens, and hardly ever of element symbols; then both are the same.
+    position_type = "tokens" if "".join(a.symbols) == a.smiles else "atoms"
     labels = [f"{symbol}{i}" for i, symbol in enumerate(a.symbols)]
     answer = {"target": _text(a.target), "predicted": _number(a.prediction), "true": None, "unit": _text(a.unit)}
-    return {**_molecule_of(a, labels, places, (), "the attribution"), "attention": None, "answers": [answer]}
+    return {**_molecule_of(a, labels, position_type, (), "the attribution"), "attention": None, "answers": [answer]}
 
 
 def _molecule_of(
-    of: AttentionMap | Attribution, labels: Sequence[str], places: str, virtual: Sequence[str], whose: str
+    of: AttentionMap | Attribution, labels: Sequence[str], position_type: str, virtual: Sequence[str], whose: str
 ) -> dict[str, Any]:
-    """What it is called, and where it has its atoms, or its tokens."""
+    """The name and labels of a molecule, and the drawing of its atoms or tokens."""
     texts = [_text(text) for text in (*of.symbols, *virtual)]
     n = len(of.symbols)
-    if places == "tokens":
+    if position_type == "tokens":
         drawing = draw_tokens(texts[:n], texts[n:])
     else:
-        drawing = draw_molecule(drawable(of.smiles, of.symbols, of.add_hs, whose), texts[n:])
+        drawing = draw_molecule(drawable_molecule(of.smiles, of.symbols, of.add_hs, whose), texts[n:])
     return {
         "name": _text(of.smiles),
-        "places": places.removesuffix("s"),
+        "places": position_type.removesuffix("s"),
         "labels": [_text(label) for label in labels],
         "texts": texts,
         "atoms": n,
@@ -151,12 +151,12 @@ def _attribution(a: Attribution) -> dict[str, Any]:
 
 
 def _text(text: str) -> str:
-    """Text that shows as what it is: without controls, halves of characters and marks that turn the direction."""
-    return _UNSEEN.sub("\ufffd", str(text))
+    """Text without control characters, lone surrogates and marks of direction, which are replaced."""
+    return _INVISIBLE.sub("\ufffd", str(text))
 
 
 def _number(value: Any) -> float | None:
-    """A number for JSON, which knows neither NaN nor infinity."""
+    """A number for JSON; None for NaN and infinity, which JSON lacks."""
     return None if value is None or not math.isfinite(value) else float(f"{float(value):.9g}")
 
 

@@ -9,7 +9,7 @@ from molattn.chem import read_smiles
 from molattn.errors import InputError, UsageError
 from molattn.explain import Attribution
 from molattn.viewer import draw_attribution
-from molattn.viewer.contributions import number_texts
+from molattn.viewer.attributions import format_values
 from molattn.viewer.discs import DARKEST, ORANGE
 from tests.viewer.maps import ASPIRIN, METHANE, MOLECULES
 from tests.viewer.svg import assert_sound, discs, root
@@ -63,10 +63,10 @@ def test_numbers_have_the_decimals_that_the_largest_needs(values, texts):
     values = np.array(values)
     if not values.any():
         texts = ["0.00", "0.00"]
-    assert number_texts(values) == texts
+    assert format_values(values) == texts
 
 
-def test_the_sum_the_unit_and_what_was_measured_are_said():
+def test_the_sum_the_unit_and_the_faithfulness_are_shown():
     title = next(
         e.text
         for e in root(attribution("CCO", [1.0, 2.0, -0.25], other_terms={"virtual node": 0.0}).draw()).iter()
@@ -93,7 +93,7 @@ def test_it_shows_itself_and_is_a_frame():
     assert a.labels == ["C0", "C1", "O2"]
 
 
-def test_what_cannot_be_drawn_is_refused():
+def test_invalid_sizes_and_atoms_are_rejected():
     with pytest.raises(UsageError, match="at least 260 x"):
         attribution("CCO").draw((100, 100))
     with pytest.raises(InputError, match="3 atoms"):

@@ -1,4 +1,4 @@
-"""How far a model's word on its own errors can be taken: what its intervals cover, and how wide they are."""
+"""Plots of uncertainty estimates: coverage and width of intervals, and errors against standard deviations."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from molattn.models.calibration import NONE, Calibration, apply_calibration, pre
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression
 from molattn.training.uncertainty_metrics import binned_errors
-from molattn.viewer.figures import new_figure, rendered, short, styled
+from molattn.viewer.figures import default_style, new_figure, render, shorten
 from molattn.viewer.picture import Picture
 
 _LEVELS = tuple(np.linspace(0.05, 0.95, 19).round(2).tolist())
@@ -20,41 +20,43 @@ _CALIBRATED = {"color": "#d55e00", "marker": "o", "markersize": 4, "linewidth": 
 _REST = {"color": "#555555", "linewidth": 0.8, "zorder": 0}
 
 
-def spread_plots(artifact: Artifact, true: np.ndarray, raw: Predictions, units: Sequence[str]) -> dict[str, Picture]:
-    """`uncertainty`, or `uncertainty-TARGET` of each of several targets; nothing for a model that says nothing.
+def uncertainty_plots(
+    artifact: Artifact, true: np.ndarray, raw: Predictions, units: Sequence[str]
+) -> dict[str, Picture]:
+    """Pictures by file stem: `uncertainty`, or `uncertainty-TARGET` for several targets; empty without uncertainty.
 
     Args:
         artifact: the model.
         true: (n, T), NaN where missing.
-        raw: what it says of these molecules, before calibration.
-        units: of the targets.
+        raw: its predictions for these molecules, before calibration.
+        units: units of the targets.
     """
     if raw.std is None and artifact.calibration is None:
         return {}
-    # Here, because plots.py imports this module.
-    from molattn.viewer.plots import file_names
+    # Here, since plots.py imports this module.
+    from molattn.viewer.plots import safe_file_names
 
     names = ["uncertainty"]
     if len(artifact.targets) > 1:
-        names = [f"uncertainty-{name}" for name in file_names(artifact.targets)]
+        names = [f"uncertainty-{name}" for name in safe_file_names(artifact.targets)]
     return {
-        stem: spread_plot(artifact, true, raw, t, units[t])
+        stem: uncertainty_plot(artifact, true, raw, t, units[t])
         for t, stem in enumerate(names)
         if np.isfinite(true[:, t]).any()
     }
 
 
-def spread_plot(artifact: Artifact, true: np.ndarray, raw: Predictions, t: int, unit: str = "") -> Picture:
-    """Of target t: the share of molecules that intervals, or sets, of each level hold, and how wide or large they are.
+def uncertainty_plot(artifact: Artifact, true: np.ndarray, raw: Predictions, t: int, unit: str = "") -> Picture:
+    """Plot the coverage of the intervals, or sets, of target t at each level, and their widths or errors.
 
-    On the diagonal they hold what they promise. On the right numbers with a standard deviation have their errors
-    beside it, a point for each tenth of the molecules, on the diagonal where it is right; others the mean width of
-    their intervals, or the mean size of their sets, level by level.
+    The diagonal on the left is exact coverage. The right panel shows, for predictions with a standard deviation, the
+    errors against it, a point for each tenth of the molecules, with the diagonal for exact agreement; for others the
+    mean width of the intervals, or the mean size of the sets, at each level.
     """
-    target = short(artifact.targets[t], 40)
+    target = shorten(artifact.targets[t], 40)
     known = np.isfinite(true[:, t])
     y, answers = true[known, t], raw[known]
-    with styled():
+    with default_style():
         figure = new_figure(9.4, 4.6)
         figure.set_layout_engine("constrained")
         left, right = figure.subplots(1, 2)
@@ -65,10 +67,10 @@ def spread_plot(artifact: Artifact, true: np.ndarray, raw: Predictions, t: int, 
             method = artifact.calibration.method
             curves.append((method, artifact.calibration, method, _CALIBRATED))
         sizes = []
-        for label, calibration, method, look in curves:
+        for label, calibration, method, style in curves:
             levels, shares, size = _curve(artifact, y, answers, t, calibration, method)
-            left.plot(levels, shares, label=label, **look)
-            sizes.append((label, levels, size, look))
+            left.plot(levels, shares, label=label, **style)
+            sizes.append((label, levels, size, style))
         left.plot([0, 1], [0, 1], **_REST, label="share = level")
         left.set_xlim(0, 1)
         left.set_ylim(0, 1)
@@ -78,12 +80,12 @@ def spread_plot(artifact: Artifact, true: np.ndarray, raw: Predictions, t: int, 
         left.set_ylabel(f"share of {len(y):,} test molecules in them")
         left.set_title(f"{target}: coverage", parse_math=False)
         left.legend(frameon=False, fontsize=8, loc="upper left")
-        words = f" ({short(unit, 30)})" if unit else ""
+        words = f" ({shorten(unit, 30)})" if unit else ""
         if isinstance(artifact.task, Regression) and raw.std is not None:
             _errors(right, artifact, y, answers, t, words)
         else:
-            for label, levels, size, look in sizes:
-                right.plot(levels, size, label=label, **look)
+            for label, levels, size, style in sizes:
+                right.plot(levels, size, label=label, **style)
             right.set_xlim(0, 1)
             right.set_ylim(bottom=0)
             right.set_xlabel(f"level of the {what}")
@@ -92,13 +94,13 @@ def spread_plot(artifact: Artifact, true: np.ndarray, raw: Predictions, t: int, 
             )
             right.set_title("Width" if what == "intervals" else "Size")
             right.legend(frameon=False, fontsize=8, loc="upper left")
-        return rendered(figure)
+        return render(figure)
 
 
 def _curve(
     artifact: Artifact, y: np.ndarray, answers: Predictions, t: int, calibration: Calibration | None, method: str
 ) -> tuple[list[float], list[float], list[float]]:
-    """Levels, the shares held, and the mean widths or sizes, as far as the calibration molecules reach."""
+    """Levels, coverages, and mean widths or sizes, up to the level that the calibration molecules allow."""
     task, levels, shares, widths = artifact.task, [], [], []
     scaled = answers if calibration is None else apply_calibration(answers, task, calibration, method)
     for level in _LEVELS:
@@ -109,7 +111,7 @@ def _curve(
             else:
                 within = prediction_sets(scaled, task, level, calibration, method)[t]
                 held, width = within[np.arange(len(y)), y.astype(int)], within.sum(1)
-        except UsageError:  # the rest of the levels ask for more calibration molecules than there are
+        except UsageError:  # higher levels need more calibration molecules than there are
             break
         levels.append(level)
         shares.append(float(held.mean()))
@@ -118,17 +120,17 @@ def _curve(
 
 
 def _errors(axes: Axes, artifact: Artifact, y: np.ndarray, answers: Predictions, t: int, words: str) -> None:
-    """Root mean square errors beside standard deviations, bin by bin."""
+    """Draw root mean square errors against predicted standard deviations, by bins."""
     assert answers.std is not None
     curves = [("the model's own", answers, _OWN)]
     scaled = artifact.apply_calibration(answers)
     if scaled is not answers:
         curves.append((artifact.calibration_method, scaled, _CALIBRATED))
     top = 0.0
-    for label, found, look in curves:
+    for label, found, style in curves:
         assert found.std is not None
         points = np.array(binned_errors(y, found.values[:, t], found.std[:, t]))
-        axes.plot(points[:, 0], points[:, 1], label=label, **look)
+        axes.plot(points[:, 0], points[:, 1], label=label, **style)
         top = max(top, float(points.max()))
     axes.plot([0, 1.05 * top], [0, 1.05 * top], **_REST, label="error = standard deviation")
     axes.set_xlim(0, 1.05 * top)
@@ -136,5 +138,5 @@ def _errors(axes: Axes, artifact: Artifact, y: np.ndarray, answers: Predictions,
     axes.set_aspect("equal")
     axes.set_xlabel(f"standard deviation{words}", parse_math=False)
     axes.set_ylabel(f"root mean square error{words}", parse_math=False)
-    axes.set_title("Errors beside standard deviations")
+    axes.set_title("Errors against standard deviations")
     axes.legend(frameon=False, fontsize=8, loc="best")
