@@ -20,9 +20,9 @@ from molattn.chem.workers import map_chunks
 from molattn.errors import ConformerError, SmilesError
 
 # Large enough that sending rows to a worker costs little, small enough to keep all workers busy to the end.
-CHUNK = 256
+CHUNK_SIZE = 256
 # Smaller, since a geometry takes about ten times as long as everything else.
-CHUNK_3D = 16
+CHUNK_SIZE_3D = 16
 
 T = TypeVar("T")
 
@@ -212,7 +212,7 @@ def featurize(
     if conformers is None:
         return map_rows(smiles, function, num_workers, progress=progress)
     check = _raise_conformer_error if conformers.on_failure == "stop" else None
-    return map_rows(smiles, function, num_workers, progress=progress, check=check, chunk_size=CHUNK_3D)
+    return map_rows(smiles, function, num_workers, progress=progress, check=check, chunk_size=CHUNK_SIZE_3D)
 
 
 def map_rows(
@@ -222,7 +222,7 @@ def map_rows(
     *,
     progress: Progress | None = None,
     check: Callable[[int, T | SmilesError], None] | None = None,
-    chunk_size: int = CHUNK,
+    chunk_size: int = CHUNK_SIZE,
 ) -> list[T | SmilesError]:
     """Apply a function to many rows, in order: its results, or the SmilesErrors that it raises.
 

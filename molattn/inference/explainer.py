@@ -11,8 +11,8 @@ from typing import Any, overload
 import numpy as np
 
 from molattn.chem import NO_GEOMETRY, Progress
-from molattn.chem.molecule import CHUNK_3D as CHUNK_OF_WORKER_3D
 from molattn.chem.molecule import CHUNK_SIZE as CHUNK_OF_WORKER
+from molattn.chem.molecule import CHUNK_SIZE_3D as CHUNK_OF_WORKER_3D
 from molattn.chem.workers import map_chunks
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import MolattnWarning, SmilesError, short_repr

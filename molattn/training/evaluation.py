@@ -11,6 +11,7 @@ from molattn.chem import Conformers
 from molattn.data import RejectedRow, guess_smiles_column, read_records, read_table
 from molattn.errors import InputError, SmilesError
 from molattn.models.artifact import Artifact
+from molattn.models.predictions import Predictions
 from molattn.training.extra_descriptors import append_computed_descriptors
 from molattn.training.labels import MatchedLabels, check_atom_targets, match_labels
 from molattn.training.metrics import mean_over_targets, resolve_metrics

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from molattn.chem import STANDARDIZE, Conformers, Progress
-from molattn.chem.molecule import CHUNK, CHUNK_3D
+from molattn.chem.molecule import CHUNK_SIZE, CHUNK_SIZE_3D
 from molattn.data import (
     CALIBRATION,
     SPLIT_LABELS,
@@ -177,7 +177,7 @@ def read_options(config: DataConfig, model: type[MoleculeModel]) -> Featurizatio
             "vocabulary": model.vocabulary(),
         },
         stop=config.on_3d_failure == "stop",
-        chunk=CHUNK if conformers is None else CHUNK_3D,
+        chunk=CHUNK_SIZE if conformers is None else CHUNK_SIZE_3D,
     )
 
 
