@@ -25,7 +25,7 @@ import torch
 from safetensors.torch import save_file
 
 from molattn.chem import mutate_molecules, tokenize
-from molattn.training.spelling_pairs import nci_split, spell
+from molattn.training.smiles_pairs import nci_split, randomize_smiles
 from molattn.training.translation import (
     TRANSLATORS,
     TranslationConfig,
@@ -63,7 +63,7 @@ def measure(name: str, minutes: float, seed: int, folder: Path) -> None:
         ),
     )
     model = done.model
-    sources = spell(split.test, SPELLING_SEED)
+    sources = randomize_smiles(split.test, SPELLING_SEED)
     short = [i for i, target in enumerate(split.test) if len(target) <= SHORT]
     scores, translations = {}, {}
     answers = {
@@ -77,7 +77,7 @@ def measure(name: str, minutes: float, seed: int, folder: Path) -> None:
             "all": asdict(score_translations(split.test, written)),
             "short": asdict(score_translations([split.test[i] for i in short], [written[i] for i in short])),
         }
-    (example,) = spell([EXAMPLE], SPELLING_SEED)
+    (example,) = randomize_smiles([EXAMPLE], SPELLING_SEED)
     (answer,) = translate(model, [example])
     weights, rows = alignment_of(model, example, answer), [*tokenize(answer), "end"]
     alignment(weights, tokenize(example), rows, title=f"{name}: {example} -> {answer}").save(folder / f"{name}.png")

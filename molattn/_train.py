@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from molattn.errors import MolattnWarning
-from molattn.training.folders import to_resume
+from molattn.training.run_status import resolve_resume
 
 # Between two lines that say how far a long reading of molecules is.
 SECONDS = 5.0
@@ -39,7 +39,7 @@ def train(
         options: any setting by its own name: `epochs`, `seed`, `split`, `target_columns`, ...; see `RunConfig`.
 
     Returns:
-        A `RunResult`: `.folder`, `.metrics`, `.history` and the predictions; or a `SeveralResult` for folds and
+        A `RunResult`: `.folder`, `.metrics`, `.history` and the predictions; or a `MultipleRunsResult` for folds and
         replicates: `.folder`, `.metrics` with mean and standard deviation, and `.runs`.
 
     Raises:
@@ -56,23 +56,23 @@ def train(
     if dataset:
         options["dataset"] = str(dataset)
     if resume is not None:
-        config, output_dir = to_resume(resume, config, output_dir, force)
+        config, output_dir = resolve_resume(resume, config, output_dir, force)
     return run(resolve(config, options, settings), output_dir, PrintReporter(quiet), force, resume is not None)
 
 
 def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool = False, resume: bool = False):
     """Train as `config`, a `RunConfig`, says, and draw the plots of the run folder.
 
-    With `resume`, the unfinished run in `output_dir` goes on. Folds and replicates bring a `SeveralResult`.
+    With `resume`, the unfinished run in `output_dir` goes on. Folds and replicates bring a `MultipleRunsResult`.
     """
     # Late: a prediction does without all that training brings in.
     from molattn.training.distributed import is_main_process
-    from molattn.training.replicates import members, run_several
+    from molattn.training.multiple_runs import planned_runs, run_multiple
     from molattn.training.run import run as train_and_evaluate
     from molattn.viewer import write_plots
 
-    if members(config):
-        return run_several(config, output_dir, reporter, force, resume, write_plots)
+    if planned_runs(config):
+        return run_multiple(config, output_dir, reporter, force, resume, write_plots)
     result = train_and_evaluate(config, output_dir, reporter, force, resume)
     if is_main_process():
         write_plots(result)

@@ -61,8 +61,8 @@ def evaluate(
     if result.uncertainty:
         content["uncertainty"] = result.uncertainty
     if output_dir is not None:
-        from molattn.training.folders import METRICS
         from molattn.training.run_folder import write_json
+        from molattn.training.run_status import METRICS
         from molattn.viewer.plots import evaluation_plots
 
         output_dir.mkdir(parents=True, exist_ok=True)

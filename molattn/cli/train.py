@@ -14,10 +14,10 @@ from molattn.models.config import CONFIGS
 from molattn.models.presets import PRESETS
 from molattn.training.config import DataConfig, RunConfig, TrainingConfig, resolve
 from molattn.training.distributed import is_main_process, launched_world_size, requested_world_size
-from molattn.training.folders import to_resume
+from molattn.training.run_status import resolve_resume
 
 if TYPE_CHECKING:
-    from molattn.training.replicates import SeveralResult
+    from molattn.training.multiple_runs import MultipleRunsResult
     from molattn.training.run import RunResult
 
 _DATA, _FIT, _RUN = "Data", "Training", "Run"
@@ -258,7 +258,7 @@ def train(
         "num_workers": num_workers,
     }
     if resume is not None:
-        config, output_dir = to_resume(resume, config, output_dir, force)
+        config, output_dir = resolve_resume(resume, config, output_dir, force)
     # Settings are checked before anything heavy is imported.
     resolved = resolve(config, options, settings or ())
     if launched_world_size() == 1 and (several := requested_world_size(resolved.training)) > 1:
@@ -268,7 +268,7 @@ def train(
     from molattn._train import run
     from molattn.cli.datasets import fetched
     from molattn.cli.progress import TerminalReporter
-    from molattn.training.replicates import SeveralResult
+    from molattn.training.multiple_runs import MultipleRunsResult
     from molattn.training.table_source import is_path
 
     if resolved.data.dataset and not is_path(resolved.data.dataset):
@@ -279,7 +279,7 @@ def train(
         return
     if as_json:
         say_json({"run": str(result.folder), **result.metrics})
-    elif isinstance(result, SeveralResult):
+    elif isinstance(result, MultipleRunsResult):
         if not quiet:
             _report_several(result)
     elif not quiet:
@@ -305,7 +305,7 @@ def _report(result: "RunResult") -> None:
     say(f"  {program} predict {run} in.csv -o out.csv{level}{within}")
 
 
-def _report_several(result: "SeveralResult") -> None:
+def _report_several(result: "MultipleRunsResult") -> None:
     """The test metrics of every run, their mean and deviation, where the runs lie, and a next command."""
     from rich.table import Table
 

@@ -10,7 +10,7 @@ from molattn.cli.options import NumWorkers, Quiet
 from molattn.cli.terminal import say, say_json
 from molattn.errors import UsageError
 from molattn.training.config import DataConfig, TrainingConfig, read_config, resolve
-from molattn.training.folders import TUNED
+from molattn.training.run_status import TUNED
 
 _data, _training = DataConfig(), TrainingConfig()
 

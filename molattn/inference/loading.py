@@ -5,7 +5,7 @@ from pathlib import Path
 from molattn.explain.faithfulness_file import read_summaries
 from molattn.inference.predictor import Predictor
 from molattn.models.artifact import load_artifact
-from molattn.training.folders import check_has_model
+from molattn.training.run_status import check_has_model
 
 
 def model_folder(run: str | Path) -> Path:

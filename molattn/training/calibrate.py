@@ -1,4 +1,4 @@
-"""What is learned from the calibration molecules, once the models are trained."""
+"""Fit the calibration of a trained model to its calibration molecules."""
 
 import numpy as np
 
@@ -7,9 +7,9 @@ from molattn.models.calibration import Calibration, Scores, cumulative_probabili
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression, Task
 
-SMALLEST = 1e-12
-MOST = 10_000
-"""Calibration molecules of a target whose scores are kept: more of them make no interval any better."""
+MIN_STD = 1e-12
+MAX_SCORES = 10_000
+"""The maximum number of calibration molecules of a target whose scores are stored: more do not improve intervals."""
 
 
 def calibrate(
@@ -21,9 +21,9 @@ def calibrate(
     targets: tuple[str, ...],
     others: Predictions,
 ) -> Calibration:
-    """The calibration of a model from what it says of molecules that were kept from its training.
+    """Fit the calibration of a model to molecules that were held out from its training.
 
-    Of each target the molecules with a label count; of more than 10,000 that many, taken by chance.
+    For each target the molecules with a label are used; if there are more than 10,000, a random sample of that size.
 
     Args:
         answers: of the n calibration molecules.
@@ -31,7 +31,7 @@ def calibrate(
         uncertainty: the method of the standard deviations in `answers`.
         method: one of `molattn.models.calibration.METHODS`, or empty.
         targets: T names.
-        others: of the validation molecules, which say how large standard deviations usually are.
+        others: of the validation molecules, for the typical size of standard deviations.
 
     Raises:
         UsageError: a method that does not go with the task, or targets of atoms.
@@ -46,32 +46,32 @@ def calibrate(
                 f"{len(known)} calibration molecules have a label of {short_repr(name)}: give more rows or a larger "
                 "--calibration-size"
             )
-        if len(known) > MOST:
-            known = np.sort(np.random.default_rng(0).choice(known, MOST, replace=False))
+        if len(known) > MAX_SCORES:
+            known = np.sort(np.random.default_rng(0).choice(known, MAX_SCORES, replace=False))
         part = answers[known]
         if isinstance(task, Regression):
-            scores.append(_of_numbers(part, true[known, t], task, t, others))
+            scores.append(_regression_scores(part, true[known, t], task, t, others))
         else:
-            scores.append(_of_classes(task.probabilities(part, t), true[known, t].astype(int)))
+            scores.append(_class_scores(task.probabilities(part, t), true[known, t].astype(int)))
     return Calibration(resolve_calibration_method(method, task), uncertainty, tuple(scores))
 
 
 def check_calibration(task: Task, method: str) -> None:
-    """UsageError where a task cannot be calibrated, or not by that method."""
+    """Raise UsageError if a task cannot be calibrated, or not by that method."""
     if task.of_atoms:
         raise UsageError(
-            "calibration counts on molecules that are independent of each other, and the atoms of a molecule are not: "
+            "calibration requires molecules that are independent of each other, and the atoms of a molecule are not: "
             "leave --calibration-size out"
         )
     resolve_calibration_method(method, task)
 
 
-def _of_numbers(answers: Predictions, y: np.ndarray, task: Regression, t: int, others: Predictions) -> Scores:
+def _regression_scores(answers: Predictions, y: np.ndarray, task: Regression, t: int, others: Predictions) -> Scores:
     error = y - answers.values[:, t]
     std, b = np.ones(len(y)), 0.0
     if answers.std is not None and others.std is not None:
-        # Passes and members that agree to the bit say nothing: no division by their zero.
-        std, b = np.maximum(answers.std[:, t], SMALLEST), float(np.median(others.std[:, t]))
+        # The standard deviation of identical predictions is zero.
+        std, b = np.maximum(answers.std[:, t], MIN_STD), float(np.median(others.std[:, t]))
     scores = {"z": np.sort(error / std), "far": np.sort(np.abs(error) / (std + b)), "b": np.array([b])}
     if task.loss == "quantile":
         lower, upper = (q[:, t] for q in np.split(answers.distribution, 2, 1))
@@ -79,10 +79,10 @@ def _of_numbers(answers: Predictions, y: np.ndarray, task: Regression, t: int, o
     return scores
 
 
-def _of_classes(p: np.ndarray, y: np.ndarray) -> Scores:
+def _class_scores(p: np.ndarray, y: np.ndarray) -> Scores:
     rows = np.arange(len(y))
     scores = {"least": np.sort(1 - p[rows, y]), "adaptive": np.sort(cumulative_probabilities(p)[rows, y])}
-    from sklearn.isotonic import IsotonicRegression  # it takes a second and a half, and numbers do without it
+    from sklearn.isotonic import IsotonicRegression  # here, because its import takes 1.5 s and regression needs none
 
     for c in range(p.shape[1]):
         rising = IsotonicRegression().fit(p[:, c], y == c)

@@ -1,4 +1,4 @@
-"""The training molecules that a model keeps, to tell what is unlike them."""
+"""Fit the applicability domain of a trained model."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.predict import embed_molecules
 
 
-def domain_of(
+def fit_domain(
     model: MoleculeModel,
     molecules: Sequence[Molecule],
     keys: Sequence[str],
@@ -21,14 +21,17 @@ def domain_of(
     seed: int,
     descriptors: np.ndarray | None = None,
 ) -> ApplicabilityDomain | None:
-    """The domain of a model from its n training molecules; None for a model of atoms, or fewer than two molecules.
+    """The applicability domain of a model; None for a model of atoms, or with fewer than two molecules.
 
-    Each molecule counts once, whatever its rows. Of more than `size` that many are taken by chance, so that what is
-    kept is bounded: 512 bytes each at the default width.
+    Repeated molecules are used once. If there are more than `size`, a random sample of that size is used, so that the
+    stored data is bounded: 512 bytes for each molecule at the default width.
 
     Args:
+        model: after training.
+        molecules: n training molecules.
         keys: n canonical SMILES.
-        size: at least 2; 0 for no domain.
+        size: the maximum number of molecules, at least 2; 0 for no domain.
+        seed: of the sample.
         descriptors: (n, k), standardised; None for a model without.
     """
     rows = np.sort(np.unique(np.array(keys, dtype=object), return_index=True)[1])
@@ -36,7 +39,7 @@ def domain_of(
         return None
     if len(rows) > size:
         rows = np.sort(np.random.default_rng(seed).choice(rows, size, replace=False))
-    some: Any = select_molecules(molecules, rows)
-    beside = None if descriptors is None else descriptors[rows]
-    bits = morgan_bits([molecule.smiles for molecule in some], max_atoms=NO_SIZE_LIMIT)
-    return ApplicabilityDomain.fit(embed_molecules(model, some, descriptors=beside), bits)
+    sample: Any = select_molecules(molecules, rows)
+    of_sample = None if descriptors is None else descriptors[rows]
+    bits = morgan_bits([molecule.smiles for molecule in sample], max_atoms=NO_SIZE_LIMIT)
+    return ApplicabilityDomain.fit(embed_molecules(model, sample, descriptors=of_sample), bits)

@@ -15,7 +15,7 @@ from molattn.models.predictions import Predictions
 from molattn.training.extra_descriptors import append_computed_descriptors
 from molattn.training.labels import MatchedLabels, check_atom_targets, match_labels
 from molattn.training.metrics import mean_over_targets, resolve_metrics
-from molattn.training.run_folder import target_metrics
+from molattn.training.run_folder import metrics_by_target
 from molattn.training.targets import encode_targets
 from molattn.training.uncertainty_metrics import LEVEL, uncertainty_metrics
 
@@ -130,7 +130,7 @@ def evaluate(
         matched, raw, _ = predict()
     true = matched.targets
     answers = artifact.apply_calibration(raw)
-    by_target = target_metrics(task, targets, true, answers, names)
+    by_target = metrics_by_target(task, targets, true, answers, names)
     calibration, uncertainty = artifact.calibration, {}
     if raw.std is not None or calibration is not None:
         method = artifact.calibration_method

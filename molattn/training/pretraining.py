@@ -1,4 +1,4 @@
-"""Pretraining: a model learns what RDKit computes of molecules, and their masked atoms, before it sees a label."""
+"""Pretraining of a base model on RDKit's descriptors and masked atoms, without labels."""
 
 import hashlib
 import shlex
@@ -29,36 +29,36 @@ from molattn.training.dataset import LabelledMolecules
 from molattn.training.descriptor_targets import DescriptorTargets, compute_descriptors, standardize_targets
 from molattn.training.ensemble import initialize_model
 from molattn.training.fit import EpochRecord, FitResult, fit
-from molattn.training.folders import CHECKPOINT
 from molattn.training.objectives import MaskedAtomPrediction
 from molattn.training.prepare import read_options
-from molattn.training.run import Reporter, check
+from molattn.training.run import Reporter, check_config
 from molattn.training.run_folder import write_history
-from molattn.training.unlabelled import NCI, Unlabelled, check_molecules, gather
+from molattn.training.run_status import CHECKPOINT
+from molattn.training.unlabelled import NCI, UnlabelledMolecules, check_molecules, collect_molecules
 
 _CONTINUES = "{} holds an unfinished pretraining: the same command with --resume continues it"
 
 VALIDATION = 0.05
-"""Share of the molecules that chooses the epoch."""
+"""The fraction of the molecules for validation, which chooses the epoch."""
 
-LEAST = 10
-"""Molecules that must differ in a target, so that it is worth learning."""
+MIN_DIFFERING = 10
+"""The number of molecules that must differ from the median of a target."""
 
 PRETRAINING: dict[str, Any] = {"epochs": 50, "batch_size": 64, "learning_rate": 2e-3}
-"""What a pretraining has otherwise than a training, in `training`."""
+"""Default settings of a pretraining, where they differ from those of a training, in `training`."""
 
 
 @dataclass(frozen=True)
 class PretrainConfig:
-    """What decides a pretraining.
+    """The settings of a pretraining.
 
     Attributes:
         molecules: the path of a table, or `NCI`.
-        grow: molecules to grow from them.
-        exclude: paths of tables with molecules that must not be seen, beside those that models are evaluated on.
-        masked_atoms: share of the atoms that are hidden, to be found again; 0 for none.
-        masked_weight: of their loss beside that of the descriptors.
-        run: the model and its training; of the data smiles_column, add_hs, max_atoms and standardize.
+        grow: the number of molecules to grow from them.
+        exclude: paths of tables with molecules to exclude, in addition to those for evaluation.
+        masked_atoms: the fraction of atoms to mask and predict; 0 for none.
+        masked_weight: of the loss of masked atoms, relative to that of the descriptors.
+        run: the settings of the model, its training, and smiles_column, add_hs, max_atoms and standardize of the data.
     """
 
     molecules: str = NCI
@@ -69,7 +69,7 @@ class PretrainConfig:
     run: RunConfig = field(default_factory=RunConfig)
 
     def command(self) -> str:
-        """What to type for the same again, but for the output."""
+        """The command line with these settings, without the output folder."""
         words = ["molattn", "pretrain", *([] if self.molecules == NCI else [self.molecules])]
         words += ["--grow", str(self.grow)] if self.grow else []
         words += [word for path in self.exclude for word in ("--exclude", path)]
@@ -87,19 +87,19 @@ class PretrainConfig:
 
 
 @dataclass(frozen=True)
-class Pretrained:
-    """What a pretraining brought.
+class PretrainResult:
+    """The result of a pretraining.
 
     Attributes:
-        folder: where the base lies.
-        molecules: what it learned from.
-        targets: what it learned of them.
-        history: epoch by epoch.
+        folder: of the base model.
+        molecules: that it was trained on.
+        targets: their descriptors.
+        history: of the epochs.
         best_epoch: whose weights it has, from 0.
     """
 
     folder: Path
-    molecules: Unlabelled
+    molecules: UnlabelledMolecules
     targets: DescriptorTargets
     history: list[EpochRecord]
     best_epoch: int
@@ -107,7 +107,7 @@ class Pretrained:
 
 def pretrain(
     config: PretrainConfig, folder: str | Path, reporter: Reporter, force: bool = False, resume: bool = False
-) -> Pretrained:
+) -> PretrainResult:
     """Pretrain a model on descriptors of unlabelled molecules, and write it into `folder` as a base model.
 
     loss = mean over molecules and descriptors of (z - model)^2 + masked_weight * loss of masked atoms
@@ -125,20 +125,20 @@ def pretrain(
         resume: continue an interrupted pretraining with the same settings.
 
     Raises:
-        UsageError: settings that make no sense, a folder that is taken, or nothing to resume.
+        UsageError: invalid settings, a folder that exists, or nothing to resume.
         InputError: molecules that cannot be used.
     """
-    check(config.run)
+    check_config(config.run)
     _check(config)
     with lock_folder(Path(folder)):
         return _pretrain(config, Path(folder), reporter, force, resume)
 
 
-def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: bool, resume: bool) -> Pretrained:
-    _claim(folder, force, resume)
+def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: bool, resume: bool) -> PretrainResult:
+    _prepare_folder(folder, force, resume)
     run = config.run
     reporter.stage(f"reading the molecules of {'RDKit' if config.molecules == NCI else config.molecules}")
-    molecules = gather(
+    molecules = collect_molecules(
         config.molecules,
         smiles_column=run.data.smiles_column,
         grown=config.grow,
@@ -148,17 +148,17 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
         num_workers=run.training.num_workers,
         progress=reporter.molecules,
     )
-    _told(config, molecules, reporter)
+    _report_counts(config, molecules, reporter)
     reporter.stage("computing their descriptors")
     values = compute_descriptors(
         molecules.smiles, DESCRIPTORS, run.training.num_workers, reporter.molecules, run.data.max_atoms
     )
-    train, val = _sides(len(molecules.smiles), run.training.seed)
-    targets = standardize_targets(DESCRIPTORS, values, train, min(LEAST, len(train) // 4))
+    train, val = _split(len(molecules.smiles), run.training.seed)
+    targets = standardize_targets(DESCRIPTORS, values, train, min(MIN_DIFFERING, len(train) // 4))
     if not targets.names:
         raise InputError("no descriptor differs between these molecules: there is nothing to learn")
     model = initialize_model(run, len(targets.names), False)
-    auxiliary_objective = _masked(config, model)
+    auxiliary_objective = _masked_atom_objective(config, model)
     stored, *_ = cached_molecules(
         molecules.smiles, read_options(run.data, MODELS[run.model.kind]), run.training.num_workers, reporter.molecules
     )
@@ -185,10 +185,10 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
     seconds = checkpoints.seconds + time.perf_counter() - start
     _write(config, folder, model, molecules, targets, fitted, seconds)
     checkpoints.remove()
-    return Pretrained(folder, molecules, targets, fitted.history, fitted.best_epoch)
+    return PretrainResult(folder, molecules, targets, fitted.history, fitted.best_epoch)
 
 
-def _masked(config: PretrainConfig, model: MoleculeModel) -> MaskedAtomPrediction | None:
+def _masked_atom_objective(config: PretrainConfig, model: MoleculeModel) -> MaskedAtomPrediction | None:
     """The auxiliary_objective; the same seed gives the same one, and the caller's random state is left as it was."""
     if not config.masked_atoms:
         return None
@@ -215,8 +215,8 @@ def _check(config: PretrainConfig) -> None:
         raise UsageError("a base learns descriptors: leave out auxiliary targets, losses and metrics")
 
 
-def _claim(folder: Path, force: bool, resume: bool) -> None:
-    """Make sure that a base can be written to `folder`."""
+def _prepare_folder(folder: Path, force: bool, resume: bool) -> None:
+    """Check that a base model can be written to `folder`, and empty it if it is to be replaced."""
     if resume:
         if not (folder / CHECKPOINT).is_dir():
             raise UsageError(f"{folder} holds no unfinished pretraining: there is nothing to resume")
@@ -235,29 +235,29 @@ def _claim(folder: Path, force: bool, resume: bool) -> None:
     clear_folder(folder)
 
 
-def _told(config: PretrainConfig, molecules: Unlabelled, reporter: Reporter) -> None:
-    """How many molecules there are, and how many were left out and why."""
-    said = f"{len(molecules.smiles):,} molecules"
+def _report_counts(config: PretrainConfig, molecules: UnlabelledMolecules, reporter: Reporter) -> None:
+    """Report the number of molecules, and of those that were rejected, by reason."""
+    message = f"{len(molecules.smiles):,} molecules"
     if molecules.grown:
-        said += f", {molecules.grown:,} of them grown from the others"
-    reporter.stage(said)
+        message += f", {molecules.grown:,} of them grown from the others"
+    reporter.stage(message)
     for reason, count in molecules.left_out.items():
         reporter.stage(f"left out: {count:,}, {reason}")
     if molecules.grown < config.grow:
         reporter.warning(f"only {molecules.grown:,} of {config.grow:,} molecules could be grown from so few")
 
 
-def _sides(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _split(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Indices of the training and the validation molecules."""
     if count < 2:
         raise InputError("one molecule can train or validate, not both: give two or more")
     order = np.random.default_rng(seed).permutation(count)
-    held = max(1, round(VALIDATION * count))
-    return np.sort(order[held:]), np.sort(order[:held])
+    num_val = max(1, round(VALIDATION * count))
+    return np.sort(order[num_val:]), np.sort(order[:num_val])
 
 
-def _identity(config: PretrainConfig, molecules: Unlabelled) -> dict[str, Any]:
-    """What must not change while a pretraining is unfinished."""
+def _identity(config: PretrainConfig, molecules: UnlabelledMolecules) -> dict[str, Any]:
+    """What must be equal when a pretraining is resumed."""
     settings = asdict(config)
     settings["run"] = config.run.to_dict()
     del settings["run"]["training"]["num_workers"]
@@ -268,12 +268,12 @@ def _write(
     config: PretrainConfig,
     folder: Path,
     model: MoleculeModel,
-    molecules: Unlabelled,
+    molecules: UnlabelledMolecules,
     targets: DescriptorTargets,
     fitted: FitResult,
     seconds: float,
 ) -> None:
-    """The files of the base, its card last: with it there, the base is whole."""
+    """Write the files of the base model, its card last: a base model with a card is complete."""
     data, best = config.run.data, fitted.history[fitted.best_epoch]
     artifact = Artifact(
         model.cpu(), targets.scaler, targets.names, ("",) * len(targets.names), data.add_hs, data.max_atoms

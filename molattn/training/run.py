@@ -1,4 +1,4 @@
-"""A run from its settings to its folder."""
+"""A run: train and evaluate a model, and write its run folder."""
 
 import hashlib
 import shutil
@@ -27,37 +27,37 @@ from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, RunConfig
 from molattn.training.dataset import PreparedDataset
-from molattn.training.domain import domain_of
+from molattn.training.domain import fit_domain
 from molattn.training.ensemble import fit_ensemble, initialize_model
 from molattn.training.extra_descriptors import check_featurizers
 from molattn.training.fit import EpochRecord
-from molattn.training.folders import CHECKPOINT, METRICS, MODEL, check_resumable, continues
 from molattn.training.initialization import resolve_initialization
 from molattn.training.losses import class_weights
 from molattn.training.metrics import resolve_metrics
 from molattn.training.prepare import conformer_settings, prepare
+from molattn.training.run_status import CHECKPOINT, METRICS, MODEL, check_resumable, resume_hint
 from molattn.training.uncertainty_metrics import LEVEL, uncertainty_metrics
 
 
 @runtime_checkable
 class Reporter(Protocol):
-    """Who is told how a run goes."""
+    """Reports the progress of a run."""
 
     def stage(self, text: str) -> None:
-        """A new part of the work begins."""
+        """Report the start of a stage of the run."""
 
     def warning(self, text: str) -> None:
-        """Something a user should know."""
+        """Report a warning."""
 
     def molecules(self, done: int, total: int) -> None:
-        """So many of all molecules have been read."""
+        """Report the number of molecules that have been read."""
 
     def epoch(self, record: EpochRecord, epochs: int) -> None:
-        """One of at most `epochs` epochs is over."""
+        """Report the end of one of at most `epochs` epochs."""
 
 
-class Silent:
-    """A `Reporter` that says nothing: that of every rank but the first."""
+class SilentReporter:
+    """A `Reporter` without output, for every rank except rank 0."""
 
     def stage(self, text: str) -> None:
         """See `Reporter`."""
@@ -74,18 +74,18 @@ class Silent:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run brought; the same on every rank.
+    """The result of a run; the same on every rank.
 
     Attributes:
-        folder: where it lies.
-        metrics: what `metrics.json` holds.
-        dataset: what it learned from.
+        folder: the run folder.
+        metrics: the content of `metrics.json`.
+        dataset: the prepared data set.
         predicted: (N, T), row by row what `dataset.targets` holds the truth of: `Predictions.values`.
-        history: epoch by epoch; of an ensemble that of its first member.
-        more: (N, M), what stands beside the predictions: `Predictions.extra_values`; None where nobody kept it.
-        artifact: the model; None where nobody kept it.
-        said: the predictions with all that is known of them; None where nobody kept it.
-        raw: the same before calibration.
+        history: of the epochs; for an ensemble that of its first member.
+        extra_values: (N, M), `Predictions.extra_values`; None if they were not stored.
+        artifact: the model; None if it was not stored.
+        calibrated_predictions: with their uncertainties, after calibration; None if they were not stored.
+        raw_predictions: the same before calibration.
     """
 
     folder: Path
@@ -93,40 +93,48 @@ class RunResult:
     dataset: PreparedDataset
     predicted: np.ndarray
     history: list[EpochRecord]
-    more: np.ndarray | None = None
+    extra_values: np.ndarray | None = None
     artifact: Artifact | None = None
-    said: Predictions | None = None
-    raw: Predictions | None = None
+    calibrated_predictions: Predictions | None = None
+    raw_predictions: Predictions | None = None
 
     @property
-    def answers(self) -> Predictions:
-        """The predictions and what stands beside them."""
-        if self.predictions is not None:
-            return self.predictions
-        return Predictions(self.predicted, np.empty((len(self.predicted), 0)) if self.more is None else self.more)
+    def predictions(self) -> Predictions:
+        """The predictions with their uncertainties and extra values."""
+        if self.calibrated_predictions is not None:
+            return self.calibrated_predictions
+        extra = np.empty((len(self.predicted), 0)) if self.extra_values is None else self.extra_values
+        return Predictions(self.predicted, extra)
 
 
 def run(
     config: RunConfig, folder: str | Path | None, reporter: Reporter, force: bool = False, resume: bool = False
 ) -> RunResult:
-    """Train and evaluate as `config` says, and write everything into a new run folder.
+    """Train and evaluate a model, and write everything into a new run folder.
 
-    A run that is interrupted after an epoch leaves its folder, and with `resume` goes on in it; one that fails, or is
+    A run that is interrupted after an epoch leaves its folder, and can be resumed there; one that fails, or is
     interrupted before, leaves none.
 
+    Args:
+        config: the settings.
+        folder: of the run; runs/NAME when None.
+        reporter: of the progress.
+        force: replace a run in `folder`.
+        resume: resume the unfinished run in `folder`.
+
     Raises:
-        UsageError: the settings make no sense, or the folder is taken; or there is nothing to resume, or it is of
-            other settings or data.
+        UsageError: invalid settings, or the folder exists; or there is nothing to resume, or it has other settings or
+            data.
         InputError: the data cannot be used.
     """
-    check(config)
+    check_config(config)
     with distributed.process_group(config.training):
-        return _run(config, folder, reporter if distributed.is_main_process() else Silent(), force, resume)
+        return _run(config, folder, reporter if distributed.is_main_process() else SilentReporter(), force, resume)
 
 
 def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force: bool, resume: bool) -> RunResult:
-    # Once here, before anything is read, for what cannot be, and for what is read beside the molecules.
-    settled, _ = resolve_initialization(config)
+    # Before anything is read: for errors, and for the descriptors that `prepare` computes.
+    resolved, _ = resolve_initialization(config)
     if resume and folder is not None:
         check_resumable(Path(folder))
     if config.data.conformers:
@@ -134,7 +142,7 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
     else:
         reporter.stage("reading molecules")
     dataset = prepare(
-        settled.data,
+        resolved.data,
         MODELS[config.model.kind],
         config.training.seed,
         config.training.num_workers,
@@ -143,9 +151,9 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
         config.training.alpha,
     )
     if not config.data.conformers and config.data.on_3d_failure != DataConfig.on_3d_failure:
-        reporter.warning("on_3d_failure changes nothing: this run has no 3D, which --set data.conformers=true turns on")
+        reporter.warning("on_3d_failure has no effect: this run has no 3D, which --set data.conformers=true turns on")
     if dataset.stored_in is not None:
-        reporter.stage(f"they were read before, and are in {dataset.stored_in}")
+        reporter.stage(f"loaded the molecules from the cache in {dataset.stored_in}")
     if dataset.task_message:
         reporter.stage(dataset.task_message)
     for warning in dataset.warnings:
@@ -153,13 +161,13 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
     task, settings = dataset.task, config.training
     check_featurizers(config, task.of_atoms)
     names = resolve_metrics(task.kind, task.metrics, settings.metrics)
-    # Once here, where it costs nothing, so that weights that make no sense leave no folder.
+    # Called here so that invalid weights are an error before the folder is created.
     class_weights(task, dataset.subset("train").targets, settings.class_balance, settings.positive_weights)
-    config, said = resolve_initialization(
+    config, message = resolve_initialization(
         replace(config, data=dataset.config), task.of_atoms, len(dataset.indices("train"))
     )
-    if said:
-        reporter.stage(said)
+    if message:
+        reporter.stage(message)
     initialize_model(config, len(task.target_of_output(len(dataset.config.target_columns))), task.of_atoms)
     resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     if dataset.has_calibration:
@@ -167,42 +175,42 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
     elif settings.calibration_method not in ("", NONE):
         raise UsageError("a calibration method needs calibration molecules: add --calibration-size 0.1")
 
-    def claimed() -> Path:
+    def open_folder() -> Path:
         if resume and folder:
-            return run_folder.reopen(held, folder)
-        return run_folder.claim(held, folder, dataset.name, force)
+            return run_folder.reopen(locks, folder)
+        return run_folder.create(locks, folder, dataset.name, force)
 
-    with ExitStack() as held:
-        path = distributed.broadcast_object(claimed)
-        return _in_folder(config, dataset, names, path, reporter, resume, folder is None)
+    with ExitStack() as locks:
+        path = distributed.broadcast_object(open_folder)
+        return _train_in_folder(config, dataset, names, path, reporter, resume, folder is None)
 
 
-def _in_folder(
+def _train_in_folder(
     config: RunConfig,
     dataset: PreparedDataset,
     names: tuple[str, ...],
     path: Path,
     reporter: Reporter,
     resume: bool,
-    named: bool,
+    in_runs: bool,
 ) -> RunResult:
-    """Train in a folder; one that is of no use is removed, and with it runs/ if it was `named` there."""
+    """Train in a folder; after a failure remove it unless it can be resumed, and runs/ if it is empty and `in_runs`."""
     try:
-        return _trained(config, dataset, names, path, reporter)
+        return _train_and_evaluate(config, dataset, names, path, reporter)
     except BaseException as error:
         stopped = isinstance(error, ProcessLost) or not isinstance(error, MolattnError)
         if resume or ((path / CHECKPOINT).is_dir() and stopped) or not distributed.is_main_process():
             if stopped:
-                reporter.stage(continues(path))
+                reporter.stage(resume_hint(path))
             raise
         shutil.rmtree(path, ignore_errors=True)
-        if named:
+        if in_runs:
             with suppress(OSError):
-                path.parent.rmdir()  # runs/, if this run was to be the first in it
+                path.parent.rmdir()  # runs/, if it has no other run
         raise
 
 
-def _trained(
+def _train_and_evaluate(
     config: RunConfig,
     dataset: PreparedDataset,
     names: tuple[str, ...],
@@ -216,7 +224,7 @@ def _trained(
         folder = path / CHECKPOINT / f"member_{member}" if several else path / CHECKPOINT
         return Checkpoints(folder, identity, settings.checkpoint_every, path)
 
-    checkpoints(0)  # refuses other settings, before those that were are written over
+    checkpoints(0)  # raises if the settings differ, before config.toml is overwritten
     if distributed.is_main_process():
         run_folder.write_config(path, config)
         run_folder.write_splits(path, dataset)
@@ -228,20 +236,22 @@ def _trained(
     start = time.perf_counter()
     before = 0.0
 
-    def begun(member: int, kept: Checkpoints | None) -> None:
+    def on_member(member: int, saved: Checkpoints | None) -> None:
         nonlocal before
-        last = None if kept is None else kept.last
-        before += 0.0 if kept is None else kept.seconds
+        last = None if saved is None else saved.last
+        before += 0.0 if saved is None else saved.seconds
         which = f", model {member + 1} of {settings.ensemble_size}" if several else ""
         if last is None:
             reporter.stage(f"training{which}")
         elif not several or not last.state["over"]:
-            reporter.stage(f"training{which} goes on after epoch {last.state['epoch'] + 1}")
+            reporter.stage(f"training{which} continues after epoch {last.state['epoch'] + 1}")
 
-    def told(record: EpochRecord) -> None:
+    def on_epoch(record: EpochRecord) -> None:
         reporter.epoch(record, settings.epochs)
 
-    fitted = fit_ensemble(config, task, scaler, train, val, names[0], told, begun, checkpoints, reporter.warning)
+    fitted = fit_ensemble(
+        config, task, scaler, train, val, names[0], on_epoch, on_member, checkpoints, reporter.warning
+    )
     seconds = before + time.perf_counter() - start
     first = fitted.fits[0]
     if several:
@@ -280,14 +290,14 @@ def _trained(
         keys = dataset.molecules[dataset.indices("train")].keys
         size, seed = settings.domain_size, settings.seed
         artifact = replace(
-            artifact, domain=domain_of(artifact.model, train.molecules, keys, size, seed, train.descriptors)
+            artifact, domain=fit_domain(artifact.model, train.molecules, keys, size, seed, train.descriptors)
         )
     raw, answers = answers, artifact.apply_calibration(answers)
     baseline = task.baseline_predictions(train.targets, len(dataset.targets))
     metrics = {
-        **run_folder.summary(dataset, answers, names),
-        "baseline": {"what": task.baseline} | run_folder.summary(dataset, baseline, names),
-        **_spread(dataset, artifact, raw),
+        **run_folder.metrics_by_split(dataset, answers, names),
+        "baseline": {"what": task.baseline} | run_folder.metrics_by_split(dataset, baseline, names),
+        **_uncertainty(dataset, artifact, raw),
         "units": dict(zip(data.target_columns, dataset.units, strict=True)),
         "best_epoch": [f.best_epoch for f in fitted.fits] if several else first.best_epoch,
         "epochs": [len(f.history) for f in fitted.fits] if several else len(first.history),
@@ -307,22 +317,22 @@ def _trained(
     )
 
 
-def _spread(dataset: PreparedDataset, artifact: Artifact, answers: Predictions) -> dict[str, Any]:
-    """What `metrics.json` says of uncertainties, from answers before calibration; empty for a run without."""
+def _uncertainty(dataset: PreparedDataset, artifact: Artifact, answers: Predictions) -> dict[str, Any]:
+    """The "uncertainty" entry of `metrics.json`, from predictions before calibration; empty without uncertainties."""
     if artifact.uncertainty == NONE and artifact.calibration is None:
         return {}
     calibration, method = artifact.calibration, artifact.calibration_method
-    found: dict[str, Any] = {"method": artifact.uncertainty, "calibration": method, "level": LEVEL}
-    for side in ("val", "test"):
-        rows = dataset.targets_of(dataset.indices(side))
-        found[side] = uncertainty_metrics(
+    result: dict[str, Any] = {"method": artifact.uncertainty, "calibration": method, "level": LEVEL}
+    for split in ("val", "test"):
+        rows = dataset.targets_of(dataset.indices(split))
+        result[split] = uncertainty_metrics(
             dataset.targets[rows], answers[rows], artifact.task, artifact.targets, calibration, method
         )
-    return {"uncertainty": found}
+    return {"uncertainty": result}
 
 
 def _identity(config: RunConfig, dataset: PreparedDataset) -> dict[str, Any]:
-    """What must not change while a run is unfinished. More or fewer workers read the same molecules."""
+    """What must be equal when a run is resumed; the number of workers may differ."""
     settings = config.to_dict()
     del settings["training"]["num_workers"]
     labels = "\n".join(map(str, dataset.split_labels))
@@ -337,8 +347,8 @@ def _identity(config: RunConfig, dataset: PreparedDataset) -> dict[str, Any]:
 _SIZES = ("hidden_dim", "num_layers", "num_heads", "edge_dim", "feed_forward", "max_path")
 
 
-def check(config: RunConfig) -> None:
-    """Numbers that would fail deep inside, refused where they were said."""
+def check_config(config: RunConfig) -> None:
+    """Raise UsageError for settings that are out of range or unknown."""
     wrong = [
         (config.training.epochs < 1, "epochs is 1 or more"),
         (config.training.batch_size < 1, "batch_size is 1 or more"),
@@ -365,7 +375,7 @@ def check(config: RunConfig) -> None:
         (config.data.conformer_timeout < 1, "conformer_timeout is 1 second or more"),
         (not 0 <= config.model.dropout < 1, "dropout is at least 0 and below 1"),
         *((getattr(config.model, size, 1) < 1, f"{size} is 1 or more") for size in _SIZES),
-        # What no model on disk may say.
+        # Limits of the model file.
         (config.data.max_atoms > MAX_ATOMS.maximum, f"max_atoms is {MAX_ATOMS.maximum:,} at the most"),
         (
             config.data.conformer_timeout > TIMEOUT.maximum,

@@ -1,4 +1,4 @@
-"""The run folder: one place for all that a run leaves behind, in plain formats."""
+"""The run folder: all output of a run, in plain formats."""
 
 import dataclasses
 import json
@@ -24,24 +24,23 @@ from molattn.models.tasks import Task
 from molattn.training.config import RunConfig
 from molattn.training.dataset import PreparedDataset
 from molattn.training.fit import EpochRecord
-from molattn.training.folders import CONFIG, check_resumable, continues, is_unfinished
 from molattn.training.metrics import compute_metrics, mean_over_targets
+from molattn.training.run_status import CONFIG, check_resumable, is_unfinished, resume_hint
 
 _PACKAGES = ("molattn", "torch", "rdkit", "numpy", "torch-geometric", "safetensors")
 
 
-def claim(held: ExitStack, folder: str | Path | None, name: str, force: bool = False) -> Path:
-    """The folder for a new run, made and empty: `folder`, or runs/NAME, runs/NAME-2 and so on.
+def create(locks: ExitStack, folder: str | Path | None, name: str, force: bool = False) -> Path:
+    """Create an empty folder for a new run: `folder`, or runs/NAME, runs/NAME-2 and so on.
 
-    With `force`, a run that stands there is removed; nothing else ever is.
+    With `force`, an existing run in the folder is removed, but nothing else.
 
     Args:
-        held: while it is open no other process works in the folder.
+        locks: holds a lock on the folder until it is closed.
         folder, name, force: see above.
 
     Raises:
-        UsageError: the folder exists and `force` is not given, what stands there is not a run, or another process
-            works in it.
+        UsageError: the folder exists without `force` or is not a run, or another process works in it.
     """
     path = Path("runs") / name if folder is None else Path(folder)
     if path.is_file() and folder is not None:
@@ -49,16 +48,16 @@ def claim(held: ExitStack, folder: str | Path | None, name: str, force: bool = F
     if folder is None:
         path.parent.mkdir(exist_ok=True)
         number = 1
-        # Several processes may begin at once: each makes its own.
-        while not _made(path):
+        # Several processes may start at once: each creates its own.
+        while not _create_directory(path):
             number += 1
             path = Path("runs") / f"{name}-{number}"
-        held.enter_context(lock_folder(path))
+        locks.enter_context(lock_folder(path))
     else:
-        held.enter_context(lock_folder(path))
+        locks.enter_context(lock_folder(path))
         if any(path.iterdir()):
             if not force and is_unfinished(path):
-                raise UsageError(f"{continues(path)}, --force starts over")
+                raise UsageError(f"{resume_hint(path)}, --force starts over")
             if not force:
                 raise UsageError(f"{path} exists: give another --output-dir, or --force to replace it")
             if not (path / CONFIG).is_file():
@@ -67,8 +66,8 @@ def claim(held: ExitStack, folder: str | Path | None, name: str, force: bool = F
     return path
 
 
-def _made(folder: Path) -> bool:
-    """Whether the folder was not there, and now is."""
+def _create_directory(folder: Path) -> bool:
+    """Create the folder; False if it exists already."""
     try:
         folder.mkdir()
     except FileExistsError:
@@ -76,55 +75,55 @@ def _made(folder: Path) -> bool:
     return True
 
 
-def reopen(held: ExitStack, folder: str | Path) -> Path:
-    """The folder of an unfinished run, without the temporary files that it left when it was killed.
+def reopen(locks: ExitStack, folder: str | Path) -> Path:
+    """Open the folder of an unfinished run, and remove temporary files that are left from a killed process.
 
-    held: while it is open no other process works in the folder.
+    locks: holds a lock on the folder until it is closed.
 
     Raises:
-        UsageError: there is none, or another process works in it.
+        UsageError: there is no unfinished run, or another process works in it.
     """
     path = Path(folder)
     check_resumable(path)
-    held.enter_context(lock_folder(path))
+    locks.enter_context(lock_folder(path))
     check_resumable(path)
     remove_temporary_files(path)
     return path
 
 
 def write_config(folder: Path, config: RunConfig) -> None:
-    """`config.toml`: the settings as they were resolved; `molattn train --config` takes it."""
+    """`config.toml`: the resolved settings, for `molattn train --config`."""
     write_text(folder / CONFIG, tomli_w.dumps(config.to_dict()))
 
 
 def write_splits(folder: Path, dataset: PreparedDataset) -> None:
-    """`splits.csv`: the side of every row of the table, in its order; `--splits-file` takes it."""
+    """`splits.csv`: the split label of every row of the table, in its order, for `--splits-file`."""
     write_table(folder / "splits.csv", ("smiles", "split"), zip(dataset.smiles, dataset.split_labels, strict=True))
 
 
 def write_rejected(folder: Path, dataset: PreparedDataset) -> None:
-    """`rejected.csv`: the rows left out, with the line of the table and the reason; no file when there is none."""
+    """`rejected.csv`: the rejected rows, with the line of the table and the reason; no file if there are none."""
     if dataset.rejected:
         rows = [(str(r.row), str(r.line), r.smiles, r.reason) for r in dataset.rejected]
         write_table(folder / "rejected.csv", ("row", "line", "smiles", "reason"), rows)
 
 
 def write_standardized(folder: Path, dataset: PreparedDataset) -> None:
-    """`standardized.csv`: rows whose molecule is read in another form, and which; no file when there is none."""
+    """`standardized.csv`: rows whose molecule standardisation changed, and its new form; no file if there are none."""
     if changed := dataset.standardized:
         rows = [(str(row), dataset.smiles[row], form) for row, form in changed]
         write_table(folder / "standardized.csv", ("row", "smiles", "standardized"), rows)
 
 
-def write_predictions(folder: Path, dataset: PreparedDataset, answers: Predictions, beside: Sequence[str]) -> None:
-    """`predictions.csv`: truth beside prediction for every molecule of every side, in the order of the table.
+def write_predictions(folder: Path, dataset: PreparedDataset, answers: Predictions, extra: Sequence[str]) -> None:
+    """`predictions.csv`: the labels and predictions of every molecule of every split, in the order of the table.
 
-    Where targets are of atoms each cell holds a list in JSON, null where a label is missing.
+    For targets of atoms each cell holds a list in JSON, with null for a missing label.
 
-    beside: what the columns of `answers.extra_values` are called.
+    extra: the names of the columns of `answers.extra_values`.
     """
     targets, task = dataset.config.target_columns, dataset.task
-    columns = ("row", "split", "smiles", *targets, *(f"{t}_pred" for t in targets), *beside)
+    columns = ("row", "split", "smiles", *targets, *(f"{t}_pred" for t in targets), *extra)
 
     more = answers.extra_values
 
@@ -132,7 +131,7 @@ def write_predictions(folder: Path, dataset: PreparedDataset, answers: Predictio
         # A missing label is an empty cell.
         return ["" if np.isnan(x) else _exact(task.table_value(x, t)) for t, x in enumerate(numbers)]
 
-    def said(i: int) -> list[str]:
+    def cells_of(i: int) -> list[str]:
         """The cells of molecule i."""
         parts = [
             [*cells(dataset.targets[k]), *cells(answers.values[k]), *map(_exact, more[k].tolist())]
@@ -142,8 +141,8 @@ def write_predictions(folder: Path, dataset: PreparedDataset, answers: Predictio
 
     def rows() -> Iterable[Sequence[str]]:
         for i, row in enumerate(dataset.rows):
-            if side := str(dataset.split_labels[row]):
-                yield (str(row), side, dataset.smiles[row], *said(i))
+            if split := str(dataset.split_labels[row]):
+                yield (str(row), split, dataset.smiles[row], *cells_of(i))
 
     write_table(folder / "predictions.csv", columns, rows())
 
@@ -154,9 +153,9 @@ def _exact(value: float | str) -> str:
 
 
 def write_history(folder: Path, histories: Sequence[Sequence[EpochRecord]]) -> None:
-    """`history.csv`: one line per epoch; the column of the metric is called by it, such as `val_rmse`.
+    """`history.csv`: one line per epoch; the column of the metric has its name, such as `val_rmse`.
 
-    Of an ensemble the lines of every member, with its number, from 0, before them.
+    For an ensemble the lines of every member, with a first column of its index, from 0.
     """
     names = [f.name for f in dataclasses.fields(EpochRecord) if f.name != "metric"]
     columns = [f"val_{histories[0][0].metric}" if name == "val_metric" else name for name in names]
@@ -168,12 +167,12 @@ def write_history(folder: Path, histories: Sequence[Sequence[EpochRecord]]) -> N
 
 
 def write_json(path: Path, content: Any) -> None:
-    """`content` as JSON that people can read; numbers that are not finite are refused, since JSON has none."""
+    """Write `content` as indented JSON; numbers that are not finite are refused, because JSON has none."""
     write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
 def environment(seed: int, sha256: str, seconds: float) -> dict[str, Any]:
-    """What the run ran on: versions, machine, seed, data, and how long training took."""
+    """The environment of a run: versions, machine, seed, data, and the duration of the training."""
     return {
         "seed": seed,
         "data_sha256": sha256,
@@ -185,16 +184,16 @@ def environment(seed: int, sha256: str, seconds: float) -> dict[str, Any]:
     }
 
 
-def summary(
+def metrics_by_split(
     dataset: PreparedDataset, answers: Predictions, names: Sequence[str]
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """The metrics `names` of every side and target: {side: {target: {metric: value, "n": labels}}}.
+    """The metrics `names` of every split and target: {split: {target: {metric: value, "n": labels}}}.
 
-    With several targets, "mean" holds for every side their mean over the targets where they are defined.
+    With several targets, "mean" holds for every split their mean over the targets where they are defined.
     """
-    sides = {side: dataset.targets_of(dataset.indices(side)) for side in sides_of(dataset)}
+    sides = {side: dataset.targets_of(dataset.indices(side)) for side in split_names(dataset)}
     result = {
-        side: target_metrics(
+        side: metrics_by_target(
             dataset.task,
             dataset.config.target_columns,
             dataset.targets[rows],
@@ -208,12 +207,12 @@ def summary(
     return {**result, "mean": {side: mean_over_targets(measured, names) for side, measured in result.items()}}
 
 
-def sides_of(dataset: PreparedDataset) -> tuple[str, ...]:
-    """The sides of its split: train, val and test, and the calibration side where there is one."""
+def split_names(dataset: PreparedDataset) -> tuple[str, ...]:
+    """The labels of its splits: train, val and test, and the calibration split if there is one."""
     return ALL_SPLIT_LABELS if dataset.has_calibration else SPLIT_LABELS
 
 
-def target_metrics(
+def metrics_by_target(
     task: Task, targets: Sequence[str], true: np.ndarray, answers: Predictions, names: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
     """The metrics `names` of every target, and how many labels it has; `true` is (n, T)."""

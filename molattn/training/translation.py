@@ -14,7 +14,17 @@ from torch import Tensor, nn
 from molattn.chem import canonical_smiles, read_smiles
 from molattn.errors import SmilesError, UsageError
 from molattn.sequence import PAD, Bahdanau, Luong, StepDecoder, Transformer, beam_search, greedy_search
-from molattn.training.spelling_pairs import END, START, VOCABULARY, batches, decode, encode, padded, pair_tensors, spell
+from molattn.training.smiles_pairs import (
+    END,
+    START,
+    VOCABULARY,
+    batches,
+    decode,
+    encode,
+    pad_rows,
+    pair_tensors,
+    randomize_smiles,
+)
 
 Translator = Transformer | Bahdanau | Luong
 _AT_ONCE = 128  # sources that are decoded side by side
@@ -148,7 +158,7 @@ def train_translator(
         torch.manual_seed(config.seed)
         model = TRANSLATORS[config.model](config.width)
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
-    validation = pair_tensors(spell(val, config.seed), val) if val else None
+    validation = pair_tensors(randomize_smiles(val, config.seed), val) if val else None
     stream = batches(train, extra, batch_size=config.batch_size, share=config.share, seed=config.seed)
     history, losses, step, progress = [], [], 0, 0.0
     model.train()
@@ -186,7 +196,7 @@ def translate(model: StepDecoder, sources: Sequence[str], *, beam: int = 1, max_
     written = [""] * len(sources)
     for first in range(0, len(order), _AT_ONCE):
         rows = order[first : first + _AT_ONCE]
-        source = padded([encode(sources[i]) for i in rows])
+        source = pad_rows([encode(sources[i]) for i in rows])
         if beam == 1:
             tokens = greedy_search(model, source, start_token=START, end_token=END, max_length=max_length).tokens
         else:
@@ -225,7 +235,7 @@ def evaluate_translator(
         beam: 1 decodes greedily.
         longest: leaves out targets of more characters.
     """
-    sources = spell(targets, seed)
+    sources = randomize_smiles(targets, seed)
     chosen = [i for i, target in enumerate(targets) if longest is None or len(target) <= longest]
     written = translate(model, [sources[i] for i in chosen], beam=beam)
     return score_translations([targets[i] for i in chosen], written)

@@ -1,4 +1,4 @@
-"""Hyper-parameters found by trial, judged on validation molecules alone; Optuna chooses what is tried."""
+"""Hyper-parameter optimisation with Optuna, by the metric of the validation molecules."""
 
 import csv
 import io
@@ -21,12 +21,12 @@ from molattn.training.dataset import PreparedDataset
 from molattn.training.ensemble import fit_ensemble, initialize_model
 from molattn.training.extra_descriptors import check_featurizers
 from molattn.training.fit import EpochRecord
-from molattn.training.folders import BEST, STUDY, TUNED
 from molattn.training.initialization import resolve_initialization
 from molattn.training.metrics import METRICS, resolve_metrics
 from molattn.training.prepare import prepare
-from molattn.training.run import Reporter, check
-from molattn.training.search import Choice, search_space, with_values
+from molattn.training.run import Reporter, check_config
+from molattn.training.run_status import BEST, STUDY, TUNED
+from molattn.training.search_space import Categorical, search_space, with_settings
 
 if TYPE_CHECKING:
     import optuna
@@ -36,16 +36,16 @@ TRIALS = "trials.csv"
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """What tuning found.
+class TuneResult:
+    """The result of a hyper-parameter optimisation.
 
     Attributes:
-        folder: where it lies.
+        folder: of the study.
         config: the best settings, those of `best.toml`.
-        values: those of them that were searched.
-        metric: what was compared, of the validation molecules.
+        values: the searched settings among them.
+        metric: the validation metric that was optimised.
         value: of the best trial.
-        trials: how many were finished, pruned ones among them.
+        trials: the number of finished trials, including pruned ones.
     """
 
     folder: Path
@@ -57,56 +57,56 @@ class Tuned:
 
 
 @runtime_checkable
-class Teller(Reporter, Protocol):
-    """Who is told how tuning goes."""
+class TuneReporter(Reporter, Protocol):
+    """Reports the progress of a hyper-parameter optimisation."""
 
     def trial(self, done: int, total: int, best: float | None) -> None:
-        """So many of all trials are finished."""
+        """Report the number of finished trials, and the best value."""
 
 
 def tune(
     config: RunConfig,
     folder: Path,
-    teller: Teller,
+    reporter: TuneReporter,
     trials: int = 20,
     search: Sequence[str] = (),
     pruner: str = "median",
     resume: bool = False,
-) -> Tuned:
-    """Try settings until `trials` are finished, and write the best ones as `best.toml` for `molattn train --config`.
+) -> TuneResult:
+    """Run trials until `trials` are finished, and write the best settings as `best.toml` for `molattn train --config`.
 
-    Every trial trains one model on the training molecules and is worth the validation metric of its best epoch; test
-    and calibration molecules are not looked at. Trials start from scratch where no base model is named, since a base
-    goes with one size of model. Pruned are trials that are worse, epoch for epoch, than most. All
-    trials are kept in `study.jsonl` as they end: what is killed goes on with `resume`, and the trial that it was
-    in begins again.
+    Every trial trains one model on the training molecules, and its value is the validation metric of its best epoch;
+    test and calibration molecules are not used. Trials start from scratch unless a base model is named, because a base
+    model has a fixed size. Trials whose intermediate values are worse than most are pruned. All trials are stored in
+    `study.jsonl` as they end: an interrupted study can be resumed, and its unfinished trial is repeated.
 
     Args:
-        config: what is not searched.
-        folder: a new one; with `resume`, that of a study which was begun with the same settings.
-        teller: told of all that happens.
-        trials: in all, with those of a study that goes on.
-        search: where to look; see `search_space`.
+        config: the settings that are not searched.
+        folder: a new one; with `resume`, that of a study with the same settings.
+        reporter: of the progress.
+        trials: the total number, including those of a resumed study.
+        search: the search space; see `search_space`.
         pruner: one of `PRUNERS`.
+        resume: resume the study in `folder`.
 
     Raises:
-        UsageError: settings that make no sense, a folder that is taken, or a study of other settings.
-        InputError: data that cannot be used, or no trial that brought a model.
+        UsageError: invalid settings, a folder that exists, or a study with other settings.
+        InputError: data that cannot be used, or no trial that had a model.
         MissingExtra: Optuna is not installed.
     """
     with lock_folder(folder):
-        return _tune(config, folder, teller, trials, search, pruner, resume)
+        return _tune(config, folder, reporter, trials, search, pruner, resume)
 
 
 def _tune(
     config: RunConfig,
     folder: Path,
-    teller: Teller,
+    reporter: TuneReporter,
     trials: int,
     search: Sequence[str],
     pruner: str,
     resume: bool,
-) -> Tuned:
+) -> TuneResult:
     try:
         import optuna
         from optuna.storages import JournalStorage
@@ -114,43 +114,43 @@ def _tune(
     except ImportError:
         raise MissingExtra("optuna", "tune", "molattn tune") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    check(config)
+    check_config(config)
     if trials < 1:
-        raise UsageError("there is at least 1 trial: give a larger --num-trials")
+        raise UsageError("--num-trials must be at least 1")
     if pruner not in PRUNERS:
         raise UsageError(f"there is no pruner {pruner!r}: choose among {', '.join(PRUNERS)}")
     base = NONE if config.training.base == AUTO else config.training.base
     config = replace(config, training=replace(config.training, num_replicates=1, base=base))
-    # Before anything is read, for what cannot be, and for what is read beside the molecules.
-    settled, _ = resolve_initialization(config)
-    space = search_space(search, settled)
-    settings = {**settled.to_dict(), "search": list(search), "pruner": pruner}
-    _claim(folder, settings, resume)
+    # Before anything is read: for errors, and for the descriptors that `prepare` computes.
+    resolved, _ = resolve_initialization(config)
+    space = search_space(search, resolved)
+    settings = {**resolved.to_dict(), "search": list(search), "pruner": pruner}
+    _open_folder(folder, settings, resume)
     try:
-        teller.stage("reading molecules")
+        reporter.stage("reading molecules")
         training = config.training
         dataset = prepare(
-            settled.data,
+            resolved.data,
             MODELS[config.model.kind],
             training.seed,
             training.num_workers,
-            teller.molecules,
+            reporter.molecules,
             training.loss,
             training.alpha,
         )
     except BaseException:
         if not resume:
-            _forget(folder)
+            _remove_settings(folder)
         raise
     for warning in dataset.warnings:
-        teller.warning(warning)
+        reporter.warning(warning)
     metric = resolve_metrics(dataset.task.kind, dataset.task.metrics, training.metrics)[0]
     larger = METRICS[metric].larger_is_better
     check_featurizers(config, dataset.task.of_atoms)
     molecules = len(dataset.indices("train"))
     config, said = resolve_initialization(replace(config, data=dataset.config), dataset.task.of_atoms, molecules)
     if said:
-        teller.stage(said)
+        reporter.stage(said)
     try:
         study = optuna.create_study(
             storage=JournalStorage(JournalFileBackend(str(folder / STUDY))),
@@ -164,48 +164,48 @@ def _tune(
             f"{folder / STUDY} is damaged, its trials cannot be read ({type(error).__name__}): begin anew with another "
             "--output-dir"
         ) from error
-    # Another seed after each resumption, or the same settings would be proposed again.
+    # A new seed after each resumption, otherwise the same settings would be suggested again.
     study.sampler = optuna.samplers.TPESampler(seed=training.seed + len(study.trials), n_startup_trials=5)
     for trial in study.get_trials(states=(optuna.trial.TrialState.RUNNING,)):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
         study.enqueue_trial(trial.params)
     while (done := _finished(study)) < trials:
-        teller.trial(done, trials, _best(study))
+        reporter.trial(done, trials, _best(study))
         trial = study.ask()
         try:
-            values = {name: _suggested(trial, name, where) for name, where in space.items()}
-            found = _value(with_values(config, values, "search"), dataset, metric, trial, teller)
+            values = {name: _suggest(trial, name, where) for name, where in space.items()}
+            found = _run_trial(with_settings(config, values, "search"), dataset, metric, trial, reporter)
         except optuna.TrialPruned:
             study.tell(trial, state=optuna.trial.TrialState.PRUNED)
         except (UsageError, InputError) as error:
-            # Settings that do not go together, or a training that came to nothing: worth nothing, but finished.
+            # Incompatible settings, or a training without a model: finished, without a value.
             trial.set_user_attr("error", str(error))
             study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-            teller.warning(f"trial {trial.number + 1}: {error}")
+            reporter.warning(f"trial {trial.number + 1}: {error}")
         else:
             study.tell(trial, found)
         _write_trials(folder, study, list(space), metric)
-    teller.trial(done, trials, _best(study))
+    reporter.trial(done, trials, _best(study))
     if _best(study) is None:
-        raise InputError(f"none of the {done} trials brought a model that could be measured: look at {folder / TRIALS}")
+        raise InputError(f"none of the {done} trials had a model with a defined metric: see {folder / TRIALS}")
     values = {name: study.best_trial.params[name] for name in space}
-    best = with_values(config, values, "search")
+    best = with_settings(config, values, "search")
     text = f"# The best of {done} trials by the {METRICS[metric].label} of the validation molecules, "
     write_text(folder / BEST, f"{text}{study.best_value:.6g}.\n" + tomli_w.dumps(best.to_dict()))
-    return Tuned(folder, best, values, metric, study.best_value, done)
+    return TuneResult(folder, best, values, metric, study.best_value, done)
 
 
-def _value(
+def _run_trial(
     config: RunConfig,
     dataset: PreparedDataset,
     metric: str,
     trial: "optuna.Trial",
-    teller: Teller,
+    reporter: TuneReporter,
 ) -> float:
-    """What a trial is worth: the metric of the validation molecules in the epoch with their least loss."""
+    """The value of a trial: the metric of the validation molecules in the epoch with their least loss."""
     import optuna
 
-    check(config)
+    check_config(config)
     single = replace(config, training=replace(config.training, ensemble_size=1))
     task = dataset.task
     train, val = dataset.subset("train"), dataset.subset("val")
@@ -215,9 +215,9 @@ def _value(
     )  # what does not go together fails here
     best = math.nan
 
-    def told(record: EpochRecord) -> None:
+    def on_epoch(record: EpochRecord) -> None:
         nonlocal best
-        teller.epoch(record, config.training.epochs)
+        reporter.epoch(record, config.training.epochs)
         if record.best:
             best = record.val_metric
         if math.isfinite(best):
@@ -225,7 +225,7 @@ def _value(
             if trial.should_prune():
                 raise optuna.TrialPruned
 
-    fit_ensemble(single, task, scaler, train, val, metric, told)
+    fit_ensemble(single, task, scaler, train, val, metric, on_epoch)
     if not math.isfinite(best):
         raise InputError(
             f"the {METRICS[metric].label} of the validation molecules is undefined: choose another --metric"
@@ -233,10 +233,10 @@ def _value(
     return best
 
 
-def _suggested(trial: "optuna.Trial", name: str, where: Any) -> Any:
-    if isinstance(where, Choice):
+def _suggest(trial: "optuna.Trial", name: str, where: Any) -> Any:
+    if isinstance(where, Categorical):
         return trial.suggest_categorical(name, where.values)
-    if where.whole:
+    if where.is_integer:
         return trial.suggest_int(name, int(where.low), int(where.high), log=where.log)
     return trial.suggest_float(name, where.low, where.high, log=where.log)
 
@@ -245,7 +245,7 @@ def _pruner(name: str, epochs: int) -> "optuna.pruners.BasePruner":
     import optuna
 
     if name == "median":
-        # A few whole trials to compare with first, and a few epochs for every one.
+        # First a few complete trials to compare with, and a few epochs of every trial.
         return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=max(1, epochs // 10))
     if name == "hyperband":
         return optuna.pruners.HyperbandPruner(min_resource=max(1, epochs // 10), max_resource=epochs)
@@ -264,7 +264,7 @@ def _best(study: "optuna.Study") -> float | None:
 
 
 def _write_trials(folder: Path, study: "optuna.Study", names: list[str], metric: str) -> None:
-    """`trials.csv`: a line for each trial, with what was tried, what it was worth, and how it ended."""
+    """`trials.csv`: a line for each trial, with its settings, value and state."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["trial", "state", f"val_{metric}", "epochs", *names, "error"])
@@ -276,11 +276,11 @@ def _write_trials(folder: Path, study: "optuna.Study", names: list[str], metric:
     write_text(folder / TRIALS, text.getvalue())
 
 
-def _claim(folder: Path, settings: dict[str, Any], resume: bool) -> None:
-    """The folder made, and the settings of the study written; or, with `resume`, compared.
+def _open_folder(folder: Path, settings: dict[str, Any], resume: bool) -> None:
+    """Create the folder and write the settings of the study; with `resume`, compare them.
 
     Raises:
-        UsageError: the folder is taken, or is not that of such a study.
+        UsageError: the folder exists, or is not that of a study with these settings.
     """
     if not resume:
         if (folder / TUNED).is_file():
@@ -299,9 +299,9 @@ def _claim(folder: Path, settings: dict[str, Any], resume: bool) -> None:
             part["training"].pop("num_workers", None)
     changed = [name for name in now if before.get(name) != now[name]]
     if changed:
-        raise UsageError(f"{folder} was begun with other settings of {', '.join(changed)}: put back what was")
+        raise UsageError(f"{folder} was started with other settings of {', '.join(changed)}: restore them")
 
 
-def _forget(folder: Path) -> None:
-    """The folder of a study that never began."""
+def _remove_settings(folder: Path) -> None:
+    """Remove the settings of a study that did not start."""
     (folder / TUNED).unlink(missing_ok=True)

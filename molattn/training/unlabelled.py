@@ -1,4 +1,4 @@
-"""Molecules to learn from without labels: from a table or those of RDKit, grown, and none that models are judged on."""
+"""Molecules for pretraining: of a table or of RDKit, with grown ones, and without those for evaluation."""
 
 import hashlib
 from collections import Counter
@@ -14,7 +14,7 @@ from molattn.data.datasets.evaluation import ExcludedMolecules, evaluation_molec
 from molattn.errors import InputError, SmilesError, UsageError, short_repr
 
 NCI = "nci"
-"""What the molecules that come with RDKit are called."""
+"""The name of the molecules that RDKit includes."""
 
 EVALUATION = "a molecule that models are evaluated on"
 _NO_KEY = "it has no InChIKey, by which it could be told from molecules that models are evaluated on"
@@ -23,16 +23,16 @@ _TWICE = "it stands further up"
 
 
 @dataclass(frozen=True)
-class Unlabelled:
-    """Molecules to learn from.
+class UnlabelledMolecules:
+    """Molecules for pretraining.
 
     Attributes:
-        smiles: of n molecules, none twice, the grown ones last.
+        smiles: of n molecules without duplicates, the grown ones last.
         source: `NCI`, or the name of the table.
         sha256: of their SMILES, a line each.
-        grown: how many of them were grown from the others.
-        rejected: the rows of the table that are left out, and why.
-        left_out: how many molecules were, by the reason.
+        grown: the number of molecules that were grown from the others.
+        rejected: the rejected rows of the table, and why.
+        left_out: the number of rejected molecules, by reason.
     """
 
     smiles: tuple[str, ...]
@@ -43,7 +43,7 @@ class Unlabelled:
     left_out: dict[str, int]
 
 
-def gather(
+def collect_molecules(
     molecules: str = NCI,
     *,
     smiles_column: str = "",
@@ -53,21 +53,21 @@ def gather(
     max_atoms: int = MAX_ATOMS,
     num_workers: int = 0,
     progress: Progress | None = None,
-) -> Unlabelled:
-    """The molecules of a table, each once, and others grown from them, without those that models are evaluated on.
+) -> UnlabelledMolecules:
+    """Collect the unique molecules of a table, and molecules grown from them, without those for evaluation.
 
     Args:
         molecules: the path of a table, or `NCI`.
         smiles_column: the table's; found by its name when empty.
-        grown: how many to grow.
-        seed: of the growing.
-        exclude: paths of tables with more molecules that must not be seen.
-        max_atoms: larger ones are left out.
-        num_workers: processes that share the reading.
-        progress: told how many rows of the table are read.
+        grown: the number of molecules to grow.
+        seed: of the grown molecules.
+        exclude: paths of tables with further molecules to exclude.
+        max_atoms: larger molecules are rejected.
+        num_workers: processes that read molecules.
+        progress: called with the number of rows that are read.
 
     Raises:
-        UsageError: a column that is not there, or nothing to read.
+        UsageError: a column or a table that does not exist.
         InputError: a table that cannot be read, or that leaves no molecule.
     """
     check_molecules(molecules)
@@ -99,7 +99,7 @@ def gather(
         raise InputError(f"{molecules} leaves no molecule to learn from{first}")
     new = _grown(kept, grown, seed, given) if grown else []
     smiles = (*kept, *new)
-    return Unlabelled(
+    return UnlabelledMolecules(
         smiles=smiles,
         source=NCI if table is None else Path(molecules).name,
         sha256=hashlib.sha256("".join(f"{text}\n" for text in smiles).encode()).hexdigest(),
@@ -112,7 +112,7 @@ def gather(
 
 
 def check_molecules(molecules: str) -> None:
-    """UsageError unless `molecules` is `NCI` or the path of a file."""
+    """Raise UsageError unless `molecules` is `NCI` or the path of a file."""
     if molecules != NCI and not Path(molecules).is_file():
         raise UsageError(
             f"there is no file {short_repr(molecules)}: give a table of SMILES, or none for those of RDKit"
@@ -121,7 +121,7 @@ def check_molecules(molecules: str) -> None:
 
 @dataclass(frozen=True)
 class _Identity:
-    """What tells a molecule from others: its InChIKey, empty where it has none, and its skeletons."""
+    """The identity of a molecule: its InChIKey, empty if it has none, and its skeletons."""
 
     key: str
     skeletons: tuple[str, ...]
@@ -132,7 +132,7 @@ def _identity(smiles: object, max_atoms: int) -> _Identity:
 
 
 def _why_not(found: _Identity, seen: set[str], given: ExcludedMolecules) -> str:
-    """Why a molecule is left out; empty where it is not."""
+    """Why a molecule is rejected; empty if it is not."""
     if not found.key or not found.skeletons:
         return _NO_KEY
     digests = {molecule_hash(skeleton) for skeleton in found.skeletons}
@@ -144,12 +144,12 @@ def _why_not(found: _Identity, seen: set[str], given: ExcludedMolecules) -> str:
 
 
 def _in_short(reason: str) -> str:
-    """The reason as it is counted: what is wrong with a SMILES differs from row to row."""
+    """The reason for counting: all errors of reading a SMILES are one reason."""
     return reason if reason in (EVALUATION, _NO_KEY, _GIVEN, _TWICE) else "it cannot be read"
 
 
 def _grown(smiles: Sequence[str], count: int, seed: int, given: ExcludedMolecules) -> list[str]:
-    """Molecules grown from those in one piece."""
+    """Grow molecules from those without a dot in their SMILES."""
     excluded = evaluation_molecules() | given
     whole = [text for text in smiles if "." not in text]
     return grow_molecules(whole, count, seed=seed, is_excluded=lambda text: text in excluded)

@@ -134,7 +134,7 @@ def write_plots(result: RunResult) -> None:
         picture.save(folder / f"{stem}.png")
     if result.artifact is not None:
         rows = splits["test"]
-        raw = result.raw if result.raw is not None else result.answers
+        raw = result.raw_predictions if result.raw_predictions is not None else result.predictions
         for stem, picture in uncertainty_plots(
             result.artifact, dataset.targets[rows], raw[rows], dataset.units
         ).items():

@@ -19,7 +19,7 @@ from molattn.sklearn import MolAttentionRegressor
 from molattn.training.config import DataConfig, resolve
 from molattn.training.prepare import prepare
 from molattn.training.pretraining import PretrainConfig, pretrain
-from molattn.training.run import Silent
+from molattn.training.run import SilentReporter
 from tests.cli.conftest import Molattn
 from tests.molecules import esol
 
@@ -114,7 +114,7 @@ def test_what_cannot_be_computed_or_stands_there_already_is_refused(tmp_path: Pa
         prepare(DataConfig(str(table), molecule_featurizers=("morgan",)), GraphModel, seed=0)
     config = PretrainConfig(molecules=str(table), run=resolve(None, {"molecule_featurizers": ["rdkit_few"]}))
     with pytest.raises(UsageError, match="a base learns from molecules as they are"):
-        pretrain(config, tmp_path / "base", Silent())
+        pretrain(config, tmp_path / "base", SilentReporter())
 
 
 def test_atoms_have_none(molattn: Molattn, tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ def test_long_readings_say_how_far_they_are(
     assert "molecule 31 of 31" in answer.err.splitlines()
     again = molattn("train", table_3d, *QUICK, *IN_3D, "-o", tmp_path / "again")
     assert "molecule 31 of 31" not in again.err
-    assert f"they were read before, and are in {tmp_path / 'cache' / 'molecules'}" in again.err
+    assert f"loaded the molecules from the cache in {tmp_path / 'cache' / 'molecules'}" in again.err
     assert (tmp_path / "run" / "metrics.json").read_bytes() == (tmp_path / "again" / "metrics.json").read_bytes()
 
 
@@ -318,7 +318,7 @@ def test_ctrl_c_keeps_an_unfinished_run_that_resume_continues(
         assert says in refused.err
     answer = molattn("train", "--resume", folder)
     assert answer.code == 0, answer.err
-    assert "training goes on after epoch 1" in answer.err
+    assert "training continues after epoch 1" in answer.err
     for name in ("metrics.json", "predictions.csv", "history.csv", "model/model.safetensors", "plots/parity.png"):
         assert (folder / name).read_bytes() == (run / name).read_bytes()
     assert not (folder / "checkpoint").exists()

@@ -167,7 +167,7 @@ def test_missing_labels_are_skipped_and_the_number_of_scores_is_bounded(monkeypa
     calibration = _fit(predictions, y, NUMBERS)
     assert len(calibration.scores[0]["z"]) == 25
     assert np.isfinite(calibration.scores[0]["z"]).all()
-    monkeypatch.setattr(room, "MOST", 10)
+    monkeypatch.setattr(room, "MAX_SCORES", 10)
     assert len(_fit(predictions, y, NUMBERS).scores[0]["far"]) == 10
     with pytest.raises(InputError, match="0 calibration molecules have a label of 'y'"):
         _fit(predictions, np.full_like(y, np.nan), NUMBERS)

@@ -243,7 +243,7 @@ def test_two_labels_are_the_minimum_and_none_is_counted_twice(monkeypatch: pytes
                 _fit(predictions, few, NUMBERS)
         else:
             assert len(_fit(predictions, few, NUMBERS).scores[0]["z"]) == labels
-    monkeypatch.setattr(room, "MOST", 45)
+    monkeypatch.setattr(room, "MAX_SCORES", 45)
     (scores,) = _fit(predictions, y, NUMBERS).scores
     whole = np.unique(np.round((y - predictions.values) / predictions.std, 12))
     assert len(np.unique(scores["z"])) == 45

@@ -43,11 +43,11 @@ def table(data: bytes, folder: Path) -> object:
 def config(data: bytes, folder: Path) -> object:
     """The settings of a run, from TOML to their types and ranges."""
     from molattn.training.config import resolve
-    from molattn.training.run import check
+    from molattn.training.run import check_config
 
     path = folder / "config.toml"
     path.write_bytes(data)
-    return check(resolve(path, {}, ()))
+    return check_config(resolve(path, {}, ()))
 
 
 def model(data: bytes, folder: Path) -> object:

@@ -17,9 +17,9 @@ from molattn.errors import InputError, MolattnWarning, UsageError
 from molattn.models.config import GraphModelConfig
 from molattn.models.presets import PRESETS
 from molattn.sklearn import MolAttentionRegressor
-from molattn.training import arrays as arrays_module
 from molattn.training import bases
 from molattn.training import run as run_module
+from molattn.training import train_arrays as arrays_module
 from molattn.training.bases import (
     DEFAULT,
     FINE_TUNING,
@@ -33,7 +33,7 @@ from molattn.training.config import DataConfig, RunConfig, TrainingConfig, resol
 from molattn.training.initialization import resolve_initialization
 from molattn.training.pretraining import PretrainConfig, pretrain
 from molattn.training.run import initialize_model
-from molattn.training.unlabelled import NCI, gather
+from molattn.training.unlabelled import NCI, collect_molecules
 from tests.molecules import esol
 from tests.training.test_pretraining import Told
 
@@ -334,7 +334,7 @@ def test_the_base_that_training_starts_from_has_seen_no_molecule_of_esol() -> No
     folder = bases_dir()
     assert folder is not None
     card = tomllib.loads((folder / DEFAULT / "card.toml").read_text())
-    seen = gather(NCI)
+    seen = collect_molecules(NCI)
     assert (card["molecules"]["count"], card["molecules"]["sha256"]) == (len(seen.smiles), seen.sha256)
     blocks = [{inchi_key(smiles).partition("-")[0] for smiles in some} for some in (seen.smiles, esol(1128)[0])]
     assert len(blocks[0]) > 3900

@@ -19,7 +19,7 @@ from molattn.models.config import GraphModelConfig
 from molattn.training.bases import find_base
 from molattn.training.config import RunConfig, TrainingConfig
 from molattn.training.pretraining import PretrainConfig, pretrain
-from molattn.training.unlabelled import gather
+from molattn.training.unlabelled import collect_molecules
 from tests.molecules import esol
 
 EVALUATED, _ = esol(20)
@@ -77,7 +77,7 @@ def base(config: PretrainConfig, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def test_no_evaluation_molecule_is_seen_given_or_grown(table: Path) -> None:
-    found = gather(str(table), grown=40, seed=0)
+    found = collect_molecules(str(table), grown=40, seed=0)
     assert found.smiles[:50] == tuple(SEEN)
     assert found.grown == len(found.smiles) - 50 == 40
     for smiles in found.smiles:
@@ -94,7 +94,7 @@ def test_no_evaluation_molecule_is_seen_given_or_grown(table: Path) -> None:
 
 def test_more_can_be_excluded(table: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("SMILES\n" + "\n".join(SEEN[::2]) + "\n")
-    found = gather(str(table), exclude=[str(tmp_path / "mine.csv")])
+    found = collect_molecules(str(table), exclude=[str(tmp_path / "mine.csv")])
     assert not {inchikey_skeletons(s) for s in SEEN[::2]} & {inchikey_skeletons(s) for s in found.smiles}
     assert found.left_out["it is to be excluded"] >= 25
 
@@ -102,9 +102,9 @@ def test_more_can_be_excluded(table: Path, tmp_path: Path) -> None:
 def test_a_table_of_evaluation_molecules_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "t.smi").write_text("\n".join(EVALUATED) + "\n")
     with pytest.raises(InputError, match="leaves no molecule to learn from; the first, .*evaluated on"):
-        gather(str(tmp_path / "t.smi"))
+        collect_molecules(str(tmp_path / "t.smi"))
     with pytest.raises(UsageError, match=r"there is no file 'nowhere\.smi'"):
-        gather("nowhere.smi")
+        collect_molecules("nowhere.smi")
 
 
 def test_a_base_is_a_model_of_the_descriptors_with_a_card(base: Path, table: Path) -> None:

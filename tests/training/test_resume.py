@@ -78,7 +78,7 @@ def test_a_training_that_was_over_is_evaluated(table: Path, tmp_path: Path) -> N
     # A rate that is far too high stops for want of patience.
     options = {"settings": ("training.learning_rate=0.03", "training.ema=0", "training.patience=2"), "epochs": 50}
     train_small(table, tmp_path / "whole", **options)
-    for what in ("save_artifact", "domain_of"):
+    for what in ("save_artifact", "fit_domain"):
         with pytest.MonkeyPatch.context() as patch:
 
             def stop(*_: object, **__: object) -> None:

@@ -7,7 +7,7 @@ import torch
 from molattn.chem import TOKENS, canonical_smiles, mutate_molecules, read_smiles, tokenize
 from molattn.errors import InputError, UsageError
 from molattn.training import translation
-from molattn.training.spelling_pairs import (
+from molattn.training.smiles_pairs import (
     END,
     START,
     VOCABULARY,
@@ -16,7 +16,7 @@ from molattn.training.spelling_pairs import (
     encode,
     nci_split,
     pair_tensors,
-    spell,
+    randomize_smiles,
 )
 from molattn.training.translation import (
     TranslationConfig,
@@ -111,7 +111,7 @@ def test_a_small_training_learns_a_few_short_molecules_by_heart(name, rate, step
     assert done.history[-1].train_loss < 0.3 * done.history[0].train_loss
     assert done.history[-1].val_loss < done.history[0].val_loss
     assert not done.model.training
-    assert translate(done.model, spell(FEW, 7)) == FEW
+    assert translate(done.model, randomize_smiles(FEW, 7)) == FEW
     for beam in (1, 3):
         scores = evaluate_translator(done.model, FEW, seed=5, beam=beam)
         assert (scores.count, scores.exact, scores.valid, scores.same) == (4, 1, 1, 1)
@@ -188,6 +188,6 @@ def test_evaluation_leaves_out_long_targets_and_keeps_the_spellings_of_the_other
     short = evaluate_translator(Copier(), SHORT, seed=3, longest=3)
     assert (every.count, short.count) == (8, 5)
     assert every.valid == every.same == short.same == 1
-    kept = [(s, t) for s, t in zip(spell(SHORT, 3), SHORT, strict=True) if len(t) <= 3]
+    kept = [(s, t) for s, t in zip(randomize_smiles(SHORT, 3), SHORT, strict=True) if len(t) <= 3]
     assert short.exact == sum(s == t for s, t in kept) / 5
     assert 0 < every.exact < 1

@@ -11,7 +11,7 @@ import pytest
 from molattn.chem import read_smiles
 from molattn.errors import UsageError
 from molattn.training.config import RunConfig, resolve
-from molattn.training.search import Between, Choice, search_space
+from molattn.training.search_space import Categorical, NumericRange, search_space
 from molattn.training.tune import STUDY
 from tests.cli.conftest import Molattn
 from tests.cli.conftest import molattn as molattn  # the fixture
@@ -117,7 +117,7 @@ def test_poor_trials_are_pruned(molattn: Molattn, table: Path, tmp_path: Path, m
         room, "_pruner", lambda *_: optuna.pruners.ThresholdPruner(upper=0.0, n_warmup_steps=0)
     )  # whatever is above 0 is poor
     answer = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "2", "-o", tmp_path / "study", "-q")
-    assert answer.code == 3 and "none of the 2 trials brought a model" in answer.err
+    assert answer.code == 3 and "none of the 2 trials had a model" in answer.err
     trials = _trials(tmp_path / "study")
     assert [(t["state"], t["epochs"]) for t in trials] == [("pruned", "1")] * 2
 
@@ -144,10 +144,10 @@ def test_where_to_look() -> None:
     config = RunConfig()
     texts = ["model.num_layers=2..6", "training.learning_rate=1e-4..1e-2", "model.dropout=0.0..0.5", "model.add=1"]
     space = search_space(texts[:3], config)
-    assert space["model.num_layers"] == Between(2, 6, True, False)
-    assert space["training.learning_rate"] == Between(1e-4, 1e-2, False, True)
-    assert space["model.dropout"] == Between(0.0, 0.5, False, False)
-    assert search_space(["model.readout=['mean', 'sum']"], config) == {"model.readout": Choice(("mean", "sum"))}
+    assert space["model.num_layers"] == NumericRange(2, 6, True, False)
+    assert space["training.learning_rate"] == NumericRange(1e-4, 1e-2, False, True)
+    assert space["model.dropout"] == NumericRange(0.0, 0.5, False, False)
+    assert search_space(["model.readout=['mean', 'sum']"], config) == {"model.readout": Categorical(("mean", "sum"))}
     assert "model.readout" in search_space([], config)
     tokens = resolve(None, {"model": "smiles-transformer"})
     assert "model.readout" not in search_space([], tokens) and "model.dropout" in search_space([], tokens)
@@ -157,8 +157,8 @@ def test_where_to_look() -> None:
         ("model.num_layers=6..2", "from a lower to a higher number"),
         ("model.num_layers=[2]", "a list of two values or more"),
         ("model.num_layers=['two', 'three']", "takes a whole number"),
-        ("data.split=['random', 'scaffold']", "says what is compared, and is not searched"),
-        ("training.seed=[1, 2]", "says what is compared, and is not searched"),
+        ("data.split=['random', 'scaffold']", "determines what is compared, and cannot be searched"),
+        ("training.seed=[1, 2]", "determines what is compared, and cannot be searched"),
     ):
         with pytest.raises(UsageError, match=reason):
             search_space([text], config)

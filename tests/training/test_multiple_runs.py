@@ -11,7 +11,7 @@ import pytest
 import molattn
 from molattn.errors import InputError, UsageError
 from molattn.training.config import resolve
-from molattn.training.replicates import members, summarised
+from molattn.training.multiple_runs import aggregate, planned_runs
 from tests.molecules import esol
 
 SMALL = ["model.num_layers=1", "model.hidden_dim=16"]
@@ -88,9 +88,9 @@ def test_replicates_have_the_next_seeds(table: Path, tmp_path: Path) -> None:
 
 
 def test_which_runs_there_are() -> None:
-    assert members(resolve(None, {"dataset": "esol"})) == {}
-    assert members(resolve(None, {"num_folds": 5, "fold": 2})) == {}
-    both = members(resolve(None, {"num_folds": 2, "num_replicates": 2, "seed": 3}))
+    assert planned_runs(resolve(None, {"dataset": "esol"})) == {}
+    assert planned_runs(resolve(None, {"num_folds": 5, "fold": 2})) == {}
+    both = planned_runs(resolve(None, {"num_folds": 2, "num_replicates": 2, "seed": 3}))
     found = {name: (c.data.fold, c.training.seed, c.training.num_replicates) for name, c in both.items()}
     assert found == {
         "replicate_0_fold_0": (0, 3, 1),
@@ -101,9 +101,9 @@ def test_which_runs_there_are() -> None:
 
 
 def test_what_has_no_number_has_no_mean() -> None:
-    assert summarised([{"r2": None}, {"r2": 1.0}]) == {"r2": {"mean": None, "std": None, "values": [None, 1.0]}}
-    assert summarised([{"r2": None}, {"r2": None}]) == {"r2": None}
-    assert summarised([{"why": "one"}, {"why": "two"}, {}]) == {"why": ["one", "two", None]}
+    assert aggregate([{"r2": None}, {"r2": 1.0}]) == {"r2": {"mean": None, "std": None, "values": [None, 1.0]}}
+    assert aggregate([{"r2": None}, {"r2": None}]) == {"r2": None}
+    assert aggregate([{"why": "one"}, {"why": "two"}, {}]) == {"why": ["one", "two", None]}
 
 
 def _stop(folder: Path, table: Path, epoch: int, **options: object) -> None:

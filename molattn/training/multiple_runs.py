@@ -1,4 +1,4 @@
-"""Several runs of one kind: the folds of a cross-validation, replicates with other seeds; mean and spread of both."""
+"""Multiple runs: the folds of a cross-validation and replicates with other seeds, with the mean and std of metrics."""
 
 import math
 import shutil
@@ -14,25 +14,24 @@ import tomli_w
 
 from molattn.data.files import write_text
 from molattn.errors import InputError, UsageError
-from molattn.training import distributed, kept, run_folder
+from molattn.training import distributed, run_folder
 from molattn.training.bases import FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH
 from molattn.training.checkpoint import differences
 from molattn.training.config import RunConfig, read_config
-from molattn.training.folders import CONFIG, METRICS, continues, is_unfinished
-from molattn.training.kept import read_kept
-from molattn.training.run import Reporter, RunResult, Silent, check, run
+from molattn.training.run import Reporter, RunResult, SilentReporter, check_config, run
+from molattn.training.run_status import CONFIG, METRICS, is_unfinished, resume_hint
 from molattn.training.table_source import find_table
 
 
 @dataclass(frozen=True)
-class SeveralResult:
-    """What several runs brought.
+class MultipleRunsResult:
+    """The result of multiple runs.
 
     Attributes:
-        folder: where they lie, each in a folder of its own.
-        metrics: what `metrics.json` there holds: those of a single run, with {"mean", "std", "values"} for a number.
+        folder: of all runs, each in a folder of its own.
+        metrics: the content of its `metrics.json`: as that of a single run, with {"mean", "std", "values"} for numbers.
         runs: the metrics of each run, by the name of its folder.
-        descriptors: the columns that the models read beside each molecule.
+        descriptors: the columns of extra descriptors.
     """
 
     folder: Path
@@ -41,11 +40,11 @@ class SeveralResult:
     descriptors: tuple[str, ...] = ()
 
 
-def members(config: RunConfig) -> dict[str, RunConfig]:
-    """The runs that `config` asks for, by the name of their folder; empty where it is a single run.
+def planned_runs(config: RunConfig) -> dict[str, RunConfig]:
+    """The settings of each run that `config` requests, by the name of its folder; empty for a single run.
 
-    Replicates have the seed of `config` and the next ones; folds test one part of the molecules each. Both together
-    are all folds of every seed.
+    Replicates have the seed of `config` and the next ones; each fold tests one part of the molecules. With both, all
+    folds are run for every seed.
     """
     data, training = config.data, config.training
     seeds, folds = range(training.num_replicates), range(data.num_folds if data.fold < 0 else 1)
@@ -61,29 +60,30 @@ def members(config: RunConfig) -> dict[str, RunConfig]:
     return found if len(found) > 1 else {}
 
 
-def run_several(
+def run_multiple(
     config: RunConfig,
     folder: str | Path | None,
     reporter: Reporter,
     force: bool = False,
     resume: bool = False,
     finish: Callable[[RunResult], None] = lambda _: None,
-) -> SeveralResult:
-    """All runs that `config` asks for, one after the other, and over them `metrics.json` with mean and deviation.
+) -> MultipleRunsResult:
+    """Run all runs that `config` requests, one after the other, and write `metrics.json` with means and deviations.
 
-    Each run has a whole folder of its own within `folder`. What stops half-way keeps the runs that are finished, and
-    with `resume` goes on.
+    Each run has a run folder of its own within `folder`. After an interruption the finished runs are kept, and the
+    others can be resumed.
 
     Args:
+        config, folder, reporter, force, resume: as for `run`.
         finish: called after each run.
 
     Raises:
         UsageError, InputError: as `run` does.
     """
-    check(config)
+    check_config(config)
     with distributed.process_group(config.training):
         return _run_several(
-            config, folder, reporter if distributed.is_main_process() else Silent(), force, resume, finish
+            config, folder, reporter if distributed.is_main_process() else SilentReporter(), force, resume, finish
         )
 
 
@@ -94,35 +94,35 @@ def _run_several(
     force: bool,
     resume: bool,
     finish: Callable[[RunResult], None],
-) -> SeveralResult:
-    runs = members(config)
+) -> MultipleRunsResult:
+    runs = planned_runs(config)
 
-    def begun() -> Path:
+    def open_folder() -> Path:
         if resume and folder is not None:
-            path = run_folder.reopen(held, folder)
+            path = run_folder.reopen(locks, folder)
             _check_settings(path, config)
             return path
-        path = run_folder.claim(held, folder, Path(config.data.dataset).stem, force)
+        path = run_folder.create(locks, folder, Path(config.data.dataset).stem, force)
         _write_config(path, config)
         return path
 
-    with ExitStack() as held:
-        path = distributed.broadcast_object(begun)
-        return _each(config, runs, path, reporter, finish, folder is None)
+    with ExitStack() as locks:
+        path = distributed.broadcast_object(open_folder)
+        return _run_each(config, runs, path, reporter, finish, folder is None)
 
 
-def _each(
+def _run_each(
     config: RunConfig,
     runs: dict[str, RunConfig],
     path: Path,
     reporter: Reporter,
     finish: Callable[[RunResult], None],
-    named: bool,
-) -> SeveralResult:
-    """Each of the runs in its folder in `path`; where none came to be, that is removed, and runs/ if `named` there."""
+    in_runs: bool,
+) -> MultipleRunsResult:
+    """Run each run in its folder in `path`; if none has started, remove `path`, and runs/ if empty and `in_runs`."""
 
-    def left_open(name: str) -> bool:
-        """Whether a run is to be begun, or goes on; on the first rank, which alone writes there."""
+    def is_pending(name: str) -> bool:
+        """Whether a run is not finished; called on rank 0, which writes the files."""
         if (path / name / METRICS).is_file():
             return False
         _check_table(path, runs)
@@ -130,57 +130,80 @@ def _each(
 
     try:
         for number, (name, member) in enumerate(runs.items(), start=1):
-            if distributed.broadcast_object(partial(left_open, name)):
+            if distributed.broadcast_object(partial(is_pending, name)):
                 reporter.stage(f"{name}, {number} of {len(runs)}")
-                goes_on = distributed.broadcast_object(partial(is_unfinished, path / name))
-                result = run(member, path / name, reporter, resume=goes_on)
+                resumed = distributed.broadcast_object(partial(is_unfinished, path / name))
+                result = run(member, path / name, reporter, resume=resumed)
                 if distributed.is_main_process():
                     finish(result)
     except BaseException as error:
         if any((path / name).is_dir() for name in runs) or not distributed.is_main_process():
             if not isinstance(error, UsageError | InputError):
-                reporter.stage(continues(path))
+                reporter.stage(resume_hint(path))
             raise
         shutil.rmtree(path, ignore_errors=True)
-        if named:
+        if in_runs:
             with suppress(OSError):
                 path.parent.rmdir()
         raise
     metrics = distributed.broadcast_object(partial(_metrics_of, path, runs))
-    over_all = {"runs": list(metrics), **summarised(list(metrics.values()))}
+    overall = {"runs": list(metrics), **aggregate(list(metrics.values()))}
     if distributed.is_main_process():
-        run_folder.write_json(path / METRICS, over_all)
-    return SeveralResult(path, over_all, metrics, config.data.descriptor_columns)
+        run_folder.write_json(path / METRICS, overall)
+    return MultipleRunsResult(path, overall, metrics, config.data.descriptor_columns)
 
 
 def _metrics_of(path: Path, runs: Iterable[str]) -> dict[str, dict[str, Any]]:
-    return {name: read_kept(path / name / METRICS, kept.METRICS) for name in runs}
+    return {name: _read_run_file(path / name / METRICS, _METRICS_SCHEMA) for name in runs}
 
 
-def summarised(values: list[Any]) -> Any:
-    """The same nested values of several runs as one: numbers as mean, standard deviation and all values.
+_METRICS_SCHEMA: Schema = PartialRecord(
+    {split: InstanceOf(dict, "an object with targets") for split in ("train", "val", "test")}
+)
+_ENVIRONMENT_SCHEMA: Schema = PartialRecord({"data_sha256": String(64)})
 
-    The standard deviation is that of a sample, over n - 1. Where a run has no number, mean and deviation are null.
-    What is not a number stays what it is where all runs say the same, and is a list where they do not.
 
-    >>> summarised([{"rmse": 1.0, "unit": "eV"}, {"rmse": 3.0, "unit": "eV"}])["rmse"]
+def _read_run_file(path: Path, schema: Schema) -> dict[str, Any]:
+    """The content of a JSON file of a finished run, validated by `schema`.
+
+    Raises:
+        InputError: it is missing or damaged.
+    """
+    try:
+        content = parse_json(path.read_bytes())
+        schema.validate(content, "")
+    except (OSError, ValueError) as error:
+        why = str(error).partition("\n")[0]
+        raise InputError(
+            f"{path} is damaged, it cannot be read ({why}): remove {path.parent}, and --resume trains it again"
+        ) from error
+    return content
+
+
+def aggregate(values: list[Any]) -> Any:
+    """Aggregate the nested values of several runs: numbers to their mean, standard deviation and all values.
+
+    The standard deviation is that of a sample, over n - 1. If a run has no number, mean and deviation are None. Other
+    values are kept if they are equal in all runs, and become a list otherwise.
+
+    >>> aggregate([{"rmse": 1.0, "unit": "eV"}, {"rmse": 3.0, "unit": "eV"}])["rmse"]
     {'mean': 2.0, 'std': 1.4142135623730951, 'values': [1.0, 3.0]}
     """
     if all(isinstance(value, dict) for value in values):
         keys = dict.fromkeys(key for value in values for key in value)
-        return {key: summarised([value.get(key) for value in values]) for key in keys}
+        return {key: aggregate([value.get(key) for value in values]) for key in keys}
     numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
     if numbers and all(v is None or v in numbers for v in values):
-        whole = len(numbers) == len(values)
+        complete = len(numbers) == len(values)
         return {
-            "mean": statistics.fmean(numbers) if whole else None,
-            "std": statistics.stdev(numbers) if whole else None,
+            "mean": statistics.fmean(numbers) if complete else None,
+            "std": statistics.stdev(numbers) if complete else None,
             "values": values,
         }
     return values[0] if all(value == values[0] for value in values) else values
 
 
-# Settings that a run decides by its data, where nobody said them.
+# Settings that a run resolves by its data, unless they are explicit.
 _DATA_DEPENDENT = {("training", "base")} | {
     (section, name)
     for recipe in (FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH)
@@ -190,25 +213,25 @@ _DATA_DEPENDENT = {("training", "base")} | {
 
 
 def _write_config(path: Path, config: RunConfig) -> None:
-    """The settings of all runs; what each decides for itself stands in its own."""
+    """Write the common settings of all runs; those that depend on the data are in the folder of each run."""
     settings = config.to_dict()
     for section, name in _DATA_DEPENDENT:
         if f"{section}.{name}" not in config.explicit_keys:
-            settings[section].pop(name, None)  # not every kind of model has it
+            settings[section].pop(name, None)  # some kinds of models do not have it
     write_text(path / CONFIG, tomli_w.dumps(settings))
 
 
 def _check_settings(path: Path, config: RunConfig) -> None:
-    """UsageError where `config` is not what the runs in `path` were begun with."""
-    runs = members(config)
-    for stands, name in ((path, ""), *((path / name, name) for name in runs)):
-        if not (stands / CONFIG).is_file():
+    """Raise UsageError if `config` differs from the settings that the runs in `path` were started with."""
+    runs = planned_runs(config)
+    for directory, name in ((path, ""), *((path / name, name) for name in runs)):
+        if not (directory / CONFIG).is_file():
             continue
-        wanted = runs[name] if name else config
-        before = RunConfig().updated(read_config(stands / CONFIG), str(stands / CONFIG)).to_dict()
-        now = wanted.to_dict()
+        requested = runs[name] if name else config
+        before = RunConfig().updated(read_config(directory / CONFIG), str(directory / CONFIG)).to_dict()
+        now = requested.to_dict()
         for column in ("smiles_column", "target_columns", "task_type"):
-            # Found in the table by the run itself.
+            # Each run finds them in the table.
             if not now["data"][column]:
                 now["data"][column] = before["data"][column]
         for section, name in _DATA_DEPENDENT:
@@ -222,9 +245,9 @@ def _check_settings(path: Path, config: RunConfig) -> None:
 
 
 def _check_table(path: Path, runs: dict[str, RunConfig]) -> None:
-    """InputError where a finished run saw another table than the next one will."""
+    """Raise InputError if the table has changed since a run was finished."""
     for name, member in runs.items():
         if (path / name / METRICS).is_file():
-            env = read_kept(path / name / "env.json", kept.ENVIRONMENT)
+            env = _read_run_file(path / name / "env.json", _ENVIRONMENT_SCHEMA)
             if env["data_sha256"] != find_table(member.data).sha256:
                 raise InputError(f"the table has changed since {path / name}: put it back, or --force starts over")

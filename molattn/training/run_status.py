@@ -1,4 +1,4 @@
-"""What stands in a run folder, for those who only ask whether a run is finished; importing it loads nothing heavy."""
+"""The names of files in a run folder, and whether a run is finished. Importing this module loads nothing heavy."""
 
 from pathlib import Path
 
@@ -6,21 +6,21 @@ from molattn.errors import InputError, UsageError
 
 CONFIG, METRICS, MODEL, CHECKPOINT = "config.toml", "metrics.json", "model", "checkpoint"
 TUNED, STUDY, BEST = "tune.toml", "study.jsonl", "best.toml"
-"""In the folder of `molattn tune`: its settings, its trials, and the best of them."""
+"""In the folder of `molattn tune`: its settings, its trials, and the best settings."""
 
 
 def is_unfinished(folder: Path) -> bool:
-    """Whether a run was begun there and is not over: its metrics are the last file that it writes."""
+    """Whether the folder holds a run that is not finished: its metrics are the last file that it writes."""
     return (folder / CONFIG).is_file() and not (folder / METRICS).is_file()
 
 
-def continues(folder: Path) -> str:
-    """What a user can do about an unfinished run."""
+def resume_hint(folder: Path) -> str:
+    """A message on how to resume an unfinished run."""
     return f"{folder} holds an unfinished run: --resume {folder} continues it"
 
 
 def check_resumable(folder: Path) -> None:
-    """UsageError unless an unfinished run stands in `folder`."""
+    """Raise UsageError unless `folder` holds an unfinished run."""
     if not folder.is_dir():
         raise UsageError(f"there is no run {folder} to resume")
     if not (folder / CONFIG).is_file():
@@ -29,11 +29,11 @@ def check_resumable(folder: Path) -> None:
         raise UsageError(f"the run in {folder} is finished: there is nothing to resume")
 
 
-def to_resume(run: str | Path, config: object, output_dir: object, force: bool) -> tuple[Path, Path]:
-    """The file of settings and the folder of the unfinished run `run`.
+def resolve_resume(run: str | Path, config: object, output_dir: object, force: bool) -> tuple[Path, Path]:
+    """The settings file and the folder of the unfinished run `run`.
 
     Raises:
-        UsageError: there is none, or what was given beside it says otherwise.
+        UsageError: there is none, or an option is given that does not go with resuming.
     """
     if config is not None or output_dir is not None or force:
         raise UsageError("a run that is resumed has its folder and settings: give no --config, --output-dir or --force")
@@ -43,7 +43,7 @@ def to_resume(run: str | Path, config: object, output_dir: object, force: bool) 
 
 
 def check_has_model(folder: Path) -> None:
-    """InputError for a run that is not finished, or one of several runs with a model each."""
+    """Raise InputError for an unfinished run, or a folder of several runs with a model each."""
     if is_unfinished(folder):
         raise InputError(f"{folder} holds an unfinished run: molattn train --resume {folder} continues it")
     if (folder / CONFIG).is_file() and not (folder / MODEL).is_dir():

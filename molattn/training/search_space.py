@@ -1,4 +1,4 @@
-"""Where hyper-parameters are looked for: settings by name, and what each may be."""
+"""The search space of hyper-parameters: the values of each setting, by its name."""
 
 import re
 import tomllib
@@ -9,13 +9,13 @@ from typing import Any
 from molattn.errors import UsageError, short_repr
 from molattn.training.config import RunConfig
 
-# A range that spans as much is searched on a logarithmic scale.
-_WIDE = 10.0
+# A range with at least this ratio of its ends is searched on a logarithmic scale.
+_LOG_RATIO = 10.0
 _RANGE = re.compile(r"\s*([-+.\deE]+)\s*\.\.\s*([-+.\deE]+)\s*")
 
 
 @dataclass(frozen=True)
-class Choice:
+class Categorical:
     """One of several values.
 
     Attributes:
@@ -26,37 +26,38 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Between:
+class NumericRange:
     """A number from `low` to `high`, both included.
 
     Attributes:
-        whole: whether it is a whole number.
-        log: whether its logarithm is what is equally likely.
+        low, high: the ends of the range.
+        is_integer: whether it is an integer.
+        log: whether it is sampled on a logarithmic scale.
     """
 
     low: int | float
     high: int | float
-    whole: bool
+    is_integer: bool
     log: bool
 
 
-Space = dict[str, Choice | Between]
-"""By the name of the setting, such as "model.num_layers"."""
+Space = dict[str, Categorical | NumericRange]
+"""The values of each setting, by its name, such as "model.num_layers"."""
 
-DEFAULT: Space = {
-    "model.hidden_dim": Choice((32, 64, 96, 128)),
-    "model.num_layers": Between(2, 6, True, False),
-    "model.dropout": Between(0.0, 0.3, False, False),
-    "model.readout": Choice(("mean", "sum", "attention")),
-    "training.learning_rate": Between(2e-4, 5e-3, False, True),
-    "training.weight_decay": Between(1e-4, 1e-1, False, True),
-    "training.batch_size": Choice((16, 32, 64)),
+DEFAULT_SPACE: Space = {
+    "model.hidden_dim": Categorical((32, 64, 96, 128)),
+    "model.num_layers": NumericRange(2, 6, True, False),
+    "model.dropout": NumericRange(0.0, 0.3, False, False),
+    "model.readout": Categorical(("mean", "sum", "attention")),
+    "training.learning_rate": NumericRange(2e-4, 5e-3, False, True),
+    "training.weight_decay": NumericRange(1e-4, 1e-1, False, True),
+    "training.batch_size": Categorical((16, 32, 64)),
 }
-"""What is searched where nobody says otherwise, as far as the model has these settings."""
+"""The default search space, for those of these settings that the model has."""
 
 
 def search_space(texts: Iterable[str], config: RunConfig) -> Space:
-    """The space that `--search` describes, or the default one where `texts` is empty.
+    """The space that `--search` describes, or the default one if `texts` is empty.
 
     Each is "section.setting=" and then a list in TOML, [32, 64], or a range, 2..6 or 1e-4..1e-2; a range of positive
     numbers that spans a factor of ten is searched on a logarithmic scale.
@@ -66,24 +67,24 @@ def search_space(texts: Iterable[str], config: RunConfig) -> Space:
     """
     texts = list(texts)
     if not texts:
-        return {name: where for name, where in DEFAULT.items() if _has(config, name)}
+        return {name: values for name, values in DEFAULT_SPACE.items() if _has(config, name)}
     space: Space = {}
     for text in texts:
         name, equals, where = text.partition("=")
         name = name.strip()
         if not equals:
             raise UsageError(f"--search {short_repr(text)}: write section.setting=[32, 64] or section.setting=2..6")
-        if name in _FIXED or name.partition(".")[0] not in ("model", "training"):
-            raise UsageError(f"--search {short_repr(text)}: {name} says what is compared, and is not searched")
+        if name in _NOT_SEARCHED or name.partition(".")[0] not in ("model", "training"):
+            raise UsageError(f"--search {short_repr(text)}: {name} determines what is compared, and cannot be searched")
         found = _parsed(where, text)
-        # Both ends, or every value, are tried on the settings themselves: they say what is wrong.
-        for value in found.values if isinstance(found, Choice) else (found.low, found.high):
-            config = with_values(config, {name: _number(value, found)}, f"--search {text}")
+        # Both ends, or every value, are validated as settings.
+        for value in found.values if isinstance(found, Categorical) else (found.low, found.high):
+            config = with_settings(config, {name: _number(value, found)}, f"--search {text}")
         space[name] = found
     return space
 
 
-def with_values(config: RunConfig, values: dict[str, Any], source: str) -> RunConfig:
+def with_settings(config: RunConfig, values: dict[str, Any], source: str) -> RunConfig:
     """The settings with some of them changed, by their names "section.setting"; UsageError as `RunConfig.updated`."""
     for name, value in values.items():
         section, _, key = name.partition(".")
@@ -96,7 +97,7 @@ def _has(config: RunConfig, name: str) -> bool:
     return hasattr(getattr(config, section), key)
 
 
-def _parsed(where: str, text: str) -> Choice | Between:
+def _parsed(where: str, text: str) -> Categorical | NumericRange:
     if found := _RANGE.fullmatch(where):
         try:
             low, high = (tomllib.loads(f"v = {end}")["v"] for end in found.groups())
@@ -104,19 +105,19 @@ def _parsed(where: str, text: str) -> Choice | Between:
             low = high = 0
         if not low < high:
             raise UsageError(f"--search {short_repr(text)}: a range goes from a lower to a higher number, such as 2..6")
-        whole = isinstance(low, int) and isinstance(high, int)
-        return Between(low, high, whole, low > 0 and high / low >= _WIDE)
+        is_integer = isinstance(low, int) and isinstance(high, int)
+        return NumericRange(low, high, is_integer, low > 0 and high / low >= _LOG_RATIO)
     try:
         values = tomllib.loads(f"v = {where}")["v"]
     except tomllib.TOMLDecodeError:
         values = None
     if not isinstance(values, list) or len(values) < 2 or not all(isinstance(v, str | int | float) for v in values):
         raise UsageError(f"--search {short_repr(text)}: give a list of two values or more, [32, 64], or a range, 2..6")
-    return Choice(tuple(values))
+    return Categorical(tuple(values))
 
 
-def _number(value: Any, where: Choice | Between) -> Any:
-    return int(value) if isinstance(where, Between) and where.whole else value
+def _number(value: Any, where: Categorical | NumericRange) -> Any:
+    return int(value) if isinstance(where, NumericRange) and where.is_integer else value
 
 
-_FIXED = ("model.kind", "training.seed", "training.loss", "training.metrics", "training.num_replicates")
+_NOT_SEARCHED = ("model.kind", "training.seed", "training.loss", "training.metrics", "training.num_replicates")

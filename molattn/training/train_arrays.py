@@ -1,4 +1,4 @@
-"""A model from lists of SMILES and labels: no table and no run folder, two sides of a split instead of three."""
+"""Train a model on lists of SMILES and labels, without a table, a run folder or a test split."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.config import RunConfig
 from molattn.training.dataset import LabelledMolecules
-from molattn.training.domain import domain_of
+from molattn.training.domain import fit_domain
 from molattn.training.ensemble import fit_ensemble
 from molattn.training.extra_descriptors import (
     append_computed_descriptors,
@@ -29,17 +29,17 @@ from molattn.training.fit import EpochRecord
 from molattn.training.initialization import resolve_initialization
 from molattn.training.metrics import resolve_metrics
 from molattn.training.prepare import conformer_settings
-from molattn.training.run import Reporter, check
+from molattn.training.run import Reporter, check_config
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What `train_arrays` brings.
+class TrainedArrays:
+    """The result of `train_arrays`.
 
     Attributes:
         artifact: the model, on the CPU and in evaluation mode, with all that is needed to use it.
-        history: epoch by epoch; of an ensemble that of its first member.
-        best_epoch: whose weights the model has, from 0; likewise.
+        history: of the epochs; for an ensemble that of its first member.
+        best_epoch: whose weights the model has, from 0; for an ensemble that of its first member.
     """
 
     artifact: Artifact
@@ -56,30 +56,29 @@ def train_arrays(
     reporter: Reporter,
     weights: np.ndarray | None = None,
     descriptors: np.ndarray | None = None,
-) -> Trained:
-    """Fit the model that `config` describes to n molecules; nothing is written.
+) -> TrainedArrays:
+    """Fit a model to n molecules; no file is written.
 
-    The split of `config.data` gives some of them to validation, which chooses the epoch, and some to calibration if
-    that is asked for; its share of test molecules is 0. Equal molecules are on one side. Molecules without a label, or
-    with a weight of 0, say nothing and are on none.
+    The split of `config.data` assigns some molecules to validation, which chooses the epoch, and to calibration if it
+    is configured; its fraction of test molecules is 0. Equal molecules get the same split label. Molecules without a
+    label, or with a weight of 0, are not used.
 
     Args:
-        config: of its data set and columns nothing is read.
+        config: the settings; its data set and columns are ignored.
         smiles: n SMILES.
-        targets: (n, T), NaN where missing; of several classes places among them.
-        task: what the targets are.
+        targets: (n, T), NaN where missing; class indices for multiclass targets.
+        task: of the targets.
         names: of the targets.
-        reporter: told of the epochs, and warned of what the model cannot see in the molecules.
-        weights: how much each molecule counts in the loss, (n,), 0 or more; None for all alike.
-        descriptors: (n, k) numbers that stand beside each molecule, of the columns that `config` names; None where it
-            names none.
+        reporter: of the epochs, and of warnings about molecules.
+        weights: of each molecule in the loss, (n,), 0 or more; None for equal weights.
+        descriptors: (n, k) extra descriptors, of the columns that `config` names; None without.
 
     Raises:
-        UsageError: settings that make no sense.
+        UsageError: invalid settings.
         InputError: SMILES that cannot be read, descriptors too far from those of training, or too few molecules or
             labels to learn from.
     """
-    check(config)
+    check_config(config)
     data, settings = resolve_initialization(config, task.of_atoms)[0].data, config.training
     read = MODELS[config.model.kind].read(
         smiles,
@@ -94,31 +93,31 @@ def train_arrays(
     if bad:
         raise InputError(f"{describe_bad_smiles(bad, len(smiles))}; leave them out")
     molecules = [m for m in read if not isinstance(m, SmilesError)]
-    if unseen := [(i, m.warnings[0]) for i, m in enumerate(molecules) if m.warnings]:
-        row, warning = unseen[0]
-        count = f"{len(unseen)} of {len(molecules)} molecules are not seen as they are"
+    if affected := [(i, m.warnings[0]) for i, m in enumerate(molecules) if m.warnings]:
+        row, warning = affected[0]
+        count = f"{len(affected)} of {len(molecules)} molecules are not represented fully"
         reporter.warning(f"{count}; the first, row {row}, {short_repr(smiles[row])}: {warning}")
 
-    counts = np.isfinite(targets).any(1)
+    usable = np.isfinite(targets).any(1)
     if weights is not None:
-        counts &= weights > 0
-    used = np.flatnonzero(counts)
+        usable &= weights > 0
+    used = np.flatnonzero(usable)
     keys = [canonical_smiles(read_smiles(molecules[i].smiles, max_atoms=data.max_atoms)) for i in used]
     labels = split_labels(data.split, keys, targets[used], data.split_sizes, settings.seed)
     if data.calibration_size:
         check_calibration(task, settings.calibration_method)
         labels = hold_out_calibration(labels, data.split, keys, targets[used], data.calibration_size, settings.seed)
-    beside, z = None, None
+    descriptor_scaler, z = None, None
     descriptors = append_computed_descriptors(
         computed_descriptor_names(data), descriptors, molecules, settings.num_workers
     )
     if descriptors is not None:
-        beside, said = fit_descriptor_scaler(data, descriptors[used[labels == "train"]])
-        for warning in said:
+        descriptor_scaler, warnings = fit_descriptor_scaler(data, descriptors[used[labels == "train"]])
+        for warning in warnings:
             reporter.warning(warning)
-        z = _scaled(beside, descriptors, used)
-    sides = ("train", "val", CALIBRATION)
-    train, val, cal = (_labelled(molecules, targets, weights, z, used[labels == side]) for side in sides)
+        z = _scale(descriptor_scaler, descriptors, used)
+    splits = ("train", "val", CALIBRATION)
+    train, val, cal = (_subset(molecules, targets, weights, z, used[labels == split]) for split in splits)
     for name, values in zip(names, train.targets.T, strict=True):
         if not np.isfinite(values).any():
             raise InputError(f"the training molecules have no label of {short_repr(name)}: there is nothing to learn")
@@ -129,10 +128,10 @@ def train_arrays(
     method = resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     metric = resolve_metrics(task.kind, task.metrics, settings.metrics)[0]
 
-    def told(record: EpochRecord) -> None:
+    def on_epoch(record: EpochRecord) -> None:
         reporter.epoch(record, settings.epochs)
 
-    fitted = fit_ensemble(config, task, scaler, train, val, metric, told, warn=reporter.warning)
+    fitted = fit_ensemble(config, task, scaler, train, val, metric, on_epoch, warn=reporter.warning)
     for model in fitted.models:
         model.requires_grad_(False)
     artifact = Artifact(
@@ -145,7 +144,7 @@ def train_arrays(
         conformers=conformer_settings(data),
         task=task,
         standardize=data.standardize,
-        descriptors=beside,
+        descriptors=descriptor_scaler,
         members=fitted.models[1:],
         uncertainty=method,
         samples=settings.dropout_sampling_size,
@@ -155,27 +154,27 @@ def train_arrays(
         found = calibrate(said, cal.targets, task, method, settings.calibration_method, artifact.targets, of_val)
         artifact = replace(artifact, calibration=found)
     if settings.domain_size:
-        of_train = [key for key, side in zip(keys, labels, strict=True) if side == "train"]
+        train_keys = [key for key, label in zip(keys, labels, strict=True) if label == "train"]
         size, seed = settings.domain_size, settings.seed
-        domain = domain_of(artifact.model, train.molecules, of_train, size, seed, train.descriptors)
+        domain = fit_domain(artifact.model, train.molecules, train_keys, size, seed, train.descriptors)
         artifact = replace(artifact, domain=domain)
-    return Trained(artifact, fitted.fits[0].history, fitted.fits[0].best_epoch)
+    return TrainedArrays(artifact, fitted.fits[0].history, fitted.fits[0].best_epoch)
 
 
-def _scaled(scaler: DescriptorScaler, descriptors: np.ndarray, used: np.ndarray) -> np.ndarray:
-    """(n, k) standardised."""
+def _scale(scaler: DescriptorScaler, descriptors: np.ndarray, used: np.ndarray) -> np.ndarray:
+    """The descriptors, (n, k), standardised; InputError if one of a molecule that is used is out of range."""
     z = scaler.scale(descriptors)
     if far := [int(i) for i in used if not np.isfinite(z[i]).all()]:
         raise InputError(f"row {far[0]} (from 0): {scaler.range_error(descriptors[far[0]].tolist())}")
     return z
 
 
-def _labelled(
+def _subset(
     molecules: Sequence[Molecule],
     targets: np.ndarray,
     weights: np.ndarray | None,
     descriptors: np.ndarray | None,
     rows: np.ndarray,
 ) -> LabelledMolecules:
-    chosen = [None if x is None else x[rows] for x in (weights, descriptors)]
-    return LabelledMolecules([molecules[i] for i in rows], targets[rows], weights=chosen[0], descriptors=chosen[1])
+    weights, descriptors = (None if x is None else x[rows] for x in (weights, descriptors))
+    return LabelledMolecules([molecules[i] for i in rows], targets[rows], weights=weights, descriptors=descriptors)

@@ -65,7 +65,7 @@ def decode(codes: Sequence[int]) -> str:
     return "".join(text)
 
 
-def padded(rows: Sequence[Sequence[int]]) -> Int[Tensor, "b n"]:
+def pad_rows(rows: Sequence[Sequence[int]]) -> Int[Tensor, "b n"]:
     """Rows of codes as one matrix, filled up with 0 at the end."""
     matrix = torch.zeros(len(rows), max(map(len, rows), default=0), dtype=torch.long)
     for i, row in enumerate(rows):
@@ -73,7 +73,7 @@ def padded(rows: Sequence[Sequence[int]]) -> Int[Tensor, "b n"]:
     return matrix
 
 
-def spell(smiles: Sequence[str], seed: int) -> list[str]:
+def randomize_smiles(smiles: Sequence[str], seed: int) -> list[str]:
     """A random spelling of each; the same seed gives the same spellings."""
     draw = np.random.default_rng(seed)
     return [random_smiles(read_smiles(s), int(draw.integers(2**31 - 1))) for s in smiles]
@@ -81,7 +81,7 @@ def spell(smiles: Sequence[str], seed: int) -> list[str]:
 
 def pair_tensors(sources: Sequence[str], targets: Sequence[str]) -> tuple[Int[Tensor, "b m"], Int[Tensor, "b n"]]:
     """Sources (batch, source), and targets from start to end, (batch, target)."""
-    return padded([encode(s) for s in sources]), padded([[START, *encode(t), END] for t in targets])
+    return pad_rows([encode(s) for s in sources]), pad_rows([[START, *encode(t), END] for t in targets])
 
 
 def batches(
