@@ -26,17 +26,17 @@ PAGE = """# One core, several backends
 
 Made by `python benchmarks/trace.py --page docs/core.md`.
 
-Every attention layer of molattn calls `molattn.attention.attend`: for molecules (the edge update of the block), PyG graphs (`TensorDotConv`)
-and sequences (`MultiHeadAttention`, the recurrent decoders). One table decides which implementation runs; override it
-with `with molattn.attention.backend("reference"):`, or `MOLATTN_BACKEND=reference` for a whole process. The reference
-computes score, normalizer and weighted sum as in the equations; the others give the same numbers up to rounding
-(`tests/models/test_one_core.py` tests this for every preset and kind of model).
+Every attention layer of molattn calls `molattn.attention.attend`: for molecules (the edge update of the block), PyG
+graphs (`TensorDotConv`) and sequences (`MultiHeadAttention`, the recurrent decoders). One table decides which
+implementation runs; override it with `with molattn.attention.backend("reference"):`, or `MOLATTN_BACKEND=reference` for
+a whole process. The reference computes score, normalizer and weighted sum as in the equations; the others give the same
+numbers up to rounding (`tests/models/test_one_core.py` tests this for every preset and kind of model).
 
 ## The operations
 
-Each call uses the first implementation that is allowed and supports its arguments. `compiled` is C of `molattn/kernels/csrc`, for float32 on
-the CPU; `chunked` is torch's operations with a gradient by hand; `fused` is torch's
-`scaled_dot_product_attention`.
+Each call uses the first implementation that is allowed and supports its arguments. `compiled` is C of
+`molattn/kernels/csrc`, for float32 on the CPU; `chunked` is torch's operations with a gradient by hand; `fused` is
+torch's `scaled_dot_product_attention`.
 
 {operations}
 
