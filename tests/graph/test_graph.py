@@ -261,7 +261,7 @@ def test_right_padded_sizes_are_computed_again_for_another_mask():
     fewer = graph.replace(node_mask=graph.node_mask & (torch.arange(4) < 3))
     assert fewer.right_padded_sizes is not None and fewer.right_padded_sizes.tolist() == [3, 2, 0]
     uncached = random_graphs([4, 2]).replace(u=None)
-    assert uncached.right_padded_sizes is not None and unasked.right_padded_sizes.tolist() == [4, 2]
+    assert uncached.right_padded_sizes is not None and uncached.right_padded_sizes.tolist() == [4, 2]
 
 
 def test_an_empty_batch_converts_between_forms():
