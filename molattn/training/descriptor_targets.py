@@ -69,7 +69,7 @@ def standardize_targets(
         train: indices of the training molecules.
         min_differing: the number of training molecules that must differ from the median.
     """
-    kept: list[int] = []
+    used: list[int] = []
     dropped: dict[str, str] = {}
     for t, name in enumerate(names):
         known = values[train, t][np.isfinite(values[train, t])]
@@ -78,7 +78,7 @@ def standardize_targets(
         elif int((known != np.median(known)).sum()) < min_differing:
             dropped[name] = "constant"
         else:
-            kept.append(t)
-    scaler = TargetScaler.fit(values[train][:, kept])
-    z = np.clip(scaler.scale(values[:, kept]), -CLIP, CLIP)
-    return DescriptorTargets(tuple(names[t] for t in kept), scaler, z, dropped)
+            used.append(t)
+    scaler = TargetScaler.fit(values[train][:, used])
+    z = np.clip(scaler.scale(values[:, used]), -CLIP, CLIP)
+    return DescriptorTargets(tuple(names[t] for t in used), scaler, z, dropped)

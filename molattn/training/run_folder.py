@@ -191,20 +191,20 @@ def metrics_by_split(
 
     With several targets, "mean" holds for every split their mean over the targets where they are defined.
     """
-    sides = {side: dataset.targets_of(dataset.indices(side)) for side in split_names(dataset)}
+    rows_of_splits = {split: dataset.targets_of(dataset.indices(split)) for split in split_names(dataset)}
     result = {
-        side: metrics_by_target(
+        split: metrics_by_target(
             dataset.task,
             dataset.config.target_columns,
             dataset.targets[rows],
             answers[rows],
             names,
         )
-        for side, rows in sides.items()
+        for split, rows in rows_of_splits.items()
     }
     if len(dataset.config.target_columns) == 1:
         return result
-    return {**result, "mean": {side: mean_over_targets(measured, names) for side, measured in result.items()}}
+    return {**result, "mean": {split: mean_over_targets(by_target, names) for split, by_target in result.items()}}
 
 
 def split_names(dataset: PreparedDataset) -> tuple[str, ...]:

@@ -150,9 +150,11 @@ def train_arrays(
         samples=settings.dropout_sampling_size,
     )
     if len(cal) and settings.calibration_method != NONE:
-        said, of_val = (artifact.predict(side.molecules, side.descriptors) for side in (cal, val))
-        found = calibrate(said, cal.targets, task, method, settings.calibration_method, artifact.targets, of_val)
-        artifact = replace(artifact, calibration=found)
+        of_cal, of_val = (artifact.predict(part.molecules, part.descriptors) for part in (cal, val))
+        calibration = calibrate(
+            of_cal, cal.targets, task, method, settings.calibration_method, artifact.targets, of_val
+        )
+        artifact = replace(artifact, calibration=calibration)
     if settings.domain_size:
         train_keys = [key for key, label in zip(keys, labels, strict=True) if label == "train"]
         size, seed = settings.domain_size, settings.seed

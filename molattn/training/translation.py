@@ -1,4 +1,4 @@
-"""Translating a random spelling of a molecule into its canonical SMILES: the models, their training, their scores."""
+"""Translate a random SMILES of a molecule into its canonical SMILES: the models, their training and evaluation."""
 
 import math
 import time
@@ -27,7 +27,7 @@ from molattn.training.smiles_pairs import (
 )
 
 Translator = Transformer | Bahdanau | Luong
-_AT_ONCE = 128  # sources that are decoded side by side
+_DECODING_BATCH = 128
 
 
 def _transformer(width: int) -> Transformer:
@@ -50,23 +50,23 @@ TRANSLATORS: dict[str, Callable[[int], Translator]] = {
     "bahdanau": _bahdanau,
     "luong": _luong,
 }
-"""A model of each kind, from its width."""
+"""Functions that build a model of each kind from its width."""
 
 
 @dataclass(frozen=True)
 class TranslationConfig:
-    """How a translator is trained.
+    """The settings of a translator and its training.
 
     Attributes:
         model: a name in `TRANSLATORS`.
-        width: channels of the Transformer, of a recurrent state in one direction.
+        width: channels of the Transformer, or of a recurrent state in one direction.
         batch_size: pairs in a step.
-        learning_rate: at its height; a linear warm-up over the first 4% leads there, a cosine from there to 0.
-        steps: the training ends after as many.
-        minutes: or after as many minutes, whichever comes first. The schedule follows whichever is further, so a
-            training that the clock ends has run its whole schedule, but another machine gives other weights.
-        share: of the pairs whose molecule is one of `train`, not of `extra`.
-        seed: of weights, batches and spellings.
+        learning_rate: the maximum, after a linear warm-up over the first 4%; a cosine decay to 0 follows.
+        steps: the maximum number.
+        minutes: the maximum duration. The schedule follows steps or minutes, whichever has progressed further, so a
+            training that is ended by time completes its schedule, but its weights depend on the machine.
+        share: the fraction of pairs whose molecule is in `train` rather than `extra`.
+        seed: of weights, batches and random SMILES.
     """
 
     model: str = "transformer"
@@ -84,10 +84,10 @@ class TranslationRecord:
     """One line of the history.
 
     Attributes:
-        step: steps done.
+        step: the number of finished steps.
         seconds: since the start.
-        train_loss: nats a token, the mean since the last record.
-        val_loss: nats a token; NaN without molecules to validate with.
+        train_loss: in nats per token, the mean since the last record.
+        val_loss: in nats per token; NaN without validation molecules.
     """
 
     step: int
@@ -98,7 +98,7 @@ class TranslationRecord:
 
 @dataclass(frozen=True)
 class TrainedTranslator:
-    """A model in evaluation mode, and how its training went."""
+    """A model in evaluation mode, and the history of its training."""
 
     model: Translator
     history: list[TranslationRecord]
@@ -108,13 +108,13 @@ class TrainedTranslator:
 
 @dataclass(frozen=True)
 class TranslationScores:
-    """Shares of `count` translations.
+    """Fractions of `count` translations.
 
     Attributes:
-        count: how many.
+        count: the number of translations.
         exact: the string is the canonical SMILES.
-        valid: `read_smiles` makes a molecule of it.
-        same: that molecule is the one that was given.
+        valid: `read_smiles` can read it.
+        same: it is a SMILES of the source molecule.
     """
 
     count: int
@@ -132,21 +132,21 @@ def train_translator(
     record_every: int = 200,
     on_record: Callable[[TranslationRecord], None] = lambda _: None,
 ) -> TrainedTranslator:
-    """A model that learned to spell `train`, and `extra`, canonically.
+    """Train a model to translate random SMILES of `train` and `extra` into canonical ones.
 
     loss = -mean_t log P(y_t | y_<t, source)
 
-    AdamW, gradients clipped to norm 1; every pair is spelled afresh. `val` is only looked at.
+    AdamW, gradients clipped to norm 1; every pair has a new random SMILES. `val` is used only for the validation loss.
 
     Args:
         train, val: canonical SMILES.
         config: `TranslationConfig()` by default.
         extra: more canonical SMILES to train on, such as `mutate_molecules` makes.
         record_every: steps between two records.
-        on_record: is told each.
+        on_record: called with each record.
 
     Raises:
-        UsageError: an unknown model, nothing to train on, or no step to do.
+        UsageError: an unknown model, no molecules, or no steps.
     """
     config = config or TranslationConfig()
     if config.model not in TRANSLATORS:
@@ -183,19 +183,19 @@ def train_translator(
 
 
 def translate(model: StepDecoder, sources: Sequence[str], *, beam: int = 1, max_length: int = 64) -> list[str]:
-    """What the model writes for each SMILES: the best of a beam, or greedily with `beam` 1.
+    """The output of the model for each SMILES, by beam search, or greedily with `beam` 1.
 
     Args:
         model: in evaluation mode.
-        sources: SMILES in any spelling.
-        beam: beginnings kept by `beam_search`.
-        max_length: the most tokens of an answer; one that has not ended by then is cut off there.
+        sources: any SMILES.
+        beam: the beam size of `beam_search`.
+        max_length: the maximum number of tokens of an output; longer ones are cut off.
     """
-    # Those of like length side by side, so that little is padding.
+    # Sorted by length, so that batches have little padding.
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
     written = [""] * len(sources)
-    for first in range(0, len(order), _AT_ONCE):
-        rows = order[first : first + _AT_ONCE]
+    for first in range(0, len(order), _DECODING_BATCH):
+        rows = order[first : first + _DECODING_BATCH]
         source = pad_rows([encode(sources[i]) for i in rows])
         if beam == 1:
             tokens = greedy_search(model, source, start_token=START, end_token=END, max_length=max_length).tokens
@@ -208,11 +208,11 @@ def translate(model: StepDecoder, sources: Sequence[str], *, beam: int = 1, max_
 
 
 def score_translations(targets: Sequence[str], written: Sequence[str]) -> TranslationScores:
-    """How good answers are; NaN where there is none.
+    """Scores of translations; NaN without any.
 
     Args:
         targets: the canonical SMILES.
-        written: the answers to them, in the same order.
+        written: the outputs of a model, in the same order.
     """
     forms = [_canonical(text) for text in written]
     n = len(forms)
@@ -226,14 +226,14 @@ def score_translations(targets: Sequence[str], written: Sequence[str]) -> Transl
 def evaluate_translator(
     model: StepDecoder, targets: Sequence[str], *, seed: int = 0, beam: int = 1, longest: int | None = None
 ) -> TranslationScores:
-    """Scores on one random spelling of each molecule.
+    """Scores on one random SMILES of each molecule.
 
     Args:
         model: in evaluation mode.
         targets: canonical SMILES that it was not trained on.
-        seed: of the spellings, which are the same whatever `longest` is.
-        beam: 1 decodes greedily.
-        longest: leaves out targets of more characters.
+        seed: of the random SMILES, which do not depend on `longest`.
+        beam: the beam size; 1 decodes greedily.
+        longest: the maximum number of characters of targets; longer ones are left out.
     """
     sources = randomize_smiles(targets, seed)
     chosen = [i for i, target in enumerate(targets) if longest is None or len(target) <= longest]
@@ -243,9 +243,9 @@ def evaluate_translator(
 
 @torch.no_grad()
 def alignment_of(model: Translator, source: str, target: str) -> Float[np.ndarray, "n m"]:
-    """How much each output token, the end included, looked at each input token while it was written.
+    """The attention weights of each output token, including the end token, over the input tokens.
 
-    Of the Transformer, the mean over the heads of the last block's cross attention.
+    For the Transformer, the mean over the heads of the last block's cross attention.
 
     Shapes: (target tokens + 1, source tokens), rows sum to 1.
     """
@@ -272,7 +272,7 @@ def _validated(model: Translator, validation: tuple[Tensor, Tensor] | None) -> f
 
 
 def _schedule(progress: float, warmup: float = 0.04) -> float:
-    """From 1/25 up to 1 over the warm-up, then a cosine down to 0; progress and result are shares."""
+    """The fraction of the maximum learning rate: from 1/25 to 1 in the warm-up, then a cosine decay to 0."""
     if progress < warmup:
         return max(progress / warmup, 0.04)
     return 0.5 * (1 + math.cos(math.pi * (progress - warmup) / (1 - warmup)))

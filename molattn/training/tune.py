@@ -148,9 +148,9 @@ def _tune(
     larger = METRICS[metric].larger_is_better
     check_featurizers(config, dataset.task.of_atoms)
     molecules = len(dataset.indices("train"))
-    config, said = resolve_initialization(replace(config, data=dataset.config), dataset.task.of_atoms, molecules)
-    if said:
-        reporter.stage(said)
+    config, message = resolve_initialization(replace(config, data=dataset.config), dataset.task.of_atoms, molecules)
+    if message:
+        reporter.stage(message)
     try:
         study = optuna.create_study(
             storage=JournalStorage(JournalFileBackend(str(folder / STUDY))),

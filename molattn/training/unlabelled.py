@@ -18,8 +18,8 @@ NCI = "nci"
 
 EVALUATION = "a molecule that models are evaluated on"
 _NO_KEY = "it has no InChIKey, by which it could be told from molecules that models are evaluated on"
-_GIVEN = "it is to be excluded"
-_TWICE = "it stands further up"
+_EXCLUDED = "it is to be excluded"
+_DUPLICATE = "it stands further up"
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ def collect_molecules(
         InputError: a table that cannot be read, or that leaves no molecule.
     """
     check_molecules(molecules)
-    given = ExcludedMolecules(())
+    excluded = ExcludedMolecules(())
     for path in exclude:
         table = read_table(path)
-        given |= ExcludedMolecules.of(column(table, guess_smiles_column(table.columns, table.smiles_column)))
+        excluded |= ExcludedMolecules.of(column(table, guess_smiles_column(table.columns, table.smiles_column)))
     if molecules == NCI:
         table, texts = None, nci_molecules(MAX_LENGTH)
     else:
@@ -82,23 +82,23 @@ def collect_molecules(
         texts = column(table, smiles_column or guess_smiles_column(table.columns, table.smiles_column))
     reasons: dict[int, str] = {} if table is None else dict(table.unreadable)
     seen: set[str] = set()
-    kept: list[str] = []
-    made = map_rows(texts, partial(_identity, max_atoms=max_atoms), num_workers, progress=progress)
-    for row, found in enumerate(made):
+    unique: list[str] = []
+    identities = map_rows(texts, partial(_identity, max_atoms=max_atoms), num_workers, progress=progress)
+    for row, found in enumerate(identities):
         if row in reasons:
             continue
-        reason = found.reason if isinstance(found, SmilesError) else _why_not(found, seen, given)
+        reason = found.reason if isinstance(found, SmilesError) else _rejection_reason(found, seen, excluded)
         if reason:
             reasons[row] = reason
         else:
             assert not isinstance(found, SmilesError)
             seen.add(found.key)
-            kept.append(texts[row].strip(" "))
-    if not kept:
+            unique.append(texts[row].strip(" "))
+    if not unique:
         first = f"; the first, {short_repr(texts[min(reasons)])}: {reasons[min(reasons)]}" if reasons else ""
         raise InputError(f"{molecules} leaves no molecule to learn from{first}")
-    new = _grown(kept, grown, seed, given) if grown else []
-    smiles = (*kept, *new)
+    new = _grow(unique, grown, seed, excluded) if grown else []
+    smiles = (*unique, *new)
     return UnlabelledMolecules(
         smiles=smiles,
         source=NCI if table is None else Path(molecules).name,
@@ -107,7 +107,7 @@ def collect_molecules(
         rejected=[]
         if table is None
         else [RejectedRow(row, table.lines[row], texts[row], reasons[row], table.unit) for row in sorted(reasons)],
-        left_out=dict(Counter(_in_short(reason) for reason in reasons.values()).most_common()),
+        left_out=dict(Counter(_short_reason(reason) for reason in reasons.values()).most_common()),
     )
 
 
@@ -131,25 +131,25 @@ def _identity(smiles: object, max_atoms: int) -> _Identity:
     return _Identity(inchi_key(smiles, max_atoms), inchikey_skeletons(smiles, max_atoms))
 
 
-def _why_not(found: _Identity, seen: set[str], given: ExcludedMolecules) -> str:
+def _rejection_reason(found: _Identity, seen: set[str], excluded: ExcludedMolecules) -> str:
     """Why a molecule is rejected; empty if it is not."""
     if not found.key or not found.skeletons:
         return _NO_KEY
     digests = {molecule_hash(skeleton) for skeleton in found.skeletons}
     if not digests.isdisjoint(evaluation_molecules().digests):
         return EVALUATION
-    if not digests.isdisjoint(given.digests):
-        return _GIVEN
-    return _TWICE if found.key in seen else ""
+    if not digests.isdisjoint(excluded.digests):
+        return _EXCLUDED
+    return _DUPLICATE if found.key in seen else ""
 
 
-def _in_short(reason: str) -> str:
+def _short_reason(reason: str) -> str:
     """The reason for counting: all errors of reading a SMILES are one reason."""
-    return reason if reason in (EVALUATION, _NO_KEY, _GIVEN, _TWICE) else "it cannot be read"
+    return reason if reason in (EVALUATION, _NO_KEY, _EXCLUDED, _DUPLICATE) else "it cannot be read"
 
 
-def _grown(smiles: Sequence[str], count: int, seed: int, given: ExcludedMolecules) -> list[str]:
+def _grow(smiles: Sequence[str], count: int, seed: int, excluded: ExcludedMolecules) -> list[str]:
     """Grow molecules from those without a dot in their SMILES."""
-    excluded = evaluation_molecules() | given
+    refused = evaluation_molecules() | excluded
     whole = [text for text in smiles if "." not in text]
-    return grow_molecules(whole, count, seed=seed, is_excluded=lambda text: text in excluded)
+    return grow_molecules(whole, count, seed=seed, is_excluded=lambda text: text in refused)

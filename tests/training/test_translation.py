@@ -176,7 +176,7 @@ class CopyState:
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_translations_come_in_the_order_of_the_sources_and_are_cut_at_max_length(beam, monkeypatch):
-    monkeypatch.setattr(translation, "_AT_ONCE", 3)
+    monkeypatch.setattr(translation, "_DECODING_BATCH", 3)
     sources = ["CCCCCC", "C", "OCC", "Cl", "c1ccccc1", "CC", "N"]
     assert translate(Copier(), sources, beam=beam) == sources
     assert translate(Copier(), sources, beam=beam, max_length=2) == [decode(encode(s)[:2]) for s in sources]
