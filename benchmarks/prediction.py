@@ -128,7 +128,7 @@ def stages(run: Path, table: Path, out: Path) -> list[tuple[str, float]]:
         return [model.collate(select_molecules(part, batch)) for part, batch in rows]
 
     def answered() -> list:
-        with closing(predictor.rows(smiles)) as made:
+        with closing(predictor.predict_rows(smiles)) as made:
             return list(made)
 
     batches, answers = collated(), answered()

@@ -52,7 +52,7 @@ def test_bad_rows_are_nan_and_said(folder: Path) -> None:
     with pytest.warns(MolattnWarning, match=r"2 of 4 SMILES have no prediction \(NaN\); the first, row 1, 'C1CC'"):
         values = predictor.predict(["CCO", "C1CC", None, "CC"])
     assert np.isnan(values).tolist() == [False, True, True, False]
-    rows = list(predictor.rows(["CCO", "C1CC", None, "CC"]))
+    rows = list(predictor.predict_rows(["CCO", "C1CC", None, "CC"]))
     assert [r.values is None for r in rows] == [bool(r.error) for r in rows] == [False, True, True, False]
 
 
@@ -132,7 +132,7 @@ def test_what_stops_training_is_a_bad_row_in_prediction(folder_3d: Path) -> None
     artifact = load_artifact(folder_3d / "model")
     predictor = Predictor(replace(artifact, conformers=Conformers(on_failure="stop")))
     told: list[int] = []
-    first, second = predictor.rows(["C1#CC1", "CCO"], progress=told.append)
+    first, second = predictor.predict_rows(["C1#CC1", "CCO"], progress=told.append)
     assert "RDKit finds no 3D geometry" in first.error
     assert second.values is not None
     assert told == [1, 2]

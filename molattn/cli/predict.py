@@ -21,8 +21,9 @@ LOCAL, RAY = "local", "ray"
 if TYPE_CHECKING:
     from molattn.data.tables.row_stream import RowStream
     from molattn.data.tables.writers import Column, NewColumn
-    from molattn.inference import Beside, Predictor, RowPrediction, Value
-    from molattn.inference.batch_predictor import BesideColumn
+    from molattn.inference import PredictionOptions, Predictor, RowPrediction
+    from molattn.inference.batch_predictor import ExtraColumn
+    from molattn.inference.rows import Value
 
 
 def predict(
@@ -165,9 +166,9 @@ class Asked:
 
         predictor = predictor_of(self.run)
         beside = _beside(self.interval, self.uncertainty_method, self.calibration_method, self.applicability)
-        columns = predictor.columns_beside(beside)
+        columns = predictor.extra_columns_for(beside)
         return Making(
-            predictor.rows if beside == type(beside)() else partial(predictor.rows, beside=beside),
+            predictor.predict_rows if beside == type(beside)() else partial(predictor.predict_rows, options=beside),
             partial(_new_columns, predictor, columns),
             partial(_cells, predictor, columns),
             partial(output_format, escape_formulas=self.escape_formulas),
@@ -197,13 +198,13 @@ def _jobs(job: Job, tables: Sequence[Path], output: str | None) -> list[Job]:
 
 def _beside(
     interval: float | None, uncertainty_method: str | None, calibration_method: str | None, applicability: bool
-) -> "Beside":
-    from molattn.inference import Beside
+) -> "PredictionOptions":
+    from molattn.inference import PredictionOptions
 
-    return Beside(interval, uncertainty_method or "", calibration_method or "", applicability)
+    return PredictionOptions(interval, uncertainty_method or "", calibration_method or "", applicability)
 
 
-def _new_columns(predictor: "Predictor", columns: Sequence["BesideColumn"], stream: "RowStream") -> list["NewColumn"]:
+def _new_columns(predictor: "Predictor", columns: Sequence["ExtraColumn"], stream: "RowStream") -> list["NewColumn"]:
     """The columns that prediction adds to those of a table."""
     from molattn.data.tables.writers import NewColumn
 
@@ -218,12 +219,10 @@ def _new_columns(predictor: "Predictor", columns: Sequence["BesideColumn"], stre
     return list(map(NewColumn, names, kinds))
 
 
-def _cells(
-    predictor: "Predictor", columns: Sequence["BesideColumn"], rows: Sequence["RowPrediction"]
-) -> list["Column"]:
+def _cells(predictor: "Predictor", columns: Sequence["ExtraColumn"], rows: Sequence["RowPrediction"]) -> list["Column"]:
     """What stands in those columns."""
     missing = (None,) * (len(predictor.targets) + len(columns))
-    values = zip(*(missing if r.values is None else (*r.values, *r.more) for r in rows), strict=True)
+    values = zip(*(missing if r.values is None else (*r.values, *r.extra_values) for r in rows), strict=True)
     return [*map(list, values), ["error" if r.error else "ok" for r in rows], [r.error for r in rows]]
 
 
@@ -235,17 +234,17 @@ def _shown(value: "Value") -> str:
 
 
 def _print_smiles(
-    predictor: "Predictor", smiles: Sequence[str], as_json: bool, beside: "Beside"
+    predictor: "Predictor", smiles: Sequence[str], as_json: bool, beside: "PredictionOptions"
 ) -> list["RowPrediction"]:
     """Print one line per SMILES; return the ones that failed."""
-    names = [c.name for c in predictor.columns_beside(beside)]
-    rows = list(predictor.rows(smiles, beside=beside))
+    names = [c.name for c in predictor.extra_columns_for(beside)]
+    rows = list(predictor.predict_rows(smiles, options=beside))
     if as_json:
         content = [
             {
                 "smiles": r.smiles,
                 **dict(zip(predictor.targets, r.values or [None] * len(predictor.targets), strict=True)),
-                **dict(zip(names, r.more or [None] * len(names), strict=True)),
+                **dict(zip(names, r.extra_values or [None] * len(names), strict=True)),
             }
             | {"status": "error" if r.error else "ok", "error": r.error, "warnings": list(r.warnings)}
             for r in rows
@@ -259,7 +258,7 @@ def _print_smiles(
     for r in rows:
         values = [f"error: {r.error}"]
         if r.values is not None:
-            values = list(map(_shown, (*r.values, *r.more)))
+            values = list(map(_shown, (*r.values, *r.extra_values)))
         lines.append((printable(r.smiles), *values))
     width = max(len(line[0]) for line in lines)
     for line in lines:

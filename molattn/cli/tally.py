@@ -37,7 +37,7 @@ class Tally:
 
 def tally_of_chunk(stream: "RowStream", chunk: "Chunk", answers: Sequence["RowPrediction"]) -> Tally:
     """What became of the rows of a chunk."""
-    from molattn.inference import geometry_warning
+    from molattn.inference.rows import geometry_warning
 
     tally = Tally(rows=len(chunk))
     for row, (place, answer) in enumerate(zip(chunk.places, answers, strict=True)):

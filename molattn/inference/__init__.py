@@ -6,30 +6,24 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from molattn.inference.batch_predictor import Beside
+    from molattn.inference.batch_predictor import PredictionOptions
     from molattn.inference.loading import load, model_folder
     from molattn.inference.predictor import Predictor
-    from molattn.inference.rows import RowPrediction, Value, geometry_warning, without_geometry
+    from molattn.inference.rows import RowPrediction
 
 _MODULES = {
-    "Beside": "batch_predictor",
+    "PredictionOptions": "batch_predictor",
     "Predictor": "predictor",
     "RowPrediction": "rows",
-    "Value": "rows",
-    "geometry_warning": "rows",
     "load": "loading",
     "model_folder": "loading",
-    "without_geometry": "rows",
 }
 __all__ = [
-    "Beside",
+    "PredictionOptions",
     "Predictor",
     "RowPrediction",
-    "Value",
-    "geometry_warning",
     "load",
     "model_folder",
-    "without_geometry",
 ]
 
 

@@ -1,4 +1,4 @@
-"""What becomes of each SMILES that a model is asked about."""
+"""`RowPrediction`: the prediction of one SMILES, or why there is none."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,56 +14,58 @@ from molattn.models.base import Molecule
 from molattn.models.descriptors import MoleculeRow, stack_descriptors
 
 Value = float | str | tuple[float, ...] | tuple[str, ...]
-"""What is said of one target: a number or the name of a class; or one for each atom."""
+"""The prediction of one target: a number or the name of a class; a tuple of them for the atoms of a molecule."""
 
-# The values of a molecule, and what stands beside them.
-Said = tuple[tuple[Value, ...], tuple[Value, ...]]
+RowValues = tuple[tuple[Value, ...], tuple[Value, ...]]
+"""The predictions of a molecule, and the values in addition to them."""
 
 
 @dataclass(frozen=True)
 class RowPrediction:
-    """What became of one SMILES.
+    """The prediction of one SMILES, or why there is none.
 
     Attributes:
-        smiles: as it was given.
+        smiles: the SMILES as it was passed.
         values: the prediction per target: a number in units, the probability of the positive class, or the name of
-            a class; of a target of atoms, a tuple with one for each atom, in the order of the SMILES; or the numbers of
-            the fingerprint, where that was asked for. None when there is an error.
+            a class; for a target of atoms, a tuple with one for each atom, in the order of the SMILES. From
+            `embed_rows`, the numbers of the fingerprint. None when there is an error.
         error: why there is none; empty otherwise.
-        warnings: what the model could not see in the molecule, a sentence each.
-        more: what stands beside the values, see `molattn.Predictor.more`; empty when there is an error.
+        warnings: what the model could not read from the molecule, a sentence each.
+        extra_values: those in addition to the predictions, see `molattn.Predictor.extra_columns`; empty when there is
+            an error.
     """
 
     smiles: object
     values: tuple[Value, ...] | None
     error: str = ""
     warnings: tuple[str, ...] = ()
-    more: tuple[Value, ...] = ()
+    extra_values: tuple[Value, ...] = ()
 
 
-def columns(rows: Iterable[Sequence[Any]]) -> tuple[Value, ...]:
-    """What is said of atoms, (n, T), target by target: T tuples of n."""
+def transpose(rows: Iterable[Sequence[Any]]) -> tuple[Value, ...]:
+    """From the values of n atoms, (n, T), to T tuples of n."""
     return tuple(zip(*rows, strict=True))
 
 
-def all_finite(values: Value | Said | tuple[Value, ...]) -> bool:
-    """Whether there is no number among some values that is NaN or infinite."""
+def all_finite(values: Value | RowValues | tuple[Value, ...]) -> bool:
+    """Whether no number among the values is NaN or infinite."""
     if isinstance(values, tuple):
         return all(all_finite(value) for value in values)
     return isinstance(values, str) or isfinite(values)
 
 
-def of_each_atom(row: RowPrediction) -> list[RowPrediction]:
-    """What is said of a molecule's atoms as a row for each; none where there is no prediction."""
+def split_atoms(row: RowPrediction) -> list[RowPrediction]:
+    """A row for each atom of a molecule; none where there is no prediction."""
     if row.values is None:
         return []
     values: list[Any] = list(zip(*row.values, strict=True))  # pyright: ignore[reportArgumentType]
-    more: list[Any] = list(zip(*row.more, strict=True)) or [()] * len(values)  # pyright: ignore[reportArgumentType]
-    return [RowPrediction(row.smiles, v, more=m) for v, m in zip(values, more, strict=True)]
+    extra: list[Any] = list(zip(*row.extra_values, strict=True))  # pyright: ignore[reportArgumentType]
+    extra = extra or [()] * len(values)
+    return [RowPrediction(row.smiles, v, extra_values=e) for v, e in zip(values, extra, strict=True)]
 
 
-def without_geometry(rows: Sequence[RowPrediction]) -> str:
-    """How many predictions rest on path lengths for want of a 3D geometry, and the first; empty for none."""
+def missing_geometry_message(rows: Sequence[RowPrediction]) -> str:
+    """How many predictions use path lengths because no 3D geometry was found, and the first; empty for none."""
     found = [(i, r, w) for i, r in enumerate(rows) if (w := geometry_warning(r))]
     if not found:
         return ""
@@ -73,34 +75,39 @@ def without_geometry(rows: Sequence[RowPrediction]) -> str:
 
 
 def geometry_warning(row: RowPrediction) -> str:
-    """What stands in for the 3D geometry of a molecule; empty where it has one, or none was asked for."""
+    """The warning of a molecule whose 3D geometry was not found; empty where it was, or where the model uses none."""
     return next((w for w in row.warnings if w.startswith(NO_GEOMETRY)), "")
 
 
-def answered(
-    rows: Sequence[MoleculeRow], answer: Callable[[Sequence[Molecule], np.ndarray | None], list[Said | str]]
+def predict_reads(
+    reads: Sequence[Read], predict: Callable[[Sequence[Molecule], np.ndarray | None], list[RowValues | str]]
 ) -> Iterator[RowPrediction]:
-    """A row for each SMILES: what is said of its molecule, or why nothing is, in the molecule's place."""
-    molecules = [m for _, m, _ in rows if not isinstance(m, SmilesError)]
-    answers = iter(answer(molecules, stack_descriptors(z for _, m, z in rows if not isinstance(m, SmilesError))))
-    for text, outcome, _ in rows:
+    """A row for each SMILES, in order, with the values that `predict` returns for its molecule, or an error.
+
+    Args:
+        reads: SMILES with their molecules and descriptors.
+        predict: from molecules and descriptors to the values of each, or why it has none.
+    """
+    molecules = [m for _, m, _ in reads if not isinstance(m, SmilesError)]
+    predicted = iter(predict(molecules, stacked(z for _, m, z in reads if not isinstance(m, SmilesError))))
+    for text, outcome, _ in reads:
         if isinstance(outcome, SmilesError):
             yield RowPrediction(text, None, outcome.reason)
             continue
-        said = next(answers)
-        if isinstance(said, str):
-            yield RowPrediction(text, None, said)
+        found = next(predicted)
+        if isinstance(found, str):
+            yield RowPrediction(text, None, found)
         else:
-            values, more = said
-            yield RowPrediction(text, values, "", outcome.warnings, more)
+            values, extra = found
+            yield RowPrediction(text, values, "", outcome.warnings, extra)
 
 
-def warn(rows: Sequence[RowPrediction], what: str) -> None:
-    """Tell whoever called the caller which rows have NaN, and which have no geometry."""
-    bad = [(i, r) for i, r in enumerate(rows) if r.error]
-    if bad:
-        i, first = bad[0]
-        message = f"{len(bad)} of {len(rows)} SMILES have no {what} (NaN); the first, row {i}, "
+def warn_failed(rows: Sequence[RowPrediction], noun: str) -> None:
+    """Warn, at the caller's caller, of rows that are NaN for want of a `noun`, and of those without a 3D geometry."""
+    failed = [(i, r) for i, r in enumerate(rows) if r.error]
+    if failed:
+        i, first = failed[0]
+        message = f"{len(failed)} of {len(rows)} SMILES have no {noun} (NaN); the first, row {i}, "
         warnings.warn(MolattnWarning(f"{message}{short_repr(first.smiles)}: {first.error}"), stacklevel=3)
-    if message := without_geometry(rows):
+    if message := missing_geometry_message(rows):
         warnings.warn(MolattnWarning(message), stacklevel=3)

@@ -98,12 +98,12 @@ def test_a_resumed_output_is_the_same_to_the_byte(
     if workers:
         (parts / "000000.csv").write_text("damaged")
     asked: list[int] = []
-    real = library.Predictor.rows
+    real = library.Predictor.predict_rows
 
     def rows(self: library.Predictor, smiles: Iterable[object], *rest: Any) -> Generator:
         return real(self, (asked.append(1) or s for s in smiles), *rest)
 
-    monkeypatch.setattr(library.Predictor, "rows", rows)
+    monkeypatch.setattr(library.Predictor, "predict_rows", rows)
     again = molattn("predict", run, many, "-o", out, "--resume")
     assert again.code == 0, again.err
     assert out.read_bytes() == whole.read_bytes()
@@ -191,7 +191,7 @@ def test_a_malformed_row_in_a_file_costs_no_prediction(
     molattn: Molattn, monkeypatch: pytest.MonkeyPatch, run: Path, many: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "in.csv").write_text(many.read_text() + "1\n")
-    monkeypatch.setattr(library.Predictor, "rows", None)
+    monkeypatch.setattr(library.Predictor, "predict_rows", None)
     answer = molattn("predict", run, tmp_path / "in.csv")
     assert answer.code == 3 and f"line {ROWS + 2}: 1 fields where the header has 2" in answer.err
     assert answer.out == ""

@@ -42,7 +42,7 @@ def test_changes_are_written_down_and_remembered(molattn: Molattn, salts: Path, 
     assert config["schema"] >= 4 and config["molecules"]["standardize"] == "parent"
     predictor = package.load(run)
     assert_same_answers(*predictor.predict([SALT, ACID]))
-    assert [r.smiles for r in predictor.rows([SALT])] == [SALT]
+    assert [r.smiles for r in predictor.predict_rows([SALT])] == [SALT]
     (tmp_path / "in.csv").write_text(f"smiles\n{SALT}\n{ACID}\n")
     assert molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "out.csv").code == 0
     first, second = read_table(tmp_path / "out.csv").rows

@@ -171,7 +171,7 @@ def test_each_bad_row_has_an_error_and_does_not_affect_others(predictor: Predict
         ["x", 50, 5],
     ]
     smiles = ["CCO"] * 6 + ["C1CC"]
-    rows = list(predictor.rows(smiles, descriptors=cells))
+    rows = list(predictor.predict_rows(smiles, descriptors=cells))
     assert rows[0].values is not None
     assert_same_answers(rows[0].values, predictor.predict(["CCO"], descriptors=cells[:1]))
     assert [row.error for row in rows[1:6]] == [

@@ -67,7 +67,7 @@ def test_running_out_of_memory_does_not_affect_other_molecules(
     try:
         failures: dict[int, str] = {}
         found = compute_outputs(artifact.model, GRAPHS, failures=failures)
-        rows = list(Predictor(artifact).rows(SMILES))
+        rows = list(Predictor(artifact).predict_rows(SMILES))
         with pytest.raises(SmilesError, match="there is not enough memory for its 50 atoms"):
             compute_outputs(artifact.model, [GRAPHS[0], GRAPHS[42]])
     finally:
@@ -105,12 +105,12 @@ import re, resource
 import molattn
 predictor = molattn.load({str(tmp_path / "model")!r})
 large = "C" * 1000
-assert not next(predictor.rows([large])).error
+assert not next(predictor.predict_rows([large])).error
 del large
 # What is there now, and as much again as 200 atoms need: not the 64 MB of one tensor for 1,000.
 now = int(re.search(r"VmSize:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
 resource.setrlimit(resource.RLIMIT_AS, (now + 40 * 2**20, resource.RLIM_INFINITY))
-rows = list(predictor.rows(["CCO", "C" * 1000, "CC(=O)O"]))
+rows = list(predictor.predict_rows(["CCO", "C" * 1000, "CC(=O)O"]))
 print([bool(row.error) for row in rows], rows[1].error)
 """
     root = Path(__file__).parents[2]

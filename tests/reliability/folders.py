@@ -30,7 +30,7 @@ import molattn
 from molattn import Predictor
 from molattn.data.checksummed_json import dumps_checksummed
 from molattn.errors import MolattnError
-from molattn.inference import Beside
+from molattn.inference import PredictionOptions
 from tests.models.tensors import saved
 
 FROZEN = sorted((Path(__file__).parents[1] / "frozen" / "0.1.0").iterdir())
@@ -132,11 +132,16 @@ def asked(predictor: Predictor) -> list[Any]:
     """What a model says of the molecules, in each way that it offers, and refuses in a sentence what it does not."""
     beside = [[0.5] * len(predictor.descriptors)] * len(SMILES) if predictor.descriptors else None
     found = []
-    for how in (Beside(), Beside(uncertainty_method="dropout"), Beside(interval=0.5), Beside(applicability=True)):
+    for how in (
+        PredictionOptions(),
+        PredictionOptions(uncertainty_method="dropout"),
+        PredictionOptions(interval=0.5),
+        PredictionOptions(applicability=True),
+    ):
         try:
-            rows = list(predictor.rows(SMILES, descriptors=beside, beside=how))
+            rows = list(predictor.predict_rows(SMILES, descriptors=beside, options=how))
         except MolattnError as error:
-            if how == Beside() or "\n" in str(error):
+            if how == PredictionOptions() or "\n" in str(error):
                 raise
         else:
             found.append(rows)
@@ -158,7 +163,7 @@ def wrong(predictor: Predictor, as_before: list[Any] | None) -> str:
         for row in rows:
             if bool(row.error) == (row.values is not None):
                 return f"a row has both or neither of values and an error: {row}"
-            if not all(map(math.isfinite, numbers(row.values) + numbers(row.more))):
+            if not all(map(math.isfinite, numbers(row.values) + numbers(row.extra_values))):
                 return f"a row holds what is not finite: {row}"
     if as_before is not None:
         now = [numbers(row.values) for row in asked(predictor)[0]]

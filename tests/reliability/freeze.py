@@ -39,8 +39,8 @@ GEOMETRIES = "geometries.json"
 def answers(predictor: Predictor) -> list[Any]:
     """What a model says of some molecules, as JSON has it."""
     beside = [[0.5]] * len(SPECIAL) if predictor.descriptors else None
-    rows = predictor.rows(SPECIAL, descriptors=beside)
-    return json.loads(json.dumps([[r.values, r.more] for r in rows]))
+    rows = predictor.predict_rows(SPECIAL, descriptors=beside)
+    return json.loads(json.dumps([[r.values, r.extra_values] for r in rows]))
 
 
 def geometries() -> dict[str, Any]:

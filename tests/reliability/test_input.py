@@ -27,7 +27,7 @@ from tests.reliability.score import Score
 
 def _answers(score: Score, predictor: Predictor, smiles: list[Any]) -> list[bool]:
     """Predict, and check that each row is its own and has an answer or a reason; whether each has an answer."""
-    rows = list(predictor.rows(smiles))
+    rows = list(predictor.predict_rows(smiles))
     score.rows(
         [row.smiles is asked or row.smiles == asked for asked, row in zip(smiles, rows, strict=False)],
         [True] * len(smiles),

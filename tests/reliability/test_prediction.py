@@ -73,7 +73,7 @@ def test_27_the_count_and_order_of_rows(
 
 def test_28_attention_is_of_the_prediction(score: Score, predictor: Predictor) -> None:
     texts = [*SPECIAL, *molecules(score.times(20, 300))]
-    good = [text for text, row in zip(texts, predictor.rows(texts), strict=True) if row.values is not None]
+    good = [text for text, row in zip(texts, predictor.predict_rows(texts), strict=True) if row.values is not None]
     predicted = np.asarray(predictor.predict(good))
     for text, alone in zip(good, predicted, strict=True):
         attention = predictor.attention(text)
