@@ -1,22 +1,24 @@
-"""`molattn embed`: every molecule as the vector that a trained model's last map reads."""
+"""`molattn embed`: the fingerprint of every molecule of a table, the input of a model's last layer."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from molattn.cli.at_length import Making, run_job
-from molattn.cli.job import Job, new_names, outputs_held
-from molattn.cli.options import Force, InputFormat, MoleculeTable, NumWorkers, Quiet, Resume, Run, SmilesColumn
+from molattn.cli.options import (
+    Force,
+    InputFormat,
+    MoleculeTable,
+    NumWorkers,
+    Quiet,
+    Resume,
+    Run,
+    SmilesColumn,
+    parse_shard,
+)
 from molattn.cli.start import predictor_of
-from molattn.cli.tally import tell_rows
-
-if TYPE_CHECKING:
-    from molattn.data.tables.row_stream import RowStream
-    from molattn.data.tables.writers import Column, NewColumn, TableFormat
-    from molattn.inference import RowPrediction
+from molattn.cli.terminal import warn
 
 
 def embed(
@@ -43,55 +45,26 @@ def embed(
     ..., `status` (ok or error) and `error` (why). A `.npy` file holds the vectors alone, one row for each row of the
     table, NaN where a molecule cannot be read. All else is as for `molattn predict`.
     """
-    job = Job(
-        run=run,
-        table=table,
+    from molattn.cli.table_report import TableProgress, report_rows
+    from molattn.inference.table_job import TableJob, is_npy, locked_outputs
+
+    job = TableJob(
+        input=table,
         output=output,
         smiles_column=smiles_column,
         input_format=input_format,
-        shard=shard,
+        shard=parse_shard(shard),
         num_workers=num_workers,
         resume=resume,
         strict=strict,
         force=force,
         quiet=quiet,
-        what="fingerprint",
     )
-    with outputs_held([job]):
+    with locked_outputs([job]):
         predictor = predictor_of(run)
-        alone = output.suffix.lower() == ".npy"
-        making = Making(
-            predictor.embed_rows,
-            partial(_new_columns, predictor.dim, alone),
-            partial(_cells, predictor.dim, alone),
-            _form,
-            predictor.descriptors,
-            predictor.model.slow_reason,
-        )
-        tally = run_job(job, making)
-    tell_rows(job, tally)
+        from molattn.inference.table_engine import run_jobs
+        from molattn.inference.table_task import fingerprint_task
 
-
-def _new_columns(dim: int, alone: bool, stream: "RowStream") -> list["NewColumn"]:
-    from molattn.data.tables.writers import NewColumn
-
-    numbers = [f"f{i}" for i in range(dim)]
-    if alone:
-        return [NewColumn(name, "float32") for name in numbers]
-    names = new_names([*numbers, "status", "error"], stream.columns)
-    return [*(NewColumn(name, "float32") for name in names[:-2]), *map(NewColumn, names[-2:])]
-
-
-def _cells(dim: int, alone: bool, rows: Sequence["RowPrediction"]) -> list["Column"]:
-    values = [[None if r.values is None else r.values[i] for r in rows] for i in range(dim)]
-    if alone:
-        return [*values]
-    return [*values, ["error" if r.error else "ok" for r in rows], [r.error for r in rows]]
-
-
-def _form(path: Path | None, stream: "RowStream", added: Sequence["NewColumn"]) -> "TableFormat":
-    from molattn.data.tables.writers import NpyFormat, output_format
-
-    if path is not None and path.suffix.lower() == ".npy":
-        return NpyFormat(added)
-    return output_format(path, stream, added)
+        task = fingerprint_task(predictor, numbers_only=is_npy(output))
+        counts = run_jobs([job], task, partial(TableProgress, quiet=quiet), warn)
+    report_rows(counts, "fingerprint", "embedded", output, quiet)

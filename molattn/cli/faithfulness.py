@@ -39,10 +39,10 @@ def faithfulness(
     atoms that count, beside random numbers and an untrained model. The result is kept as `faithfulness.json` in the
     run, and every picture of its attention and attributions repeats the line about its method.
     """
-    from molattn.cli.rows_progress import RowsProgress
+    from molattn.cli.table_report import TableProgress
 
     predictor = predictor_of(run)
-    with RowsProgress(None, quiet) as told:
+    with TableProgress(None, quiet=quiet) as report:
         done = predictor.faithfulness(
             run,
             table=table,
@@ -51,7 +51,7 @@ def faithfulness(
             methods=tuple(method or ()),
             max_molecules=max_molecules,
             seed=seed,
-            progress=lambda done, _: told(done),
+            progress=lambda done, _: report(done),
         )
     if done.rejected:
         count = f"{len(done.rejected)} molecules cannot be read and are left out"

@@ -96,7 +96,7 @@ def _summary(
     quiet: bool,
 ) -> tuple["HeadSummary", int, int, str]:
     """The summary; how many rows could not be read, of how many, and the first of them."""
-    from molattn.cli.rows_progress import RowsProgress
+    from molattn.cli.table_report import TableProgress
     from molattn.data import guess_smiles_column
     from molattn.data.tables.columns import find_column
     from molattn.data.tables.readers import count_rows, open_stream
@@ -108,8 +108,8 @@ def _summary(
     if limit is not None:
         total = limit if total is None else min(limit, total)
     places: list[int] = []
-    with open_stream(table, input_format) as stream, RowsProgress(total, quiet) as told:
-        index = find_column(
+    with open_stream(table, input_format) as stream, TableProgress(total, quiet=quiet) as progress:
+        index = index_of(
             stream.columns, smiles_column or stream.smiles_column or guess_smiles_column(stream.columns), stream.source
         )
 
@@ -118,7 +118,7 @@ def _summary(
                 places.extend(chunk.places)
                 yield from stream.molecules(chunk, index)
 
-        for made in predictor.attentions(islice(molecules(), limit), num_workers, told):
+        for made in predictor.attentions(islice(molecules(), limit), num_workers, progress):
             rows += 1
             place = places.pop(0)
             if isinstance(made, SmilesError):

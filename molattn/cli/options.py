@@ -1,9 +1,12 @@
 """Options that several commands have in common, each written once."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from molattn.errors import short_repr
 
 Run = Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)]
 MoleculeTable = Annotated[
@@ -31,3 +34,13 @@ Target = Annotated[
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with an output that was not finished.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")]
+
+
+def parse_shard(text: str | None) -> tuple[int, int] | None:
+    """i and n of the option --shard, "i/n"; None if it was not given."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise typer.BadParameter(f"--shard takes i/n, the i-th of n parts, from 1/n to n/n, not {short_repr(text)}")
+    return int(found[1]), int(found[2])

@@ -35,7 +35,7 @@ class BasePredictor:
     def __init__(self, artifact: Artifact, measured: Sentences | None = None, folder: Path | None = None):
         self._artifact = artifact
         self._measured: Mapping[str, Mapping[str, str]] = measured or {}
-        self._folder = folder
+        self.folder = folder
         c = artifact.conformers
         self.conformers = c if c is None or c.on_failure != "stop" else replace(c, on_failure="reject")
         self.targets, self.units = artifact.targets, artifact.units
@@ -74,8 +74,8 @@ class BasePredictor:
 
     def model_sha256(self) -> str:
         """SHA-256 of the model's `config.json`, which holds the checksum of its weights."""
-        if self._folder is not None:
-            return hashlib.sha256((self._folder / "config.json").read_bytes()).hexdigest()
+        if self.folder is not None:
+            return hashlib.sha256((self.folder / "config.json").read_bytes()).hexdigest()
         with tempfile.TemporaryDirectory() as folder:
             self.save(folder)
             return hashlib.sha256((Path(folder) / "config.json").read_bytes()).hexdigest()

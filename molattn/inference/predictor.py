@@ -11,14 +11,13 @@ from molattn.chem import Progress
 from molattn.errors import InputError, UsageError, describe_bad_smiles
 from molattn.inference.base_predictor import descriptor_rows
 from molattn.inference.batch_predictor import BatchPredictor, PredictionOptions
-from molattn.inference.explainer import Explainer
-from molattn.inference.row_predictor import RowPredictor
 from molattn.inference.rows import RowPrediction, split_atoms, warn_failed
+from molattn.inference.table_predictor import TablePredictor
 from molattn.models.predictions import Predictions
 from molattn.models.uncertainty import NONE
 
 
-class Predictor(RowPredictor, Explainer):
+class Predictor(TablePredictor):
     """A trained model that predicts molecules, from SMILES or from tables; `molattn.load` reads it from a run folder.
 
     Attributes:

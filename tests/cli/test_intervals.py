@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import molattn as library
-from molattn.cli import at_length
-from molattn.data.tables.row_stream import CHUNK_SIZE
+from molattn.data.tables.readers import CHUNK
+from molattn.inference import table_engine
 from tests.cli.conftest import QUICK, Molattn
-from tests.cli.test_at_length import Killed, kill_after
+from tests.cli.test_long_tables import Killed, kill_after
 from tests.molecules import esol
 
 SMILES, VALUES = esol(120)
@@ -118,7 +118,7 @@ def test_sets_of_classes(molattn: Molattn, classes: Path, labelled: Path, tmp_pa
 def test_a_long_output_goes_on_only_as_it_was_begun(
     molattn: Molattn, numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(at_length, "PART", 1)
+    monkeypatch.setattr(table_engine, "PART", 1)
     many = tmp_path / "in.csv"
     many.write_text("\n".join(["smiles", *("C" * (1 + i % 5) + "NOF"[i % 3] for i in range(CHUNK_SIZE + 10))]) + "\n")
     asked = ("--interval", "0.9", "--uncertainty-method", "ensemble", "-q")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from molattn.cli.at_length import run_job
-from molattn.cli.job import outputs_in
 from molattn.data.tables.parts import parts_folder
 from molattn.errors import UsageError
+from molattn.inference.table_engine import run_job
+from molattn.inference.table_job import output_paths
 from tests.cli.conftest import Molattn
 
 
@@ -52,13 +52,13 @@ def test_what_is_done_is_not_done_again(
 ) -> None:
     done: list[str] = []
 
-    def stops(job, making):
-        if job.table.name == "c.smi" and len(done) < 3:
+    def stops(job, *arguments):
+        if job.input.name == "c.smi" and len(done) < 3:
             raise KeyboardInterrupt
-        done.append(job.table.name)
-        return run_job(job, making)
+        done.append(job.input.name)
+        return run_job(job, *arguments)
 
-    monkeypatch.setattr("molattn.cli.predict.run_job", stops)
+    monkeypatch.setattr("molattn.inference.table_engine.run_job", stops)
     out = tmp_path / "out"
     assert molattn("predict", run, *tables, "-o", f"{out}/").code == 130
     assert parts_folder(out / "a.csv").is_dir() and (out / "a.csv").exists()
@@ -80,10 +80,10 @@ def test_strict_names_the_table(molattn: Molattn, run: Path, tables: list[Path],
 def test_where_several_tables_go() -> None:
     folder = Path("out")
     names = ("a.csv.gz", "b.parquet", "c.sdf.gz", "d.smi", "e.parquet.gz", "f.tsv")
-    found = [path.name for path in outputs_in(folder, [Path("in") / name for name in names])]
+    found = [path.name for path in output_paths(folder, [Path("in") / name for name in names])]
     assert found == ["a.csv.gz", "b.parquet", "c.csv", "d.csv", "e.parquet", "f.tsv"]
     with pytest.raises(UsageError, match=r"in/a.csv and more/a.smi would both be out/a.csv: give them apart"):
-        outputs_in(folder, [Path("in/a.csv"), Path("more/a.smi")])
+        output_paths(folder, [Path("in/a.csv"), Path("more/a.smi")])
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,13 @@ from rdkit import rdBase
 import molattn as library
 from molattn import Predictor
 from molattn.chem import Conformer, molecule_graph
-from molattn.cli import at_length
-from molattn.data.checksummed_json import dumps_checksummed
-from molattn.data.store.cache import cached_molecules
+from molattn.data.checksummed_json import sealed
+from molattn.data.store.cache import stored_molecules
 from molattn.data.tables.parts import parts_folder
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError
 from molattn.explain import AttentionMap
+from molattn.inference import table_engine
 from molattn.models.config_file import SCHEMA
 from molattn.training.checkpoint import load_checkpoint
 from tests.cli.conftest import Molattn
@@ -181,7 +181,7 @@ def test_24_damaged_stores_are_read_anew(score: Score, tmp_path: Path, monkeypat
 def test_24_damaged_parts_are_predicted_anew(
     score: Score, molattn: Molattn, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(at_length, "PART", 1)
+    monkeypatch.setattr(table_engine, "PART", 1)
     table, out = tmp_path / "in.csv", tmp_path / "out.csv"
     table.write_text("smiles\n" + "".join("C" * (1 + i % 9) + "\n" for i in range(2 * CHUNK_SIZE + 10)))
     assert molattn("predict", run, table, "-o", out).code == 0

@@ -21,11 +21,11 @@ import pytest
 
 import molattn as library
 from molattn.chem import FEW_DESCRIPTORS
-from molattn.cli import at_length
-from molattn.cli.rows_progress import RowsProgress
-from molattn.data.checksummed_json import dumps_checksummed
+from molattn.cli.table_report import TableProgress
+from molattn.data.checksummed_json import sealed
 from molattn.data.tables.parts import Parts, parts_folder
-from molattn.data.tables.row_stream import CHUNK_SIZE
+from molattn.data.tables.readers import CHUNK
+from molattn.inference import table_engine
 from tests.assertions import assert_same_answers
 from tests.cli.conftest import Molattn
 
@@ -37,7 +37,7 @@ BAD = -(-ROWS // 97)
 
 @pytest.fixture
 def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(at_length, "PART", 1)
+    monkeypatch.setattr(table_engine, "PART", 1)
 
 
 @pytest.fixture(scope="module")
@@ -97,18 +97,18 @@ def test_a_resumed_output_is_the_same_to_the_byte(
     assert refused.code == 2 and "--resume goes on, --force begins anew" in refused.err
     if workers:
         (parts / "000000.csv").write_text("damaged")
-    asked: list[int] = []
+    read: list[int] = []
     real = library.Predictor.predict_rows
 
-    def rows(self: library.Predictor, smiles: Iterable[object], *rest: Any) -> Generator:
-        return real(self, (asked.append(1) or s for s in smiles), *rest)
+    def rows(self: library.Predictor, smiles: Iterable[object], *rest: Any, **options: Any) -> Generator:
+        return real(self, (read.append(1) or s for s in smiles), *rest, **options)
 
     monkeypatch.setattr(library.Predictor, "predict_rows", rows)
     again = molattn("predict", run, many, "-o", out, "--resume")
     assert again.code == 0, again.err
     assert out.read_bytes() == whole.read_bytes()
     assert f"{ROWS - BAD} of {ROWS} rows predicted" in again.err
-    assert len(asked) == (ROWS if workers else ROWS - CHUNK_SIZE)
+    assert len(read) == (ROWS if workers else ROWS - CHUNK)
     assert "the first, line 2:" in again.err
     assert not parts.exists()
     assert molattn("predict", run, many, "-o", out, "--resume").code == 2
@@ -191,7 +191,11 @@ def test_a_malformed_row_in_a_file_costs_no_prediction(
     molattn: Molattn, monkeypatch: pytest.MonkeyPatch, run: Path, many: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "in.csv").write_text(many.read_text() + "1\n")
-    monkeypatch.setattr(library.Predictor, "predict_rows", None)
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("the model was run")
+
+    monkeypatch.setattr(library.Predictor, "predict_rows", fail)
     answer = molattn("predict", run, tmp_path / "in.csv")
     assert answer.code == 3 and f"line {ROWS + 2}: 1 fields where the header has 2" in answer.err
     assert answer.out == ""
@@ -269,16 +273,16 @@ def test_fingerprints_in_parts(molattn: Molattn, run: Path, many: Path, tmp_path
 
 
 def test_progress_says_how_fast_and_how_long(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = RowsProgress(100_000, before=20_000)
+    progress = TableProgress(100_000, before=20_000)
     assert progress.text(10_000, 20) == "30,000 of 100,000 molecules, 500 a second, 2 min left"
-    assert RowsProgress(None).text(10_000, 20) == "10,000 molecules, 500 a second"
-    assert RowsProgress(10_000_000).text(1000, 1).endswith("2 h 47 min left")
-    progress.told -= 11
+    assert TableProgress(None).text(10_000, 20) == "10,000 molecules, 500 a second"
+    assert TableProgress(10_000_000).text(1000, 1).endswith("2 h 47 min left")
+    progress.last_line -= 11
     progress(1)
     progress(2)
     assert capsys.readouterr().err.count("molecules") == 1
-    quiet = RowsProgress(10, quiet=True)
-    quiet.told -= 11
+    quiet = TableProgress(10, quiet=True)
+    quiet.last_line -= 11
     quiet(1)
     assert capsys.readouterr().err == ""
 
@@ -314,7 +318,7 @@ def test_memory_does_not_grow_with_the_rows(run: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_killed_prediction_goes_on(run: Path, many: Path, whole: Path, tmp_path: Path) -> None:
-    code = "import molattn.cli.at_length as a; a.PART = 1; from molattn.cli.main import main; main()"
+    code = "import molattn.inference.table_engine as a; a.PART = 1; from molattn.cli.main import main; main()"
     out = tmp_path / "out.csv"
     command = [sys.executable, "-c", code, "predict", run, many, "-o", out, "--resume", "-n", "1"]
     kills = 0

@@ -1,0 +1,162 @@
+"""The attention weights of a whole table of molecules, written as one tidy table, one weight per row."""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from molattn.data import guess_smiles_column
+from molattn.data.files import atomic
+from molattn.data.tables.columns import index_of
+from molattn.data.tables.readers import RowStream, count_rows, open_stream
+from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
+from molattn.explain import AttentionMap
+from molattn.inference.explainer import Explainer
+from molattn.inference.row_counts import AttentionCounts
+from molattn.inference.table_engine import ProgressFactory
+
+ROW_GROUP = 500_000
+"""Weights in a row group: what is held in memory at a time."""
+
+
+def write_attention(
+    explainer: Explainer,
+    input: Path,
+    output: Path,
+    progress: ProgressFactory,
+    *,
+    smiles_column: str | None = None,
+    input_format: str | None = None,
+    layer: int | None = None,
+    head: str | None = None,
+    num_workers: int = 0,
+    strict: bool = False,
+) -> AttentionCounts:
+    """Write the attention weights of all molecules of a table; see `molattn.Predictor.attention_table`."""
+    counts = AttentionCounts()
+    with ExitStack() as stack:
+        stream = stack.enter_context(open_stream(input, input_format))
+        name = smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
+        index = index_of(stream.columns, name, stream.source)
+        total = count_rows(input, input_format) if input.is_file() else None
+        file = stack.enter_context(atomic(output))
+        report = stack.enter_context(progress(total, 0))
+        writer = _FrameWriter(file, output.suffix.lower())
+        for row, place, found in _maps(explainer, stream, index, num_workers):
+            if isinstance(found, SmilesError):
+                counts.failed += 1
+                counts.first_failed = counts.first_failed or f"{stream.place} {place}: {found.reason}"
+                if strict:
+                    raise RowsFailed(f"{counts.first_failed}; --strict stops at the first row that cannot be read")
+            else:
+                counts.weights += writer.write(row, found.smiles, select_weights(found, layer, head))
+            counts.rows = row + 1
+            report(counts.rows)
+        if not counts.weights:
+            why = f"; the first, {counts.first_failed}" if counts.failed else ": it has no rows"
+            raise InputError(f"{stream.source}: no molecule can be read{why}")
+        writer.close()
+    return counts
+
+
+def select_weights(attention: AttentionMap, layer: int | None = None, head: str | None = None) -> pa.Table:
+    """The frame of a map, or of one layer or head of it, which keep their numbers.
+
+    Args:
+        attention: the map.
+        layer: its index; negative ones count from the last; None for all.
+        head: its index as text, or "mean" or "max" over all heads; None for all.
+
+    Raises:
+        UsageError: there is no such layer or head.
+    """
+    layers, heads = range(attention.num_layers), range(attention.num_heads)
+    if layer is not None:
+        if not -len(layers) <= layer < len(layers):
+            raise UsageError(
+                f"--layer is from 0 to {len(layers) - 1}, not {layer}; negative numbers count from the last"
+            )
+        layers = [layers[layer]]
+    selected: list[Any] = [*heads]
+    if head is not None:
+        word = head.strip()
+        if word not in ("mean", "max") and not (word.lstrip("-").isdigit() and -len(heads) <= int(word) < len(heads)):
+            raise UsageError(f"--head is from 0 to {len(heads) - 1}, mean or max, not {head!r}")
+        selected = [word] if word in ("mean", "max") else [heads[int(word)]]
+    if layer is None and head is None:
+        return attention.to_frame()
+    weights = np.stack([np.stack([attention.matrix(k, h) for h in selected]) for k in layers])
+    frame = replace(attention, weights=weights).to_frame()
+    numbers = pa.array(np.array([*layers])[frame["layer"].to_numpy()], frame.schema.field("layer").type)
+    names = pa.array(np.array([*map(str, selected)])[frame["head"].to_numpy()])
+    frame = frame.set_column(frame.schema.get_field_index("layer"), "layer", numbers)
+    kind = pa.string() if head in ("mean", "max") else frame.schema.field("head").type
+    return frame.set_column(frame.schema.get_field_index("head"), "head", names.cast(kind))
+
+
+def _maps(
+    explainer: Explainer, stream: RowStream, index: int, num_workers: int
+) -> Iterator[tuple[int, object, AttentionMap | SmilesError]]:
+    """Row, place and map of every molecule, in order."""
+    places: deque[tuple[int, object]] = deque()
+
+    def molecules() -> Iterator[object]:
+        for chunk in stream.chunks:
+            places.extend((chunk.start + i, place) for i, place in enumerate(chunk.places))
+            yield from stream.molecules(chunk, index)
+
+    with closing(explainer.attentions(molecules(), num_workers)) as maps:
+        for found in maps:
+            yield *places.popleft(), found
+
+
+class _FrameWriter:
+    """Collects frames, with row and SMILES as their first columns, into the row groups of a file."""
+
+    def __init__(self, file: Any, suffix: str):
+        self.file, self.suffix = file, suffix
+        self.writer: Any = None
+        self.frames: list[pa.Table] = []
+        self.num_weights = 0
+
+    def write(self, row: int, smiles: str, frame: pa.Table) -> int:
+        """Add the weights of one molecule; returns how many."""
+        count, place = len(frame), frame.schema.get_field_index("weight")
+        # The model's precision: wider numbers would only be longer.
+        frame = frame.set_column(place, "weight", frame["weight"].cast(pa.float32()))
+        rows = pa.repeat(pa.scalar(row, pa.int64()), count)
+        names = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), pa.array([smiles]))
+        self.frames.append(frame.add_column(0, "smiles", names).add_column(0, "row", rows))
+        self.num_weights += count
+        if self.num_weights >= ROW_GROUP:
+            self._flush()
+        return count
+
+    def close(self) -> None:
+        """Write the rest; the file itself stays open."""
+        self._flush()
+        if self.writer is not None:
+            self.writer.close()
+
+    def _flush(self) -> None:
+        if not self.frames:
+            return
+        table = pa.concat_tables(self.frames).unify_dictionaries().combine_chunks()
+        if self.suffix == ".csv":
+            # The CSV writer does not support dictionaries.
+            plain = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in table.schema]
+            table = table.cast(pa.schema(plain))
+        if self.writer is None:
+            if self.suffix == ".csv":
+                self.writer = pyarrow.csv.CSVWriter(self.file, table.schema)
+            else:
+                self.writer = pq.ParquetWriter(self.file, table.schema, compression="zstd")
+        (self.writer.write if self.suffix == ".csv" else self.writer.write_table)(table)
+        self.frames, self.num_weights = [], 0

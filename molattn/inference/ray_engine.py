@@ -1,0 +1,253 @@
+"""Prediction with Ray Data: the parts of the outputs are written by the processes of a cluster, or of this machine.
+
+Only part numbers travel between processes; tables, model and outputs are files that every machine can read. Each part
+is written as in `table_engine`, complete or not at all, so that the outputs are the same to the byte, and either engine
+can resume what the other has begun.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from molattn import errors
+from molattn.data.tables.parts import MANIFEST, PartFiles, Parts
+from molattn.data.tables.readers import CHUNK
+from molattn.errors import MissingExtra, MolattnError, ProcessLost, UsageError
+from molattn.inference.batch_predictor import PredictionOptions
+from molattn.inference.loading import load
+from molattn.inference.row_counts import RowCounts
+from molattn.inference.table_engine import (
+    PART,
+    ProgressFactory,
+    Warn,
+    check_strict,
+    discard_records,
+    join_parts,
+    open_parts,
+    open_table,
+)
+from molattn.inference.table_job import TableJob
+from molattn.inference.table_task import TableTask, prediction_task
+
+RETRIES = 4
+"""How often a part is started again after the process that wrote it has died."""
+
+STORE = 128 * 2**20
+"""Bytes of Ray's object store on this machine: part numbers need few."""
+
+
+@dataclass(frozen=True)
+class _CountedTable:
+    """A table whose rows were counted."""
+
+    job: TableJob
+    parts: Parts
+    first: int
+    end: int
+    source: str
+
+    def missing_parts(self) -> list[int]:
+        """The parts that are not finished."""
+        count = -(-(self.end - self.first) // (PART * CHUNK))
+        return [] if self.parts.joined else [k for k in range(count) if k not in self.parts.finished]
+
+
+def run_on_ray(
+    jobs: Sequence[TableJob],
+    task: TableTask,
+    model_folder: Path,
+    options: PredictionOptions,
+    progress: ProgressFactory,
+    warn: Warn,
+) -> RowCounts:
+    """Predict tables with Ray; as `table_engine.run_jobs`.
+
+    Args:
+        jobs, task, progress, warn: as for `run_jobs`.
+        model_folder: the folder that the processes load the model from.
+        options: of the prediction task.
+
+    Raises:
+        MissingExtra: Ray is not installed.
+        UsageError: a table or an output is not a file.
+        ProcessLost: processes died repeatedly while they wrote one part, or the cluster cannot be reached.
+    """
+    for job in jobs:
+        if job.output is None or not job.input.is_file():
+            raise UsageError("--engine ray makes files of files: give tables and --output")
+    tables = [_count(job, task, warn) for job in jobs]
+    todo = [{"table": i, "part": part} for i, table in enumerate(tables) for part in table.missing_parts()]
+    counts = RowCounts()
+    with ExitStack() as stack:
+        written = stack.enter_context(closing(_write_parts(todo, jobs, model_folder, options)))
+        report = stack.enter_context(_total_progress(tables, progress))
+        for i, table in enumerate(tables):
+            for _ in table.missing_parts():
+                number, of_part = next(written)
+                assert number == i
+                report(of_part.rows)
+                check_strict(table.job, task, of_part)
+            counts.add(_join(table, task), table.job.input if table.job.one_of_many else None)
+    discard_records(jobs)
+    return counts
+
+
+def _count(job: TableJob, task: TableTask, warn: Warn) -> _CountedTable:
+    with open_table(job, task, warn) as table:
+        first, end = job.row_range()
+        parts = open_parts(table, first, end, always=True)
+        assert parts is not None and end is not None
+        return _CountedTable(job, parts, first, end, table.stream.source)
+
+
+def _join(table: _CountedTable, task: TableTask) -> RowCounts:
+    """Join the parts of a table."""
+    if table.parts.joined:
+        return RowCounts.of_parts(table.parts)
+    table.parts.read()
+    check_strict(table.job, task, RowCounts.of_parts(table.parts))
+    return join_parts(table.parts, table.job, table.first, table.end, table.source)
+
+
+@contextmanager
+def _total_progress(tables: Sequence[_CountedTable], progress: ProgressFactory) -> Iterator[Callable[[int], None]]:
+    """Progress over the rows of all tables; the callback receives the rows of each part."""
+    before, done = sum(RowCounts.of_parts(table.parts).rows for table in tables), 0
+    with progress(sum(table.end - table.first for table in tables), before) as report:
+
+        def add(rows: int) -> None:
+            nonlocal done
+            done += rows
+            report(done)
+
+        yield add
+
+
+def _write_parts(
+    todo: list[dict[str, int]], jobs: Sequence[TableJob], model_folder: Path, options: PredictionOptions
+) -> Generator[tuple[int, RowCounts], None, None]:
+    """Write the parts; for each, in order, the index of its table and the counts of its rows."""
+    if not todo:
+        return
+    num_workers = jobs[0].num_workers
+    ray = _start(num_workers)
+    try:
+        context = ray.data.DataContext.get_current()
+        context.execution_options.preserve_order = True
+        context.enable_progress_bars = False
+        workers = num_workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        parts = ray.data.from_items(todo, override_num_blocks=len(todo)).map_batches(
+            _PartWriter,
+            fn_constructor_args=([_for_workers(job) for job in jobs], model_folder.absolute(), options),
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(size=min(workers, len(todo))),
+            num_cpus=1,
+            max_restarts=-1,
+            max_task_retries=RETRIES,
+        )
+        for row in parts.iter_rows():
+            result = json.loads(row["result"])
+            if "error" in result:
+                raise _error(result)
+            yield int(row["table"]), RowCounts.from_record(result)
+    except ray.exceptions.RayError as error:
+        first = str(error).strip().split("\n")[0]
+        raise ProcessLost(f"Ray gave up ({first}): what is done is kept, and --resume goes on with it") from error
+    finally:
+        ray.shutdown()
+
+
+def _start(num_workers: int) -> Any:
+    """Connect Ray to the cluster in RAY_ADDRESS, or start it on this machine; it sends no usage statistics."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # errors are reported here
+    # With Ray's default of 15, any other process takes the processors away.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    local = not os.environ.get("RAY_ADDRESS")
+    if local:
+        # Other users of this machine could connect: require the token that Ray creates.
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        # Without clusters Ray listens on the loopback address only, on Linux too; read when it is imported.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise MissingExtra("Ray", "ray", "--engine ray") from None
+    for name in ("ray", "ray.data"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if local:
+        settings |= {"address": "local", "num_cpus": num_workers or os.cpu_count() or 1, "object_store_memory": STORE}
+        settings |= {"include_dashboard": False}
+    try:
+        ray.init(**settings)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise ProcessLost(f"Ray does not start: {error}") from error
+    return ray
+
+
+def _for_workers(job: TableJob) -> TableJob:
+    """The job with absolute paths: a process can start in another folder."""
+    assert job.output is not None
+    # The caller checks for rows that failed; the workers write them.
+    return replace(job, input=job.input.absolute(), output=job.output.absolute(), strict=False, num_workers=0)
+
+
+def _error(result: dict[str, Any]) -> Exception:
+    """The error that a process returned."""
+    kind = getattr(errors, result["error"], None)
+    if isinstance(kind, type) and issubclass(kind, MolattnError):
+        return kind(result["text"])
+    return OSError(result["errno"], result["text"])
+
+
+class _PartWriter:
+    """Runs in a Ray process: loads the model once and writes parts."""
+
+    def __init__(self, jobs: list[TableJob], model_folder: Path, options: PredictionOptions):
+        self.jobs, self.model_folder, self.options = jobs, model_folder, options
+        self.task: TableTask | None = None
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
+        table, part = int(batch["table"][0]), int(batch["part"][0])
+        try:
+            if self.task is None:
+                self.task = prediction_task(load(self.model_folder), self.options)
+            result = _write_part(self.jobs[table], self.task, part).to_record()
+        except MolattnError as error:
+            result = {"error": type(error).__name__, "text": str(error)}
+        except OSError as error:
+            result = {"error": "OSError", "errno": error.errno, "text": str(error)}
+        return {"table": [table], "result": [json.dumps(result)]}
+
+
+def _write_part(job: TableJob, task: TableTask, part: int) -> RowCounts:
+    """Write one part of the output of a job.
+
+    If it was begun before and its process died, its molecules are read in a separate process: one that crashes the
+    reader then becomes an error in its row.
+    """
+    assert job.output is not None
+    with open_table(job, task, lambda _: None) as table:
+        parts = PartFiles(job.output, table.output)
+        begun = parts.table(part).with_suffix(".begun")
+        workers = int(begun.exists())
+        begun.write_text(f"{os.getpid()}\n")
+        first, end = _row_range(parts.folder)
+        chunks = table.chunks(first, min(end, first + (part + 1) * PART * CHUNK), lambda k: k == part)
+        with closing(table.predict(chunks, workers, lambda _: None)) as predicted:
+            table.write_part(parts, part, predicted)
+        begun.unlink(missing_ok=True)
+        return RowCounts.from_record(parts.finished[part]["tally"])
+
+
+def _row_range(folder: Path) -> tuple[int, int]:
+    """The first row of an output and the end of its rows, from its manifest."""
+    made_of = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    return made_of["the first row"], made_of["the first row"] + made_of["the number of rows"]

@@ -1,0 +1,281 @@
+"""Process tables of any length: every row is in the output, in order, and memory is bounded.
+
+A long output is written in parts, each of which is complete or absent, so that an interrupted run can be resumed.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from molattn import __version__
+from molattn.data import guess_smiles_column
+from molattn.data.files import atomic
+from molattn.data.tables.columns import index_of, listed
+from molattn.data.tables.parts import PartFiles, Parts, discard_parts, parts_folder, sha256_of
+from molattn.data.tables.readers import CHUNK, Chunk, RowStream, open_stream
+from molattn.data.tables.writers import NewColumn, NpyOutput, Output, TextOutput, Writer, compressed, output_of
+from molattn.errors import InputError, RowsFailed, UsageError
+from molattn.inference.row_counts import RowCounts
+from molattn.inference.rows import RowPrediction
+from molattn.inference.table_job import TableJob
+from molattn.inference.table_task import RowFunction, TableTask
+
+NumberedChunk = tuple[int, Chunk]
+"""The number of the part that a chunk of rows belongs to, and the chunk."""
+PredictedChunk = tuple[int, Chunk, list[RowPrediction]]
+"""The same with the results of its rows."""
+ProgressFactory = Callable[[int | None, int], AbstractContextManager[Callable[[int], None]]]
+"""From the number of rows, None if unknown, and how many were finished by an earlier run, to a context manager of a
+callback that receives how many rows this run has read so far."""
+Warn = Callable[[str], object]
+
+LONG = 10_000
+"""Rows from which a slow model is worth a warning."""
+PART = 16
+"""Chunks in a part of the output: what an interruption can cost."""
+
+
+@dataclass(frozen=True)
+class OpenTable:
+    """A table that is open for reading, and how its results are written.
+
+    Attributes:
+        job, task: the table, and what is added to its rows.
+        stream: its rows.
+        smiles_column: its column of SMILES.
+        output: the format of the result.
+        columns: names of all columns of the result.
+    """
+
+    job: TableJob
+    task: TableTask
+    stream: RowStream
+    smiles_column: str
+    output: Output
+    columns: list[str]
+
+    def chunks(self, first: int, end: int | None, needed: Callable[[int], bool]) -> Iterator[NumberedChunk]:
+        """The chunks of rows `first` to `end` in the parts that are needed."""
+        for chunk in self.stream.chunks:
+            if end is not None and chunk.start >= end:
+                return
+            part = (chunk.start - first) // (PART * CHUNK)
+            if chunk.start >= first and needed(part):
+                yield part, chunk
+
+    def predict(
+        self, chunks: Iterable[NumberedChunk], num_workers: int, progress: Callable[[int], None]
+    ) -> Generator[PredictedChunk, None, None]:
+        """Run the model on these chunks, in order."""
+        smiles = index_of(self.stream.columns, self.smiles_column, self.stream.source)
+        descriptors = _descriptor_indices(self.stream, self.task.descriptors)
+        return _predict(chunks, self.stream, smiles, descriptors, self.task.predict_rows, num_workers, progress)
+
+    def write(self, writer: Writer, chunks: Iterable[PredictedChunk]) -> RowCounts:
+        """Write the rows of these chunks."""
+        counts = RowCounts()
+        for _, chunk, predictions in chunks:
+            counts.add(RowCounts.of_chunk(self.stream, chunk, predictions))
+            check_strict(self.job, self.task, counts)
+            writer.write(chunk, self.task.cells(predictions))
+        writer.close()
+        return counts
+
+    def write_part(self, parts: PartFiles, number: int, chunks: Iterable[PredictedChunk]) -> None:
+        """Write a part, then record that it is finished."""
+        with atomic(parts.table(number)) as file:
+            counts = self.write(self.output.writer(file), chunks)
+        parts.finish(number, {"tally": counts.to_record()})
+
+
+@contextmanager
+def open_table(job: TableJob, task: TableTask, warn: Warn) -> Iterator[OpenTable]:
+    """Open the table of a job."""
+    with open_stream(job.input, job.input_format) as stream:
+        smiles_column = job.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
+        index_of(stream.columns, smiles_column, stream.source)
+        _descriptor_indices(stream, task.descriptors)
+        if task.numbers_only:
+            new = list(task.columns)
+            output: Output = NpyOutput(new)
+        else:
+            new = _without_duplicates(task.columns, stream.columns, warn)
+            output = output_of(job.output, stream, new, job.escape_formulas)
+        yield OpenTable(job, task, stream, smiles_column, output, [*stream.columns, *(c.name for c in new)])
+
+
+def run_jobs(jobs: Sequence[TableJob], task: TableTask, progress: ProgressFactory, warn: Warn) -> RowCounts:
+    """Process tables one after the other.
+
+    Args:
+        jobs: the tables; their outputs are locked by the caller, see `locked_outputs`.
+        task: what is added to their rows.
+        progress: called for each table.
+        warn: receives warnings.
+
+    Returns:
+        The counts of the rows of all tables.
+
+    Raises:
+        InputError: a table that cannot be read, or whose SMILES column is missing.
+        UsageError: a column or an output format that does not exist.
+        RowsFailed: a row failed, and its job is strict.
+    """
+    counts = RowCounts()
+    for job in jobs:
+        counts.add(run_job(job, task, progress, warn), job.input if job.one_of_many else None)
+    discard_records(jobs)
+    return counts
+
+
+def run_job(job: TableJob, task: TableTask, progress: ProgressFactory, warn: Warn) -> RowCounts:
+    """Process one table; see `run_jobs`.
+
+    A file is read once through before the first molecule, so that a malformed row near its end is found within
+    seconds. A pipe is checked as it is read: a malformed row stops it, and leaves the output file as it was.
+    """
+    with ExitStack() as stack:
+        table = stack.enter_context(open_table(job, task, warn))
+        first, end = job.row_range()
+        parts = open_parts(table, first, end, job.one_of_many)
+        if parts is not None and parts.joined:
+            return RowCounts.of_parts(parts)
+        if not job.quiet and end is not None and end - first >= LONG and (why := task.slow_reason()):
+            warn(f"the model runs 2 to 4 times slower than it could: {why}; see molattn doctor")
+        finished = {} if parts is None else dict(parts.finished)
+        chunks = table.chunks(first, end, lambda part: part not in finished)
+        before = sum(record["tally"]["rows"] for record in finished.values())
+        report = stack.enter_context(progress(None if end is None else end - first, before))
+        predicted = stack.enter_context(closing(table.predict(chunks, job.num_workers, report)))
+        source = table.stream.source
+        if job.output is None:
+            assert isinstance(table.output, TextOutput) and job.write_text is not None
+            return check_complete(table.write(table.output.text_writer(job.write_text), predicted), first, end, source)
+        if parts is None:
+            with atomic(job.output) as file:
+                with compressed(job.output, file) as inner:
+                    counts = table.write(table.output.writer(inner), predicted)
+                return check_complete(counts, first, end, source)
+        for number, of_part in groupby(predicted, lambda chunk: chunk[0]):
+            table.write_part(parts, number, of_part)
+        return join_parts(parts, job, first, end, source)
+
+
+def open_parts(table: OpenTable, first: int, end: int | None, always: bool = False) -> Parts | None:
+    """The parts of a long output, or of any output with `always`; None for one that is written directly.
+
+    Raises:
+        InputError: there are unfinished parts of another input, model or set of options.
+    """
+    job, task = table.job, table.task
+    if job.output is None:
+        return None
+    if job.force and not job.resume:
+        discard_parts(job.output)
+    short = not always and end is not None and end - first <= PART * CHUNK
+    if end is None or (short and not parts_folder(job.output).exists()):
+        return None
+    made_of = {
+        "what is made": task.noun,
+        "what is asked for beside it": task.options,
+        "the input's SHA-256": sha256_of(job.input),
+        "the model's SHA-256": task.model_sha256(),
+        "molattn's version": __version__,
+        "the column of SMILES": table.smiles_column,
+        "the list of columns": table.columns,
+        "the first row": first,
+        "the number of rows": end - first,
+        "the number of rows in a part": PART * CHUNK,
+        "the kind of file": table.output.suffix,
+        **({"the escaping of formulas": True} if job.escape_formulas else {}),
+    }
+    return Parts(job.output, table.output, made_of)
+
+
+def join_parts(parts: Parts, job: TableJob, first: int, end: int | None, source: str) -> RowCounts:
+    """Join the parts to the output, once all rows are in them."""
+    counts = check_complete(RowCounts.of_parts(parts), first, end, source)
+    parts.join(keep=job.one_of_many)
+    return counts
+
+
+def discard_records(jobs: Sequence[TableJob]) -> None:
+    """Remove the records of the parts of several tables, once all tables are finished."""
+    for job in jobs:
+        if job.one_of_many and job.output is not None:
+            discard_parts(job.output)
+
+
+def check_complete(counts: RowCounts, first: int, end: int | None, source: str) -> RowCounts:
+    """Raise InputError unless all rows that were counted beforehand have been processed."""
+    if end is not None and counts.rows != end - first:
+        raise InputError(f"{source} was changed while it was read: predict it again")
+    return counts
+
+
+def check_strict(job: TableJob, task: TableTask, counts: RowCounts) -> None:
+    """Raise RowsFailed if a row failed and the job is strict."""
+    if job.strict and counts.failed:
+        raise RowsFailed(f"{counts.first_failed}; --strict stops at the first row without a {task.noun}")
+
+
+def _predict(
+    chunks: Iterable[NumberedChunk],
+    stream: RowStream,
+    smiles: int,
+    descriptors: Sequence[int],
+    predict_rows: RowFunction,
+    num_workers: int,
+    progress: Callable[[int], None],
+) -> Generator[PredictedChunk, None, None]:
+    """Run the model on chunks of rows, in order; `smiles` and `descriptors` are column indices."""
+    pending: deque[NumberedChunk] = deque()
+    # Molecules are read ahead: their descriptors wait here.
+    descriptor_rows: deque[Iterable[Sequence[object]]] = deque()
+
+    def molecules() -> Iterator[object]:
+        for part, chunk in chunks:
+            pending.append((part, chunk))
+            if descriptors:
+                descriptor_rows.append(zip(*(stream.numbers(chunk, k) for k in descriptors), strict=True))
+            yield from stream.molecules(chunk, smiles)
+
+    def numbers() -> Iterator[Sequence[object]]:
+        while descriptor_rows:
+            yield from descriptor_rows.popleft()
+
+    predictions: list[RowPrediction] = []
+    with closing(predict_rows(molecules(), num_workers, progress, numbers() if descriptors else None)) as rows:
+        for prediction in rows:
+            predictions.append(prediction)
+            part, chunk = pending[0]
+            if len(predictions) == len(chunk):
+                pending.popleft()
+                yield part, chunk, predictions
+                predictions = []
+
+
+def _descriptor_indices(stream: RowStream, names: Sequence[str]) -> list[int]:
+    """Indices of the columns of descriptors that the model reads."""
+    try:
+        return [index_of(stream.columns, name, stream.source) for name in names]
+    except UsageError as error:
+        raise UsageError(f"{error}; the model reads {listed(names)} beside each molecule") from error
+
+
+def _without_duplicates(columns: Sequence[NewColumn], existing: Sequence[str], warn: Warn) -> list[NewColumn]:
+    """The columns, numbered where the table already has one of the name: nothing of the input is overwritten."""
+    renamed: list[NewColumn] = []
+    used = set(existing)  # fingerprints have hundreds of columns
+    for column in columns:
+        number, name = 1, column.name
+        while name in used:
+            number += 1
+            name = f"{column.name}_{number}"
+        if name != column.name:
+            warn(f"the table has a column {column.name!r}; the new one is {name!r}")
+        renamed.append(replace(column, name=name))
+        used.add(name)
+    return renamed

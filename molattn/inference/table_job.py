@@ -1,0 +1,173 @@
+"""One table to process: its input, its output, which rows, and the checks made before a model is loaded.
+
+Imports neither torch nor RDKit: the command line checks its arguments first.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from molattn.data.locks import held_output, room_for_outputs
+from molattn.data.tables.parts import parts_folder
+from molattn.data.tables.readers import CHUNK, count_rows, format_of
+from molattn.errors import InputError, UsageError
+
+LOCAL, RAY = ENGINES = ("local", "ray")
+
+
+@dataclass(frozen=True)
+class TableJob:
+    """One table to process.
+
+    Attributes:
+        input: the table; "-" for standard input.
+        output: the file to write; None writes CSV through `write_text`.
+        write_text: takes the text of the CSV; needed without `output`.
+        smiles_column: found by its name when None.
+        input_format: "csv", "tsv", "smi", "sdf" or "parquet"; by the file's name when None.
+        shard: (i, n) for the i-th of n shards of the rows, from 1; None for all rows.
+        num_workers: processes that read molecules.
+        resume: continue with an unfinished output.
+        strict: raise RowsFailed at the first row that fails.
+        force: replace the output file.
+        quiet: do not warn about a slow model.
+        escape_formulas: put an apostrophe before cells that a spreadsheet takes for a formula.
+        one_of_many: one of several tables: its parts' records are kept until all tables are finished, for `resume`.
+    """
+
+    input: Path
+    output: Path | None
+    write_text: Callable[[str], object] | None = None
+    smiles_column: str | None = None
+    input_format: str | None = None
+    shard: tuple[int, int] | None = None
+    num_workers: int = 0
+    resume: bool = False
+    strict: bool = False
+    force: bool = False
+    quiet: bool = False
+    escape_formulas: bool = False
+    one_of_many: bool = False
+
+    def check(self) -> None:
+        """Validate the arguments.
+
+        Raises:
+            UsageError: an argument that makes no sense, or an output that exists.
+            InputError: the folder of the output does not exist.
+        """
+        table, output = self.input, self.output
+        if self.shard is not None and not 1 <= self.shard[0] <= self.shard[1]:
+            raise UsageError(f"a shard is (i, n), the i-th of n, from (1, n) to (n, n), not {self.shard}")
+        if (self.shard or self.resume) and not table.is_file() and (str(table) == "-" or table.exists()):
+            option = "--shard" if self.shard else "--resume"
+            raise UsageError(f"{option} needs to know all rows beforehand: give an ordinary file in place of a pipe")
+        if self.resume and output is None:
+            raise UsageError("--resume goes on with a file: give --output")
+        if output is None:
+            return
+        if output.exists() and table.exists() and os.path.samefile(output, table):
+            raise UsageError(f"{output} is the input itself: write to another file")
+        if output.exists() and not output.is_file():
+            raise UsageError(f"{output} is not an ordinary file: give another path")
+        parts = parts_folder(output)
+        check_output(output, self.force or (self.resume and parts.exists()))
+        if parts.exists() and not self.force and not self.resume:
+            raise UsageError(f"{parts} holds what is done of {output}: --resume goes on, --force begins anew")
+
+    def row_range(self) -> tuple[int, int | None]:
+        """The first row to process and the end of the range; the end is None for a pipe, whose rows cannot be counted.
+
+        Reads a file once through, which also finds malformed rows. Shards start at multiples of `CHUNK` rows, so that
+        the same molecules share a batch as in the whole table.
+        """
+        if not self.input.is_file():
+            return 0, None
+        total = count_rows(self.input, self.input_format)
+        i, n = self.shard or (1, 1)
+        chunks = -(-total // CHUNK)
+        return min(chunks * (i - 1) // n * CHUNK, total), min(chunks * i // n * CHUNK, total)
+
+
+def check_output(path: Path, force: bool = False) -> None:
+    """Validate that a file can be written.
+
+    Raises:
+        UsageError: it exists and `force` is False, or it is not an ordinary file.
+        InputError: its folder does not exist.
+    """
+    if path.exists() and not (force and path.is_file()):
+        raise UsageError(f"{path} exists: give another --output, or --force to replace it")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {path.absolute().parent}: create it first")
+
+
+def check_attention_output(path: Path, force: bool = False) -> None:
+    """Validate the output of `attention_table`; raises as `check_output`, and UsageError for another suffix."""
+    if path.suffix.lower() not in (".parquet", ".csv"):
+        raise UsageError(f"{path.name}: weights are written as .parquet or .csv; name the file so")
+    check_output(path, force)
+
+
+def is_npy(path: Path | None) -> bool:
+    """Whether the output is a matrix of numbers without the columns of the table."""
+    return path is not None and path.suffix.lower() == ".npy"
+
+
+def check_engine(engine: str) -> None:
+    """Raise UsageError for an engine that does not exist."""
+    if engine not in ENGINES:
+        raise UsageError(f"there is no engine {engine!r}: choose {LOCAL} or {RAY}")
+
+
+@contextmanager
+def locked_outputs(jobs: Sequence[TableJob]) -> Iterator[Sequence[TableJob]]:
+    """Validate the jobs and lock their outputs for the duration of the block.
+
+    Raises:
+        UsageError: another process writes to one of the outputs; and as `TableJob.check`.
+        InputError: as `TableJob.check`.
+    """
+    room_for_outputs(len(jobs))
+    with ExitStack() as stack:
+        for job in jobs:
+            job.check()
+            if job.output is not None:
+                stack.enter_context(held_output(job.output))
+                # Checked again: the file may have appeared or disappeared before it was locked.
+                job.check()
+        yield jobs
+
+
+def create_output_folder(folder: Path, tables: Sequence[Path]) -> list[Path]:
+    """Create the folder for the results of several tables; returns an output file for each table.
+
+    Raises:
+        UsageError: the path is a file, standard input is among the tables, or two tables would have the same output.
+        InputError: the folder's parent does not exist.
+    """
+    if any(str(table) == "-" for table in tables):
+        raise UsageError("standard input is one table, which goes to a file: give --output FILE")
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file, and {len(tables)} tables go into a folder: give another --output")
+    outputs = output_paths(folder, tables)
+    if not folder.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {folder.absolute().parent}: create it first")
+    folder.mkdir(exist_ok=True)
+    return outputs
+
+
+def output_paths(folder: Path, tables: Sequence[Path]) -> list[Path]:
+    """The output of each table in a folder: the table's own name, with `.csv` for formats that are not written."""
+    table_of: dict[Path, Path] = {}
+    for table in tables:
+        kind, name = format_of(table), table.name
+        if kind in ("smi", "sdf", "parquet") and name.lower().endswith(".gz"):
+            name = name[:-3]
+        output = folder / (Path(name).stem + ".csv" if kind in ("smi", "sdf") else name)
+        if output in table_of:
+            raise UsageError(f"{table_of[output]} and {table} would both be {output}: give them apart")
+        table_of[output] = table
+    return [*table_of]
