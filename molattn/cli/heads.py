@@ -109,7 +109,7 @@ def _summary(
         total = limit if total is None else min(limit, total)
     places: list[int] = []
     with open_stream(table, input_format) as stream, TableProgress(total, quiet=quiet) as progress:
-        index = index_of(
+        index = find_column(
             stream.columns, smiles_column or stream.smiles_column or guess_smiles_column(stream.columns), stream.source
         )
 

@@ -13,9 +13,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from molattn.data import guess_smiles_column
-from molattn.data.files import atomic
-from molattn.data.tables.columns import index_of
-from molattn.data.tables.readers import RowStream, count_rows, open_stream
+from molattn.data.files import atomic_write
+from molattn.data.tables.columns import find_column
+from molattn.data.tables.readers import count_rows, open_stream
+from molattn.data.tables.row_stream import RowStream
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 from molattn.explain import AttentionMap
 from molattn.inference.explainer import Explainer
@@ -44,9 +45,9 @@ def write_attention(
     with ExitStack() as stack:
         stream = stack.enter_context(open_stream(input, input_format))
         name = smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
-        index = index_of(stream.columns, name, stream.source)
+        index = find_column(stream.columns, name, stream.source)
         total = count_rows(input, input_format) if input.is_file() else None
-        file = stack.enter_context(atomic(output))
+        file = stack.enter_context(atomic_write(output))
         report = stack.enter_context(progress(total, 0))
         writer = _FrameWriter(file, output.suffix.lower())
         for row, place, found in _maps(explainer, stream, index, num_workers):

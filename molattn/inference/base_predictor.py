@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from molattn.chem import NO_GEOMETRY, Progress
-from molattn.chem.molecule import CHUNK as WORKER_CHUNK
 from molattn.chem.molecule import CHUNK_3D as WORKER_CHUNK_3D
+from molattn.chem.molecule import CHUNK_SIZE as WORKER_CHUNK_SIZE
 from molattn.chem.workers import map_chunks
 from molattn.errors import MolattnWarning, SmilesError, UsageError, short_repr
-from molattn.explain.measured import Sentences
+from molattn.explain.faithfulness_file import Summaries
 from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.base import Molecule, MoleculeModel
-from molattn.models.descriptors import DescriptorRows, Read
+from molattn.models.descriptors import DescriptorStream, MoleculeRow
 from molattn.models.tasks import Task
 
 
@@ -32,7 +32,7 @@ class BasePredictor:
         folder: the folder that the model was loaded from, if any.
     """
 
-    def __init__(self, artifact: Artifact, measured: Sentences | None = None, folder: Path | None = None):
+    def __init__(self, artifact: Artifact, measured: Summaries | None = None, folder: Path | None = None):
         self._artifact = artifact
         self._measured: Mapping[str, Mapping[str, str]] = measured or {}
         self.folder = folder
@@ -40,7 +40,7 @@ class BasePredictor:
         self.conformers = c if c is None or c.on_failure != "stop" else replace(c, on_failure="reject")
         self.targets, self.units = artifact.targets, artifact.units
         self.extra_columns = tuple(artifact.extra_columns())
-        self.descriptors = () if artifact.descriptors is None else artifact.descriptors.given
+        self.descriptors = () if artifact.descriptors is None else artifact.descriptors.provided
 
     @property
     def model(self) -> MoleculeModel:
@@ -88,7 +88,7 @@ class BasePredictor:
     def _read_list(self, smiles: list[object], descriptors: Any) -> list[tuple[Molecule, np.ndarray | None]]:
         """Molecules with their descriptors; raises SmilesError at the first bad one, warns of a missing geometry."""
         found = []
-        rows = DescriptorRows(self._artifact.descriptors, descriptors)
+        rows = DescriptorStream(self._artifact.descriptors, descriptors)
         for text, molecule, z in rows.join(smiles, self._read_molecules(smiles)):
             if isinstance(molecule, SmilesError):
                 raise molecule
@@ -104,14 +104,14 @@ class BasePredictor:
         smiles: Iterable[object],
         num_workers: int,
         progress: Callable[[int], None] | None,
-        descriptors: DescriptorRows,
-    ) -> Generator[list[Read], None, None]:
+        descriptors: DescriptorStream,
+    ) -> Generator[list[MoleculeRow], None, None]:
         """Molecules with their descriptors, in order, in chunks; read as in training."""
         a = self._artifact
         reader = a.model.reader(
             add_hs=a.add_hs, max_atoms=a.max_atoms, conformers=self.conformers, standardize=a.standardize
         )
-        size = WORKER_CHUNK if self.conformers is None else WORKER_CHUNK_3D
+        size = WORKER_CHUNK_SIZE if self.conformers is None else WORKER_CHUNK_3D
         done = 0
         with closing(map_chunks(smiles, descriptors.reader(reader), num_workers, size)) as chunks:
             for texts, outcomes in chunks:

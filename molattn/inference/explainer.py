@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 
 from molattn.chem import NO_GEOMETRY
-from molattn.data.tables.readers import CHUNK
+from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import MolattnWarning, SmilesError, short_repr
 from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
 from molattn.explain.attribute import attribute
@@ -42,7 +42,7 @@ class Explainer(BasePredictor):
             SmilesError: the SMILES, or its descriptors, cannot be read.
         """
         molecule, z = self._read_one(smiles, descriptors)
-        (attention,) = self._maps([molecule], stacked([z]))
+        (attention,) = self._maps([molecule], stack_descriptors([z]))
         if isinstance(attention, SmilesError):
             raise attention
         return attention
@@ -65,11 +65,11 @@ class Explainer(BasePredictor):
             num_workers: processes that read molecules.
             progress: called now and then with the number of SMILES read so far.
         """
-        waiting: list[Read] = []
+        waiting: list[MoleculeRow] = []
         pairs = done = without_geometry = 0
         first = ""
         scaler = None if descriptors is None and self.descriptors else self._artifact.descriptors
-        with closing(self._iter_reads(smiles, num_workers, progress, DescriptorRows(scaler, descriptors))) as chunks:
+        with closing(self._iter_reads(smiles, num_workers, progress, DescriptorStream(scaler, descriptors))) as chunks:
             for read in chain.from_iterable(chunks):
                 done += 1
                 waiting.append(read)
@@ -79,7 +79,7 @@ class Explainer(BasePredictor):
                     found = next((w for w in outcome.warnings if w.startswith(NO_GEOMETRY)), "")
                     without_geometry += bool(found)
                     first = first or (found and f"{short_repr(text)}: {found}")
-                if pairs >= MAX_ATTENTION_PAIRS or len(waiting) == CHUNK:
+                if pairs >= MAX_ATTENTION_PAIRS or len(waiting) == CHUNK_SIZE:
                     yield from self._map_reads(waiting)
                     waiting, pairs = [], 0
         yield from self._map_reads(waiting)
@@ -87,10 +87,10 @@ class Explainer(BasePredictor):
             message = f"{without_geometry} of {done} SMILES have no 3D geometry; the first, {first}"
             warnings.warn(MolattnWarning(message), stacklevel=2)
 
-    def _map_reads(self, reads: Sequence[Read]) -> Iterator[AttentionMap | SmilesError]:
+    def _map_reads(self, reads: Sequence[MoleculeRow]) -> Iterator[AttentionMap | SmilesError]:
         """A map or an error for each SMILES."""
         good = [(m, z) for _, m, z in reads if not isinstance(m, SmilesError)]
-        maps = self._maps([m for m, _ in good], stacked(z for _, z in good))
+        maps = self._maps([m for m, _ in good], stack_descriptors(z for _, z in good))
         for _, outcome, _ in reads:
             yield outcome if isinstance(outcome, SmilesError) else next(maps)
 
@@ -191,6 +191,6 @@ class Explainer(BasePredictor):
             InputError: a table that cannot be used.
         """
         # Imported here: it brings in scipy and scikit-learn, which prediction does not need.
-        from molattn.explain.trial import trial
+        from molattn.explain.run_faithfulness import measure_run
 
-        return trial(self._artifact, self._read_molecules, run, **options)
+        return measure_run(self._artifact, self._read_molecules, run, **options)

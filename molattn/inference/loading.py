@@ -22,4 +22,4 @@ def load(run: str | Path) -> Predictor:
     """
     check_has_model(Path(run))
     folder = model_folder(run)
-    return Predictor(load_artifact(folder), read_sentences(Path(run), folder), folder)
+    return Predictor(load_artifact(folder), read_summaries(Path(run), folder), folder)

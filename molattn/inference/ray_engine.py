@@ -16,7 +16,7 @@ from typing import Any
 
 from molattn import errors
 from molattn.data.tables.parts import MANIFEST, PartFiles, Parts
-from molattn.data.tables.readers import CHUNK
+from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import MissingExtra, MolattnError, ProcessLost, UsageError
 from molattn.inference.batch_predictor import PredictionOptions
 from molattn.inference.loading import load
@@ -53,7 +53,7 @@ class _CountedTable:
 
     def missing_parts(self) -> list[int]:
         """The parts that are not finished."""
-        count = -(-(self.end - self.first) // (PART * CHUNK))
+        count = -(-(self.end - self.first) // (PART * CHUNK_SIZE))
         return [] if self.parts.joined else [k for k in range(count) if k not in self.parts.finished]
 
 
@@ -240,7 +240,7 @@ def _write_part(job: TableJob, task: TableTask, part: int) -> RowCounts:
         workers = int(begun.exists())
         begun.write_text(f"{os.getpid()}\n")
         first, end = _row_range(parts.folder)
-        chunks = table.chunks(first, min(end, first + (part + 1) * PART * CHUNK), lambda k: k == part)
+        chunks = table.chunks(first, min(end, first + (part + 1) * PART * CHUNK_SIZE), lambda k: k == part)
         with closing(table.predict(chunks, workers, lambda _: None)) as predicted:
             table.write_part(parts, part, predicted)
         begun.unlink(missing_ok=True)

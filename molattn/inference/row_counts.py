@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from molattn.data.tables.parts import Parts
-from molattn.data.tables.readers import Chunk, RowStream
+from molattn.data.tables.row_stream import Chunk, RowStream
 from molattn.errors import short_repr
 from molattn.inference.rows import RowPrediction, geometry_warning
 

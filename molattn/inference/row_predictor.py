@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from molattn.data.tables.readers import CHUNK
+from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.inference.base_predictor import BasePredictor
 from molattn.inference.batch_predictor import DEFAULT_OPTIONS, BatchPredictor, ExtraColumn, PredictionOptions
 from molattn.inference.rows import RowPrediction, RowValues, all_finite, predict_reads, transpose
 from molattn.models.base import Molecule
-from molattn.models.descriptors import DescriptorRows, Read
+from molattn.models.descriptors import DescriptorStream, MoleculeRow
 from molattn.models.predict import NOT_FINITE, embed_molecules
 
 
@@ -68,7 +68,7 @@ class RowPredictor(BasePredictor):
         predicted: list[RowValues | str] = [*predictor.predict(molecules, z, failures)]
         if self.task.of_atoms:
             atoms: Any = iter(predicted)
-            of_each = (list(islice(atoms, n)) for n in self._artifact.model.counts(molecules).tolist())
+            of_each = (list(islice(atoms, n)) for n in self._artifact.model.rows_per_molecule(molecules).tolist())
             predicted = [(transpose(v for v, _ in rows), transpose(e for _, e in rows)) for rows in of_each]
         return _with_failures(predicted, failures)
 
@@ -85,15 +85,15 @@ class RowPredictor(BasePredictor):
         predict: Callable[[Sequence[Molecule], np.ndarray | None], list[RowValues | str]],
         descriptors: Any,
     ) -> Generator[RowPrediction, None, None]:
-        """A row for each SMILES, `CHUNK` of them predicted together: memory is bounded for any number of SMILES."""
-        waiting: list[Read] = []
-        rows = DescriptorRows(self._artifact.descriptors, descriptors)
+        """A row for each SMILES, `CHUNK_SIZE` of them predicted together, in bounded memory."""
+        waiting: list[MoleculeRow] = []
+        rows = DescriptorStream(self._artifact.descriptors, descriptors)
         with closing(self._iter_reads(smiles, num_workers, progress, rows)) as chunks:
             for reads in chunks:
                 waiting += reads
-                while len(waiting) >= CHUNK:
-                    yield from predict_reads(waiting[:CHUNK], predict)
-                    del waiting[:CHUNK]
+                while len(waiting) >= CHUNK_SIZE:
+                    yield from predict_reads(waiting[:CHUNK_SIZE], predict)
+                    del waiting[:CHUNK_SIZE]
         yield from predict_reads(waiting, predict)
 
 

@@ -80,7 +80,7 @@ def geometry_warning(row: RowPrediction) -> str:
 
 
 def predict_reads(
-    reads: Sequence[Read], predict: Callable[[Sequence[Molecule], np.ndarray | None], list[RowValues | str]]
+    reads: Sequence[MoleculeRow], predict: Callable[[Sequence[Molecule], np.ndarray | None], list[RowValues | str]]
 ) -> Iterator[RowPrediction]:
     """A row for each SMILES, in order, with the values that `predict` returns for its molecule, or an error.
 
@@ -89,7 +89,7 @@ def predict_reads(
         predict: from molecules and descriptors to the values of each, or why it has none.
     """
     molecules = [m for _, m, _ in reads if not isinstance(m, SmilesError)]
-    predicted = iter(predict(molecules, stacked(z for _, m, z in reads if not isinstance(m, SmilesError))))
+    predicted = iter(predict(molecules, stack_descriptors(z for _, m, z in reads if not isinstance(m, SmilesError))))
     for text, outcome, _ in reads:
         if isinstance(outcome, SmilesError):
             yield RowPrediction(text, None, outcome.reason)

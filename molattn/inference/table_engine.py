@@ -11,11 +11,20 @@ from itertools import groupby
 
 from molattn import __version__
 from molattn.data import guess_smiles_column
-from molattn.data.files import atomic
-from molattn.data.tables.columns import index_of, listed
-from molattn.data.tables.parts import PartFiles, Parts, discard_parts, parts_folder, sha256_of
-from molattn.data.tables.readers import CHUNK, Chunk, RowStream, open_stream
-from molattn.data.tables.writers import NewColumn, NpyOutput, Output, TextOutput, Writer, compressed, output_of
+from molattn.data.files import atomic_write
+from molattn.data.tables.columns import find_column, format_names
+from molattn.data.tables.parts import PartFiles, Parts, discard_parts, file_sha256, parts_folder
+from molattn.data.tables.readers import open_stream
+from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, RowStream
+from molattn.data.tables.writers import (
+    NewColumn,
+    NpyFormat,
+    TableFormat,
+    TableWriter,
+    TextFormat,
+    open_compressed,
+    output_format,
+)
 from molattn.errors import InputError, RowsFailed, UsageError
 from molattn.inference.row_counts import RowCounts
 from molattn.inference.rows import RowPrediction
@@ -53,7 +62,7 @@ class OpenTable:
     task: TableTask
     stream: RowStream
     smiles_column: str
-    output: Output
+    output: TableFormat
     columns: list[str]
 
     def chunks(self, first: int, end: int | None, needed: Callable[[int], bool]) -> Iterator[NumberedChunk]:
@@ -61,7 +70,7 @@ class OpenTable:
         for chunk in self.stream.chunks:
             if end is not None and chunk.start >= end:
                 return
-            part = (chunk.start - first) // (PART * CHUNK)
+            part = (chunk.start - first) // (PART * CHUNK_SIZE)
             if chunk.start >= first and needed(part):
                 yield part, chunk
 
@@ -69,11 +78,11 @@ class OpenTable:
         self, chunks: Iterable[NumberedChunk], num_workers: int, progress: Callable[[int], None]
     ) -> Generator[PredictedChunk, None, None]:
         """Run the model on these chunks, in order."""
-        smiles = index_of(self.stream.columns, self.smiles_column, self.stream.source)
+        smiles = find_column(self.stream.columns, self.smiles_column, self.stream.source)
         descriptors = _descriptor_indices(self.stream, self.task.descriptors)
         return _predict(chunks, self.stream, smiles, descriptors, self.task.predict_rows, num_workers, progress)
 
-    def write(self, writer: Writer, chunks: Iterable[PredictedChunk]) -> RowCounts:
+    def write(self, writer: TableWriter, chunks: Iterable[PredictedChunk]) -> RowCounts:
         """Write the rows of these chunks."""
         counts = RowCounts()
         for _, chunk, predictions in chunks:
@@ -85,7 +94,7 @@ class OpenTable:
 
     def write_part(self, parts: PartFiles, number: int, chunks: Iterable[PredictedChunk]) -> None:
         """Write a part, then record that it is finished."""
-        with atomic(parts.table(number)) as file:
+        with atomic_write(parts.table(number)) as file:
             counts = self.write(self.output.writer(file), chunks)
         parts.finish(number, {"tally": counts.to_record()})
 
@@ -95,14 +104,14 @@ def open_table(job: TableJob, task: TableTask, warn: Warn) -> Iterator[OpenTable
     """Open the table of a job."""
     with open_stream(job.input, job.input_format) as stream:
         smiles_column = job.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
-        index_of(stream.columns, smiles_column, stream.source)
+        find_column(stream.columns, smiles_column, stream.source)
         _descriptor_indices(stream, task.descriptors)
         if task.numbers_only:
             new = list(task.columns)
-            output: Output = NpyOutput(new)
+            output: TableFormat = NpyFormat(new)
         else:
             new = _without_duplicates(task.columns, stream.columns, warn)
-            output = output_of(job.output, stream, new, job.escape_formulas)
+            output = output_format(job.output, stream, new, job.escape_formulas)
         yield OpenTable(job, task, stream, smiles_column, output, [*stream.columns, *(c.name for c in new)])
 
 
@@ -151,11 +160,11 @@ def run_job(job: TableJob, task: TableTask, progress: ProgressFactory, warn: War
         predicted = stack.enter_context(closing(table.predict(chunks, job.num_workers, report)))
         source = table.stream.source
         if job.output is None:
-            assert isinstance(table.output, TextOutput) and job.write_text is not None
+            assert isinstance(table.output, TextFormat) and job.write_text is not None
             return check_complete(table.write(table.output.text_writer(job.write_text), predicted), first, end, source)
         if parts is None:
-            with atomic(job.output) as file:
-                with compressed(job.output, file) as inner:
+            with atomic_write(job.output) as file:
+                with open_compressed(job.output, file) as inner:
                     counts = table.write(table.output.writer(inner), predicted)
                 return check_complete(counts, first, end, source)
         for number, of_part in groupby(predicted, lambda chunk: chunk[0]):
@@ -174,20 +183,20 @@ def open_parts(table: OpenTable, first: int, end: int | None, always: bool = Fal
         return None
     if job.force and not job.resume:
         discard_parts(job.output)
-    short = not always and end is not None and end - first <= PART * CHUNK
+    short = not always and end is not None and end - first <= PART * CHUNK_SIZE
     if end is None or (short and not parts_folder(job.output).exists()):
         return None
     made_of = {
         "what is made": task.noun,
         "what is asked for beside it": task.options,
-        "the input's SHA-256": sha256_of(job.input),
+        "the input's SHA-256": file_sha256(job.input),
         "the model's SHA-256": task.model_sha256(),
         "molattn's version": __version__,
         "the column of SMILES": table.smiles_column,
         "the list of columns": table.columns,
         "the first row": first,
         "the number of rows": end - first,
-        "the number of rows in a part": PART * CHUNK,
+        "the number of rows in a part": PART * CHUNK_SIZE,
         "the kind of file": table.output.suffix,
         **({"the escaping of formulas": True} if job.escape_formulas else {}),
     }
@@ -260,9 +269,9 @@ def _predict(
 def _descriptor_indices(stream: RowStream, names: Sequence[str]) -> list[int]:
     """Indices of the columns of descriptors that the model reads."""
     try:
-        return [index_of(stream.columns, name, stream.source) for name in names]
+        return [find_column(stream.columns, name, stream.source) for name in names]
     except UsageError as error:
-        raise UsageError(f"{error}; the model reads {listed(names)} beside each molecule") from error
+        raise UsageError(f"{error}; the model reads {format_names(names)} beside each molecule") from error
 
 
 def _without_duplicates(columns: Sequence[NewColumn], existing: Sequence[str], warn: Warn) -> list[NewColumn]:

@@ -9,9 +9,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from molattn.data.locks import held_output, room_for_outputs
+from molattn.data.locks import lock_output, raise_open_file_limit
 from molattn.data.tables.parts import parts_folder
-from molattn.data.tables.readers import CHUNK, count_rows, format_of
+from molattn.data.tables.readers import count_rows, infer_format
+from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError, UsageError
 
 LOCAL, RAY = ENGINES = ("local", "ray")
@@ -80,15 +81,15 @@ class TableJob:
     def row_range(self) -> tuple[int, int | None]:
         """The first row to process and the end of the range; the end is None for a pipe, whose rows cannot be counted.
 
-        Reads a file once through, which also finds malformed rows. Shards start at multiples of `CHUNK` rows, so that
-        the same molecules share a batch as in the whole table.
+        Reads a file once through, which also finds malformed rows. Shards start at multiples of `CHUNK_SIZE` rows, so
+        that the same molecules share a batch as in the whole table.
         """
         if not self.input.is_file():
             return 0, None
         total = count_rows(self.input, self.input_format)
         i, n = self.shard or (1, 1)
-        chunks = -(-total // CHUNK)
-        return min(chunks * (i - 1) // n * CHUNK, total), min(chunks * i // n * CHUNK, total)
+        chunks = -(-total // CHUNK_SIZE)
+        return min(chunks * (i - 1) // n * CHUNK_SIZE, total), min(chunks * i // n * CHUNK_SIZE, total)
 
 
 def check_output(path: Path, force: bool = False) -> None:
@@ -130,12 +131,12 @@ def locked_outputs(jobs: Sequence[TableJob]) -> Iterator[Sequence[TableJob]]:
         UsageError: another process writes to one of the outputs; and as `TableJob.check`.
         InputError: as `TableJob.check`.
     """
-    room_for_outputs(len(jobs))
+    raise_open_file_limit(len(jobs))
     with ExitStack() as stack:
         for job in jobs:
             job.check()
             if job.output is not None:
-                stack.enter_context(held_output(job.output))
+                stack.enter_context(lock_output(job.output))
                 # Checked again: the file may have appeared or disappeared before it was locked.
                 job.check()
         yield jobs
@@ -163,7 +164,7 @@ def output_paths(folder: Path, tables: Sequence[Path]) -> list[Path]:
     """The output of each table in a folder: the table's own name, with `.csv` for formats that are not written."""
     table_of: dict[Path, Path] = {}
     for table in tables:
-        kind, name = format_of(table), table.name
+        kind, name = infer_format(table), table.name
         if kind in ("smi", "sdf", "parquet") and name.lower().endswith(".gz"):
             name = name[:-3]
         output = folder / (Path(name).stem + ".csv" if kind in ("smi", "sdf") else name)

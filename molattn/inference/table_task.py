@@ -62,7 +62,7 @@ def prediction_task(predictor: RowPredictor, options: PredictionOptions = DEFAUL
         model_sha256=predictor.model_sha256,
         options=str([*text, options.applicability]),
         descriptors=predictor.descriptors,
-        slow_reason=predictor.model.why_slow,
+        slow_reason=predictor.model.slow_reason,
     )
 
 
@@ -81,7 +81,7 @@ def fingerprint_task(predictor: RowPredictor, numbers_only: bool = False) -> Tab
         model_sha256=predictor.model_sha256,
         numbers_only=numbers_only,
         descriptors=predictor.descriptors,
-        slow_reason=predictor.model.why_slow,
+        slow_reason=predictor.model.slow_reason,
     )
 
 

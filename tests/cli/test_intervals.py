@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import molattn as library
-from molattn.data.tables.readers import CHUNK
+from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.inference import table_engine
 from tests.cli.conftest import QUICK, Molattn
 from tests.cli.test_long_tables import Killed, kill_after

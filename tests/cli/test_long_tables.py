@@ -22,9 +22,9 @@ import pytest
 import molattn as library
 from molattn.chem import FEW_DESCRIPTORS
 from molattn.cli.table_report import TableProgress
-from molattn.data.checksummed_json import sealed
+from molattn.data.checksummed_json import dumps_checksummed
 from molattn.data.tables.parts import Parts, parts_folder
-from molattn.data.tables.readers import CHUNK
+from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.inference import table_engine
 from tests.assertions import assert_same_answers
 from tests.cli.conftest import Molattn
@@ -108,7 +108,7 @@ def test_a_resumed_output_is_the_same_to_the_byte(
     assert again.code == 0, again.err
     assert out.read_bytes() == whole.read_bytes()
     assert f"{ROWS - BAD} of {ROWS} rows predicted" in again.err
-    assert len(read) == (ROWS if workers else ROWS - CHUNK)
+    assert len(read) == (ROWS if workers else ROWS - CHUNK_SIZE)
     assert "the first, line 2:" in again.err
     assert not parts.exists()
     assert molattn("predict", run, many, "-o", out, "--resume").code == 2

@@ -16,8 +16,8 @@ from rdkit import rdBase
 import molattn as library
 from molattn import Predictor
 from molattn.chem import Conformer, molecule_graph
-from molattn.data.checksummed_json import sealed
-from molattn.data.store.cache import stored_molecules
+from molattn.data.checksummed_json import dumps_checksummed
+from molattn.data.store.cache import cached_molecules
 from molattn.data.tables.parts import parts_folder
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError
