@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from molattn.chem import NO_GEOMETRY, Progress
-from molattn.chem.molecule import CHUNK_3D as WORKER_CHUNK_3D
 from molattn.chem.molecule import CHUNK_SIZE as WORKER_CHUNK_SIZE
+from molattn.chem.molecule import CHUNK_SIZE_3D as WORKER_CHUNK_SIZE_3D
 from molattn.chem.workers import map_chunks
 from molattn.errors import MolattnWarning, SmilesError, UsageError, short_repr
 from molattn.explain.faithfulness_file import Summaries
@@ -111,7 +111,7 @@ class BasePredictor:
         reader = a.model.reader(
             add_hs=a.add_hs, max_atoms=a.max_atoms, conformers=self.conformers, standardize=a.standardize
         )
-        size = WORKER_CHUNK_SIZE if self.conformers is None else WORKER_CHUNK_3D
+        size = WORKER_CHUNK_SIZE if self.conformers is None else WORKER_CHUNK_SIZE_3D
         done = 0
         with closing(map_chunks(smiles, descriptors.reader(reader), num_workers, size)) as chunks:
             for texts, outcomes in chunks:
