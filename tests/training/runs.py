@@ -32,12 +32,12 @@ def train_small(table: Path, folder: Path, settings: tuple[str, ...] = (), **opt
 
 
 def resume(folder: Path, **options: object):
-    """Go on with a run."""
+    """Resume a run."""
     return molattn.train(resume=folder, quiet=True, **options)
 
 
 def interrupt(table: Path, folder: Path, after: int, by: signal.Signals = signal.SIGINT, **options: object) -> None:
-    """Train, and get a signal while the epoch after `after` ones is told."""
+    """Train, and raise a signal while the epoch after `after` epochs is reported."""
 
     def epoch(_: object, record: object, __: int) -> None:
         if record.epoch == after:  # pyright: ignore[reportAttributeAccessIssue]
@@ -54,7 +54,7 @@ def interrupt(table: Path, folder: Path, after: int, by: signal.Signals = signal
 
 
 def same_runs(a: Path, b: Path) -> None:
-    """Every file of two runs is the same but for times; nothing else is left behind."""
+    """Assert that two runs have the same files, with equal content except for times."""
     files = {p.relative_to(a) for p in a.rglob("*") if p.is_file()}
     assert files == {p.relative_to(b) for p in b.rglob("*") if p.is_file()}
     for file in files:

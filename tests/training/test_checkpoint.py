@@ -142,8 +142,8 @@ def test_another_training_is_not_resumed(tmp_path: Path) -> None:
     written(folder, identity={"seed": 0, "sizes": [1, 2]}, seconds=12.5, over=False)
     again = Checkpoints(folder, {"seed": 0, "sizes": (1, 2)}, every=3)
     assert again.last is not None and (again.seconds, again.every) == (12.5, 3)
-    said = "run cannot be resumed, since seed was 0 and is 1 now; more was null and is 2 now: put back what was, or"
-    with pytest.raises(UsageError, match=said):
+    message = "run cannot be resumed, since seed was 0 and is 1 now; more was null and is 2 now: put back what was, or"
+    with pytest.raises(UsageError, match=message):
         Checkpoints(folder, {"seed": 1, "sizes": (1, 2), "more": 2})
     with pytest.raises(UsageError, match="^elsewhere cannot be resumed"):
         Checkpoints(folder, {}, run=Path("elsewhere"))
@@ -157,13 +157,13 @@ class Monitor:
 
     def __init__(self) -> None:
         self.state: dict[str, Tensor] | None = None
-        self.told: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
 
     def to_dict(self) -> dict[str, Any]:
-        return {**self.told, "best": 1}
+        return {**self.values, "best": 1}
 
     def restore(self, saved: dict[str, Any], state: dict[str, Tensor] | None) -> None:
-        self.told, self.state = saved, state
+        self.values, self.state = saved, state
 
 
 class Training(nn.Module):
@@ -209,7 +209,7 @@ def test_a_resumed_training_is_bitwise_equal(tmp_path: Path, best: dict[str, Ten
         assert saves.restore(whole, 6) == 0
         for _ in range(3):
             whole.epoch()
-        monitor.told, monitor.state = {"losses": [3.0, float("nan")]}, best
+        monitor.values, monitor.state = {"losses": [3.0, float("nan")]}, best
         saves.save_epoch(2, whole, over=False)
         draws = random.gauss(0, 1)
         for _ in range(2):
@@ -218,7 +218,7 @@ def test_a_resumed_training_is_bitwise_equal(tmp_path: Path, best: dict[str, Ten
         other, again = Training(5), Monitor()
         seed_all(7)
         goes = EpochCheckpointer(Checkpoints(tmp_path / "c", {"seed": 1}), again)
-        assert again.told["best"] == 1 and again.told["losses"][0] == 3.0
+        assert again.values["best"] == 1 and again.values["losses"][0] == 3.0
         if best is None:
             assert again.state is None
         else:
@@ -295,11 +295,11 @@ def test_sigterm_exits_with_the_code_of_a_shell() -> None:
             signal.raise_signal(signal.SIGTERM)
         assert ended.value.code == 128 + signal.SIGTERM == 143
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        told: list[int] = []
-        signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+        received: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
         with exit_on_sigterm():
             signal.raise_signal(signal.SIGTERM)
-        assert told == [signal.SIGTERM], "a handler of the caller's own"
+        assert received == [signal.SIGTERM], "a handler of the caller's own"
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -1,4 +1,4 @@
-"""Settings: from files, options and `section.key=value`, with an answer for every slip."""
+"""Settings from files, options and `section.key=value`, and their error messages."""
 
 import dataclasses
 from pathlib import Path
@@ -16,7 +16,7 @@ def test_a_written_configuration_is_read_back(tmp_path: Path) -> None:
     assert RunConfig().updated(read_config(tmp_path / "run.toml"), "run.toml") == config
 
 
-def test_later_words_win(tmp_path: Path) -> None:
+def test_later_values_override_earlier_ones(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text("[training]\nepochs = 1\nseed = 1\nbatch_size = 1\n")
     config = resolve(tmp_path / "run.toml", {"epochs": 2, "seed": 2, "batch_size": None}, ["training.seed=3"])
     assert (config.training.batch_size, config.training.epochs, config.training.seed) == (1, 2, 3)
@@ -46,7 +46,7 @@ def test_a_setting_takes_the_type_of_its_field(text: str, value: object) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("num_layers=6", "write section.key=value"),
         ("model.num_layers", "write section.key=value"),
@@ -61,8 +61,8 @@ def test_a_setting_takes_the_type_of_its_field(text: str, value: object) -> None
         ("data.split_sizes=[0.5, 'x', 0.2]", "takes a number"),
     ],
 )
-def test_a_slip_is_explained(text: str, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
+def test_an_invalid_setting_is_explained(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         resolve(None, {}, [text])
 
 
@@ -89,6 +89,6 @@ def test_setting_names_are_unique_across_sections() -> None:
     assert len(set().union(*names)) == sum(map(len, names))
 
 
-def test_a_model_that_there_is_not_is_explained() -> None:
+def test_an_unknown_model_is_explained() -> None:
     with pytest.raises(UsageError, match="no model 'grpah'; did you mean 'graph'"):
         resolve(None, {"model": "grpah"})

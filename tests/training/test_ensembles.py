@@ -1,4 +1,4 @@
-"""Ensembles and calibration in a run: what is trained on what, and a run that goes on to the bit."""
+"""Ensembles and calibration in a run: their molecules, and bitwise equal resumption."""
 
 import csv
 import json
@@ -37,16 +37,14 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("after", [2, 4, 8])
-def test_an_ensemble_that_is_interrupted_goes_on_to_the_bit(
-    table: Path, whole: Path, tmp_path: Path, after: int
-) -> None:
+def test_a_resumed_ensemble_is_bitwise_equal(table: Path, whole: Path, tmp_path: Path, after: int) -> None:
     """After so many epochs of all nine: within the first, the second or the third member."""
-    run, told = tmp_path / "run", 0
+    run, epochs = tmp_path / "run", 0
 
     def epoch(_: object, __: object, ___: int) -> None:
-        nonlocal told
-        told += 1
-        if told == after + 1:
+        nonlocal epochs
+        epochs += 1
+        if epochs == after + 1:
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
@@ -119,7 +117,7 @@ def test_a_split_file_can_name_the_calibration_molecules(table: Path, whole: Pat
         train_small(table, tmp_path / "no", **{**options, "calibration_size": 0.1})
 
 
-def test_what_makes_no_sense_leaves_no_folder(table: Path, tmp_path: Path) -> None:
+def test_invalid_settings_leave_no_folder(table: Path, tmp_path: Path) -> None:
     for options, reason in (
         ({"calibration_method": "zscaling"}, "needs calibration molecules: add --calibration-size"),
         ({"uncertainty_method": "mve"}, "needs a model trained with --loss-function mve"),
@@ -133,7 +131,7 @@ def test_what_makes_no_sense_leaves_no_folder(table: Path, tmp_path: Path) -> No
         assert not (tmp_path / "run").exists()
 
 
-def test_more_members_cannot_join_a_run_that_goes_on(table: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_cannot_have_more_members(table: Path, tmp_path: Path) -> None:
     interrupt(table, tmp_path / "run", 1, **OPTIONS)
     with pytest.raises(UsageError, match="ensemble_size was 3 and is 4 now"):
         resume(tmp_path / "run", ensemble_size=4)

@@ -1,4 +1,4 @@
-"""The loop: what is kept, what is repeatable, what brings no gradient."""
+"""Fitting: the best weights, reproducibility, and labels without a gradient."""
 
 import math
 
@@ -44,7 +44,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others() -> None:
     assert not all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), c.state_dict().values(), strict=True))
 
 
-def test_the_callers_random_state_is_left_alone() -> None:
+def test_the_callers_random_state_is_preserved() -> None:
     model, scaler = GraphModel(SMALL), TargetScaler.fit(TRAIN.targets)
     torch.manual_seed(11)
     before = torch.get_rng_state()
@@ -53,7 +53,7 @@ def test_the_callers_random_state_is_left_alone() -> None:
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_the_weights_that_are_kept_are_those_of_the_best_epoch() -> None:
+def test_the_final_weights_are_those_of_the_best_epoch() -> None:
     # A rate that is far too high makes the error go up and down.
     model, fitted = _fit(epochs=12, learning_rate=0.03, ema=0.0)
     losses = [r.val_loss for r in fitted.history]
@@ -63,7 +63,7 @@ def test_the_weights_that_are_kept_are_those_of_the_best_epoch() -> None:
     assert rmse == pytest.approx(fitted.history[fitted.best_epoch].val_metric, rel=1e-5)
 
 
-def test_training_stops_when_nothing_gets_better() -> None:
+def test_training_stops_without_improvement() -> None:
     _, fitted = _fit(epochs=50, learning_rate=0.03, ema=0.0, patience=3)
     assert len(fitted.history) == fitted.best_epoch + 4 < 50
 
@@ -84,7 +84,7 @@ def test_one_molecule_is_enough() -> None:
     _fit(LabelledMolecules(GRAPHS[:1], TARGETS[:1]), LabelledMolecules(GRAPHS[1:2], TARGETS[1:2]), epochs=2)
 
 
-def test_training_that_diverges_keeps_no_model() -> None:
+def test_training_that_diverges_is_an_error() -> None:
     with pytest.raises(InputError, match="no finite validation loss"):
         _fit(learning_rate=1e30, grad_clip=0.0, warmup=0.0, epochs=2, ema=0.0)
 
@@ -98,7 +98,7 @@ def test_training_that_diverges_keeps_no_model() -> None:
     ],
     ids=lambda task: task.loss,
 )
-def test_missing_labels_bring_exactly_no_gradient(task: Task) -> None:
+def test_missing_labels_have_exactly_zero_gradient(task: Task) -> None:
     targets = np.column_stack([(TARGETS[:8, 0] > -2).astype(float), np.full(8, np.nan)])
     targets[3] = np.nan
     data = LabelledMolecules(GRAPHS[:8], targets)
@@ -135,7 +135,7 @@ def test_a_row_of_weight_two_counts_as_if_it_were_there_twice() -> None:
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
 
 
-def test_weights_of_one_change_nothing_and_none_at_all_are_survived() -> None:
+def test_weights_of_one_change_nothing_and_weights_of_zero_are_allowed() -> None:
     ones = LabelledMolecules(TRAIN.molecules, TRAIN.targets, np.ones(40))
     (a, fit_a), (b, fit_b) = _fit(epochs=2), _fit(ones, epochs=2)
     assert [r.train_loss for r in fit_a.history] == pytest.approx([r.train_loss for r in fit_b.history])
@@ -145,7 +145,7 @@ def test_weights_of_one_change_nothing_and_none_at_all_are_survived() -> None:
 
 
 @pytest.mark.parametrize("val", [0.0, 1.0, np.nan])
-def test_a_validation_side_of_one_class_still_chooses_an_epoch(val: float) -> None:
+def test_a_validation_split_of_one_class_still_chooses_an_epoch(val: float) -> None:
     labels = (np.median(TARGETS) < TARGETS).astype(float)
     one = np.full((20, 1), val)
     if np.isnan(val):
@@ -178,14 +178,14 @@ def test_training_lowers_every_loss(task: Task) -> None:
     assert fitted.history[-1].metric == task.metrics[0]
 
 
-def test_a_batch_without_any_label_does_no_harm() -> None:
+def test_a_batch_without_labels_keeps_the_weights_finite() -> None:
     targets = TARGETS[:40].copy()
     targets[:20] = np.nan
     model, _ = _fit(LabelledMolecules(GRAPHS[:40], targets), epochs=2, batch_size=4)
     assert all(torch.isfinite(p).all() for p in model.parameters())
 
 
-def test_the_scaler_sees_only_the_training_targets() -> None:
+def test_validation_targets_do_not_change_the_training() -> None:
     # The scaler is a value handed in; other validation targets change neither it nor a single step.
     other = LabelledMolecules(VAL.molecules, VAL.targets + 100)
     (a, fit_a), (b, fit_b) = _fit(ema=0.0, epochs=2), _fit(val=other, ema=0.0, epochs=2)
@@ -201,7 +201,7 @@ def test_one_and_two_threads_agree_after_one_step() -> None:
     torch.testing.assert_close(*states, rtol=1e-6, atol=1e-6)
 
 
-def test_every_epoch_sees_every_molecule_once_in_batches_of_like_size() -> None:
+def test_every_epoch_has_every_molecule_once_in_batches_of_similar_size() -> None:
     sizes = [g.num_atoms for g in GRAPHS]
     sampler = BucketBatchSampler(sizes, batch_size=8, seed=0)
     epochs = []

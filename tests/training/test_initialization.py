@@ -1,4 +1,4 @@
-"""Where a training starts from: a base where it fits, its sizes and weights; and what is refused."""
+"""Initialization from a base model: its sizes and weights, defaults that depend on it, and errors."""
 
 import tomllib
 import warnings
@@ -35,7 +35,7 @@ from molattn.training.pretraining import PretrainConfig, pretrain
 from molattn.training.run import initialize_model
 from molattn.training.unlabelled import NCI, collect_molecules
 from tests.molecules import esol
-from tests.training.test_pretraining import Told
+from tests.training.test_pretraining import RecordingReporter
 
 MOLECULES = grow_molecules(
     [s for s in esol(40)[0] if "." not in s], 30, seed=7, is_excluded=lambda s: s in evaluation_molecules()
@@ -45,12 +45,12 @@ SIZES = {"hidden_dim": 16, "num_layers": 1, "num_heads": 4, "edge_dim": 4}
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A small base of one's own."""
+    """A small base model."""
     folder = tmp_path_factory.mktemp("bases")
     (folder / "mine.smi").write_text("\n".join(MOLECULES) + "\n")
     training = TrainingConfig(epochs=2, batch_size=16, accelerator="cpu", base="none")
     run = RunConfig(model=GraphModelConfig(**SIZES), training=training)
-    pretrain(PretrainConfig(molecules=str(folder / "mine.smi"), run=run), folder / "base", Told())
+    pretrain(PretrainConfig(molecules=str(folder / "mine.smi"), run=run), folder / "base", RecordingReporter())
     return str(folder / "base")
 
 
@@ -80,11 +80,11 @@ def test_sizes_and_weights_are_those_of_the_base_and_the_head_is_new(base: str) 
     )
 
 
-def test_settings_of_the_fine_tuning_are_taken_unless_somebody_says_others(base: str) -> None:
-    config, said = resolve_initialization(resolve(None, {"base": base}))
+def test_fine_tuning_defaults_apply_unless_set_explicitly(base: str) -> None:
+    config, message = resolve_initialization(resolve(None, {"base": base}))
     assert config.training.epochs == FINE_TUNING["training"]["epochs"] != TrainingConfig.epochs
     assert config.model.dropout == FINE_TUNING["model"]["dropout"] != GraphModelConfig.dropout
-    assert base in said
+    assert base in message
     config, _ = resolve_initialization(
         resolve(None, {"base": base, "epochs": TrainingConfig.epochs}, [f"model.dropout={GraphModelConfig.dropout}"])
     )
@@ -92,7 +92,7 @@ def test_settings_of_the_fine_tuning_are_taken_unless_somebody_says_others(base:
     assert config.model.dropout == GraphModelConfig.dropout
 
 
-def test_a_training_on_many_molecules_learns_descriptors_too_unless_somebody_says_otherwise(base: str) -> None:
+def test_defaults_for_many_molecules_apply_unless_set_explicitly(base: str) -> None:
     def settled(molecules: int, *settings: str, of_atoms: bool = False, **options: object) -> tuple[float, float]:
         config, _ = resolve_initialization(resolve(None, {"base": base, **options}, settings), of_atoms, molecules)
         return config.model.dropout, config.training.auxiliary
@@ -119,7 +119,7 @@ def test_a_training_on_many_molecules_learns_descriptors_too_unless_somebody_say
 
 
 @pytest.mark.parametrize("form", ["folder", "arrays"])
-def test_how_many_molecules_there_are_is_counted_on_the_training_side(
+def test_the_number_of_molecules_is_that_of_the_training_split(
     form: str, base: str, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = []
@@ -140,10 +140,10 @@ def test_how_many_molecules_there_are_is_counted_on_the_training_side(
         assert taken == [0, 30]
 
 
-def test_a_graph_model_from_scratch_reads_descriptors_and_learns_them() -> None:
+def test_defaults_of_a_graph_model_from_scratch() -> None:
     def taken(*settings: str, of_atoms: bool = False, **options: object) -> tuple[tuple[str, ...], float]:
-        config, said = resolve_initialization(resolve(None, {"base": "none", **options}, settings), of_atoms)
-        assert said == ""
+        config, message = resolve_initialization(resolve(None, {"base": "none", **options}, settings), of_atoms)
+        assert message == ""
         return config.data.molecule_featurizers, config.training.auxiliary
 
     few, weight = default = FROM_SCRATCH["data"]["molecule_featurizers"], FROM_SCRATCH["training"]["auxiliary"]
@@ -171,7 +171,7 @@ def test_a_graph_model_from_scratch_reads_descriptors_and_learns_them() -> None:
         assert taken("training.auxiliary=0.3", preset=name, molecule_featurizers=["rdkit_few"]) == (few, 0.3)
 
 
-def test_nothing_is_said_where_there_are_no_descriptors_to_learn_and_nobody_asked(tmp_path: Path) -> None:
+def test_constant_descriptors_are_reported_only_if_they_are_configured(tmp_path: Path) -> None:
     table = tmp_path / "alike.csv"
     table.write_text(
         "smiles,y\n" + "".join(f"{s},{i}\n" for i, s in enumerate(["CC(O)F", "C[C@H](O)F", "C[C@@H](O)F"] * 4))
@@ -183,7 +183,7 @@ def test_nothing_is_said_where_there_are_no_descriptors_to_learn_and_nobody_aske
         molattn.train(table, output_dir=tmp_path / "run", **options)
         options["settings"] += ["training.auxiliary=0.3"]
         with pytest.raises(MolattnWarning, match="the auxiliary descriptors are the same"):
-            molattn.train(table, output_dir=tmp_path / "asked", **options)
+            molattn.train(table, output_dir=tmp_path / "explicit", **options)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_nothing_is_said_where_there_are_no_descriptors_to_learn_and_nobody_aske
         ({"model": "smiles-transformer"}, [], "model is smiles-transformer and was graph"),
     ],
 )
-def test_settings_that_clash_with_the_base_are_refused(
+def test_settings_that_conflict_with_the_base_model_are_refused(
     base: str, options: dict[str, object], settings: list[str], reason: str
 ) -> None:
     config = resolve(None, {"base": base, **options}, settings)
@@ -204,12 +204,12 @@ def test_settings_that_clash_with_the_base_are_refused(
         resolve_initialization(config)
 
 
-def test_dropout_is_the_runs_own(base: str) -> None:
+def test_dropout_may_differ_from_the_base_model(base: str) -> None:
     config, _ = resolve_initialization(resolve(None, {"base": base}, ["model.dropout=0.3"]))
     assert config.model == replace(GraphModelConfig(**SIZES), dropout=0.3)
 
 
-def test_a_base_that_is_not_there_or_damaged_is_refused(base: str, table: Path, tmp_path: Path) -> None:
+def test_a_missing_or_damaged_base_model_is_refused(base: str, table: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no base model 'nowhere'"):
         molattn.train(table, base="nowhere", output_dir=tmp_path / "run", quiet=True)
     damaged = tmp_path / "damaged"
@@ -223,9 +223,7 @@ def test_a_base_that_is_not_there_or_damaged_is_refused(base: str, table: Path, 
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_says_what_it_started_from_and_repeats_and_resumes_to_the_bit(
-    base: str, table: Path, tmp_path: Path
-) -> None:
+def test_a_run_from_a_base_model_is_repeated_and_resumed_bitwise(base: str, table: Path, tmp_path: Path) -> None:
     options = {"epochs": 3, "batch_size": 16, "accelerator": "cpu", "quiet": True}
     whole = molattn.train(table, base=base, output_dir=tmp_path / "whole", **options)
     config = tomllib.loads((whole.folder / "config.toml").read_text())
@@ -249,7 +247,7 @@ def test_a_run_says_what_it_started_from_and_repeats_and_resumes_to_the_bit(
     assert resumed.metrics == whole.metrics
 
 
-def test_replicates_start_from_the_base_and_go_on_after_a_stop(base: str, table: Path, tmp_path: Path) -> None:
+def test_replicates_start_from_the_base_model_and_can_be_resumed(base: str, table: Path, tmp_path: Path) -> None:
     options = {"epochs": 2, "batch_size": 16, "accelerator": "cpu", "quiet": True, "num_replicates": 2}
 
     def stop(_: object, record: object, __: int) -> None:  # noqa: ARG001
@@ -270,21 +268,23 @@ def test_replicates_start_from_the_base_and_go_on_after_a_stop(base: str, table:
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """In the place of the bases that molattn carries one of the default sizes that has hardly learned."""
+    """Replace the base models of molattn by one of the default sizes that is hardly trained."""
     (tmp_path / "mine.smi").write_text("\n".join(MOLECULES) + "\n")
     run = RunConfig(training=TrainingConfig(epochs=1, accelerator="cpu", base="none"))
-    pretrain(PretrainConfig(molecules=str(tmp_path / "mine.smi"), run=run), tmp_path / "bases" / DEFAULT, Told())
+    pretrain(
+        PretrainConfig(molecules=str(tmp_path / "mine.smi"), run=run), tmp_path / "bases" / DEFAULT, RecordingReporter()
+    )
     card = tmp_path / "bases" / DEFAULT / "card.toml"
     card.write_text(card.read_text().replace('source = "mine.smi"', f'source = "{NCI}"'))
     monkeypatch.setattr(bases, "bases_dir", lambda: tmp_path / "bases")
     return DEFAULT
 
 
-def test_auto_is_molattns_own_base_where_it_fits(own: str) -> None:
+def test_auto_selects_the_default_base_model_if_it_is_compatible(own: str) -> None:
     assert base_names() == (own,)
-    config, said = resolve_initialization(resolve(None, {"dataset": "esol", "base": "auto"}))
+    config, message = resolve_initialization(resolve(None, {"dataset": "esol", "base": "auto"}))
     assert config.training.base == DEFAULT
-    assert "--base none" in said
+    assert "--base none" in message
     initialize_model(config, 1, False)
     few, weight = FROM_SCRATCH["data"]["molecule_featurizers"], FROM_SCRATCH["training"]["auxiliary"]
     for options, settings, known in (
@@ -299,12 +299,12 @@ def test_auto_is_molattns_own_base_where_it_fits(own: str) -> None:
         assert config.training == replace(plain.training, base="none", auxiliary=weight if known else 0.0)
         assert config.data == replace(plain.data, molecule_featurizers=few if known else ())
         initialize_model(config, 1, False)
-    config, said = resolve_initialization(resolve(None, {"base": "auto"}), of_atoms=True)
+    config, message = resolve_initialization(resolve(None, {"base": "auto"}), of_atoms=True)
     assert config.training.base == "none"
-    assert "of atoms" in said
+    assert "of atoms" in message
 
 
-def test_data_sets_whose_molecules_it_has_seen_are_refused(own: str) -> None:
+def test_data_sets_that_the_base_model_was_trained_on_are_refused(own: str) -> None:
     for name in ("nci-logp", "nci-tpsa"):
         with pytest.raises(
             UsageError, match=f"the molecules of {name} are those that the base model {own} was trained on"
@@ -315,11 +315,11 @@ def test_data_sets_whose_molecules_it_has_seen_are_refused(own: str) -> None:
 def test_without_any_base_training_starts_from_scratch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bases, "bases_dir", lambda: None)
     for options in ({}, {"base": "auto"}):
-        config, said = resolve_initialization(resolve(None, options))
-        assert (config.training.base, said) == ("none", "")
+        config, message = resolve_initialization(resolve(None, options))
+        assert (config.training.base, message) == ("none", "")
 
 
-def test_every_base_that_comes_along_is_whole_and_small() -> None:
+def test_every_included_base_model_is_complete_and_small() -> None:
     folder = bases_dir()
     for name in base_names():
         assert folder is not None
@@ -330,7 +330,7 @@ def test_every_base_that_comes_along_is_whole_and_small() -> None:
         assert len(molattn.load(folder / name).targets) == len(card["targets"]["descriptors"])
 
 
-def test_the_base_that_training_starts_from_has_seen_no_molecule_of_esol() -> None:
+def test_the_default_base_model_was_not_trained_on_esol() -> None:
     folder = bases_dir()
     assert folder is not None
     card = tomllib.loads((folder / DEFAULT / "card.toml").read_text())

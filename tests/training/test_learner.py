@@ -105,14 +105,14 @@ def by_hand(model: GraphModel, config: TrainingConfig, warmup: int) -> tuple[lis
 
 
 def fitted(config: TrainingConfig) -> tuple[list[EpochRecord], GraphModel]:
-    model, told = model_of(), []
-    assert fit(model, TRAIN, VAL, SCALER, config, told.append).history == told
+    model, history = model_of(), []
+    assert fit(model, TRAIN, VAL, SCALER, config, history.append).history == history
     assert not model.training
-    return told, model
+    return history, model
 
 
-def same(told: list[EpochRecord], wanted: list[EpochRecord], rel: float = 1e-4) -> None:
-    for a, b in zip(told, wanted, strict=True):
+def same(history: list[EpochRecord], wanted: list[EpochRecord], rel: float = 1e-4) -> None:
+    for a, b in zip(history, wanted, strict=True):
         assert (a.epoch, a.best, a.metric) == (b.epoch, b.best, b.metric)
         assert astuple(a)[1:5] == pytest.approx(astuple(b)[1:5], rel=rel, abs=1e-9), a.epoch
 
@@ -120,10 +120,10 @@ def same(told: list[EpochRecord], wanted: list[EpochRecord], rel: float = 1e-4) 
 def test_training_matches_a_plain_loop_with_torch() -> None:
     # Steep enough for the best epoch not to be the last one.
     config = replace(CONFIG, epochs=5, learning_rate=0.3, ema=0.2)
-    told, model = fitted(config)
+    history, model = fitted(config)
     wanted, kept = by_hand(model_of(), config, warmup=4)
     assert not wanted[-1].best
-    same(told, wanted, 1e-3)
+    same(history, wanted, 1e-3)
     found = predict_molecules(model, SCALER, VAL.molecules)
     with torch.no_grad():
         wanted_of_best = kept(model.collate(VAL.molecules)).numpy()
@@ -145,9 +145,9 @@ def test_each_setting_of_the_optimizer_matches_torch() -> None:
     losses = []
     for change in CHANGES:
         config = replace(CONFIG, **change)
-        told, _ = fitted(config)
-        same(told, by_hand(model_of(), config, warmup=1 if "warmup" in change else 2)[0])
-        losses.append(told[-1].val_loss)
+        history, _ = fitted(config)
+        same(history, by_hand(model_of(), config, warmup=1 if "warmup" in change else 2)[0])
+        losses.append(history[-1].val_loss)
     assert len({f"{loss:.3g}" for loss in losses}) == len(CHANGES), "a setting without effect"
 
 
@@ -395,8 +395,8 @@ def test_the_gradients_of_two_ranks_sum_to_that_of_the_whole_batch(
         auxiliary = (
             [] if learner.auxiliary_objective is None else [p.grad for p in learner.auxiliary_objective.parameters()]
         )
-        told = [learner.train_losses.pop(), learner.val_losses.pop(), learner.pop_metric()]
-        return [*(p.grad for p in model.parameters()), *auxiliary, torch.tensor(told)]
+        values = [learner.train_losses.pop(), learner.val_losses.pop(), learner.pop_metric()]
+        return [*(p.grad for p in model.parameters()), *auxiliary, torch.tensor(values)]
 
     def of(seed: int) -> Learner:
         model = model_of(seed=seed)

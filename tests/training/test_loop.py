@@ -1,4 +1,4 @@
-"""The loop around the steps: what it leaves as it was, when it stops, who is told what, and which rank does what."""
+"""The training loop: settings that it restores, early stopping, callbacks, devices and ranks."""
 
 import gc
 import os
@@ -18,7 +18,7 @@ from molattn.errors import InputError, UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.models.tasks import Regression
 from molattn.training import distributed
-from molattn.training import fit as room
+from molattn.training import fit as fit_module
 from molattn.training.dataset import LabelledMolecules, collate_step
 from molattn.training.distributed import select_device
 from molattn.training.fit import EarlyStopping, EpochRecord, FitResult, _eval_mode, _seed_epoch, _to_device, fit
@@ -29,7 +29,7 @@ ONE = replace(CONFIG, epochs=1)
 
 @pytest.fixture(autouse=True)
 def _no_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To look for garbage in all that pytest holds takes longer than the trainings here."""
+    """Garbage collection over all objects of pytest takes longer than the trainings here."""
     monkeypatch.setattr("gc.collect", lambda: 0)
 
 
@@ -41,7 +41,7 @@ def fitted(config: Any = ONE, seed: int | None = None, **more: Any) -> FitResult
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_is_set_for_a_training_is_as_it_was_behind_it(fails: bool) -> None:
+def test_global_settings_are_restored_after_training(fails: bool) -> None:
     filling: Any = torch.utils.deterministic
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -53,7 +53,7 @@ def test_what_is_set_for_a_training_is_as_it_was_behind_it(fails: bool) -> None:
         seen.append((torch.get_num_threads(), filling.fill_uninitialized_memory, gc.get_freeze_count() > 0))
         seen.append(torch.are_deterministic_algorithms_enabled())
         if fails:
-            raise KeyError("somebody else's")
+            raise KeyError("from the callback")
 
     try:
         if fails:
@@ -70,8 +70,8 @@ def test_what_is_set_for_a_training_is_as_it_was_behind_it(fails: bool) -> None:
         torch.set_num_threads(threads)
 
 
-def test_a_training_of_numbers_starts_without_what_takes_seconds_to_import(tmp_path: Path) -> None:
-    """Torch's compiler, which torch's optimizer imports to be left alone by it, and scikit-learn with pandas."""
+def test_regression_does_not_import_slow_packages(tmp_path: Path) -> None:
+    """Torch's compiler, which torch's optimizers import, and scikit-learn with pandas."""
     code = (
         "import sys, molattn; molattn.train('esol', output_dir=sys.argv[1], epochs=2, accelerator='cpu', quiet=True); "
         "print({'torch._dynamo', 'sklearn', 'pandas', 'torch_geometric'} & set(sys.modules))"
@@ -80,50 +80,50 @@ def test_a_training_of_numbers_starts_without_what_takes_seconds_to_import(tmp_p
     assert done.stdout == "set()\n"
 
 
-def test_nothing_is_said_and_nothing_is_written(
+def test_fit_prints_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as recorded:
         warnings.simplefilter("always")
         fitted()
     assert not list(tmp_path.iterdir())
     assert capfd.readouterr() == ("", "")
-    assert not [str(w.message) for w in told]
+    assert not [str(w.message) for w in recorded]
 
 
 @pytest.mark.parametrize("patience", [1, 3])
-def test_a_loss_that_stays_is_no_better_and_ends_the_training(patience: int) -> None:
-    # Nothing is learned: every epoch is as good as the first.
-    told = fitted(replace(CONFIG, learning_rate=0.0, epochs=6, patience=patience))
-    assert [r.best for r in told.history] == [True] + [False] * patience
-    assert told.best_epoch == 0
+def test_a_constant_loss_stops_the_training(patience: int) -> None:
+    # With a learning rate of 0 every epoch has the same loss.
+    recorded = fitted(replace(CONFIG, learning_rate=0.0, epochs=6, patience=patience))
+    assert [r.best for r in recorded.history] == [True] + [False] * patience
+    assert recorded.best_epoch == 0
 
 
-def test_the_metric_is_the_tasks_first_where_none_is_asked_for() -> None:
+def test_the_default_metric_is_the_first_of_the_task() -> None:
     assert fitted().history[0].metric == Regression.metrics[0]
-    told = fitted(metric="mae").history[0]
+    recorded = fitted(metric="mae").history[0]
     model = model_of()
     fit(model, TRAIN, VAL, SCALER, ONE)
     with torch.no_grad():
         wrong = SCALER.unscale(model(model.collate(VAL.molecules)).numpy()) - VAL.targets
-    assert (told.metric, told.val_metric) == ("mae", pytest.approx(np.abs(wrong).mean(), rel=1e-4))
+    assert (recorded.metric, recorded.val_metric) == ("mae", pytest.approx(np.abs(wrong).mean(), rel=1e-4))
 
 
-def test_without_a_label_to_validate_on_there_is_no_model() -> None:
+def test_validation_without_labels_is_an_error() -> None:
     with pytest.raises(InputError, match="no finite validation loss"):
         fit(model_of(), TRAIN, replace(VAL, targets=np.full((6, 1), np.nan)), SCALER, ONE)
 
 
-def test_a_training_without_a_finite_loss_is_given_up_after_the_patience() -> None:
-    told: list[EpochRecord] = []
+def test_a_training_without_a_finite_loss_stops_after_the_patience() -> None:
+    recorded: list[EpochRecord] = []
     unknown, config = replace(VAL, targets=np.full((6, 1), np.nan)), replace(CONFIG, epochs=9, patience=3)
     with pytest.raises(InputError, match="no finite validation loss"):
-        fit(model_of(), TRAIN, unknown, SCALER, config, told.append)
-    assert len(told) == 3
+        fit(model_of(), TRAIN, unknown, SCALER, config, recorded.append)
+    assert len(recorded) == 3
 
 
-def test_chance_comes_from_the_seed_alone_and_the_weights_are_free_behind_it() -> None:
+def test_randomness_depends_on_the_seed_only_and_the_weights_are_separate_afterwards() -> None:
     dropping = replace(SMALL, dropout=0.5)
     histories = []
     for outside, seed in ((1, 0), (2, 0), (2, 1)):
@@ -137,16 +137,16 @@ def test_chance_comes_from_the_seed_alone_and_the_weights_are_free_behind_it() -
     assert histories[0] == histories[1] != histories[2]
 
 
-def test_what_is_kept_of_the_best_epoch_can_be_told_and_known_again() -> None:
-    watch, other = (EarlyStopping(3, lambda _: None, {"w": torch.zeros(2)}) for _ in range(2))
-    watch.history = [EpochRecord(0, 0.1, 1.0, 2.0, 3.0, True, "mae"), EpochRecord(1, 0.1, 1.0, 2.5, 3.0, False)]
-    watch.best, watch.best_epoch, watch.state = 2.0, 0, {"w": torch.ones(2)}
-    other.restore(watch.to_dict(), watch.state)
-    assert vars(other)["history"] == watch.history
-    assert (other.best, other.best_epoch, other.state) == (2.0, 0, watch.state)
+def test_the_state_of_early_stopping_can_be_restored() -> None:
+    monitor, other = (EarlyStopping(3, lambda _: None, {"w": torch.zeros(2)}) for _ in range(2))
+    monitor.history = [EpochRecord(0, 0.1, 1.0, 2.0, 3.0, True, "mae"), EpochRecord(1, 0.1, 1.0, 2.5, 3.0, False)]
+    monitor.best, monitor.best_epoch, monitor.state = 2.0, 0, {"w": torch.ones(2)}
+    other.restore(monitor.to_dict(), monitor.state)
+    assert vars(other)["history"] == monitor.history
+    assert (other.best, other.best_epoch, other.state) == (2.0, 0, monitor.state)
 
 
-def test_parts_are_in_their_own_modes_again_after_an_evaluation() -> None:
+def test_modes_of_submodules_are_restored_after_evaluation() -> None:
     model = model_of()
     model.head.eval()
     with _eval_mode(model):
@@ -160,35 +160,35 @@ def gpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
 
 
 @pytest.mark.parametrize(("accelerator", "count", "pinned"), [("auto", 1, True), ("cpu", 1, False), ("auto", 0, False)])
-def test_memory_is_pinned_where_a_gpu_reads_it(
+def test_memory_is_pinned_for_a_gpu(
     monkeypatch: pytest.MonkeyPatch, accelerator: str, count: int, pinned: bool
 ) -> None:
-    asked: list[bool] = []
+    requested: list[bool] = []
 
     def loader(*_: Any, pin_memory: bool, **__: Any) -> Any:
-        asked.append(pin_memory)
-        if len(asked) == 2:
+        requested.append(pin_memory)
+        if len(requested) == 2:
             raise InterruptedError
         return None
 
     gpus(monkeypatch, count)
-    monkeypatch.setattr(room, "DataLoader", loader)
+    monkeypatch.setattr(fit_module, "DataLoader", loader)
     with pytest.raises(InterruptedError):
         fitted(replace(ONE, accelerator=accelerator))
-    assert asked == [pinned, pinned]
+    assert requested == [pinned, pinned]
 
 
-def test_a_step_is_moved_to_where_the_model_is() -> None:
+def test_a_step_is_moved_to_the_device() -> None:
     data = replace(TRAIN, weights=np.ones(18), auxiliary_targets=np.ones((18, 2)))
     step = collate_step(model_of(), data, range(3))
     assert _to_device(torch.device("cpu"), step) is step
-    batch, rows, beside, asked = _to_device(torch.device("meta"), step)
-    assert rows is not None and beside is not None and batch.targets is not None
-    assert asked == 3 and {x.device.type for x in (rows, beside, batch.targets)} == {"meta"}
+    batch, rows, auxiliary_targets, num_molecules = _to_device(torch.device("meta"), step)
+    assert rows is not None and auxiliary_targets is not None and batch.targets is not None
+    assert num_molecules == 3 and {x.device.type for x in (rows, auxiliary_targets, batch.targets)} == {"meta"}
     assert _to_device(torch.device("meta"), collate_step(model_of(), TRAIN, range(3)))[1:] == (None, None, 3)
 
 
-def test_cuda_is_told_to_multiply_alike_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deterministic_cublas_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     fitted()
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"  # one of the two that torch's documentation names
@@ -197,7 +197,7 @@ def test_cuda_is_told_to_multiply_alike_each_time(monkeypatch: pytest.MonkeyPatc
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
 
 
-def test_each_rank_validates_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validation_molecules_are_divided_among_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     shares: list[list[int]] = []
 
     def loader(*_: Any, batch_sampler: Any, **__: Any) -> Any:
@@ -207,7 +207,7 @@ def test_each_rank_validates_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
             raise InterruptedError
         assert (batch_sampler.rank, batch_sampler.ranks) == (distributed.rank(), 4)
 
-    monkeypatch.setattr(room, "DataLoader", loader)
+    monkeypatch.setattr(fit_module, "DataLoader", loader)
     monkeypatch.setattr(distributed, "world_size", lambda: 4)
     few = LabelledMolecules(GRAPHS[18:21], TARGETS[18:21])
     for rank in range(4):
@@ -236,9 +236,7 @@ def test_the_device_of_one_process(
 
 
 @pytest.mark.parametrize(("devices", "wanted"), [("auto", 1), ("2", 1), ("3,2", 2)])
-def test_each_rank_has_the_gpu_of_its_place_on_the_machine(
-    monkeypatch: pytest.MonkeyPatch, devices: str, wanted: int
-) -> None:
+def test_each_rank_uses_the_gpu_of_its_local_rank(monkeypatch: pytest.MonkeyPatch, devices: str, wanted: int) -> None:
     gpus(monkeypatch, 4)
     monkeypatch.setattr(distributed, "world_size", lambda: 4)
     monkeypatch.setenv("LOCAL_RANK", "1")
@@ -248,7 +246,7 @@ def test_each_rank_has_the_gpu_of_its_place_on_the_machine(
 
 
 @pytest.mark.parametrize(
-    ("count", "changes", "said"),
+    ("count", "changes", "message"),
     [
         (0, {"accelerator": "abacus"}, "training.accelerator is one of auto, cpu, gpu, cuda, not 'abacus'"),
         (0, {"accelerator": "gpu"}, "training.accelerator=gpu, and torch finds no GPU here"),
@@ -258,15 +256,15 @@ def test_each_rank_has_the_gpu_of_its_place_on_the_machine(
         (2, {"devices": "0,1"}, "can train on several devices"),
     ],
 )
-def test_a_device_that_is_not_there_is_said(
-    monkeypatch: pytest.MonkeyPatch, count: int, changes: dict[str, Any], said: str
+def test_a_missing_device_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, count: int, changes: dict[str, Any], message: str
 ) -> None:
     gpus(monkeypatch, count)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         fitted(replace(CONFIG, **changes))
 
 
-def test_the_first_rank_goes_on_with_its_random_numbers_and_each_other_has_its_own() -> None:
+def test_each_epoch_seeds_the_random_numbers_of_all_ranks_except_rank_0() -> None:
     def drawn(rank: int, epoch: int, seed: int = 3) -> float:
         torch.manual_seed(1)
         sampler = BucketBatchSampler([3, 4, 5, 6], 2, seed, rank=rank, ranks=3)

@@ -22,11 +22,11 @@ def _data(task: Task, n: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
     return outputs, targets
 
 
-def test_every_loss_is_some_tasks() -> None:
+def test_every_loss_belongs_to_a_task() -> None:
     assert set(LOSSES) == {task.loss for task in ALL}
 
 
-def test_losses_are_their_equations() -> None:
+def test_losses_match_their_equations() -> None:
     scaler = TargetScaler((1.0, -1.0), (2.0, 0.5))
     for task in ALL[:4]:
         o, y = _data(task)
@@ -52,7 +52,7 @@ def test_losses_are_their_equations() -> None:
 
 
 @pytest.mark.parametrize("task", ALL, ids=lambda t: f"{t.kind}-{t.loss}")
-def test_a_missing_label_brings_no_loss_and_no_gradient_even_where_the_model_says_nan(task: Task) -> None:
+def test_a_missing_label_has_no_loss_and_no_gradient_even_if_the_output_is_nan(task: Task) -> None:
     outputs, targets = _data(task)
     targets[2, 0] = targets[4] = NAN
     owners = torch.tensor(task.target_of_output(2))
@@ -69,7 +69,7 @@ def test_a_missing_label_brings_no_loss_and_no_gradient_even_where_the_model_say
     assert outputs.grad[~gone].any()
 
 
-def test_the_mean_is_over_labels_and_counts_rows_by_their_weight() -> None:
+def test_the_mean_is_over_labels_and_weighted_by_rows() -> None:
     losses = torch.tensor([[1.0, 0.0], [3.0, 5.0]])
     known = torch.tensor([[True, False], [True, True]])
     assert mean_loss(losses, known).item() == 3.0
@@ -78,7 +78,7 @@ def test_the_mean_is_over_labels_and_counts_rows_by_their_weight() -> None:
     assert mean_loss(losses, known, torch.zeros(2)).item() == 0.0
 
 
-def test_balanced_classes_count_alike() -> None:
+def test_balanced_class_weights() -> None:
     train = np.array([[0.0, 0.0], [0.0, 1.0], [0.0, NAN], [1.0, 2.0], [NAN, 0.0]])
     assert class_weights(Binary(), train[:, :1], True, ()) == (3.0,)
     assert class_weights(CLASSES, train, True, ()) == pytest.approx((4 / 6, 4 / 2, 4 / 6, 4 / 3, 4 / 3))
@@ -98,8 +98,6 @@ def test_balanced_classes_count_alike() -> None:
         (Binary(), False, (0.0,), "positive_weights are above 0"),
     ],
 )
-def test_weights_that_make_no_sense_are_refused(
-    task: Task, balanced: bool, positive: tuple[float, ...], message: str
-) -> None:
+def test_invalid_weights_are_refused(task: Task, balanced: bool, positive: tuple[float, ...], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         class_weights(task, np.zeros((3, 2)), balanced, positive)

@@ -1,4 +1,4 @@
-"""Folds and replicates: whole runs side by side, and what they say together."""
+"""Folds and replicates: complete runs, and their aggregated metrics."""
 
 import csv
 import json
@@ -47,7 +47,7 @@ def test_every_molecule_is_tested_in_one_fold(folds: Path) -> None:
         assert [labels.count(side) for side in ("train", "val", "test")] == pytest.approx([27, 3, 15], abs=1)
 
 
-def test_the_metrics_are_mean_and_deviation_of_whole_runs(folds: Path) -> None:
+def test_the_metrics_are_mean_and_deviation_of_all_runs(folds: Path) -> None:
     metrics = json.loads((folds / "metrics.json").read_text())
     runs = [json.loads((folds / name / "metrics.json").read_text()) for name in metrics["runs"]]
     for side in ("train", "val", "test"):
@@ -87,7 +87,7 @@ def test_replicates_have_the_next_seeds(table: Path, tmp_path: Path) -> None:
         assert (second / name).read_bytes() == (one / name).read_bytes()
 
 
-def test_which_runs_there_are() -> None:
+def test_planned_runs() -> None:
     assert planned_runs(resolve(None, {"dataset": "esol"})) == {}
     assert planned_runs(resolve(None, {"num_folds": 5, "fold": 2})) == {}
     both = planned_runs(resolve(None, {"num_folds": 2, "num_replicates": 2, "seed": 3}))
@@ -100,7 +100,7 @@ def test_which_runs_there_are() -> None:
     }
 
 
-def test_what_has_no_number_has_no_mean() -> None:
+def test_missing_numbers_have_no_mean() -> None:
     assert aggregate([{"r2": None}, {"r2": 1.0}]) == {"r2": {"mean": None, "std": None, "values": [None, 1.0]}}
     assert aggregate([{"r2": None}, {"r2": None}]) == {"r2": None}
     assert aggregate([{"why": "one"}, {"why": "two"}, {}]) == {"why": ["one", "two", None]}
@@ -108,12 +108,12 @@ def test_what_has_no_number_has_no_mean() -> None:
 
 def _stop(folder: Path, table: Path, epoch: int, **options: object) -> None:
     """Train folds; the `epoch`-th epoch of all is interrupted."""
-    told = 0
+    epochs = 0
 
     def count(*_: object) -> None:
-        nonlocal told
-        told += 1
-        if told == epoch:
+        nonlocal epochs
+        epochs += 1
+        if epochs == epoch:
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
@@ -123,7 +123,9 @@ def _stop(folder: Path, table: Path, epoch: int, **options: object) -> None:
 
 
 @pytest.mark.parametrize("epoch", [2, 3, 6])
-def test_what_stops_half_way_keeps_its_folds_and_goes_on(table: Path, folds: Path, tmp_path: Path, epoch: int) -> None:
+def test_an_interruption_keeps_finished_folds_and_can_be_resumed(
+    table: Path, folds: Path, tmp_path: Path, epoch: int
+) -> None:
     run = tmp_path / "run"
     _stop(run, table, epoch)
     finished = [name for name in ("fold_0", "fold_1", "fold_2") if (run / name / "metrics.json").is_file()]
@@ -140,7 +142,7 @@ def test_what_stops_half_way_keeps_its_folds_and_goes_on(table: Path, folds: Pat
             assert file.read_bytes() == (run / file.relative_to(folds)).read_bytes(), file
 
 
-def test_what_stops_at_once_leaves_no_folder(table: Path, tmp_path: Path) -> None:
+def test_an_immediate_interruption_leaves_no_folder(table: Path, tmp_path: Path) -> None:
     _stop(tmp_path / "run", table, 1)
     assert not (tmp_path / "run").exists()
 
@@ -164,7 +166,7 @@ def test_folds_of_other_settings_or_another_table_are_refused(table: Path, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"num_folds": 0}, "num_folds is 1 or more"),
         ({"num_replicates": 0}, "num_replicates is 1 or more"),
@@ -174,14 +176,14 @@ def test_folds_of_other_settings_or_another_table_are_refused(table: Path, tmp_p
         ({"split_column": "y", "splits_file": "x.csv"}, "give one of them"),
     ],
 )
-def test_what_makes_no_sense_is_refused(table: Path, tmp_path: Path, options: dict, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
+def test_invalid_settings_are_refused(table: Path, tmp_path: Path, options: dict, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         molattn.train(table, output_dir=tmp_path / "run", target_columns=["y"], **OPTIONS, **options)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("metrics.json", "", ""),
         ("metrics.json", "[1]", "the file is .* and must be an object"),
@@ -194,7 +196,7 @@ def test_what_makes_no_sense_is_refused(table: Path, tmp_path: Path, options: di
     ],
 )
 def test_a_damaged_file_of_a_finished_run_is_named(
-    folds: Path, tmp_path: Path, name: str, content: str | None, said: str
+    folds: Path, tmp_path: Path, name: str, content: str | None, message: str
 ) -> None:
     run = Path(shutil.copytree(folds, tmp_path / "run"))
     (run / "metrics.json").unlink()
@@ -205,6 +207,6 @@ def test_a_damaged_file_of_a_finished_run_is_named(
         path.unlink()
     else:
         path.write_text(content)
-    with pytest.raises(InputError, match=rf"fold_0/{name} is damaged, it cannot be read .*{said}") as raised:
+    with pytest.raises(InputError, match=rf"fold_0/{name} is damaged, it cannot be read .*{message}") as raised:
         molattn.train(resume=run, quiet=True)
     assert "--resume trains it again" in str(raised.value) and "\n" not in str(raised.value)

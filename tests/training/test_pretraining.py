@@ -1,4 +1,4 @@
-"""Pretraining: what it sees and what it must not, what it writes, and that it goes on where it stopped."""
+"""Pretraining: its molecules, without those for evaluation, its files, and resumption."""
 
 import hashlib
 import json
@@ -32,8 +32,8 @@ SMALL = RunConfig(
 )
 
 
-class Told:
-    """A reporter that keeps what it is told, and may stop the training."""
+class RecordingReporter:
+    """A reporter that records its calls, and may interrupt the training."""
 
     def __init__(self, stop_after: int = 10**9):
         self.stages: list[str] = []
@@ -72,11 +72,11 @@ def config(table: Path) -> PretrainConfig:
 @pytest.fixture(scope="module")
 def base(config: PretrainConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bases") / "first"
-    pretrain(config, folder, Told())
+    pretrain(config, folder, RecordingReporter())
     return folder
 
 
-def test_no_evaluation_molecule_is_seen_given_or_grown(table: Path) -> None:
+def test_no_evaluation_molecule_is_used_whether_provided_or_grown(table: Path) -> None:
     found = collect_molecules(str(table), grown=40, seed=0)
     assert found.smiles[:50] == tuple(SEEN)
     assert found.grown == len(found.smiles) - 50 == 40
@@ -92,14 +92,14 @@ def test_no_evaluation_molecule_is_seen_given_or_grown(table: Path) -> None:
     assert sum(found.left_out.values()) == 22
 
 
-def test_more_can_be_excluded(table: Path, tmp_path: Path) -> None:
+def test_further_molecules_can_be_excluded(table: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("SMILES\n" + "\n".join(SEEN[::2]) + "\n")
     found = collect_molecules(str(table), exclude=[str(tmp_path / "mine.csv")])
     assert not {inchikey_skeletons(s) for s in SEEN[::2]} & {inchikey_skeletons(s) for s in found.smiles}
     assert found.left_out["it is to be excluded"] >= 25
 
 
-def test_a_table_of_evaluation_molecules_leaves_nothing(tmp_path: Path) -> None:
+def test_a_table_of_evaluation_molecules_only_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "t.smi").write_text("\n".join(EVALUATED) + "\n")
     with pytest.raises(InputError, match="leaves no molecule to learn from; the first, .*evaluated on"):
         collect_molecules(str(tmp_path / "t.smi"))
@@ -134,7 +134,7 @@ def test_a_base_is_a_model_of_the_descriptors_with_a_card(base: Path, table: Pat
 
 def test_it_learns_the_descriptors(config: PretrainConfig, tmp_path: Path) -> None:
     longer = replace(SMALL, training=replace(SMALL.training, epochs=40, learning_rate=1e-2))
-    result = pretrain(replace(config, run=longer, masked_atoms=0.0), tmp_path / "base", Told())
+    result = pretrain(replace(config, run=longer, masked_atoms=0.0), tmp_path / "base", RecordingReporter())
     losses = [r.train_loss for r in result.history]
     assert losses[-1] < 0.6 * losses[0]
     predictor = molattn.load(tmp_path / "base")
@@ -148,31 +148,31 @@ def test_it_learns_the_descriptors(config: PretrainConfig, tmp_path: Path) -> No
 def test_a_seed_gives_the_same_base_and_an_interruption_changes_nothing(
     config: PretrainConfig, base: Path, tmp_path: Path
 ) -> None:
-    pretrain(config, tmp_path / "again", Told())
+    pretrain(config, tmp_path / "again", RecordingReporter())
     whole = (base / "model.safetensors").read_bytes()
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == whole
     before = torch.get_rng_state()
     with pytest.raises(KeyboardInterrupt):
-        pretrain(config, tmp_path / "stopped", Told(stop_after=2))
+        pretrain(config, tmp_path / "stopped", RecordingReporter(stop_after=2))
     assert torch.equal(before, torch.get_rng_state())
     with pytest.raises(UsageError, match="with --resume continues it, --force"):
-        pretrain(config, tmp_path / "stopped", Told())
+        pretrain(config, tmp_path / "stopped", RecordingReporter())
     with pytest.raises(UsageError, match="masked_atoms was 0.15 and is 0.3 now"):
-        pretrain(replace(config, masked_atoms=0.3), tmp_path / "stopped", Told(), resume=True)
-    told = Told()
-    pretrain(config, tmp_path / "stopped", told, resume=True)
-    assert told.epochs == 1
+        pretrain(replace(config, masked_atoms=0.3), tmp_path / "stopped", RecordingReporter(), resume=True)
+    reporter = RecordingReporter()
+    pretrain(config, tmp_path / "stopped", reporter, resume=True)
+    assert reporter.epochs == 1
     assert (tmp_path / "stopped" / "model.safetensors").read_bytes() == whole
     assert (tmp_path / "stopped" / "history.csv").read_bytes() == (base / "history.csv").read_bytes()
     assert not (tmp_path / "stopped" / "checkpoint").exists()
     with pytest.raises(UsageError, match="nothing to resume"):
-        pretrain(config, tmp_path / "stopped", Told(), resume=True)
+        pretrain(config, tmp_path / "stopped", RecordingReporter(), resume=True)
 
 
-def test_masked_atoms_leave_no_weights_behind_but_change_those_of_the_model(
+def test_masked_atoms_add_no_weights_but_change_those_of_the_model(
     config: PretrainConfig, base: Path, tmp_path: Path
 ) -> None:
-    pretrain(replace(config, masked_atoms=0.0), tmp_path / "plain", Told())
+    pretrain(replace(config, masked_atoms=0.0), tmp_path / "plain", RecordingReporter())
     with_masks, plain = load_file(base / "model.safetensors"), load_file(tmp_path / "plain" / "model.safetensors")
     assert with_masks.keys() == plain.keys()
     assert any(not torch.equal(with_masks[name], plain[name]) for name in plain)
@@ -180,10 +180,10 @@ def test_masked_atoms_leave_no_weights_behind_but_change_those_of_the_model(
 
 def test_a_folder_is_not_overwritten(config: PretrainConfig, base: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="exists: give another --output-dir, or --force"):
-        pretrain(config, base, Told())
+        pretrain(config, base, RecordingReporter())
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(UsageError, match="is no base of molattn"):
-        pretrain(config, tmp_path, Told(), force=True)
+        pretrain(config, tmp_path, RecordingReporter(), force=True)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
@@ -198,11 +198,11 @@ def test_a_folder_is_not_overwritten(config: PretrainConfig, base: Path, tmp_pat
         ({"run": SMALL.updated({"model": {"virtual_node": True}}, "t")}, "--masked-atoms 0"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(
+def test_invalid_settings_are_refused(
     config: PretrainConfig, tmp_path: Path, settings: dict[str, object], reason: str
 ) -> None:
     with pytest.raises(UsageError, match=reason):
-        pretrain(replace(config, **settings), tmp_path / "base", Told())
+        pretrain(replace(config, **settings), tmp_path / "base", RecordingReporter())
     assert not (tmp_path / "base").exists()
 
 

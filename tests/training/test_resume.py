@@ -1,4 +1,4 @@
-"""A training that is interrupted and goes on is, to the bit, the one that was not."""
+"""A resumed training is bitwise equal to an uninterrupted one."""
 
 import csv
 import json
@@ -30,7 +30,7 @@ def whole(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_run_over_atoms_goes_on_to_the_bit(tmp_path: Path) -> None:
+def test_a_resumed_run_over_atoms_is_bitwise_equal(tmp_path: Path) -> None:
     lists = [(smiles, [round(0.1 * i, 1) for i in range(molecule_graph(smiles).num_atoms)]) for smiles in esol(30)[0]]
     table = tmp_path / "t.csv"
     rows = [f'{smiles},"{q}",{1 + k % 3}' for k, (smiles, q) in enumerate(lists)]
@@ -43,7 +43,7 @@ def test_a_run_over_atoms_goes_on_to_the_bit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("after", [1, 2, 5])
-def test_a_run_that_is_interrupted_goes_on_to_the_bit(table: Path, whole: Path, tmp_path: Path, after: int) -> None:
+def test_a_resumed_run_is_bitwise_equal(table: Path, whole: Path, tmp_path: Path, after: int) -> None:
     run = tmp_path / "run"
     interrupt(table, run, after)
     assert {p.name for p in run.iterdir()} == {"config.toml", "splits.csv", "checkpoint"}
@@ -57,7 +57,7 @@ def test_a_run_that_is_interrupted_goes_on_to_the_bit(table: Path, whole: Path, 
     same_runs(run, whole)
 
 
-def test_a_run_can_be_interrupted_again_and_again(table: Path, whole: Path, tmp_path: Path) -> None:
+def test_a_run_can_be_interrupted_repeatedly(table: Path, whole: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     interrupt(table, run, 1)
     for after in (3, 4):
@@ -74,7 +74,7 @@ def test_a_run_can_be_interrupted_again_and_again(table: Path, whole: Path, tmp_
     same_runs(run, whole)
 
 
-def test_a_training_that_was_over_is_evaluated(table: Path, tmp_path: Path) -> None:
+def test_a_finished_training_is_evaluated_on_resuming(table: Path, tmp_path: Path) -> None:
     # A rate that is far too high stops for want of patience.
     options = {"settings": ("training.learning_rate=0.03", "training.ema=0", "training.patience=2"), "epochs": 50}
     train_small(table, tmp_path / "whole", **options)
@@ -92,7 +92,7 @@ def test_a_training_that_was_over_is_evaluated(table: Path, tmp_path: Path) -> N
         same_runs(tmp_path / what, tmp_path / "whole")
 
 
-def test_a_checkpoint_now_and_then(table: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_every_few_epochs(table: Path, tmp_path: Path) -> None:
     options = {"settings": ("training.checkpoint_every=3",)}
     train_small(table, tmp_path / "whole", **options)
     interrupt(table, tmp_path / "run", 5, **options)
@@ -101,7 +101,7 @@ def test_a_checkpoint_now_and_then(table: Path, tmp_path: Path) -> None:
     same_runs(tmp_path / "run", tmp_path / "whole")
 
 
-def test_a_run_that_is_told_to_end_says_so_with_its_code(table: Path, whole: Path, tmp_path: Path) -> None:
+def test_a_terminated_run_exits_with_the_code_of_sigterm(table: Path, whole: Path, tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as stop:
         interrupt(table, tmp_path / "run", 3, signal.SIGTERM)
     assert stop.value.code == 143
@@ -109,7 +109,7 @@ def test_a_run_that_is_told_to_end_says_so_with_its_code(table: Path, whole: Pat
     same_runs(tmp_path / "run", whole)
 
 
-def test_a_run_that_was_killed_before_its_first_epoch_starts_again(unfinished: Path, whole: Path) -> None:
+def test_a_run_killed_before_its_first_epoch_starts_over(unfinished: Path, whole: Path) -> None:
     shutil.rmtree(unfinished / "checkpoint")
     (unfinished / ".config.toml.0123abcd.tmp").touch()
     (unfinished / ".mine.tmp").touch()
@@ -139,7 +139,7 @@ def unfinished(table: Path, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_an_unfinished_run_is_explained(unfinished: Path, tmp_path: Path) -> None:
+def test_errors_of_an_unfinished_run_explain_how_to_resume(unfinished: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"holds an unfinished run: --resume .*run continues it, --force starts over"):
         train_small(tmp_path / "own.csv", unfinished)
     with pytest.raises(InputError, match=r"holds an unfinished run: molattn train --resume .*run continues it"):
@@ -150,14 +150,14 @@ def test_an_unfinished_run_is_explained(unfinished: Path, tmp_path: Path) -> Non
         resume(unfinished)
 
 
-def test_what_is_not_a_run_is_not_resumed(tmp_path: Path) -> None:
+def test_only_runs_are_resumed(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no run"):
         resume(tmp_path / "nowhere")
     with pytest.raises(UsageError, match=r"it has no config\.toml: there is nothing to resume"):
         resume(tmp_path)
 
 
-def test_a_resumed_run_brings_its_folder_and_settings(unfinished: Path, tmp_path: Path) -> None:
+def test_resuming_takes_no_folder_or_settings_file(unfinished: Path, tmp_path: Path) -> None:
     for options in ({"config": unfinished / "config.toml"}, {"output_dir": tmp_path / "other"}, {"force": True}):
         with pytest.raises(UsageError, match="give no --config, --output-dir or --force"):
             resume(unfinished, **options)
@@ -214,7 +214,7 @@ def test_a_damaged_checkpoint_is_an_error_in_one_sentence(unfinished: Path) -> N
     assert folder.is_dir()
 
 
-def test_a_checkpoint_is_read_back_as_it_was(tmp_path: Path) -> None:
+def test_a_checkpoint_round_trip(tmp_path: Path) -> None:
     tensors = {"a.x": torch.arange(3), "a.y": torch.tensor(float("nan")), "b": torch.zeros(2, 0)}
     state = {"epoch": 3, "loss": float("inf"), "digits": 0.1 + 0.2, "identity": {}}
     assert load_checkpoint(tmp_path / "c") is None
@@ -231,7 +231,7 @@ def test_a_checkpoint_is_read_back_as_it_was(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = {"epoch": 0, "identity": {}}
     save_checkpoint(tmp_path / "c", Checkpoint({"x": torch.zeros(1)}, state))
     for write in range(2):
@@ -253,7 +253,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path, monkeypatch: p
         assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_the_time_of_a_resumed_run_counts_all_of_it(unfinished: Path) -> None:
+def test_the_time_of_a_resumed_run_includes_the_time_before(unfinished: Path) -> None:
     last = load_checkpoint(unfinished / "checkpoint")
     assert last is not None
     before = Checkpoints(unfinished / "checkpoint", last.state["identity"]).seconds

@@ -1,4 +1,4 @@
-"""Checkpoints and run folders that somebody has changed, under checksums that fit: one sentence, or the same run."""
+"""Checkpoints with changed content under valid checksums: an error in one sentence, or the same run."""
 
 import hashlib
 import json
@@ -31,13 +31,13 @@ def kept(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def read_before(kept: Path) -> list[Any]:  # noqa: ARG001 (each run has molecules of its own)
-    """The molecules of the run, once they were read."""
+    """The molecules of the run, after they were read once."""
     return []
 
 
 @pytest.fixture(autouse=True)
 def remembered(read_before: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The molecules are read once: what is asked here comes after them."""
+    """Read the molecules once, because the tests are about what follows."""
 
     def read(*arguments: Any) -> Any:
         if not read_before:
@@ -57,7 +57,7 @@ def state_of(run: Path) -> dict[str, Any]:
 
 
 def tamper(run: Path, state: dict[str, Any], tensors: dict[str, torch.Tensor] | None = None) -> None:
-    """Another state, and other tensors, under checksums that fit."""
+    """Replace the state, and tensors, with valid checksums."""
     folder = run / "checkpoint"
     if tensors is not None:
         data = save(tensors)
@@ -69,7 +69,7 @@ def tamper(run: Path, state: dict[str, Any], tensors: dict[str, torch.Tensor] | 
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda s: s.pop("over"), "it has no field 'over'"),
         (lambda s: s.pop("seconds"), "it has no field 'seconds'"),
@@ -99,17 +99,15 @@ def tamper(run: Path, state: dict[str, Any], tensors: dict[str, torch.Tensor] | 
         (lambda s: s["random"].update(numpy=["MT19937", [-1] * 624, 0, 0, 0.0]), r"\(OverflowError\)"),
     ],
 )
-def test_what_is_wrong_with_a_checkpoint_is_said(
-    run: Path, change: Callable[[dict[str, Any]], object], said: str
-) -> None:
+def test_an_invalid_checkpoint_is_reported(run: Path, change: Callable[[dict[str, Any]], object], message: str) -> None:
     state = state_of(run)
     change(state)
     tamper(run, state)
-    with pytest.raises(InputError, match="is damaged, its training cannot be resumed .*" + said):
+    with pytest.raises(InputError, match="is damaged, its training cannot be resumed .*" + message):
         resume(run)
 
 
-def test_a_setting_that_an_older_torch_did_not_have_is_that_of_this_one(run: Path) -> None:
+def test_a_setting_that_an_older_torch_did_not_have_gets_its_default(run: Path) -> None:
     state = state_of(run)
     del state["optimizer"][0]["decoupled_weight_decay"]
     tamper(run, state)
@@ -117,7 +115,7 @@ def test_a_setting_that_an_older_torch_did_not_have_is_that_of_this_one(run: Pat
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda x: x.pop("task.model.head.bias"), "the tensor 'model.head.bias' is missing"),
         (lambda x: x.update({"task.evil": torch.zeros(1)}), "the model has no tensor 'evil'"),
@@ -138,13 +136,11 @@ def test_a_setting_that_an_older_torch_did_not_have_is_that_of_this_one(run: Pat
         (lambda x: x["random.cpu"].zero_(), r"\(RuntimeError\)"),
     ],
 )
-def test_what_is_wrong_with_its_tensors_is_said(
-    run: Path, change: Callable[[dict[str, Any]], object], said: str
-) -> None:
+def test_invalid_tensors_are_reported(run: Path, change: Callable[[dict[str, Any]], object], message: str) -> None:
     tensors = load_file(run / "checkpoint" / "epoch-1.safetensors")
     change(tensors)
     tamper(run, state_of(run), tensors)
-    with pytest.raises(InputError, match="is damaged, its training cannot be resumed .*" + said):
+    with pytest.raises(InputError, match="is damaged, its training cannot be resumed .*" + message):
         resume(run)
 
 
@@ -158,7 +154,7 @@ def test_a_checkpoint_is_not_read_beyond_its_list_of_tensors(run: Path) -> None:
         resume(run)
 
 
-def test_what_differs_is_named_in_one_sentence_whatever_its_keys(run: Path) -> None:
+def test_differences_are_named_in_one_sentence_whatever_their_keys(run: Path) -> None:
     state = state_of(run)
     state["identity"] = {f"a\n{i}" + "x" * 10_000: "y" * 10_000 for i in range(1_000)}
     tamper(run, state)

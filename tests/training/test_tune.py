@@ -1,4 +1,4 @@
-"""`molattn tune`: trials judged on validation, pruned, kept, and gone on with after a kill."""
+"""`molattn tune`: trials by their validation metric, pruning, and resumption."""
 
 import csv
 import json
@@ -57,7 +57,7 @@ def test_the_best_settings_train_as_they_were_tried(molattn: Molattn, table: Pat
     assert float(history[-1]["val_rmse"]) == pytest.approx(min(values), rel=1e-6)
 
 
-def test_test_molecules_are_not_looked_at(molattn: Molattn, table: Path, tmp_path: Path) -> None:
+def test_test_molecules_are_not_used(molattn: Molattn, table: Path, tmp_path: Path) -> None:
     split = tmp_path / "split.csv"
     rows = table.read_text().splitlines()[1:]
     sides = ["test" if i % 4 == 0 else "val" if i % 4 == 1 else "train" for i in range(len(rows))]
@@ -67,21 +67,21 @@ def test_test_molecules_are_not_looked_at(molattn: Molattn, table: Path, tmp_pat
     other.write_text("\n".join(["smiles,y", *changed]) + "\n")
     found = []
     for path, name in ((table, "a"), (other, "b")):
-        asked = ("--splits-file", split, "--num-trials", "2", "-o", tmp_path / name, "-q", "--json")
-        answer = molattn("tune", path, *QUICK, *WHERE, *asked)
+        arguments = ("--splits-file", split, "--num-trials", "2", "-o", tmp_path / name, "-q", "--json")
+        answer = molattn("tune", path, *QUICK, *WHERE, *arguments)
         assert answer.code == 0, answer.err
         found.append(json.loads(answer.out))
     assert found[0]["value"] == found[1]["value"] and found[0]["values"] == found[1]["values"]
 
 
-def test_a_study_that_is_killed_goes_on(
+def test_an_interrupted_study_can_be_resumed(
     molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from molattn.training import tune as room
+    from molattn.training import tune as tune_module
 
-    folder, real, count = tmp_path / "study", room.fit_ensemble, 0
+    folder, real, count = tmp_path / "study", tune_module.fit_ensemble, 0
 
-    def dies(*arguments: object, **options: object) -> object:
+    def interrupted(*arguments: object, **options: object) -> object:
         nonlocal count
         count += 1
         if count == 3:
@@ -89,7 +89,7 @@ def test_a_study_that_is_killed_goes_on(
         return real(*arguments, **options)  # pyright: ignore
 
     with monkeypatch.context() as patch:
-        patch.setattr(room, "fit_ensemble", dies)
+        patch.setattr(tune_module, "fit_ensemble", interrupted)
         answer = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "4", "-o", folder, "-q")
     assert answer.code == 130 and not (folder / "best.toml").exists()
     before = _trials(folder)
@@ -111,10 +111,10 @@ def test_a_study_that_is_killed_goes_on(
 
 
 def test_poor_trials_are_pruned(molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from molattn.training import tune as room
+    from molattn.training import tune as tune_module
 
     monkeypatch.setattr(
-        room, "_pruner", lambda *_: optuna.pruners.ThresholdPruner(upper=0.0, n_warmup_steps=0)
+        tune_module, "_pruner", lambda *_: optuna.pruners.ThresholdPruner(upper=0.0, n_warmup_steps=0)
     )  # whatever is above 0 is poor
     answer = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "2", "-o", tmp_path / "study", "-q")
     assert answer.code == 3 and "none of the 2 trials had a model" in answer.err
@@ -129,18 +129,16 @@ def test_pruners_are_optunas(name: str, kind: str) -> None:
     assert type(_pruner(name, 50)).__name__ == kind
 
 
-def test_settings_that_do_not_go_together_are_a_trial_that_is_worth_nothing(
-    molattn: Molattn, table: Path, tmp_path: Path
-) -> None:
-    asked = ("--search", "model.num_heads=[4, 5]", "--num-trials", "6", "-o", tmp_path / "s", "-q")
-    answer = molattn("tune", table, *QUICK, *asked)
+def test_incompatible_settings_are_a_trial_without_a_value(molattn: Molattn, table: Path, tmp_path: Path) -> None:
+    arguments = ("--search", "model.num_heads=[4, 5]", "--num-trials", "6", "-o", tmp_path / "s", "-q")
+    answer = molattn("tune", table, *QUICK, *arguments)
     assert answer.code == 0, answer.err
     trials = _trials(tmp_path / "s")
     assert all((t["model.num_heads"] == "5") == bool(t["error"]) for t in trials)
     assert tomllib.loads((tmp_path / "s" / "best.toml").read_text())["model"]["num_heads"] == 4
 
 
-def test_where_to_look() -> None:
+def test_search_space() -> None:
     config = RunConfig()
     texts = ["model.num_layers=2..6", "training.learning_rate=1e-4..1e-2", "model.dropout=0.0..0.5", "model.add=1"]
     space = search_space(texts[:3], config)
@@ -164,7 +162,7 @@ def test_where_to_look() -> None:
             search_space([text], config)
 
 
-def test_targets_of_atoms_are_searched_without_descriptors_beside_them(molattn: Molattn, tmp_path: Path) -> None:
+def test_targets_of_atoms_are_tuned_without_descriptors(molattn: Molattn, tmp_path: Path) -> None:
     table = tmp_path / "atoms.csv"
     smiles = [s for s in esol(60)[0] if "[" not in s][:30]
     rows = [f'{s},"{[float(a.GetDegree()) for a in read_smiles(s).GetAtoms()]}"' for s in smiles]
@@ -183,7 +181,7 @@ def test_targets_of_atoms_are_searched_without_descriptors_beside_them(molattn: 
         (lambda _: "[]", "TypeError"),
     ],
 )
-def test_a_study_whose_journal_is_damaged_is_said(
+def test_a_damaged_journal_is_reported(
     damage: Callable[[str], str], why: str, molattn: Molattn, table: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "study"
