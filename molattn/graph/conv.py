@@ -223,18 +223,18 @@ class TensorDotConv(MessagePassing):
         """
         if isinstance(return_attention_weights, Tensor):
             raise TypeError("return_attention_weights is True or False: pass u and batch by keyword")
-        call = self._parse_inputs(x, edge_index, edge_attr, u, batch)
+        inputs = self._parse_inputs(x, edge_index, edge_attr, u, batch)
         if self._needs_propagate:
-            messages = self.phi_e(call.graph, call.senders)
-            ebar = self._propagate_messages(messages, call)
+            messages = self.phi_e(inputs.graph, inputs.senders)
+            ebar = self._propagate_messages(messages, inputs)
         else:
-            phi_e = self.phi_e.literal if self._materializes_edge_terms(call.graph.v) else self.phi_e
-            messages = phi_e(call.graph, call.senders)
+            phi_e = self.phi_e.literal if self._materializes_edge_terms(inputs.graph.v) else self.phi_e
+            messages = phi_e(inputs.graph, inputs.senders)
             if return_attention_weights:
                 _ = messages.weights  # from now on, messages.sum() uses these weights
             ebar = sum_edges(messages)
-        out = self._add_root(self.join(ebar), call.graph.v)
-        return (out, call.with_weights(messages.weights)) if return_attention_weights else out
+        out = self._add_root(self.join(ebar), inputs.graph.v)
+        return (out, inputs.with_weights(messages.weights)) if return_attention_weights else out
 
     def literal(
         self,
@@ -249,8 +249,8 @@ class TensorDotConv(MessagePassing):
 
         `forward` returns, for each node, their sum over the edges into it, joined, plus W_r x_i + b_r.
         """
-        call = self._parse_inputs(x, edge_index, edge_attr, u, batch)
-        return self.phi_e.literal(call.graph, call.senders)
+        inputs = self._parse_inputs(x, edge_index, edge_attr, u, batch)
+        return self.phi_e.literal(inputs.graph, inputs.senders)
 
     # PyG passes the arguments of propagate by name.
     def message(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -406,12 +406,12 @@ class TensorDotConv(MessagePassing):
             or any(getattr(self, hooks) for hooks in _HOOKS)
         )
 
-    def _propagate_messages(self, messages: EdgeMessages, call: ConvInputs) -> Tensor:
+    def _propagate_messages(self, messages: EdgeMessages, inputs: ConvInputs) -> Tensor:
         """The e'_k aggregated by `propagate`, which calls `message`; heads concatenated."""
         # propagate_type: (value: Tensor, alpha: Tensor, edge_attr: OptTensor)
         alpha = messages.weights_after_dropout
         ebar = self.propagate(
-            call.edge_index, size=call.size, value=messages.values, alpha=alpha, edge_attr=call.graph.e
+            inputs.edge_index, size=inputs.size, value=messages.values, alpha=alpha, edge_attr=inputs.graph.e
         )
         return ebar.flatten(1)
 
@@ -433,10 +433,10 @@ class TensorDotConv(MessagePassing):
         batch: Tensor | Pair | None,
     ) -> ConvInputs:
         widths, edge_dim = self._widths, self.edge_dim
-        call = parse_inputs(x, edge_index, edge_attr, u, batch, widths=widths, edge_dim=edge_dim, flow=self.flow)
+        inputs = parse_inputs(x, edge_index, edge_attr, u, batch, widths=widths, edge_dim=edge_dim, flow=self.flow)
         if -1 in (*widths, edge_dim):
-            self._infer_sizes(call.sender_features, call.graph.v, call.graph.e)
-        return call
+            self._infer_sizes(inputs.sender_features, inputs.graph.v, inputs.graph.e)
+        return inputs
 
     @property
     def _widths(self) -> tuple[int, int]:
