@@ -1,17 +1,17 @@
-"""Where molattn keeps what it downloads and makes."""
+"""The folder in which molattn caches downloads and built files."""
 
 import os
 import sys
 from pathlib import Path
 
 CACHE_VARIABLE = "MOLATTN_CACHE"
-"""The environment variable with another folder for it."""
+"""The environment variable that overrides the folder."""
 
 
 def cache_folder() -> Path:
-    """MOLATTN_CACHE, or the user's cache, as the system has it; it need not be there.
+    """MOLATTN_CACHE, or molattn's folder in the user's cache folder of the system; it need not exist.
 
-    XDG_CACHE_HOME moves the latter on Linux.
+    On Linux, XDG_CACHE_HOME overrides the user's cache folder.
     """
     if own := os.environ.get(CACHE_VARIABLE):
         return Path(own).expanduser()

@@ -1,25 +1,25 @@
-"""What can go wrong, as one sentence and the next step; the command line turns each class into an exit code.
+"""Errors that molattn explains in one sentence and a next step; the command line maps each class to an exit code.
 
 | exit code | class          | meaning                                    |
 |-----------|----------------|--------------------------------------------|
-| 0         |                | done, or whoever read the output has gone  |
-| 1         | anything else  | an internal error: a fault of molattn      |
-| 2         | `UsageError`   | the command, an option or a setting is off |
-| 3         | `InputError`   | the data given cannot be used              |
+| 0         |                | done, or the reader of the output closed   |
+| 1         | anything else  | an internal error: a bug of molattn        |
+| 2         | `UsageError`   | an invalid command, option or setting      |
+| 3         | `InputError`   | the input data cannot be used              |
 | 4         | `RowsFailed`   | rows failed and `--strict` was given       |
 | 5         | `MissingExtra` | an optional package is not installed       |
-| 6         | `ProcessLost`  | a process that others wait for has ended   |
+| 6         | `ProcessLost`  | a process that others depend on has ended  |
 | 130       |                | stopped from the keyboard                  |
 
-Whoever reads the output and goes before its end, as `head` does, has what they wanted: the command ends quietly with 0.
-A closed standard output, a full disk, a folder without the right to write: 3.
+If the reader of the output closes it early, as `head` does, the command ends quietly with 0. A closed standard output,
+a full disk or a folder without write permission: 3.
 """
 
 from collections.abc import Sequence
 
 
 class MolattnError(Exception):
-    """An error that molattn explains: one sentence that says what and where, and what to do next."""
+    """An error that molattn explains in one sentence: what is wrong, where, and what to do next."""
 
     exit_code = 1
 
@@ -31,7 +31,7 @@ class UsageError(MolattnError):
 
 
 class InputError(MolattnError):
-    """The data given cannot be used."""
+    """The input data cannot be used."""
 
     exit_code = 3
 
@@ -45,7 +45,7 @@ class SmilesError(InputError):
         super().__init__(f"{short_repr(smiles)}: {reason}")
 
     def __reduce__(self) -> tuple[type["SmilesError"], tuple[object, str]]:
-        # Two arguments in, one message out: pickle must be told which made it.
+        # The arguments of the constructor are not those of Exception, which pickle would use.
         return type(self), (self.smiles, self.reason)
 
 
@@ -53,11 +53,11 @@ class ConformerError(SmilesError):
     """A molecule for which no 3D geometry is found; `reason` says why, without repeating the SMILES."""
 
     row: int | None = None
-    """Which of many it was, from 0, where it stopped their reading."""
+    """Its row, from 0, if it stopped the reading of several."""
 
 
 class RowsFailed(MolattnError):
-    """Rows failed and the caller asked for none to."""
+    """Rows failed, and the caller required that none does."""
 
     exit_code = 4
 
@@ -72,23 +72,23 @@ class MissingExtra(MolattnError):
 
 
 class ProcessLost(MolattnError):
-    """Another process, without which the work cannot go on, has ended; what was saved is whole, and can be resumed."""
+    """Another process that the work depends on has ended; what was saved is intact and can be resumed from."""
 
     exit_code = 6
 
 
 class MolattnWarning(UserWarning):
-    """Something a user should know that does not stop the work."""
+    """Something that a user should know, but that does not stop the work."""
 
 
 def describe_bad_smiles(bad: Sequence[tuple[int, object, str]], total: int, limit: int = 5) -> str:
-    """Which SMILES of `total` cannot be used and why, up to `limit` of them by row, text and reason."""
+    """A message with up to `limit` of the SMILES of `total` that cannot be used, by row, text and reason."""
     named = "; ".join(f"row {row}, {short_repr(text)}: {reason}" for row, text, reason in bad[:limit])
     more = f"; and {len(bad) - limit} more" if len(bad) > limit else ""
     return f"{len(bad)} of {total} SMILES cannot be used, rows counted from 0: {named}{more}"
 
 
 def short_repr(text: object, limit: int = 60) -> str:
-    """`text` as it may be printed: its Python form, ASCII only, cut after `limit` characters."""
+    """The ASCII `repr` of `text`, truncated to `limit` characters."""
     form = ascii(text)
     return form if len(form) <= limit else form[: limit - 3] + "..."

@@ -1,8 +1,8 @@
-"""Files that run here: none but this user may have written them, and they are as they were written.
+"""Files that are executed: only this user can have written them, and they are unchanged since.
 
-A SHA-256 beside a file finds what a full disk, a crash or a bad medium made of it; owners and rights keep others out.
-What is verified is then opened by its name: between the two only this user could put something else in its place, who
-may run anything anyway, and molattn itself never writes into a file that is there but renames a new one over it.
+A SHA-256 file next to a file detects damage by a full disk, a crash or a bad medium; owners and permissions exclude
+other users. A verified file is then opened by its name: only this user could replace it in between, who can run
+anything anyway, and molattn itself never writes to an existing file but renames a new one over it.
 """
 
 import hashlib
@@ -13,13 +13,16 @@ from pathlib import Path
 
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _NOBODY = 65534
-"""Who owns the folders of users that a container does not know."""
+"""The user id that owns the folders of users unknown to a container."""
 
 
 def check_private_folder(folder: Path) -> None:
-    """That nobody else can put a file into a folder, or another folder into its place.
+    """Check that no other user can add a file to a folder or replace the folder.
 
-    Raises OSError, which says who can and what to do. Links are followed: what counts is where they lead.
+    Links are followed.
+
+    Raises:
+        OSError: another user can; the message says why and what to do.
     """
     real = folder.resolve(strict=True)
     about, us = real.stat(), os.geteuid()
@@ -31,17 +34,20 @@ def check_private_folder(folder: Path) -> None:
 
 
 def check_parent_folders(path: Path) -> None:
-    """That nobody else can put another file or folder into the place of this one.
+    """Check that no other user can replace this file or folder through one of its parent folders.
 
-    Raises OSError, which says who can and what to do. Links are followed: what counts is where they lead.
+    Links are followed.
+
+    Raises:
+        OSError: another user can; the message says why and what to do.
     """
     real = path.resolve()
-    if not hasattr(os, "geteuid"):  # Windows keeps rights otherwise
+    if not hasattr(os, "geteuid"):  # Windows has other permissions
         return
     us = os.geteuid()
     for parent in real.parents:
         about = parent.stat()
-        # Many systems give each user a group, which may write to all that is the user's.
+        # Many systems give each user a group of their own with write permission.
         group = about.st_mode & stat.S_IWGRP and about.st_gid != os.getegid()
         shared = (group or about.st_mode & stat.S_IWOTH) and not about.st_mode & stat.S_ISVTX
         if shared or about.st_uid not in (0, us, _NOBODY):
@@ -51,9 +57,9 @@ def check_parent_folders(path: Path) -> None:
 
 
 def read_trusted(path: Path) -> bytes | None:
-    """What is in a file; None where there is none, or it is a link, no ordinary file, or others may write to it."""
+    """The content of a file; None if it is missing, a link, not a regular file, or writable by other users."""
     try:
-        # Without waiting, as for who writes to a pipe.
+        # O_NONBLOCK, so that opening a pipe does not wait for a writer.
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
@@ -68,15 +74,15 @@ def read_trusted(path: Path) -> bytes | None:
 
 
 def is_intact(path: Path) -> bool:
-    """Whether a file is what `install_file` has written there."""
-    data, said = read_trusted(path), read_trusted(checksum_path(path))
-    return data is not None and said is not None and hashlib.sha256(data).hexdigest().encode() == said.strip()
+    """Whether a file is as `install_file` wrote it."""
+    data, digest = read_trusted(path), read_trusted(checksum_path(path))
+    return data is not None and digest is not None and hashlib.sha256(data).hexdigest().encode() == digest.strip()
 
 
 def install_file(new: Path, path: Path) -> None:
-    """`new`, a file in the same folder, in the place of `path`, and its SHA-256 beside it: both on the disk.
+    """Rename `new`, a file in the same folder, to `path` and write its SHA-256 next to it, both synced to disk.
 
-    Whoever looks in between finds two that do not fit.
+    In between, the two do not match for readers.
     """
     with open(new, "rb") as file:
         os.fchmod(file.fileno(), 0o700)
@@ -88,7 +94,7 @@ def install_file(new: Path, path: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """A small file that only its owner may read, whole or not at all."""
+    """Write a small file atomically, readable only by its owner."""
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
@@ -101,12 +107,12 @@ def write_private(path: Path, text: str) -> None:
 
 
 def checksum_path(path: Path) -> Path:
-    """Where the SHA-256 of a file that `install_file` has written there is written."""
+    """The path of the SHA-256 of a file that `install_file` writes."""
     return path.with_name(f"{path.name}.sha256")
 
 
 def _sync_folder(folder: Path) -> None:
-    """A rename is on the disk when its folder is; some file systems know no such thing."""
+    """Sync a folder, so that a rename in it is on disk; some file systems do not support this."""
     with suppress(OSError):
         file = os.open(folder, os.O_RDONLY)
         try:

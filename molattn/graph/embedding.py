@@ -75,7 +75,7 @@ def _integers(codes: Tensor) -> Tensor:
 def _as_int32(codes: Tensor) -> Tensor:
     """The codes as int32; values that are too large for it remain out of range."""
     codes = _integers(codes)
-    return codes if codes.dtype == torch.int32 else codes.clamp(-1, lookup.MOST_ROWS).int()
+    return codes if codes.dtype == torch.int32 else codes.clamp(-1, lookup.MAX_ROWS).int()
 
 
 def _compiled(rows: Tensor, codes: Tensor, sizes: Sequence[int], *_: Tensor | None) -> Tensor:
@@ -83,7 +83,7 @@ def _compiled(rows: Tensor, codes: Tensor, sizes: Sequence[int], *_: Tensor | No
 
 
 def _unsupported_reason(rows: Tensor, codes: Tensor, *_: object) -> str:
-    if codes.device.type != "cpu" or len(rows) > lookup.MOST_ROWS:
+    if codes.device.type != "cpu" or len(rows) > lookup.MAX_ROWS:
         return "codes that are not on the CPU, or a table of more than 2^31 rows"
     return eager_unsupported_reason(rows) or lookup.unavailable_reason()
 

@@ -1,4 +1,4 @@
-"""Padded graphs whose nodes are rows, and which of them may attend to which."""
+"""The layout of a batch of padded graphs: which nodes exist, and which may attend to which."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,21 +9,22 @@ from torch import Tensor
 
 from molattn.kernels.tensor_checks import all_true
 
-# As many weights of all heads as are worked on at a time: what belongs to them stays in a CPU's second-level cache.
+# The number of attention weights, over all heads, of a chunk: its tensors fit into the second-level cache of a CPU.
 _CHUNK = 2**18
 VECTOR = 16
-"""The floats of a vector register: torch's softmax of shorter rows goes one by one, ten times slower."""
+"""The floats of a vector register: torch's softmax of shorter rows is not vectorized, and ten times slower."""
 
 
 @dataclass(frozen=True)
 class BatchLayout:
-    """b dense graphs of n nodes, whose nodes are b n rows one after another, and what their masks mean.
+    """The layout of b dense graphs of n nodes, whose nodes are b n consecutive rows, and their masks.
 
     Attributes:
-        b, n: how many graphs, of how many nodes.
-        like: a tensor of the dtype and on the device of the logits.
-        node_mask: (b, n), True where there is a node; None where there is one everywhere.
-        edge_mask: (b, n, n), True where there is an edge; None where every pair of nodes has one.
+        b: the number of graphs.
+        n: the number of nodes per graph, with padding.
+        like: a tensor with the dtype and device of the logits.
+        node_mask: (b, n), True for nodes; None if there is no padding.
+        edge_mask: (b, n, n), True for edges; None if every pair of nodes has one.
     """
 
     b: int
@@ -36,21 +37,21 @@ class BatchLayout:
     def of(
         cls, like: Tensor, shape: tuple[int, int], node_mask: Tensor | None, edge_mask: Tensor | None
     ) -> "BatchLayout":
-        """The layout of b graphs of n nodes, `shape`, with these masks."""
+        """The layout of `shape`, (b, n), with these masks."""
         if node_mask is not None and edge_mask is None and all_true(node_mask):
             node_mask = None
         return cls(*shape, like.detach()[:0], node_mask, edge_mask)
 
-    # For `ChunkedEdgeAttention`, in torch's operations.
+    # For `chunked_edge_attention`.
 
     @property
     def m(self) -> int:
-        """How many keys a query sees: n, or more where short rows are padded."""
+        """The number of keys: n, or more if short rows are padded to a vector."""
         return max(self.n, VECTOR) if self.like.device.type == "cpu" else self.n
 
     @cached_property
     def allowed(self) -> Tensor | None:
-        """True where i may attend to j, broadcastable to (b, n, n); None where every node may attend to all."""
+        """True where i may attend to j, broadcastable to (b, n, n); None if every node may attend to all."""
         if self.edge_mask is None:
             return None if self.node_mask is None else self.node_mask.unsqueeze(1)
         if self.node_mask is None:
@@ -59,15 +60,15 @@ class BatchLayout:
 
     @cached_property
     def has_valid_key(self) -> Tensor | None:
-        """(b, n), True for receivers that may attend to a sender; None where all may."""
+        """(b, n), True for receivers that may attend to at least one sender; None if all may."""
         return self.node_mask if self.edge_mask is None or self.allowed is None else self.allowed.any(-1)
 
     @cached_property
     def bound(self) -> Tensor | None:
-        """What logits may not exceed, broadcastable to (h, b, n, m); None where nothing is forbidden.
+        """The upper bound of the logits, broadcastable to (h, b, n, m); None if nothing is masked.
 
-        The smaller of the logit and the lowest number there is takes a pair out of the softmax, in a fifth of the
-        time of `masked_fill`.
+        The minimum of the logit and the lowest float masks a pair out of the softmax, in a fifth of the time of
+        `masked_fill`.
         """
         lowest = torch.finfo(self.like.dtype).min
         if self.allowed is not None:
@@ -82,16 +83,16 @@ class BatchLayout:
 
     @cached_property
     def row_mask(self) -> Tensor | None:
-        """(b, n, 1), 1 for receivers that may attend to a sender and 0 for the others; None where all may."""
+        """(b, n, 1), 1 for receivers that have a valid key and 0 for the others; None if all have one."""
         return None if self.has_valid_key is None else self.has_valid_key.unsqueeze(-1).to(self.like.dtype)
 
     @cached_property
     def empty_rows(self) -> Tensor | None:
-        """The rows of the receivers that may attend to no sender."""
+        """The indices of the rows of receivers without a valid key; None if all have one."""
         return None if self.has_valid_key is None else (~self.has_valid_key).flatten().nonzero().squeeze(-1)
 
     def chunks(self, num_heads: int, on_cpu: bool) -> Iterator[tuple[slice, slice, int]]:
-        """The graphs a few at a time: which of the b, which rows, how many."""
+        """A few graphs at a time: the slice of the b graphs, the slice of their rows, and their number."""
         if not self.b:
             return
         graphs = max(1, _CHUNK // max(1, num_heads * self.n * self.m)) if on_cpu else self.b
@@ -101,16 +102,16 @@ class BatchLayout:
             row = first * self.n
             yield slice(first, first + c), slice(row, row + c * self.n), c
 
-    def lower_(self, logits: Tensor, here: slice) -> None:
-        """Take the pairs that may not be out of logits (h, c, n, m)."""
+    def mask_logits_(self, logits: Tensor, graphs: slice) -> None:
+        """Set the logits, (h, c, n, m), of masked pairs to the lowest float in place."""
         if self.bound is not None:
-            torch.minimum(logits, self.bound if len(self.bound) == 1 else self.bound[here], out=logits)
+            torch.minimum(logits, self.bound if len(self.bound) == 1 else self.bound[graphs], out=logits)
 
     # For `edge_attention`.
 
     @cached_property
     def sizes(self) -> Tensor | None:
-        """(b,) the nodes of each graph where they stand first and all attend to each other, else None."""
+        """(b,) the number of nodes of each graph if they precede the padding and all attend to all, else None."""
         if self.node_mask is None or self.edge_mask is not None:
             return None
         sizes = self.node_mask.sum(-1)
@@ -119,10 +120,10 @@ class BatchLayout:
 
     @cached_property
     def pairs(self) -> Tensor | None:
-        """`allowed` as (b, n, n) bytes; None where `sizes` says it all, or everything is allowed."""
+        """`allowed` as (b, n, n) bytes; None if `sizes` suffices or everything is allowed."""
         pairs = self.allowed
         if pairs is None or self.sizes is not None:
             return None
-        if self.edge_mask is None and self.node_mask is not None:  # padding attends to nothing
+        if self.edge_mask is None and self.node_mask is not None:  # padding has no valid key
             pairs = pairs & self.node_mask.unsqueeze(-1)
         return pairs.expand(self.b, self.n, self.n).contiguous().view(torch.uint8)

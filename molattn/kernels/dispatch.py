@@ -1,14 +1,14 @@
-"""Which implementation runs: one table of the operations that have several, and one switch.
+"""Selects the implementation of an operation: a table of the operations with several, and a switch.
 
 | backend     | what it is                                                                                      |
 |-------------|-------------------------------------------------------------------------------------------------|
 | `compiled`  | C of `molattn/kernels/csrc`, built for this processor at first use; float32 on the CPU          |
 | `chunked`   | torch's operations, a few graphs at a time, with a gradient written by hand                     |
 | `fused`     | `torch.nn.functional.scaled_dot_product_attention`                                              |
-| `reference` | the core's own score, normalizer and sum, and torch's functions; takes everything, on any device |
+| `reference` | the core's own score, normalizer and sum, and torch's functions; all inputs, on any device       |
 
-Each operation tries its implementations in the order of its table and takes the first one that is allowed and able;
-`OPERATIONS` has them all. Nothing but rounding depends on the choice.
+Each operation uses the first of its implementations that is allowed and supports the arguments; `OPERATIONS` lists them
+in order. The results differ only by rounding.
 """
 
 import os
@@ -20,16 +20,16 @@ from molattn.errors import UsageError
 
 BACKENDS = ("compiled", "chunked", "fused", "reference")
 BACKEND_VARIABLE = "MOLATTN_BACKEND"
-"""The environment variable with the backends that are allowed, separated by commas."""
+"""The environment variable with the allowed backends, separated by commas."""
 
 
 class Implementation(NamedTuple):
-    """One way to do an operation.
+    """An implementation of an operation.
 
     Attributes:
         run: takes the operation's arguments.
-        unsupported_reason: takes the same arguments; says why it does not support them, empty if it does. None if it
-            supports everything.
+        unsupported_reason: takes the same arguments; returns why they are not supported, empty if they are. None if
+            all are.
     """
 
     run: Callable[..., Any]
@@ -37,17 +37,17 @@ class Implementation(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One call of an operation, as `record_backends` saw it."""
+    """A call of an operation, as recorded by `record_backends`."""
 
     operation: str
     backend: str
 
 
 class Operation:
-    """An operation with several implementations, tried in the order in which they are added.
+    """An operation with several implementations, tried in the order in which they were added.
 
     Args:
-        name: under which it stands in `OPERATIONS`.
+        name: its key in `OPERATIONS`.
     """
 
     def __init__(self, name: str):
@@ -56,7 +56,7 @@ class Operation:
         OPERATIONS[name] = self
 
     def add(self, backend: str, run: Callable[..., Any], unsupported_reason: Callable[..., str] | None = None) -> None:
-        """Add an implementation behind those that are there."""
+        """Append an implementation."""
         assert backend in BACKENDS
         self.implementations[backend] = Implementation(run, unsupported_reason)
 
@@ -71,7 +71,7 @@ class Operation:
         raise RuntimeError(f"{self.name} has no implementation that takes this")
 
     def unsupported_reason(self, backend: str, *arguments: Any) -> str:
-        """Why a backend does not run for these arguments, in words; empty where it may and can."""
+        """Why a backend does not run for these arguments; empty if it is allowed and supports them."""
         if not (_allowed is None or backend in _allowed or backend == "reference"):
             return f"only {' and '.join(sorted(_allowed))} may be taken"
         unsupported_reason = self.implementations[backend].unsupported_reason
@@ -79,40 +79,40 @@ class Operation:
 
 
 OPERATIONS: dict[str, Operation] = {}
-"""The operations by their names, each with its implementations in the order in which they are tried."""
+"""The operations by name."""
 
 
-def _known(names: tuple[str, ...], of: str) -> frozenset[str]:
+def _validate_backends(names: tuple[str, ...], source: str) -> frozenset[str]:
     unknown = [name for name in names if name not in BACKENDS]
     if unknown or not names:
         named = repr(unknown[0]) if unknown else "no backend"
-        raise UsageError(f"{of} names {named}: choose among {', '.join(BACKENDS)}")
+        raise UsageError(f"{source} names {named}: choose among {', '.join(BACKENDS)}")
     return frozenset(names)
 
 
 def _from_environment() -> frozenset[str] | None:
     names = tuple(name for part in os.environ.get(BACKEND_VARIABLE, "").split(",") if (name := part.strip()))
-    return _known(names, BACKEND_VARIABLE) if names else None
+    return _validate_backends(names, BACKEND_VARIABLE) if names else None
 
 
 _allowed: frozenset[str] | None = _from_environment()
-"""None where all are."""
+"""None if all are."""
 _recorded: list[Call] | None = None
 
 
 @contextmanager
 def backend(*names: str) -> Iterator[None]:
-    """Allow these backends alone, as `torch.nn.attention.sdpa_kernel` does for torch's attention.
+    """Allow only these backends, as `torch.nn.attention.sdpa_kernel` does for torch's attention.
 
-    With "reference" everything goes through the core's own score, normalizer and sum. Where none of the named ones can
-    do what is asked for, the reference does. It holds for the whole process, all of its threads, and can be nested; the
-    environment variable MOLATTN_BACKEND, names separated by commas, says what holds outside.
+    With "reference" everything goes through the core's own score, normalizer and sum. If none of the named backends
+    supports the arguments, the reference runs. It applies to all threads of the process and can be nested; outside of
+    it, the environment variable MOLATTN_BACKEND, names separated by commas, sets the default.
 
     Args:
-        names: among "compiled", "chunked", "fused" and "reference".
+        names: of "compiled", "chunked", "fused" and "reference".
 
     Raises:
-        UsageError: another name, or none.
+        UsageError: a name is unknown, or there is none.
 
     >>> import torch
     >>> from molattn.attention import attend, backend, record_backends
@@ -125,7 +125,7 @@ def backend(*names: str) -> Iterator[None]:
     (['fused', 'reference'], True)
     """
     global _allowed
-    before, _allowed = _allowed, _known(names, "backend")
+    before, _allowed = _allowed, _validate_backends(names, "backend")
     try:
         yield
     finally:
@@ -134,7 +134,7 @@ def backend(*names: str) -> Iterator[None]:
 
 @contextmanager
 def record_backends() -> Iterator[list[Call]]:
-    """The operations that are called meanwhile, in order, with the backends that they took."""
+    """A list of the operations called within the context, in order, with the backends that ran."""
     global _recorded
     before, calls = _recorded, []
     _recorded = calls

@@ -3,10 +3,10 @@
     w_hij = softmax_j( q_hi . (k_hj + W_ke e_ij) / sqrt(d) + w_be . e_ij )
     o_hi  = sum_j m_hij w_hij (v_hj + W_ve e_ij)
 
-with a dropout mask m where there is one. Shapes: q, k, v (b, n, h, d), e (b, n, n, f), [b, i, j] of the edge from
+with an optional dropout mask m. Shapes: q, k, v (b, n, h, d), e (b, n, n, f), with [b, i, j] for the edge from
 sender j to receiver i, w_ke and w_ve (h, d, f), w_be (h, f), node_mask (b, n), edge_mask (b, n, n), m (b, h, n, n) ->
-(b, n, h, d); float32 on the CPU. It is the operation `torch.ops.molattn.edge_attention`; its gradient has one where it
-is asked for, that of the reference.
+(b, n, h, d); float32 on the CPU. It is the operation `torch.ops.molattn.edge_attention`; double backward
+uses the reference.
 """
 
 import ctypes
@@ -17,18 +17,18 @@ import torch
 from torch import Tensor
 
 from molattn.kernels import loader
-from molattn.kernels.agreement import first_difference, undisturbed
 from molattn.kernels.batch_layout import BatchLayout
 from molattn.kernels.registration import register
+from molattn.kernels.self_test import first_mismatch, isolated_state
 from molattn.kernels.tensor_checks import check_argument, data_pointer
 
 SOURCE = loader.SOURCE_FOLDER / "edge_attention.c"
-TABLES = 4
-"""The most tables of rows that edges are sums of."""
+MAX_TABLES = 4
+"""The maximal number of tables whose rows are added to edge features."""
 
 
 class Graphs(ctypes.Structure):
-    """`Graphs` of the C source: addresses, and how many."""
+    """`Graphs` of the C source."""
 
     _fields_ = (
         ("count", ctypes.c_int64),
@@ -36,9 +36,9 @@ class Graphs(ctypes.Structure):
         ("sizes", ctypes.c_void_p),
         ("e", ctypes.c_void_p),
         ("allowed", ctypes.c_void_p),
-        ("kept", ctypes.c_void_p),
+        ("dropout_mask", ctypes.c_void_p),
         ("d_e", ctypes.c_void_p),
-        ("edge_codes", ctypes.c_void_p * TABLES),
+        ("edge_codes", ctypes.c_void_p * MAX_TABLES),
     )
 
 
@@ -55,28 +55,28 @@ class Task(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("output", "dy", "d_q", "d_k", "d_v")),
         ("d_stride", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("d_w_ke", "d_w_ve", "d_w_be")),
-        ("dropping", ctypes.c_void_p),
+        ("dropout", ctypes.c_void_p),
         ("tables", ctypes.c_int64),
-        ("num_rows", ctypes.c_int64 * TABLES),
-        ("rows", ctypes.c_void_p * TABLES),
-        ("d_rows", ctypes.c_void_p * TABLES),
-        ("add_edges", ctypes.c_int64),
+        ("num_rows", ctypes.c_int64 * MAX_TABLES),
+        ("rows", ctypes.c_void_p * MAX_TABLES),
+        ("d_rows", ctypes.c_void_p * MAX_TABLES),
+        ("accumulate_d_e", ctypes.c_int64),
     )
 
 
 @cache
 def load_library() -> ctypes.CDLL | None:
     """The library, built if needed and loaded once per process; None if unavailable: see `unavailable_reason`."""
-    loaded = loader.load_library(SOURCE, (Graphs, Task), _disagreement)
+    loaded = loader.load_library(SOURCE, (Graphs, Task), _self_test)
     for name in ("molattn_forward", "molattn_backward") if loaded is not None else ():
         getattr(loaded, name).argtypes = (ctypes.POINTER(Task), ctypes.c_int)
         getattr(loaded, name).restype = ctypes.c_int
     return loaded
 
 
-def _disagreement() -> str:
-    """Where the library differs from the reference on two molecules; empty for nowhere."""
-    with undisturbed():
+def _self_test() -> str:
+    """How the library differs from the reference on two molecules; empty if it agrees."""
+    with isolated_state():
         b, n, h, d, f = 2, 19, 2, 5, 3  # more receivers than a vector has lanes
         mask = torch.arange(n) < torch.tensor([[n], [4]])
         edges = (torch.rand(b, n, n) < 0.7) & mask.unsqueeze(1) & mask.unsqueeze(2)
@@ -87,16 +87,16 @@ def _disagreement() -> str:
             inputs: Any = [torch.randn(shape, requires_grad=True) for shape in shapes]
             dropout_mask = (torch.rand(b, h, n, n) < 0.8) / 0.8 if masked else None
             rest: Any = (mask, edges if masked else None, dropout_mask)
-            ours, reference = (way(*inputs, *rest) for way in (edge_attention, edge_attention_reference))
-            found, wanted = (torch.autograd.grad(y, inputs, dy) for y in (ours, reference))
+            ours, reference = (attend(*inputs, *rest) for attend in (edge_attention, edge_attention_reference))
+            found, expected = (torch.autograd.grad(y, inputs, dy) for y in (ours, reference))
             pairs.append(("attention", ours[mask], reference[mask]))
             names = ("q", "k", "v", "e", "w_ke", "w_ve", "w_be")
-            pairs += [(f"the gradient of {name}", *both) for name, *both in zip(names, found, wanted, strict=True)]
-        return first_difference(pairs)
+            pairs += [(f"the gradient of {name}", *both) for name, *both in zip(names, found, expected, strict=True)]
+        return first_mismatch(pairs)
 
 
 def unavailable_reason() -> str:
-    """Why `load_library` is None, in words; empty where it is not."""
+    """Why `load_library` returns None; empty if it returns a library."""
     return "" if load_library() is not None else loader.unavailable_reason(SOURCE)
 
 
@@ -112,30 +112,30 @@ def edge_attention_reference(
     edge_mask: Tensor | None = None,
     dropout_mask: Tensor | None = None,
 ) -> Tensor:
-    """The same by the attention core, `molattn.attention.attend`."""
+    """The reference implementation, by `molattn.attention.attend`."""
     from molattn.attention import EdgeTerms, PaddedGraphLayout, attend
 
     layout, edges = PaddedGraphLayout(node_mask, edge_mask), EdgeTerms(e, w_ke, w_ve, w_be)
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    # With the weights it is the reference, whatever backends are allowed: those are of the whole process, and other
-    # threads are not to notice that this one takes a gradient.
+    # `return_weights` selects the reference, whatever backends are allowed: `backend` would apply to all threads of the
+    # process.
     output, _ = attend(q, k, v, layout, edges=edges, dropout_mask=dropout_mask, return_weights=True)
     return output.transpose(1, 2)
 
 
 def _row_stride(x: Tensor) -> int | None:
-    """How far the b n rows of (b, n, h, d) are apart; None where they are not whole or not equally far apart."""
+    """The stride of the b n rows of (b, n, h, d); None if rows are not contiguous or not equally spaced."""
     b, n, h, d = x.shape
-    of_graph, of_node, of_head, of_channel = x.stride()
-    if (d > 1 and of_channel != 1) or (h > 1 and of_head != d):
+    graph_stride, node_stride, head_stride, channel_stride = x.stride()
+    if (d > 1 and channel_stride != 1) or (h > 1 and head_stride != d):
         return None
     if n > 1:
-        return None if b > 1 and of_graph != n * of_node else of_node
-    return of_graph if b > 1 else h * d
+        return None if b > 1 and graph_stride != n * node_stride else node_stride
+    return graph_stride if b > 1 else h * d
 
 
-def _with_rows(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
-    """The three as the library reads them, the rows of all equally far apart, and how far: copied only if need be."""
+def _with_row_stride(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
+    """The three with one common row stride, and that stride; copied only if necessary."""
     strides = {_row_stride(x) for x in (q, k, v)}
     if len(strides) == 1 and (stride := strides.pop()) is not None:
         return q, k, v, stride
@@ -154,10 +154,10 @@ def _prepare(
     edge_mask: Tensor | None,
     dropout_mask: Tensor | None,
 ) -> tuple[Task, tuple[Tensor | None, ...]]:
-    """What the library reads, and the tensors that it lies in.
+    """The arguments of the library, and the tensors to keep alive during the call.
 
     Raises:
-        ValueError: what the library would read beyond.
+        ValueError: a shape, dtype or device is wrong, which the library would not notice.
     """
     if q.dim() != 4 or not q.shape[3]:
         raise ValueError(f"q is (b, n, h, d), not {tuple(q.shape)}")
@@ -177,10 +177,12 @@ def _prepare(
     if dropout_mask is not None:
         check_argument("dropout_mask", dropout_mask, (b, h, n, n))
     layout = BatchLayout.of(q, (b, n), node_mask, edge_mask)
-    q, k, v, stride = _with_rows(q, k, v)
+    q, k, v, stride = _with_row_stride(q, k, v)
     others = tuple(None if x is None else x.contiguous() for x in (w_ke, w_ve, w_be, dropout_mask, e))
     graphs = Graphs(count=b, n=n)
-    graphs.sizes, graphs.allowed, graphs.kept, graphs.e = map(data_pointer, (layout.sizes, layout.pairs, *others[3:]))
+    graphs.sizes, graphs.allowed, graphs.dropout_mask, graphs.e = map(
+        data_pointer, (layout.sizes, layout.pairs, *others[3:])
+    )
     task = Task(h=h, d=d, f=shape[2], scale=d**-0.5, graphs=ctypes.pointer(graphs), stride=stride)
     task.q, task.k, task.v, task.w_ke, task.w_ve, task.w_be = map(data_pointer, (q, k, v, *others[:3]))
     return task, (q, k, v, *others, layout.sizes, layout.pairs)
@@ -192,36 +194,36 @@ def _run(name: str, task: Task) -> None:
 
 
 def _forward(*arguments: Any) -> Tensor:
-    task, held = _prepare(*arguments)
+    task, tensors = _prepare(*arguments)
     output = torch.empty(arguments[0].shape, dtype=torch.float32, device="cpu")
     task.output = output.data_ptr()
     _run("molattn_forward", task)
-    del held
+    del tensors
     return output
 
 
-def _backward(dy: Tensor, *given: Any) -> tuple[Tensor, ...]:
-    *arguments, of_edges = given
+def _backward(dy: Tensor, *arguments_and_flag: Any) -> tuple[Tensor, ...]:
+    *arguments, e_needs_grad = arguments_and_flag
     q, _, _, e, w_ke, w_ve, *_ = arguments
     check_argument("the gradient of the output", dy, q.shape)
-    task, held = _prepare(*arguments)
+    task, tensors = _prepare(*arguments)
     dy = dy.contiguous()
     d_q, d_k, d_v = (torch.empty(q.shape) for _ in range(3))
     task.d_stride = task.h * task.d
     d_w_ke, d_w_ve, d_w_be = (torch.empty(x.shape) for x in (w_ke, w_ve, w_ke[:, 0]))
-    d_e = torch.empty(e.shape if of_edges else (0,))
+    d_e = torch.empty(e.shape if e_needs_grad else (0,))
     task.dy, task.d_q, task.d_k, task.d_v, task.d_w_ke, task.d_w_ve, task.d_w_be = map(
         data_pointer, (dy, d_q, d_k, d_v, d_w_ke, d_w_ve, d_w_be)
     )
-    if of_edges:
+    if e_needs_grad:
         task.graphs.contents.d_e = d_e.data_ptr()
     _run("molattn_backward", task)
-    del held
+    del tensors
     return d_q, d_k, d_v, d_e, d_w_ke, d_w_ve, d_w_be
 
 
-def _fake_backward(dy, q, k, v, e, w_ke, w_ve, w_be, node_mask, edge_mask, dropout_mask, of_edges):  # noqa: ARG001
-    d_e = e.new_empty(e.shape if of_edges else (0,))
+def _fake_backward(dy, q, k, v, e, w_ke, w_ve, w_be, node_mask, edge_mask, dropout_mask, e_needs_grad):  # noqa: ARG001
+    d_e = e.new_empty(e.shape if e_needs_grad else (0,))
     return *(q.new_empty(q.shape) for _ in range(3)), d_e, *(x.new_empty(x.shape) for x in (w_ke, w_ve, w_ke[:, 0]))
 
 
@@ -232,10 +234,10 @@ def _setup(ctx, inputs, output) -> None:  # noqa: ARG001
 def _gradient(ctx, dy: Tensor):
     inputs = ctx.saved_tensors
     if torch.is_grad_enabled():
-        # A gradient of the gradient may be asked for: that of the reference, which has one.
-        wanted = [x for x, needed in zip(inputs, ctx.needs_input_grad, strict=True) if needed]
-        found = iter(torch.autograd.grad(edge_attention_reference(*inputs), wanted, dy, create_graph=True))
-        return tuple(next(found) if needed else None for needed in ctx.needs_input_grad)
+        # For double backward: the gradient of the reference, which is differentiable itself.
+        requested = [x for x, needed in zip(inputs, ctx.needs_input_grad, strict=True) if needed]
+        computed = iter(torch.autograd.grad(edge_attention_reference(*inputs), requested, dy, create_graph=True))
+        return tuple(next(computed) if needed else None for needed in ctx.needs_input_grad)
     *gradients, d_w_be = _edge_attention_backward(dy, *inputs, ctx.needs_input_grad[3])
     gradients += [d_w_be if inputs[6] is not None else None, None, None, None]
     return tuple(x if needed else None for x, needed in zip(gradients, ctx.needs_input_grad, strict=True))
@@ -247,7 +249,7 @@ _ARGUMENTS = (
 )
 _edge_attention_backward = register(
     "edge_attention_backward",
-    f"(Tensor dy, {_ARGUMENTS}, bool of_edges) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    f"(Tensor dy, {_ARGUMENTS}, bool e_needs_grad) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     _backward,
     _fake_backward,
 )

@@ -1,15 +1,17 @@
-"""C files of molattn, each built by the machine's own C compiler at its first use, where there is one.
+"""Builds the C files of molattn with the C compiler of the machine at first use, and loads them.
 
-A shared library is kept in the user's cache under a name that says what it was made of: the source, the compiler, its
-options and the processor. It is opened if it is as it was written (see `molattn.trusted_files`), and rebuilt if not.
-That a compiler fails or hangs is remembered for a day. Whoever uses a library has another way for where there is none.
+A shared library is stored in the user's cache under a name with a hash of the source, the compiler, its options and the
+processor. It is loaded if it is unchanged since it was written (see `molattn.trusted_files`), and rebuilt if not. A
+compiler that fails or hangs is not tried again for a day. Every caller has a reference implementation in case there is
+no library.
 
-No library is believed because it compiles. Its structures must lie in memory as Python's do, at every start; and at the
-first one it must agree with that other way on small examples, which is remembered beside it.
+A library that compiles is not trusted yet. Its structs must have the memory layout of the ctypes structures, which is
+checked whenever it is loaded; and it must pass a self-test against the reference implementation on small examples.
+That it passed is recorded next to the library.
 
-MOLATTN_COMPILE=0 says never to build or use any. MOLATTN_MARCH builds for another processor than this one, by its name
-for the compiler's -march: with x86-64-v3 there is no AVX-512 and no AMX, as on most machines. MOLATTN_SANITIZE=1 builds
-with the address and undefined behaviour sanitizers, for `.ci/sanitize`. `molattn doctor` says what came of it.
+MOLATTN_COMPILE=0 disables building and loading. MOLATTN_MARCH builds for another processor, with its name for the
+compiler's -march: x86-64-v3 has no AVX-512 and no AMX, as most machines. MOLATTN_SANITIZE=1 builds with the address and
+undefined behaviour sanitizers, for `.ci/sanitize`. `molattn doctor` reports whether the kernels are built.
 """
 
 import ctypes
@@ -42,67 +44,77 @@ from molattn.trusted_files import (
 _log = logging.getLogger(__name__)
 
 SOURCE_FOLDER = Path(__file__).with_name("csrc")
-"""Where the C files lie."""
+"""The folder of the C files."""
 
 COMPILE_VARIABLE = "MOLATTN_COMPILE"
-"""The environment variable that forbids compiling where it is "0"."""
+"""The environment variable that disables compiled kernels if it is "0"."""
 COMPILE_DISABLED = f"{COMPILE_VARIABLE} is 0"
-"""Why there is no library then, as `unavailable_reason` says it."""
+"""What `unavailable_reason` returns in that case."""
 MARCH_VARIABLE = "MOLATTN_MARCH"
-"""The environment variable with the processor to build for, in place of this one."""
+"""The environment variable with the processor to build for instead of this one."""
 SANITIZE_VARIABLE = "MOLATTN_SANITIZE"
-"""The environment variable that builds with sanitizers where it is "1"; for tests, as each library is then slow."""
+"""The environment variable that builds with sanitizers if it is "1"; for tests, because the libraries are then slow."""
 
-# No -ffast-math: linked into a library it would change how the whole process rounds small numbers.
+# No -ffast-math: linked into a library it would flush subnormal numbers to zero in the whole process.
 FLAGS = ("-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-shared")
 NATIVE = ("-march=native", "-mprefer-vector-width=512")
-"""For this processor; left out where the compiler does not know them."""
+"""Options for this processor; left out if the compiler does not support them."""
 SANITIZED = ("-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
-_SECONDS = 90
-"""For a file; the largest takes 3 of them on a machine that has nothing else to do."""
-_ANSWER = 10
-"""Seconds for the compiler to say what it builds for: one that hangs does so here."""
-_REMEMBERED = 24 * 3600
-_HEEDED = ("PATH", "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "TMPDIR")
-"""The environment variables by which a compiler finds what it needs."""
-_SETS = re.compile(r"#define __(AMX\w*?|AVX\w*?|FMA4?|F16C|BMI2?|SSE4_[12]|SSSE3|POPCNT|MOVBE|VAES|GFNI)__ 1")
-"""What a compiler calls the sets of instructions that it may use, for x86."""
-_OF_KERNEL = {"bmi": "bmi1"}
-"""The names of Linux for them, where they are not the same but for underscores."""
+_BUILD_SECONDS = 90
+"""Time limit for compiling a file; the largest takes 3 seconds on an idle machine."""
+_PROBE_SECONDS = 10
+"""Time limit for the compiler to print its predefined macros; a compiler that hangs does so here."""
+_FAILURE_SECONDS = 24 * 3600
+_COMPILER_ENVIRONMENT = (
+    "PATH",
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
+    "TMPDIR",
+)
+"""The environment variables that a compiler reads to find its tools and headers."""
+_INSTRUCTION_SETS = re.compile(
+    r"#define __(AMX\w*?|AVX\w*?|FMA4?|F16C|BMI2?|SSE4_[12]|SSSE3|POPCNT|MOVBE|VAES|GFNI)__ 1"
+)
+"""The macros of the x86 instruction sets that a compiler may use."""
+_LINUX_NAMES = {"bmi": "bmi1"}
+"""The names of Linux for these sets, if they differ by more than underscores."""
 
 
 def load_library(
     source: Path,
     structures: Sequence[type[ctypes.Structure]] = (),
-    disagreement: Callable[[], str] | None = None,
+    self_test: Callable[[], str] | None = None,
 ) -> ctypes.CDLL | None:
-    """The library of a C file, built and opened at the first call of a process; None where there is none: see
-    `unavailable_reason`.
+    """Load the library of a C file, and build it first if needed; None if it is unavailable: see `unavailable_reason`.
 
     Args:
-        structures: Python's, of those that the C file announces with LAYOUT under the same names.
-        disagreement: says where the library, which is already used for that, differs from what it stands for; empty
-            for nowhere. It is called once for each library that is built.
+        source: the C file.
+        structures: the ctypes structures with the names of the structs that the C file declares with LAYOUT.
+        self_test: returns how the results of the library, which it can load, differ from the reference; empty if they
+            agree. It is called once for each library that is built.
     """
-    loaded, _ = _found(source)
+    loaded, _ = _load(source)
     if loaded is None:
         return None
-    with _checking:
-        if source not in _refused and (structures or disagreement):
-            _refused[source] = ""  # `disagreement` will ask for the library
-            _refused[source] = _otherwise_laid_out(loaded, structures) or _disagrees(loaded, source, disagreement)
-        return None if _refused.get(source) else loaded
+    with _check_lock:
+        if source not in _rejected and (structures or self_test):
+            _rejected[source] = ""  # so that `self_test` can load the library
+            _rejected[source] = _layout_mismatch(loaded, structures) or _self_test_failure(loaded, source, self_test)
+        return None if _rejected.get(source) else loaded
 
 
 def unavailable_reason(source: Path) -> str:
-    """Why `load_library` is None, in words; empty where it is not."""
-    return _found(source)[1] or _refused.get(source, "")
+    """Why `load_library` returns None; empty if it returns a library."""
+    return _load(source)[1] or _rejected.get(source, "")
 
 
-_checking = RLock()
-_refused: dict[Path, str] = {}
-"""Of the libraries that were looked at: why not, or nothing."""
+_check_lock = RLock()
+_rejected: dict[Path, str] = {}
+"""For each library that was checked, why it is rejected; empty if it is not."""
 
 
 class _Field(ctypes.Structure):
@@ -111,89 +123,96 @@ class _Field(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("offset", ctypes.c_int64), ("size", ctypes.c_int64))
 
 
-def _otherwise_laid_out(loaded: ctypes.CDLL, structures: Sequence[type[ctypes.Structure]]) -> str:
-    """Where a structure of C and that of Python differ; empty for nowhere."""
-    for of in structures:
-        name = of.__name__.lstrip("_")
+def _layout_mismatch(loaded: ctypes.CDLL, structures: Sequence[type[ctypes.Structure]]) -> str:
+    """The first difference between the structs of C and the ctypes structures; empty if there is none."""
+    for structure in structures:
+        name = structure.__name__.lstrip("_")
         try:
             fields = ctypes.pointer(_Field.in_dll(loaded, f"molattn_layout_{name}"))
         except ValueError:
             return f"the library does not say how {name} is laid out"
         last = next(i for i in count() if fields[i].name is None)
         in_c = {fields[i].name.decode(): (fields[i].offset, fields[i].size) for i in range(last)}
-        here = {field: (getattr(of, field).offset, getattr(of, field).size) for field, *_ in of._fields_}
+        here = {
+            field: (getattr(structure, field).offset, getattr(structure, field).size)
+            for field, *_ in structure._fields_
+        }
         for field in (*here, *in_c):
-            if here.get(field) != in_c.get(field):
-                return f"{name}.{field} is {_at(in_c.get(field))} in C and {_at(here.get(field))} here"
-        if fields[last].size != ctypes.sizeof(of):
-            return f"{name} has {fields[last].size} bytes in C and {ctypes.sizeof(of)} here"
+            in_python, c = _describe_field(here.get(field)), _describe_field(in_c.get(field))
+            if in_python != c:
+                return f"{name}.{field} is {c} in C and {in_python} here"
+        if fields[last].size != ctypes.sizeof(structure):
+            return f"{name} has {fields[last].size} bytes in C and {ctypes.sizeof(structure)} here"
     return ""
 
 
-def _at(place: tuple[int, int] | None) -> str:
-    return "nowhere" if place is None else f"at byte {place[0]}, of {place[1]}"
+def _describe_field(field: tuple[int, int] | None) -> str:
+    return "nowhere" if field is None else f"at byte {field[0]}, of {field[1]}"
 
 
-def _disagrees(loaded: ctypes.CDLL, source: Path, disagreement: Callable[[], str] | None) -> str:
-    """What `disagreement` says, unless it is known to say nothing of this very file."""
-    if disagreement is None:
+def _self_test_failure(loaded: ctypes.CDLL, source: Path, self_test: Callable[[], str] | None) -> str:
+    """The result of `self_test`, which is skipped if this file has passed it before."""
+    if self_test is None:
         return ""
     path = Path(loaded._name)
-    agreed, digest = path.with_suffix(".agrees"), read_trusted(checksum_path(path))
-    if digest is not None and read_trusted(agreed) == digest:
+    passed, digest = path.with_suffix(".agrees"), read_trusted(checksum_path(path))
+    if digest is not None and read_trusted(passed) == digest:
         return ""
     try:
-        said = disagreement()
+        failure = self_test()
     except Exception as error:
-        said = f"{type(error).__name__}: {error}"
-    if said:
-        return f"{source.name} disagrees with the reference: {said}"
+        failure = f"{type(error).__name__}: {error}"
+    if failure:
+        return f"{source.name} disagrees with the reference: {failure}"
     if digest is not None:
-        with suppress(OSError):  # else the next process compares again
-            write_private(agreed, digest.decode())
+        with suppress(OSError):  # the next process repeats the test
+            write_private(passed, digest.decode())
     return ""
 
 
 def build(source: Path, folder: Path, compiler: str) -> Path:
-    """The library of `source` in `folder`, whole, built if it is not there yet; several processes build it once.
+    """The path of the library of `source` in `folder`, built if it is missing or damaged; once by several processes.
 
-    Raises OSError or subprocess.SubprocessError where it cannot be built, or was in vain within the last day.
+    Raises:
+        OSError, subprocess.SubprocessError: it cannot be built, or building failed within the last day.
     """
     flags, natives = _options()
-    made_by = "\n".join((*flags, *(flag for native in natives for flag in native), *_this_compiler(compiler)))
-    made_of = "\n".join((*_texts(source), made_by, _processor()))
-    path = folder / f"{source.stem}-{_digest(made_of)}.so"
+    compiled_by = "\n".join((*flags, *(flag for native in natives for flag in native), *_compiler_identity(compiler)))
+    inputs = "\n".join((*_source_texts(source), compiled_by, _cpu_description()))
+    path = folder / f"{source.stem}-{_digest(inputs)}.so"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     check_private_folder(folder)
     if is_intact(path):
         return path
-    # What fails in one environment, without a linker in its PATH say, may work in another. A compiler that hangs does
-    # so for every file.
-    within = "\n".join(os.environ.get(name, "") for name in _HEEDED)
-    failed = folder / f"{source.stem}-{_digest(made_of + within)}.failed"
-    hung = folder / f"compiler-{_digest(made_by + within)}.failed"
-    _recall(failed, hung)
-    from filelock import FileLock  # here, because it takes longer to import than a library to find
+    # A build that fails in one environment, such as without a linker in PATH, may work in another. A compiler that
+    # hangs does so for every file.
+    environment = "\n".join(os.environ.get(name, "") for name in _COMPILER_ENVIRONMENT)
+    failed = folder / f"{source.stem}-{_digest(inputs + environment)}.failed"
+    hung = folder / f"compiler-{_digest(compiled_by + environment)}.failed"
+    _raise_recorded_failure(failed, hung)
+    from filelock import FileLock  # here, because the import takes longer than loading a library
 
-    with FileLock(path.with_suffix(".lock"), timeout=_SECONDS + 2 * _ANSWER):
+    with FileLock(path.with_suffix(".lock"), timeout=_BUILD_SECONDS + 2 * _PROBE_SECONDS):
         if not is_intact(path):
-            _recall(failed, hung)
+            _raise_recorded_failure(failed, hung)
             try:
                 _build(source, path, [compiler, *flags], natives)
             except subprocess.TimeoutExpired as error:
-                raise _remember(hung, f"{compiler} does not end within {error.timeout:g} s") from None
+                raise _record_failure(hung, f"{compiler} does not end within {error.timeout:g} s") from None
             except OSError as error:
-                if error.errno is not None:  # the system failed, a full disk say: the next process tries again
+                if (
+                    error.errno is not None
+                ):  # a failure of the system, such as a full disk: the next process tries again
                     raise
-                raise _remember(failed, str(error)) from None
+                raise _record_failure(failed, str(error)) from None
     return path
 
 
 def _options() -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """What the compiler is told, and for which processor: one after another until it knows one of these."""
+    """The options of the compiler, and alternatives for the processor, tried until the compiler supports one."""
     flags, march = FLAGS, os.environ.get(MARCH_VARIABLE, "").strip()
     if os.environ.get(SANITIZE_VARIABLE, "").strip() == "1":
-        if "asan" not in os.environ.get("LD_PRELOAD", ""):  # it would end this process
+        if "asan" not in os.environ.get("LD_PRELOAD", ""):  # the library would end this process
             raise OSError(f"{SANITIZE_VARIABLE} is 1, but LD_PRELOAD does not name libasan.so")
         flags = (*FLAGS, *SANITIZED)
     if not march:
@@ -203,12 +222,12 @@ def _options() -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     return flags, ((f"-march={march}",),)
 
 
-def _texts(source: Path) -> Iterator[str]:
-    """The text of a C file and of what it includes of ours, in order."""
+def _source_texts(source: Path) -> Iterator[str]:
+    """The text of a C file and of the files of csrc that it includes, in order."""
     text = source.read_text("utf-8")
     yield text
     for name in re.findall(r'^#include "(.+)"$', text, re.MULTILINE):
-        yield from _texts(source.parent / name)
+        yield from _source_texts(source.parent / name)
 
 
 def _digest(text: str) -> str:
@@ -217,25 +236,26 @@ def _digest(text: str) -> str:
 
 def _build(source: Path, path: Path, command: Sequence[str], natives: Sequence[Sequence[str]]) -> None:
     _log.info("building %s.c for this processor: once, some seconds", source.stem)
-    built, said = path.with_suffix(".new"), ""
+    built, output = path.with_suffix(".new"), ""
     try:
         for native in natives:
-            code, said = _run([*command, *native, "-dM", "-E", "-x", "c", os.devnull], _ANSWER)
+            code, output = _run([*command, *native, "-dM", "-E", "-x", "c", os.devnull], _PROBE_SECONDS)
             if not code:
-                _check_processor(said, native)
-                code, said = _run([*command, *native, "-o", str(built), str(source), "-lpthread"], _SECONDS)
+                _check_instruction_sets(output, native)
+                code, output = _run([*command, *native, "-o", str(built), str(source), "-lpthread"], _BUILD_SECONDS)
             if not code:
                 install_file(built, path)
                 return
     finally:
         built.unlink(missing_ok=True)
-    raise OSError(f"{command[0]} fails: {(said.strip().splitlines() or ['it does not say why'])[0][:300]}")
+    raise OSError(f"{command[0]} fails: {(output.strip().splitlines() or ['it does not say why'])[0][:300]}")
 
 
 def _run(command: Sequence[str], seconds: float) -> tuple[int, str]:
-    """The exit status of a command, and what it said; with all that it started it ends after so many seconds.
+    """The exit status and output of a command; it and its child processes are killed after so many seconds.
 
-    Raises OSError or subprocess.TimeoutExpired.
+    Raises:
+        OSError, subprocess.TimeoutExpired: it cannot be started, or takes longer.
     """
     started = subprocess.Popen(
         command,
@@ -248,46 +268,48 @@ def _run(command: Sequence[str], seconds: float) -> tuple[int, str]:
     )
     with started:
         try:
-            said, _ = started.communicate(timeout=seconds)
+            output, _ = started.communicate(timeout=seconds)
         except BaseException:
             with suppress(ProcessLookupError):
                 os.killpg(started.pid, signal.SIGKILL)
             raise
-    return started.returncode, said
+    return started.returncode, output
 
 
-def _check_processor(macros: str, native: Sequence[str]) -> None:
-    """An OSError where instructions would be used that this processor does not have: the first of them would end the
-    process. Nothing is asked of `NATIVE`, where the compiler has asked the processor itself."""
-    there = {flag.replace("_", "") for flag in _processor().split()}
-    if native[:1] == NATIVE[:1] or "sse2" not in there:  # or where Linux does not name them
+def _check_instruction_sets(macros: str, native: Sequence[str]) -> None:
+    """Raise an OSError if the compiler would use instructions that this processor does not have.
+
+    Such an instruction would end the process. `NATIVE` is not checked, because the compiler detects the processor.
+    """
+    available = {flag.replace("_", "") for flag in _cpu_description().split()}
+    if native[:1] == NATIVE[:1] or "sse2" not in available:  # or if the instruction sets are unknown
         return
-    wanted = [name.lower().replace("_", "") for name in _SETS.findall(macros)]
-    missing = sorted(name for name in wanted if _OF_KERNEL.get(name, name) not in there)
+    wanted = [name.lower().replace("_", "") for name in _INSTRUCTION_SETS.findall(macros)]
+    missing = sorted(name for name in wanted if _LINUX_NAMES.get(name, name) not in available)
     if missing:
         raise OSError(f"this processor does not have {missing[0]}, which {' '.join(native)} asks for")
 
 
-def _remember(at: Path, why: str) -> OSError:
-    """What to raise, once it is written down that building was in vain: not every process has to wait for that."""
+def _record_failure(path: Path, reason: str) -> OSError:
+    """Record that building failed, so that other processes do not wait for it again; returns the error to raise."""
     with suppress(OSError):
-        write_private(at, why)
-    return OSError(why)
+        write_private(path, reason)
+    return OSError(reason)
 
 
-def _recall(*places: Path) -> None:
-    """An OSError where `_remember` has written something down within the last day."""
-    for at in places:
+def _raise_recorded_failure(*paths: Path) -> None:
+    """Raise an OSError if `_record_failure` recorded a failure within the last day."""
+    for path in paths:
         with suppress(FileNotFoundError):
-            since = at.stat().st_mtime
-            said = read_trusted(at) if 0 <= time.time() - since < _REMEMBERED else None
-            if said is not None:
+            since = path.stat().st_mtime
+            reason = read_trusted(path) if 0 <= time.time() - since < _FAILURE_SECONDS else None
+            if reason is not None:
                 when = time.strftime("%Y-%m-%d %H:%M", time.localtime(since))
-                raise OSError(f"{said[:400].decode('utf-8', 'replace')} (on {when}; remove {at} to try again)")
+                raise OSError(f"{reason[:400].decode('utf-8', 'replace')} (on {when}; remove {path} to try again)")
 
 
 @cache
-def _found(source: Path) -> tuple[ctypes.CDLL | None, str]:
+def _load(source: Path) -> tuple[ctypes.CDLL | None, str]:
     if os.environ.get(COMPILE_VARIABLE, "").strip() == "0":
         return None, COMPILE_DISABLED
     if os.name != "posix":
@@ -297,7 +319,7 @@ def _found(source: Path) -> tuple[ctypes.CDLL | None, str]:
         return None, "there is no C compiler: install gcc or clang"
     try:
         path = build(source, cache_folder() / "compiled", compiler)
-    # A RuntimeError: no home folder, or a file system without locks.
+    # RuntimeError: no home folder, or a file system without locks.
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         return None, str(error)
     try:
@@ -306,16 +328,16 @@ def _found(source: Path) -> tuple[ctypes.CDLL | None, str]:
         return None, f"it cannot be opened ({error}): let {CACHE_VARIABLE} name a folder from where programs may run"
 
 
-def _this_compiler(compiler: str) -> tuple[str, ...]:
-    """Which it is, without starting it: that would take longer than all the rest."""
+def _compiler_identity(compiler: str) -> tuple[str, ...]:
+    """The path, size and modification time of the compiler; running it for its version would take much longer."""
     path = os.path.realpath(shutil.which(compiler) or compiler)
     about = os.stat(path)
     return path, str(about.st_size), str(about.st_mtime_ns)
 
 
 @cache
-def _processor() -> str:
-    """What a library is made for: one that moved to another processor is built anew."""
+def _cpu_description() -> str:
+    """The processor that a library is built for: on another processor it is rebuilt."""
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
             flags = next((line for line in file if line.startswith(("flags", "Features"))), "")

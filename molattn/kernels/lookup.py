@@ -1,9 +1,9 @@
-"""Rows of tables, looked up and added, by `lookup.c`: torch takes the gradient of such a table a row at a time.
+"""Sums of embedding rows by `lookup.c`: torch computes the gradient of such a table one row at a time.
 
-    x_i = sum_f rows[start_f + c_if]        start_f: the sizes of the tables before the f-th, summed
+    x_i = sum_f rows[start_f + c_if]        start_f = sum of the sizes of the tables before f
 
 Shapes: rows (c, d), codes (..., F) of int32, sizes of F tables -> (..., d). float32 on the CPU. It is the operation
-`torch.ops.molattn.sum_of_rows`, whose gradient can be taken again.
+`torch.ops.molattn.sum_of_rows`, with higher-order gradients.
 """
 
 import ctypes
@@ -15,19 +15,19 @@ import torch
 from torch import Tensor
 
 from molattn.kernels import loader
-from molattn.kernels.agreement import first_difference, undisturbed
 from molattn.kernels.registration import register
+from molattn.kernels.self_test import first_mismatch, isolated_state
 from molattn.kernels.tensor_checks import check_argument
 
 SOURCE = loader.SOURCE_FOLDER / "lookup.c"
-MOST_ROWS = 2**31 - 1
+MAX_ROWS = 2**31 - 1
 """Codes are int32."""
 
 
 @cache
 def load_library() -> ctypes.CDLL | None:
-    """The built library, at the first call of a process; None where there is none to be had."""
-    loaded = loader.load_library(SOURCE, disagreement=_disagreement)
+    """The library, built if needed and loaded once per process; None if unavailable: see `unavailable_reason`."""
+    loaded = loader.load_library(SOURCE, self_test=_self_test)
     if loaded is not None:
         numbers = (*[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 3, *[ctypes.POINTER(ctypes.c_int64)] * 2)
         loaded.molattn_look_up.argtypes = numbers
@@ -35,35 +35,35 @@ def load_library() -> ctypes.CDLL | None:
     return loaded
 
 
-def _disagreement() -> str:
-    """Where the library differs from torch on a few codes; empty for nowhere."""
-    with undisturbed():
+def _self_test() -> str:
+    """How the library differs from torch on a few codes; empty if it agrees."""
+    with isolated_state():
         sizes = [3, 5]
         rows, dy = torch.randn(sum(sizes), 20, requires_grad=True), torch.randn(2, 7, 20)
         codes = torch.stack([torch.randint(size, (2, 7), dtype=torch.int32) for size in sizes], -1)
         ours, reference = sum_of_rows(rows, codes, sizes), sum_of_rows_reference(rows, codes, sizes)
-        (found,), (wanted,) = (torch.autograd.grad(y, rows, dy) for y in (ours, reference))
-        return first_difference([("the sum", ours, reference), ("its gradient", found, wanted)])
+        (found,), (expected,) = (torch.autograd.grad(y, rows, dy) for y in (ours, reference))
+        return first_mismatch([("the sum", ours, reference), ("its gradient", found, expected)])
 
 
 def unavailable_reason() -> str:
-    """Why there is no library, in words; empty where there is one."""
+    """Why `load_library` returns None; empty if it returns a library."""
     return "" if load_library() is not None else loader.unavailable_reason(SOURCE)
 
 
 def sum_of_rows_reference(rows: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:
-    """The same by torch's indexing; a code that is too large finds a row of the next table."""
+    """The same by torch's indexing; a code that is too large selects a row of the next table."""
     return rows[codes.long() + codes.new_tensor(starts(sizes), dtype=torch.int64)].sum(-2)
 
 
 def starts(sizes: Sequence[int]) -> list[int]:
-    """Where tables of these sizes begin that stand one after another."""
+    """The first rows of tables of these sizes in their concatenation."""
     return [0, *accumulate(sizes)][: len(sizes)]
 
 
 @lru_cache(256)
 def _tables(sizes: tuple[int, ...]) -> tuple[ctypes.Array[ctypes.c_int64], ctypes.Array[ctypes.c_int64]]:
-    """Where each table begins, and its size, as C has them."""
+    """The first rows and sizes of the tables, as C arrays."""
     numbers = ctypes.c_int64 * len(sizes)
     return numbers(*starts(sizes)), numbers(*sizes)
 
@@ -88,10 +88,10 @@ def _backward(dy: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:
 
 
 def _call(name: str, x: Tensor, codes: Tensor, y: Tensor, d: int, sizes: Sequence[int], *count: int) -> None:
-    parts = len(sizes)
-    n = codes.numel() // max(1, parts)
+    num_tables = len(sizes)
+    n = codes.numel() // max(1, num_tables)
     function = getattr(load_library(), name)
-    if function(x.data_ptr(), codes.data_ptr(), y.data_ptr(), n, parts, d, *_tables(tuple(sizes)), *count):
+    if function(x.data_ptr(), codes.data_ptr(), y.data_ptr(), n, num_tables, d, *_tables(tuple(sizes)), *count):
         raise IndexError(f"a code is not from 0 to below {' or '.join(map(str, sizes[:8]))}, as the size of its table")
 
 
@@ -108,7 +108,7 @@ def _gradient(ctx, dy: Tensor):
     (codes,) = ctx.saved_tensors
     if not torch.is_grad_enabled():
         return _sum_of_rows_backward(dy, codes, ctx.sizes), None, None
-    # A gradient of the gradient may be asked for: operations that have one.
+    # For double backward: operations that are differentiable themselves.
     each = dy.unsqueeze(-2).expand(*codes.shape, dy.shape[-1]).reshape(-1, dy.shape[-1])
     at = (codes.long() + codes.new_tensor(starts(ctx.sizes), dtype=torch.int64)).flatten()
     return dy.new_zeros(sum(ctx.sizes), dy.shape[-1]).index_add(0, at, each), None, None

@@ -3,10 +3,10 @@
     w_hk = softmax_k( q_hi . (k_hj + W_ke e_k) / sqrt(d) + w_be . e_k )        over the edges k from j into i
     o_hi = sum_k m_hk w_hk (v_hj + W_ve e_k)
 
-with a dropout mask m where there is one, and without e where there are no edge features. Shapes: q (receivers, h, d),
+with an optional dropout mask m; edge features e are optional too. Shapes: q (receivers, h, d),
 k and v (senders, h, d), sender and receiver (edges,), e (edges, f), w_ke and w_ve (h, d, f), w_be (h, f), m (edges, h)
 -> (receivers, h, d), and the weights before dropout, (edges, h); float32 on the CPU. It is the operation
-`torch.ops.molattn.segment_attention`; its gradient has one where it is asked for, that of the reference.
+`torch.ops.molattn.segment_attention`; double backward uses the reference.
 """
 
 import ctypes
@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from molattn.kernels import loader
-from molattn.kernels.agreement import first_difference, undisturbed
 from molattn.kernels.registration import register
+from molattn.kernels.self_test import first_mismatch, isolated_state
 from molattn.kernels.tensor_checks import check_argument, data_pointer
 
 SOURCE = loader.SOURCE_FOLDER / "segments.c"
@@ -35,7 +35,21 @@ class Task(ctypes.Structure):
         *(
             (name, ctypes.c_void_p)
             for name in (
-                *("q", "k", "v", "sender", "receiver", "e", "w_ke", "w_ve", "w_be", "kept", "weights", "output", "dy"),
+                *(
+                    "q",
+                    "k",
+                    "v",
+                    "sender",
+                    "receiver",
+                    "e",
+                    "w_ke",
+                    "w_ve",
+                    "w_be",
+                    "dropout_mask",
+                    "weights",
+                    "output",
+                    "dy",
+                ),
                 *("d_logits", "d_q", "d_k", "d_v", "d_e", "d_w_ke", "d_w_ve", "d_w_be"),
             )
         ),
@@ -45,36 +59,36 @@ class Task(ctypes.Structure):
 @cache
 def load_library() -> ctypes.CDLL | None:
     """The library, built if needed and loaded once per process; None if unavailable: see `unavailable_reason`."""
-    loaded = loader.load_library(SOURCE, (Task,), _disagreement)
+    loaded = loader.load_library(SOURCE, (Task,), _self_test)
     for name in ("molattn_segments_forward", "molattn_segments_backward") if loaded is not None else ():
         getattr(loaded, name).argtypes = (ctypes.POINTER(Task), ctypes.c_int)
         getattr(loaded, name).restype = ctypes.c_int
     return loaded
 
 
-def _disagreement() -> str:
-    """Where the library differs from the reference on two small graphs; empty for nowhere."""
-    with undisturbed():
+def _self_test() -> str:
+    """How the library differs from the reference on two small graphs; empty if it agrees."""
+    with isolated_state():
         receivers, senders, edges, h, d, f = 9, 11, 70, 2, 5, 3  # more edges into a node than a vector has lanes
         receiver = torch.randint(3, (edges,)) * torch.randint(4, (edges,))
         sender = torch.randint(senders, (edges,))
         dy, pairs = torch.randn(receivers, h, d), []
-        for of_edges in (False, True):
+        for with_edges in (False, True):
             shapes = [(receivers, h, d), (senders, h, d), (senders, h, d)]
-            shapes += [(edges, f), (h, d, f), (h, d, f), (h, f)] if of_edges else []
+            shapes += [(edges, f), (h, d, f), (h, d, f), (h, f)] if with_edges else []
             inputs: Any = [torch.randn(shape, requires_grad=True) for shape in shapes]
-            terms: Any = inputs[3:] if of_edges else [None] * 4
+            terms: Any = inputs[3:] if with_edges else [None] * 4
             rest: Any = (*inputs[:3], sender, receiver, *terms, (torch.rand(edges, h) < 0.8) / 0.8)
             ours, reference = segment_attention(*rest)[0], segment_attention_reference(*rest)
-            found, wanted = (torch.autograd.grad(y, inputs, dy) for y in (ours, reference))
+            found, expected = (torch.autograd.grad(y, inputs, dy) for y in (ours, reference))
             pairs.append(("attention", ours, reference))
             names = ("q", "k", "v", "e", "w_ke", "w_ve", "w_be")
-            pairs += [(f"the gradient of {name}", *both) for name, *both in zip(names, found, wanted, strict=False)]
-        return first_difference(pairs)
+            pairs += [(f"the gradient of {name}", *both) for name, *both in zip(names, found, expected, strict=False)]
+        return first_mismatch(pairs)
 
 
 def unavailable_reason() -> str:
-    """Why `load_library` is None, in words; empty where it is not."""
+    """Why `load_library` returns None; empty if it returns a library."""
     return "" if load_library() is not None else loader.unavailable_reason(SOURCE)
 
 
@@ -90,23 +104,23 @@ def segment_attention_reference(
     w_be: Tensor | None = None,
     dropout_mask: Tensor | None = None,
 ) -> Tensor:
-    """The same by the attention core, `molattn.attention.attend`."""
+    """The reference implementation, by `molattn.attention.attend`."""
     from molattn.attention import EdgeListLayout, EdgeTerms, attend
 
     layout, edges = EdgeListLayout(sender, receiver, len(q)), None if e is None else EdgeTerms(e, w_ke, w_ve, w_be)
-    # With the weights it is the reference, whatever backends are allowed.
+    # `return_weights` selects the reference, whatever backends are allowed.
     return attend(q, k, v, layout, edges=edges, dropout_mask=dropout_mask, return_weights=True)[0]
 
 
 def _padded(x: Tensor | None, dim: int) -> Tensor | None:
-    """Zeros behind the channels, which stand in `dim`, up to whole vectors."""
+    """Pad the channels, dimension `dim`, with zeros to whole vectors."""
     if x is None or not (missing := -x.shape[dim] % _LANES):
         return x
     return F.pad(x, (0, missing) if dim == -1 else (0, 0, 0, missing))
 
 
 def _rows(x: Tensor) -> tuple[Tensor, int]:
-    """(n, h, d) with whole rows, and how far they are apart; copied only if need be."""
+    """(n, h, d) with contiguous rows, and their stride; copied only if necessary."""
     n, h, d = x.shape
     if x.stride(2) == 1 and (h == 1 or x.stride(1) == d) and n > 1:
         return x, x.stride(0)
@@ -157,13 +171,13 @@ def _prepare(
     if v_stride != k_stride:
         k, v, k_stride = k.contiguous(), v.contiguous(), k.shape[1] * k.shape[2]
     others = (sender, receiver, e, _padded(w_ke, -2), _padded(w_ve, -2), w_be, dropout_mask)
-    held = (q, k, v, *(None if x is None else x.contiguous() for x in others))
+    tensors = (q, k, v, *(None if x is None else x.contiguous() for x in others))
     task = Task(receivers=len(q), senders=len(k), edges=len(receiver), h=q.shape[1], d=q.shape[2], scale=d**-0.5)
     task.f, task.q_stride, task.k_stride = f, q_stride, k_stride
-    task.q, task.k, task.v, task.sender, task.receiver, task.e, task.w_ke, task.w_ve, task.w_be, task.kept = map(
-        data_pointer, held
+    task.q, task.k, task.v, task.sender, task.receiver, task.e, task.w_ke, task.w_ve, task.w_be, task.dropout_mask = (
+        map(data_pointer, tensors)
     )
-    return task, held
+    return task, tensors
 
 
 def _run(name: str, task: Task) -> None:
@@ -175,28 +189,28 @@ def _run(name: str, task: Task) -> None:
 
 
 def _forward(*arguments: Any) -> tuple[Tensor, Tensor]:
-    task, held = _prepare(*arguments)
+    task, tensors = _prepare(*arguments)
     d = arguments[0].shape[2]
     output, weights = torch.empty(task.receivers, task.h, task.d), torch.empty(task.edges, task.h)
     task.output, task.weights = output.data_ptr(), weights.data_ptr()
     _run("molattn_segments_forward", task)
-    del held
+    del tensors
     return output if task.d == d else output[..., :d].contiguous(), weights
 
 
-def _backward(dy: Tensor, weights: Tensor, *given: Any) -> tuple[Tensor, ...]:
-    *arguments, of_edges = given
+def _backward(dy: Tensor, weights: Tensor, *arguments_and_flag: Any) -> tuple[Tensor, ...]:
+    *arguments, e_needs_grad = arguments_and_flag
     q, k, _, _, _, e, w_ke, w_ve, w_be, _ = arguments
     d = q.shape[2]
     check_argument("the gradient of the output", dy, q.shape)
     check_argument("weights", weights, (len(arguments[4]), q.shape[1]))
-    task, held = _prepare(*arguments)
-    wide: Any = _padded(dy, -1)
-    dy, weights = wide.contiguous(), weights.contiguous()
+    task, tensors = _prepare(*arguments)
+    padded: Any = _padded(dy, -1)
+    dy, weights = padded.contiguous(), weights.contiguous()
     h, f = task.h, task.f
     d_q, d_k, d_v = (torch.empty(len(x), h, task.d) for x in (q, k, k))
     d_w_ke, d_w_ve = (torch.zeros(0 if x is None else (h, task.d, f)) for x in (w_ke, w_ve))
-    d_w_be, d_e = torch.zeros(0 if w_be is None else (h, f)), torch.empty(len(e), f) if of_edges else torch.empty(0)
+    d_w_be, d_e = torch.zeros(0 if w_be is None else (h, f)), torch.empty(len(e), f) if e_needs_grad else torch.empty(0)
     d_logits = torch.empty(task.edges, h)
     task.dy, task.weights, task.d_logits, task.d_q, task.d_k, task.d_v = map(
         data_pointer, (dy, weights, d_logits, d_q, d_k, d_v)
@@ -205,7 +219,7 @@ def _backward(dy: Tensor, weights: Tensor, *given: Any) -> tuple[Tensor, ...]:
         x.data_ptr() if x.numel() else None for x in (d_e, d_w_ke, d_w_ve, d_w_be)
     )
     _run("molattn_segments_backward", task)
-    del held
+    del tensors
     if task.d != d:
         d_q, d_k, d_v = (x[..., :d].contiguous() for x in (d_q, d_k, d_v))
         d_w_ke, d_w_ve = (x[:, :d].contiguous() if x.numel() else x for x in (d_w_ke, d_w_ve))
@@ -216,8 +230,8 @@ def _fake(q, k, v, sender, receiver, *_):  # noqa: ARG001
     return q.new_empty(q.shape), q.new_empty(receiver.shape[0], q.shape[1])
 
 
-def _fake_backward(dy, weights, q, k, v, sender, receiver, e, w_ke, w_ve, w_be, dropout_mask, of_edges):  # noqa: ARG001
-    others = (e if of_edges else None, w_ke, w_ve, w_be)
+def _fake_backward(dy, weights, q, k, v, sender, receiver, e, w_ke, w_ve, w_be, dropout_mask, e_needs_grad):  # noqa: ARG001
+    others = (e if e_needs_grad else None, w_ke, w_ve, w_be)
     return *(x.new_empty(x.shape) for x in (q, k, v)), *(q.new_empty(0 if x is None else x.shape) for x in others)
 
 
@@ -230,13 +244,13 @@ def _gradient(ctx, dy: Tensor, _d_weights: Tensor | None):
     weights, *inputs = ctx.saved_tensors
     needed = ctx.needs_input_grad
     if torch.is_grad_enabled():
-        # A gradient of the gradient may be asked for: that of the reference, which has one.
-        wanted = [x for x, of in zip(inputs, needed, strict=True) if of]
-        found = iter(torch.autograd.grad(segment_attention_reference(*inputs), wanted, dy, create_graph=True))
-        return tuple(next(found) if of else None for of in needed)
-    d_q, d_k, d_v, *of_edges = _segment_attention_backward(dy, weights, *inputs, needed[5])
-    gradients = (d_q, d_k, d_v, None, None, *of_edges, None)
-    return tuple(x if of else None for x, of in zip(gradients, needed, strict=True))
+        # For double backward: the gradient of the reference, which is differentiable itself.
+        requested = [x for x, need in zip(inputs, needed, strict=True) if need]
+        computed = iter(torch.autograd.grad(segment_attention_reference(*inputs), requested, dy, create_graph=True))
+        return tuple(next(computed) if need else None for need in needed)
+    d_q, d_k, d_v, *d_edge_terms = _segment_attention_backward(dy, weights, *inputs, needed[5])
+    gradients = (d_q, d_k, d_v, None, None, *d_edge_terms, None)
+    return tuple(x if need else None for x, need in zip(gradients, needed, strict=True))
 
 
 _ARGUMENTS = (
@@ -245,7 +259,7 @@ _ARGUMENTS = (
 )
 _segment_attention_backward = register(
     "segment_attention_backward",
-    f"(Tensor dy, Tensor weights, {_ARGUMENTS}, bool of_edges) -> "
+    f"(Tensor dy, Tensor weights, {_ARGUMENTS}, bool e_needs_grad) -> "
     "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     _backward,
     _fake_backward,

@@ -10,14 +10,14 @@ from torch.nn import Parameter
 
 
 def check_argument(name: str, x: Tensor, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> None:
-    """That a tensor is of this shape and type, and in the memory of the processor.
+    """Check that a tensor has this shape and dtype and is a strided tensor on the CPU.
 
-    A C function reads and writes as far as it is told, whatever is there.
+    C functions do no bounds checks of their own.
 
     Raises:
-        ValueError: it is not; with its name.
+        ValueError: it is not; the message names the argument.
     """
-    # In a tenth of the time of the sentence.
+    # The comparisons take a tenth of the time of formatting the message.
     if x.shape != shape or x.dtype != dtype or not x.is_cpu or x.layout != torch.strided:
         raise ValueError(
             f"{name} is {tuple(x.shape)} of {x.dtype} on {x.device}, where {tuple(shape)} of {dtype} on the CPU is read"
@@ -25,12 +25,12 @@ def check_argument(name: str, x: Tensor, shape: Sequence[int], dtype: torch.dtyp
 
 
 def data_pointer(x: Tensor | None) -> int | None:
-    """Where the numbers of a tensor begin; it has to outlive what reads them."""
+    """The address of the values of a tensor, which the caller has to keep alive; None for None."""
     return None if x is None else x.data_ptr()
 
 
 def eager_unsupported_reason(*tensors: Tensor | None) -> str:
-    """Why C cannot take these, in words: a compiler or `torch.func` is at work, or they are not float32 on the CPU."""
+    """Why C kernels do not support these tensors: a compiler, `torch.func`, or not float32 on the CPU; else empty."""
     if torch.compiler.is_compiling():
         return "a compiler is at work"
     for x in tensors:
@@ -40,12 +40,12 @@ def eager_unsupported_reason(*tensors: Tensor | None) -> str:
 
 
 def is_transformed(*tensors: Tensor | None) -> bool:
-    """Whether `torch.func` (grad, vmap, jvp, ...) or forward-mode differentiation is at work on any of them.
+    """Whether `torch.func` (grad, vmap, jvp, ...) or forward-mode differentiation transforms any of these tensors.
 
-    Neither goes through kernels that are differentiated once and backwards, nor through C functions.
+    Neither supports kernels with a backward pass only, nor C functions.
     """
     if peek_interpreter_stack() is None and forward_ad._current_level < 0:
-        return False  # neither is at work anywhere: nothing to look through
+        return False  # neither is active: no need to check each tensor
     return any(
         x is not None and (is_functorch_wrapped_tensor(x) or forward_ad.unpack_dual(x).tangent is not None)
         for x in tensors
@@ -53,13 +53,13 @@ def is_transformed(*tensors: Tensor | None) -> bool:
 
 
 def has_concrete_values(x: Tensor) -> bool:
-    """Whether Python may look at the numbers: none are there under a compiler, in a function that `torch.func`
-    transforms, on the meta device and in fake tensors."""
+    """Whether Python can read the values: not under a compiler, in a function that `torch.func` transforms, on the meta
+    device or in fake tensors."""
     return (
         not torch.compiler.is_compiling() and type(x) in (Tensor, Parameter) and not x.is_meta and not is_transformed(x)
     )
 
 
 def all_true(mask: Tensor) -> bool:
-    """Whether every element is known to be True; a GPU would have to be waited for."""
+    """Whether every element is known to be True; False on a GPU, where reading the mask would synchronize."""
     return mask.device.type == "cpu" and has_concrete_values(mask) and bool(mask.all())

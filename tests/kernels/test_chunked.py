@@ -47,7 +47,7 @@ def values_and_gradients(attend, terms, learned):
 def chunks(request, monkeypatch):
     size = {"one chunk": 10**9, "one graph at a time": 1, "two graphs at a time": 2 * H * 20 * 20}[request.param]
     monkeypatch.setattr(batch_layout, "_CHUNK", size)
-    monkeypatch.setattr(chunked, "_MANY", 0)
+    monkeypatch.setattr(chunked, "_MIN_PADDED_ROWS", 0)
 
 
 @pytest.mark.usefixtures("chunks")

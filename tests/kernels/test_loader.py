@@ -82,8 +82,8 @@ def test_a_compiler_that_hangs_is_waited_for_once(tmp_path, monkeypatch, when):
     hanging = compiler(tmp_path / "cc", "sleep 1000; echo never")
     if when == "at once":
         Path(hanging).write_text("#!/bin/sh\nsleep 1000; echo never\n")
-    monkeypatch.setattr(loader, "_SECONDS", 0.5)
-    monkeypatch.setattr(loader, "_ANSWER", 0.5 if when == "at once" else 20)
+    monkeypatch.setattr(loader, "_BUILD_SECONDS", 0.5)
+    monkeypatch.setattr(loader, "_PROBE_SECONDS", 0.5 if when == "at once" else 20)
     start = time.monotonic()
     with pytest.raises(OSError, match="does not end within 0.5 s$"):
         loader.build(SMALL, tmp_path / "compiled", hanging)
@@ -155,9 +155,9 @@ def copied(folder, *changes):
             "Task.scale is at byte 32, of 4 in C and at byte 24",
         ),
         ("float *w_ke, *w_ve;  ", "float *w_ve, *w_ke;  ", "Task.w_ke is at byte 72, of 8 in C and at byte 64, of 8"),
-        ("int64_t add_edges;", "int64_t add_edges, more;", "Task has 296 bytes in C and 288 here"),
+        ("int64_t accumulate_d_e;", "int64_t accumulate_d_e, more;", "Task has 296 bytes in C and 288 here"),
         ("int64_t count, n;  ", "int32_t count, n;  ", "Graphs.count is at byte 0, of 4 in C and at byte 0, of 8"),
-        ("FIELD(Graphs, kept) ", "", "Graphs.kept is nowhere in C and at byte 40, of 8 here"),
+        ("FIELD(Graphs, dropout_mask) ", "", "Graphs.dropout_mask is nowhere in C and at byte 40, of 8 here"),
         ("LAYOUT(Graphs,", "#define Others Graphs\nLAYOUT(Others,", "the library does not say how Graphs is laid out"),
     ],
 )
@@ -171,8 +171,8 @@ def test_a_structure_that_c_lays_out_otherwise_is_not_used(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("INLINE int64_t nodes_of(const Graphs *in, int64_t g) { return in->sizes ? in->sizes[g] : in->n; }",) * 2,
-        ("? in->sizes[g] : in->n; }", "? in->n : in->n; }"),
+        ("? graphs->sizes[g] : graphs->n; }", "? graphs->sizes[g] : graphs->n; }"),
+        ("? graphs->sizes[g] : graphs->n; }", "? graphs->n : graphs->n; }"),
     ],
     ids=["as it is", "with a fault"],
 )
@@ -200,19 +200,19 @@ def test_a_library_is_compared_once_for_each_build(tmp_path, monkeypatch):
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
     source, asked = copied(tmp_path).with_name("lookup.c"), []
 
-    def disagreement():
-        asked.append(loader.load_library(source, (), disagreement))
+    def self_test():
+        asked.append(loader.load_library(source, (), self_test))
         return ""
 
     def fails():
         raise ArithmeticError("of two and two")
 
     def anew():
-        loader._found.cache_clear()
-        loader._refused.pop(source, None)
+        loader._load.cache_clear()
+        loader._rejected.pop(source, None)
 
     for _ in range(2):
-        assert loader.load_library(source, (), disagreement) is not None
+        assert loader.load_library(source, (), self_test) is not None
         assert loader.load_library(source, (), fails) is not None, "it is not asked again"
         anew()  # as in another process
     assert len(asked) == 1 and asked[0] is not None, "it is used while it is asked"
@@ -221,7 +221,7 @@ def test_a_library_is_compared_once_for_each_build(tmp_path, monkeypatch):
     assert loader.load_library(source, (), fails) is None
     assert loader.unavailable_reason(source) == "lookup.c disagrees with the reference: ArithmeticError: of two and two"
     anew()
-    assert loader.load_library(source, (), disagreement) is not None and len(asked) == 2
+    assert loader.load_library(source, (), self_test) is not None and len(asked) == 2
 
 
 def damage(path, how):
@@ -302,7 +302,7 @@ def test_another_processor_has_libraries_of_its_own(tmp_path, monkeypatch):
     monkeypatch.delenv("MOLATTN_MARCH")
     assert loader.build(SMALL, tmp_path / "compiled", "cc") != plain
     with monkeypatch.context() as patch:  # on the first processors of 64 bits
-        patch.setattr(loader, "_processor", lambda: "Linux x86_64 flags : fpu sse sse2")
+        patch.setattr(loader, "_cpu_description", lambda: "Linux x86_64 flags : fpu sse sse2")
         for march, missing in (("x86-64-v2", "popcnt"), ("x86-64-v4", "avx"), ("x86-64", "")):
             patch.setenv("MOLATTN_MARCH", march)
             if not missing:

@@ -1,4 +1,4 @@
-/* The blocks of the default model, one after another, forward and backward, some graphs at a time in a core's own cache.
+/* The blocks of the default model in sequence, forward and backward, a few graphs at a time in the cache of a core.
  *
  * The equations are those of molattn/graph/block.py, edge_update.py and updates.py:
  *
@@ -8,15 +8,15 @@
  *     a      = norm_x(x) W_1^T + b_1
  *     v'     = x + drop(drop(gelu(a)) W_2^T + b_2)
  *
- * A few graphs make some hundred rows; these go through all blocks before the next graphs are begun, without their
- * padding. For the gradient v, packed, o, x and a of every block are kept. */
+ * A chunk of graphs of about a hundred rows, without padding, passes through all blocks before the next chunk. For the
+ * gradient, v, packed, o, x and a of every block are saved. */
 
 #include <math.h>
 
 #include "matrices.h"
 #include "edge_attention.c"
 
-/* molattn.kernels.blocks: the classes of these names. */
+/* The classes of these names in molattn.kernels.blocks. */
 typedef struct {
   const float *w, *b; /* (c,) */
   float *d_w, *d_b;
@@ -30,69 +30,77 @@ typedef struct {
 LAYOUT(Linear, FIELD(Linear, w) FIELD(Linear, b) FIELD(Linear, d_w) FIELD(Linear, d_b));
 typedef struct {
   Norm norm_v, norm_x;
-  Linear qkv, o, first, last;            /* qkv without b */
-  const float *w_ke, *w_ve, *w_be;       /* as those of Task */
+  Linear qkv, o, first, last;      /* qkv has no b */
+  const float *w_ke, *w_ve, *w_be; /* as in Task */
   float *d_w_ke, *d_w_ve, *d_w_be;
-  Dropping of_weights, of_edges, of_hidden, of_nodes;
+  Dropout weights_dropout, edges_dropout, hidden_dropout, nodes_dropout;
 } Layer;
 LAYOUT(Layer, FIELD(Layer, norm_v) FIELD(Layer, norm_x) FIELD(Layer, qkv) FIELD(Layer, o) FIELD(Layer, first)
        FIELD(Layer, last) FIELD(Layer, w_ke) FIELD(Layer, w_ve) FIELD(Layer, w_be) FIELD(Layer, d_w_ke)
-       FIELD(Layer, d_w_ve) FIELD(Layer, d_w_be) FIELD(Layer, of_weights) FIELD(Layer, of_edges)
-       FIELD(Layer, of_hidden) FIELD(Layer, of_nodes));
+       FIELD(Layer, d_w_ve) FIELD(Layer, d_w_be) FIELD(Layer, weights_dropout) FIELD(Layer, edges_dropout)
+       FIELD(Layer, hidden_dropout) FIELD(Layer, nodes_dropout));
 typedef struct {
-  int64_t rows, c, hidden, plain, count; /* with padding; of a node; inside a feed-forward step; without units; blocks */
-  Task attention;                        /* but q, k, v, output, matrices, dropout and their gradients */
+  int64_t rows;              /* with padding */
+  int64_t c, hidden;         /* channels of a node, and inside the feed-forward step */
+  int64_t highest_precision; /* whether AMX is not used */
+  int64_t count;             /* number of blocks */
+  Task attention;            /* all but q, k, v, output, weights, dropout and their gradients */
   const Layer *layers;
-  const float *v;                        /* (rows, c) */
-  float *out;                            /* (rows, c) */
-  float *kept;                           /* what `molattn_blocks_kept` counts; NULL where no gradient will be asked for */
-  const float *d_out;                    /* (rows, c) */
-  float *d_v;                            /* (rows, c) */
+  const float *v;            /* (rows, c) */
+  float *out;                /* (rows, c) */
+  float *saved;              /* (molattn_blocks_saved_size,) activations for backward; NULL without gradients */
+  const float *d_out;        /* (rows, c) */
+  float *d_v;                /* (rows, c) */
 } Stack;
-LAYOUT(Stack, FIELD(Stack, rows) FIELD(Stack, c) FIELD(Stack, hidden) FIELD(Stack, plain) FIELD(Stack, count)
-       FIELD(Stack, attention) FIELD(Stack, layers) FIELD(Stack, v) FIELD(Stack, out) FIELD(Stack, kept)
-       FIELD(Stack, d_out) FIELD(Stack, d_v));
+LAYOUT(Stack, FIELD(Stack, rows) FIELD(Stack, c) FIELD(Stack, hidden) FIELD(Stack, highest_precision)
+       FIELD(Stack, count) FIELD(Stack, attention) FIELD(Stack, layers) FIELD(Stack, v) FIELD(Stack, out)
+       FIELD(Stack, saved) FIELD(Stack, d_out) FIELD(Stack, d_v));
 
-enum { ENOUGH = 96 }; /* rows of a chunk: its numbers stay in the second level of a cache */
+enum { CHUNK_ROWS = 96 }; /* most rows of a chunk of several graphs, so that it fits into the second-level cache */
 
-/* Consecutive graphs; their rows without padding; the rows of the chunks before, rounded up. */
+/* Consecutive graphs. */
 typedef struct {
-  const Graphs *in;
-  int64_t first, count, rows, before;
+  const Graphs *graphs;
+  int64_t first, count; /* graphs */
+  int64_t rows;         /* without padding */
+  int64_t row_offset;   /* rows of the previous chunks, each rounded up */
 } Chunk;
 
-/* Gradients of a block that are sums over all rows; the first four as its weights. */
-enum { QKV, O, FIRST, LAST, NORM_V_W, NORM_V_B, NORM_X_W, NORM_X_B, O_B, FIRST_B, LAST_B, SUMS };
+/* Gradients of a block that are sums over all rows; the first four in the order of Shared.weights. */
+enum { QKV, O, FIRST, LAST, NORM_V_W, NORM_V_B, NORM_X_W, NORM_X_B, O_B, FIRST_B, LAST_B, NUM_SUMS };
 
-/* What the threads of a call have in common. */
+/* The state that all threads of a call share. */
 typedef struct {
   const Stack *stack;
-  int backward, units;
+  int backward, use_amx;
   const Chunk *chunks;
   Weights (*weights)[4]; /* of each block: qkv, o, first, last */
-} Work;
+} Shared;
 
-/* A thread, and what it works in: matrices of the rows of a chunk, with c or as many columns as stand behind. */
+/* A thread and its buffers: matrices of the rows of a chunk, with the numbers of columns given in the comments. */
 typedef struct {
-  const Work *work;
+  const Shared *shared;
   int64_t from, to; /* chunks */
-  Desk desk;
-  Space *spaces;                 /* of each block: all but its matrices they share */
-  float *(*sums)[SUMS];          /* of each block */
-  float *v, *packed, *o, *x, *a; /* c, 3w, w, c, hidden: where they are not kept */
-  float *normed, *y, *g, *slope, *d_packed, *d_hidden, *d_x, *d_y; /* c, c, hidden, hidden, 3w, hidden, c, c or w */
+  Workspace workspace;
+  Scratch *scratch;              /* of each block; blocks share all of it but the buffers of the weight matrices */
+  float *(*sums)[NUM_SUMS];      /* of each block */
+  float *v, *packed, *o, *x, *a; /* c, 3w, w, c, hidden: used if activations are not saved */
+  float *normalized, *y, *g, *gelu_slope; /* c, c, hidden, hidden */
+  float *d_packed, *d_hidden, *d_x, *d_y; /* 3w, hidden, c, c or w */
 } Thread;
 
 INLINE int64_t width(const Stack *t) { return t->attention.h * t->attention.d; }
 
-/* Queries, keys and values of rows in which they stand side by side, (3, h, d). */
-INLINE void read_packed(Task *attention, const float *packed) {
+/* Sets q, k and v to the parts of packed rows, (3, h, d). */
+INLINE void set_qkv(Task *attention, const float *packed) {
   const int64_t w = attention->h * attention->d;
   attention->q = packed, attention->k = packed + w, attention->v = packed + 2 * w, attention->stride = 3 * w;
 }
-INLINE int64_t kept_of_row(const Stack *t) { return 4 * width(t) + 2 * t->c + t->hidden; } /* in a block */
 
-INLINE int64_t size_of_sum(const Stack *t, int sum) {
+/* The floats that a block saves per row. */
+INLINE int64_t saved_per_row(const Stack *t) { return 4 * width(t) + 2 * t->c + t->hidden; }
+
+INLINE int64_t sum_size(const Stack *t, int sum) {
   return sum == QKV                   ? 3 * width(t) * t->c
          : sum == O                   ? width(t) * t->c
          : sum == FIRST || sum == LAST ? t->hidden * t->c
@@ -100,94 +108,95 @@ INLINE int64_t size_of_sum(const Stack *t, int sum) {
                                       : t->c;
 }
 
-/* For every graph g of a chunk: its n nodes are the rows r, r + 1, ... of the chunk, and `at`, ... of the tensors. */
-#define EACH_GRAPH(chunk)                                                                                      \
-  for (int64_t g = (chunk)->first, r = 0, n = 0, at = g * (chunk)->in->n;                                      \
-       g < (chunk)->first + (chunk)->count && (n = nodes_of((chunk)->in, g), 1);                               \
-       g++, r += n, at += (chunk)->in->n)
+/* Loops over graphs g of a chunk: the n nodes are rows r, r + 1, ... of the chunk and at, at + 1, ... of tensors. */
+#define EACH_GRAPH(chunk)                                                            \
+  for (int64_t g = (chunk)->first, r = 0, n = 0, at = g * (chunk)->graphs->n;        \
+       g < (chunk)->first + (chunk)->count && (n = num_nodes((chunk)->graphs, g), 1); \
+       g++, r += n, at += (chunk)->graphs->n)
 
-/* The sum of a vector's numbers, in all of its lanes. */
-#define OTHER(l, s) ((l) ^ (s))
-INLINE V total(V x) {
+/* The sum over the lanes of a vector, in every lane. */
+#define PARTNER(l, s) ((l) ^ (s))
+INLINE V lane_sum(V x) {
 #if L == 16
-  x += SHUFFLED(x, x, EACH(OTHER, 8));
+  x += SHUFFLE(x, x, EACH(PARTNER, 8));
 #endif
-  x += SHUFFLED(x, x, EACH(OTHER, 4));
-  x += SHUFFLED(x, x, EACH(OTHER, 2));
-  x += SHUFFLED(x, x, EACH(OTHER, 1));
+  x += SHUFFLE(x, x, EACH(PARTNER, 4));
+  x += SHUFFLE(x, x, EACH(PARTNER, 2));
+  x += SHUFFLE(x, x, EACH(PARTNER, 1));
   return x;
 }
 
-INLINE V roots(V x) {
+INLINE V square_roots(V x) {
   V y;
   for (int l = 0; l < L; l++) y[l] = sqrtf(x[l]);
   return y;
 }
 
-/* The mean of a row and one over its standard deviation. */
-INLINE void moments(const float *x, int64_t c, float eps, V *mean, V *rate) {
+/* The mean of a row and the inverse of its standard deviation. */
+INLINE void moments(const float *x, int64_t c, float eps, V *mean, V *inverse_std) {
   V sum = {}, squares = {};
   for (int64_t k = 0; k < c; k += L) sum += load(x + k);
-  *mean = total(sum) / (float)c;
+  *mean = lane_sum(sum) / (float)c;
   for (int64_t k = 0; k < c; k += L) {
-    const V apart = load(x + k) - *mean;
-    squares += apart * apart;
+    const V deviation = load(x + k) - *mean;
+    squares += deviation * deviation;
   }
-  *rate = 1.0f / roots(total(squares) / (float)c + eps);
+  *inverse_std = 1.0f / square_roots(lane_sum(squares) / (float)c + eps);
 }
 
 /* y = (x - mean) / std * w + b, of m rows. */
-static void normalize(float *y, const float *x, int64_t m, int64_t c, const Norm *norm) {
+static void layer_norm(float *y, const float *x, int64_t m, int64_t c, const Norm *norm) {
   for (int64_t r = 0; r < m; r++, x += c, y += c) {
-    V mean, rate;
-    moments(x, c, norm->eps, &mean, &rate);
+    V mean, inverse_std;
+    moments(x, c, norm->eps, &mean, &inverse_std);
     for (int64_t k = 0; k < c; k += L)
-      store(y + k, (load(x + k) - mean) * rate * load(norm->w + k) + load(norm->b + k));
+      store(y + k, (load(x + k) - mean) * inverse_std * load(norm->w + k) + load(norm->b + k));
   }
 }
 
-/* dx += dL/dx, d_w += dL/dw and d_b += dL/db of `normalize`. */
-static void normalize_back(float *dx, const float *dy, const float *x, int64_t m, int64_t c, const Norm *norm,
-                           float *d_w, float *d_b) {
+/* dx += dL/dx, d_w += dL/dw and d_b += dL/db of `layer_norm`. */
+static void layer_norm_backward(float *dx, const float *dy, const float *x, int64_t m, int64_t c, const Norm *norm,
+                                float *d_w, float *d_b) {
   for (int64_t r = 0; r < m; r++, x += c, dy += c, dx += c) {
-    V mean, rate, sum = {}, along = {};
-    moments(x, c, norm->eps, &mean, &rate);
+    V mean, inverse_std, sum = {}, along = {};
+    moments(x, c, norm->eps, &mean, &inverse_std);
     for (int64_t k = 0; k < c; k += L) {
-      const V g = load(dy + k), z = (load(x + k) - mean) * rate, gw = g * load(norm->w + k);
+      const V g = load(dy + k), z = (load(x + k) - mean) * inverse_std, gw = g * load(norm->w + k);
       store(d_w + k, load(d_w + k) + g * z);
       store(d_b + k, load(d_b + k) + g);
       sum += gw;
       along += gw * z;
     }
-    const V of_mean = total(sum) / (float)c, of_rate = total(along) / (float)c;
+    const V mean_gradient = lane_sum(sum) / (float)c, std_gradient = lane_sum(along) / (float)c;
     for (int64_t k = 0; k < c; k += L) {
-      const V z = (load(x + k) - mean) * rate;
-      store(dx + k, load(dx + k) + rate * (load(dy + k) * load(norm->w + k) - of_mean - z * of_rate));
+      const V z = (load(x + k) - mean) * inverse_std;
+      store(dx + k, load(dx + k) + inverse_std * (load(dy + k) * load(norm->w + k) - mean_gradient - z * std_gradient));
     }
   }
 }
 
-/* m x, of the elements from `place` on. */
-INLINE V dropped(const Dropping *m, V x, int64_t place) {
-  if (m->threshold) x *= kept(m, lanes() + (uint32_t)place);
+/* m x, for the elements from `index` on. */
+INLINE V apply_dropout(const Dropout *m, V x, int64_t index) {
+  if (m->threshold) x *= dropout_factor(m, lanes() + (uint32_t)index);
   return x;
 }
 
-/* y = a + m (z + b), of the rows of a graph: whose first is `at` in the tensor that m belongs to. */
-static void add_dropped(float *y, const float *a, const float *z, const float *b, int64_t rows, int64_t c,
-                        const Dropping *m, int64_t at) {
+/* y = a + m (z + b), for the rows of a graph, the first of which is row `at` of the tensor that m belongs to. */
+static void add_dropout(float *y, const float *a, const float *z, const float *b, int64_t rows, int64_t c,
+                        const Dropout *m, int64_t at) {
   for (int64_t i = 0; i < rows; i++)
     for (int64_t k = 0; k < c; k += L) {
       const int64_t x = i * c + k;
-      store(y + x, load(a + x) + dropped(m, load(z + x) + load(b + k), at * c + x));
+      store(y + x, load(a + x) + apply_dropout(m, load(z + x) + load(b + k), at * c + x));
     }
 }
 
-/* y = m x, and d_b += their sum, of the rows of a graph as above. */
-static void drop_back(float *y, const float *x, float *d_b, int64_t rows, int64_t c, const Dropping *m, int64_t at) {
+/* y = m x, and d_b += its sum over rows, for the rows of a graph as above. */
+static void dropout_backward(float *y, const float *x, float *d_b, int64_t rows, int64_t c, const Dropout *m,
+                             int64_t at) {
   for (int64_t i = 0; i < rows; i++)
     for (int64_t k = 0; k < c; k += L) {
-      const V z = dropped(m, load(x + i * c + k), at * c + i * c + k);
+      const V z = apply_dropout(m, load(x + i * c + k), at * c + i * c + k);
       store(y + i * c + k, z);
       store(d_b + k, load(d_b + k) + z);
     }
@@ -195,310 +204,321 @@ static void drop_back(float *y, const float *x, float *d_b, int64_t rows, int64_
 
 typedef struct {
   float *v, *packed, *o, *x, *a;
-} Kept;
+} Activations;
 
-static Kept kept_rows(const Thread *s, const Chunk *chunk, int64_t l) {
-  const Stack *t = s->work->stack;
-  const int64_t c = t->c, w = width(t), m = up(chunk->rows, ROWS_UP);
-  if (!t->kept) return (Kept){s->v, s->packed, s->o, s->x, s->a};
-  float *at = t->kept + (chunk->before * t->count + l * m) * kept_of_row(t);
-  return (Kept){at, at + m * c, at + m * (c + 3 * w), at + m * (c + 4 * w), at + m * (2 * c + 4 * w)};
+/* Where the activations of a chunk in block l are: in `saved`, or in the buffers of the thread. */
+static Activations chunk_activations(const Thread *s, const Chunk *chunk, int64_t l) {
+  const Stack *t = s->shared->stack;
+  const int64_t c = t->c, w = width(t), m = round_up(chunk->rows, ROW_MULTIPLE);
+  if (!t->saved) return (Activations){s->v, s->packed, s->o, s->x, s->a};
+  float *at = t->saved + (chunk->row_offset * t->count + l * m) * saved_per_row(t);
+  return (Activations){at, at + m * c, at + m * (c + 3 * w), at + m * (c + 4 * w), at + m * (2 * c + 4 * w)};
 }
 
-/* The attention of a block. */
-static Task attention_of(const Stack *t, int64_t l) {
-  const Layer *of = t->layers + l;
+/* The attention task of block l. */
+static Task layer_attention(const Stack *t, int64_t l) {
+  const Layer *layer = t->layers + l;
   Task task = t->attention;
-  task.w_ke = of->w_ke, task.w_ve = of->w_ve, task.w_be = of->w_be;
-  task.d_w_ke = of->d_w_ke, task.d_w_ve = of->d_w_ve, task.d_w_be = of->d_w_be;
-  task.dropping = of->of_weights.threshold ? &of->of_weights : NULL;
-  task.add_edges = l < t->count - 1;
+  task.w_ke = layer->w_ke, task.w_ve = layer->w_ve, task.w_be = layer->w_be;
+  task.d_w_ke = layer->d_w_ke, task.d_w_ve = layer->d_w_ve, task.d_w_be = layer->d_w_be;
+  task.dropout = layer->weights_dropout.threshold ? &layer->weights_dropout : NULL;
+  task.accumulate_d_e = l < t->count - 1;
   return task;
 }
 
 static void forward_chunk(const Thread *s, const Chunk *chunk) {
-  const Stack *t = s->work->stack;
+  const Stack *t = s->shared->stack;
   const int64_t c = t->c, hidden = t->hidden, m = chunk->rows;
-  EACH_GRAPH(chunk) memcpy(kept_rows(s, chunk, 0).v + r * c, t->v + at * c, FLOATS(n * c));
+  EACH_GRAPH(chunk) memcpy(chunk_activations(s, chunk, 0).v + r * c, t->v + at * c, FLOAT_BYTES(n * c));
   for (int64_t l = 0; l < t->count; l++) {
-    const Layer *of = t->layers + l;
-    const Weights *weights = s->work->weights[l];
-    const Kept is = kept_rows(s, chunk, l);
-    float *out = l + 1 < t->count ? kept_rows(s, chunk, l + 1).v : s->y;
-    normalize(s->normed, is.v, m, c, &of->norm_v);
-    apply(weights + QKV, &s->desk, is.packed, s->normed, m);
-    Task attention = attention_of(t, l);
-    read_packed(&attention, is.packed), attention.output = is.o;
+    const Layer *layer = t->layers + l;
+    const Weights *weights = s->shared->weights[l];
+    const Activations acts = chunk_activations(s, chunk, l);
+    float *out = l + 1 < t->count ? chunk_activations(s, chunk, l + 1).v : s->y;
+    layer_norm(s->normalized, acts.v, m, c, &layer->norm_v);
+    linear_forward(weights + QKV, &s->workspace, acts.packed, s->normalized, m);
+    Task attention = layer_attention(t, l);
+    set_qkv(&attention, acts.packed), attention.output = acts.o;
     EACH_GRAPH(chunk) {
-      Block block = {chunk->in, g, n, r, 0, 0};
-      attend(&attention, &block, s->spaces + l);
+      ReceiverBlock block = {chunk->graphs, g, n, r, 0, 0};
+      attend_graph(&attention, &block, s->scratch + l);
     }
-    apply(weights + O, &s->desk, s->y, is.o, m);
-    EACH_GRAPH(chunk) add_dropped(is.x + r * c, is.v + r * c, s->y + r * c, of->o.b, n, c, &of->of_edges, at);
-    normalize(s->normed, is.x, m, c, &of->norm_x);
-    apply(weights + FIRST, &s->desk, is.a, s->normed, m);
+    linear_forward(weights + O, &s->workspace, s->y, acts.o, m);
+    EACH_GRAPH(chunk)
+      add_dropout(acts.x + r * c, acts.v + r * c, s->y + r * c, layer->o.b, n, c, &layer->edges_dropout, at);
+    layer_norm(s->normalized, acts.x, m, c, &layer->norm_x);
+    linear_forward(weights + FIRST, &s->workspace, acts.a, s->normalized, m);
     EACH_GRAPH(chunk)
       for (int64_t i = 0; i < n; i++)
         for (int64_t k = 0; k < hidden; k += L) {
-          float *a = is.a + (r + i) * hidden + k;
-          const V z = load(a) + load(of->first.b + k);
+          float *a = acts.a + (r + i) * hidden + k;
+          const V z = load(a) + load(layer->first.b + k);
           store(a, z);
-          store(s->g + (r + i) * hidden + k, dropped(&of->of_hidden, gelu(z), (at + i) * hidden + k));
+          store(s->g + (r + i) * hidden + k, apply_dropout(&layer->hidden_dropout, gelu(z), (at + i) * hidden + k));
         }
-    apply(weights + LAST, &s->desk, s->y, s->g, m);
-    EACH_GRAPH(chunk) add_dropped(out + r * c, is.x + r * c, s->y + r * c, of->last.b, n, c, &of->of_nodes, at);
+    linear_forward(weights + LAST, &s->workspace, s->y, s->g, m);
+    EACH_GRAPH(chunk)
+      add_dropout(out + r * c, acts.x + r * c, s->y + r * c, layer->last.b, n, c, &layer->nodes_dropout, at);
   }
   EACH_GRAPH(chunk) {
-    memcpy(t->out + at * c, s->y + r * c, FLOATS(n * c));
-    memset(t->out + (at + n) * c, 0, FLOATS((chunk->in->n - n) * c));
+    memcpy(t->out + at * c, s->y + r * c, FLOAT_BYTES(n * c));
+    memset(t->out + (at + n) * c, 0, FLOAT_BYTES((chunk->graphs->n - n) * c));
   }
 }
 
 static void backward_chunk(const Thread *s, const Chunk *chunk) {
-  const Stack *t = s->work->stack;
+  const Stack *t = s->shared->stack;
   const int64_t c = t->c, w = width(t), hidden = t->hidden, m = chunk->rows;
-  EACH_GRAPH(chunk) memcpy(s->d_x + r * c, t->d_out + at * c, FLOATS(n * c));
+  EACH_GRAPH(chunk) memcpy(s->d_x + r * c, t->d_out + at * c, FLOAT_BYTES(n * c));
   for (int64_t l = t->count - 1; l >= 0; l--) {
-    const Layer *of = t->layers + l;
-    const Weights *weights = s->work->weights[l];
-    const Kept was = kept_rows(s, chunk, l);
+    const Layer *layer = t->layers + l;
+    const Weights *weights = s->shared->weights[l];
+    const Activations acts = chunk_activations(s, chunk, l);
     float *const *sums = s->sums[l];
     EACH_GRAPH(chunk) {
-      drop_back(s->y + r * c, s->d_x + r * c, sums[LAST_B], n, c, &of->of_nodes, at);
+      dropout_backward(s->y + r * c, s->d_x + r * c, sums[LAST_B], n, c, &layer->nodes_dropout, at);
       for (int64_t i = 0; i < n; i++)
         for (int64_t k = 0; k < hidden; k += L) {
           const int64_t x = (r + i) * hidden + k;
-          const V z = load(was.a + x), of_x = dropped(&of->of_hidden, (V){} + 1.0f, (at + i) * hidden + k);
-          const V below = 0.5f * (1.0f + error_function(z * 0.707106781f));
-          store(s->g + x, of_x * z * below);
-          store(s->slope + x, of_x * (below + z * density(z)));
+          const V z = load(acts.a + x);
+          const V factor = apply_dropout(&layer->hidden_dropout, (V){} + 1.0f, (at + i) * hidden + k);
+          const V cdf = 0.5f * (1.0f + error_function(z * 0.707106781f));
+          store(s->g + x, factor * z * cdf);
+          store(s->gelu_slope + x, factor * (cdf + z * density(z)));
         }
     }
-    add_gradient(weights + LAST, &s->desk, sums[LAST], s->y, s->g, m);
-    apply_back(weights + LAST, &s->desk, s->d_hidden, s->y, m);
+    linear_backward_weight(weights + LAST, &s->workspace, sums[LAST], s->y, s->g, m);
+    linear_backward_input(weights + LAST, &s->workspace, s->d_hidden, s->y, m);
     for (int64_t i = 0; i < m; i++)
       for (int64_t k = 0; k < hidden; k += L) {
         const int64_t x = i * hidden + k;
-        const V d = load(s->d_hidden + x) * load(s->slope + x);
+        const V d = load(s->d_hidden + x) * load(s->gelu_slope + x);
         store(s->d_hidden + x, d);
         store(sums[FIRST_B] + k, load(sums[FIRST_B] + k) + d);
       }
-    normalize(s->normed, was.x, m, c, &of->norm_x);
-    add_gradient(weights + FIRST, &s->desk, sums[FIRST], s->d_hidden, s->normed, m);
-    apply_back(weights + FIRST, &s->desk, s->d_y, s->d_hidden, m);
-    normalize_back(s->d_x, s->d_y, was.x, m, c, &of->norm_x, sums[NORM_X_W], sums[NORM_X_B]);
-    EACH_GRAPH(chunk) drop_back(s->y + r * c, s->d_x + r * c, sums[O_B], n, c, &of->of_edges, at);
-    add_gradient(weights + O, &s->desk, sums[O], s->y, was.o, m);
-    apply_back(weights + O, &s->desk, s->d_y, s->y, m);
-    Task attention = attention_of(t, l);
-    read_packed(&attention, was.packed), attention.dy = s->d_y;
+    layer_norm(s->normalized, acts.x, m, c, &layer->norm_x);
+    linear_backward_weight(weights + FIRST, &s->workspace, sums[FIRST], s->d_hidden, s->normalized, m);
+    linear_backward_input(weights + FIRST, &s->workspace, s->d_y, s->d_hidden, m);
+    layer_norm_backward(s->d_x, s->d_y, acts.x, m, c, &layer->norm_x, sums[NORM_X_W], sums[NORM_X_B]);
+    EACH_GRAPH(chunk) dropout_backward(s->y + r * c, s->d_x + r * c, sums[O_B], n, c, &layer->edges_dropout, at);
+    linear_backward_weight(weights + O, &s->workspace, sums[O], s->y, acts.o, m);
+    linear_backward_input(weights + O, &s->workspace, s->d_y, s->y, m);
+    Task attention = layer_attention(t, l);
+    set_qkv(&attention, acts.packed), attention.dy = s->d_y;
     attention.d_q = s->d_packed, attention.d_k = attention.d_q + w, attention.d_v = attention.d_k + w;
     attention.d_stride = 3 * w;
     EACH_GRAPH(chunk) {
-      Block block = {chunk->in, g, n, r, 0, 0};
-      attend_back(&attention, &block, s->spaces + l);
-      if (!attention.add_edges) no_edges_beyond(&attention, &block);
+      ReceiverBlock block = {chunk->graphs, g, n, r, 0, 0};
+      attend_graph_backward(&attention, &block, s->scratch + l);
+      if (!attention.accumulate_d_e) zero_padding_edge_gradients(&attention, &block);
     }
-    normalize(s->normed, was.v, m, c, &of->norm_v);
-    add_gradient(weights + QKV, &s->desk, sums[QKV], s->d_packed, s->normed, m);
-    apply_back(weights + QKV, &s->desk, s->d_y, s->d_packed, m);
-    normalize_back(s->d_x, s->d_y, was.v, m, c, &of->norm_v, sums[NORM_V_W], sums[NORM_V_B]);
+    layer_norm(s->normalized, acts.v, m, c, &layer->norm_v);
+    linear_backward_weight(weights + QKV, &s->workspace, sums[QKV], s->d_packed, s->normalized, m);
+    linear_backward_input(weights + QKV, &s->workspace, s->d_y, s->d_packed, m);
+    layer_norm_backward(s->d_x, s->d_y, acts.v, m, c, &layer->norm_v, sums[NORM_V_W], sums[NORM_V_B]);
   }
   EACH_GRAPH(chunk) {
-    memcpy(t->d_v + at * c, s->d_x + r * c, FLOATS(n * c));
-    memset(t->d_v + (at + n) * c, 0, FLOATS((chunk->in->n - n) * c));
+    memcpy(t->d_v + at * c, s->d_x + r * c, FLOAT_BYTES(n * c));
+    memset(t->d_v + (at + n) * c, 0, FLOAT_BYTES((chunk->graphs->n - n) * c));
   }
 }
 
-static void *of_thread(void *thread) {
+static void *run_thread(void *thread) {
   const Thread *s = thread;
-  const Stack *t = s->work->stack;
-  if (s->work->units) units_on();
+  const Stack *t = s->shared->stack;
+  if (s->shared->use_amx) configure_tiles();
   for (int64_t l = 0; l < t->count; l++) {
-    const Task attention = attention_of(t, l);
-    begin(&attention, s->spaces + l);
+    const Task attention = layer_attention(t, l);
+    init_scratch(&attention, s->scratch + l);
   }
   for (int64_t i = s->from; i < s->to; i++)
-    (s->work->backward ? backward_chunk : forward_chunk)(s, s->work->chunks + i);
-  if (s->work->units) units_off();
+    (s->shared->backward ? backward_chunk : forward_chunk)(s, s->shared->chunks + i);
+  if (s->shared->use_amx) release_tiles();
   return NULL;
 }
 
-/* All graphs in chunks, in order, to `chunks`, or NULL to count only: how many; the rows of all, each rounded up. */
-static int64_t cut(const Task *t, Chunk *chunks, int64_t *rows, int64_t *most, int64_t *largest) {
-  const Graphs *in = t->graphs;
+/* Splits the graphs, in order, into `chunks`, or only counts if that is NULL; returns the number of chunks. `rows` is
+ * the sum of the rows of the chunks, each rounded up; `max_rows` is the most rows of a chunk, `max_nodes` the most
+ * nodes of a graph. */
+static int64_t split_into_chunks(const Task *t, Chunk *chunks, int64_t *rows, int64_t *max_rows, int64_t *max_nodes) {
+  const Graphs *graphs = t->graphs;
   int64_t count = 0;
-  *rows = *most = *largest = 0;
-  for (int64_t g = 0; g < in->count;) {
-    Chunk chunk = {in, g, 0, 0, *rows};
-    for (; g < in->count && (!chunk.count || chunk.rows + nodes_of(in, g) <= ENOUGH); g++, chunk.count++) {
-      const int64_t n = nodes_of(in, g);
+  *rows = *max_rows = *max_nodes = 0;
+  for (int64_t g = 0; g < graphs->count;) {
+    Chunk chunk = {graphs, g, 0, 0, *rows};
+    for (; g < graphs->count && (!chunk.count || chunk.rows + num_nodes(graphs, g) <= CHUNK_ROWS); g++, chunk.count++) {
+      const int64_t n = num_nodes(graphs, g);
       chunk.rows += n;
-      if (n > *largest) *largest = n;
+      if (n > *max_nodes) *max_nodes = n;
     }
     if (chunks) chunks[count] = chunk;
-    if (chunk.rows > *most) *most = chunk.rows;
-    *rows += up(chunk.rows, ROWS_UP);
+    if (chunk.rows > *max_rows) *max_rows = chunk.rows;
+    *rows += round_up(chunk.rows, ROW_MULTIPLE);
     count++;
   }
   return count;
 }
 
-/* The space of a thread from `at` on, or NULL to count only: how many floats. The first thread's sums are the result. */
-static int64_t furnish(Thread *s, float *at, const Work *work, int64_t most, int64_t largest, int first) {
-  const Stack *t = work->stack;
-  const int64_t c = t->c, w = width(t), hidden = t->hidden, m = up(most, ROWS_UP), wider = w > c ? w : c;
-  const int back = work->backward, own = !back && !t->kept;
+/* Places the buffers of a thread from `at` on, or only counts if `at` is NULL; returns the number of floats. The first
+ * thread sums directly into the results. */
+static int64_t place_thread_buffers(Thread *s, float *at, const Shared *shared, int64_t max_rows, int64_t max_nodes,
+                                    int first) {
+  const Stack *t = shared->stack;
+  const int64_t c = t->c, w = width(t), hidden = t->hidden, m = round_up(max_rows, ROW_MULTIPLE);
+  const int64_t wider = w > c ? w : c;
+  const int back = shared->backward, allocate_activations = !back && !t->saved;
   const int64_t columns = 3 * w > hidden ? (3 * w > c ? 3 * w : c) : hidden > c ? hidden : c;
-  const int64_t tiles = work->units ? (int64_t)desk_tiles(m, columns) * (int64_t)(sizeof(Tile) / sizeof(float)) : 0;
-  Space space = {0};
-  const Room rooms[] = {
-      {(float **)&s->desk.a, tiles},
-      {(float **)&s->desk.b, back ? tiles : 0},
-      {&s->v, own * m * c},
-      {&s->packed, own * m * 3 * w},
-      {&s->o, own * m * w},
-      {&s->x, own * m * c},
-      {&s->a, own * m * hidden},
-      {&s->normed, m * c},
+  const int64_t tiles =
+      shared->use_amx ? (int64_t)workspace_tiles(m, columns) * (int64_t)(sizeof(Tile) / sizeof(float)) : 0;
+  Scratch common = {0};
+  const Buffer buffers[] = {
+      {(float **)&s->workspace.a, tiles},
+      {(float **)&s->workspace.b, back ? tiles : 0},
+      {&s->v, allocate_activations * m * c},
+      {&s->packed, allocate_activations * m * 3 * w},
+      {&s->o, allocate_activations * m * w},
+      {&s->x, allocate_activations * m * c},
+      {&s->a, allocate_activations * m * hidden},
+      {&s->normalized, m * c},
       {&s->y, m * c},
       {&s->g, m * hidden},
-      {&s->slope, back * m * hidden},
+      {&s->gelu_slope, back * m * hidden},
       {&s->d_packed, back * m * 3 * w},
       {&s->d_hidden, back * m * hidden},
       {&s->d_x, back * m * c},
       {&s->d_y, back * m * wider},
   };
-  int64_t used = MAKE_ROOM(at, rooms);
-  used += take_rest(&space, at ? at + used : NULL, &t->attention, largest);
+  int64_t used = PLACE_BUFFERS(at, buffers);
+  used += place_graph_buffers(&common, at ? at + used : NULL, &t->attention, max_nodes);
   for (int64_t i = 0; i < t->attention.tables && back; i++) {
     const int64_t size = t->attention.num_rows[i] * t->attention.f;
     if (at) {
-      space.d_rows[i] = first ? t->attention.d_rows[i] : at + used;
-      memset(space.d_rows[i], 0, FLOATS(size));
+      common.d_rows[i] = first ? t->attention.d_rows[i] : at + used;
+      memset(common.d_rows[i], 0, FLOAT_BYTES(size));
     }
-    used += first ? 0 : up(size, 16);
+    used += first ? 0 : round_up(size, 16);
   }
   for (int64_t l = 0; l < t->count; l++) {
-    const Layer *of = t->layers + l;
-    const Task attention = attention_of(t, l);
-    float *const result[SUMS] = {of->qkv.d_w,    of->o.d_w,      of->first.d_w, of->last.d_w,
-                                 of->norm_v.d_w, of->norm_v.d_b, of->norm_x.d_w, of->norm_x.d_b,
-                                 of->o.d_b,      of->first.d_b,  of->last.d_b};
-    if (at) s->spaces[l] = space;
-    used += take_sums(at ? s->spaces + l : &space, at ? at + used : NULL, &attention);
-    for (int i = 0; i < SUMS && back; i++) {
+    const Layer *layer = t->layers + l;
+    const Task attention = layer_attention(t, l);
+    float *const result[NUM_SUMS] = {layer->qkv.d_w,    layer->o.d_w,      layer->first.d_w,  layer->last.d_w,
+                                     layer->norm_v.d_w, layer->norm_v.d_b, layer->norm_x.d_w, layer->norm_x.d_b,
+                                     layer->o.d_b,      layer->first.d_b,  layer->last.d_b};
+    if (at) s->scratch[l] = common;
+    used += place_weight_buffers(at ? s->scratch + l : &common, at ? at + used : NULL, &attention);
+    for (int i = 0; i < NUM_SUMS && back; i++) {
       if (at) {
         s->sums[l][i] = first ? result[i] : at + used;
-        memset(s->sums[l][i], 0, FLOATS(size_of_sum(t, i)));
+        memset(s->sums[l][i], 0, FLOAT_BYTES(sum_size(t, i)));
       }
-      used += first ? 0 : up(size_of_sum(t, i), 16);
+      used += first ? 0 : round_up(sum_size(t, i), 16);
     }
   }
   return used;
 }
 
-/* Whether every graph has as many nodes as there is room for at most. */
-static int counts_are_known(const Task *t) {
-  const Graphs *in = t->graphs;
-  for (int64_t g = 0; g < in->count && in->sizes; g++)
-    if (in->sizes[g] < 0 || in->sizes[g] > in->n) return 0;
+/* Whether every graph has from 0 to n nodes. */
+static int counts_are_valid(const Task *t) {
+  const Graphs *graphs = t->graphs;
+  for (int64_t g = 0; g < graphs->count && graphs->sizes; g++)
+    if (graphs->sizes[g] < 0 || graphs->sizes[g] > graphs->n) return 0;
   return 1;
 }
 
-/* Whether all codes of edges are those of rows that there are. */
-static int codes_are_known(const Task *t) {
-  const Graphs *in = t->graphs;
+/* Whether every edge code is a row of its table. */
+static int codes_are_valid(const Task *t) {
+  const Graphs *graphs = t->graphs;
   for (int64_t table = 0; table < t->tables; table++)
-    for (int64_t g = 0; g < in->count && t->num_rows[table] < 256; g++)
-      for (int64_t i = 0, n = nodes_of(in, g); i < n; i++) {
-        const uint8_t *codes = in->edge_codes[table] + (g * in->n + i) * in->n;
-        uint8_t largest = 0;
-        for (int64_t j = 0; j < n; j++) largest = codes[j] > largest ? codes[j] : largest;
-        if (largest >= t->num_rows[table]) return 0;
+    for (int64_t g = 0; g < graphs->count && t->num_rows[table] < 256; g++)
+      for (int64_t i = 0, n = num_nodes(graphs, g); i < n; i++) {
+        const uint8_t *codes = graphs->edge_codes[table] + (g * graphs->n + i) * graphs->n;
+        uint8_t max_code = 0;
+        for (int64_t j = 0; j < n; j++) max_code = codes[j] > max_code ? codes[j] : max_code;
+        if (max_code >= t->num_rows[table]) return 0;
       }
   return 1;
 }
 
-/* Returns 0, 1 without memory, 2 where an edge has a code without a row, or 3 where a graph has more nodes than places. */
-static int in_chunks(const Stack *t, int threads, int backward) {
+/* Returns 0, 1 if out of memory, 2 if an edge code is out of range, or 3 if a number of nodes is. */
+static int run_stack(const Stack *t, int threads, int backward) {
   const int64_t c = t->c, w = width(t), hidden = t->hidden;
-  const int units = !t->plain && !(c % DEPTH || w % DEPTH || hidden % DEPTH) && has_units();
-  int64_t rows, most, largest;
-  if (!counts_are_known(&t->attention)) return 3;
-  if (!codes_are_known(&t->attention)) return 2;
-  const int64_t count = cut(&t->attention, NULL, &rows, &most, &largest);
+  const int use_amx = !t->highest_precision && !(c % TILE_DEPTH || w % TILE_DEPTH || hidden % TILE_DEPTH) && has_amx();
+  int64_t rows, max_rows, max_nodes;
+  if (!counts_are_valid(&t->attention)) return 3;
+  if (!codes_are_valid(&t->attention)) return 2;
+  const int64_t count = split_into_chunks(&t->attention, NULL, &rows, &max_rows, &max_nodes);
   if (threads < 1 || rows * c < 32768) threads = 1;
   if (threads > count) threads = count ? (int)count : 1;
-  Work work = {t, backward, units, NULL, NULL};
-  Thread counted;
-  const int64_t of_first = furnish(&counted, NULL, &work, most, largest, 1);
-  const int64_t of_other = furnish(&counted, NULL, &work, most, largest, 0);
-  const int64_t of_weights = weights_space(c, 3 * w, units, backward) + weights_space(w, c, units, backward) +
-                             weights_space(c, hidden, units, backward) + weights_space(hidden, c, units, backward);
+  Shared shared = {t, backward, use_amx, NULL, NULL};
+  Thread unplaced;
+  const int64_t first_size = place_thread_buffers(&unplaced, NULL, &shared, max_rows, max_nodes, 1);
+  const int64_t other_size = place_thread_buffers(&unplaced, NULL, &shared, max_rows, max_nodes, 0);
+  const int64_t weights_size = packed_size(c, 3 * w, use_amx, backward) + packed_size(w, c, use_amx, backward) +
+                               packed_size(c, hidden, use_amx, backward) + packed_size(hidden, c, use_amx, backward);
   Chunk *chunks = calloc(count + 1, sizeof(Chunk));
   Weights(*weights)[4] = calloc(t->count + 1, sizeof *weights);
-  Thread *all = calloc(threads, sizeof(Thread));
-  Space *spaces = calloc(threads * t->count + 1, sizeof(Space));
-  float *(*sums)[SUMS] = calloc(threads * t->count + 1, sizeof *sums);
-  const Space **of_block = calloc(threads, sizeof(Space *));
+  Thread *workers = calloc(threads, sizeof(Thread));
+  Scratch *scratch = calloc(threads * t->count + 1, sizeof(Scratch));
+  float *(*sums)[NUM_SUMS] = calloc(threads * t->count + 1, sizeof *sums);
+  const Scratch **scratches = calloc(threads, sizeof(Scratch *));
   pthread_t *ids = calloc(threads, sizeof(pthread_t));
-  float *space = aligned_alloc(64, up(FLOATS(of_weights * t->count + of_first + (threads - 1) * of_other) + 64, 64));
-  const int enough = chunks && weights && all && spaces && sums && of_block && ids && space;
-  if (enough) {
-    cut(&t->attention, chunks, &rows, &most, &largest);
-    work.chunks = chunks, work.weights = weights;
-    float *at = space;
+  const int64_t size = weights_size * t->count + first_size + (threads - 1) * other_size;
+  float *memory = aligned_alloc(64, round_up(FLOAT_BYTES(size) + 64, 64));
+  const int allocated = chunks && weights && workers && scratch && sums && scratches && ids && memory;
+  if (allocated) {
+    split_into_chunks(&t->attention, chunks, &rows, &max_rows, &max_nodes);
+    shared.chunks = chunks, shared.weights = weights;
+    float *at = memory;
     for (int64_t l = 0; l < t->count; l++) {
-      const Layer *of = t->layers + l;
-      const Weights four[4] = {{c, 3 * w, of->qkv.w, 0, 0, 0}, {w, c, of->o.w, 0, 0, 0},
-                               {c, hidden, of->first.w, 0, 0, 0}, {hidden, c, of->last.w, 0, 0, 0}};
+      const Layer *layer = t->layers + l;
+      const Weights maps[4] = {{c, 3 * w, layer->qkv.w, 0, 0, 0}, {w, c, layer->o.w, 0, 0, 0},
+                               {c, hidden, layer->first.w, 0, 0, 0}, {hidden, c, layer->last.w, 0, 0, 0}};
       for (int i = 0; i < 4; i++) {
-        weights[l][i] = four[i];
-        prepare(&weights[l][i], at, units, backward);
-        at += weights_space(four[i].in, four[i].out, units, backward);
+        weights[l][i] = maps[i];
+        pack_weights(&weights[l][i], at, use_amx, backward);
+        at += packed_size(maps[i].in, maps[i].out, use_amx, backward);
       }
     }
-    int64_t done = 0, part = 0;
+    int64_t rows_assigned = 0, next = 0;
     for (int i = 0; i < threads; i++) {
-      all[i].work = &work, all[i].desk.units = units;
-      all[i].spaces = spaces + i * t->count, all[i].sums = sums + i * t->count;
-      at += furnish(&all[i], at, &work, most, largest, i == 0);
-      all[i].from = part;
-      for (; part < count && (i == threads - 1 || done < rows * (i + 1) / threads); part++)
-        done += up(chunks[part].rows, ROWS_UP);
-      all[i].to = part;
+      workers[i].shared = &shared, workers[i].workspace.use_amx = use_amx;
+      workers[i].scratch = scratch + i * t->count, workers[i].sums = sums + i * t->count;
+      at += place_thread_buffers(&workers[i], at, &shared, max_rows, max_nodes, i == 0);
+      workers[i].from = next;
+      for (; next < count && (i == threads - 1 || rows_assigned < rows * (i + 1) / threads); next++)
+        rows_assigned += round_up(chunks[next].rows, ROW_MULTIPLE);
+      workers[i].to = next;
     }
     int started = 1;
     for (; started < threads; started++)
-      if (pthread_create(&ids[started], NULL, of_thread, &all[started])) break;
-    of_thread(&all[0]);
-    for (int i = started; i < threads; i++) of_thread(&all[i]); /* no more threads to be had */
+      if (pthread_create(&ids[started], NULL, run_thread, &workers[started])) break;
+    run_thread(&workers[0]);
+    for (int i = started; i < threads; i++) run_thread(&workers[i]); /* threads that could not be started */
     for (int i = 1; i < started; i++) pthread_join(ids[i], NULL);
     for (int64_t l = 0; l < t->count && backward; l++) {
-      const Task attention = attention_of(t, l);
-      for (int i = 0; i < threads; i++) of_block[i] = all[i].spaces + l;
-      add_up(&attention, of_block, threads);
+      const Task attention = layer_attention(t, l);
+      for (int i = 0; i < threads; i++) scratches[i] = workers[i].scratch + l;
+      reduce_weight_gradients(&attention, scratches, threads);
       for (int i = 1; i < threads; i++)
-        for (int k = 0; k < SUMS; k++)
-          for (int64_t x = 0; x < size_of_sum(t, k); x++) all[0].sums[l][k][x] += all[i].sums[l][k][x];
+        for (int k = 0; k < NUM_SUMS; k++)
+          for (int64_t x = 0; x < sum_size(t, k); x++) workers[0].sums[l][k][x] += workers[i].sums[l][k][x];
     }
     for (int64_t k = 0; k < t->attention.tables && backward; k++)
       for (int i = 1; i < threads; i++)
         for (int64_t x = 0; x < t->attention.num_rows[k] * t->attention.f; x++)
-          all[0].spaces->d_rows[k][x] += all[i].spaces->d_rows[k][x];
+          workers[0].scratch->d_rows[k][x] += workers[i].scratch->d_rows[k][x];
   }
-  free(chunks), free(weights), free(all), free(spaces), free(sums), free(of_block), free(ids), free(space);
-  return !enough;
+  free(chunks), free(weights), free(workers), free(scratch), free(sums), free(scratches), free(ids), free(memory);
+  return !allocated;
 }
 
-/* How many floats `kept` has to hold; -1 where a graph has more nodes than places. */
-int64_t molattn_blocks_kept(const Stack *t) {
-  if (!counts_are_known(&t->attention)) return -1;
-  int64_t rows, most, largest;
-  cut(&t->attention, NULL, &rows, &most, &largest);
-  return rows * t->count * kept_of_row(t);
+/* The number of floats of `saved`; -1 if a number of nodes is out of range. */
+int64_t molattn_blocks_saved_size(const Stack *t) {
+  if (!counts_are_valid(&t->attention)) return -1;
+  int64_t rows, max_rows, max_nodes;
+  split_into_chunks(&t->attention, NULL, &rows, &max_rows, &max_nodes);
+  return rows * t->count * saved_per_row(t);
 }
 
-int molattn_blocks_forward(const Stack *t, int threads) { return in_chunks(t, threads, 0); }
-int molattn_blocks_backward(const Stack *t, int threads) { return in_chunks(t, threads, 1); }
+int molattn_blocks_forward(const Stack *t, int threads) { return run_stack(t, threads, 0); }
+int molattn_blocks_backward(const Stack *t, int threads) { return run_stack(t, threads, 1); }

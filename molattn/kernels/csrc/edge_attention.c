@@ -1,107 +1,107 @@
-/* Attention over dense graphs, forward and backward, a graph at a time in a core's own cache.
+/* Attention over dense graphs, forward and backward, one graph at a time in the cache of a core.
  *
- * The equations are those of molattn.attention.attend with edges, in its letters: h heads of d channels, n nodes, f channels of the
- * edges, receiver i, sender j. The receivers of a graph come in blocks of as many as a vector has lanes, L, one in each
- * lane: what a receiver has of its own (query, edges, weights) is turned so that receivers stand last; what all of them
- * share (keys, values, matrices) is read number by number, where it lies. So no sum crosses the lanes, no vector has
- * room for channels that are not there, and keys and values are passed over once for a block. Nothing is padded but the
- * last block of a graph: a batch of mixed sizes costs what its graphs cost.
+ * The equations and letters are those of molattn.attention.attend with edges: h heads of d channels, n nodes, f edge
+ * channels, receiver i, sender j. The receivers of a graph are processed in blocks of L, one for each lane of a vector.
+ * Tensors that belong to a receiver (query, edges, weights) are transposed so that the receivers come last; tensors
+ * that all receivers share (keys, values, weight matrices) are read in place, one scalar at a time. So no sum crosses
+ * lanes, no vector is padded to the number of channels, and a block reads keys and values once. Only the last block of
+ * a graph is padded: the cost of a batch of mixed sizes is that of its graphs.
  *
- * Nothing is kept from forward to backward: working the weights out again costs no more than writing them to memory and
- * reading them back, and a large graph needs no n x n numbers for each head.
+ * Nothing is saved for backward: recomputing the attention weights costs no more than writing them to memory and
+ * reading them again, and a large graph needs no n x n numbers per head.
  */
 
 #include <pthread.h>
 
 #include "elements.h"
 
-enum { TABLES = 4 }; /* at most, of rows that edges are sums of */
+enum { MAX_TABLES = 4 }; /* of embedding rows whose sums are the edges */
 
-/* Graphs that stand in dense tensors of n nodes: molattn.kernels.edge_attention.Graphs. */
+/* Graphs in dense tensors of n nodes: molattn.kernels.edge_attention.Graphs. */
 typedef struct {
-  int64_t count, n;         /* how many graphs; nodes with padding */
-  const int64_t *sizes;     /* (count,) nodes without padding; NULL where there is none */
-  const float *e;           /* (count, n, n, f), or NULL where edges are sums of rows */
-  const uint8_t *allowed;   /* (count, n, n), or NULL where every node attends to every other */
-  const float *kept;        /* (count, h, n, n), what weights are multiplied by, or NULL */
-  float *d_e;               /* (count, n, n, f), or NULL */
-  const uint8_t *edge_codes[TABLES]; /* (count, n, n), which row of each table an edge is the sum of */
+  int64_t count, n;          /* number of graphs; nodes per graph with padding */
+  const int64_t *sizes;      /* (count,) nodes without padding; NULL if there is no padding */
+  const float *e;            /* (count, n, n, f), or NULL if edges are sums of table rows */
+  const uint8_t *allowed;    /* (count, n, n) attention mask, or NULL if every node attends to every node */
+  const float *dropout_mask; /* (count, h, n, n) factors of the weights, or NULL */
+  float *d_e;                /* (count, n, n, f), or NULL */
+  const uint8_t *edge_codes[MAX_TABLES]; /* (count, n, n), the row of each table that an edge adds */
 } Graphs;
 LAYOUT(Graphs, FIELD(Graphs, count) FIELD(Graphs, n) FIELD(Graphs, sizes) FIELD(Graphs, e) FIELD(Graphs, allowed)
-       FIELD(Graphs, kept) FIELD(Graphs, d_e) FIELD(Graphs, edge_codes));
+       FIELD(Graphs, dropout_mask) FIELD(Graphs, d_e) FIELD(Graphs, edge_codes));
 
 /* molattn.kernels.edge_attention.Task */
 typedef struct {
   int64_t h, d, f;
   float scale;
-  const float *q, *k, *v;        /* (rows, h, d), a row `stride` numbers behind the one before */
+  const float *q, *k, *v;        /* (rows, h, d), with `stride` numbers from one row to the next */
   int64_t stride;
   const float *w_ke, *w_ve;      /* (h, d, f) */
   const float *w_be;             /* (h, f), or NULL */
   const Graphs *graphs;
   float *output;                 /* (rows, h, d) */
   const float *dy;               /* (rows, h, d) */
-  float *d_q, *d_k, *d_v;        /* (rows, h, d), a row `d_stride` numbers behind the one before */
+  float *d_q, *d_k, *d_v;        /* (rows, h, d), with `d_stride` numbers from one row to the next */
   int64_t d_stride;
   float *d_w_ke, *d_w_ve;        /* (h, d, f) */
   float *d_w_be;                 /* (h, f), or NULL */
-  const Dropping *dropping;      /* of weights, in place of `kept`; or NULL */
-  int64_t tables;                /* of rows that edges are sums of, 0 where they are `e` */
-  int64_t num_rows[TABLES];
-  const float *rows[TABLES];     /* (num_rows, f) */
-  float *d_rows[TABLES];         /* (num_rows, f) */
-  int64_t add_edges;             /* d_e is added to what stands there */
+  const Dropout *dropout;        /* of the weights, instead of `dropout_mask`; or NULL */
+  int64_t tables;                /* number of tables whose rows the edges are sums of; 0 if the edges are `e` */
+  int64_t num_rows[MAX_TABLES];
+  const float *rows[MAX_TABLES]; /* (num_rows, f) */
+  float *d_rows[MAX_TABLES];     /* (num_rows, f) */
+  int64_t accumulate_d_e;        /* whether d_e is added to its previous values */
 } Task;
 LAYOUT(Task, FIELD(Task, h) FIELD(Task, d) FIELD(Task, f) FIELD(Task, scale) FIELD(Task, q) FIELD(Task, k)
        FIELD(Task, v) FIELD(Task, stride) FIELD(Task, w_ke) FIELD(Task, w_ve) FIELD(Task, w_be) FIELD(Task, graphs)
        FIELD(Task, output) FIELD(Task, dy) FIELD(Task, d_q) FIELD(Task, d_k) FIELD(Task, d_v) FIELD(Task, d_stride)
-       FIELD(Task, d_w_ke) FIELD(Task, d_w_ve) FIELD(Task, d_w_be) FIELD(Task, dropping) FIELD(Task, tables)
-       FIELD(Task, num_rows) FIELD(Task, rows) FIELD(Task, d_rows) FIELD(Task, add_edges));
+       FIELD(Task, d_w_ke) FIELD(Task, d_w_ve) FIELD(Task, d_w_be) FIELD(Task, dropout) FIELD(Task, tables)
+       FIELD(Task, num_rows) FIELD(Task, rows) FIELD(Task, d_rows) FIELD(Task, accumulate_d_e));
 
-/* What a thread works in. D is d with room for whole vectors. */
+/* The scratch memory of a thread. D is d rounded up to whole vectors. */
 typedef struct {
   float *d_w_ke, *d_w_ve;      /* (h, f, D): sums over the graphs of the thread */
-  float *d_w_be;               /* (h, f, L): the same, of the receivers in each lane */
-  float *d_rows[TABLES];       /* (num_rows, f): sums over the graphs of the thread */
+  float *d_w_be;               /* (h, f, L): the same, separately for the receivers of each lane */
+  float *d_rows[MAX_TABLES];   /* (num_rows, f): sums over the graphs of the thread */
   float *w_keT, *w_veT;        /* (h, f, d) */
-  float *q, *asked;            /* (h, d, L), (h, f, L) */
-  float *e, *w, *share;        /* (n, f, L), (h, n, L), (h, L) */
-  float *kept, *allowed;       /* (n, L) each, the second of integers */
-  float *o, *sums;             /* (h, d, L), (h, f, L) */
-  float *q_rows, *dy_rows;     /* (L, h d and a vector more) */
-  float *edges;                /* (L, in_cache(f), f) */
-  float *dy, *d_sums, *d_w;    /* (h, d, L), (h, f, L), (h, n, L) */
-  float *d_q, *d_asked;        /* (h, d, L), (h, f, L) */
+  float *q, *edge_queries;     /* (h, d, L), (h, f, L): factors of the keys and of the edges in the logits */
+  float *e, *w, *inverse_sum;  /* (n, f, L), (h, n, L), (h, L) */
+  float *dropout_factors, *allowed; /* (n, L) each, the second of integers */
+  float *o, *edge_sums;        /* (h, d, L), (h, f, L) */
+  float *q_rows, *dy_rows;     /* (L, h d and one vector more) */
+  float *edge_rows;            /* (L, senders_per_step(f), f) */
+  float *dy, *d_edge_sums, *d_w; /* (h, d, L), (h, f, L), (h, n, L) */
+  float *d_q, *d_edge_queries; /* (h, d, L), (h, f, L) */
   float *d_k, *d_v;            /* (h, n, D) */
-} Space;
+} Scratch;
 
-INLINE int64_t nodes_of(const Graphs *in, int64_t g) { return in->sizes ? in->sizes[g] : in->n; }
+INLINE int64_t num_nodes(const Graphs *graphs, int64_t g) { return graphs->sizes ? graphs->sizes[g] : graphs->n; }
 
-/* Receivers i, i + 1, ... of a graph of n nodes; its first row. */
+/* Receivers i, i + 1, ... of graph g with n nodes, whose first row is `row`. */
 typedef struct {
-  const Graphs *in;
+  const Graphs *graphs;
   int64_t g, n, row, i, receivers;
-} Block;
+} ReceiverBlock;
 
-/* Rows of `count` numbers each to (count, L): zeros where there are fewer than L rows. */
-APART void turn(float *to, const float *from, int64_t stride, int64_t rows, int64_t count) {
+/* Transposes up to L rows of `count` numbers to (count, L); zeros for the missing rows. */
+NOINLINE void transpose_rows(float *to, const float *from, int64_t stride, int64_t rows, int64_t count) {
   if (count < L) {
-    memset(to, 0, FLOATS(count * L));
+    memset(to, 0, FLOAT_BYTES(count * L));
     for (int64_t r = 0; r < rows; r++)
       for (int64_t c = 0; c < count; c++) to[c * L + r] = from[r * stride + c];
     return;
   }
   for (int64_t c = 0; c < count; c += L) {
-    const int64_t at = c + L <= count ? c : count - L; /* the last columns twice rather than one by one */
+    const int64_t at = c + L <= count ? c : count - L; /* the last vector overlaps the one before */
     V x[L];
     for (int64_t r = 0; r < L; r++) x[r] = r < rows ? load(from + r * stride + at) : (V){};
-    transpose(x);
+    transpose_vectors(x);
     for (int64_t r = 0; r < L; r++) store(to + (at + r) * L, x[r]);
   }
 }
 
-/* And back. */
-APART void turn_back(float *to, int64_t stride, const float *from, int64_t rows, int64_t count) {
+/* The inverse of `transpose_rows`. */
+NOINLINE void transpose_rows_back(float *to, int64_t stride, const float *from, int64_t rows, int64_t count) {
   if (count < L) {
     for (int64_t r = 0; r < rows; r++)
       for (int64_t c = 0; c < count; c++) to[r * stride + c] = from[c * L + r];
@@ -111,12 +111,12 @@ APART void turn_back(float *to, int64_t stride, const float *from, int64_t rows,
     const int64_t at = c + L <= count ? c : count - L;
     V x[L];
     for (int64_t r = 0; r < L; r++) x[r] = load(from + (at + r) * L);
-    transpose(x);
+    transpose_vectors(x);
     for (int64_t r = 0; r < rows; r++) store(to + r * stride + at, x[r]);
   }
 }
 
-/* A loop by `width` steps at a time, known to the compiler, and the rest one by one. */
+/* A loop of `width` iterations at a time, unrolled by the compiler, and the remaining iterations one by one. */
 #define BY(width, n, body)                                                       \
   do {                                                                           \
     const int n_ = (int)(n);                                                     \
@@ -125,9 +125,9 @@ APART void turn_back(float *to, int64_t stride, const float *from, int64_t rows,
     for (; at_ < n_; at_++) { enum { W = 1 }; body }                             \
   } while (0)
 
-/* y_j = sum_x a_x b_jx + sum_c u_c e_jc with numbers b_jx, of n senders. */
-APART void products(float *y, int64_t n, const float *a, const float *b, int64_t stride, int64_t d, const float *u,
-                     const float *e, int64_t f) {
+/* y_j = sum_x a_x b_jx + sum_c u_c e_jc with scalars b_jx, for n senders. */
+NOINLINE void dot_products(float *y, int64_t n, const float *a, const float *b, int64_t stride, int64_t d,
+                           const float *u, const float *e, int64_t f) {
   BY(4, n, {
     V s[W] = {};
     for (int64_t x = 0; x < d; x++) {
@@ -142,8 +142,8 @@ APART void products(float *y, int64_t n, const float *a, const float *b, int64_t
   });
 }
 
-/* y_x += sum_j s_j b_jx with numbers b_jx, of d channels. */
-APART void weigh_numbers(float *y, int64_t d, const float *s, int64_t n, const float *b, int64_t stride) {
+/* y_x += sum_j s_j b_jx with scalars b_jx, for d channels. */
+NOINLINE void weighted_sum_scalars(float *y, int64_t d, const float *s, int64_t n, const float *b, int64_t stride) {
   BY(8, d, {
     V sum[W];
     for (int x = 0; x < W; x++) sum[x] = load(y + (at_ + x) * L);
@@ -155,8 +155,9 @@ APART void weigh_numbers(float *y, int64_t d, const float *s, int64_t n, const f
   });
 }
 
-/* y_c += sum_j s_j e_jc, of f channels. */
-APART void weigh(float *y, int64_t f, const float *s, int64_t s_stride, int64_t n, const float *e, int64_t stride) {
+/* y_c += sum_j s_j e_jc, for f channels. */
+NOINLINE void weighted_sum(float *y, int64_t f, const float *s, int64_t s_stride, int64_t n, const float *e,
+                           int64_t stride) {
   BY(8, f, {
     V sum[W];
     for (int c = 0; c < W; c++) sum[c] = load(y + (at_ + c) * L);
@@ -168,7 +169,7 @@ APART void weigh(float *y, int64_t f, const float *s, int64_t s_stride, int64_t 
   });
 }
 
-/* A vector of the channels of what follows. */
+/* `sum_receivers` for one vector of channels. */
 INLINE void sum_vectors(float *y, int64_t n, const float *s, const float *rows, int64_t stride,
                         int64_t receivers, int64_t D) {
   BY(8, n, {
@@ -182,235 +183,237 @@ INLINE void sum_vectors(float *y, int64_t n, const float *s, const float *rows, 
   });
 }
 
-/* y_j += sum_r s_jr x_r over receivers, whose rows x_r are of D channels: (n, D). */
-APART void sum_receivers(float *y, int64_t n, const float *s, const float *rows, int64_t stride, int64_t receivers,
+/* y_j += sum_r s_jr x_r over receivers r with rows x_r of D channels; y is (n, D). */
+NOINLINE void sum_receivers(float *y, int64_t n, const float *s, const float *rows, int64_t stride, int64_t receivers,
                          int64_t D) {
   if (D == L) sum_vectors(y, n, s, rows, stride, receivers, L);
   else for (int64_t c = 0; c < D; c += L) sum_vectors(y + c, n, s, rows + c, stride, receivers, D);
 }
 
-/* Senders whose edges fit into the first level of the cache. */
-INLINE int64_t in_cache(int64_t f) { return f < 64 ? 8 * (64 / (f < 8 ? 8 : f)) : 8; }
+/* The number of senders whose edges fit into the first-level cache. */
+INLINE int64_t senders_per_step(int64_t f) { return f < 64 ? 8 * (64 / (f < 8 ? 8 : f)) : 8; }
 
-/* Edges to (count, f, L): from the senders j, j + 1, ... to the receivers of a block. */
-static void turn_edges(const Task *t, const Block *b, const Space *s, int64_t j, int64_t count) {
-  const int64_t f = t->f, n = b->in->n, first = (b->g * n + b->i) * n + j;
+/* Loads the edges from senders j, j + 1, ... to the receivers of a block, as (count, f, L). */
+static void load_edges(const Task *t, const ReceiverBlock *b, const Scratch *s, int64_t j, int64_t count) {
+  const int64_t f = t->f, n = b->graphs->n, first = (b->g * n + b->i) * n + j;
   float *to = s->e + j * f * L;
   if (!t->tables) {
-    turn(to, b->in->e + first * f, n * f, b->receivers, count * f);
+    transpose_rows(to, b->graphs->e + first * f, n * f, b->receivers, count * f);
     return;
   }
   for (int64_t c = 0; c < count; c++) {
     V x[L] = {};
     for (int64_t r = 0; r < b->receivers; r++)
       for (int64_t table = 0; table < t->tables; table++) {
-        const float *row = t->rows[table] + b->in->edge_codes[table][first + r * n + c] * f;
+        const float *row = t->rows[table] + b->graphs->edge_codes[table][first + r * n + c] * f;
         if (f == L) {
           x[r] += load(row);
           continue;
         }
-        float *edge = s->edges + (r * count + c) * f;
+        float *edge = s->edge_rows + (r * count + c) * f;
         for (int64_t k = 0; k < f; k++) edge[k] = (table ? edge[k] : 0) + row[k];
       }
     if (f != L) continue;
-    transpose(x);
+    transpose_vectors(x);
     for (int64_t k = 0; k < L; k++) store(to + (c * L + k) * L, x[k]);
   }
-  if (f != L) turn(to, s->edges, count * f, b->receivers, count * f);
+  if (f != L) transpose_rows(to, s->edge_rows, count * f, b->receivers, count * f);
 }
 
-/* The gradient of edges, (count, f, L), to where it belongs. */
-static void give_edges(const Task *t, const Block *b, const Space *s, int64_t j, int64_t count) {
-  const int64_t f = t->f, n = b->in->n, first = (b->g * n + b->i) * n + j;
+/* Stores the gradient of these edges, (count, f, L), in d_e or in the gradients of the tables. */
+static void store_edge_gradients(const Task *t, const ReceiverBlock *b, const Scratch *s, int64_t j, int64_t count) {
+  const int64_t f = t->f, n = b->graphs->n, first = (b->g * n + b->i) * n + j;
   const float *from = s->e + j * f * L;
-  if (!t->tables && !t->add_edges) {
-    turn_back(b->in->d_e + first * f, n * f, from, b->receivers, count * f);
+  if (!t->tables && !t->accumulate_d_e) {
+    transpose_rows_back(b->graphs->d_e + first * f, n * f, from, b->receivers, count * f);
     return;
   }
-  turn_back(s->edges, count * f, from, b->receivers, count * f);
+  transpose_rows_back(s->edge_rows, count * f, from, b->receivers, count * f);
   for (int64_t r = 0; r < b->receivers; r++)
     for (int64_t c = 0; c < count; c++) {
-      const float *edge = s->edges + (r * count + c) * f;
+      const float *edge = s->edge_rows + (r * count + c) * f;
       const int64_t at = first + r * n + c;
-      for (int64_t k = 0; k < f && !t->tables; k++) b->in->d_e[at * f + k] += edge[k];
+      for (int64_t k = 0; k < f && !t->tables; k++) b->graphs->d_e[at * f + k] += edge[k];
       for (int64_t table = 0; table < t->tables; table++) {
-        float *row = s->d_rows[table] + b->in->edge_codes[table][at] * f;
+        float *row = s->d_rows[table] + b->graphs->edge_codes[table][at] * f;
         for (int64_t k = 0; k < f; k++) row[k] += edge[k];
       }
     }
 }
 
-/* Who may be heard by whom, as all bits of a number or none. */
-APART void who_is_heard(const Block *b, float *allowed) {
-  const uint8_t *of = b->in->allowed + (b->g * b->in->n + b->i) * b->in->n;
+/* The attention mask of a block, (n, L): all bits set where attention is allowed, none elsewhere. */
+NOINLINE void load_allowed(const ReceiverBlock *b, float *allowed) {
+  const uint8_t *rows = b->graphs->allowed + (b->g * b->graphs->n + b->i) * b->graphs->n;
   for (int64_t j = 0; j < b->n; j++) {
-    I heard = {};
-    for (int64_t r = 0; r < b->receivers; r++) heard[r] = -(int32_t)(of[r * b->in->n + j] != 0);
-    ((I *)allowed)[j] = heard;
+    I mask = {};
+    for (int64_t r = 0; r < b->receivers; r++) mask[r] = -(int32_t)(rows[r * b->graphs->n + j] != 0);
+    ((I *)allowed)[j] = mask;
   }
 }
 
-/* w_j = e^(a_j - max a) and 1 / sum_j w_j, of one head. */
-APART V soften(float *w, int64_t n, const float *allowed) {
+/* Softmax of one head: w_j = e^(a_j - max a) in place; returns 1 / sum_j w_j. */
+NOINLINE V softmax_terms(float *w, int64_t n, const float *allowed) {
   const V zero = {};
-  V top = zero + LOWEST, total = {};
+  V maximum = zero + LOWEST, total = {};
   for (int64_t j = 0; j < n; j++) {
     V x = load(w + j * L);
-    if (allowed) x = pick(*(const I *)(allowed + j * L), x, zero + LOWEST), store(w + j * L, x);
-    top = pick(x > top, x, top);
+    if (allowed) x = blend(*(const I *)(allowed + j * L), x, zero + LOWEST), store(w + j * L, x);
+    maximum = blend(x > maximum, x, maximum);
   }
   for (int64_t j = 0; j < n; j++) {
-    V x = exponential(load(w + j * L) - top);
-    if (allowed) x = pick(*(const I *)(allowed + j * L), x, zero);
+    V x = exponential(load(w + j * L) - maximum);
+    if (allowed) x = blend(*(const I *)(allowed + j * L), x, zero);
     store(w + j * L, x);
     total += x;
   }
-  return pick(total == 0, zero, 1.0f / total);
+  return blend(total == 0, zero, 1.0f / total);
 }
 
-/* The weights of a block without dropout, up to the factor s->share; backward, dL/dw too. */
-static void weights(const Task *t, const Block *b, const Space *s, int backward) {
-  const int64_t h = t->h, d = t->d, f = t->f, n = b->n, stride = t->stride, step = in_cache(f);
+/* The attention weights of a block before dropout, without the factor s->inverse_sum; for backward also dL/dw. */
+static void attention_weights(const Task *t, const ReceiverBlock *b, const Scratch *s, int backward) {
+  const int64_t h = t->h, d = t->d, f = t->f, n = b->n, stride = t->stride, step = senders_per_step(f);
   const float *keys = t->k + b->row * stride, *values = t->v + b->row * stride;
-  const float *allowed = b->in->allowed ? s->allowed : NULL;
-  turn(s->q, t->q + (b->row + b->i) * stride, stride, b->receivers, h * d);
+  const float *allowed = b->graphs->allowed ? s->allowed : NULL;
+  transpose_rows(s->q, t->q + (b->row + b->i) * stride, stride, b->receivers, h * d);
   for (int64_t c = 0; c < h * d; c++) store(s->q + c * L, load(s->q + c * L) * t->scale);
-  for (int64_t c = 0; c < h * f; c++) store(s->asked + c * L, (V){} + (t->w_be ? t->w_be[c] : 0));
+  for (int64_t c = 0; c < h * f; c++) store(s->edge_queries + c * L, (V){} + (t->w_be ? t->w_be[c] : 0));
   for (int64_t k = 0; k < h; k++)
-    weigh_numbers(s->asked + k * f * L, f, s->q + k * d * L, d, t->w_ke + k * d * f, f);
+    weighted_sum_scalars(s->edge_queries + k * f * L, f, s->q + k * d * L, d, t->w_ke + k * d * f, f);
   for (int64_t j = 0; j < n; j += step) {
     const int64_t count = j + step < n ? step : n - j;
     const float *here = s->e + j * f * L;
-    turn_edges(t, b, s, j, count);
+    load_edges(t, b, s, j, count);
     for (int64_t k = 0; k < h; k++)
-      products(s->w + (k * n + j) * L, count, s->q + k * d * L, keys + j * stride + k * d, stride, d,
-               s->asked + k * f * L, here, f);
+      dot_products(s->w + (k * n + j) * L, count, s->q + k * d * L, keys + j * stride + k * d, stride, d,
+                   s->edge_queries + k * f * L, here, f);
     if (backward)
       for (int64_t k = 0; k < h; k++)
-        products(s->d_w + (k * n + j) * L, count, s->dy + k * d * L, values + j * stride + k * d, stride, d,
-                 s->d_sums + k * f * L, here, f);
+        dot_products(s->d_w + (k * n + j) * L, count, s->dy + k * d * L, values + j * stride + k * d, stride, d,
+                     s->d_edge_sums + k * f * L, here, f);
   }
-  if (allowed) who_is_heard(b, s->allowed);
-  for (int64_t k = 0; k < h; k++) store(s->share + k * L, soften(s->w + k * n * L, n, allowed));
+  if (allowed) load_allowed(b, s->allowed);
+  for (int64_t k = 0; k < h; k++) store(s->inverse_sum + k * L, softmax_terms(s->w + k * n * L, n, allowed));
 }
 
-/* What the weights of one head are multiplied by, to s->kept; 0 where nothing is. */
-APART int keep(const Task *t, const Block *b, const Space *s, int64_t k) {
-  const int64_t n = b->in->n, first = ((b->g * t->h + k) * n + b->i) * n;
-  if (b->in->kept) turn(s->kept, b->in->kept + first, n, b->receivers, b->n);
-  else if (t->dropping)
+/* Writes the dropout factors of the weights of one head to s->dropout_factors; returns 0 if there is no dropout. */
+NOINLINE int load_dropout_factors(const Task *t, const ReceiverBlock *b, const Scratch *s, int64_t k) {
+  const int64_t n = b->graphs->n, first = ((b->g * t->h + k) * n + b->i) * n;
+  if (b->graphs->dropout_mask)
+    transpose_rows(s->dropout_factors, b->graphs->dropout_mask + first, n, b->receivers, b->n);
+  else if (t->dropout)
     for (int64_t j = 0; j < b->n; j++)
-      store(s->kept + j * L, kept(t->dropping, lanes() * (uint32_t)n + (uint32_t)(first + j)));
+      store(s->dropout_factors + j * L, dropout_factor(t->dropout, lanes() * (uint32_t)n + (uint32_t)(first + j)));
   else return 0;
   return 1;
 }
 
-static void forward_block(const Task *t, const Block *b, const Space *s) {
-  const int64_t h = t->h, d = t->d, f = t->f, n = b->n, stride = t->stride, step = in_cache(f);
+static void forward_block(const Task *t, const ReceiverBlock *b, const Scratch *s) {
+  const int64_t h = t->h, d = t->d, f = t->f, n = b->n, stride = t->stride, step = senders_per_step(f);
   const float *values = t->v + b->row * stride;
-  weights(t, b, s, 0);
-  for (int64_t k = 0; k < h && keep(t, b, s, k); k++) {
+  attention_weights(t, b, s, 0);
+  for (int64_t k = 0; k < h && load_dropout_factors(t, b, s, k); k++) {
     float *w = s->w + k * n * L;
-    for (int64_t j = 0; j < n; j++) store(w + j * L, load(w + j * L) * load(s->kept + j * L));
+    for (int64_t j = 0; j < n; j++) store(w + j * L, load(w + j * L) * load(s->dropout_factors + j * L));
   }
-  memset(s->o, 0, FLOATS(h * d * L));
-  memset(s->sums, 0, FLOATS(h * f * L));
+  memset(s->o, 0, FLOAT_BYTES(h * d * L));
+  memset(s->edge_sums, 0, FLOAT_BYTES(h * f * L));
   for (int64_t j = 0; j < n; j += step) {
     const int64_t count = j + step < n ? step : n - j;
     for (int64_t k = 0; k < h; k++) {
       const float *w = s->w + (k * n + j) * L;
-      weigh(s->sums + k * f * L, f, w, L, count, s->e + j * f * L, f * L);
-      weigh_numbers(s->o + k * d * L, d, w, count, values + j * stride + k * d, stride);
+      weighted_sum(s->edge_sums + k * f * L, f, w, L, count, s->e + j * f * L, f * L);
+      weighted_sum_scalars(s->o + k * d * L, d, w, count, values + j * stride + k * d, stride);
     }
   }
   for (int64_t k = 0; k < h; k++) {
     float *o = s->o + k * d * L;
-    weigh_numbers(o, d, s->sums + k * f * L, f, s->w_veT + k * f * d, d);
-    for (int64_t c = 0; c < d; c++) store(o + c * L, load(o + c * L) * load(s->share + k * L));
+    weighted_sum_scalars(o, d, s->edge_sums + k * f * L, f, s->w_veT + k * f * d, d);
+    for (int64_t c = 0; c < d; c++) store(o + c * L, load(o + c * L) * load(s->inverse_sum + k * L));
   }
-  turn_back(t->output + (b->row + b->i) * h * d, h * d, s->o, b->receivers, h * d);
+  transpose_rows_back(t->output + (b->row + b->i) * h * d, h * d, s->o, b->receivers, h * d);
 }
 
-static void backward_block(const Task *t, const Block *b, const Space *s) {
-  const int64_t h = t->h, d = t->d, f = t->f, n = b->n, D = up(d, L), wide = up(h * d, L) + L;
-  const int64_t stride = t->stride, step = in_cache(f);
+static void backward_block(const Task *t, const ReceiverBlock *b, const Scratch *s) {
+  const int64_t h = t->h, d = t->d, f = t->f, n = b->n, D = round_up(d, L), wide = round_up(h * d, L) + L;
+  const int64_t stride = t->stride, step = senders_per_step(f);
   const float *queries = t->q + b->row * stride, *keys = t->k + b->row * stride, *dy = t->dy + (b->row + b->i) * h * d;
-  turn(s->dy, dy, h * d, b->receivers, h * d);
-  memset(s->d_sums, 0, FLOATS(h * f * L));
+  transpose_rows(s->dy, dy, h * d, b->receivers, h * d);
+  memset(s->d_edge_sums, 0, FLOAT_BYTES(h * f * L));
   for (int64_t k = 0; k < h; k++)
-    weigh_numbers(s->d_sums + k * f * L, f, s->dy + k * d * L, d, t->w_ve + k * d * f, f);
-  weights(t, b, s, 1);
+    weighted_sum_scalars(s->d_edge_sums + k * f * L, f, s->dy + k * d * L, d, t->w_ve + k * d * f, f);
+  attention_weights(t, b, s, 1);
   /* dL/da_ij = w_ij (dL/dw_ij - sum_j w_ij dL/dw_ij) */
   for (int64_t k = 0; k < h; k++) {
     float *w = s->w + k * n * L, *d_w = s->d_w + k * n * L;
-    const V share = load(s->share + k * L);
-    V all = {};
-    const int dropped = keep(t, b, s, k);
+    const V inverse_sum = load(s->inverse_sum + k * L);
+    V weighted = {};
+    const int has_dropout = load_dropout_factors(t, b, s, k);
     for (int64_t j = 0; j < n; j++) {
-      if (dropped) store(d_w + j * L, load(d_w + j * L) * load(s->kept + j * L));
-      all += load(w + j * L) * load(d_w + j * L);
+      if (has_dropout) store(d_w + j * L, load(d_w + j * L) * load(s->dropout_factors + j * L));
+      weighted += load(w + j * L) * load(d_w + j * L);
     }
-    all *= share;
+    weighted *= inverse_sum;
     for (int64_t j = 0; j < n; j++) {
-      const V x = load(w + j * L) * share;
-      store(d_w + j * L, x * (load(d_w + j * L) - all));
+      const V x = load(w + j * L) * inverse_sum;
+      store(d_w + j * L, x * (load(d_w + j * L) - weighted));
       store(w + j * L, x);
-      if (dropped) store(w + j * L, x * load(s->kept + j * L));
+      if (has_dropout) store(w + j * L, x * load(s->dropout_factors + j * L));
     }
   }
   for (int64_t r = 0; r < b->receivers; r++) {
-    memcpy(s->q_rows + r * wide, queries + (b->i + r) * stride, FLOATS(h * d));
-    memcpy(s->dy_rows + r * wide, dy + r * h * d, FLOATS(h * d));
+    memcpy(s->q_rows + r * wide, queries + (b->i + r) * stride, FLOAT_BYTES(h * d));
+    memcpy(s->dy_rows + r * wide, dy + r * h * d, FLOAT_BYTES(h * d));
   }
   for (int64_t c = 0; c < L * wide; c += L) store(s->q_rows + c, load(s->q_rows + c) * t->scale);
-  memset(s->d_q, 0, FLOATS(h * d * L));
-  memset(s->d_asked, 0, FLOATS(h * f * L));
-  memset(s->sums, 0, FLOATS(h * f * L));
+  memset(s->d_q, 0, FLOAT_BYTES(h * d * L));
+  memset(s->d_edge_queries, 0, FLOAT_BYTES(h * f * L));
+  memset(s->edge_sums, 0, FLOAT_BYTES(h * f * L));
   for (int64_t j = 0; j < n; j += step) {
     const int64_t count = j + step < n ? step : n - j;
     float *e = s->e + j * f * L;
     for (int64_t k = 0; k < h; k++) {
       const float *w = s->w + (k * n + j) * L, *d_w = s->d_w + (k * n + j) * L;
-      weigh(s->d_asked + k * f * L, f, d_w, L, count, e, f * L);
-      weigh(s->sums + k * f * L, f, w, L, count, e, f * L);
-      weigh_numbers(s->d_q + k * d * L, d, d_w, count, keys + j * stride + k * d, stride);
+      weighted_sum(s->d_edge_queries + k * f * L, f, d_w, L, count, e, f * L);
+      weighted_sum(s->edge_sums + k * f * L, f, w, L, count, e, f * L);
+      weighted_sum_scalars(s->d_q + k * d * L, d, d_w, count, keys + j * stride + k * d, stride);
       sum_receivers(s->d_k + (k * n + j) * D, count, d_w, s->q_rows + k * d, wide, b->receivers, D);
       sum_receivers(s->d_v + (k * n + j) * D, count, w, s->dy_rows + k * d, wide, b->receivers, D);
     }
-    if (b->in->d_e || t->tables) {
-      memset(e, 0, FLOATS(count * f * L));
+    if (b->graphs->d_e || t->tables) {
+      memset(e, 0, FLOAT_BYTES(count * f * L));
       for (int64_t x = 0; x < count; x++) {
-        weigh(e + x * f * L, f, s->d_w + (j + x) * L, n * L, h, s->asked, f * L);
-        weigh(e + x * f * L, f, s->w + (j + x) * L, n * L, h, s->d_sums, f * L);
+        weighted_sum(e + x * f * L, f, s->d_w + (j + x) * L, n * L, h, s->edge_queries, f * L);
+        weighted_sum(e + x * f * L, f, s->w + (j + x) * L, n * L, h, s->d_edge_sums, f * L);
       }
-      give_edges(t, b, s, j, count);
+      store_edge_gradients(t, b, s, j, count);
     }
   }
   for (int64_t k = 0; k < h; k++) {
-    float *d_q = s->d_q + k * d * L, *d_asked = s->d_asked + k * f * L;
-    weigh_numbers(d_q, d, d_asked, f, s->w_keT + k * f * d, d);
+    float *d_q = s->d_q + k * d * L, *d_edge_queries = s->d_edge_queries + k * f * L;
+    weighted_sum_scalars(d_q, d, d_edge_queries, f, s->w_keT + k * f * d, d);
     for (int64_t c = 0; c < d; c++) store(d_q + c * L, load(d_q + c * L) * t->scale);
-    sum_receivers(s->d_w_ke + k * f * D, f, d_asked, s->q_rows + k * d, wide, b->receivers, D);
-    sum_receivers(s->d_w_ve + k * f * D, f, s->sums + k * f * L, s->dy_rows + k * d, wide, b->receivers, D);
+    sum_receivers(s->d_w_ke + k * f * D, f, d_edge_queries, s->q_rows + k * d, wide, b->receivers, D);
+    sum_receivers(s->d_w_ve + k * f * D, f, s->edge_sums + k * f * L, s->dy_rows + k * d, wide, b->receivers, D);
   }
   if (t->d_w_be)
-    for (int64_t c = 0; c < h * f; c++) store(s->d_w_be + c * L, load(s->d_w_be + c * L) + load(s->d_asked + c * L));
-  turn_back(t->d_q + (b->row + b->i) * t->d_stride, t->d_stride, s->d_q, b->receivers, h * d);
+    for (int64_t c = 0; c < h * f; c++)
+      store(s->d_w_be + c * L, load(s->d_w_be + c * L) + load(s->d_edge_queries + c * L));
+  transpose_rows_back(t->d_q + (b->row + b->i) * t->d_stride, t->d_stride, s->d_q, b->receivers, h * d);
 }
 
-/* The output of all receivers of a graph. */
-static void attend(const Task *t, Block *b, const Space *s) {
+/* The attention output of all nodes of a graph. */
+static void attend_graph(const Task *t, ReceiverBlock *b, const Scratch *s) {
   for (b->i = 0; b->i < b->n; b->i += L) {
     b->receivers = b->i + L < b->n ? L : b->n - b->i;
     forward_block(t, b, s);
   }
 }
 
-/* The gradients of the queries, keys and values of a graph, of its edges, and what it adds to those of the matrices. */
-static void attend_back(const Task *t, Block *b, const Space *s) {
-  const int64_t h = t->h, d = t->d, n = b->n, D = up(d, L);
-  memset(s->d_k, 0, FLOATS(h * n * D));
-  memset(s->d_v, 0, FLOATS(h * n * D));
+/* The gradients of queries, keys, values and edges of a graph; those of the weight matrices are accumulated. */
+static void attend_graph_backward(const Task *t, ReceiverBlock *b, const Scratch *s) {
+  const int64_t h = t->h, d = t->d, n = b->n, D = round_up(d, L);
+  memset(s->d_k, 0, FLOAT_BYTES(h * n * D));
+  memset(s->d_v, 0, FLOAT_BYTES(h * n * D));
   for (b->i = 0; b->i < n; b->i += L) {
     b->receivers = b->i + L < n ? L : n - b->i;
     backward_block(t, b, s);
@@ -418,110 +421,111 @@ static void attend_back(const Task *t, Block *b, const Space *s) {
   for (int64_t j = 0; j < n; j++)
     for (int64_t k = 0; k < h; k++) {
       const int64_t at = (b->row + j) * t->d_stride + k * d;
-      memcpy(t->d_k + at, s->d_k + (k * n + j) * D, FLOATS(d));
-      memcpy(t->d_v + at, s->d_v + (k * n + j) * D, FLOATS(d));
+      memcpy(t->d_k + at, s->d_k + (k * n + j) * D, FLOAT_BYTES(d));
+      memcpy(t->d_v + at, s->d_v + (k * n + j) * D, FLOAT_BYTES(d));
     }
 }
 
-/* Edges from or to the padding of a graph have no gradient. */
-static void no_edges_beyond(const Task *t, const Block *b) {
-  const int64_t n = b->n, all = b->in->n, f = t->f;
-  for (int64_t i = 0; i < all && b->in->d_e && n < all; i++) {
+/* Zeroes the gradients of edges from or to the padding of a graph. */
+static void zero_padding_edge_gradients(const Task *t, const ReceiverBlock *b) {
+  const int64_t n = b->n, padded_n = b->graphs->n, f = t->f;
+  for (int64_t i = 0; i < padded_n && b->graphs->d_e && n < padded_n; i++) {
     const int64_t from = i < n ? n : 0;
-    memset(b->in->d_e + ((b->g * all + i) * all + from) * f, 0, FLOATS((all - from) * f));
+    memset(b->graphs->d_e + ((b->g * padded_n + i) * padded_n + from) * f, 0, FLOAT_BYTES((padded_n - from) * f));
   }
 }
 
-static void forward_graph(const Task *t, Block *b, const Space *s) {
+static void forward_graph(const Task *t, ReceiverBlock *b, const Scratch *s) {
   const int64_t h = t->h, d = t->d;
-  attend(t, b, s);
-  if (b->n < b->in->n) /* of graphs of nothing there is no output */
-    memset(t->output + (b->row + b->n) * h * d, 0, FLOATS((b->in->n - b->n) * h * d));
+  attend_graph(t, b, s);
+  if (b->n < b->graphs->n) /* output may be NULL if graphs have no nodes */
+    memset(t->output + (b->row + b->n) * h * d, 0, FLOAT_BYTES((b->graphs->n - b->n) * h * d));
 }
 
-static void backward_graph(const Task *t, Block *b, const Space *s) {
-  attend_back(t, b, s);
-  for (int64_t i = b->n; i < b->in->n; i++) {
+static void backward_graph(const Task *t, ReceiverBlock *b, const Scratch *s) {
+  attend_graph_backward(t, b, s);
+  for (int64_t i = b->n; i < b->graphs->n; i++) {
     const int64_t at = (b->row + i) * t->d_stride;
-    memset(t->d_q + at, 0, FLOATS(t->h * t->d));
-    memset(t->d_k + at, 0, FLOATS(t->h * t->d));
-    memset(t->d_v + at, 0, FLOATS(t->h * t->d));
+    memset(t->d_q + at, 0, FLOAT_BYTES(t->h * t->d));
+    memset(t->d_k + at, 0, FLOAT_BYTES(t->h * t->d));
+    memset(t->d_v + at, 0, FLOAT_BYTES(t->h * t->d));
   }
-  no_edges_beyond(t, b);
+  zero_padding_edge_gradients(t, b);
 }
 
-/* Room for each of these, from `at` on, or NULL to count only: how many floats. */
+/* A pointer to set, and the number of floats that it needs. */
 typedef struct {
   float **to;
   int64_t count;
-} Room;
+} Buffer;
 
-static int64_t make_room(float *at, const Room *rooms, size_t count) {
+/* Places the buffers one after another from `at` on, or only counts if `at` is NULL; returns the number of floats. */
+static int64_t place_buffers(float *at, const Buffer *buffers, size_t count) {
   int64_t total = 0;
   for (size_t i = 0; i < count; i++) {
-    if (at) *rooms[i].to = at + total;
-    total += up(rooms[i].count, 16);
+    if (at) *buffers[i].to = at + total;
+    total += round_up(buffers[i].count, 16);
   }
   return total;
 }
-#define MAKE_ROOM(at, rooms) make_room(at, rooms, sizeof rooms / sizeof *rooms)
+#define PLACE_BUFFERS(at, buffers) place_buffers(at, buffers, sizeof buffers / sizeof *buffers)
 
-/* The part of a thread's space that belongs to the matrices. */
-static int64_t take_sums(Space *s, float *at, const Task *t) {
-  const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L);
-  const Room rooms[] = {
+/* Places the scratch memory that belongs to the weight matrices. */
+static int64_t place_weight_buffers(Scratch *s, float *at, const Task *t) {
+  const int64_t h = t->h, d = t->d, f = t->f, D = round_up(d, L);
+  const Buffer buffers[] = {
       {&s->d_w_ke, h * f * D},
       {&s->d_w_ve, h * f * D},
       {&s->d_w_be, h * f * L},
-      {&s->w_keT, h * f * d}, /* those before begin at 0 */
+      {&s->w_keT, h * f * d}, /* the buffers before it are zeroed first */
       {&s->w_veT, h * f * d},
   };
-  return MAKE_ROOM(at, rooms);
+  return PLACE_BUFFERS(at, buffers);
 }
 
-/* The rest of it, for graphs of up to n nodes. */
-static int64_t take_rest(Space *s, float *at, const Task *t, int64_t n) {
-  const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L), wide = up(h * d, L) + L;
-  const Room rooms[] = {
+/* Places the rest of the scratch memory, for graphs of up to n nodes. */
+static int64_t place_graph_buffers(Scratch *s, float *at, const Task *t, int64_t n) {
+  const int64_t h = t->h, d = t->d, f = t->f, D = round_up(d, L), wide = round_up(h * d, L) + L;
+  const Buffer buffers[] = {
       {&s->q_rows, L * wide},
       {&s->dy_rows, L * wide},
-      {&s->q, h * d * L}, /* those before begin at 0 */
-      {&s->asked, h * f * L},
-      {&s->edges, L * in_cache(f) * f},
+      {&s->q, h * d * L}, /* the buffers before it are zeroed first */
+      {&s->edge_queries, h * f * L},
+      {&s->edge_rows, L * senders_per_step(f) * f},
       {&s->e, n * f * L},
       {&s->w, h * n * L},
-      {&s->share, h * L},
-      {&s->kept, n * L},
+      {&s->inverse_sum, h * L},
+      {&s->dropout_factors, n * L},
       {&s->allowed, n * L},
       {&s->o, h * d * L},
-      {&s->sums, h * f * L},
+      {&s->edge_sums, h * f * L},
       {&s->dy, h * d * L},
-      {&s->d_sums, h * f * L},
+      {&s->d_edge_sums, h * f * L},
       {&s->d_w, h * n * L},
       {&s->d_q, h * d * L},
-      {&s->d_asked, h * f * L},
+      {&s->d_edge_queries, h * f * L},
       {&s->d_k, h * n * D},
       {&s->d_v, h * n * D},
   };
-  return MAKE_ROOM(at, rooms);
+  return PLACE_BUFFERS(at, buffers);
 }
 
-static int64_t take(Space *s, float *at, const Task *t, int64_t n) {
-  const int64_t sums = take_sums(s, at, t);
-  return sums + take_rest(s, at ? at + sums : NULL, t, n);
+static int64_t place_scratch(Scratch *s, float *at, const Task *t, int64_t n) {
+  const int64_t used = place_weight_buffers(s, at, t);
+  return used + place_graph_buffers(s, at ? at + used : NULL, t, n);
 }
 
 typedef struct {
   const Task *task;
   int64_t from, to; /* graphs */
-  Space space;
-} Part;
+  Scratch scratch;
+} Job;
 
-/* What a thread needs of the matrices; its sums begin at 0. */
-static void begin(const Task *t, const Space *s) {
+/* Transposes the weight matrices for a thread, and zeroes its sums. */
+static void init_scratch(const Task *t, const Scratch *s) {
   const int64_t d = t->d, f = t->f;
-  memset(s->d_w_ke, 0, FLOATS(s->w_keT - s->d_w_ke));
-  memset(s->q_rows, 0, FLOATS(s->q - s->q_rows));
+  memset(s->d_w_ke, 0, FLOAT_BYTES(s->w_keT - s->d_w_ke));
+  memset(s->q_rows, 0, FLOAT_BYTES(s->q - s->q_rows));
   for (int64_t k = 0; k < t->h; k++)
     for (int64_t c = 0; c < d; c++)
       for (int64_t x = 0; x < f; x++) {
@@ -530,92 +534,92 @@ static void begin(const Task *t, const Space *s) {
       }
 }
 
-/* The gradients of the matrices, from the sums of each thread. */
-static void add_up(const Task *t, const Space **of, int threads) {
-  const int64_t h = t->h, d = t->d, f = t->f, D = up(d, L);
+/* The gradients of the weight matrices: the sums over threads. */
+static void reduce_weight_gradients(const Task *t, const Scratch **scratches, int threads) {
+  const int64_t h = t->h, d = t->d, f = t->f, D = round_up(d, L);
   for (int64_t k = 0; k < h; k++)
     for (int64_t x = 0; x < f; x++) {
       for (int64_t c = 0; c < d; c++) {
-        float of_keys = 0, of_values = 0;
+        float d_key = 0, d_value = 0;
         for (int i = 0; i < threads; i++) {
-          of_keys += of[i]->d_w_ke[(k * f + x) * D + c];
-          of_values += of[i]->d_w_ve[(k * f + x) * D + c];
+          d_key += scratches[i]->d_w_ke[(k * f + x) * D + c];
+          d_value += scratches[i]->d_w_ve[(k * f + x) * D + c];
         }
-        t->d_w_ke[(k * d + c) * f + x] = of_keys;
-        t->d_w_ve[(k * d + c) * f + x] = of_values;
+        t->d_w_ke[(k * d + c) * f + x] = d_key;
+        t->d_w_ve[(k * d + c) * f + x] = d_value;
       }
       if (t->d_w_be) {
-        float of_bias = 0;
+        float d_bias = 0;
         for (int i = 0; i < threads; i++)
-          for (int64_t r = 0; r < L; r++) of_bias += of[i]->d_w_be[(k * f + x) * L + r];
-        t->d_w_be[k * f + x] = of_bias;
+          for (int64_t r = 0; r < L; r++) d_bias += scratches[i]->d_w_be[(k * f + x) * L + r];
+        t->d_w_be[k * f + x] = d_bias;
       }
     }
 }
 
-static void run(Part *part, int backward) {
-  const Task *t = part->task;
-  const Space *s = &part->space;
-  const Graphs *in = t->graphs;
-  begin(t, s);
-  for (int64_t g = part->from; g < part->to; g++) {
-    Block block = {in, g, nodes_of(in, g), g * in->n, 0, 0};
+static void run_job(Job *job, int backward) {
+  const Task *t = job->task;
+  const Scratch *s = &job->scratch;
+  const Graphs *graphs = t->graphs;
+  init_scratch(t, s);
+  for (int64_t g = job->from; g < job->to; g++) {
+    ReceiverBlock block = {graphs, g, num_nodes(graphs, g), g * graphs->n, 0, 0};
     if (backward) backward_graph(t, &block, s);
     else forward_graph(t, &block, s);
   }
 }
 
-static void *forward_part(void *part) { run(part, 0); return NULL; }
-static void *backward_part(void *part) { run(part, 1); return NULL; }
+static void *forward_job(void *job) { run_job(job, 0); return NULL; }
+static void *backward_job(void *job) { run_job(job, 1); return NULL; }
 
-/* Cut the graphs into runs of about equal work, one for each thread: which graph goes where depends on nothing but the
- * sizes and the number of threads, so that sums come out the same every time. Returns 0, or 1 without memory. */
-static int in_parts(const Task *t, int threads, void *(*of_part)(void *), int backward) {
+/* Divides the graphs into consecutive groups of about equal work, one for each thread. The division depends only on the
+ * sizes and the number of threads, so sums are reproducible. Returns 0, or 1 if out of memory. */
+static int run_in_threads(const Task *t, int threads, void *(*function)(void *), int backward) {
   const int64_t graphs = t->graphs->count;
-  int64_t largest_n = 0;
+  int64_t max_n = 0;
   double work = 0, done = 0;
   for (int64_t g = 0; g < graphs; g++) {
-    const int64_t n = nodes_of(t->graphs, g);
-    if (n > largest_n) largest_n = n;
+    const int64_t n = num_nodes(t->graphs, g);
+    if (n > max_n) max_n = n;
     work += (double)n * (n + 8);
   }
   if (threads < 1 || work * t->h < 32768) threads = 1; /* starting a thread costs as much as a few graphs */
   if (threads > graphs) threads = graphs ? (int)graphs : 1;
-  Space counted;
-  const size_t each = up(FLOATS(take(&counted, NULL, t, largest_n)), 64);
-  Part *parts = calloc(threads, sizeof(Part));
+  Scratch unplaced;
+  const size_t each = round_up(FLOAT_BYTES(place_scratch(&unplaced, NULL, t, max_n)), 64);
+  Job *jobs = calloc(threads, sizeof(Job));
   pthread_t *ids = calloc(threads, sizeof(pthread_t));
-  const Space **of = calloc(threads, sizeof(Space *));
-  char *space = aligned_alloc(64, each * threads + 64);
-  if (!parts || !ids || !of || !space) {
-    free(parts), free(ids), free(of), free(space);
+  const Scratch **scratches = calloc(threads, sizeof(Scratch *));
+  char *memory = aligned_alloc(64, each * threads + 64);
+  if (!jobs || !ids || !scratches || !memory) {
+    free(jobs), free(ids), free(scratches), free(memory);
     return 1;
   }
-  int part = 0;
+  int job = 0;
   for (int64_t g = 0; g < graphs; g++) {
-    const int64_t n = nodes_of(t->graphs, g);
-    for (; part + 1 < threads && done >= work * (part + 1) / threads; part++)
-      parts[part].to = parts[part + 1].from = g;
+    const int64_t n = num_nodes(t->graphs, g);
+    for (; job + 1 < threads && done >= work * (job + 1) / threads; job++)
+      jobs[job].to = jobs[job + 1].from = g;
     done += (double)n * (n + 8);
   }
-  for (; part + 1 < threads; part++) parts[part].to = parts[part + 1].from = graphs;
-  parts[part].to = graphs;
+  for (; job + 1 < threads; job++) jobs[job].to = jobs[job + 1].from = graphs;
+  jobs[job].to = graphs;
   for (int i = 0; i < threads; i++) {
-    Space *s = &parts[i].space;
-    parts[i].task = t;
-    take(s, (float *)(space + each * i), t, largest_n);
-    of[i] = s;
+    Scratch *s = &jobs[i].scratch;
+    jobs[i].task = t;
+    place_scratch(s, (float *)(memory + each * i), t, max_n);
+    scratches[i] = s;
   }
   int started = 1;
   for (; started < threads; started++)
-    if (pthread_create(&ids[started], NULL, of_part, &parts[started])) break;
-  of_part(&parts[0]);
-  for (int i = started; i < threads; i++) of_part(&parts[i]); /* no more threads to be had: their work is done here */
+    if (pthread_create(&ids[started], NULL, function, &jobs[started])) break;
+  function(&jobs[0]);
+  for (int i = started; i < threads; i++) function(&jobs[i]); /* jobs whose threads could not be started */
   for (int i = 1; i < started; i++) pthread_join(ids[i], NULL);
-  if (backward) add_up(t, of, threads);
-  free(parts), free(ids), free(of), free(space);
+  if (backward) reduce_weight_gradients(t, scratches, threads);
+  free(jobs), free(ids), free(scratches), free(memory);
   return 0;
 }
 
-int molattn_forward(const Task *task, int threads) { return in_parts(task, threads, forward_part, 0); }
-int molattn_backward(const Task *task, int threads) { return in_parts(task, threads, backward_part, 1); }
+int molattn_forward(const Task *task, int threads) { return run_in_threads(task, threads, forward_job, 0); }
+int molattn_backward(const Task *task, int threads) { return run_in_threads(task, threads, backward_job, 1); }

@@ -1,7 +1,7 @@
-/* Dropout and GELU, a vector of elements at a time.
+/* Dropout and GELU, one vector of elements at a time.
  *
- * Which elements a dropout keeps follows from a key and the place of each: nothing is drawn, nothing is stored, and the
- * gradient finds the same elements again. */
+ * The elements that a dropout keeps follow from its key and the index of each element: no random state is advanced, no
+ * mask is stored, and the gradient computes the same mask again. */
 
 #ifndef MOLATTN_ELEMENTS_H
 #define MOLATTN_ELEMENTS_H
@@ -9,41 +9,42 @@
 #include "layout.h"
 #include "vectors.h"
 
-/* molattn.kernels.elementwise.Dropping */
+/* molattn.kernels.elementwise.Dropout */
 typedef struct {
-  uint64_t key;       /* of this dropout */
-  uint32_t threshold; /* an element is dropped where its number is below; 0 keeps all */
-  float scale;        /* what is kept is multiplied by it */
-} Dropping;
-LAYOUT(Dropping, FIELD(Dropping, key) FIELD(Dropping, threshold) FIELD(Dropping, scale));
+  uint64_t key;       /* seed of this mask */
+  uint32_t threshold; /* an element is dropped if its random number is below; 0 keeps all */
+  float scale;        /* factor of the elements that are kept */
+} Dropout;
+LAYOUT(Dropout, FIELD(Dropout, key) FIELD(Dropout, threshold) FIELD(Dropout, scale));
 
 /* 0, 1, 2, ... */
 #define LANE(l, s) (l)
 INLINE U lanes(void) { return (U){EACH(LANE, 0)}; }
 
-/* What the elements at these places are multiplied by. A place has a number from 0 to 2^32 - 1: the multiplications and
- * shifts of "lowbias32" (C. Wellons, 2018, public domain), with one half of the key before and one within. */
-INLINE V kept(const Dropping *dropping, U place) {
-  U x = place ^ (uint32_t)dropping->key;
+/* The factors of the elements at these indices: 0 or the scale. Each index is hashed to a number from 0 to 2^32 - 1 by
+ * the multiplications and shifts of "lowbias32" (C. Wellons, 2018, public domain), with one half of the key mixed in
+ * before them and the other half between them. */
+INLINE V dropout_factor(const Dropout *dropout, U index) {
+  U x = index ^ (uint32_t)dropout->key;
   x ^= x >> 16;
   x *= 0x7feb352dU;
-  x ^= (x >> 15) ^ (uint32_t)(dropping->key >> 32);
+  x ^= (x >> 15) ^ (uint32_t)(dropout->key >> 32);
   x *= 0x846ca68bU;
   x ^= x >> 16;
-  return pick((I)(x >= dropping->threshold), (V){} + dropping->scale, (V){});
+  return blend((I)(x >= dropout->threshold), (V){} + dropout->scale, (V){});
 }
 
-/* phi(x), the normal density; beyond |x| = 13 it is 0. */
+/* phi(x), the standard normal density; 0 beyond |x| = 13. */
 INLINE V density(V x) {
   const V t = x * x * -0.5f;
-  return pick(t < -86.0f, (V){}, exponential(t) * 0.398942280f);
+  return blend(t < -86.0f, (V){}, exponential(t) * 0.398942280f);
 }
 
-/* erf(x) by a quotient of polynomials in x^2, fitted by least squares; 4e-7 at most from it. NaN stays NaN. */
+/* erf(x) by a quotient of polynomials in x^2, fitted by least squares, with an error of at most 4e-7. NaN stays NaN. */
 INLINE V error_function(V x) {
   const V end = (V){} + 3.92f;
-  x = pick(x > end, end, x);
-  x = pick(x < -end, -end, x);
+  x = blend(x > end, end, x);
+  x = blend(x < -end, -end, x);
   const V t = x * x;
   V p = t * -1.184302430e-08f + 4.418833600e-06f;
   p = p * t + 3.698475746e-04f;
@@ -59,8 +60,8 @@ INLINE V error_function(V x) {
   return x * p / q;
 }
 
-/* gelu(x) = x Phi(x), and its slope Phi(x) + x phi(x). */
+/* gelu(x) = x Phi(x), and its derivative Phi(x) + x phi(x). */
 INLINE V gelu(V x) { return x * 0.5f * (1.0f + error_function(x * 0.707106781f)); }
-INLINE V gelu_slope(V x) { return 0.5f * (1.0f + error_function(x * 0.707106781f)) + x * density(x); }
+INLINE V gelu_derivative(V x) { return 0.5f * (1.0f + error_function(x * 0.707106781f)) + x * density(x); }
 
 #endif

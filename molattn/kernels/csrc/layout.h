@@ -1,4 +1,4 @@
-/* How a structure lies in memory, for Python to hold against its own idea of it before anything is called: see
+/* The memory layout of a struct, which Python compares with its ctypes.Structure before it calls anything: see
  * molattn/kernels/loader.py. */
 
 #ifndef MOLATTN_LAYOUT_H
@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 typedef struct {
-  const char *name; /* NULL after the last field: there `size` is that of the whole */
+  const char *name; /* NULL after the last field, where `size` is that of the struct */
   int64_t offset, size;
 } Field;
 

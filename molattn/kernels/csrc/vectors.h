@@ -1,4 +1,4 @@
-/* Vectors of float32: GCC's and Clang's own, which they cut into what the processor has. */
+/* Vectors of float32 by the vector extensions of GCC and Clang, which split them to fit the processor's registers. */
 
 #ifndef MOLATTN_VECTORS_H
 #define MOLATTN_VECTORS_H
@@ -20,31 +20,31 @@ typedef float V __attribute__((vector_size(4 * L), aligned(4), may_alias));
 typedef int32_t I __attribute__((vector_size(4 * L), aligned(4), may_alias));
 typedef uint32_t U __attribute__((vector_size(4 * L), aligned(4), may_alias));
 #define INLINE static inline __attribute__((always_inline))
-#define APART static __attribute__((noinline, unused)) /* one copy is as fast as many, and built in a third of the time */
-#define FLOATS(count) ((size_t)(count) * sizeof(float))
+#define NOINLINE static __attribute__((noinline, unused)) /* as fast as inlined, and compiles in a third of the time */
+#define FLOAT_BYTES(count) ((size_t)(count) * sizeof(float))
 #define LOWEST (-3.402823466e38f)
 
-INLINE int64_t up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
+INLINE int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 INLINE V load(const float *p) { return *(const V *)p; }
 INLINE void store(float *p, V x) { *(V *)p = x; }
-INLINE V pick(I where, V a, V b) { return (V)(((I)a & where) | ((I)b & ~where)); }
+INLINE V blend(I where, V a, V b) { return (V)(((I)a & where) | ((I)b & ~where)); }
 
 #ifdef __clang__
-#define SHUFFLED(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-#define SHUFFLED(a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})
 #endif
-#define FIRST(l, s) ((l) & (s) ? L + (l) - (s) : (l))
-#define SECOND(l, s) ((l) & (s) ? L + (l) : (l) + (s))
+#define LOWER_BLOCK(l, s) ((l) & (s) ? L + (l) - (s) : (l))
+#define UPPER_BLOCK(l, s) ((l) & (s) ? L + (l) : (l) + (s))
 #define SWAP_BLOCKS(x, s)                                                            \
   for (int i_ = 0; i_ < L; i_++)                                                     \
     if (!(i_ & (s))) {                                                               \
       const V a_ = x[i_], b_ = x[i_ + (s)];                                          \
-      x[i_] = SHUFFLED(a_, b_, EACH(FIRST, s)), x[i_ + (s)] = SHUFFLED(a_, b_, EACH(SECOND, s)); \
+      x[i_] = SHUFFLE(a_, b_, EACH(LOWER_BLOCK, s)), x[i_ + (s)] = SHUFFLE(a_, b_, EACH(UPPER_BLOCK, s)); \
     }
 
-/* An L x L matrix becomes its transpose. */
-INLINE void transpose(V x[L]) {
+/* Transposes an L x L matrix in place. */
+INLINE void transpose_vectors(V x[L]) {
 #if L == 16
   SWAP_BLOCKS(x, 8)
 #endif
@@ -53,10 +53,10 @@ INLINE void transpose(V x[L]) {
   SWAP_BLOCKS(x, 1)
 }
 
-/* e^x of x <= 0, to one unit in the last place: 2^k e^r, |r| <= ln(2) / 2, by a polynomial. NaN stays NaN. */
+/* e^x for x <= 0, to one unit in the last place: 2^k e^r, |r| <= ln(2) / 2, by a polynomial. NaN stays NaN. */
 INLINE V exponential(V x) {
   const V zero = {};
-  x = pick(x < -87.0f, zero - 87.0f, x);
+  x = blend(x < -87.0f, zero - 87.0f, x);
   I k = __builtin_convertvector(x * 1.44269504f - 0.5f, I);
   V r = x - __builtin_convertvector(k, V) * 0.693359375f + __builtin_convertvector(k, V) * 2.12194440e-4f;
   V p = zero + 1.9875691500e-4f;
