@@ -104,7 +104,7 @@ class Tables(ctypes.Structure):
 
     _fields_ = (
         ("features", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in ("fact", "atoms", "pairs", "start")),
+        *((name, ctypes.c_void_p) for name in ("property", "atoms", "pairs", "start")),
         ("self", ctypes.c_uint8),
     )
 
@@ -250,7 +250,7 @@ def _tables() -> dict[str, np.ndarray]:
                     pair_codes(kind, in_ring, conjugated, label) for label in _LABELS
                 ]
     return {
-        "fact": np.array([names.index(feature.source) for feature in ATOM_FEATURES], np.uint8),
+        "property": np.array([names.index(feature.source) for feature in ATOM_FEATURES], np.uint8),
         "atoms": atoms,
         "pairs": pairs,
         "start": np.frombuffer(Chem.MolFromSmiles("C").ToBinary(0)[:20], np.uint8).copy(),

@@ -221,7 +221,7 @@ def test_the_address_sanitizer_finds_no_access_out_of_bounds(tmp_path):
     tables = binary._tables()
     with data.open("wb") as file:
         file.write(struct.pack("=qq", len(ATOM_FEATURES), binary.SELF))
-        file.write(b"".join(tables[name].tobytes() for name in ("fact", "atoms", "pairs", "start")))
+        file.write(b"".join(tables[name].tobytes() for name in ("property", "atoms", "pairs", "start")))
         for mol in forms([*FEW, *(text for text, _ in HOSTILE), *NCI[::10]]):
             whole = mol.ToBinary(0)
             file.write(struct.pack("=qq", mol.GetNumAtoms(), len(whole)) + whole)

@@ -1,4 +1,4 @@
-"""Attention over padded graphs with edge features, by any backend: what the kernels are tried on."""
+"""Attention over padded graphs with edge features, by any backend: inputs of the tests of kernels."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from molattn.attention import BACKENDS, EdgeTerms, PaddedGraphLayout, attend, at
 
 @dataclass(frozen=True)
 class Terms:
-    """q, k and v side by side, (b, n, 3, h, d), the edges, and the masks."""
+    """Packed q, k and v, (b, n, 3, h, d), the edges, and the masks."""
 
     packed: Tensor
     e: Tensor
@@ -18,7 +18,7 @@ class Terms:
     w_be: Tensor | None = None
     node_mask: Tensor | None = None
     edge_mask: Tensor | None = None
-    kept: Tensor | None = None
+    dropout_mask: Tensor | None = None
 
     @property
     def layout(self) -> PaddedGraphLayout:
@@ -33,18 +33,18 @@ class Terms:
         return attention_weights(q, k, self.layout, edges=self.edges)
 
 
-def attended(terms: Terms, *backends: str) -> Tensor:
+def attention_by(terms: Terms, *backends: str) -> Tensor:
     """(b, n, h, d), by one of these backends."""
     q, k, v = (x.transpose(1, 2) for x in terms.packed.unbind(2))
     with backend(*backends):
-        return attend(q, k, v, terms.layout, edges=terms.edges, dropout_mask=terms.kept).transpose(1, 2)
+        return attend(q, k, v, terms.layout, edges=terms.edges, dropout_mask=terms.dropout_mask).transpose(1, 2)
 
 
 def edge_attention(terms: Terms) -> Tensor:
-    """By whichever backend is first."""
-    return attended(terms, *BACKENDS)
+    """By the first backend that supports the terms."""
+    return attention_by(terms, *BACKENDS)
 
 
-def plain_edge_attention(terms: Terms) -> Tensor:
-    """By the equations."""
-    return attended(terms, "reference")
+def reference_edge_attention(terms: Terms) -> Tensor:
+    """By the reference backend."""
+    return attention_by(terms, "reference")

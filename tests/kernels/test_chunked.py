@@ -1,4 +1,4 @@
-"""Attention over dense graphs as one operation: the numbers and gradients of the equation, whatever the shapes."""
+"""Chunked attention over dense graphs: outputs and gradients agree with the reference, for any shapes."""
 
 import subprocess
 import sys
@@ -13,14 +13,14 @@ from molattn.graph import AttentionEdgeUpdate
 from molattn.kernels import batch_layout, chunked
 from tests.assertions import assert_close, assert_identical
 from tests.graph.graphs import EDGE_DIM, F64, random_graphs
-from tests.kernels.terms import Terms, edge_attention, plain_edge_attention
+from tests.kernels.terms import Terms, edge_attention, reference_edge_attention
 
 H, D = 2, 3
 SIZES = {"short rows": [4, 1, 3, 2], "long rows": [17, 20, 5]}
 
 
-def terms_of(sizes, *, density=None, w_be=True, dropout=0.0, e_learned=True, dtype=F64, seed=0):
-    """Terms of random graphs, padded with large finite numbers, and those of them that want gradients."""
+def make_terms(sizes, *, density=None, w_be=True, dropout=0.0, e_learned=True, dtype=F64, seed=0):
+    """Terms of random graphs, padded with large finite numbers, and those that require gradients."""
     graph = random_graphs(sizes, density=density, seed=seed)
     g = torch.Generator().manual_seed(seed)
     b, n = graph.node_mask.shape
@@ -28,15 +28,15 @@ def terms_of(sizes, *, density=None, w_be=True, dropout=0.0, e_learned=True, dty
     w_ke, w_ve = torch.randn(2, H, D, EDGE_DIM, generator=g, dtype=F64)
     of_bias = torch.randn(H, EDGE_DIM, generator=g, dtype=F64) if w_be else None
     torch.manual_seed(seed)
-    kept = dropout_mask(packed, (b, H, n, n), dropout) if dropout else None
+    mask = dropout_mask(packed, (b, H, n, n), dropout) if dropout else None
     packed, e, w_ke, w_ve = (x.to(dtype) for x in (packed, graph.e, w_ke, w_ve))
     learned = [packed, *([e] if e_learned else []), w_ke, w_ve, *([of_bias] if w_be else [])]
     learned = [x.requires_grad_() for x in learned]
-    terms = Terms(packed, e, w_ke, w_ve, of_bias, graph.node_mask, graph.edge_mask, kept)
+    terms = Terms(packed, e, w_ke, w_ve, of_bias, graph.node_mask, graph.edge_mask, mask)
     return terms, learned
 
 
-def values_and_gradients(attend, terms, learned):
+def outputs_and_gradients(attend, terms, learned):
     output = attend(terms)
     probe = torch.randn(output.shape, generator=torch.Generator().manual_seed(1), dtype=F64).to(output.dtype)
     probe = probe.masked_fill(~terms.node_mask[..., None, None], 0.0)
@@ -55,10 +55,10 @@ def chunks(request, monkeypatch):
 @pytest.mark.parametrize("density", [None, 0.4, 0.0])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize(("w_be", "e_learned"), [(True, True), (False, True), (True, False)])
-def test_the_one_operation_is_the_plain_one_with_its_gradients(sizes, density, dropout, w_be, e_learned):
-    terms, learned = terms_of(sizes, density=density, w_be=w_be, dropout=dropout, e_learned=e_learned)
-    one = values_and_gradients(edge_attention, terms, learned)
-    plain = values_and_gradients(plain_edge_attention, terms, learned)
+def test_outputs_and_gradients_agree_with_the_reference(sizes, density, dropout, w_be, e_learned):
+    terms, learned = make_terms(sizes, density=density, w_be=w_be, dropout=dropout, e_learned=e_learned)
+    one = outputs_and_gradients(edge_attention, terms, learned)
+    plain = outputs_and_gradients(reference_edge_attention, terms, learned)
     for a, b in zip(one, plain, strict=True):
         assert_close(a, b)
     with record_backends() as calls:
@@ -68,21 +68,21 @@ def test_the_one_operation_is_the_plain_one_with_its_gradients(sizes, density, d
 
 @pytest.mark.parametrize("size", [1, 15, 16, 17, 33])
 def test_graphs_of_one_size_without_masks(size):
-    terms, learned = terms_of([size, size])
+    terms, learned = make_terms([size, size])
     bare = Terms(terms.packed, terms.e, terms.w_ke, terms.w_ve, terms.w_be)
-    assert_close(edge_attention(bare), plain_edge_attention(terms))
+    assert_close(edge_attention(bare), reference_edge_attention(terms))
     gradients = torch.autograd.grad(edge_attention(bare).sin().sum(), learned)
-    expected = torch.autograd.grad(plain_edge_attention(terms).sin().sum(), learned)
+    expected = torch.autograd.grad(reference_edge_attention(terms).sin().sum(), learned)
     for a, b in zip(gradients, expected, strict=True):
         assert_close(a, b)
 
 
 def test_float32_is_float64_to_rounding():
-    terms, learned = terms_of([20, 12], w_be=False, dtype=torch.float32)
-    exact, learned_exactly = terms_of([20, 12], w_be=False)
+    terms, learned = make_terms([20, 12], w_be=False, dtype=torch.float32)
+    exact, learned_exactly = make_terms([20, 12], w_be=False)
     for a, b in zip(
-        values_and_gradients(edge_attention, terms, learned),
-        values_and_gradients(edge_attention, exact, learned_exactly),
+        outputs_and_gradients(edge_attention, terms, learned),
+        outputs_and_gradients(edge_attention, exact, learned_exactly),
         strict=True,
     ):
         assert_close(a[torch.isfinite(a)].double() / b.abs().max(), b[torch.isfinite(a)] / b.abs().max(), 1e-5)
@@ -90,11 +90,11 @@ def test_float32_is_float64_to_rounding():
 
 @pytest.mark.parametrize("density", [None, 0.5])
 def test_gradients_agree_with_finite_differences(density):
-    terms, learned = terms_of([3, 1], density=density, dropout=0.3)
+    terms, learned = make_terms([3, 1], density=density, dropout=0.3)
 
     def f(packed, e, w_ke, w_ve, w_be):
         return edge_attention(
-            Terms(packed, e, w_ke, w_ve, w_be, terms.node_mask, terms.edge_mask, terms.kept)
+            Terms(packed, e, w_ke, w_ve, w_be, terms.node_mask, terms.edge_mask, terms.dropout_mask)
         )  # fmt: skip
 
     assert torch.autograd.gradcheck(f, learned, fast_mode=True)
@@ -104,12 +104,12 @@ def test_gradients_agree_with_finite_differences(density):
 def test_padding_changes_nothing_bit_for_bit_and_gets_gradients_of_zero(density):
     results = []
     for garbage in (0.0, 1e3, -7.0):
-        terms, learned = terms_of([18, 5], density=density)
+        terms, learned = make_terms([18, 5], density=density)
         edges = random_graphs([18, 5], density=density).edges
         packed = terms.packed.detach().masked_fill(~terms.node_mask[..., None, None, None], garbage).requires_grad_()
         e = terms.e.detach().masked_fill(~edges.unsqueeze(-1), garbage).requires_grad_()
         dirty = Terms(packed, e, *learned[2:], terms.node_mask, terms.edge_mask)
-        output, *gradients = values_and_gradients(edge_attention, dirty, [packed, e, *learned[2:]])
+        output, *gradients = outputs_and_gradients(edge_attention, dirty, [packed, e, *learned[2:]])
         assert (output[~terms.node_mask] == 0).all()
         assert (gradients[0][~terms.node_mask] == 0).all()
         assert (gradients[1][~edges] == 0).all()
@@ -120,7 +120,7 @@ def test_padding_changes_nothing_bit_for_bit_and_gets_gradients_of_zero(density)
 
 
 @pytest.mark.parametrize("garbage", [torch.nan, torch.inf, 1e30])
-def test_the_layer_hides_what_stands_in_padded_nodes_and_gradients_that_come_from_there(garbage):
+def test_the_layer_ignores_padded_nodes_and_their_upstream_gradients(garbage):
     phi_e = AttentionEdgeUpdate(8, H, D, EDGE_DIM).to(F64)
     graph = random_graphs([4, 2], globals_=False)
     padding = ~graph.node_mask.unsqueeze(-1)
@@ -136,22 +136,22 @@ def test_the_layer_hides_what_stands_in_padded_nodes_and_gradients_that_come_fro
         assert_identical(dirty, clean)
 
 
-def test_a_receiver_with_nobody_gets_zeros_and_no_nan():
-    terms, learned = terms_of([17, 3], density=0.05)
+def test_a_receiver_without_valid_key_gets_zeros_and_no_nan():
+    terms, learned = make_terms([17, 3], density=0.05)
     alone = ~terms.edge_mask.any(-1)
-    output, *gradients = values_and_gradients(edge_attention, terms, learned)
+    output, *gradients = outputs_and_gradients(edge_attention, terms, learned)
     assert alone.any() and (output[alone] == 0).all()
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
 def test_huge_logits_do_not_overflow():
-    terms, _ = terms_of([18, 3])
+    terms, _ = make_terms([18, 3])
     huge = Terms(terms.packed * 1e6, terms.e, terms.w_ke, terms.w_ve, terms.w_be, terms.node_mask)
     assert edge_attention(huge).isfinite().all()
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (2, 0)])
-def test_no_graphs_and_graphs_of_nothing(shape):
+def test_no_graphs_and_graphs_without_nodes(shape):
     b, n = shape
     packed, e = torch.randn(b, n, 3, H, D, requires_grad=True), torch.randn(b, n, n, EDGE_DIM)
     w_ke, w_ve = torch.randn(2, H, D, EDGE_DIM, requires_grad=True)
@@ -160,18 +160,18 @@ def test_no_graphs_and_graphs_of_nothing(shape):
     output.sum().backward()
 
 
-def test_its_gradient_has_one():
-    terms, learned = terms_of([3, 2], density=0.6, dropout=0.3)
-    curves = []
-    for way in (edge_attention, plain_edge_attention):
-        slopes = torch.autograd.grad(way(terms).sin().sum(), learned, create_graph=True)
-        curves.append(torch.autograd.grad(sum(x.square().sum() for x in slopes), learned))
-    for a, b in zip(*curves, strict=True):
+def test_double_backward():
+    terms, learned = make_terms([3, 2], density=0.6, dropout=0.3)
+    second_gradients = []
+    for way in (edge_attention, reference_edge_attention):
+        gradients = torch.autograd.grad(way(terms).sin().sum(), learned, create_graph=True)
+        second_gradients.append(torch.autograd.grad(sum(x.square().sum() for x in gradients), learned))
+    for a, b in zip(*second_gradients, strict=True):
         assert_close(a, b)
 
 
-def test_the_weights_are_those_that_the_output_is_made_with():
-    terms, _ = terms_of([5, 4])
+def test_the_output_is_the_sum_with_the_returned_weights():
+    terms, _ = make_terms([5, 4])
     weights = terms.weights()
     assert_close(weights.sum(-1), terms.node_mask.to(F64)[:, None].expand(-1, H, -1))
     bare = Terms(terms.packed, terms.e, terms.w_ke, torch.zeros_like(terms.w_ve), terms.w_be, terms.node_mask)
@@ -209,13 +209,13 @@ for a, b in zip(one, other, strict=True):
 
 
 @pytest.mark.parametrize("code", [EXPORTED, COMPILED], ids=["exported", "compiled with gradients"])
-def test_for_torchs_compiler_it_is_the_same(code):
-    # In a process of its own: the checks of shapes that run under pytest cannot be compiled.
+def test_torch_compile_and_export(code):
+    # In a separate process: the jaxtyping checks that run under pytest cannot be compiled.
     subprocess.run([sys.executable, "-c", LAYER + code], check=True)
 
 
-@pytest.mark.parametrize("attend", [edge_attention, plain_edge_attention])
-def test_it_is_the_equation_one_pair_at_a_time(attend):
+@pytest.mark.parametrize("attend", [edge_attention, reference_edge_attention])
+def test_agreement_with_a_loop_over_pairs(attend):
     # As many channels in the edges as in a head would hide which of the two the scale comes from.
     n, h, d, f = 4, 2, 5, 3
     g = torch.Generator().manual_seed(3)
@@ -234,18 +234,18 @@ def test_it_is_the_equation_one_pair_at_a_time(attend):
     assert_close(attend(Terms(packed, e, w_ke, w_ve, w_be)), expected)
 
 
-def test_an_edge_mask_alone_is_as_good_as_with_nodes_everywhere():
-    terms, _ = terms_of([17, 17], density=0.4)
+def test_an_edge_mask_without_node_mask():
+    terms, _ = make_terms([17, 17], density=0.4)
     bare = replace(terms, node_mask=None)
     assert_identical(bare.weights(), terms.weights())
-    for attend in (edge_attention, plain_edge_attention):
-        assert_close(attend(bare), plain_edge_attention(terms))
+    for attend in (edge_attention, reference_edge_attention):
+        assert_close(attend(bare), reference_edge_attention(terms))
 
 
-def test_under_autocast_it_is_made_of_operations_that_have_gradients_of_their_own():
-    terms, learned = terms_of([3, 2], dtype=torch.float32, w_be=False)
+def test_under_autocast_the_reference_runs_and_supports_double_backward():
+    terms, learned = make_terms([3, 2], dtype=torch.float32, w_be=False)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         output = edge_attention(terms)
-        assert_identical(output, plain_edge_attention(terms))
+        assert_identical(output, reference_edge_attention(terms))
     gradients = torch.autograd.grad(output.float().square().sum(), learned, create_graph=True)
     torch.autograd.grad(sum(x.sum() for x in gradients), learned[0])[0].sum()

@@ -1,4 +1,4 @@
-"""C files built at their first use: what is said where that cannot be, what is built anew, and what is not loaded."""
+"""Building and loading of C files: reasons for failures, rebuilds, and libraries that are rejected."""
 
 import ctypes
 import os
@@ -27,15 +27,15 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def said_by(code, **environment):
+def output_of(code, **environment):
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment}
     )
     return done.stdout.strip()
 
 
-def compiler(path, script):
-    """A compiler that says what it builds for, and does something else when it is to build."""
+def compiler_script(path, script):
+    """A compiler that prints its macros, and runs `script` instead of building."""
     path.write_text(f'#!/bin/sh\ncase "$*" in *-dM*) exec cc "$@";; esac\n{script}\n')
     path.chmod(0o755)
     return str(path)
@@ -50,36 +50,38 @@ def compiler(path, script):
         ({"MOLATTN_SANITIZE": "1", "LD_PRELOAD": ""}, "True MOLATTN_SANITIZE is 1, but LD_PRELOAD does not name"),
     ],
 )
-def test_without_it_the_reason_is_said(environment, why):
-    assert said_by(WHY, **environment).startswith(why)
+def test_unavailable_reason(environment, why):
+    assert output_of(WHY, **environment).startswith(why)
 
 
-def test_a_compiler_that_fails_is_named_and_asked_no_more(tmp_path):
-    broken = compiler(tmp_path / "broken-cc", f"echo asked >> {tmp_path}/count; echo 'no such thing' >&2; exit 1")
+def test_a_compiler_that_fails_is_reported_and_not_tried_again(tmp_path):
+    broken = compiler_script(
+        tmp_path / "broken-cc", f"echo called >> {tmp_path}/count; echo 'no such thing' >&2; exit 1"
+    )
     environment = {"CC": broken, "MOLATTN_CACHE": str(tmp_path / "cache")}
-    assert said_by(WHY, **environment) == f"True {broken} fails: no such thing"
-    again = said_by(WHY, **environment)
+    assert output_of(WHY, **environment) == f"True {broken} fails: no such thing"
+    again = output_of(WHY, **environment)
     (failed,) = (tmp_path / "cache" / "compiled").glob("*.failed")
     assert again.startswith(f"True {broken} fails: no such thing (on 20") and f"remove {failed} to try again" in again
     attempts = (tmp_path / "count").read_text()
     os.utime(failed, (time.time() - 90_000,) * 2)  # of the day before
-    said_by(WHY, **environment)
+    output_of(WHY, **environment)
     assert (tmp_path / "count").read_text() == 2 * attempts
 
 
-def test_what_fails_in_one_environment_is_tried_in_another(tmp_path):
-    picky = compiler(
+def test_a_failed_build_is_tried_again_in_another_environment(tmp_path):
+    picky = compiler_script(
         tmp_path / "picky-cc", 'case "$CPATH" in *there*) exec cc "$@";; esac\necho "not found" >&2; exit 1'
     )
     environment = {"CC": picky, "MOLATTN_CACHE": str(tmp_path / "cache")}
-    assert said_by(WHY, **environment) == f"True {picky} fails: not found"
-    assert said_by(WHY, **environment, CPATH=str(tmp_path / "there")) == "False"
+    assert output_of(WHY, **environment) == f"True {picky} fails: not found"
+    assert output_of(WHY, **environment, CPATH=str(tmp_path / "there")) == "False"
 
 
 @pytest.mark.parametrize("when", ["at once", "when it builds"])
-def test_a_compiler_that_hangs_is_waited_for_once(tmp_path, monkeypatch, when):
-    # As one that waits for a licence: what it has started would go on, and hold its output open.
-    hanging = compiler(tmp_path / "cc", "sleep 1000; echo never")
+def test_a_compiler_that_hangs_is_tried_once(tmp_path, monkeypatch, when):
+    # Like one that waits for a licence: its child process would continue and keep its output open.
+    hanging = compiler_script(tmp_path / "cc", "sleep 1000; echo never")
     if when == "at once":
         Path(hanging).write_text("#!/bin/sh\nsleep 1000; echo never\n")
     monkeypatch.setattr(loader, "_BUILD_SECONDS", 0.5)
@@ -88,7 +90,7 @@ def test_a_compiler_that_hangs_is_waited_for_once(tmp_path, monkeypatch, when):
     with pytest.raises(OSError, match="does not end within 0.5 s$"):
         loader.build(SMALL, tmp_path / "compiled", hanging)
     for source in (SMALL, SOURCE):
-        monkeypatch.setattr(loader, "_run", lambda *_: pytest.fail("it was asked again"))
+        monkeypatch.setattr(loader, "_run", lambda *_: pytest.fail("the compiler was called again"))
         with pytest.raises(
             OSError, match=r"does not end within 0.5 s \(on .*; remove .*compiler-.*failed to try again"
         ):
@@ -97,19 +99,19 @@ def test_a_compiler_that_hangs_is_waited_for_once(tmp_path, monkeypatch, when):
     assert not list((tmp_path / "compiled").glob("*.new"))
 
 
-def test_a_cache_that_others_may_write_to_is_not_loaded_from(tmp_path):
+def test_a_cache_writable_by_others_is_rejected(tmp_path):
     folder = tmp_path / "compiled"
     folder.mkdir()
     folder.chmod(0o777)
-    assert said_by(WHY, MOLATTN_CACHE=str(tmp_path)).startswith(f"True others may write to {folder}")
+    assert output_of(WHY, MOLATTN_CACHE=str(tmp_path)).startswith(f"True others may write to {folder}")
     folder.chmod(0o700)
     tmp_path.chmod(0o777)
-    assert said_by(WHY, MOLATTN_CACHE=str(tmp_path)).startswith(f"True others may write to {tmp_path}, where")
-    tmp_path.chmod(0o1777)  # as /tmp: nobody can move what is another's
+    assert output_of(WHY, MOLATTN_CACHE=str(tmp_path)).startswith(f"True others may write to {tmp_path}, where")
+    tmp_path.chmod(0o1777)  # like /tmp: no user can move files of another
     check_private_folder(folder)
 
 
-def test_a_link_to_a_folder_is_followed_to_where_it_leads(tmp_path):
+def test_links_to_folders_are_followed(tmp_path):
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to("real")
     check_private_folder(tmp_path / "link")
@@ -119,7 +121,7 @@ def test_a_link_to_a_folder_is_followed_to_where_it_leads(tmp_path):
 
 
 @pytest.mark.parametrize("whose", ["folder", "parent"])
-def test_a_folder_of_another_user_is_not_loaded_from(tmp_path, monkeypatch, whose):
+def test_a_folder_of_another_user_is_rejected(tmp_path, monkeypatch, whose):
     folder = tmp_path / "cache" / "compiled"
     folder.mkdir(parents=True, mode=0o700)
     true, other = Path.stat, (folder if whose == "folder" else folder.parent).resolve()
@@ -134,8 +136,8 @@ def test_a_folder_of_another_user_is_not_loaded_from(tmp_path, monkeypatch, whos
         check_private_folder(folder)
 
 
-def copied(folder, *changes):
-    """The C files in another folder, with changes to `edge_attention.c`: its place."""
+def copy_sources(folder, *changes):
+    """Copy the C files to another folder with changes to `edge_attention.c`; returns its path."""
     shutil.copytree(loader.SOURCE_FOLDER, folder / "csrc")
     source = folder / "csrc" / "edge_attention.c"
     text = source.read_text()
@@ -161,9 +163,9 @@ def copied(folder, *changes):
         ("LAYOUT(Graphs,", "#define Others Graphs\nLAYOUT(Others,", "the library does not say how Graphs is laid out"),
     ],
 )
-def test_a_structure_that_c_lays_out_otherwise_is_not_used(tmp_path, monkeypatch, old, new, why):
+def test_a_library_with_another_struct_layout_is_rejected(tmp_path, monkeypatch, old, new, why):
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
-    source = copied(tmp_path, (old, new))
+    source = copy_sources(tmp_path, (old, new))
     assert loader.load_library(source, (Graphs, Task)) is None
     assert loader.unavailable_reason(source).startswith(why)
 
@@ -176,9 +178,9 @@ def test_a_structure_that_c_lays_out_otherwise_is_not_used(tmp_path, monkeypatch
     ],
     ids=["as it is", "with a fault"],
 )
-def test_a_library_that_computes_something_else_is_not_used(tmp_path, monkeypatch, old, new):
+def test_a_library_that_fails_its_self_test_is_rejected(tmp_path, monkeypatch, old, new):
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
-    source = copied(tmp_path, (old, new))
+    source = copy_sources(tmp_path, (old, new))
     monkeypatch.setattr(edge_attention, "SOURCE", source)
     edge_attention.load_library.cache_clear()
     try:
@@ -196,32 +198,32 @@ def test_a_library_that_computes_something_else_is_not_used(tmp_path, monkeypatc
         assert " is off by " in loader.unavailable_reason(source)
 
 
-def test_a_library_is_compared_once_for_each_build(tmp_path, monkeypatch):
+def test_the_self_test_runs_once_for_each_build(tmp_path, monkeypatch):
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
-    source, asked = copied(tmp_path).with_name("lookup.c"), []
+    source, calls = copy_sources(tmp_path).with_name("lookup.c"), []
 
     def self_test():
-        asked.append(loader.load_library(source, (), self_test))
+        calls.append(loader.load_library(source, (), self_test))
         return ""
 
     def fails():
         raise ArithmeticError("of two and two")
 
-    def anew():
+    def reload():
         loader._load.cache_clear()
         loader._rejected.pop(source, None)
 
     for _ in range(2):
         assert loader.load_library(source, (), self_test) is not None
-        assert loader.load_library(source, (), fails) is not None, "it is not asked again"
-        anew()  # as in another process
-    assert len(asked) == 1 and asked[0] is not None, "it is used while it is asked"
+        assert loader.load_library(source, (), fails) is not None, "the self-test does not run again"
+        reload()  # as in another process
+    assert len(calls) == 1 and calls[0] is not None, "the self-test can load the library"
     (agreed,) = (tmp_path / "compiled").glob("lookup-*.agrees")
     agreed.write_text("of something else")
     assert loader.load_library(source, (), fails) is None
     assert loader.unavailable_reason(source) == "lookup.c disagrees with the reference: ArithmeticError: of two and two"
-    anew()
-    assert loader.load_library(source, (), self_test) is not None and len(asked) == 2
+    reload()
+    assert loader.load_library(source, (), self_test) is not None and len(calls) == 2
 
 
 def damage(path, how):
@@ -255,7 +257,7 @@ DAMAGES += ["given away"] if hasattr(os, "geteuid") and os.geteuid() == 0 else [
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_a_library_that_is_not_as_it_was_written_is_built_anew_once(tmp_path, monkeypatch, how):
+def test_a_damaged_library_is_rebuilt_once(tmp_path, monkeypatch, how):
     first = loader.build(SMALL, tmp_path / "compiled", "cc")
     built = []
     true = loader._build
@@ -268,7 +270,7 @@ def test_a_library_that_is_not_as_it_was_written_is_built_anew_once(tmp_path, mo
     ctypes.CDLL(str(first)).molattn_look_up  # noqa: B018
 
 
-def test_a_mask_that_lets_others_write_does_not_count(tmp_path):
+def test_installed_files_are_private_whatever_their_mode(tmp_path):
     new = tmp_path / "new"
     new.write_bytes(b"x")
     new.chmod(0o777)
@@ -277,7 +279,7 @@ def test_a_mask_that_lets_others_write_does_not_count(tmp_path):
 
 
 @pytest.mark.slow
-def test_four_at_once_build_it_once(tmp_path, monkeypatch):
+def test_four_threads_build_a_library_once(tmp_path, monkeypatch):
     built = []
     true = loader._build
     monkeypatch.setattr(loader, "_build", lambda *a: (built.append(1), true(*a))[1])
@@ -287,8 +289,8 @@ def test_four_at_once_build_it_once(tmp_path, monkeypatch):
     assert sorted(path.suffix for path in (tmp_path / "compiled").iterdir()) == [".lock", ".sha256", ".so"]
 
 
-def test_building_is_told_once(tmp_path, caplog):
-    quick = compiler(tmp_path / "cc", 'while [ "$1" != -o ]; do shift; done\ntouch "$2"')
+def test_a_build_is_logged_once(tmp_path, caplog):
+    quick = compiler_script(tmp_path / "cc", 'while [ "$1" != -o ]; do shift; done\ntouch "$2"')
     with caplog.at_level("INFO", logger="molattn"):
         paths = [loader.build(SOURCE, tmp_path / "compiled", quick) for _ in range(2)]
     assert paths[0] == paths[1]
@@ -296,7 +298,7 @@ def test_building_is_told_once(tmp_path, caplog):
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names of processors are those of x86")
-def test_another_processor_has_libraries_of_its_own(tmp_path, monkeypatch):
+def test_each_processor_has_its_own_libraries(tmp_path, monkeypatch):
     monkeypatch.setenv("MOLATTN_MARCH", "x86-64")
     plain = loader.build(SMALL, tmp_path / "compiled", "cc")
     monkeypatch.delenv("MOLATTN_MARCH")
@@ -315,12 +317,12 @@ def test_another_processor_has_libraries_of_its_own(tmp_path, monkeypatch):
         loader.build(SMALL, tmp_path / "compiled", "cc")
 
 
-def test_a_user_without_a_home_is_told():
+def test_a_missing_home_folder_is_reported():
     code = f"import os; os.environ.pop('HOME', 0); os.environ.pop('XDG_CACHE_HOME', 0); {WHY}"
     known = "import pwd; pwd.getpwuid = lambda uid: (_ for _ in ()).throw(KeyError(uid));"
-    assert "home" in said_by(known + code, MOLATTN_CACHE="").lower()
+    assert "home" in output_of(known + code, MOLATTN_CACHE="").lower()
 
 
-def test_a_cache_that_cannot_be_is_told(tmp_path):
+def test_an_invalid_cache_folder_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
-    assert said_by(WHY, MOLATTN_CACHE=str(tmp_path / "file")).startswith("True [Errno 20] Not a directory")
+    assert output_of(WHY, MOLATTN_CACHE=str(tmp_path / "file")).startswith("True [Errno 20] Not a directory")

@@ -1,4 +1,4 @@
-"""Attention over edge lists by C: the numbers and gradients of the reference, for any edges in any order."""
+"""Attention over edge lists by C: outputs and gradients agree with the reference, for edges in any order."""
 
 import sys
 
@@ -16,7 +16,7 @@ attend_module = sys.modules[attend.__module__]
 pytestmark = pytest.mark.skipif(load_library() is None, reason=f"no compiled segments: {unavailable_reason()}")
 
 
-def draw(*shape, seed=0):
+def randn(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
@@ -27,84 +27,89 @@ def lists(receivers, senders, edges, seed=0):
     return torch.randint(senders, (edges,), generator=g), receiver
 
 
-def terms_of(
+def make_terms(
     receivers=9, senders=7, edges=60, *, h=2, d=16, f=8, roles=("keys", "values", "bias"), dropout=False, seed=0
 ):
     learned = {
-        "q": draw(receivers, h, d, seed=seed),
-        "k": draw(senders, h, d, seed=seed + 1),
-        "v": draw(senders, h, d, seed=seed + 2),
+        "q": randn(receivers, h, d, seed=seed),
+        "k": randn(senders, h, d, seed=seed + 1),
+        "v": randn(senders, h, d, seed=seed + 2),
     }
     if f:
-        learned["e"] = draw(edges, f, seed=seed + 3)
-        learned |= {"w_ke": draw(h, d, f, seed=seed + 4)} if "keys" in roles else {}
-        learned |= {"w_ve": draw(h, d, f, seed=seed + 5)} if "values" in roles else {}
-        learned |= {"w_be": draw(h, f, seed=seed + 6)} if "bias" in roles else {}
-    kept = (draw(edges, h, seed=seed + 7) > -0.5).double() * 1.5 if dropout else None
-    return learned, (*lists(receivers, senders, edges, seed), kept)
+        learned["e"] = randn(edges, f, seed=seed + 3)
+        learned |= {"w_ke": randn(h, d, f, seed=seed + 4)} if "keys" in roles else {}
+        learned |= {"w_ve": randn(h, d, f, seed=seed + 5)} if "values" in roles else {}
+        learned |= {"w_be": randn(h, f, seed=seed + 6)} if "bias" in roles else {}
+    dropout_mask = (randn(edges, h, seed=seed + 7) > -0.5).double() * 1.5 if dropout else None
+    return learned, (*lists(receivers, senders, edges, seed), dropout_mask)
 
 
-def answers(learned, rest, dtype, *backends):
+def outputs_and_gradients(learned, edge_list, dtype, *backends):
     ours = {name: x.to(dtype).requires_grad_() for name, x in learned.items()}
-    sender, receiver, kept = rest
+    sender, receiver, dropout_mask = edge_list
     edges = EdgeTerms(ours["e"], *(ours.get(name) for name in ("w_ke", "w_ve", "w_be"))) if "e" in ours else None
     with backend(*backends), record_backends() as calls:
         output = attend(
             ours["q"], ours["k"], ours["v"], EdgeListLayout(sender, receiver, len(ours["q"])), edges=edges,
-            dropout_mask=None if kept is None else kept.to(dtype),
+            dropout_mask=None if dropout_mask is None else dropout_mask.to(dtype),
         )  # fmt: skip
     assert [call.backend for call in calls] == [backends[0]]
-    probe = draw(*output.shape, seed=9).to(dtype)
+    probe = randn(*output.shape, seed=9).to(dtype)
     return [output, *torch.autograd.grad((output * probe).sum(), list(ours.values()), allow_unused=True)]
 
 
-def check(learned, rest, tolerance=2e-5):
-    ours, exact = answers(learned, rest, F32, "compiled"), answers(learned, rest, F64, "reference")
+def check_against_reference(learned, edge_list, tolerance=2e-5):
+    ours, exact = (
+        outputs_and_gradients(learned, edge_list, F32, "compiled"),
+        outputs_and_gradients(learned, edge_list, F64, "reference"),
+    )
     for x, y in zip(ours, exact, strict=True):
         if x is None or y is None:
             assert (x is None or not x.any()) and y is None
             continue
-        apart = (x.double() - y).abs().max() if x.numel() else torch.tensor(0.0)
-        assert apart <= tolerance * max(1.0, float(y.detach().abs().max()) if y.numel() else 1.0)
+        error = (x.double() - y).abs().max() if x.numel() else torch.tensor(0.0)
+        assert error <= tolerance * max(1.0, float(y.detach().abs().max()) if y.numel() else 1.0)
 
 
 @pytest.mark.parametrize(
     "roles", [("keys", "values", "bias"), ("keys",), ("values",), ("bias",), ("keys", "values")], ids="+".join
 )
 @pytest.mark.parametrize("dropout", [False, True])
-def test_it_is_the_reference_with_its_gradients_whatever_the_edges_are(roles, dropout):
-    check(*terms_of(roles=roles, dropout=dropout))
+def test_outputs_and_gradients_agree_with_the_reference_for_all_edge_roles(roles, dropout):
+    check_against_reference(*make_terms(roles=roles, dropout=dropout))
 
 
 @pytest.mark.parametrize(
     ("h", "d", "f"), [(1, 1, 1), (3, 5, 3), (4, 16, 16), (2, 16, 17), (1, 40, 33), (2, 32, 0), (4, 8, 0)]
 )
 def test_any_number_of_heads_and_channels(h, d, f):
-    check(*terms_of(h=h, d=d, f=f))
+    check_against_reference(*make_terms(h=h, d=d, f=f))
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 1, 40), (5, 3, 0), (3, 5, 16), (3, 5, 17), (200, 300, 5000)], ids=str)
 def test_any_number_of_nodes_and_edges(sizes):
-    check(*terms_of(*sizes))
+    check_against_reference(*make_terms(*sizes))
 
 
-def test_edges_in_any_order_give_each_its_own():
-    learned, (sender, receiver, _) = terms_of()
-    one = answers(learned, (sender, receiver, None), F32, "compiled")
+def test_edges_in_any_order():
+    learned, (sender, receiver, _) = make_terms()
+    one = outputs_and_gradients(learned, (sender, receiver, None), F32, "compiled")
     order = torch.randperm(len(sender), generator=torch.Generator().manual_seed(1))
-    two = answers({**learned, "e": learned["e"][order]}, (sender[order], receiver[order], None), F32, "compiled")
+    two = outputs_and_gradients(
+        {**learned, "e": learned["e"][order]}, (sender[order], receiver[order], None), F32, "compiled"
+    )
     torch.testing.assert_close(one[0], two[0], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(one[4][order], two[4], rtol=1e-4, atol=1e-4)
 
 
-def test_one_thread_and_more_say_the_same_and_always_the_same():
-    learned, rest = terms_of(300, 300, 6000)
+def test_results_are_deterministic_and_independent_of_the_number_of_threads():
+    learned, edge_list = make_terms(300, 300, 6000)
     before = torch.get_num_threads()
     try:
         results = []
         for threads in (1, 3, 3, 64):
             torch.set_num_threads(threads)
-            results.append(answers(learned, rest, F32, "compiled"))
+            results.append(outputs_and_gradients(learned, edge_list, F32, "compiled"))
     finally:
         torch.set_num_threads(before)
     one, three, three_again, many = results
@@ -117,25 +122,25 @@ def test_one_thread_and_more_say_the_same_and_always_the_same():
             torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-3)
 
 
-def test_huge_logits_do_not_overflow_and_nan_shows_where_it_is():
-    learned, (sender, receiver, _) = terms_of()
+def test_huge_logits_do_not_overflow_and_nan_propagates_to_its_receivers():
+    learned, (sender, receiver, _) = make_terms()
     big = {**learned, "q": learned["q"] * 1e6}
-    assert answers(big, (sender, receiver, None), F32, "compiled")[0].isfinite().all()
+    assert outputs_and_gradients(big, (sender, receiver, None), F32, "compiled")[0].isfinite().all()
     learned["k"][0] = torch.nan
     reached = torch.zeros(9, dtype=torch.bool).index_fill(0, receiver[sender == 0], True)
-    output = answers(learned, (sender, receiver, None), F32, "compiled")[0]
+    output = outputs_and_gradients(learned, (sender, receiver, None), F32, "compiled")[0]
     assert output[reached].isnan().all() and output[~reached].isfinite().all()
 
 
-def test_a_node_that_no_edge_reaches_gets_zeros():
-    learned, (sender, receiver, _) = terms_of()
-    output = answers(learned, (sender, receiver.clamp(max=4), None), F32, "compiled")[0]
+def test_a_receiver_without_edges_gets_zeros():
+    learned, (sender, receiver, _) = make_terms()
+    output = outputs_and_gradients(learned, (sender, receiver.clamp(max=4), None), F32, "compiled")[0]
     assert not output[5:].any() and output[:5].any()
 
 
 @pytest.mark.parametrize(("which", "index"), [(0, 7), (0, -1), (1, 9), (1, -1), (1, 2**40)])
-def test_an_edge_of_a_node_that_is_not_there_is_refused(which, index):
-    learned, (sender, receiver, _) = terms_of()
+def test_node_indices_out_of_range_are_rejected(which, index):
+    learned, (sender, receiver, _) = make_terms()
     (sender, receiver)[which][3] = index
     with pytest.raises(IndexError, match="names a node that is not from 0 to below"):
         segment_attention(
@@ -143,12 +148,12 @@ def test_an_edge_of_a_node_that_is_not_there_is_refused(which, index):
         )  # fmt: skip
 
 
-def test_its_gradient_has_one():
-    learned, rest = terms_of(dropout=True)
-    curves = []
+def test_double_backward():
+    learned, edge_list = make_terms(dropout=True)
+    second_gradients = []
     for dtype, name in ((F32, "compiled"), (F64, "reference")):
         ours = {key: x.to(dtype).requires_grad_() for key, x in learned.items()}
-        sender, receiver, kept = rest
+        sender, receiver, dropout_mask = edge_list
         edges = EdgeTerms(ours["e"], ours["w_ke"], ours["w_ve"], ours["w_be"])
         with backend(name):
             output = attend(
@@ -157,18 +162,18 @@ def test_its_gradient_has_one():
                 ours["v"],
                 EdgeListLayout(sender, receiver, 9),
                 edges=edges,
-                dropout_mask=kept.to(dtype),
+                dropout_mask=dropout_mask.to(dtype),
             )
-            slopes = torch.autograd.grad(output.tanh().sum(), list(ours.values()), create_graph=True)
-        curves.append(torch.autograd.grad(sum(x.square().sum() for x in slopes), list(ours.values())))
-    for a, b in zip(*curves, strict=True):
+            gradients = torch.autograd.grad(output.tanh().sum(), list(ours.values()), create_graph=True)
+        second_gradients.append(torch.autograd.grad(sum(x.square().sum() for x in gradients), list(ours.values())))
+    for a, b in zip(*second_gradients, strict=True):
         torch.testing.assert_close(a.double(), b, rtol=1e-3, atol=2e-3 * float(b.abs().max()))
 
 
-def test_a_gradient_of_a_gradient_leaves_the_backends_of_other_threads_alone(monkeypatch):
+def test_double_backward_does_not_change_the_allowed_backends(monkeypatch):
     seen, true = [], attend_module._reference
     monkeypatch.setattr(attend_module, "_reference", lambda given: seen.append(dispatch._allowed) or true(given))
-    learned, (sender, receiver, _) = terms_of()
+    learned, (sender, receiver, _) = make_terms()
     q, k, v = (learned[name].float().requires_grad_() for name in ("q", "k", "v"))
     output = attend(q, k, v, EdgeListLayout(sender, receiver, 9))
     torch.autograd.grad(output.tanh().sum(), q, create_graph=True)

@@ -1,9 +1,9 @@
-/* From RDKit's binary of a molecule to the codes of its atoms and pairs and the lengths of its paths, in one pass.
+/* Converts the RDKit binary of a molecule to the codes of its atoms and pairs and to its path lengths, in one pass.
  *
- * What the bytes mean was found by experiment, for the versions in molattn/chem/binary.py, which also says what the
- * tables hold. In order: a header; the atoms, each with flags and the numbers that the flags announce; the bonds; the
- * rings; and what is not read here. Nothing is believed of the bytes: every read is within them and every index within
- * the molecule, and a bit that is not known ends the reading. */
+ * The meaning of the bytes was found by experiment, for the versions in molattn/chem/binary.py, which also describes
+ * the tables. The order is: a header; the atoms, each with flags and the values that the flags declare; the bonds; the
+ * rings; and data that is not read. The bytes are not trusted: every read is checked against their end and every index
+ * against the molecule, and an unknown flag ends the reading. */
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,141 +12,141 @@
 #include "layout.h"
 #include "cip.h"
 
-enum { DONE, HAS_STEREO, NOT_COVERED, NOT_UNDERSTOOD }; /* what came of it */
-enum { NONE = 255 };                                    /* no code for this */
-enum { HEADER = 30, MAX_PATH = 254, APART = 255 };
-enum { SP3 = 4, SINGLE = 1 }; /* what is not written */
+enum { DONE, HAS_STEREO, NOT_COVERED, NOT_UNDERSTOOD }; /* result codes */
+enum { NO_CODE = 255 };                                     /* a value without a code */
+enum { HEADER_SIZE = 30, MAX_PATH = 254, DISCONNECTED = 255 };
+enum { DEFAULT_HYBRIDISATION = 4, DEFAULT_BOND_TYPE = 1 }; /* values that are not written */
 
 /* molattn.chem.binary.Tables */
 typedef struct {
   int64_t features;
-  const uint8_t *fact;  /* (features,) what the column looks at */
-  const uint8_t *atoms; /* (features, 256) its code for each value of the fact, or NONE */
-  const uint8_t *pairs; /* (256, 2, 2, 3, 2) by kind, in ring, conjugated, label: as either atom calls it */
-  const uint8_t *start; /* (HEADER - 10,) how the bytes begin, up to the number of atoms */
-  uint8_t self;         /* an atom with itself */
+  const uint8_t *property; /* (features,) the property of each column */
+  const uint8_t *atoms; /* (features, 256) the code of each value of the property, or NO_CODE */
+  const uint8_t *pairs; /* (256, 2, 2, 3, 2) by bond type, in ring, conjugated, label, and direction of the pair */
+  const uint8_t *start; /* (HEADER_SIZE - 10,) the header before the number of atoms */
+  uint8_t self;         /* the code of an atom with itself */
 } Tables;
-LAYOUT(Tables, FIELD(Tables, features) FIELD(Tables, fact) FIELD(Tables, atoms) FIELD(Tables, pairs)
+LAYOUT(Tables, FIELD(Tables, features) FIELD(Tables, property) FIELD(Tables, atoms) FIELD(Tables, pairs)
        FIELD(Tables, start) FIELD(Tables, self));
 
 typedef struct {
   const uint8_t *at, *end;
-  int wide;  /* whether places of atoms take four bytes */
-  int wrong; /* whether more was asked for than there is, or something else is not right */
+  int wide_indices; /* whether atom indices take four bytes */
+  int invalid;      /* whether a read was beyond the end, or a value is invalid */
 } Bytes;
 
-static uint8_t byte(Bytes *b) {
+static uint8_t read_byte(Bytes *b) {
   if (b->at == b->end) {
-    b->wrong = 1;
+    b->invalid = 1;
     return 0;
   }
   return *b->at++;
 }
 
-static uint32_t word(Bytes *b) {
+static uint32_t read_word(Bytes *b) {
   uint32_t value = 0;
-  for (int shift = 0; shift < 32; shift += 8) value |= (uint32_t)byte(b) << shift;
+  for (int shift = 0; shift < 32; shift += 8) value |= (uint32_t)read_byte(b) << shift;
   return value;
 }
 
-static uint32_t place(Bytes *b) { return b->wide ? word(b) : byte(b); }
+static uint32_t read_index(Bytes *b) { return b->wide_indices ? read_word(b) : read_byte(b); }
 
 static uint32_t atom_below(Bytes *b, uint32_t n) {
-  uint32_t i = place(b);
+  uint32_t i = read_index(b);
   if (i < n) return i;
-  b->wrong = 1;
+  b->invalid = 1;
   return 0;
 }
 
-/* The next byte where the flag is set, and the other value where it is not; without a branch, which no processor could
- * foresee. */
-static inline uint8_t byte_if(const uint8_t **at, unsigned flag, uint8_t other) {
+/* The next byte if the flag is set, else the other value; without a branch, which would be unpredictable. */
+static inline uint8_t read_byte_if(const uint8_t **at, unsigned flag, uint8_t other) {
   uint8_t value = flag ? **at : other;
   *at += flag;
   return value;
 }
 
-enum { ATOM = 6 + 7, BOND = 3 + 2 }; /* bytes of the longest, without what is rare; at the end follow as many */
+/* The most bytes of an atom and of a bond, without rare fields; at least as many follow at the end. */
+enum { MAX_ATOM_SIZE = 6 + 7, MAX_BOND_SIZE = 3 + 2 };
 
-/* One atom: what is known of it but for what its neighbours and rings decide. */
-static int read_atom(Bytes *b, uint8_t *facts) {
-  if (b->end - b->at < ATOM) {
-    b->wrong = 1;
+/* Reads the properties of an atom, except those that depend on its neighbours and rings. */
+static int read_atom(Bytes *b, uint8_t *properties) {
+  if (b->end - b->at < MAX_ATOM_SIZE) {
+    b->invalid = 1;
     return DONE;
   }
   const uint8_t *at = b->at + 6;
-  unsigned flags = b->at[1], given = b->at[2] | b->at[3] << 8, more = b->at[4] | b->at[5];
-  if ((flags & ~0x6cu) || (given & ~0x1feu) || more) b->wrong = 1;
-  facts[ELEMENT] = b->at[0];
-  facts[AROMATIC] = flags >> 6 & 1;
-  facts[CHARGE] = byte_if(&at, given >> 1 & 1, 0);
-  facts[TAG] = byte_if(&at, given >> 2 & 1, 0);
-  facts[HYBRIDISATION] = byte_if(&at, given >> 3 & 1, SP3);
-  unsigned hydrogens = facts[WRITTEN] = byte_if(&at, given >> 4 & 1, 0);
-  facts[VALENCE] = byte_if(&at, given >> 5 & 1, 0); /* of what is written */
-  unsigned implicit = byte_if(&at, given >> 6 & 1, 0);
+  unsigned flags = b->at[1], present = b->at[2] | b->at[3] << 8, more = b->at[4] | b->at[5];
+  if ((flags & ~0x6cu) || (present & ~0x1feu) || more) b->invalid = 1;
+  properties[ELEMENT] = b->at[0];
+  properties[AROMATIC] = flags >> 6 & 1;
+  properties[CHARGE] = read_byte_if(&at, present >> 1 & 1, 0);
+  properties[TAG] = read_byte_if(&at, present >> 2 & 1, 0);
+  properties[HYBRIDISATION] = read_byte_if(&at, present >> 3 & 1, DEFAULT_HYBRIDISATION);
+  unsigned hydrogens = properties[EXPLICIT_HYDROGENS] = read_byte_if(&at, present >> 4 & 1, 0);
+  properties[VALENCE] = read_byte_if(&at, present >> 5 & 1, 0); /* the explicit valence */
+  unsigned implicit = read_byte_if(&at, present >> 6 & 1, 0);
   hydrogens += flags & 0x20 ? 0 : implicit;
-  facts[HYDROGENS] = facts[HELD] = hydrogens < 255 ? hydrogens : 255;
-  facts[RADICALS] = byte_if(&at, given >> 7 & 1, 0);
+  properties[HYDROGENS] = properties[TOTAL_HYDROGENS] = hydrogens < 255 ? hydrogens : 255;
+  properties[RADICALS] = read_byte_if(&at, present >> 7 & 1, 0);
   b->at = at;
-  if (given & 0x100) return NOT_COVERED; /* an isotope */
+  if (present & 0x100) return NOT_COVERED; /* an isotope */
   if (flags & 0x04) return NOT_COVERED;  /* the label of a dummy atom */
-  if (flags & 0x08) {                    /* the number of an atom map */
-    if (byte(b) != 0x18) b->wrong = 1;
-    if (byte(b) == 0xff) word(b);
+  if (flags & 0x08) {                    /* an atom map number */
+    if (read_byte(b) != 0x18) b->invalid = 1;
+    if (read_byte(b) == 0xff) read_word(b);
   }
-  return facts[TAG] ? HAS_STEREO : DONE;
+  return properties[TAG] ? HAS_STEREO : DONE;
 }
 
 static int read_bond(Bytes *b, Bond *bond, uint32_t n) {
-  for (int end = 0; end < 2; end++) bond->ends[end] = atom_below(b, n);
-  if (b->end - b->at < BOND) {
-    b->wrong = 1;
+  for (int end = 0; end < 2; end++) bond->atoms[end] = atom_below(b, n);
+  if (b->end - b->at < MAX_BOND_SIZE) {
+    b->invalid = 1;
     return DONE;
   }
   const uint8_t *at = b->at + 1;
   unsigned flags = *b->at;
-  if ((flags & ~0x6eu) || bond->ends[0] == bond->ends[1]) b->wrong = 1;
+  if ((flags & ~0x6eu) || bond->atoms[0] == bond->atoms[1]) b->invalid = 1;
   bond->conjugated = flags >> 5 & 1;
   bond->stereo = bond->label = 0;
-  bond->beside[0] = bond->beside[1] = 0;
-  bond->kind = byte_if(&at, flags >> 3 & 1, SINGLE);
+  bond->stereo_atoms[0] = bond->stereo_atoms[1] = 0;
+  bond->type = read_byte_if(&at, flags >> 3 & 1, DEFAULT_BOND_TYPE);
   at += flags >> 2 & 1; /* its direction */
   b->at = at;
   if (!(flags & 0x02)) return DONE;
-  bond->stereo = byte(b);
-  int count = byte(b);
+  bond->stereo = read_byte(b);
+  int count = read_byte(b);
   for (int k = 0; k < count; k++) {
     uint32_t atom = atom_below(b, n);
-    if (count == 2) bond->beside[k] = atom;
+    if (count == 2) bond->stereo_atoms[k] = atom;
   }
   return bond->stereo ? HAS_STEREO : DONE;
 }
 
-/* The neighbours of every atom: those of atom i are next[first[i]] to next[first[i + 1]]. */
-static void join(const Bond *bonds, uint32_t m, uint32_t n, uint32_t *first, uint32_t *next) {
+/* Lists the neighbours of every atom i: neighbours[first[i]] to neighbours[first[i + 1] - 1]. */
+static void find_neighbours(const Bond *bonds, uint32_t m, uint32_t n, uint32_t *first, uint32_t *neighbours) {
   memset(first, 0, (n + 2) * sizeof *first);
   for (uint32_t k = 0; k < m; k++)
-    for (int end = 0; end < 2; end++) first[bonds[k].ends[end] + 2]++;
+    for (int end = 0; end < 2; end++) first[bonds[k].atoms[end] + 2]++;
   for (uint32_t i = 0; i < n; i++) first[i + 2] += first[i + 1];
   for (uint32_t k = 0; k < m; k++)
-    for (int end = 0; end < 2; end++) next[first[bonds[k].ends[end] + 1]++] = bonds[k].ends[!end];
+    for (int end = 0; end < 2; end++) neighbours[first[bonds[k].atoms[end] + 1]++] = bonds[k].atoms[!end];
 }
 
-/* Marks the atoms of all rings, and their bonds among the pairs that are BONDED. */
-static void read_rings(Bytes *b, size_t n, uint8_t *facts, uint8_t *pairs) {
-  uint8_t how = byte(b); /* they were found; whichever, they are those that RDKit holds */
-  if (how != 0x14 && (how < 0x42 || how > 0x44)) b->wrong = 1;
-  for (uint32_t rings = word(b); rings && !b->wrong; rings--) {
-    uint32_t size = place(b);
-    if (size < 3) b->wrong = 1;
-    if (b->wrong) return;
+/* Marks the atoms of all rings, and their bonds among the pairs that are IS_BONDED. */
+static void read_rings(Bytes *b, size_t n, uint8_t *properties, uint8_t *pairs) {
+  uint8_t how = read_byte(b); /* how RDKit found them */
+  if (how != 0x14 && (how < 0x42 || how > 0x44)) b->invalid = 1;
+  for (uint32_t rings = read_word(b); rings && !b->invalid; rings--) {
+    uint32_t size = read_index(b);
+    if (size < 3) b->invalid = 1;
+    if (b->invalid) return;
     uint8_t mark = 1 << ((size < 8 ? size : 8) - 3);
     uint32_t start = atom_below(b, n), here = start;
-    for (uint32_t k = 1; k <= size && !b->wrong; k++) {
+    for (uint32_t k = 1; k <= size && !b->invalid; k++) {
       uint32_t there = k < size ? atom_below(b, n) : start;
-      facts[here * COLUMNS + RINGS] |= mark;
-      if (!pairs[here * n + there]) b->wrong = 1;
+      properties[here * NUM_COLUMNS + RINGS] |= mark;
+      if (!pairs[here * n + there]) b->invalid = 1;
       pairs[here * n + there] |= IN_RING;
       pairs[there * n + here] |= IN_RING;
       here = there;
@@ -154,36 +154,36 @@ static void read_rings(Bytes *b, size_t n, uint8_t *facts, uint8_t *pairs) {
   }
 }
 
-/* Path lengths of fewer than 255 atoms, atom by atom: the first bond to an earlier atom makes a row of its row; each
- * further one may shorten the way between any two. No branch depends on what the molecule looks like, and rows are
- * vectors. */
+/* Path lengths for fewer than 255 atoms, one atom at a time: the row of an atom follows from that of its first earlier
+ * neighbour; each further bond may shorten the path between any two atoms. Inner loops have no branches that depend on
+ * the molecule, and rows are vectors. */
 enum { LANES = 32 };
 
 static inline uint8_t smaller(uint8_t x, uint8_t y) { return x < y ? x : y; }
 
-static void find_paths(size_t n, const uint32_t *first, const uint32_t *next, uint8_t *rows, uint8_t *paths) {
-  size_t wide = (n + LANES - 1) / LANES * LANES;
-  memset(rows, APART, wide * n);
+static void find_paths(size_t n, const uint32_t *first, const uint32_t *neighbours, uint8_t *rows, uint8_t *paths) {
+  size_t width = (n + LANES - 1) / LANES * LANES;
+  memset(rows, DISCONNECTED, width * n);
   for (size_t i = 0; i < n; i++) {
-    uint8_t *row = rows + i * wide;
+    uint8_t *row = rows + i * width;
     row[i] = 0;
-    int begun = 0;
+    int has_row = 0;
     for (uint32_t s = first[i]; s < first[i + 1]; s++) {
-      if (next[s] > i) continue;
-      const uint8_t *other = rows + next[s] * wide;
-      if (!begun) {
-        for (size_t j = 0; j < wide; j++) row[j] = smaller(other[j], 254) + 1;
+      if (neighbours[s] > i) continue;
+      const uint8_t *other = rows + neighbours[s] * width;
+      if (!has_row) {
+        for (size_t j = 0; j < width; j++) row[j] = smaller(other[j], 254) + 1;
         row[i] = 0;
-        for (size_t j = 0; j < i; j++) rows[j * wide + i] = row[j];
-        begun = 1;
+        for (size_t j = 0; j < i; j++) rows[j * width + i] = row[j];
+        has_row = 1;
         continue;
       }
       uint8_t from_here[256], from_there[256];
-      memcpy(from_here, row, wide);
-      memcpy(from_there, other, wide);
+      memcpy(from_here, row, width);
+      memcpy(from_there, other, width);
       for (size_t x = 0; x <= i; x++) {
-        uint8_t *to = rows + x * wide, here = smaller(from_here[x], 254) + 1, there = smaller(from_there[x], 254) + 1;
-        for (size_t j = 0; j < wide; j++) {
+        uint8_t *to = rows + x * width, here = smaller(from_here[x], 254) + 1, there = smaller(from_there[x], 254) + 1;
+        for (size_t j = 0; j < width; j++) {
           uint8_t by_here = smaller(from_there[j], 255 - here) + here;
           uint8_t by_there = smaller(from_here[j], 255 - there) + there;
           to[j] = smaller(to[j], smaller(by_here, by_there));
@@ -191,12 +191,13 @@ static void find_paths(size_t n, const uint32_t *first, const uint32_t *next, ui
       }
     }
   }
-  for (size_t i = 0; i < n; i++) memcpy(paths + i * n, rows + i * wide, n);
+  for (size_t i = 0; i < n; i++) memcpy(paths + i * n, rows + i * width, n);
 }
 
-/* The same of more atoms, where paths may be longer than a byte can say: breadth first, from every atom. */
-static void find_long_paths(size_t n, const uint32_t *first, const uint32_t *next, uint32_t *queue, uint8_t *paths) {
-  memset(paths, APART, n * n);
+/* Path lengths for more atoms, which may exceed a byte and are clipped: breadth-first search from every atom. */
+static void find_long_paths(size_t n, const uint32_t *first, const uint32_t *neighbours, uint32_t *queue,
+                            uint8_t *paths) {
+  memset(paths, DISCONNECTED, n * n);
   for (uint32_t from = 0; from < n; from++, paths += n) {
     uint32_t done = 0, found = 1;
     queue[0] = from;
@@ -205,93 +206,96 @@ static void find_long_paths(size_t n, const uint32_t *first, const uint32_t *nex
       uint32_t i = queue[done++];
       uint8_t length = paths[i] < MAX_PATH ? paths[i] + 1 : MAX_PATH;
       for (uint32_t s = first[i]; s < first[i + 1]; s++)
-        if (paths[next[s]] == APART) {
-          paths[next[s]] = length;
-          queue[found++] = next[s];
+        if (paths[neighbours[s]] == DISCONNECTED) {
+          paths[neighbours[s]] = length;
+          queue[found++] = neighbours[s];
         }
     }
   }
 }
 
-/* What is needed on the way, in one piece of memory. */
+/* The scratch memory of a molecule, in one allocation. */
 typedef struct {
   Bond *bonds;      /* (m,) */
   uint32_t *first;  /* (n + 2,) */
-  uint32_t *next;   /* (2 m,) */
+  uint32_t *neighbours;   /* (2 m,) */
   uint32_t *queue;  /* (n,) */
-  uint8_t *facts;   /* (n, COLUMNS) */
-  uint8_t *rows;    /* of path lengths, where they are found row by row */
-} Room;
+  uint8_t *properties;   /* (n, NUM_COLUMNS) */
+  uint8_t *rows;    /* of path lengths, for `find_paths` */
+} Scratch;
 
-static int read_all(const Tables *t, Bytes *b, size_t n, uint32_t m, Room r, uint8_t *codes) {
+static int read_all(const Tables *t, Bytes *b, size_t n, uint32_t m, Scratch w, uint8_t *codes) {
   int found = DONE;
-  for (size_t i = 0; i < n && !b->wrong; i++) {
-    int this = read_atom(b, r.facts + i * COLUMNS);
-    if (this == NOT_COVERED && !b->wrong) return this;
+  for (size_t i = 0; i < n && !b->invalid; i++) {
+    int this = read_atom(b, w.properties + i * NUM_COLUMNS);
+    if (this == NOT_COVERED && !b->invalid) return this;
     found |= this;
   }
-  if (byte(b) != 0x0b) b->wrong = 1;
-  for (uint32_t k = 0; k < m && !b->wrong; k++) found |= read_bond(b, r.bonds + k, n);
-  if (b->wrong) return NOT_UNDERSTOOD;
+  if (read_byte(b) != 0x0b) b->invalid = 1;
+  for (uint32_t k = 0; k < m && !b->invalid; k++) found |= read_bond(b, w.bonds + k, n);
+  if (b->invalid) return NOT_UNDERSTOOD;
 
   uint8_t *of_pairs = codes + n * t->features, *paths = of_pairs + n * n;
   memset(of_pairs, 0, n * n);
   for (uint32_t k = 0; k < m; k++) {
-    size_t i = r.bonds[k].ends[0], j = r.bonds[k].ends[1];
-    of_pairs[i * n + j] = of_pairs[j * n + i] = BONDED;
+    size_t i = w.bonds[k].atoms[0], j = w.bonds[k].atoms[1];
+    of_pairs[i * n + j] = of_pairs[j * n + i] = IS_BONDED;
   }
-  read_rings(b, n, r.facts, of_pairs);
-  if (b->wrong) return NOT_UNDERSTOOD;
+  read_rings(b, n, w.properties, of_pairs);
+  if (b->invalid) return NOT_UNDERSTOOD;
 
-  join(r.bonds, m, n, r.first, r.next);
-  if (found == HAS_STEREO && find_labels(n, m, r.facts, r.bonds, r.first, r.next, of_pairs)) found = DONE;
+  find_neighbours(w.bonds, m, n, w.first, w.neighbours);
+  if (found == HAS_STEREO && assign_labels(n, m, w.properties, w.bonds, w.first, w.neighbours, of_pairs)) found = DONE;
 
   int covered = 1;
   for (uint32_t k = 0; k < m; k++) {
-    size_t i = r.bonds[k].ends[0], j = r.bonds[k].ends[1];
+    size_t i = w.bonds[k].atoms[0], j = w.bonds[k].atoms[1];
     int in_ring = of_pairs[i * n + j] / IN_RING;
-    const uint8_t *pair = t->pairs + (((r.bonds[k].kind * 2 + in_ring) * 2 + r.bonds[k].conjugated) * 3 + r.bonds[k].label) * 2;
-    covered &= pair[0] != NONE;
+    const Bond *bond = w.bonds + k;
+    const uint8_t *pair = t->pairs + (((bond->type * 2 + in_ring) * 2 + bond->conjugated) * 3 + bond->label) * 2;
+    covered &= pair[0] != NO_CODE;
     of_pairs[i * n + j] = pair[0];
     of_pairs[j * n + i] = pair[1];
   }
   for (size_t i = 0; i < n; i++) of_pairs[i * n + i] = t->self;
 
   for (size_t i = 0; i < n; i++, codes += t->features) {
-    uint8_t *known = r.facts + i * COLUMNS;
-    unsigned hydrogens = known[HYDROGENS], degree = r.first[i + 1] - r.first[i];
-    for (uint32_t s = r.first[i]; s < r.first[i + 1]; s++) hydrogens += r.facts[r.next[s] * COLUMNS + ELEMENT] == 1;
-    known[HYDROGENS] = hydrogens < 255 ? hydrogens : 255;
-    known[DEGREE] = degree < 255 ? degree : 255;
+    uint8_t *properties = w.properties + i * NUM_COLUMNS;
+    unsigned hydrogens = properties[HYDROGENS], degree = w.first[i + 1] - w.first[i];
+    for (uint32_t s = w.first[i]; s < w.first[i + 1]; s++)
+      hydrogens += w.properties[w.neighbours[s] * NUM_COLUMNS + ELEMENT] == 1;
+    properties[HYDROGENS] = hydrogens < 255 ? hydrogens : 255;
+    properties[DEGREE] = degree < 255 ? degree : 255;
     for (int64_t f = 0; f < t->features; f++) {
-      codes[f] = t->atoms[f * 256 + known[t->fact[f]]];
-      covered &= codes[f] != NONE;
+      codes[f] = t->atoms[f * 256 + properties[t->property[f]]];
+      covered &= codes[f] != NO_CODE;
     }
   }
   if (!covered) return NOT_COVERED;
-  if (n < 255) find_paths(n, r.first, r.next, r.rows, paths);
-  else find_long_paths(n, r.first, r.next, r.queue, paths);
+  if (n < 255) find_paths(n, w.first, w.neighbours, w.rows, paths);
+  else find_long_paths(n, w.first, w.neighbours, w.queue, paths);
   return found;
 }
 
-/* The codes of a molecule of n atoms: (n, features) of atoms, (n, n) of pairs, (n, n) path lengths, one after the
- * other. They are whole for DONE and HAS_STEREO only; the latter leaves all labels of stereochemistry at none, for there
- * are some that need more than the first rule. */
+/* Writes the codes of a molecule of n atoms: (n, features) of atoms, (n, n) of pairs and (n, n) path lengths,
+ * concatenated. They are complete for DONE and HAS_STEREO only; with HAS_STEREO all stereo labels are none, because
+ * some of them need more than the first rule. */
 int molattn_read(const Tables *t, const uint8_t *binary, int64_t length, int64_t n, uint8_t *codes) {
-  if (n < 1 || n > INT32_MAX / 64 || length < HEADER || memcmp(binary, t->start, HEADER - 10)) return NOT_UNDERSTOOD;
-  Bytes b = {binary + HEADER - 10, binary + length, n > 255, 0};
-  uint32_t atoms = word(&b), m = word(&b);
-  /* Six bytes of an atom and three of a bond are the least. */
-  if (atoms != n || n * 6 > length || m > (uint64_t)length / 3 || byte(&b) != 0x80 || byte(&b) != 0x01)
+  if (n < 1 || n > INT32_MAX / 64 || length < HEADER_SIZE || memcmp(binary, t->start, HEADER_SIZE - 10))
     return NOT_UNDERSTOOD;
-  size_t words = 2 * (size_t)n + 2 + 2 * (size_t)m, wide = n < 255 ? (n + LANES - 1) / LANES * LANES : 0;
-  Bond *bonds = malloc(m * sizeof(Bond) + words * sizeof(uint32_t) + n * (COLUMNS + wide));
+  Bytes b = {binary + HEADER_SIZE - 10, binary + length, n > 255, 0};
+  uint32_t atoms = read_word(&b), m = read_word(&b);
+  /* An atom takes at least six bytes, and a bond three. */
+  if (atoms != n || n * 6 > length || m > (uint64_t)length / 3 || read_byte(&b) != 0x80 || read_byte(&b) != 0x01)
+    return NOT_UNDERSTOOD;
+  size_t num_words = 2 * (size_t)n + 2 + 2 * (size_t)m, width = n < 255 ? (n + LANES - 1) / LANES * LANES : 0;
+  Bond *bonds = malloc(m * sizeof(Bond) + num_words * sizeof(uint32_t) + n * (NUM_COLUMNS + width));
   if (bonds == NULL) return NOT_UNDERSTOOD;
   uint32_t *first = (uint32_t *)(bonds + m);
-  uint8_t *facts = (uint8_t *)(first + words);
-  Room room = {bonds, first, first + n + 2, first + n + 2 + 2 * m, facts, facts + n * COLUMNS};
-  memset(facts, 0, n * COLUMNS);
-  int found = read_all(t, &b, n, m, room, codes);
+  uint8_t *properties = (uint8_t *)(first + num_words);
+  Scratch scratch = {bonds, first, first + n + 2, first + n + 2 + 2 * m, properties, properties + n * NUM_COLUMNS};
+  memset(properties, 0, n * NUM_COLUMNS);
+  int found = read_all(t, &b, n, m, scratch, codes);
   free(bonds);
-  return b.wrong ? NOT_UNDERSTOOD : found;
+  return b.invalid ? NOT_UNDERSTOOD : found;
 }

@@ -1,4 +1,4 @@
-"""What C is given is looked at first: arguments that are not as they should be are refused, and end no process."""
+"""Arguments of C kernels are checked first: invalid ones are rejected and do not crash the process."""
 
 import subprocess
 import sys
@@ -26,10 +26,10 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(load_library() is None, reason=f"no library: {unavailable_reason()}")
 F64 = torch.float64
 REFUSED = (ValueError, jaxtyping.TypeCheckError)
-"""The second where shapes and types of arguments are checked before the layer sees them."""
+"""The second if jaxtyping checks the arguments before the layer does."""
 
 
-def test_whatever_argument_is_wrong_it_ends_no_process():
+def test_invalid_arguments_are_rejected_without_a_crash():
     command = [sys.executable, "-m", "tests.kernels.invalid_arguments", "5", "30"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -39,7 +39,7 @@ def test_whatever_argument_is_wrong_it_ends_no_process():
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
 @pytest.mark.parametrize("code", [2**32, 2**32 + 1, -(2**32), 2**31, -1, 4])
-def test_no_code_is_taken_for_another(dtype, code):
+def test_codes_out_of_range_are_rejected(dtype, code):
     with pytest.raises(IndexError):
         look_up(torch.zeros(4, 3, dtype=dtype), torch.tensor([0, code]))
     with pytest.raises(IndexError):
@@ -49,7 +49,7 @@ def test_no_code_is_taken_for_another(dtype, code):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
-def test_codes_are_integers_one_for_each_table(dtype):
+def test_codes_must_be_integers_with_one_for_each_table(dtype):
     layer = SumEmbedding([4, 4], 3).to(dtype)
     for codes in (torch.zeros(2, 1, dtype=torch.uint8), torch.zeros(2, 2), torch.zeros(2, 2, dtype=torch.bool)):
         with pytest.raises(REFUSED):
@@ -59,16 +59,16 @@ def test_codes_are_integers_one_for_each_table(dtype):
 
 
 @pytest.mark.parametrize("count", [6, -1, 2**40])
-@pytest.mark.parametrize("learning", [True, False])
-def test_a_graph_has_no_more_nodes_than_places(count, learning):
+@pytest.mark.parametrize("requires_grad", [True, False])
+def test_counts_out_of_range_are_rejected(count, requires_grad):
     _, arguments = operations()["blocks of edges"]
-    v, layout = arguments["v"].requires_grad_(learning), EdgeLayout(torch.tensor([5, count, 3]), None)
+    v, layout = arguments["v"].requires_grad_(requires_grad), EdgeLayout(torch.tensor([5, count, 3]), None)
     block = BlockWeights(2, (1e-5, 1e-5), 0.0, BlockTensors(*arguments["tensors"]))
     with pytest.raises(IndexError, match="more nodes than it has places"):
         compiled_blocks([block], v, arguments["edges"], layout)
 
 
-def test_counts_that_change_before_the_gradient_are_noticed():
+def test_counts_modified_before_backward_are_detected():
     _, arguments = operations()["blocks of edges"]
     block = BlockWeights(2, (1e-5, 1e-5), 0.0, BlockTensors(*arguments["tensors"]))
     v, counts = arguments["v"].requires_grad_(), torch.tensor([5, 2, 3])
@@ -78,7 +78,7 @@ def test_counts_that_change_before_the_gradient_are_noticed():
         out.sum().backward()
 
 
-def test_dropout_is_of_tensors_of_one_shape_whatever_torch_makes_by_default():
+def test_dropout_needs_equal_shapes_and_ignores_the_default_dtype():
     with pytest.raises(ValueError):
         elementwise.add_dropout(torch.zeros(100), torch.zeros(10_000), 0.5, 1)
     torch.set_default_dtype(F64)
