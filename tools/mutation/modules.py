@@ -1,4 +1,4 @@
-"""Which files of tests belong to a module of molattn; its doctests do, too."""
+"""The test files of each module of molattn, which are run together with its doctests."""
 
 MODULES = {
     "chem/brackets": ["chem/test_brackets.py"],

@@ -1,7 +1,7 @@
-"""Mutants of a Python module: small faults, each in one place of one function's body.
+"""Mutants of a Python module: small faults, each in one place of the body of a function.
 
-Names, annotations, decorators and defaults stay as they are; so do texts for people, which are f-strings, texts with
-white space and what a `raise` says; and so does the `strict` of `zip`, which is a check that is never to fail.
+Not changed are names, annotations, decorators, defaults, messages (f-strings, strings with white space and the
+arguments of `raise`), and the `strict` of `zip`, which is an assertion.
 """
 
 import ast
@@ -40,25 +40,25 @@ _ARITHMETIC = {
     ast.LShift: ast.RShift,
     ast.RShift: ast.LShift,
 }
-_ALREADY_TURNED = (ast.Compare, ast.BoolOp, ast.UnaryOp)
+_NEGATED_ELSEWHERE = (ast.Compare, ast.BoolOp, ast.UnaryOp)
 
 
 @dataclass
 class Mutant:
-    """One fault, which is in the module's tree once `put` was called."""
+    """A fault, which `apply` introduces into the syntax tree of the module."""
 
     module: str
     function: str
-    """As `__qualname__` has it."""
+    """Its `__qualname__`."""
     line: int
     lines: frozenset[int]
-    """Of the statement: a test that runs none of them cannot notice."""
+    """The lines of the statement: a test that runs none of them cannot detect the fault."""
     change: str
-    put: Callable[[], None]
+    apply: Callable[[], None]
 
     @property
     def name(self) -> str:
-        """The same as long as the function is."""
+        """An identifier that is stable as long as the function does not change."""
         return f"{self.module} {self.function}: {self.change}"
 
 
@@ -66,36 +66,38 @@ class Module:
     """The source of a module, its functions and their mutants.
 
     Args:
-        path: of the file, as the interpreter has it.
-        name: to call it by.
+        path: of the file, as the interpreter knows it.
+        name: of the module in the names of its mutants.
     """
 
     def __init__(self, path: Path, name: str):
         self.path, self.name = path, name
         self.tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-        self.mutants = [mutant for qualified, f in _functions(self.tree) for mutant in self._of(qualified, f)]
+        self.mutants = [
+            mutant for qualified, f in _functions(self.tree) for mutant in self._function_mutants(qualified, f)
+        ]
         seen: Counter[str] = Counter()
         for mutant in self.mutants:
             seen[mutant.name] += 1
             if seen[mutant.name] > 1:
                 mutant.change += f" ({seen[mutant.name]})"
 
-    def codes(self) -> dict[str, list[types.CodeType]]:
-        """What the functions compile to, by qualified name; a property and its setter have the same one."""
+    def compile_functions(self) -> dict[str, list[types.CodeType]]:
+        """The code objects of the functions by qualified name, which a property and its setter share."""
         found: dict[str, list[types.CodeType]] = {}
-        todo = [InspectLoader.source_to_code(self.tree, str(self.path))]
-        while todo:
-            for code in todo.pop().co_consts:
+        pending = [InspectLoader.source_to_code(self.tree, str(self.path))]
+        while pending:
+            for code in pending.pop().co_consts:
                 if isinstance(code, types.CodeType):
                     found.setdefault(code.co_qualname, []).append(code)
-                    todo.append(code)
+                    pending.append(code)
         return found
 
-    def _of(self, qualified: str, function: Function) -> Iterator[Mutant]:
+    def _function_mutants(self, qualified: str, function: Function) -> Iterator[Mutant]:
         for statement in _body(function):
-            yield from self._of_statement(qualified, statement)
+            yield from self._statement_mutants(qualified, statement)
 
-    def _of_statement(self, qualified: str, statement: ast.stmt) -> Iterator[Mutant]:
+    def _statement_mutants(self, qualified: str, statement: ast.stmt) -> Iterator[Mutant]:
         fields = ("body", "orelse", "finalbody", "handlers")
         nested = [child for name in fields for child in getattr(statement, name, [])]
         last = nested[0].lineno - 1 if nested else statement.end_lineno or statement.lineno
@@ -103,18 +105,18 @@ class Module:
         for owner, field, index, node in _expressions(statement):
             for other in _variants(owner, field, node):
                 yield self._mutant(qualified, lines, owner, field, index, node, other)
-        for other in _other_statements(statement):
+        for other in _statement_variants(statement):
             change = f"{_short(statement)} -> {_short(other)}"
-            yield Mutant(self.name, qualified, statement.lineno, lines, change, _becomes(statement, other))
+            yield Mutant(self.name, qualified, statement.lineno, lines, change, _replace_statement(statement, other))
         for child in nested:
             if isinstance(child, ast.ExceptHandler):
                 for inner in child.body:
-                    yield from self._of_statement(qualified, inner)
+                    yield from self._statement_mutants(qualified, inner)
             elif isinstance(child, Function):
                 for inner in _body(child):
-                    yield from self._of_statement(qualified, inner)
+                    yield from self._statement_mutants(qualified, inner)
             elif isinstance(child, ast.stmt):
-                yield from self._of_statement(qualified, child)
+                yield from self._statement_mutants(qualified, child)
 
     def _mutant(
         self,
@@ -126,7 +128,7 @@ class Module:
         node: ast.AST,
         other: ast.AST,
     ) -> Mutant:
-        def put() -> None:
+        def apply() -> None:
             ast.copy_location(other, node)
             if index is None:
                 setattr(owner, field, other)
@@ -139,7 +141,7 @@ class Module:
             change = f"{_short(owner)}: {type(node).__name__} -> {type(other).__name__}"
         else:
             change = f"{_short(node)} -> {_short(other)} in {_short(owner)}"
-        return Mutant(self.name, qualified, line, lines, change, put)
+        return Mutant(self.name, qualified, line, lines, change, apply)
 
 
 def _functions(tree: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, Function]]:
@@ -152,20 +154,20 @@ def _functions(tree: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tu
 
 
 def _body(function: Function) -> list[ast.stmt]:
-    """Without the docstring."""
+    """The statements of a function without its docstring."""
     first = function.body[0]
     documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
     return function.body[1:] if documented else function.body
 
 
 def _expressions(statement: ast.stmt) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
-    """Every node in a statement that is no statement of its own: what holds it, under which field, and where there."""
+    """Every node of a statement that is not itself a statement: its parent, the field of that, and the index in it."""
     skipped = {"annotation", "decorator_list", "returns", "args" if isinstance(statement, Function) else "", "msg"}
     if isinstance(statement, ast.Raise | ast.Import | ast.ImportFrom | ast.ClassDef):
         return
-    todo: list[ast.AST] = [statement]
-    while todo:
-        owner = todo.pop()
+    pending: list[ast.AST] = [statement]
+    while pending:
+        owner = pending.pop()
         for field, value in ast.iter_fields(owner):
             if owner is statement and field in skipped:
                 continue
@@ -175,11 +177,11 @@ def _expressions(statement: ast.stmt) -> Iterator[tuple[ast.AST, str, int | None
                 if isinstance(node, ast.keyword) and node.arg == "strict":
                     continue
                 yield owner, field, index, node
-                todo.append(node)
+                pending.append(node)
 
 
 def _variants(owner: ast.AST, field: str, node: ast.AST) -> Iterator[ast.AST]:
-    """What else might stand there."""
+    """The alternatives to a node."""
     if isinstance(node, ast.cmpop) and type(node) in _ORDER:
         yield _ORDER[type(node)]()
     elif isinstance(node, ast.operator) and type(node) in _ARITHMETIC:
@@ -202,15 +204,15 @@ def _variants(owner: ast.AST, field: str, node: ast.AST) -> Iterator[ast.AST]:
     if field == "value" and isinstance(owner, ast.Return) and not _is_none(node):
         yield ast.Constant(None)
     if (field == "test" or (field == "ifs" and isinstance(owner, ast.comprehension))) and not isinstance(
-        node, _ALREADY_TURNED
+        node, _NEGATED_ELSEWHERE
     ):
         yield ast.UnaryOp(ast.Not(), node)  # pyright: ignore[reportArgumentType]
 
 
-def _other_statements(statement: ast.stmt) -> Iterator[ast.stmt]:
-    """What else a whole statement might be."""
+def _statement_variants(statement: ast.stmt) -> Iterator[ast.stmt]:
+    """The alternatives to a statement."""
     if isinstance(statement, ast.Expr) and ast.unparse(statement).startswith("super()."):
-        yield ast.Expr(ast.Call(ast.Name("super", ast.Load()), [], []))  # it stays a closure over its class
+        yield ast.Expr(ast.Call(ast.Name("super", ast.Load()), [], []))  # keeps the closure over the class
     elif isinstance(statement, ast.Raise | ast.AugAssign | ast.Delete) or (
         isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
     ):
@@ -221,10 +223,10 @@ def _other_statements(statement: ast.stmt) -> Iterator[ast.stmt]:
         yield ast.Break()
 
 
-def _becomes(statement: ast.stmt, other: ast.stmt) -> Callable[[], None]:
-    """What turns a statement into another in its place."""
+def _replace_statement(statement: ast.stmt, other: ast.stmt) -> Callable[[], None]:
+    """A function that replaces a statement by another in place."""
 
-    def put() -> None:
+    def apply() -> None:
         line, end = statement.lineno, statement.end_lineno
         statement.__class__ = type(other)  # pyright: ignore[reportAttributeAccessIssue]
         statement.__dict__.clear()
@@ -232,7 +234,7 @@ def _becomes(statement: ast.stmt, other: ast.stmt) -> Callable[[], None]:
         statement.lineno, statement.end_lineno, statement.col_offset, statement.end_col_offset = line, end, 0, 0
         ast.fix_missing_locations(statement)
 
-    return put
+    return apply
 
 
 def _is_none(node: ast.AST) -> bool:

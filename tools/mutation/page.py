@@ -1,39 +1,39 @@
-"""The table of what became of the mutants, and the page that has it."""
+"""The table of the outcomes of the mutants, and the page with it."""
 
 from collections.abc import Mapping
 from typing import Any
 
-_PAGE = """# How many faults the tests notice
+_PAGE = """# How many faults the tests detect
 
 Made by `python tools/mutation/run.py --page docs/mutation.md`.
 
-One fault at a time is put into the body of a function: a comparison, an operator, a constant, a condition, a bound of a
-slice, a returned value, a call or a `raise` left out. Then the tests of the module that ran the line are run, until one
-fails. Texts for people are left alone. "Killed" counts the mutants that a test noticed, or that ran past their limit of
-time. "Equivalent" are those that do what the original does, or differ in speed or memory alone: each has its reason in
+One fault at a time is introduced into the body of a function: a comparison, an operator, a constant, a condition, a
+bound of a slice, a returned value, a call or a `raise` left out. Then the tests of the module that reach the line are
+run until one fails. Messages are not changed. "Killed" counts the mutants that a test detected, or that exceeded their
+time limit. "Equivalent" are those that do what the original does, or differ in speed or memory only: the reasons are in
 `tools/mutation/equivalent.toml`.
 
 {table}
 
 {survivors}
 
-{versions} {seconds} seconds with one thread, in the last run of each module, which
-takes from the one before what was killed.
+{versions} {seconds} seconds with one thread, for the last run of each module, in
+which mutants killed before were not tried again.
 """
 
 
 def survivors(result: Mapping[str, Any], equivalent: Mapping[str, str]) -> list[str]:
-    """The mutants of a module that no test noticed, and that are not the original by another name."""
+    """The mutants of a module that no test detected and that are not equivalent to the original."""
     alive = (key for key, outcome in result["not_killed"].items() if outcome != "timeout")
     return [key for key in alive if key not in equivalent]
 
 
 def table(results: Mapping[str, Any], equivalent: Mapping[str, str]) -> str:
-    """Markdown: a line for each module, and one for all.
+    """A Markdown table with a row for each module, and one for all.
 
     Args:
-        results: by module, how many mutants were `tried` `of` how many, and the outcome of those `not_killed`.
-        equivalent: the reason by mutant.
+        results: by module, how many mutants were `tried` `of` how many, and the outcomes of those `not_killed`.
+        equivalent: the reasons by mutant.
     """
     sampled = any(result["tried"] < result["of"] for result in results.values())
     rows = []

@@ -1,11 +1,12 @@
-"""Mutation testing: small faults are put into a module one at a time, and the tests of the module must notice.
+"""Mutation testing: small faults are introduced into a module one at a time, and the tests of the module must fail.
 
     python tools/mutation/run.py [MODULE ...] [--all] [--sample N --seed S] [--jobs J] [-o results.json]
     python tools/mutation/run.py --page docs/mutation.md [--take OTHER.json ...] --no-run
 
-The modules and their tests are in modules.py, the outcomes in results.json: what was killed before, in a module that is
-the same since, is taken from there. equivalent.toml names the mutants that no test can tell from the original, with the
-reason: they are not tried. `--all` tries both again. `--page` writes the table of all modules that have results.
+The modules and their tests are in modules.py, the outcomes in results.json: mutants killed before, in a module that is
+unchanged since, are not tried again. equivalent.toml lists the mutants that no test can distinguish from the original,
+with the reason: they are not tried either. `--all` tries both again. `--page` writes the table of all modules with
+results.
 
 Needs the extra `test`, and Linux. mutmut 3.8 runs the tests of attention/score, at 2.5 mutants a second, but only with
 the shape checks turned off (it imports molattn before jaxtyping's hook, which then refuses), it leaves out functions
@@ -40,7 +41,7 @@ def main() -> None:
     """See above."""
     options = _options()
     os.chdir(ROOT)
-    os.environ["OMP_NUM_THREADS"] = "1"  # a forked child waits for ever for the threads of its parent
+    os.environ["OMP_NUM_THREADS"] = "1"  # a forked child would wait forever for the threads of its parent
     from trial import outcomes_of
 
     equivalent = {m["mutant"]: m["why"] for m in tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))["equivalent"]}
@@ -76,16 +77,16 @@ def main() -> None:
 def _result(
     name: str, before: dict[str, Any], equivalent: dict[str, str], options: argparse.Namespace, outcomes_of: Any
 ) -> dict[str, Any] | None:
-    """What becomes of the mutants of one module; None if its tests fail without any."""
+    """The outcomes of the mutants of one module; None if its tests fail without any."""
     start = time.perf_counter()
     module = Module(ROOT / "molattn" / f"{name}.py", name)
     of = len(module.mutants)
     digest = hashlib.sha256(module.path.read_bytes()).hexdigest()
     known = {} if options.all else dict.fromkeys(equivalent, "survived")
     if before.get("sha256") == digest and not options.all:
-        tried_before = _drawn(module.mutants, before["tried"], before["seed"])
+        tried_before = _sampled(module.mutants, before["tried"], before["seed"])
         known |= {m.name: "killed" for m in tried_before if m.name not in before["not_killed"]}
-    module.mutants = _drawn(module.mutants, options.sample or of, options.seed)
+    module.mutants = _sampled(module.mutants, options.sample or of, options.seed)
     print(f"{name}: {len(module.mutants)} mutants", flush=True)
     outcomes = outcomes_of(module, MODULES[name], known, ROOT)
     if outcomes is None:
@@ -104,7 +105,7 @@ def _result(
     }
 
 
-def _drawn(mutants: list[Mutant], number: int, seed: int) -> list[Mutant]:
+def _sampled(mutants: list[Mutant], number: int, seed: int) -> list[Mutant]:
     return random.Random(seed).sample(mutants, number) if number < len(mutants) else mutants
 
 

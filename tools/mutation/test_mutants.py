@@ -1,4 +1,4 @@
-"""Mutants: what is changed, one at a time, what stays as it is, and that each compiles."""
+"""Mutants: what is changed, one at a time, what is not, and that each compiles."""
 
 import importlib.util
 import tomllib
@@ -63,14 +63,14 @@ def changes(path: Path) -> list[tuple[str, str]]:
 
 
 def run(module: Module, place: int) -> ModuleType:
-    """The module with one of its mutants put in."""
-    module.mutants[place].put()
-    (codes,) = module.codes()["f"]
+    """The module with one of its mutants applied."""
+    module.mutants[place].apply()
+    (code,) = module.compile_functions()["f"]
     loaded = ModuleType("m")
     spec = importlib.util.spec_from_file_location("m", module.path)
     assert spec is not None and spec.loader is not None
     spec.loader.exec_module(loaded)
-    loaded.f.__code__ = codes
+    loaded.f.__code__ = code
     return loaded
 
 
@@ -115,7 +115,7 @@ def test_every_module_is_there_and_its_mutants_have_names_of_their_own() -> None
         assert of_module
         assert len(set(of_module)) == len(of_module)
         names.update(of_module)
-    assert set(equivalent) <= names, "a mutant said to be equivalent is no more"
+    assert set(equivalent) <= names, "a mutant listed as equivalent does not exist"
 
 
 RESULTS = {

@@ -1,8 +1,8 @@
-"""Mutants are tried inside pytest: one collection of the tests, then a forked child for each mutant.
+"""Tests mutants inside pytest: one collection of the tests, then a forked child for each mutant.
 
-Nothing is imported again: the code of the function is exchanged in place, and the tests that ran the line in an
-unchanged module are run, the fastest first, until one fails. A child has a limit of processor time for each test, of
-time for all of them, and of memory, so that no mutant hangs or fills the machine.
+Nothing is imported again: the code of the function is replaced in place, and the tests that reach the line in the
+unchanged module are run, the fastest first, until one fails. A child has limits of CPU time for each test, of time for
+all of them, and of memory, so that no mutant hangs or fills the machine.
 """
 
 import contextlib
@@ -25,24 +25,24 @@ from typing import Any
 import pytest
 from mutants import Module, Mutant
 
-_SLOWEST = 3.0  # seconds of a processor: a test that takes longer tries no mutant
+_MAX_TEST_SECONDS = 3.0  # of CPU time: slower tests are not used
 _IMPORTED = (
     *("captum", "matplotlib", "molattn", "numpy", "pandas", "pyarrow", "rdkit", "scipy", "sklearn"),
     *("torch", "torch_geometric"),
 )
-"""What takes long to import."""
-_KILLERS = 3  # so many tests that killed mutants lately come first: the next one is in the same place
-_MEMORY = 4 << 30  # bytes that a child may have beyond what its parent has
+"""Packages that take long to import."""
+_NUM_KILLERS = 3  # this many tests that killed mutants most recently run first: the next mutant is nearby
+_MEMORY = 4 << 30  # bytes that a child may allocate in addition to those of its parent
 
 
 def outcomes_of(module: Module, tests: list[str], known: dict[str, str], root: Path) -> dict[str, str] | None:
-    """What became of each mutant of a module, by its name; None if the tests fail without any.
+    """The outcome of each mutant of a module by name; None if the tests fail without any.
 
     Args:
-        module: with the mutants to try.
-        tests: files of tests, or tests in them, as they are called under tests/, and options of pytest; the module's
-            doctests are run, too.
-        known: outcomes that are taken as they are.
+        module: with the mutants to test.
+        tests: test files, or tests in them, relative to tests/, and options of pytest; the doctests of the module are
+            run, too.
+        known: outcomes that are not tested again.
         root: of the repository, which is the current folder.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -53,22 +53,22 @@ def outcomes_of(module: Module, tests: list[str], known: dict[str, str], root: P
             arguments = [name if name.startswith("--") else f"tests/{name}" for name in tests]
             arguments.append(str(module.path.relative_to(root)))
             options = ["-q", "-n0", "--no-header", "-p", "no:cacheprovider", f"--basetemp={folder}/tests"]
-            code = pytest.main([*arguments, *options], plugins=[_Steady(), plugin])
+            code = pytest.main([*arguments, *options], plugins=[_DeterministicHypothesis(), plugin])
             found.write_text(json.dumps(plugin.outcomes))
             return int(code)
 
-        # A process of its own, as each module wants its tests collected before anything is imported.
+        # In a separate process, because tests must be collected before anything is imported.
         if _in_child(run, 36_000, silent=False) != 0:
             return None
         return json.loads(found.read_text())
 
 
 class Mutation:
-    """The plugin of pytest that tries mutants in the place of running tests.
+    """A pytest plugin that tests mutants instead of only running the tests.
 
     Args:
         module: to mutate.
-        known: by name, what became of mutants before.
+        known: earlier outcomes by name of the mutant.
     """
 
     def __init__(self, module: Module, known: dict[str, str]):
@@ -77,24 +77,24 @@ class Mutation:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Instead of pytest's own."""
-        # Once here, instead of in every child, and not in the time of the test that happens to come first.
+        """Replaces the loop of pytest."""
+        # Once here, instead of in every child and in the time of its first test.
         for name in self._baseline(session)[2]:
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
         reached, seconds, _ = self._baseline(session)
-        live = _live(self.module)
+        functions = _find_functions(self.module)
         killers: list[str] = []
-        gc.freeze()  # or each child copies what its collector visits
+        gc.freeze()  # or the collector of each child copies the pages that it visits
         for number, mutant in enumerate(self.module.mutants, 1):
             outcome = self.known.get(mutant.name)
             if outcome is None:
-                found = (item for item in session.items if seconds[item.nodeid] < _SLOWEST)
+                found = (item for item in session.items if seconds[item.nodeid] < _MAX_TEST_SECONDS)
                 reaching = (item for item in found if not mutant.lines.isdisjoint(reached[item.nodeid]))
                 tests = sorted(reaching, key=lambda item: (item.nodeid not in killers, seconds[item.nodeid]))
-                outcome, killer = _tried(self.module, mutant, live, tests, seconds)
+                outcome, killer = _test_mutant(self.module, mutant, functions, tests, seconds)
                 if killer is not None:
-                    killers = [killer, *(name for name in killers if name != killer)][:_KILLERS]
+                    killers = [killer, *(name for name in killers if name != killer)][:_NUM_KILLERS]
             self.outcomes[mutant.name] = outcome
             if outcome not in ("killed", "timeout"):
                 print(f"{outcome}: {mutant.name} (line {mutant.line})", flush=True)
@@ -107,13 +107,13 @@ class Mutation:
         return "", "", ""
 
     def _baseline(self, session: pytest.Session) -> tuple[dict[str, frozenset[int]], dict[str, float], list[str]]:
-        """The lines of the module that every test runs, the seconds of a processor it takes, and what the tests import;
-        in a child."""
+        """The lines of the module that each test reaches, its CPU time, and the packages that the tests import; in a
+        child."""
         path = str(self.module.path)
         with tempfile.NamedTemporaryFile() as file:
 
             def run() -> int:
-                found, there = {}, set(sys.modules)
+                found, loaded_before = {}, set(sys.modules)
                 for i, item in enumerate(session.items):
                     lines: set[int] = set()
 
@@ -135,7 +135,9 @@ class Mutation:
                         sys.stderr.write(f"{item.nodeid} fails without any mutant\n")
                         return 1
                     found[item.nodeid] = _processor_seconds() - start, sorted(lines)
-                late = sorted(name for name in sys.modules.keys() - there if name.partition(".")[0] in _IMPORTED)
+                late = sorted(
+                    name for name in sys.modules.keys() - loaded_before if name.partition(".")[0] in _IMPORTED
+                )
                 Path(file.name).write_text(json.dumps([found, late]))
                 return 0
 
@@ -146,25 +148,25 @@ class Mutation:
         return reached, {name: seconds for name, (seconds, _) in found.items()}, late
 
 
-def _tried(
+def _test_mutant(
     module: Module,
     mutant: Mutant,
-    live: dict[str, list[list[types.FunctionType]]],
+    functions: dict[str, list[list[types.FunctionType]]],
     tests: list[pytest.Item],
     seconds: dict[str, float],
 ) -> tuple[str, str | None]:
-    """What becomes of a mutant, killed by a test, by being too slow, or not; and the test that killed it."""
+    """The outcome of a mutant, and the test that killed it."""
     if not tests:
         return "not reached", None
-    session, place = tests[0].session, mmap.mmap(-1, 8)  # which test runs, for the parent to read
+    session, place = tests[0].session, mmap.mmap(-1, 8)  # the index of the running test, for the parent to read
 
     def run() -> int:
         try:
-            mutant.put()
-            exchanged = _exchange(module, mutant.function, live)
+            mutant.apply()
+            replaced = _replace_code(module, mutant.function, functions)
         except Exception:
-            exchanged = False
-        if not exchanged:
+            replaced = False
+        if not replaced:
             return 3
         session.items = tests
         _, hardest = resource.getrlimit(resource.RLIMIT_CPU)
@@ -183,26 +185,28 @@ def _tried(
     return outcome, tests[int.from_bytes(place[:], "little")].nodeid if outcome == "killed" else None
 
 
-def _live(module: Module) -> dict[str, list[list[types.FunctionType]]]:
-    """By name, the functions that each code of `Module.codes` is run by, wherever they are held."""
+def _find_functions(module: Module) -> dict[str, list[list[types.FunctionType]]]:
+    """By name, the live functions of each code object of `Module.compile_functions`."""
     file = str(module.path)
     everyone = [f for f in gc.get_objects() if type(f) is types.FunctionType and f.__code__.co_filename == file]
     found = defaultdict(list)
     for f in everyone:
         found[f.__code__.co_qualname, f.__code__.co_firstlineno].append(f)
-    return {name: [found[name, code.co_firstlineno] for code in codes] for name, codes in module.codes().items()}
+    return {
+        name: [found[name, code.co_firstlineno] for code in codes] for name, codes in module.compile_functions().items()
+    }
 
 
-def _exchange(module: Module, function: str, live: dict[str, list[list[types.FunctionType]]]) -> bool:
-    """Give the function, wherever it is held, the code that the changed tree compiles to; whether there is one."""
-    exchanged = False
-    for functions, code in zip(live[function], module.codes()[function], strict=True):
-        for f in functions:
-            # A change that takes the only `super()` away leaves no cell for the class: it is kept, and not read.
-            kept = {} if code.co_freevars else {"co_freevars": f.__code__.co_freevars}
-            f.__code__ = code.replace(**kept)
-            exchanged = True
-    return exchanged
+def _replace_code(module: Module, function: str, functions: dict[str, list[list[types.FunctionType]]]) -> bool:
+    """Replace the code of all live functions of this name by that of the mutated tree; return whether there are any."""
+    replaced = False
+    for functions_of_code, code in zip(functions[function], module.compile_functions()[function], strict=True):
+        for f in functions_of_code:
+            # A mutant without the only `super()` has no cell for the class: it is added, and not read.
+            freevars = {} if code.co_freevars else {"co_freevars": f.__code__.co_freevars}
+            f.__code__ = code.replace(**freevars)
+            replaced = True
+    return replaced
 
 
 def _protocol(session: pytest.Session, i: int) -> None:
@@ -211,7 +215,7 @@ def _protocol(session: pytest.Session, i: int) -> None:
 
 
 def _processor_seconds() -> float:
-    """Of this process and those it waited for: other work on the machine does not count."""
+    """The CPU time of this process and the children that it waited for."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
@@ -249,8 +253,8 @@ def _in_child(run: Callable[[], int], limit: float, silent: bool = True) -> int 
     return None
 
 
-class _Steady:
-    """Hypothesis tries the same examples every time, and however long they take."""
+class _DeterministicHypothesis:
+    """Makes Hypothesis use the same examples every time, without deadline."""
 
     def pytest_configure(self) -> None:
         import torch
