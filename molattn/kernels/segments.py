@@ -35,21 +35,8 @@ class Task(ctypes.Structure):
         *(
             (name, ctypes.c_void_p)
             for name in (
-                *(
-                    "q",
-                    "k",
-                    "v",
-                    "sender",
-                    "receiver",
-                    "e",
-                    "w_ke",
-                    "w_ve",
-                    "w_be",
-                    "dropout_mask",
-                    "weights",
-                    "output",
-                    "dy",
-                ),
+                *("q", "k", "v", "sender", "receiver", "e", "w_ke", "w_ve", "w_be", "dropout_mask"),
+                *("weights", "output", "dy"),
                 *("d_logits", "d_q", "d_k", "d_v", "d_e", "d_w_ke", "d_w_ve", "d_w_be"),
             )
         ),
