@@ -152,7 +152,7 @@ class Dataset:
         return split_labels(kind, self.keys, self.y, SIZES, int(split[len(kind) :] or 0))
 
     def digests(self) -> list[str]:
-        """What says which molecule a row of the table has, without its SMILES: eight digits of its SHA-256."""
+        """An identifier of the molecule in a row of the table, without its SMILES: eight digits of its SHA-256."""
         return [hashlib.sha256(text.encode()).hexdigest()[:8] for text in self.table_smiles]
 
     def write(self, path: Path, sides: Iterable[str]) -> None:
@@ -206,9 +206,9 @@ def main() -> None:
     """Do the runs that are missing, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--datasets", nargs="+", default=["esol"])
-    alone = [name for name in CONTENDERS if not name.endswith(ENSEMBLE)]
+    single_models = [name for name in CONTENDERS if not name.endswith(ENSEMBLE)]
     parser.add_argument(
-        "--models", nargs="+", default=alone, choices=list(CONTENDERS), help="all but the ensembles by default"
+        "--models", nargs="+", default=single_models, choices=list(CONTENDERS), help="all but the ensembles by default"
     )
     parser.add_argument("--splits", nargs="+", default=list(SPLITS), help="random0, scaffold, scaffold-balanced0, ...")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
@@ -221,8 +221,8 @@ def main() -> None:
     results = read_results(options.results)
     if not options.tables:
         done = {result.key for result in results}
-        asked = product(options.datasets, options.splits, options.seeds, options.models)
-        missing = [(d, s, m, seed) for d, s, seed, m in asked if (d, s, m, seed) not in done]
+        requested = product(options.datasets, options.splits, options.seeds, options.models)
+        missing = [(d, s, m, seed) for d, s, seed, m in requested if (d, s, m, seed) not in done]
         print(f"{len(missing)} runs to do, {len(done)} in {options.results}", file=sys.stderr)
         datasets = {name: Dataset.load(name) for name in dict.fromkeys(d for d, *_ in missing)}
         writing = Lock()

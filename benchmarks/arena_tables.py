@@ -12,7 +12,7 @@ from scipy import stats
 OURS = "molattn"
 ORDER = ("random", "scaffold", "scaffold-balanced")
 ENSEMBLE = "-ensemble"
-"""How the name of an ensemble ends, behind that of its members."""
+"""The suffix of the name of an ensemble, after that of its members."""
 
 INTRODUCTION = """# How accurate, beside others
 
@@ -116,8 +116,8 @@ def _section(name: str, runs: Sequence[Run]) -> str:
     table, ordered = compared_alike(f"test {metric}", singles)
     parts = [f"## {name}\n", table]
     for ensemble in ensembles:
-        alone = ensemble.removesuffix(ENSEMBLE)
-        pair = [ensemble, alone] if alone in singles else [ensemble]
+        single = ensemble.removesuffix(ENSEMBLE)
+        pair = [ensemble, single] if single in singles else [ensemble]
         parts += ["", compared_alike(f"test {metric}, ensembles", pair)[0]]
     compared = []
     for model in [*ordered, *ensembles]:

@@ -222,8 +222,8 @@ def measure_memory(arguments: argparse.Namespace) -> None:
     for channels in arguments.hidden:
         options = ["--hidden", str(channels), "--atoms", str(atoms), "--batch", str(graphs)]
         commands = [[sys.executable, __file__, "--side", name, *options] for name in names]
-        said = [subprocess.run(command, check=True, capture_output=True, text=True).stdout for command in commands]
-        _row(channels, channels // HEAD_DIM, atoms, graphs, *(f"{float(peak):.0f}" for peak in said))
+        peaks = [subprocess.run(command, check=True, capture_output=True, text=True).stdout for command in commands]
+        _row(channels, channels // HEAD_DIM, atoms, graphs, *(f"{float(peak):.0f}" for peak in peaks))
 
 
 def peak(side: str, channels: int, atoms: int, graphs: int) -> float:

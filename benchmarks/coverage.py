@@ -1,11 +1,11 @@
-"""How often 90% intervals hold the truth: one model per data set, its held-out molecules dealt out again and again.
+"""Coverage of 90% intervals: one model per data set, its held-out molecules split repeatedly.
 
     python benchmarks/coverage.py -o coverage.json                      # about 40 minutes on one core
     python benchmarks/coverage.py --datasets freesolv --epochs 30       # one of them
     python benchmarks/coverage.py -o coverage.json --resplits 50 --epochs lipophilicity=15
 
 Of each data set 60% of the molecules train, 10% choose the epoch, and 30% do neither (`molattn train --split-sizes 0.6
-0.1 0.3`, the command that a user types). Those 30% are dealt out to calibration and test, half and half, `--resplits`
+0.1 0.3`, the command that a user types). Those 30% are split into calibration and test, half and half, `--resplits`
 times, as whole molecules: the model never changes, and no calibration molecule has trained it or stopped its training.
 For each resplit every calibration method that goes with the model makes its intervals; the table has the mean of the
 coverages, their standard deviation over resplits, the mean width and the test RMSE. Options that the tool does not
@@ -27,7 +27,7 @@ METHODS = ("none", "zscaling", "isotonic", "conformal-regression")
 
 
 def train(dataset: str, folder: Path, epochs: int | None, options: list[str]) -> Path:
-    """The run of one training, in a process of its own; one that stands there is taken as it is."""
+    """The run of one training, in a process of its own; an existing run is used again."""
     run = folder / dataset
     if (run / "metrics.json").is_file():
         return run
@@ -77,8 +77,8 @@ def resplits(run: Path, level: float, count: int) -> dict[str, dict[str, list[fl
     for side, chosen in rows.items():
         molecules = artifact.model.read(smiles[chosen], **form)
         scaler = artifact.descriptors
-        beside = None if scaler is None else append_computed_descriptors(scaler.computed, None, molecules)
-        z = None if scaler is None or beside is None else scaler.scale(beside)
+        values = None if scaler is None else append_computed_descriptors(scaler.computed, None, molecules)
+        z = None if scaler is None or values is None else scaler.scale(values)
         answers[side] = artifact.predict(molecules, z)
     held, y = answers["test"], truth[rows["test"]]
     keys = np.array([canonical_smiles(read_smiles(text)) for text in smiles[rows["test"]]])

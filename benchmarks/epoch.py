@@ -3,8 +3,8 @@
     python benchmarks/epoch.py
     python benchmarks/epoch.py --passes 20
 
-Each part is gone through alone for all batches of an epoch, several times; the least counts. What the loop itself and
-the validation take is in no part: `benchmarks/training.py` has whole epochs.
+Each part is timed separately for all batches of an epoch, several times; the least time counts. What the loop itself
+and the validation take is in no part: `benchmarks/training.py` has whole epochs.
 """
 
 import argparse

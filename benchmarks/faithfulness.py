@@ -44,7 +44,7 @@ def trained(dataset: str, preset: str, seed: int, folder: Path) -> tuple[Path, d
 
 
 def measured(run: Path, side: str, folder: Path) -> dict:
-    """What `molattn faithfulness` says of all molecules of a side of the run."""
+    """The output of `molattn faithfulness` for all molecules of a split of the run."""
     predictor = inference.load(run)
     if side == "test":
         return predictor.faithfulness(run, max_molecules=10**9).record

@@ -5,7 +5,7 @@
     python benchmarks/featurize.py --ways molattn --by-brackets    # what the look at brackets costs
     python benchmarks/featurize.py --ways molattn --csv drugs.csv --by-stereo    # of molecules of one's own, too
 
-Each way runs in the environment of whoever it belongs to, one process and one thread, at its own defaults: ours with
+Each way runs in the environment of its package, with one process and one thread, at its own defaults: ours with
 and without a C compiler, PyG's `from_smiles`, chemprop's featurizer and its C++ one. In every round all steps of a way
 read all molecules once, in another order than in the round before; a ratio is that of two steps of one round. Only
 molecules that RDKit can read are among them. With `--by-brackets` those with atoms in brackets, and those without, are
@@ -99,7 +99,7 @@ def main() -> None:
     apart = parser.add_mutually_exclusive_group()
     apart.add_argument("--by-brackets", action="store_true", help="apart: molecules with brackets, and without")
     apart.add_argument("--by-stereo", action="store_true", help="apart: molecules with marks of stereo, and without")
-    parser.add_argument("--csv", type=Path, help="a table of molecules, beside the others")
+    parser.add_argument("--csv", type=Path, help="a table of molecules, in addition to the others")
     parser.add_argument("--column", default="smiles", help="its column of SMILES")
     parser.add_argument("--peers", type=Path, default=FOLDER, help="where the environments of others lie")
     parser.add_argument("-o", "--output", type=Path, default=Path("featurize.json"))

@@ -1,8 +1,8 @@
-"""One way from SMILES to a graph, timed beside bare parsing in the same process; `featurize.py` runs it.
+"""One way from SMILES to a graph, timed together with parsing alone in the same process; `featurize.py` runs it.
 
     python featurize_ways.py WAY FILE ROUNDS
 
-runs with the interpreter of whoever the way belongs to. FILE has a SMILES on each line. It prints JSON: microseconds of
+runs with the interpreter of the package. FILE has a SMILES on each line. It prints JSON: microseconds of
 CPU per molecule of each round, by step; the last step is the whole way, "parse" bare `Chem.MolFromSmiles`. Steps take
 turns, in another order in every round.
 """

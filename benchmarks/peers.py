@@ -1,4 +1,4 @@
-"""Other projects to be measured beside, each in a virtual environment of its own, as its users install it.
+"""Other projects to compare with, each in a virtual environment of its own, as its users install it.
 
 python benchmarks/peers.py                  # makes all of them, in a folder of the user's cache
 python benchmarks/peers.py --peers FOLDER chemprop
@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 PEERS = {
-    # It brings its C++ featurizer (cuik-molmaker), which ties it to a version of RDKit.
+    # It includes its C++ featurizer (cuik-molmaker), which requires a certain version of RDKit.
     "chemprop": ("torch==2.13.0", "chemprop==2.3.1"),
     # `from_smiles`, AttentiveFP, TransformerConv; scikit-learn for the metrics of our script.
     "pyg": ("torch==2.13.0", "torch-geometric==2.8.1", "rdkit==2026.9.1", "scikit-learn==1.9.1"),
 }
-"""What is installed for each, beside what it needs itself."""
+"""The packages that are installed for each, in addition to its dependencies."""
 
 FOLDER = Path.home() / ".cache" / "molattn-peers"
 

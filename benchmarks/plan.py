@@ -399,12 +399,12 @@ def _size(count: float) -> str:
 
 
 def parsed(arguments: Sequence[str] | None = None) -> tuple[Costs, Path | None]:
-    """The costs that are asked for, and where the page goes."""
+    """The costs from the command line, and the path of the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     for f in fields(Costs):
-        said = f"{f.metadata['what']}, {f.metadata['unit']}"
+        text = f"{f.metadata['what']}, {f.metadata['unit']}"
         parser.add_argument(
-            f"--{f.name.replace('_', '-')}", type=float, default=f.default, help=said.replace("%", "%%")
+            f"--{f.name.replace('_', '-')}", type=float, default=f.default, help=text.replace("%", "%%")
         )
     parser.add_argument("-o", "--output", type=Path, default=None, help="printed by default")
     options = vars(parser.parse_args(arguments))

@@ -55,7 +55,7 @@ def predict(run: Path, table: Path, output: Path, workers: int, kill_at: int | N
             os.kill(process.pid, signal.SIGKILL)
             break
         time.sleep(0.02)
-    # wait4 tells the peak of this child alone, where getrusage tells that of the largest so far.
+    # wait4 returns the peak of this child, whereas getrusage returns that of the largest child so far.
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return time.perf_counter() - start, usage.ru_maxrss / 1024, process.returncode

@@ -37,7 +37,7 @@ Commands = dict[str, Callable[[Path], Sequence[object]]]
 
 
 def nci() -> list[str]:
-    """The SMILES of the NCI molecules that RDKit brings."""
+    """The SMILES of the NCI molecules that RDKit includes."""
     lines = (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text(encoding="utf-8").splitlines()
     return [line.split("\t")[0] for line in lines if line.strip()]
 

@@ -63,7 +63,7 @@ def train(dataset: str, split: str, base: str, seed: int, options: list[str]) ->
 
 
 def main() -> None:
-    """Pretrain what is asked for, train from everything, and print the table."""
+    """Pretrain the requested base models, train from each of them, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--datasets", nargs="+", default=["esol"])

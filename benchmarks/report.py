@@ -56,7 +56,7 @@ def shown(figure: Mapping[str, float], digits: int = 2) -> str:
 
 
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table as it stands in README.md."""
+    """A table in the format of README.md."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
 

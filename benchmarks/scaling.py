@@ -137,7 +137,7 @@ def apart(work: Callable[[], Any]) -> Any:
     with os.fdopen(read) as pipe:
         content = pipe.read()
     if os.waitpid(child, 0)[1]:
-        raise RuntimeError("a measurement failed: its error stands above")
+        raise RuntimeError("a measurement failed: see its error above")
     return json.loads(content)
 
 

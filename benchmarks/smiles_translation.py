@@ -100,7 +100,7 @@ def measure(name: str, minutes: float, seed: int, folder: Path) -> None:
 
 
 def table(folder: Path) -> str:
-    """The results in `folder` as a markdown table with a foot that says how they came about."""
+    """The results in `folder` as a markdown table, with a footer on how they were obtained."""
     results = [json.loads((folder / f"{n}.json").read_text()) for n in TRANSLATORS if (folder / f"{n}.json").is_file()]
     if not results:
         return "no results yet"

@@ -5,7 +5,7 @@
     python benchmarks/startup.py --no-peers
 
 Every command is a process of its own, one after another in rounds that go through all of them, one thread each. What
-counts is the CPU time of the process; wall time stands beside it. The ratio is to `import torch` of the same
+counts is the CPU time of the process; wall time is next to it. The ratio is to `import torch` of the same
 environment in the same round, and its spread is over the rounds. A small model is trained first, for each side.
 """
 

@@ -69,23 +69,23 @@ def train(arguments: list[str]) -> tuple[list[tuple[str, float, float]], int]:
         text=True,
     )
     assert process.stderr is not None
-    said = ["starting"]
+    stages_so_far = ["starting"]
 
     def listen() -> None:
         for line in process.stderr:
             print(f"    {line.rstrip()}", file=sys.stderr, flush=True)
             if not line.startswith(("molecule ", "building ", "epoch ", "warning", "task", "they were", "  ")):
-                said.append(line.strip())
+                stages_so_far.append(line.strip())
 
     listener = threading.Thread(target=listen)
     listener.start()
     stages: dict[int, list[float]] = {}
     while process.poll() is None:
-        stage = stages.setdefault(len(said) - 1, [time.perf_counter(), time.perf_counter(), 0.0])
+        stage = stages.setdefault(len(stages_so_far) - 1, [time.perf_counter(), time.perf_counter(), 0.0])
         stage[1:] = [time.perf_counter(), max(stage[2], resident(process.pid))]
         time.sleep(0.1)
     listener.join()
-    return [(said[i], end - start, peak) for i, (start, end, peak) in stages.items()], process.returncode
+    return [(stages_so_far[i], end - start, peak) for i, (start, end, peak) in stages.items()], process.returncode
 
 
 def main() -> int:

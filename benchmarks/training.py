@@ -32,7 +32,7 @@ DATA = HERE.parent / "datasets"
 
 
 class Training:
-    """One side's command and what it brought.
+    """The command of one project and its result.
 
     Args:
         table: columns smiles, y, split.
