@@ -8,7 +8,7 @@ import typer
 
 from molattn.cli.options import Force, InputFormat, MoleculeTable, NumWorkers, Quiet, Run, SmilesColumn
 from molattn.cli.start import predictor_of
-from molattn.cli.terminal import tell, warn
+from molattn.cli.terminal import print_status, warn
 
 
 def attention(
@@ -57,6 +57,6 @@ def attention(
         strict=strict,
     )
     if not quiet:
-        tell(f"{counts.weights:,} weights of {counts.rows - counts.failed} molecules, written to {output}")
+        print_status(f"{counts.weights:,} weights of {counts.rows - counts.failed} molecules, written to {output}")
     if counts.warning:
         warn(counts.warning)

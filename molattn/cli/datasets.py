@@ -2,11 +2,11 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.terminal import console, say, say_json, tell, warn
+from molattn.cli.terminal import console, print_json, print_line, print_status, warn
 
 if TYPE_CHECKING:
     from molattn.data import DatasetCard
@@ -35,7 +35,7 @@ def list_all(data_dir: _DataDir = None, as_json: _Json = False) -> None:
 
     listed = [(card, *_at_hand(card, data_dir)) for card in map(load_card, dataset_names())]
     if as_json:
-        _print_json(
+        print_json(
             [
                 {
                     "name": card.name,
@@ -63,7 +63,7 @@ def list_all(data_dir: _DataDir = None, as_json: _Json = False) -> None:
         rows = "" if card.rows is None else f"{card.rows:,}"
         table.add_row(card.name, card.title, rows, card.metric, where)
     console().print(table)
-    say("Learn from one with: molattn train --dataset esol")
+    print_line("Learn from one with: molattn train --dataset esol")
 
 
 @datasets.command()
@@ -75,7 +75,7 @@ def show(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None
     path, where = _at_hand(card, data_dir)
     content = {key: value for key, value in asdict(card).items() if key != "folder"} | {"path": path}
     if as_json:
-        _print_json(content)
+        print_json(content)
         return
     from rich.table import Table
     from rich.text import Text
@@ -120,10 +120,10 @@ def get(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None:
     rows = len(read_table(card.path).rows)
     sha256 = hashlib.sha256(card.path.read_bytes()).hexdigest()
     if as_json:
-        _print_json({"name": name, "path": str(card.path), "rows": rows, "sha256": sha256})
+        print_json({"name": name, "path": str(card.path), "rows": rows, "sha256": sha256})
         return
-    say(f"{card.path}: {rows:,} rows, sha256 {sha256}")
-    say(f"Learn from it with: molattn train --dataset {name}{f' --data-dir {data_dir}' if data_dir else ''}")
+    print_line(f"{card.path}: {rows:,} rows, sha256 {sha256}")
+    print_line(f"Learn from it with: molattn train --dataset {name}{f' --data-dir {data_dir}' if data_dir else ''}")
 
 
 def fetched(name: str, data_dir: str | Path | None, quiet: bool = False) -> "DatasetCard":
@@ -144,7 +144,7 @@ def fetched(name: str, data_dir: str | Path | None, quiet: bool = False) -> "Dat
 
         card, said = fetch_dataset(name, data_dir or "", progress)
     if said and not quiet:
-        tell(said)
+        print_status(said)
     return card
 
 
@@ -161,7 +161,3 @@ def _at_hand(card: "DatasetCard", data_dir: Path | None) -> tuple[str | None, st
     if found is not None:
         return str(found.path), "here"
     return None, "RDKit" if card.made else "download"
-
-
-def _print_json(content: Any) -> None:
-    say_json(content)

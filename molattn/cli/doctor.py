@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from molattn import __version__
-from molattn.cli.terminal import say, say_json
+from molattn.cli.terminal import print_json, print_line
 
 # What is imported, to know that it can be, by the name that it is installed under.
 PACKAGES = {
@@ -54,11 +54,11 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSO
     ]
     lines = [_line(name, check) for name, check in checks]
     if as_json:
-        say_json({"ok": all(line.ok for line in lines), "checks": [asdict(line) for line in lines]})
+        print_json({"ok": all(line.ok for line in lines), "checks": [asdict(line) for line in lines]})
     else:
         width = max(len(line.name) for line in lines)
         for line in lines:
-            say(f"{'ok  ' if line.ok else 'FAIL'}  {line.name.ljust(width)}  {line.found}")
+            print_line(f"{'ok  ' if line.ok else 'FAIL'}  {line.name.ljust(width)}  {line.found}")
     if not all(line.ok for line in lines):
         raise typer.Exit(1)
 

@@ -7,7 +7,7 @@ import typer
 
 from molattn.cli.options import NumWorkers, Quiet, Run, SmilesColumn
 from molattn.cli.start import predictor_of
-from molattn.cli.terminal import say_json, tell, warn
+from molattn.cli.terminal import print_json, print_status, warn
 from molattn.errors import RowsFailed, UsageError
 
 
@@ -71,9 +71,9 @@ def evaluate(
         for stem, picture in plots.items():
             picture.save(output_dir / f"{stem}.png")
         if not quiet:
-            tell(f"{METRICS} and {len(plots)} {'plot' if len(plots) == 1 else 'plots'} are in {output_dir}")
+            print_status(f"{METRICS} and {len(plots)} {'plot' if len(plots) == 1 else 'plots'} are in {output_dir}")
     if as_json:
-        say_json(content)
+        print_json(content)
     else:
         of = "atoms" if predictor.task.of_atoms else "molecules"
         units = dict(zip(predictor.targets, predictor.units, strict=True))

@@ -10,7 +10,7 @@ import typer
 
 from molattn.cli.options import Force, Quiet, Run, Target
 from molattn.cli.start import predictor_of
-from molattn.cli.terminal import say, tell, warn
+from molattn.cli.terminal import print_line, print_status, warn
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def explain(
         written = [str(output)]
     if not quiet:
         first = next(a for a in found if a is not None)
-        tell(f"{first.method}; faithfulness: {first.faithfulness}; written to {', '.join(written)}")
+        print_status(f"{first.method}; faithfulness: {first.faithfulness}; written to {', '.join(written)}")
 
 
 def _paths(output: Path | None, count: int, force: bool) -> list[Path]:
@@ -114,14 +114,14 @@ def _attributions(
 def _print(found: Sequence["Attribution"]) -> None:
     for number, a in enumerate(found):
         if number:
-            say()
-        say(a.smiles)
-        say(a.equation)
-        say(f"{a.method}{f', in {a.unit}' if a.unit and a.in_units else ''}; faithfulness: {a.faithfulness}")
+            print_line()
+        print_line(a.smiles)
+        print_line(a.equation)
+        print_line(f"{a.method}{f', in {a.unit}' if a.unit and a.in_units else ''}; faithfulness: {a.faithfulness}")
         shares = [*zip(a.labels, a.values, strict=True), *a.other_terms.items()]
         width = max(len(label) for label, _ in shares)
         for label, value in shares:
-            say(f"  {label.ljust(width)}  {value:+.3f}")
+            print_line(f"  {label.ljust(width)}  {value:+.3f}")
 
 
 def _table(found: Sequence["Attribution | None"]) -> str:

@@ -7,7 +7,7 @@ import typer
 
 from molattn.cli.options import Quiet, Run, Target
 from molattn.cli.start import predictor_of
-from molattn.cli.terminal import console, say, say_json, warn
+from molattn.cli.terminal import console, print_json, print_line, warn
 
 if TYPE_CHECKING:
     from molattn.explain.run_faithfulness import RunFaithfulness
@@ -57,7 +57,7 @@ def faithfulness(
         count = f"{len(done.rejected)} molecules cannot be read and are left out"
         warn(f"{count}; the first, {done.rejected[0]}")
     if as_json:
-        say_json(done.record)
+        print_json(done.record)
         return
     if not quiet:
         _print(done, run)
@@ -70,7 +70,7 @@ def _print(done: "RunFaithfulness", run: Path) -> None:
     n, candidates = found.molecules, done.num_candidates
     chosen = f"{n} of {candidates}" if n < candidates else str(n)
     side = f"{record['side']} " if record["side"] else ""
-    say(f"{found.target}, {chosen} {side}molecules of {record['data']}:")
+    print_line(f"{found.target}, {chosen} {side}molecules of {record['data']}:")
     table = Table()
     table.add_column("method", no_wrap=True)
     if done.truth:
@@ -84,10 +84,12 @@ def _print(done: "RunFaithfulness", run: Path) -> None:
         table.add_row(*cells, _number(m.deletion))
     console().print(table)
     if done.truth:
-        say("tau (Kendall's), r (Pearson's), AUROC: with the true shares of atoms, means of molecules; 1 is perfect.")
-        say("untrained: the tau of the same model before training.")
-    say("deletion: the answer's change as the top atoms are left out, over that of random orders: 1 is chance.")
-    say(f"Kept in {run / 'faithfulness.json'}; molattn explain and every picture of attention say it.")
+        print_line(
+            "tau (Kendall's), r (Pearson's), AUROC: with the true shares of atoms, means of molecules; 1 is perfect."
+        )
+        print_line("untrained: the tau of the same model before training.")
+    print_line("deletion: the answer's change as the top atoms are left out, over that of random orders: 1 is chance.")
+    print_line(f"Kept in {run / 'faithfulness.json'}; molattn explain and every picture of attention say it.")
 
 
 def _number(value: float | None) -> str:

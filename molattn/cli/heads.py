@@ -9,7 +9,7 @@ import typer
 
 from molattn.cli.options import InputFormat, MoleculeTable, NumWorkers, Quiet, Run, SmilesColumn
 from molattn.cli.start import predictor_of
-from molattn.cli.terminal import console, say, tell, warn
+from molattn.cli.terminal import console, print_line, print_status, warn
 from molattn.errors import InputError, RowsFailed, UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ _SHORT = {
     "other fragment": "other",
     "virtual node": "virtual",
 }
+_LEGEND = (
+    "head: layer.head; entropy: in % of log n; looks most at: the functional group whose share, from all other",
+    "atoms, is the most times that of uniform attention. The tables of -o have all groups, elements and numbers.",
+)
 TABLES, PICTURES = (".csv", ".tsv", ".parquet"), (".svg", ".png")
 
 
@@ -81,7 +85,7 @@ def heads(
     for path in outputs:
         _write(summary, path)
         if not quiet:
-            tell(f"{path} is written")
+            print_status(f"{path} is written")
     if not quiet:
         _print(summary)
 
@@ -168,8 +172,12 @@ def _print(summary: "HeadSummary") -> None:
             shares = [_percent(float(summary.share(key)[layer, head])) for key in (*distances, *spread)]
             table.add_row(f"{layer}.{head}", *shares, *[""][len(spread) :], _preference(summary, layer, head))
     console().print(table)
-    say("head: layer.head; entropy: in % of log n; looks most at: the functional group whose share, from all other")
-    say("atoms, is the most times that of uniform attention. The tables of -o have all groups, elements and numbers.")
+    print_line(
+        "head: layer.head; entropy: in % of log n; looks most at: the functional group whose share, from all other"
+    )
+    print_line(
+        "atoms, is the most times that of uniform attention. The tables of -o have all groups, elements and numbers."
+    )
 
 
 def _percent(share: float) -> str:

@@ -47,15 +47,15 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
     first = int(variables["GROUP_RANK"]) * devices
     logs = [tempfile.TemporaryFile() if first + i else None for i in range(devices)]  # noqa: SIM115 (closed below)
     processes: list[subprocess.Popen[bytes]] = []
-    told: list[int] = []
+    received: list[int] = []
 
-    def tell(number: int, _: FrameType | None) -> None:
-        told.append(number)
+    def forward(number: int, _: FrameType | None) -> None:
+        received.append(number)
         for process in processes:
             if number != signal.SIGINT:  # a terminal sends it to all by itself
                 process.send_signal(number)
 
-    before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         for i, log in enumerate(logs):
             mine = {
@@ -70,8 +70,8 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
             out = None if log is None else subprocess.DEVNULL
             processes.append(subprocess.Popen([*COMMAND, *arguments], env=mine, stdout=out, stderr=log))
         failed = _watched(processes)
-        if told:
-            return 128 + told[0]
+        if received:
+            return 128 + received[0]
         if failed is None:
             return 0
         code, log = processes[failed].returncode, logs[failed]

@@ -1,11 +1,8 @@
-"""The `molattn` command: its list of commands, its errors and its exit codes."""
+"""The `molattn` command: its subcommands, and the way it starts and exits."""
 
 import ctypes
-import errno
-import logging
 import os
 import sys
-import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +16,7 @@ from molattn.cli.attention import attention
 from molattn.cli.datasets import datasets
 from molattn.cli.doctor import doctor
 from molattn.cli.embed import embed
+from molattn.cli.errors import describe_environment_error, exit_with_error, show_log, show_warning
 from molattn.cli.evaluate import evaluate
 from molattn.cli.explain import explain
 from molattn.cli.faithfulness import faithfulness
@@ -26,42 +24,32 @@ from molattn.cli.heads import heads
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.pretrain import pretrain
-from molattn.cli.terminal import hush, prepare, printable, say, tell, warn
+from molattn.cli.terminal import discard_output, prepare_streams, print_line, printable
 from molattn.cli.train import train
 from molattn.cli.tune import tune
 from molattn.cli.view import view
-from molattn.errors import InputError, MolattnError, MolattnWarning, short_repr
-
-_FULL = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk is full, for this user",
-    errno.EFBIG: "a file grew larger than it may here",
-}
-
-_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR, errno.ENOTDIR)
-_REFUSED += (errno.EIO, errno.EBADF, errno.EMFILE, errno.ENFILE, errno.ENXIO, errno.ESTALE)
-"""What is the matter with a file or a stream that was named, and not with molattn."""
+from molattn.errors import InputError, MolattnError
 
 
 class _Commands(TyperGroup):
-    """What is wrong with an argument is said with the argument in it: as text."""
+    """The subcommands; errors that quote an argument are made printable."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        with _printable():
+        with _printable_errors():
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
-        with _printable():
+        with _printable_errors():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _printable() -> Iterator[None]:
+def _printable_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(said := getattr(error, "message", None), str):
-            error.message = printable(said)  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(message := getattr(error, "message", None), str):
+            error.message = printable(message)  # pyright: ignore[reportAttributeAccessIssue]
         raise
 
 
@@ -95,9 +83,9 @@ app.command()(doctor)
 app.add_typer(datasets, name="datasets")
 
 
-def _version(asked: bool) -> None:
-    if asked:
-        say(f"molattn {__version__}")
+def _version(requested: bool) -> None:
+    if requested:
+        print_line(f"molattn {__version__}")
         raise typer.Exit
 
 
@@ -116,8 +104,8 @@ def _molattn(
 
 
 def _keep_memory() -> None:
-    """Tell glibc's allocator not to give memory back after every batch: to get it again, page by page, takes longer
-    than what is done in it."""
+    """Configure glibc's allocator to keep memory between batches: returning it and faulting its pages in again takes
+    longer than the computation."""
     mmap_threshold, trim_threshold = -3, -1
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
@@ -128,36 +116,36 @@ def _keep_memory() -> None:
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
-    # Threads of the maths that spin while they wait crawl when anything else wants the cores. Read by torch.
+    """Run the command line and exit with its code."""
+    # Waiting OpenMP threads that spin are very slow when another process needs the cores. Read by torch.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # oneDNN and torch each keep what they prepared for 1,024 shapes of matrices. Every batch brings new ones, and a
-    # long table would fill hundreds of megabytes with what is never asked for again.
+    # oneDNN and torch each cache primitives for 1,024 matrix shapes. Every batch brings new shapes, so that a long
+    # table would fill hundreds of megabytes with entries that are never used again.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
-    prepare()
+    prepare_streams()
     _keep_memory()
     debug = "--debug" in sys.argv[1:]
-    # `--debug` may stand after the command too, where people put it once something went wrong.
+    # `--debug` is also accepted after the subcommand, where users add it after an error.
     arguments = [a for a in sys.argv[1:] if a != "--debug"]
     if not debug:
-        warnings.showwarning = _show_warning
+        warnings.showwarning = show_warning
     if not {"-q", "--quiet"}.intersection(arguments):
-        _show_log()
+        show_log()
     try:
         _run(arguments)
     except MolattnError as error:
-        _fail(f"error: {error}", error.exit_code, debug)
+        exit_with_error(f"error: {error}", error.exit_code, debug)
     except KeyboardInterrupt:
-        _fail("stopped", 130, debug)
+        exit_with_error("stopped", 130, debug)
     except BrokenPipeError:
-        # Whoever read our output has gone, as `head` does; leave quietly.
-        hush()
+        # The reader of the output has closed it, as `head` does: exit quietly.
+        discard_output()
         sys.exit(0)
     except Exception as error:
-        if said := _outside(error):
-            _fail(f"error: {said}", InputError.exit_code, debug)
-        _fail(
+        if text := describe_environment_error(error):
+            exit_with_error(f"error: {text}", InputError.exit_code, debug)
+        exit_with_error(
             f"internal error: {type(error).__name__}: {error}",
             1,
             debug,
@@ -166,58 +154,12 @@ def main() -> None:
 
 
 def _run(arguments: list[str]) -> None:
-    """The command, to the last byte of its output; it ends by SystemExit or another error."""
+    """Run the command and flush its output; ends with SystemExit or another error."""
     try:
         app(arguments)
     except SystemExit as stop:
-        # That is how the libraries that print say that nobody reads on.
+        # Libraries that print turn a closed pipe into SystemExit.
         if isinstance(stop.__context__, BrokenPipeError):
             raise stop.__context__ from None
         sys.stdout.flush()
         raise
-
-
-def _outside(error: Exception) -> str:
-    """What is the matter outside of molattn, in a sentence; empty for anything else."""
-    if isinstance(error, UnicodeEncodeError) and any("\ud800" <= c <= "\udfff" for c in error.object):
-        text = error.object[max(0, error.start - 40) : error.end + 20]
-        return f"{short_repr(text, 80)} is not UTF-8 text, which is what files hold: give another name or value"
-    if not isinstance(error, OSError):
-        return ""
-    if error.errno in _FULL:
-        return f"{_FULL[error.errno]}: make room and run it again; what was there before is whole"
-    if error.errno == errno.EBADF and error.filename is None:
-        return "standard output cannot be written to: open it, or give --output"
-    if error.errno in _REFUSED and error.filename is not None:
-        return f"{error.filename}: {error.strerror}: see that it can be read and written, or give another path"
-    return ""
-
-
-def _fail(text: str, code: int, debug: bool, next_line: str = "") -> None:
-    if debug:
-        traceback.print_exc()
-    tell(text)
-    if next_line:
-        tell(next_line)
-    # Python ends with another code where the last of its output goes nowhere.
-    hush()
-    sys.exit(code)
-
-
-class _OnStderr(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        tell(record.getMessage())
-
-
-def _show_log() -> None:
-    """What the library says of its own work, such as that it builds something, in a line."""
-    log = logging.getLogger("molattn")
-    if not log.handlers:
-        log.addHandler(_OnStderr())
-        log.setLevel(logging.INFO)
-
-
-def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    """molattn's own warnings as one line; the libraries' are for developers, who have --debug."""
-    if issubclass(category, MolattnWarning):
-        warn(message)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from molattn.cli.terminal import console, say
+from molattn.cli.terminal import console, print_line
 
 MOST = 12
 """Targets whose uncertainties are printed."""
@@ -36,12 +36,12 @@ def print_metrics(
             if baseline is not None:
                 columns[f"always {always}"] = baseline[target]
             unit = f" in {units[target]}" if units[target] and any(METRICS[n].has_unit for n in names) else ""
-            say()
-            say(f"{target}{unit}, {model['n']} {molecules}:")
+            print_line()
+            print_line(f"{target}{unit}, {model['n']} {molecules}:")
             _print(["", *columns], [[METRICS[n].label, *(number(c[n]) for c in columns.values())] for n in names])
     else:
-        say()
-        say(f"{molecules}:")
+        print_line()
+        print_line(f"{molecules}:")
         rows = [[target, str(m["n"]), *(number(m[n]) for n in names)] for target, m in measured.items()]
         rows.append(["mean of all", "", *(_mean(measured, n) for n in names)])
         if baseline is not None:
@@ -49,15 +49,15 @@ def print_metrics(
         _print(["", "labels", *(METRICS[n].label for n in names)], rows)
     for target, model in measured.items():
         for name, reason in model.get("why", {}).items():
-            say(f"{target}: {METRICS[name].label} is undefined: {reason}")
+            print_line(f"{target}: {METRICS[name].label} is undefined: {reason}")
 
 
 def print_uncertainty(measured: Mapping[str, Any], molecules: str, units: Mapping[str, str]) -> None:
     """Print what a run's metrics say of its uncertainties, target by target, each in a line."""
     calibration, level = measured["calibration"], measured["level"]
     said = f"uncertainty by {measured['method']}" if measured["method"] != "none" else "no uncertainty of its own"
-    say()
-    say(f"{said}, calibration {calibration}; {molecules}:")
+    print_line()
+    print_line(f"{said}, calibration {calibration}; {molecules}:")
     for target, values in list(measured["test"].items())[:MOST]:
         unit = f" {units[target]}" if units.get(target) else ""
         words = {
@@ -70,11 +70,11 @@ def print_uncertainty(measured: Mapping[str, Any], molecules: str, units: Mappin
             "miscalibration_area": lambda v: f"miscalibration area {v:.3f}",
         }
         told = [words[name](v) for name, v in values.items() if name in words and v is not None]
-        say(f"  {target}: {', '.join(told)}")
+        print_line(f"  {target}: {', '.join(told)}")
         if "why" in values:
-            say(f"  {target}: no coverage: {values['why']['coverage']}")
+            print_line(f"  {target}: no coverage: {values['why']['coverage']}")
     if len(measured["test"]) > MOST:
-        say(f"  and {len(measured['test']) - MOST} more targets, see metrics.json")
+        print_line(f"  and {len(measured['test']) - MOST} more targets, see metrics.json")
 
 
 def _print(heads: list[str], rows: list[list[str]]) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from molattn.cli.options import Force, InputFormat, NumWorkers, Quiet, Resume, Run, Smiles, SmilesColumn, parse_shard
 from molattn.cli.start import predictor_of
-from molattn.cli.terminal import table_to_stdout, warn
+from molattn.cli.terminal import stdout_writer, warn
 from molattn.errors import RowsFailed, UsageError
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def predict(
     job = TableJob(
         input=tables[0],
         output=None if output is None else Path(output),
-        write_text=table_to_stdout() if output is None else None,
+        write_text=stdout_writer() if output is None else None,
         smiles_column=smiles_column,
         input_format=input_format,
         shard=parse_shard(shard),

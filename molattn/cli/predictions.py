@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from molattn.cli.terminal import printable, say, say_json, warn
+from molattn.cli.terminal import print_json, print_line, printable, warn
 
 if TYPE_CHECKING:
     from molattn.inference import PredictionOptions, Predictor, RowPrediction
@@ -33,7 +33,7 @@ def print_predictions(
             | {"status": "error" if r.error else "ok", "error": r.error, "warnings": list(r.warnings)}
             for r in rows
         ]
-        say_json(content)
+        print_json(content)
         return [r for r in rows if r.error]
     binary = predictor.task.kind == "binary"
     units = ["probability" if binary else u for u in predictor.units]
@@ -46,7 +46,7 @@ def print_predictions(
         lines.append((printable(r.smiles), *values))
     width = max(len(line[0]) for line in lines)
     for line in lines:
-        say("  ".join([line[0].ljust(width), *line[1:]]))
+        print_line("  ".join([line[0].ljust(width), *line[1:]]))
     for r in rows:
         for warning in r.warnings:
             warn(f"{r.smiles}: {warning}")

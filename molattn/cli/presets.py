@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from molattn.cli.terminal import console, say, say_json
+from molattn.cli.terminal import console, print_json, print_line
 from molattn.models.presets import PRESETS
 
 
@@ -34,7 +34,7 @@ def presets(
             }
             for name, preset in PRESETS.items()
         ]
-        say_json(listed)
+        print_json(listed)
         return
     from rich.table import Table
 
@@ -45,7 +45,7 @@ def presets(
         source = f"{preset.citation}, {_short(preset.url)}" if preset.url else preset.citation
         table.add_row(name, preset.title, source, f"{counts[name]:,}", "yes" if preset.needs_3d else "no")
     console().print(table)
-    say("Train one with: molattn train --dataset esol --preset mat")
+    print_line("Train one with: molattn train --dataset esol --preset mat")
 
 
 def _short(url: str) -> str:

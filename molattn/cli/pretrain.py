@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import NumWorkers, Quiet, SmilesColumn
-from molattn.cli.terminal import say
+from molattn.cli.terminal import print_line
 from molattn.errors import UsageError
 
 
@@ -85,10 +85,10 @@ def pretrain(
         result = run(config, output_dir, reporter, force, resume)
     if not quiet:
         best = result.history[result.best_epoch]
-        say(
+        print_line(
             f"{len(result.targets.names)} descriptors of {len(result.molecules.smiles):,} molecules: validation RMSE "
             f"{best.val_metric:.3f} of their standard deviation, at epoch {result.best_epoch + 1}"
         )
         folder = shlex.quote(str(result.folder))
-        say(f"The base lies in {result.folder}: model.safetensors, config.json, card.toml, history.csv. Next:")
-        say(f"  molattn train my.csv --target-columns y --base {folder}")
+        print_line(f"The base lies in {result.folder}: model.safetensors, config.json, card.toml, history.csv. Next:")
+        print_line(f"  molattn train my.csv --target-columns y --base {folder}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from molattn.cli.terminal import console, tell, warn
+from molattn.cli.terminal import console, print_status, warn
 
 if TYPE_CHECKING:
     from molattn.training.fit import EpochRecord
@@ -53,7 +53,7 @@ class TerminalReporter:
     def stage(self, text: str) -> None:
         """A new part of the work begins."""
         if not self.quiet:
-            tell(text)
+            print_status(text)
 
     def warning(self, text: str) -> None:
         """Something a user should know."""
@@ -64,7 +64,7 @@ class TerminalReporter:
         if self.reading.disable:
             if not self.quiet and time.monotonic() > self.told + SECONDS:
                 self.told = time.monotonic()
-                tell(f"molecule {done} of {total}")
+                print_status(f"molecule {done} of {total}")
             return
         if self.reading_task is None:
             self.reading.start()
@@ -85,7 +85,7 @@ class TerminalReporter:
         if self.progress.disable:
             # Where there is no terminal, as in a log file, a line now and then says that it is alive.
             if not self.quiet and (record.epoch + 1) % max(1, epochs // 10) == 0:
-                tell(f"epoch {record.epoch + 1} of {epochs}: {text}")
+                print_status(f"epoch {record.epoch + 1} of {epochs}: {text}")
             return
         if self.task is None:
             self.progress.start()
@@ -117,7 +117,7 @@ class TuneReporter(TerminalReporter):
         if self.trials.disable:
             if not self.quiet:
                 so_far = "" if best is None else f": best {_number(best)}"
-                tell(f"trial {done} of {total} finished{so_far}")
+                print_status(f"trial {done} of {total} finished{so_far}")
             return
         if self.trials_task is None:
             self.trials.start()

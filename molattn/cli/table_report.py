@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from molattn.cli.terminal import console, tell, warn
+from molattn.cli.terminal import console, print_status, warn
 
 if TYPE_CHECKING:
     from molattn.inference.row_counts import RowCounts
@@ -58,7 +58,7 @@ class TableProgress:
                 self.bar.update(self.task, completed=self.before + done, description=self.text(done, now - self.start))
         elif now > self.last_line + SECONDS_BETWEEN_LINES:
             self.last_line = now
-            tell(self.text(done, now - self.start))
+            print_status(self.text(done, now - self.start))
 
     def text(self, done: int, seconds: float) -> str:
         """The line after `done` molecules in `seconds`."""
@@ -84,6 +84,6 @@ def report_rows(counts: "RowCounts", noun: str, verb: str, output: Path | None, 
     if geometry:
         warn(geometry)
     if output is not None and not quiet:
-        tell(f"{counts.rows - counts.failed} of {counts.rows} rows {verb}, written to {output}")
+        print_status(f"{counts.rows - counts.failed} of {counts.rows} rows {verb}, written to {output}")
     if failures:
         warn(failures)

@@ -1,8 +1,8 @@
-"""What the command line says, as text that does nothing to a terminal: the one place that prints.
+"""Printing, in one place, of text that is safe on a terminal.
 
-Names, units, paths and SMILES are a stranger's, and a terminal obeys what is in them: an escape sequence clears the
-screen or writes into the title, a change of direction turns a line around, a line end makes a line of its own. Every
-line, cell of a table and message goes through `printable`. What is written to a file keeps its bytes.
+Names, units, paths and SMILES are untrusted, and a terminal interprets what is in them: an escape sequence clears the
+screen or sets the title, a change of direction reverses a line, a line end starts a new line. Every line, table cell
+and message goes through `printable`. Bytes written to a file are not changed.
 """
 
 import json
@@ -16,43 +16,45 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def printable(text: object, kept: str = "") -> str:
-    r"""The text with every character that is no letter, sign or blank as Python writes it, such as `\x1b`.
+def printable(text: object, allowed: str = "") -> str:
+    r"""The text with every character that is not printable escaped as in Python, such as `\x1b`.
 
     >>> print(printable("y\x1b[2J\u202e\n"))
     y\x1b[2J\u202e\n
 
-    kept: characters that stay as they are.
+    allowed: characters that are not escaped.
     """
     text = str(text)
     if text.isprintable():
         return text
-    shown = (c if c.isprintable() or c in kept else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+    shown = (
+        c if c.isprintable() or c in allowed else c.encode("unicode_escape", "surrogatepass").decode() for c in text
+    )
     return "".join(shown)
 
 
-def say(text: object = "") -> None:
-    """A line of a result, on standard output."""
+def print_line(text: object = "") -> None:
+    """Print a line of a result on standard output."""
     print(printable(text))
 
 
-def say_json(content: Any) -> None:
-    """A result as JSON, on standard output; it is ASCII."""
+def print_json(content: Any) -> None:
+    """Print a result as ASCII JSON on standard output."""
     sys.stdout.write(json.dumps(content, indent=1) + "\n")
 
 
-def tell(text: object) -> None:
-    """A line about the work, on standard error."""
+def print_status(text: object) -> None:
+    """Print a line about the progress of the work on standard error."""
     print(printable(text), file=sys.stderr)
 
 
 def warn(text: object) -> None:
-    """Something that a user should know, on standard error."""
-    tell(f"warning: {text}")
+    """Print a warning on standard error."""
+    print_status(f"warning: {text}")
 
 
 def console(stderr: bool = False) -> "Console":
-    """Rich's console, for tables and bars, to which a text is a text: no markup, nothing that a terminal obeys."""
+    """A Rich console for tables and bars that prints text literally: no markup, no terminal escapes."""
     from rich.console import Console
     from rich.segment import Segment
 
@@ -61,7 +63,7 @@ def console(stderr: bool = False) -> "Console":
             return super().render_str(printable(text), **options)
 
         def render(self, renderable: Any, options: Any = None) -> Any:
-            # Texts that come as such, with styles of ours: what is drawn between them ends lines.
+            # Segments of text with their styles; those between them end lines.
             for segment in super().render(renderable, options):
                 yield segment if segment.control else Segment(printable(segment.text, "\n"), segment.style)
 
@@ -71,22 +73,22 @@ def console(stderr: bool = False) -> "Console":
     return Plain(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
-def table_to_stdout() -> Callable[[str], object]:
-    """Takes the text of a table to standard output: the bytes of a file where it goes to one, or through a pipe."""
+def stdout_writer() -> Callable[[str], object]:
+    """A function that writes the text of a table to standard output, byte for byte unless it is a terminal."""
     if sys.stdout.isatty():
         return lambda text: sys.stdout.write(printable(text, "\n\t"))
     sys.stdout.flush()
     return lambda text: sys.stdout.buffer.write(text.encode())
 
 
-def prepare() -> None:
-    """Make standard input, output and error such that each is there, and takes any text.
+def prepare_streams() -> None:
+    """Make sure that standard input, output and error are open and accept any text.
 
-    Whoever starts a process can have closed them. The next file that is opened would then be standard output to
-    everyone who writes to it: something else is put there that refuses.
+    The parent process can have closed them. The next file that is opened would then get the number of standard output,
+    and be written to: the null device, opened so that writing fails, takes the number instead.
     """
-    ways = (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_RDWR))
-    for number, (name, mode, flags) in enumerate(ways):
+    streams = (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_RDWR))
+    for number, (name, mode, flags) in enumerate(streams):
         try:
             os.fstat(number)
         except OSError:
@@ -94,14 +96,14 @@ def prepare() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError):  # of somebody else's making
+        with suppress(AttributeError):  # replaced by an object of another type
             stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def hush() -> None:
-    """Nothing more goes to standard output and error: whoever read them has gone, or they take nothing.
+def discard_output() -> None:
+    """Discard the rest of standard output and error where they cannot be written to, as after a closed pipe.
 
-    Python would say at its end that it cannot write what is left.
+    Otherwise Python reports at exit that it cannot flush them.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from molattn.cli.launch import end_with_launcher, launch
-from molattn.cli.terminal import console, say, say_json
+from molattn.cli.terminal import console, print_json, print_line
 from molattn.models.config import CONFIGS
 from molattn.models.presets import PRESETS
 from molattn.training.config import DataConfig, RunConfig, TrainingConfig, resolve
@@ -278,7 +278,7 @@ def train(
     if not is_main_process():
         return
     if as_json:
-        say_json({"run": str(result.folder), **result.metrics})
+        print_json({"run": str(result.folder), **result.metrics})
     elif isinstance(result, MultipleRunsResult):
         if not quiet:
             _report_several(result)
@@ -296,13 +296,13 @@ def _report(result: "RunResult") -> None:
     if "uncertainty" in metrics:
         print_uncertainty(metrics["uncertainty"], f"{of}test molecules", metrics["units"])
     run, program = shlex.quote(str(result.folder)), _program()
-    say(f"The run lies in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
+    print_line(f"The run lies in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
     beside = result.dataset.config.descriptor_columns
     level = " --interval 0.9" if result.artifact is not None and result.artifact.calibration is not None else ""
     if not beside:
-        say(f"  {program} predict {run} --smiles CCO --smiles c1ccccc1")
+        print_line(f"  {program} predict {run} --smiles CCO --smiles c1ccccc1")
     within = f"   (with {', '.join(beside)} in it)" if beside else ""
-    say(f"  {program} predict {run} in.csv -o out.csv{level}{within}")
+    print_line(f"  {program} predict {run} in.csv -o out.csv{level}{within}")
 
 
 def _report_several(result: "MultipleRunsResult") -> None:
@@ -315,8 +315,8 @@ def _report_several(result: "MultipleRunsResult") -> None:
     out = console()
     for target, metrics in result.metrics["test"].items():
         unit = result.metrics["units"][target]
-        say()
-        say(f"{target}{f' in {unit}' if unit else ''}, test molecules of {len(result.runs)} runs:")
+        print_line()
+        print_line(f"{target}{f' in {unit}' if unit else ''}, test molecules of {len(result.runs)} runs:")
         # A metric that no run could give has no mean.
         numbers = {name: m for name, m in metrics.items() if name in METRICS and isinstance(m, dict) and "mean" in m}
         table = Table()
@@ -331,8 +331,8 @@ def _report_several(result: "MultipleRunsResult") -> None:
         out.print(table)
     first = shlex.quote(str(result.folder / next(iter(result.runs))))
     example = "in.csv -o out.csv" if result.descriptors else "--smiles CCO"
-    say(f"The runs lie in {result.folder}, each in its folder; metrics.json has mean, std and all values. Next:")
-    say(f"  {_program()} predict {first} {example}")
+    print_line(f"The runs lie in {result.folder}, each in its folder; metrics.json has mean, std and all values. Next:")
+    print_line(f"  {_program()} predict {first} {example}")
 
 
 def _program() -> str:

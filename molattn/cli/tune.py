@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from molattn.cli.options import NumWorkers, Quiet
-from molattn.cli.terminal import say, say_json
+from molattn.cli.terminal import print_json, print_line
 from molattn.errors import UsageError
 from molattn.training.config import DataConfig, TrainingConfig, read_config, resolve
 from molattn.training.run_status import TUNED
@@ -124,12 +124,12 @@ def tune(
         found = run(resolved, folder, teller, num_trials, where, pruner, resume is not None)
     if as_json:
         content = {"folder": str(found.folder), "metric": found.metric, "value": found.value}
-        say_json({**content, "trials": found.trials, "values": found.values})
+        print_json({**content, "trials": found.trials, "values": found.values})
     elif not quiet:
-        say()
-        say(f"Best of {found.trials} trials, validation {METRICS[found.metric].label} {found.value:.4g}:")
+        print_line()
+        print_line(f"Best of {found.trials} trials, validation {METRICS[found.metric].label} {found.value:.4g}:")
         for name, value in found.values.items():
-            say(f"  {name} = {value:.4g}" if isinstance(value, float) else f"  {name} = {value}")
+            print_line(f"  {name} = {value:.4g}" if isinstance(value, float) else f"  {name} = {value}")
         best = shlex.quote(str(found.folder / "best.toml"))
-        say(f"The study lies in {found.folder}: best.toml, trials.csv and all trials. Next:")
-        say(f"  molattn train --config {best}")
+        print_line(f"The study lies in {found.folder}: best.toml, trials.csv and all trials. Next:")
+        print_line(f"  molattn train --config {best}")

@@ -8,7 +8,7 @@ import typer
 
 from molattn.cli.options import Force, Quiet, Run, Smiles, SmilesColumn
 from molattn.cli.start import predictor_of
-from molattn.cli.terminal import tell, warn
+from molattn.cli.terminal import print_status, warn
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def view(
     write_page(output, maps, _attributions(predictor, maps), true)
     if not quiet:
         count = "1 molecule" if len(maps) == 1 else f"{len(maps)} molecules"
-        tell(f"{output} shows {count}{more}: open it in a browser")
+        print_status(f"{output} shows {count}{more}: open it in a browser")
 
 
 def _attributions(predictor: "Predictor", maps: list["AttentionMap"]) -> list["Attribution"]:

@@ -1,0 +1,66 @@
+"""Errors on a terminal: one line and an exit code; warnings and log records as lines."""
+
+import errno
+import logging
+import sys
+import traceback
+
+from molattn.cli.terminal import discard_output, print_status, warn
+from molattn.errors import MolattnWarning, short_repr
+
+_DISK_FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk is full, for this user",
+    errno.EFBIG: "a file grew larger than it may here",
+}
+
+_FILE_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR, errno.ENOTDIR)
+_FILE_ERRORS += (errno.EIO, errno.EBADF, errno.EMFILE, errno.ENFILE, errno.ENXIO, errno.ESTALE)
+"""Errors of a named file or stream, not of molattn."""
+
+
+def describe_environment_error(error: Exception) -> str:
+    """A sentence about an error of a file, a disk or a stream; empty for any other error, a fault of molattn."""
+    if isinstance(error, UnicodeEncodeError) and any("\ud800" <= c <= "\udfff" for c in error.object):
+        text = error.object[max(0, error.start - 40) : error.end + 20]
+        return f"{short_repr(text, 80)} is not UTF-8 text, which is what files hold: give another name or value"
+    if not isinstance(error, OSError):
+        return ""
+    if error.errno in _DISK_FULL:
+        return f"{_DISK_FULL[error.errno]}: make room and run it again; what was there before is whole"
+    if error.errno == errno.EBADF and error.filename is None:
+        return "standard output cannot be written to: open it, or give --output"
+    if error.errno in _FILE_ERRORS and error.filename is not None:
+        return f"{error.filename}: {error.strerror}: see that it can be read and written, or give another path"
+    return ""
+
+
+def exit_with_error(text: str, code: int, debug: bool, next_line: str = "") -> None:
+    """Print an error on standard error and exit with its code; with `debug` after the traceback."""
+    if debug:
+        traceback.print_exc()
+    print_status(text)
+    if next_line:
+        print_status(next_line)
+    # Python would exit with another code if the rest of its output cannot be written.
+    discard_output()
+    sys.exit(code)
+
+
+class _StderrHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        print_status(record.getMessage())
+
+
+def show_log() -> None:
+    """Print the records of the library's log, such as that it compiles something, as lines on standard error."""
+    log = logging.getLogger("molattn")
+    if not log.handlers:
+        log.addHandler(_StderrHandler())
+        log.setLevel(logging.INFO)
+
+
+def show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    """For `warnings.showwarning`: molattn's own warnings as one line; those of libraries only with --debug."""
+    if issubclass(category, MolattnWarning):
+        warn(message)
