@@ -25,11 +25,11 @@ def main() -> None:
     for name in EVALUATION_SETS:
         card, _ = fetch_dataset(name)
         smiles = column(read_table(card.path), card.smiles_column)
-        found = ExcludedMolecules.of(smiles)
+        found = ExcludedMolecules.from_smiles(smiles)
         print(f"{name}: {len(smiles)} rows, {len(found)} hashes")
         excluded |= found
     path = Path(__file__).parents[1] / "datasets" / HASH_FILE
-    text = HEAD.format(names=", ".join(EVALUATION_SETS)) + "".join(f"{d}\n" for d in sorted(excluded.digests))
+    text = HEAD.format(names=", ".join(EVALUATION_SETS)) + "".join(f"{d}\n" for d in sorted(excluded.hashes))
     path.write_text(text, encoding="ascii")
     print(f"{path}: {len(excluded)} hashes")
 

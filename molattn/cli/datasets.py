@@ -160,4 +160,4 @@ def _at_hand(card: "DatasetCard", data_dir: Path | None) -> tuple[str | None, st
         return None, "damaged"
     if found is not None:
         return str(found.path), "here"
-    return None, "RDKit" if card.made else "download"
+    return None, "RDKit" if card.computed else "download"

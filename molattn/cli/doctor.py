@@ -155,7 +155,7 @@ def _data_sets() -> str:
 
     cards = [load_card(name) for name in dataset_names()]
     here = {card.name: found for card in cards if (found := find_dataset(card)) is not None}
-    missing = [card.name for card in cards if card.name not in here and card.download is None and not card.made]
+    missing = [card.name for card in cards if card.name not in here and card.download is None and not card.computed]
     if missing:
         raise RuntimeError(f"the table of {', '.join(missing)} is missing: reinstall molattn")
     others = len(cards) - len(here)

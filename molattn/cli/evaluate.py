@@ -52,7 +52,7 @@ def evaluate(
     if result.rejected:
         first = result.rejected[0]
         left_out = f"{len(result.rejected)} of {len(result.rejected) + len(result.rows)} rows are not measured"
-        message = f"{left_out}; the first, {first.place}: {first.reason}"
+        message = f"{left_out}; the first, {first.location}: {first.reason}"
         if strict:
             raise RowsFailed(message)
         warn(message)

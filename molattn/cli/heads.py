@@ -119,15 +119,15 @@ def _summary(
 
         def molecules() -> Iterator[object]:
             for chunk in stream.chunks:
-                places.extend(chunk.places)
-                yield from stream.molecules(chunk, index)
+                places.extend(chunk.lines)
+                yield from stream.molecule_column(chunk, index)
 
         for made in predictor.attentions(islice(molecules(), limit), num_workers, progress):
             rows += 1
             place = places.pop(0)
             if isinstance(made, SmilesError):
                 failed += 1
-                first = first or f"{stream.place} {place}: {made}"
+                first = first or f"{stream.unit} {place}: {made}"
             else:
                 summary.add(made)
     return summary, failed, rows, first

@@ -104,10 +104,10 @@ def _rows(
         places: list[str] = []
         truth: list[Truth | None] = []
         for chunk in stream.chunks:
-            found = zip(stream.molecules(chunk, index), chunk.places, chunk.rows(), strict=True)
+            found = zip(stream.molecule_column(chunk, index), chunk.lines, chunk.rows(), strict=True)
             for text, place, cells in islice(found, limit + 1 - len(texts)):
                 texts.append(text)
-                places.append(f"{stream.place} {place}")
+                places.append(f"{stream.unit} {place}")
                 truth.append({t: _value(cells[k]) for t, k in targets.items()})
             if len(texts) > limit:
                 break

@@ -1,6 +1,6 @@
-"""Data: cards of the data sets at hand, tables, records and splits.
+"""Data sets, tables, splits, and stored and batched molecules.
 
-Text and numbers only: molecules are made in `molattn.chem`.
+Molecules are parsed in `molattn.chem`.
 """
 
 from molattn.data.datasets.cards import (

@@ -1,4 +1,4 @@
-"""One process at a time at what it writes, for as long as it lives: a kill leaves nothing that stops the next."""
+"""Locks on folders and output files, which end with their process: after a kill the next process is not blocked."""
 
 import errno
 import os
@@ -11,17 +11,17 @@ from molattn.errors import InputError, UsageError
 
 try:
     import fcntl
-except ImportError:  # Windows, where nobody is kept away
+except ImportError:  # Windows, where nothing is locked
     fcntl = None
 
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Nobody else works in a folder within the block; it is made if need be, and removed where it stays empty.
+    """Lock a folder in the block; it is created if necessary, and removed if it stays empty.
 
-    The folder itself is locked: nothing lies in it for that.
+    The folder itself is locked, without a lock file in it.
 
-    Raises UsageError where another process works there.
+    Raises UsageError if another process has the lock.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         if not (folder.exists() and os.path.samestat(os.fstat(handle), os.stat(folder))):
             raise gone
     except BaseException:
-        # The folder is another's: it stays, empty or not.
+        # The folder belongs to another process: it stays, empty or not.
         os.close(handle)
         raise
     try:
@@ -52,24 +52,24 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def raise_open_file_limit(count: int) -> None:
-    """Let this process hold so many outputs at once, each by an open file, where the system allows that."""
+    """Raise the limit on open files, if the system allows it, for `count` locked outputs, each an open file."""
     if fcntl is None:
         return
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count + 256  # for all else that is open
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    required = count + 256  # for other open files
+    if soft != resource.RLIM_INFINITY and soft < required:
         with suppress(OSError, ValueError):
-            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            limit = required if hard == resource.RLIM_INFINITY else min(required, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 @contextmanager
 def lock_output(output: Path) -> Iterator[None]:
-    """Nobody else makes the file `output` within the block; `.NAME.lock` lies beside it meanwhile.
+    """Lock the file `output` in the block, with the lock file `.NAME.lock` next to it.
 
-    Raises UsageError where another process does, InputError where its folder is missing or cannot be written to.
+    Raises UsageError if another process has the lock, InputError if the folder is missing or cannot be written to.
     """
     if fcntl is None:
         yield
@@ -90,11 +90,11 @@ def lock_output(output: Path) -> Iterator[None]:
         except BaseException:
             os.close(handle)
             raise
-        os.close(handle)  # whoever held it was done with it in between
+        os.close(handle)  # its owner has released and removed it in between
     try:
         yield
     finally:
-        # Before it is free: who finds it unlocked must not find it here.
+        # Before the lock is released, so that no other process locks a removed file.
         with suppress(OSError):
             os.unlink(lock)
         os.close(handle)
@@ -105,6 +105,6 @@ def _lock(handle: int, what: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        # A file system without locks keeps nobody away.
+        # On a file system without locks nothing is locked.
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             raise UsageError(f"another process is at work on {what}: wait for its end, or give another") from error

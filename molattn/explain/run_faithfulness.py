@@ -134,7 +134,7 @@ def ground_truth_property(run: Path, target: str) -> str:
     if name not in dataset_names():
         return ""
     card = load_card(name)
-    return card.made if target in card.target_columns else ""
+    return card.computed if target in card.target_columns else ""
 
 
 def _dataset(run: Path) -> str:

@@ -18,7 +18,7 @@ def rejected_rows(rejected: list[RejectedRow], where: str = "") -> list[str]:
         return []
     first = rejected[0]
     count = "1 row is" if len(rejected) == 1 else f"{len(rejected)} rows are"
-    return [f"{count} left out{where}; the first, {first.place}: {first.reason}"]
+    return [f"{count} left out{where}; the first, {first.location}: {first.reason}"]
 
 
 def _is_about_3d(warning: str) -> bool:
@@ -81,6 +81,6 @@ def standardized_molecules(dataset: PreparedDataset, table: Table) -> list[str]:
     row, form = changed[0]
     verb = "molecule is" if len(changed) == 1 else "molecules are"
     return [
-        f"{len(changed)} {verb} read in another form, see standardized.csv; the first, {table.place(row)}: "
+        f"{len(changed)} {verb} read in another form, see standardized.csv; the first, {table.location(row)}: "
         f"{short_repr(dataset.smiles[row])} as {short_repr(form)}"
     ]

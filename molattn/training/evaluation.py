@@ -116,7 +116,7 @@ def evaluate(
         molecules = [outcome for i in matched.indices if not isinstance(outcome := outcomes[i], SmilesError)]
         if not molecules:
             first = matched.rejected[:1]
-            why = f"; the first, {first[0].place}: {first[0].reason}" if first else ""
+            why = f"; the first, {first[0].location}: {first[0].reason}" if first else ""
             raise InputError(f"{path}: no row can be evaluated{why}")
         task.check(matched.targets, targets)
         failed: dict[int, str] = {}

@@ -106,7 +106,9 @@ def fit(
     """
     device = select_device(config)
     rank, size = distributed.rank(), distributed.world_size()
-    sampler = BucketBatchSampler(molecule_sizes(train.molecules), config.batch_size, config.seed, rank=rank, ranks=size)
+    sampler = BucketBatchSampler(
+        molecule_sizes(train.molecules), config.batch_size, config.seed, rank=rank, world_size=size
+    )
     steps = config.epochs * len(sampler)
     learner = Learner(model, train, scaler, config, task, metric or task.metrics[0], auxiliary_objective, steps)
     early_stopping = EarlyStopping(config.patience, on_epoch, model.state_dict())

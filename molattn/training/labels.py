@@ -58,7 +58,7 @@ def match_labels(
     """
     sizes = np.asarray(sizes, dtype=np.int64)
     reasons = {i: error(i) for i in np.flatnonzero(sizes == 0).tolist()}
-    for i, lists in enumerate(records.lists or ()):
+    for i, lists in enumerate(records.atom_targets or ()):
         if sizes[i] and (reason := _length_mismatch(lists, names, records.smiles[i], int(sizes[i]))):
             reasons[i] = reason
     indices = np.setdiff1d(np.arange(len(sizes)), list(reasons))
@@ -67,9 +67,9 @@ def match_labels(
         row = int(records.rows[i])
         rejected.append(RejectedRow(row, table.lines[row], records.smiles[i], reason, table.unit))
     rejected.sort(key=lambda r: r.row)
-    if records.lists is None:
+    if records.atom_targets is None:
         return MatchedLabels(indices, records.targets[indices], rejected)
-    parts = [_stack_columns(records.lists[i], int(sizes[i])) for i in indices.tolist()]
+    parts = [_stack_columns(records.atom_targets[i], int(sizes[i])) for i in indices.tolist()]
     targets = np.concatenate([np.empty((0, len(names))), *parts])
     return MatchedLabels(indices, targets, rejected, offsets_from_counts(sizes[indices]))
 

@@ -87,13 +87,13 @@ def prepare(
             records.smiles, read_options(config, model), num_workers, progress
         )
     except ConformerError as error:
-        line = f", {table.place(int(records.rows[error.row]))}" if error.row is not None else ""
+        line = f", {table.location(int(records.rows[error.row]))}" if error.row is not None else ""
         raise InputError(f"{path}{line}: {error}; --on-3d-failure paths or reject goes on") from error
     matched = match_labels(records, outcomes.sizes, lambda i: outcomes[i].reason, table, encoded, config.target_columns)
     usable, targets, rejected = matched.indices, matched.targets, matched.rejected
     molecules = outcomes[usable]
     if not len(molecules):
-        first = f"the first, {rejected[0].place}: {rejected[0].reason}" if rejected else "it has none"
+        first = f"the first, {rejected[0].location}: {rejected[0].reason}" if rejected else "it has none"
         raise InputError(f"{path}: no row can be used; {first}")
     rows = records.rows[usable]
     task, task_message = resolve_task(
@@ -169,15 +169,15 @@ def read_options(config: DataConfig, model: type[MoleculeModel]) -> Featurizatio
     conformers = conformer_settings(config)
     settings = {"add_hs": config.add_hs, "max_atoms": config.max_atoms, "standardize": config.standardize}
     return Featurization(
-        make=model.reader(**settings, conformers=conformers),
+        featurize=model.reader(**settings, conformers=conformers),
         packing=model.packing(conformers=conformers is not None),
         settings={
             **settings,
             "conformers": None if conformers is None else asdict(conformers),
             "vocabulary": model.vocabulary(),
         },
-        stop=config.on_3d_failure == "stop",
-        chunk=CHUNK_SIZE if conformers is None else CHUNK_SIZE_3D,
+        stop_on_conformer_error=config.on_3d_failure == "stop",
+        chunk_size=CHUNK_SIZE if conformers is None else CHUNK_SIZE_3D,
     )
 
 
@@ -221,7 +221,7 @@ def _with_descriptors(dataset: PreparedDataset, descriptors: np.ndarray, table: 
     z = scaler.scale(descriptors)
     if not np.isfinite(z).all():
         i = int(np.flatnonzero(~np.isfinite(z).all(1))[0])
-        place = table.place(int(dataset.rows[i]))
+        place = table.location(int(dataset.rows[i]))
         raise InputError(
             f"{table.source}, {place}: {scaler.range_error(descriptors[i].tolist())}; correct it, or take out the row"
         )

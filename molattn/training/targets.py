@@ -148,7 +148,7 @@ def _left_out(ordered: ReorderedTable) -> tuple[str, ...]:
     """A warning about values of hydrogens that are not used; empty if there are none."""
     if not ordered.left_out:
         return ()
-    count, first = len(ordered.left_out), ordered.table.place(ordered.left_out[0])
+    count, first = len(ordered.left_out), ordered.table.location(ordered.left_out[0])
     rows = "1 record has" if count == 1 else f"{count} records have"
     return (f"{rows} values of hydrogens, which are left out; the first, {first}; --add-hs learns them, too",)
 

@@ -74,7 +74,7 @@ def collect_molecules(
     excluded = ExcludedMolecules(())
     for path in exclude:
         table = read_table(path)
-        excluded |= ExcludedMolecules.of(column(table, guess_smiles_column(table.columns, table.smiles_column)))
+        excluded |= ExcludedMolecules.from_smiles(column(table, guess_smiles_column(table.columns, table.smiles_column)))
     if molecules == NCI:
         table, texts = None, nci_molecules(MAX_LENGTH)
     else:
@@ -136,9 +136,9 @@ def _rejection_reason(found: _Identity, seen: set[str], excluded: ExcludedMolecu
     if not found.key or not found.skeletons:
         return _NO_KEY
     digests = {molecule_hash(skeleton) for skeleton in found.skeletons}
-    if not digests.isdisjoint(evaluation_molecules().digests):
+    if not digests.isdisjoint(evaluation_molecules().hashes):
         return EVALUATION
-    if not digests.isdisjoint(excluded.digests):
+    if not digests.isdisjoint(excluded.hashes):
         return _EXCLUDED
     return _DUPLICATE if found.key in seen else ""
 

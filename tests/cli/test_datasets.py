@@ -46,7 +46,7 @@ def test_a_name_that_is_not_known_is_refused(molattn: Molattn) -> None:
 def test_one_is_made_and_then_it_is_there(molattn: Molattn, tmp_path: Path) -> None:
     answer = molattn("datasets", "get", "nci-tpsa")
     path = tmp_path / "cache" / "molattn" / "datasets" / "nci-tpsa.csv"
-    assert answer.code == 0 and str(path) in answer.out and "was made with RDKit" in answer.err
+    assert answer.code == 0 and str(path) in answer.out and "was computed with RDKit" in answer.err
     again = json.loads(molattn("datasets", "get", "nci-tpsa", "--json").out)
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     assert again == {"name": "nci-tpsa", "path": str(path), "rows": 4756, "sha256": sha256}
@@ -58,7 +58,7 @@ def test_a_damaged_table_is_said_in_the_list(molattn: Molattn, tmp_path: Path, m
     (tmp_path / "freesolv.csv").write_text("smiles,hydration_free_energy\nCC,1\n")
     monkeypatch.setenv("MOLATTN_DATA", str(tmp_path))
     answer = molattn("datasets", "list")
-    assert answer.code == 0 and "damaged" in answer.out and "the card says fb029937" in answer.err
+    assert answer.code == 0 and "damaged" in answer.out and "that in the card is fb029937" in answer.err
 
 
 def test_training_by_name_takes_a_table_from_a_folder(molattn: Molattn, tmp_path: Path) -> None:

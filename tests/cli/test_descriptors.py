@@ -110,7 +110,7 @@ def test_constant_and_far_columns_are_said(tmp_path: Path) -> None:
         prepare(asked, GraphModel, seed=0)
     with pytest.raises(UsageError, match="has no column 'logp'; .* did you mean 'logP'"):
         prepare(DataConfig(asked.dataset, target_columns=("y",), descriptor_columns=("logp",)), GraphModel, seed=0)
-    with pytest.raises(UsageError, match="asked for twice among the SMILES, target, weight, group and descriptor"):
+    with pytest.raises(UsageError, match="requested twice among the SMILES, target, weight, group and descriptor"):
         prepare(DataConfig(asked.dataset, target_columns=("y",), descriptor_columns=("y",)), GraphModel, seed=0)
     # What is left is the target.
     assert prepare(
@@ -134,7 +134,7 @@ def test_predict_embed_and_evaluate_read_the_same_columns(molattn: Molattn, run:
     vectors = np.load(tmp_path / "e.npy")
     assert vectors.shape == (40, 18) and np.isnan(vectors[:, 0]).nonzero()[0].tolist() == [0, 2]
     evaluation = package.load(run).evaluate(table)
-    assert [(r.place, r.reason.split(":")[0]) for r in evaluation.rejected] == [
+    assert [(r.location, r.reason.split(":")[0]) for r in evaluation.rejected] == [
         ("line 2", "no value in column 'MW'"),
         ("line 4", "column 'logP'"),
     ]

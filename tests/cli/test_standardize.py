@@ -51,7 +51,7 @@ def test_changes_are_written_down_and_remembered(molattn: Molattn, salts: Path, 
     (tmp_path / "labels.csv").write_text(f"smiles,y\n{SALT},1\n{ACID},1\nC1CC,1\n")
     evaluation = predictor.evaluate(tmp_path / "labels.csv")
     assert_same_answers(evaluation.answers.values[0], evaluation.answers.values[1])
-    assert evaluation.rejected[0].place == "line 4"
+    assert evaluation.rejected[0].location == "line 4"
     config["molecules"]["standardize"] = "other"
     (run / "model" / "config.json").write_bytes(dumps_checksummed(config, "config.json"))
     with pytest.raises(InputError, match="the standard form 'other'; upgrade molattn"):

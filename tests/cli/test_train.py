@@ -285,7 +285,7 @@ def test_a_column_of_sides_is_taken_as_it_is(molattn: Molattn, table: Path, tmp_
     # The only other column is the target.
     answer = molattn("train", tmp_path / "t.csv", *QUICK, "--splits-column", "set", "-o", tmp_path / "run", "-q")
     assert answer.code == 0, answer.err
-    assert "1 molecule stands on more than one side of the split" in answer.err
+    assert "1 molecule is in more than one subset of the split" in answer.err
     assert "column 'set' is taken as it is" in answer.err
     written = [r["split"] for r in _rows(tmp_path / "run" / "splits.csv")]
     assert [s for s, r in zip(written, rows, strict=False) if s] == [

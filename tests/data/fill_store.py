@@ -32,7 +32,7 @@ def logged(smiles: object, log: str, killed_at: int, on_molecule: Callable[[Any]
 
 def reading(make: Callable[..., MoleculeGraph], **settings: object) -> Featurization:
     """Of graphs without distances."""
-    return Featurization(make=make, packing=GraphPacking(), settings=settings)
+    return Featurization(featurize=make, packing=GraphPacking(), settings=settings)
 
 
 def main() -> None:

@@ -42,8 +42,8 @@ def test_what_a_list_may_look_like(text: str, items: list[str]) -> None:
         ("[]", "an empty list"),
         ("[[0.1], [0.2]]", "a list within a list"),
         ('[{"a": 1}]', "a list within a list"),
-        ("[0.1,,0.2]", "nothing stands between two commas"),
-        ("[0.1, 0.2,]", "nothing stands between two commas"),
+        ("[0.1,,0.2]", "a value is missing between two commas"),
+        ("[0.1, 0.2,]", "a value is missing between two commas"),
         ('["a, "b"]', "it is not a list"),
         ("""['a', __import__('os')]""", "it is not a list"),
     ],
@@ -83,9 +83,9 @@ def test_records_hold_the_lists_and_reject_what_is_none() -> None:
     records = read_records(table, "smiles", ["q", "r"], of_atoms=True)
     assert records.rows.tolist() == [0, 6, 7]
     assert records.targets.shape == (3, 0)
-    assert records.lists is not None
+    assert records.atom_targets is not None
     np.testing.assert_equal(
-        [[x.tolist() for x in row] for row in records.lists],
+        [[x.tolist() for x in row] for row in records.atom_targets],
         [[[0.1, np.nan], []], [[2.0], []], [[1.0, 2.0], [np.nan, 3.0, 4.0]]],
     )
     reasons = {r.row: r.reason for r in records.rejected}

@@ -111,19 +111,19 @@ def test_every_epoch_is_shuffled_and_comes_again() -> None:
 
 def test_a_pool_of_batches_is_sorted_by_size_and_no_more() -> None:
     sizes = np.random.default_rng(0).permutation(64)
-    whole = BucketBatchSampler(sizes, 4, seed=0, pool=16)
+    whole = BucketBatchSampler(sizes, 4, seed=0, pool_size=16)
     assert sorted(sorted(sizes[batch].tolist()) for batch in whole) == [list(range(i, i + 4)) for i in range(0, 64, 4)]
     # In an order of their own: the first epochs' batches are not all of small molecules.
     assert [min(sizes[batch]) for batch in whole] != list(range(0, 64, 4))
     spreads = [
-        np.mean([np.ptp(sizes[batch]) for batch in BucketBatchSampler(sizes, 4, seed=0, pool=pool)])
+        np.mean([np.ptp(sizes[batch]) for batch in BucketBatchSampler(sizes, 4, seed=0, pool_size=pool)])
         for pool in (1, 2, 4, 16)
     ]
     assert spreads == sorted(spreads, reverse=True) and spreads[0] > 2 * spreads[2] > 2 * spreads[3]
     # A molecule meets those that lie in its pool by chance, never one of another pool.
     order = np.random.default_rng([0, 0]).permutation(64)
     pools = [set(order[i : i + 8].tolist()) for i in range(0, 64, 8)]
-    assert all(any(set(batch) <= pool for pool in pools) for batch in BucketBatchSampler(sizes, 4, seed=0, pool=2))
+    assert all(any(set(batch) <= pool for pool in pools) for batch in BucketBatchSampler(sizes, 4, seed=0, pool_size=2))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_molecules_of_one_size_keep_their_order() -> None:
 def test_large_molecules_are_batched_by_themselves(pairs: int | None, of_large: list[list[int]] | None) -> None:
     sizes = [2] * 6 + [5] * 3
     sampler = (
-        BucketBatchSampler(sizes, 4, seed=0) if pairs is None else BucketBatchSampler(sizes, 4, seed=0, pairs=pairs)
+        BucketBatchSampler(sizes, 4, seed=0) if pairs is None else BucketBatchSampler(sizes, 4, seed=0, max_pairs=pairs)
     )
     for epoch in range(3):
         sampler.set_epoch(epoch)

@@ -60,7 +60,7 @@ def test_a_card_says_what_it_must(name):
         assert target.description.endswith(".")
     # What nobody held is not stated.
     assert bool(card.sha256) == bool(card.rows) == card.verified
-    assert (card.download is not None) + bool(card.made) + card.path.is_file() == 1
+    assert (card.download is not None) + bool(card.computed) + card.path.is_file() == 1
     if card.download is not None:
         assert set(card.download.columns) == set(card.target_columns)
         assert all(url.startswith("https://") and url.endswith("/" + card.download.file) for url in card.download.urls)
@@ -108,7 +108,7 @@ def test_a_changed_or_missing_table_is_refused(tmp_path):
     data = bytearray(cards.load_card("esol").path.read_bytes())
     data[1000] ^= 1
     card.path.write_bytes(data)
-    with pytest.raises(InputError, match=r"esol\.csv: sha256 is \w{64}, the card says a90d6ae1"):
+    with pytest.raises(InputError, match=r"esol\.csv: sha256 is \w{64}, that in the card is a90d6ae1"):
         cards.verify(card)
 
 
@@ -116,9 +116,9 @@ def test_a_changed_or_missing_table_is_refused(tmp_path):
     ("old", "new", "message"),
     [
         ("rows = 1128\n", "", "the card has no 'rows'"),
-        ("rows = 1128", "rows = ", "not a card"),
-        ('unit = "log10(mol/L)"\n', "", "not a card: .*unit"),
-        ('name = "esol"', 'name = "other"', "the card says name = 'other'"),
+        ("rows = 1128", "rows = ", "invalid card"),
+        ('unit = "log10(mol/L)"\n', "", "invalid card: .*unit"),
+        ('name = "esol"', 'name = "other"', "its name is 'other', that of its file is 'esol'"),
     ],
 )
 def test_a_broken_card_says_what_is_wrong(tmp_path, monkeypatch, old, new, message):

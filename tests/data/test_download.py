@@ -33,7 +33,7 @@ def flipped(data):
         ({"a.csv": flipped(CONTENT)}, {}, f"not the file that is known: its sha256 is .* {SHA256} is expected"),
         ({"a.csv": CONTENT[: len(CONTENT) // 2]}, {"a.csv": len(CONTENT)}, "broke off after 125,0.. of 250,009 bytes"),
         ({"a.csv": CONTENT[: len(CONTENT) // 2]}, {}, "not the file that is known"),
-        ({}, {}, "the server answers 404"),
+        ({}, {}, "the server responds with 404"),
     ],
 )
 def test_what_is_not_the_file_is_refused_and_leaves_nothing(tmp_path, files, said, message):

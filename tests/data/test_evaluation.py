@@ -53,12 +53,12 @@ def test_the_file_is_sorted_and_holds_no_molecule_twice() -> None:
 
 def test_a_line_that_is_no_hash_is_refused(tmp_path) -> None:
     (tmp_path / "hashes.txt").write_text("# what they are\n0123456789ab\nCCO\n")
-    with pytest.raises(ValueError, match="'CCO' is no hash"):
+    with pytest.raises(ValueError, match="'CCO' is not a hash"):
         read_hashes(tmp_path / "hashes.txt")
 
 
 def test_salts_and_stereoisomers_are_one_molecule() -> None:
-    mine = ExcludedMolecules.of(["C[C@H](N)C(=O)O", "no molecule", "CCCCBr"])
+    mine = ExcludedMolecules.from_smiles(["C[C@H](N)C(=O)O", "no molecule", "CCCCBr"])
     assert len(mine) == 2
     assert "C[C@@H](N)C(=O)O" in mine
     assert "C[C@@H]([NH3+])C(=O)O.[Cl-]" in mine

@@ -55,7 +55,7 @@ def names(folder: Path) -> set[str]:
 def test_a_table_is_downloaded_once_in_the_columns_of_its_card_and_pinned(cache, home):
     card, said = fetch_dataset("freesolv")
     sha256, url = hashlib.sha256(PUBLIC).hexdigest(), home.url("SAMPL.csv")
-    assert said == f"freesolv was downloaded from {url}, sha256 {sha256} (nobody had pinned it before; now it is)"
+    assert said == f"freesolv was downloaded from {url}, sha256 {sha256} (pinned from now on)"
     assert card.path.read_text() == OWN
     assert names(cache) == {"freesolv.csv", "freesolv.pin.json", "downloads/SAMPL.csv"}
     assert json.loads((cache / "freesolv.pin.json").read_text())["source_sha256"] == sha256
@@ -68,7 +68,7 @@ def test_a_pinned_file_that_changes_at_its_home_is_refused(cache, home):
     card.path.unlink()
     (cache / "downloads" / "SAMPL.csv").unlink()
     home.files["SAMPL.csv"] = PUBLIC.replace(b"1.83", b"1.84")
-    with pytest.raises(InputError, match="is not the file that is known"):
+    with pytest.raises(InputError, match="is not the expected file"):
         fetch_dataset("freesolv")
     assert names(cache) == {"freesolv.pin.json"}
     home.files["SAMPL.csv"] = PUBLIC
@@ -214,7 +214,7 @@ def test_a_table_is_never_there_without_its_pin(cache, home, monkeypatch):
 @pytest.mark.parametrize(("name", "what"), [("nci-logp", "log_p"), ("nci-tpsa", "tpsa")])
 def test_tables_made_by_rdkit_are_those_of_their_cards(name, what):
     card, said = fetch_dataset(name)
-    assert "was made with RDKit" in said
+    assert "was computed with RDKit" in said
     table = read_table(card.path)
     assert len(table.rows) == card.rows
     assert hashlib.sha256(card.path.read_bytes()).hexdigest() == load_card(name).sha256

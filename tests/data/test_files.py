@@ -138,7 +138,7 @@ def test_a_bomb_is_read_a_piece_at_a_time(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(files, "MAX_UNPACKED", 4 * 2**20)
     bomb = File()
     with pytest.raises(InputError, match="unpacks to more than"):
-        files._bounded(bomb, tmp_path)
+        files._read_limited(bomb, tmp_path)
     assert bomb.read_so_far == 5 * 2**20
 
 

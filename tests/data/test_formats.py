@@ -39,7 +39,7 @@ def test_parquet_reads_as_text(tmp_path, suffix):
     assert table.columns == tuple(COLUMNS)
     assert table.rows == ROWS
     assert table.source == str(path)
-    assert table.place(2) == "row 2"
+    assert table.location(2) == "row 2"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_sdf(tmp_path):
     assert [row[0] for row in table.rows] == ["C[C@H](N)C(=O)O", "", "", "Oc1ccccc1", "[2H]C"]
     assert [row[2] for row in table.rows] == ["1.5", "2", "", "-3", ""]
     assert table.rows[0][1:] == ["alanine", "1.5", "two\nlines"]
-    assert table.lines == [1, 2, 3, 4, 5] and table.place(1) == "record 2"
+    assert table.lines == [1, 2, 3, 4, 5] and table.location(1) == "record 2"
     assert table.unreadable[1].startswith("RDKit cannot make a molecule")
     assert table.unreadable[2] == "the record has no structure: a line 'M  END' is missing"
     records = read_records(table, None, ["y"])
@@ -195,5 +195,5 @@ def test_weights_and_groups(tmp_path):
     ]
     plain = read_records(read_table(tmp_path / "t.csv"), None, ["y"])
     assert plain.weights is None and plain.groups is None
-    with pytest.raises(UsageError, match="asked for twice"):
+    with pytest.raises(UsageError, match="requested twice"):
         read_records(read_table(tmp_path / "t.csv"), None, ["y"], "y")

@@ -1,4 +1,4 @@
-"""What rows take up: wide and sparse tables are read, and what unpacks to far more than it is is refused."""
+"""What rows take up: wide and sparse tables are read, and what unpacks to far more than its size is refused."""
 
 import gzip
 import sys
@@ -11,7 +11,7 @@ import pytest
 
 from molattn.data import read_table
 from molattn.data.tables import arrow
-from molattn.data.tables.arrow import parquet_rows
+from molattn.data.tables.arrow import count_parquet_rows
 from molattn.data.tables.row_stream import row_bytes
 from molattn.errors import InputError
 
@@ -38,15 +38,15 @@ def test_many_columns_of_parquet_fit(tmp_path: Path, monkeypatch: pytest.MonkeyP
     draw = np.random.default_rng(0)
     columns = {"smiles": ["C"] * 20_000, **{f"d{i}": draw.normal(size=20_000) for i in range(60)}}
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
-    monkeypatch.setattr(arrow, "CHECKED", 2**20)
-    assert parquet_rows(tmp_path / "t.parquet", "t.parquet") == 20_000
+    monkeypatch.setattr(arrow, "MIN_MEMORY_LIMIT", 2**20)
+    assert count_parquet_rows(tmp_path / "t.parquet", "t.parquet") == 20_000
 
 
 def test_what_arrow_needs_to_unpack_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pq.write_table(pa.table({"smiles": ["C"], "x": ["y" * 200_000_000]}), tmp_path / "t.parquet", compression="zstd")
-    monkeypatch.setattr(arrow, "CHECKED", 2**26)
+    monkeypatch.setattr(arrow, "MIN_MEMORY_LIMIT", 2**26)
     with pytest.raises(InputError, match=r"rows 0 to 1023 (take over \d+ MiB to unpack|hold over)"):
-        parquet_rows(tmp_path / "t.parquet", "t.parquet")
+        count_parquet_rows(tmp_path / "t.parquet", "t.parquet")
 
 
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.binary_view()], ids=str)
@@ -57,4 +57,4 @@ def test_text_of_parquet_weighs_the_same_however_arrow_keeps_it(
     long = pa.array(["x" * 10_000] * 1000).cast(pa.large_binary() if kind == pa.binary_view() else pa.large_string())
     pq.write_table(pa.table({"smiles": ["C"] * 1000, "x": long.cast(kind)}), tmp_path / "t.parquet")
     with pytest.raises(InputError, match="rows 0 to 1023 hold over"):
-        parquet_rows(tmp_path / "t.parquet", "t.parquet")
+        count_parquet_rows(tmp_path / "t.parquet", "t.parquet")

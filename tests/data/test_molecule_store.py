@@ -92,7 +92,7 @@ def test_all_molecules_of_the_nci_are_what_reading_gives() -> None:
 def test_tokens_are_what_reading_gives() -> None:
     smiles = [*MANY, *nci(50)]
     wanted = tokenized(smiles)
-    how = Featurization(make=smiles_tokens, packing=TokenPacking(), settings={})
+    how = Featurization(featurize=smiles_tokens, packing=TokenPacking(), settings={})
     found = cached_molecules(smiles, how).molecules
     assert all(same(f, w) for f, w in zip(found, wanted, strict=True))
     kept = np.flatnonzero(found.sizes)
@@ -105,13 +105,15 @@ def test_distances_are_what_reading_gives() -> None:
     for policy in ("paths", "reject"):
         c = Conformers(on_failure=policy)
         make = partial(molecule_graph, conformers=c)
-        how = Featurization(make=make, packing=GraphPacking(distances=True), settings={"policy": policy})
+        how = Featurization(featurize=make, packing=GraphPacking(distances=True), settings={"policy": policy})
         found, wanted = cached_molecules(smiles, how).molecules, featurize(smiles, conformers=c)
         assert all(same(f, w) for f, w in zip(found, wanted, strict=True))
         assert isinstance(wanted[3], ConformerError) == (policy == "reject")
         kept = [i for i, w in enumerate(wanted) if not isinstance(w, SmilesError)]
         _equal(collate(found[kept]), collate([wanted[i] for i in kept]))
-    how = Featurization(make=make, packing=GraphPacking(distances=True), settings={"policy": "stop"}, stop=True)
+    how = Featurization(
+        featurize=make, packing=GraphPacking(distances=True), settings={"policy": "stop"}, stop_on_conformer_error=True
+    )
     with pytest.raises(ConformerError) as raised:
         cached_molecules(smiles, how)
     assert raised.value.row == 3
@@ -145,7 +147,7 @@ def test_a_batch_of_rows_is_that_of_their_molecules(data: st.DataObject) -> None
 
 
 def test_pages_are_let_go_of_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ragged, "RELEASE", 5)
+    monkeypatch.setattr(ragged, "ROWS_PER_RELEASE", 5)
     found = cached_molecules(SMALL, _reads_with()).molecules
     for _ in range(2):
         assert all(same(f, w) for f, w in zip(found, featurize(SMALL), strict=True))
@@ -184,7 +186,11 @@ def test_other_molecules_or_settings_are_read(smiles: list[str], how: dict[str, 
 
 
 def test_another_version_reads_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("version", lambda _: "0"), ("rdkit_version", lambda: "0"), ("_code", lambda: "changed")):
+    for name, value in (
+        ("version", lambda _: "0"),
+        ("rdkit_version", lambda: "0"),
+        ("_code_digest", lambda: "changed"),
+    ):
         cached_molecules(["C"], _reads_with())
         with monkeypatch.context() as patch:
             patch.setattr(sys.modules["molattn.data.store.cache"], name, value)
@@ -326,7 +332,7 @@ def test_a_cache_that_cannot_be_written_to_costs_no_run(cache: Path) -> None:
     cache.write_text("this is no folder")
     found, folder, warning = cached_molecules(SMALL, _reads_with())
     assert folder is None
-    assert warning.startswith("the molecules are not kept for the next time (")
+    assert warning.startswith("the molecules are not cached (")
     assert str(cache) in warning and "MOLATTN_CACHE" in warning
     assert all(same(f, w) for f, w in zip(found, featurize(SMALL), strict=True))
 

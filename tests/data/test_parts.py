@@ -111,7 +111,7 @@ def test_a_part_that_changed_or_went_is_not_finished(output: Path) -> None:
 )
 def test_parts_of_something_else_are_refused(output: Path, other: dict[str, object], said: str) -> None:
     finish(opened(output), 0, "x\n")
-    with pytest.raises(InputError, match=f"is of something else: {said}; --force"):
+    with pytest.raises(InputError, match=f"has the parts of another output: {said}; --force"):
         opened(output, **other)
     assert set(opened(output).finished) == {0}
 
@@ -149,7 +149,7 @@ def test_parts_are_discarded_and_nothing_else_is(output: Path) -> None:
     parts_folder(output).mkdir()
     (parts_folder(output) / "mine.txt").touch()
     for attempt in (discard_parts, opened):
-        with pytest.raises(UsageError, match="is in the way, and is none of molattn's"):
+        with pytest.raises(UsageError, match="exists, and was not written by molattn"):
             attempt(output)
     assert (parts_folder(output) / "mine.txt").exists()
     (parts_folder(output) / "mine.txt").unlink()

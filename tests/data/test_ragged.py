@@ -33,7 +33,7 @@ def opened(folder: Path, files: dict[str, FileDigest]) -> RaggedColumns:
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 8, 13])
 def test_rows_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    monkeypatch.setattr(ragged, "_FLUSH", 4)
+    monkeypatch.setattr(ragged, "_ROWS_PER_FLUSH", 4)
     columns = opened(tmp_path / "f", written(tmp_path / "f", count))
     assert columns.num_rows == count
     for i in range(count):
@@ -46,7 +46,7 @@ def test_rows_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: 
 
 
 def test_rows_are_written_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ragged, "_FLUSH", 4)
+    monkeypatch.setattr(ragged, "_ROWS_PER_FLUSH", 4)
     sizes = []
     (tmp_path / "f").mkdir()
     with RaggedWriter(tmp_path / "f", DTYPES) as writer:
@@ -107,14 +107,14 @@ def test_columns_of_unlike_lengths_are_damage(tmp_path: Path) -> None:
     five, six = written(tmp_path / "5", 5), written(tmp_path / "6", 6)
     for name in ("t.bin", "t.offsets.bin"):
         (tmp_path / "6" / name).replace(tmp_path / "5" / name)
-    with pytest.raises(DamagedFileError, match="unlike lengths"):
+    with pytest.raises(DamagedFileError, match="different lengths"):
         opened(tmp_path / "5", {**five, **{name: six[name] for name in ("t.bin", "t.offsets.bin")}})
     for name in ("a", "t"):
         (tmp_path / "5" / f"{name}.offsets.bin").write_bytes(b"")
     nothing = FileDigest(0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
     (tmp_path / "5" / "t.bin").write_bytes(b"")
     known = {**five, "a.offsets.bin": nothing, "t.offsets.bin": nothing, "t.bin": nothing}
-    with pytest.raises(DamagedFileError, match="unlike lengths"):
+    with pytest.raises(DamagedFileError, match="different lengths"):
         opened(tmp_path / "5", known)
 
 
@@ -146,7 +146,7 @@ class Map:
 
 @pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="the system lets go of pages by itself")
 def test_pages_are_let_go_of_after_so_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ragged, "RELEASE", 5)
+    monkeypatch.setattr(ragged, "ROWS_PER_RELEASE", 5)
     columns, counter = opened(tmp_path / "f", written(tmp_path / "f", 8)), Map()
     assert len(columns._maps) == 4
     columns._maps = [counter]  # pyright: ignore[reportAttributeAccessIssue]

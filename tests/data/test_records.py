@@ -78,9 +78,9 @@ def test_columns_that_do_not_fit():
     table = table_of(["smiles", "log_s"], ["C", "1"])
     with pytest.raises(UsageError, match="did you mean 'log_s'"):
         read_records(table, None, ["logS"])
-    with pytest.raises(UsageError, match="asked for twice"):
+    with pytest.raises(UsageError, match="requested twice"):
         read_records(table, None, ["log_s", "log_s"])
-    with pytest.raises(UsageError, match="asked for twice"):
+    with pytest.raises(UsageError, match="requested twice"):
         read_records(table, "smiles", ["smiles"])
 
 
@@ -140,7 +140,7 @@ def test_decimal_commas_are_read_where_semicolons_part_the_cells(tmp_path: Path)
 def test_a_molecule_that_cannot_be_read_is_the_reason_unless_the_table_has_its_smiles():
     table = Table(("smiles", "y"), [["", "1"], ["C", "x"], ["", ""]], "t.sdf", [1, 2, 3], "record", {0: "why", 1: "no"})
     found = read_records(table, "smiles", ["y"])
-    assert [(r.row, r.reason.split(" is ")[0], r.place) for r in found.rejected] == [
+    assert [(r.row, r.reason.split(" is ")[0], r.location) for r in found.rejected] == [
         (0, "why", "record 1"),
         (1, "column 'y': 'x'", "record 2"),
         (2, "no value in column 'y'", "record 3"),
@@ -157,7 +157,7 @@ def test_weights_groups_and_descriptors_stay_with_their_rows():
     assert found.weights is not None and found.weights.tolist() == [0.0, 3.0]
     assert found.groups == ["a", "c"]
     assert found.descriptors is not None and found.descriptors.tolist() == [[1.0, 2.0], [9.0, 10.0]]
-    assert found.lists is None
+    assert found.atom_targets is None
     assert [r.reason for r in found.rejected] == [
         "column 'w': '-1' is below 0",
         "no value in column 'd2'",
@@ -172,8 +172,8 @@ def test_lists_of_atoms_stay_with_their_rows():
     table = Table(("smiles", "y", "z"), rows, "t.csv", [2, 3, 4, 5, 6])
     found = read_records(table, "smiles", ["y"], of_atoms=True)
     assert found.rows.tolist() == [0] and found.targets.shape == (1, 0)
-    assert found.lists is not None
-    ((first,),) = found.lists
+    assert found.atom_targets is not None
+    ((first,),) = found.atom_targets
     np.testing.assert_array_equal(first, [1.0, np.nan])
     assert [(r.row, r.reason.partition(":")[0]) for r in found.rejected] == [
         (1, "no value in column 'y'"),
@@ -183,4 +183,4 @@ def test_lists_of_atoms_stay_with_their_rows():
     ]
     assert found.rejected[2].reason.endswith("'x' is not a finite number")
     both = read_records(Table(table.columns, rows[4:], "t.csv", [6]), "smiles", ["y", "z"], of_atoms=True)
-    assert both.lists is not None and [len(numbers) for numbers in both.lists[0]] == [1, 1]
+    assert both.atom_targets is not None and [len(numbers) for numbers in both.atom_targets[0]] == [1, 1]

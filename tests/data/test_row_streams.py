@@ -30,7 +30,7 @@ def read(path: Path | str, format: str | None = None) -> tuple[tuple[str, ...], 
             assert chunk.start == len(rows)
             assert len(chunk) == CHUNK_SIZE or chunk.start // CHUNK_SIZE == (count_rows(path, format) - 1) // CHUNK_SIZE
             rows += chunk.rows()
-            places += chunk.places
+            places += chunk.lines
     return stream.columns, rows, places
 
 
@@ -95,7 +95,7 @@ def test_rows_and_their_lines_are_those_of_the_csv_module(pieces: list[str], blo
         found = read_lines(io.BytesIO(text.encode()), "t.csv")
         try:
             stream = csv_stream(found, "t.csv")
-            rows = [row for chunk in stream.chunks for row in zip(chunk.places, chunk.rows(), strict=True)]
+            rows = [row for chunk in stream.chunks for row in zip(chunk.lines, chunk.rows(), strict=True)]
         except InputError:
             assert refused
             return
@@ -148,13 +148,13 @@ def test_an_sdf_is_a_row_for_each_record(tmp_path: Path) -> None:
     with open_stream(path) as stream:
         (chunk,) = stream.chunks
         assert stream.columns == ("structure_smiles", "name", "logS", "smiles")
-        assert stream.smiles_column == "structure_smiles" and stream.place == "record"
+        assert stream.smiles_column == "structure_smiles" and stream.unit == "record"
         assert chunk.rows() == [["CCO", "one", "1.1", ""], ["", "no", "", ""], ["C", "three", "2\n3", "mine"]]
-        first, second, third = stream.molecules(chunk, 0)
+        first, second, third = stream.molecule_column(chunk, 0)
         assert (first, third) == ("CCO", "C")
         assert isinstance(second, SmilesError)
-        assert stream.molecules(chunk, 3) == ["", "", "mine"]
-    assert list(chunk.places) == [1, 2, 3]
+        assert stream.molecule_column(chunk, 3) == ["", "", "mine"]
+    assert list(chunk.lines) == [1, 2, 3]
 
 
 def test_an_sdf_with_a_wedge_keeps_its_stereocentre(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_stream_a_table_and_a_frame_have_the_same_text(tmp_path: Path, name: s
     assert read(path) == (table.columns, table.rows, table.lines)
     assert read_columns(path)[0] == table.columns
     with open_stream(path) as stream:
-        assert (stream.place, stream.smiles_column) == (table.unit, table.smiles_column)
+        assert (stream.unit, stream.smiles_column) == (table.unit, table.smiles_column)
 
 
 def test_the_header_is_read_without_the_rows(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_decimal_commas_of_a_chunk() -> None:
         for (first, second), wanted in zip((("1,5", "2"), ("1", "2")), numbers, strict=True):
             text = [f"x{delimiter}y\n", f"C{delimiter}{first}\n", f"C{delimiter}{second}\n"]
             stream = csv_stream(text, "t.csv")
-            assert stream.numbers(next(stream.chunks), 1) == wanted
+            assert stream.numeric_column(next(stream.chunks), 1) == wanted
 
 
 def test_a_format_that_is_said_goes_before_the_name(tmp_path: Path) -> None:

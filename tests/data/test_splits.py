@@ -136,7 +136,7 @@ def test_a_negative_seed():
 
 @pytest.mark.parametrize("keys", [[], ["C"], ["C", "CC"], ["C", "C", "C", "CC"]])
 def test_too_few_molecules_say_what_to_do(keys):
-    with pytest.raises(InputError, match="cannot fill the 3 sides of a split: give more molecules"):
+    with pytest.raises(InputError, match="cannot fill the 3 subsets of a split: give more molecules"):
         random_split(keys)
     with pytest.raises(InputError, match=r"empty: .*take the random split"):
         scaffold_split(keys, scaffold_of=initial)
@@ -199,14 +199,14 @@ def test_leakage_finds_the_repeated_molecules_of_esol(esol, name, count):
     assert len(leaks) == count
     for leak in leaks:
         assert [esol[row] for row in leak.rows] == [leak.key] * 2
-        assert {labels[row] for row in leak.rows} == set(leak.sides)
+        assert {labels[row] for row in leak.rows} == set(leak.labels)
     said = describe_leakage(leaks)
     if count:
-        assert said.startswith(f"{count} molecules stand on more than one side of the split, {2 * count} rows")
+        assert said.startswith(f"{count} molecules are in more than one subset of the split, {2 * count} rows")
         assert said.count(", rows ") == 3
         assert said.endswith("; ...)" if count > 3 else ")")
     else:
-        assert said == "no molecule stands on more than one side of the split"
+        assert said == "no molecule is in more than one subset of the split"
 
 
 @pytest.mark.parametrize("seed", range(3, 10))
@@ -235,7 +235,7 @@ def test_grouping_the_rows_of_a_molecule_leaves_no_leak(esol):
 def test_leakage_by_hand():
     leaks = find_leakage(["C", "O", "C", "O", "C"], ["test", "train", "train", "train", ""])
     assert leaks == [("C", ("train", "test"), (0, 2))]
-    said = "1 molecule stands on more than one side of the split, 2 rows in all"
+    said = "1 molecule is in more than one subset of the split, 2 rows in all"
     assert describe_leakage(leaks) == f"{said} ('C' in train and test, rows 0, 2)"
 
 
@@ -304,7 +304,7 @@ def test_a_column_of_the_table_is_taken_as_it_is(tmp_path):
     path = split_file(tmp_path, list(zip(SMILES, ["train", "valid", " Test", ""], strict=True)), ("smiles", "set"))
     assert read_split_column(read_table(path), "set").tolist() == ["train", "val", "test", ""]
     path = split_file(tmp_path, [("C", "train"), ("CC", "dev")], ("smiles", "set"))
-    with pytest.raises(InputError, match="line 3: column 'set' says 'dev'; it may say train, val, test"):
+    with pytest.raises(InputError, match="line 3: column 'set' has 'dev'; it must be train, val, test"):
         read_split_column(read_table(path), "set")
     with pytest.raises(UsageError, match="has no column 'split'"):
         read_split_column(read_table(path), "split")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from molattn.data import Table, column, column_index, read_table, write_table
 from molattn.data.tables.row_stream import Chunk, RowStream
-from molattn.data.tables.table import _gathered, read_table_bytes
+from molattn.data.tables.table import _read_all, read_table_bytes
 from molattn.errors import InputError, SmilesError, UsageError
 
 
@@ -208,9 +208,9 @@ def test_a_table_is_frozen():
 def test_a_table_in_memory_is_read_as_its_file_would_be():
     table = read_table_bytes(b"smiles;y\nC;1\n\nCC;2\n", "a.csv")
     assert (table.columns, table.rows, table.lines) == (("smiles", "y"), [["C", "1"], ["CC", "2"]], [2, 4])
-    assert (table.source, table.place(1), table.decimal_commas) == ("a.csv", "line 4", True)
+    assert (table.source, table.location(1), table.decimal_commas) == ("a.csv", "line 4", True)
     assert read_table_bytes(b"a,b\tc\n1\t2\n", "a.tsv").columns == ("a,b", "c")
-    assert read_table_bytes(b"y,y\n1,2\n", "a.csv", number_repeats=True).columns == ("y", "y.1")
+    assert read_table_bytes(b"y,y\n1,2\n", "a.csv", number_duplicate_columns=True).columns == ("y", "y.1")
     with pytest.raises(InputError, match="'y'"):
         read_table_bytes(b"y,y\n1,2\n", "a.csv")
 
@@ -226,7 +226,7 @@ def test_cycles_are_not_looked_for_while_a_table_is_read(before):
     stream, was = RowStream("t.csv", ("smiles",), chunks()), gc.isenabled()
     try:
         (gc.enable if before else gc.disable)()
-        assert _gathered(stream).rows == [["C"]]
+        assert _read_all(stream).rows == [["C"]]
         assert (inside, gc.isenabled()) == ([False], before)
     finally:
         (gc.enable if was else gc.disable)()
@@ -234,14 +234,14 @@ def test_cycles_are_not_looked_for_while_a_table_is_read(before):
 
 def test_what_chunks_know_of_their_rows_is_of_the_rows_of_the_table():
     chunks = [
-        Chunk(0, [1, 2], [["", "a"], ["C", "b"]], refused={0: SmilesError("", "no structure")}, atoms={1: "of 1"}),
-        Chunk(2, [3, 4], [["", "c"], ["CC", "d"]], refused={0: SmilesError("", "no atoms")}, atoms={1: "of 3"}),
+        Chunk(0, [1, 2], [["", "a"], ["C", "b"]], errors={0: SmilesError("", "no structure")}, atom_maps={1: "of 1"}),
+        Chunk(2, [3, 4], [["", "c"], ["CC", "d"]], errors={0: SmilesError("", "no atoms")}, atom_maps={1: "of 3"}),
     ]
-    stream = RowStream("t.sdf", ("smiles", "x"), iter(chunks), place="record", smiles_column="smiles")
-    table = _gathered(stream)
+    stream = RowStream("t.sdf", ("smiles", "x"), iter(chunks), unit="record", smiles_column="smiles")
+    table = _read_all(stream)
     assert table.unreadable == {0: "no structure", 2: "no atoms"}
-    assert table.atoms == {1: "of 1", 3: "of 3"}
-    assert (table.lines, table.place(2), table.smiles_column) == ([1, 2, 3, 4], "record 3", "smiles")
+    assert table.atom_maps == {1: "of 1", 3: "of 3"}
+    assert (table.lines, table.location(2), table.smiles_column) == ([1, 2, 3, 4], "record 3", "smiles")
 
 
 def test_a_gzip_is_not_written(tmp_path):

@@ -90,7 +90,7 @@ def test_a_data_set_is_called_by_its_name_a_table_by_its_file_and_a_bare_run_by_
 
 def test_there_is_ground_truth_for_targets_computed_by_rdkit(run: Path) -> None:
     card = load_card("nci-logp")
-    assert card.made and ground_truth_property(run, card.target_columns[0]) == card.made
+    assert card.computed and ground_truth_property(run, card.target_columns[0]) == card.computed
     assert ground_truth_property(run, "another") == ""
     (run / "config.toml").write_text('[data]\ndataset = "own.csv"\n')
     assert ground_truth_property(run, card.target_columns[0]) == ""
@@ -137,6 +137,6 @@ def test_many_molecules_are_sampled_by_the_seed_in_their_order(run: Path, calls:
 def test_the_ground_truth_is_rdkits_contributions(run: Path, calls: list) -> None:
     card = load_card("nci-logp")
     found = measure_run(ARTIFACT, read, run, target=card.target_columns[0])
-    assert found.truth == found.record["truth"] == card.made != ""
+    assert found.truth == found.record["truth"] == card.computed != ""
     truth = calls[-1][1]["truth"]
-    np.testing.assert_allclose(truth(molecule_graph("OCC=O")), atom_contributions("OCC=O", card.made, 1000, False))
+    np.testing.assert_allclose(truth(molecule_graph("OCC=O")), atom_contributions("OCC=O", card.computed, 1000, False))

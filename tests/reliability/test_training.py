@@ -100,7 +100,7 @@ def test_16_duplicates_across_sides(score: Score, molattn: Molattn, tmp_path: Pa
     score.count("duplicates", 30)
     options = ("--target-columns", "y", "--task-type", "regression")
     given = molattn("train", table, *QUICK, "--split-column", "set", *options, "-o", tmp_path / "given")
-    score.hold("1 molecule stands on more than one side" in given.err + given.out, given.err)
+    score.hold("1 molecule is in more than one subset" in given.err + given.out, given.err)
     for split in ("random", "scaffold", "scaffold-balanced", "cluster")[: score.times(1, 4)]:
         answer = molattn("train", table, *QUICK, "--split", split, *options, "-o", tmp_path / split)
         if not score.hold(answer.code == 0, f"{split}: {answer.err}"):

@@ -24,7 +24,7 @@ from tests.training.runs import REPOSITORY, small_table
 @pytest.mark.parametrize(("molecules", "batch", "size"), [(101, 32, 2), (97, 32, 3), (7, 32, 8), (64, 8, 8), (9, 4, 3)])
 def test_ranks_partition_each_epoch(molecules: int, batch: int, size: int) -> None:
     sizes = np.random.default_rng(0).integers(1, 40, molecules)
-    shares = [BucketBatchSampler(sizes, batch, 0, rank=rank, ranks=size) for rank in range(size)]
+    shares = [BucketBatchSampler(sizes, batch, 0, rank=rank, world_size=size) for rank in range(size)]
     alone = BucketBatchSampler(sizes, batch, 0)
     for epoch in range(3):
         for sampler in (alone, *shares):

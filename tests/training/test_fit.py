@@ -221,7 +221,7 @@ def test_every_epoch_has_every_molecule_once_in_batches_of_similar_size() -> Non
 
 def test_no_small_molecule_is_padded_to_the_size_of_a_huge_one() -> None:
     sizes = [20] * 30 + [1000, 300, 900, 310, 305]
-    sampler = BucketBatchSampler(sizes, batch_size=8, seed=0, pairs=300_000)
+    sampler = BucketBatchSampler(sizes, batch_size=8, seed=0, max_pairs=300_000)
     for epoch in range(3):
         sampler.set_epoch(epoch)
         batches = list(sampler)

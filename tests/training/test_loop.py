@@ -205,7 +205,7 @@ def test_validation_molecules_are_divided_among_the_ranks(monkeypatch: pytest.Mo
             shares.append([i for rows in batch_sampler for i in rows])
             assert all(batch_sampler), "an empty batch"
             raise InterruptedError
-        assert (batch_sampler.rank, batch_sampler.ranks) == (distributed.rank(), 4)
+        assert (batch_sampler.rank, batch_sampler.world_size) == (distributed.rank(), 4)
 
     monkeypatch.setattr(fit_module, "DataLoader", loader)
     monkeypatch.setattr(distributed, "world_size", lambda: 4)
@@ -267,7 +267,7 @@ def test_a_missing_device_is_an_error(
 def test_each_epoch_seeds_the_random_numbers_of_all_ranks_except_rank_0() -> None:
     def drawn(rank: int, epoch: int, seed: int = 3) -> float:
         torch.manual_seed(1)
-        sampler = BucketBatchSampler([3, 4, 5, 6], 2, seed, rank=rank, ranks=3)
+        sampler = BucketBatchSampler([3, 4, 5, 6], 2, seed, rank=rank, world_size=3)
         _seed_epoch(sampler, epoch)
         assert sampler.epoch == epoch
         return torch.rand(1).item()

@@ -81,7 +81,7 @@ def test_no_evaluation_molecule_is_used_whether_provided_or_grown(table: Path) -
     assert found.smiles[:50] == tuple(SEEN)
     assert found.grown == len(found.smiles) - 50 == 40
     for smiles in found.smiles:
-        assert evaluation_molecules().digests.isdisjoint(map(molecule_hash, inchikey_skeletons(smiles))), smiles
+        assert evaluation_molecules().hashes.isdisjoint(map(molecule_hash, inchikey_skeletons(smiles))), smiles
     assert len({inchi_key(s) for s in found.smiles}) == len(found.smiles)
     reasons = [r.reason for r in found.rejected]
     assert [r.row for r in found.rejected] == [*range(30, 52)]

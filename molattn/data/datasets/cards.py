@@ -1,6 +1,6 @@
-"""Data sets that molattn knows: one card (TOML) each, in one folder, with the table (CSV) where molattn carries it.
+"""Dataset cards: one TOML file for each data set, in one folder, with its table (CSV) if it is bundled with molattn.
 
-Adding a data set is adding its card to that folder, with its table or where it is downloaded; no code changes.
+To add a data set, add its card to that folder, with its table or the address of its download; no code changes.
 """
 
 import difflib
@@ -28,19 +28,19 @@ class Download:
     """The public file that a table is made from."""
 
     urls: tuple[str, ...]
-    """Where it lies, tried in this order."""
+    """Its addresses, tried in this order."""
     file: str
-    """Its name in the folder `downloads`; a `.gz` is read through, a `.zip` or `.tar.gz` needs `member`."""
+    """Its name in the folder `downloads`; a `.gz` is decompressed, a `.zip` or `.tar.gz` needs `member`."""
     smiles_column: str
-    """The file's own name for the column of SMILES."""
+    """The name of the column of SMILES in the file."""
     columns: dict[str, str]
-    """The file's own name of each target column; none: every column but `leave_out` is a target, by its own name."""
+    """The name in the file of each target column; if empty, every column but `leave_out` is a target, with its name."""
     leave_out: tuple[str, ...] = ()
-    """Columns that are no targets, where `columns` is empty."""
+    """Columns that are not targets, if `columns` is empty."""
     sha256: str = ""
-    """Of the file's bytes; empty when nobody held it. The first download is then pinned on the user's machine."""
+    """The checksum of the file; if empty, that of the first download is pinned on the user's machine."""
     member: str = ""
-    """The table's name within an archive."""
+    """The name of the table within an archive."""
 
 
 @dataclass(frozen=True)
@@ -48,41 +48,42 @@ class DatasetCard:
     """What a data set is, where it comes from and how results on it are reported."""
 
     name: str
-    """What `--dataset` takes."""
+    """The value of `--dataset`."""
     title: str
     folder: Path
-    """The folder of the table; that of the card before the table was looked for."""
+    """The folder of the table; that of the card until the table has been found."""
     file: str
     """The table's file name in `folder`."""
     verified: bool
-    """Whether the table was held when the card was written."""
+    """Whether the table was available when the card was written."""
     sha256: str
-    """Of the table's bytes, in hexadecimal; empty when it was not held."""
+    """The checksum of the table, in hexadecimal; empty if it was not available."""
     rows: int | None
-    """Data rows in the table, without the header; None when it was not held."""
+    """Data rows in the table, without the header; None if it was not available."""
     smiles_column: str
     targets: tuple[TargetColumn, ...]
-    """None: every column of the table but that of SMILES is one."""
+    """If empty, every column of the table but that of SMILES is a target."""
     task: str
     """`regression` or `classification`."""
     metric: str
-    """What results are reported in, such as `rmse` or `auroc`."""
+    """The metric of reported results, such as `rmse` or `auroc`."""
     split: str
-    """The split to take when none is asked for: a name in `molattn.data.splits.splitters.SPLITS`."""
+    """The default split: a name in `molattn.data.splits.splitters.SPLITS`."""
     source: str
     citation: tuple[str, ...]
     licence: str
     notes: tuple[str, ...]
     download: Download | None = None
-    """Where the table comes from; None when molattn carries it or makes it."""
+    """Where the table is downloaded from; None if it is bundled or computed."""
     atom_targets: tuple[TargetColumn, ...] = ()
-    """Columns that hold a list with a value for each atom, in the order of the SMILES."""
-    made: str = ""
-    """What RDKit computes for the molecules that come with it: a key of `molattn.chem.CONTRIBUTIONS`."""
+    """Columns with a list of values, one for each atom, in the order of the SMILES."""
+    computed: str = ""
+    """The atomic contribution that RDKit computes for the molecules bundled with it: a key of
+    `molattn.chem.CONTRIBUTIONS`."""
 
     @property
     def path(self) -> Path:
-        """The table."""
+        """The path of the table."""
         return self.folder / self.file
 
     @property
@@ -92,16 +93,16 @@ class DatasetCard:
 
 
 def datasets_dir() -> Path:
-    """The folder of cards, and of the tables that molattn carries: in the package, or beside it in a checkout.
+    """The folder of cards and of bundled tables: in the package, or next to it in a checkout.
 
-    Raises InputError when neither is there.
+    Raises InputError if neither exists.
     """
     package = Path(__file__).resolve().parents[2]
     for folder in (package / "_datasets", package.parent / "datasets"):
-        # A folder counts by its cards: another project's package may be called `datasets` as well.
+        # A folder is recognized by its cards: the package of another project may be called `datasets` as well.
         if any(folder.glob("*.toml")):
             return folder
-    raise InputError(f"no data sets were found beside {package}: reinstall molattn, or give a file of your own")
+    raise InputError(f"no data sets were found next to {package}: reinstall molattn, or give a file of your own")
 
 
 def dataset_names() -> tuple[str, ...]:
@@ -112,7 +113,7 @@ def dataset_names() -> tuple[str, ...]:
 def load_card(name: str) -> DatasetCard:
     """The card of the data set `name`.
 
-    Raises UsageError for an unknown name, InputError for a card that does not say what it must.
+    Raises UsageError for an unknown name, InputError for an invalid card.
     """
     folder = datasets_dir()
     _require_known(name)
@@ -122,14 +123,14 @@ def load_card(name: str) -> DatasetCard:
     except KeyError as error:
         raise InputError(f"{path}: the card has no {error}") from error
     except (TypeError, ValueError) as error:
-        raise InputError(f"{path}: not a card: {error}") from error
+        raise InputError(f"{path}: invalid card: {error}") from error
     if card.name != name:
-        raise InputError(f"{path}: the card says name = {short_repr(card.name)}, its file says {short_repr(name)}")
+        raise InputError(f"{path}: its name is {short_repr(card.name)}, that of its file is {short_repr(name)}")
     return card
 
 
 def split_files(name: str) -> dict[str, Path]:
-    """The split files kept for the data set `name`, by the name of the split.
+    """The bundled split files of the data set `name`, by the name of the split.
 
     Raises UsageError for an unknown data set.
     """
@@ -141,44 +142,49 @@ def split_files(name: str) -> dict[str, Path]:
 def verify(card: DatasetCard) -> None:
     """Check that the table is, byte for byte, the one that the card describes.
 
-    A table that molattn downloaded or made itself is compared with what it wrote down then, in `NAME.pin.json` beside
-    it. One for which there is neither is taken as it is.
+    A table that molattn downloaded or computed is compared with the checksum that it stored then, in `NAME.pin.json`
+    next to it. A table without any checksum is accepted.
 
-    Raises InputError when the file is missing or its sha256 differs.
+    Raises InputError if the file is missing or its sha256 differs.
     """
     try:
         found = hashlib.sha256(card.path.read_bytes()).hexdigest()
     except OSError as error:
         raise InputError(f"{card.path}: cannot be read ({error.strerror}): reinstall molattn") from error
     pin = read_pin(card)
-    expected, says = (pin.table_sha256, pin_path(card).name) if pin is not None else (card.sha256, "the card")
+    expected, described_by = (pin.table_sha256, pin_path(card).name) if pin is not None else (card.sha256, "the card")
     if expected and found != expected:
-        carried = card.download is None and not card.made
-        cure = "put the original back or reinstall molattn" if carried else "remove it, and it is fetched or made again"
+        bundled = card.download is None and not card.computed
+        advice = (
+            "put the original back or reinstall molattn"
+            if bundled
+            else "remove it, and it is fetched or computed again"
+        )
         raise InputError(
-            f"{card.path}: sha256 is {found}, {says} says {expected}: the file was changed or damaged; {cure}"
+            f"{card.path}: sha256 is {found}, that in {described_by} is {expected}: "
+            f"the file was changed or damaged; {advice}"
         )
 
 
 @dataclass(frozen=True)
 class Pin:
-    """What molattn wrote down of a table that it downloaded or made."""
+    """What molattn stores about a table that it downloaded or computed."""
 
     source: str
-    """The address it came from, or what made it."""
+    """The address of the download, or the program that computed it."""
     source_sha256: str
-    """Of the downloaded file; empty for a table that was made."""
+    """The checksum of the downloaded file; empty for a computed table."""
     table_sha256: str
     rows: int
 
 
 def pin_path(card: DatasetCard) -> Path:
-    """The file of the pin, beside the table."""
+    """The file of the pin, next to the table."""
     return card.folder / f"{card.name}.pin.json"
 
 
 def read_pin(card: DatasetCard) -> Pin | None:
-    """The pin of the table in `card.folder`; None where there is none.
+    """The pin of the table in `card.folder`, or None.
 
     Raises InputError for one that cannot be read.
     """
@@ -196,11 +202,11 @@ def _require_known(name: str) -> None:
     if name not in names:
         close = difflib.get_close_matches(name.lower(), names, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        raise UsageError(f"there is no data set {short_repr(name)}; known: {', '.join(names)}{hint}")
+        raise UsageError(f"there is no data set {short_repr(name)}; available: {', '.join(names)}{hint}")
 
 
 def _card(folder: Path, fields: dict[str, Any]) -> DatasetCard:
-    """The card from its TOML fields, read one by one so that a missing one is named."""
+    """The card from its TOML fields; a missing one raises KeyError."""
     verified = fields.get("verified", True)
     download = fields.get("download")
     return DatasetCard(
@@ -222,7 +228,7 @@ def _card(folder: Path, fields: dict[str, Any]) -> DatasetCard:
         licence=fields["licence"],
         notes=tuple(fields["notes"]),
         download=None if download is None else _download(download),
-        made=fields.get("made", ""),
+        computed=fields.get("made", ""),
     )
 
 

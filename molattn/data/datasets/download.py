@@ -1,4 +1,4 @@
-"""Files from the network: over verified TLS alone, checked before they are there, whole or not at all."""
+"""Downloads over verified TLS only; a file is checked before it is stored, atomically."""
 
 import hashlib
 import http.client
@@ -13,34 +13,34 @@ from molattn.data.files import atomic_write
 from molattn.errors import InputError, short_repr
 
 Progress = Callable[[int, int], None]
-"""Told how many bytes there are, and of how many; 0 where the server does not say."""
+"""Called with the bytes downloaded and the total; the total is 0 if the server does not report it."""
 
 MAX_BYTES = 4 * 1024**3
-"""The largest file that is fetched."""
+"""The largest file that is downloaded."""
 
 _CHUNK = 1 << 16
-_SECONDS = 30.0  # without a byte
+_TIMEOUT = 30.0  # seconds without a byte
 
 
 class UnreachableError(InputError):
-    """A server that does not answer, as when there is no network."""
+    """A server that does not respond, such as without a network."""
 
 
 def download(url: str, path: Path, sha256: str = "", progress: Progress | None = None) -> str:
     """Fetch `url` into `path` and return the sha256 of its bytes.
 
-    `path` is replaced only by a whole file, of the length that the server said and with the sha256 asked for, if any;
-    otherwise it stays as it was and nothing else is left beside it.
+    `path` is replaced only by a complete file, of the length that the server reported and with the expected sha256, if
+    any; otherwise it is unchanged and no other file is left.
 
     Args:
-        url: of the scheme https; http only on this machine (127.0.0.1).
-        path: its folder is made.
-        sha256: what the file must have; empty for a file that nobody held before.
-        progress: told while it comes.
+        url: with the scheme https; http only for this machine (127.0.0.1).
+        path: its folder is created.
+        sha256: the expected checksum; empty to accept any.
+        progress: called during the download.
 
     Raises:
-        UnreachableError: the server does not answer.
-        InputError: it answers with something else, less than it said, or other bytes.
+        UnreachableError: the server does not respond.
+        InputError: it responds with an error, fewer bytes than it reported, or other bytes.
     """
     _check_scheme(url)
     opener = urllib.request.build_opener(
@@ -49,9 +49,9 @@ def download(url: str, path: Path, sha256: str = "", progress: Progress | None =
     path.parent.mkdir(parents=True, exist_ok=True)
     digest, done = hashlib.sha256(), 0
     try:
-        with opener.open(url, timeout=_SECONDS) as answer, atomic_write(path) as file:
-            length = int(answer.headers.get("Content-Length") or 0)
-            while chunk := answer.read(_CHUNK):
+        with opener.open(url, timeout=_TIMEOUT) as response, atomic_write(path) as file:
+            length = int(response.headers.get("Content-Length") or 0)
+            while chunk := response.read(_CHUNK):
                 done += len(chunk)
                 if done > MAX_BYTES:
                     raise InputError(f"{url} is larger than {MAX_BYTES:,} bytes: it is not fetched")
@@ -64,11 +64,11 @@ def download(url: str, path: Path, sha256: str = "", progress: Progress | None =
             found = digest.hexdigest()
             if sha256 and found != sha256:
                 raise InputError(
-                    f"{url} is not the file that is known: its sha256 is {found}, {sha256} is expected; "
-                    "it was changed at its home or damaged on the way, and is not kept"
+                    f"{url} is not the expected file: its sha256 is {found}, {sha256} is expected; "
+                    "it was changed by its publisher or damaged on the way, and is not stored"
                 )
     except urllib.error.HTTPError as error:
-        raise InputError(f"{url} cannot be fetched: the server answers {error.code} {error.reason}") from error
+        raise InputError(f"{url} cannot be fetched: the server responds with {error.code} {error.reason}") from error
     except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, ssl.SSLError):

@@ -1,4 +1,4 @@
-"""The molecules that models are judged on, as hashes: no pretraining may see them, however they came up."""
+"""The molecules of the evaluation data sets, as hashes: they are excluded from pretraining."""
 
 import hashlib
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ EVALUATION_SETS = ("esol", "freesolv", "lipophilicity", "bbbp", "tox21")
 """The data sets that results are reported on, by name."""
 
 HASH_FILE = "evaluation-molecules.txt"
-"""Where the hashes lie in the folder of data sets, one a line; lines that begin with # say what they are."""
+"""The file of hashes in the folder of data sets, one per line; lines that begin with # are comments."""
 
 HASH_DIGITS = 12
 
@@ -24,40 +24,40 @@ def molecule_hash(skeleton: str) -> str:
 
 
 class ExcludedMolecules:
-    """Molecules that are known by their hashes alone: `smiles in excluded`.
+    """A set of molecules that are stored as hashes only: `smiles in excluded`.
 
-    A molecule is one of them if it, or one of its fragments, shares the first block of the InChIKey with one of them,
-    or with a fragment of one: see `molattn.chem.inchikey_skeletons`. One for which InChI has no key is taken for one of
-    them.
+    A molecule is in the set if it, or one of its fragments, shares the first block of the InChIKey with one of its
+    molecules, or with a fragment of one: see `molattn.chem.inchikey_skeletons`. A molecule without
+    an InChIKey is in every set.
 
     Args:
-        digests: what `molecule_hash` gives of every skeleton.
+        hashes: the `molecule_hash` of every skeleton.
     """
 
-    def __init__(self, digests: Iterable[str]):
-        self.digests = frozenset(digests)
+    def __init__(self, hashes: Iterable[str]):
+        self.hashes = frozenset(hashes)
 
     def __len__(self) -> int:
-        return len(self.digests)
+        return len(self.hashes)
 
     def __contains__(self, smiles: object) -> bool:
-        """Whether it must not be seen. Raises SmilesError for what is not a molecule."""
+        """Whether a molecule is excluded. Raises SmilesError for an invalid SMILES."""
         found = inchikey_skeletons(smiles)
-        return not found or any(molecule_hash(skeleton) in self.digests for skeleton in found)
+        return not found or any(molecule_hash(skeleton) in self.hashes for skeleton in found)
 
     def __or__(self, other: "ExcludedMolecules") -> "ExcludedMolecules":
-        return ExcludedMolecules(self.digests | other.digests)
+        return ExcludedMolecules(self.hashes | other.hashes)
 
     @classmethod
-    def of(cls, smiles: Iterable[object]) -> "ExcludedMolecules":
-        """The hashes of molecules at hand; what is no molecule, or has no InChI, has none."""
-        digests: set[str] = set()
+    def from_smiles(cls, smiles: Iterable[object]) -> "ExcludedMolecules":
+        """The set of some molecules; an invalid SMILES, or one without an InChI, is ignored."""
+        hashes: set[str] = set()
         for text in smiles:
             try:
-                digests.update(map(molecule_hash, inchikey_skeletons(text)))
+                hashes.update(map(molecule_hash, inchikey_skeletons(text)))
             except SmilesError:
                 continue
-        return cls(digests)
+        return cls(hashes)
 
 
 @cache
@@ -65,25 +65,25 @@ def evaluation_molecules() -> ExcludedMolecules:
     """The molecules of `EVALUATION_SETS`.
 
     Raises:
-        InputError: the file of hashes is missing or is none.
+        InputError: the file of hashes is missing or invalid.
     """
     path = datasets_dir() / HASH_FILE
     try:
-        digests = read_hashes(path)
+        hashes = read_hashes(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}): reinstall molattn") from error
-    return ExcludedMolecules(digests)
+    return ExcludedMolecules(hashes)
 
 
 def read_hashes(path: Path) -> list[str]:
-    """The hashes in a file, in its order.
+    """The hashes in a file, in order.
 
     Raises:
-        OSError: there is no such file.
-        ValueError: a line is no hash.
+        OSError: the file is missing.
+        ValueError: a line is not a hash.
     """
     lines = [line for line in path.read_text(encoding="ascii").splitlines() if not line.startswith("#")]
     for line in lines:
         if len(line) != HASH_DIGITS or set(line) - set("0123456789abcdef"):
-            raise ValueError(f"{line[:20]!r} is no hash")
+            raise ValueError(f"{line[:20]!r} is not a hash")
     return lines

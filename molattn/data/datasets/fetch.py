@@ -1,4 +1,4 @@
-"""The table of a data set: found where it lies, or else downloaded or made, once, however many ask for it."""
+"""Fetch the table of a data set: it is found in a folder, or else downloaded or computed, once for all processes."""
 
 import hashlib
 import json
@@ -15,45 +15,49 @@ from molattn.data.tables.table import Table, column_index, read_table, read_tabl
 from molattn.errors import InputError, UsageError
 
 DOWNLOADS = "downloads"
-"""The folder, within a data folder, of public files as they came."""
+"""The folder, within a data folder, of unchanged downloads."""
 
 
 def find_dataset(card: DatasetCard, data_dir: str | Path = "") -> DatasetCard | None:
-    """The card with the folder where its table lies, verified; None where it lies nowhere.
+    """The card with the folder of its table, verified; None if no folder has the table.
 
-    Raises InputError for a table that lies there and is not the one of the card.
+    Raises InputError for a table that is not the one that the card describes.
     """
     for folder in data_dirs(data_dir):
-        here = replace(card, folder=folder)
-        if here.path.is_file():
-            verify(here)
-            return here
+        found = replace(card, folder=folder)
+        if found.path.is_file():
+            verify(found)
+            return found
     return None
 
 
 def fetch_dataset(name: str, data_dir: str | Path = "", progress: Progress | None = None) -> tuple[DatasetCard, str]:
-    """The card of the data set `name` with the folder where its table lies, and a sentence on what was done for it.
+    """The card of the data set `name` with the folder of its table, and a message on how the table was obtained.
 
-    The table is looked for in `data_dir`, in the folders of MOLATTN_DATA, in the package and in the user's cache; then
-    the public file of it, in the folder `downloads` of each. If there is neither, it is downloaded, or made, into
-    `data_dir` or else the cache. Processes that ask at once wait for the first.
+    `data_dir`, the folders of MOLATTN_DATA, the package and the user's cache are searched for the table; then the
+    folder `downloads` of each for the public file. If there is neither, the table is downloaded, or computed, into `data_dir`
+    or else the cache. Concurrent processes wait for the first.
 
     Args:
-        name: of the data set.
-        data_dir: a folder to look into first, and to write to.
-        progress: told of a download, as `molattn.data.datasets.download.download` says.
+        name: that of the data set.
+        data_dir: a folder that is searched first, and written to.
+        progress: called during a download: see `molattn.data.datasets.download.Progress`.
+
+    Returns:
+        The message is empty if the table was found.
 
     Raises:
         UsageError: an unknown name, or a folder that cannot be written to.
-        InputError: a table that is not the one of the card, or a download that fails; it says which file to put where.
+        InputError: a table that is not the one that the card describes, or a download that fails; the message names the
+            file to provide and its folder.
     """
     card = load_card(name)
     found = find_dataset(card, data_dir)
     if found is not None:
         return found, ""
-    if card.download is None and not card.made:
+    if card.download is None and not card.computed:
         raise InputError(f"{card.path} is missing: reinstall molattn")
-    from filelock import FileLock  # here and not above, for the sake of those who obtain nothing
+    from filelock import FileLock  # imported here, because most calls need no lock
 
     folder = Path(data_dir).expanduser() if data_dir else cache_dir()
     try:
@@ -65,80 +69,82 @@ def fetch_dataset(name: str, data_dir: str | Path = "", progress: Progress | Non
                 return found, ""
             return _build(replace(card, folder=folder), data_dir, progress)
     except OSError as error:
-        why = error.strerror or error
-        raise UsageError(f"{folder} cannot be written to ({why}): give another --data-dir") from error
+        reason = error.strerror or error
+        raise UsageError(f"{folder} cannot be written to ({reason}): give another --data-dir") from error
 
 
 def _build(card: DatasetCard, data_dir: str | Path, progress: Progress | None) -> tuple[DatasetCard, str]:
     """Write the table and its pin into `card.folder`."""
-    if card.made:
-        from molattn.chem import contributions_table, rdkit_version  # here, because it brings RDKit
+    if card.computed:
+        from molattn.chem import contributions_table, rdkit_version  # imported here, because it imports RDKit
 
-        columns, rows = contributions_table(card.made)
+        columns, rows = contributions_table(card.computed)
         source, source_sha256 = f"RDKit {rdkit_version()}", ""
-        said = f"{card.name} was made with {source}, in {card.path}"
+        message = f"{card.name} was computed with {source}, in {card.path}"
     else:
         assert card.download is not None
-        raw, source, source_sha256, said = _public_file(card, card.download, data_dir, progress)
-        columns, rows = _own_columns(card, card.download, _read(raw, card.download))
-    # The pin first: who finds the table without it, as another process may, would take it for a damaged one.
+        raw, source, source_sha256, message = _public_file(card, card.download, data_dir, progress)
+        columns, rows = _select_columns(card, card.download, _read(raw, card.download))
+    # The pin first: another process that finds the table without it would report a damaged table.
     draft = card.path.with_name(f".{card.path.stem}.draft.csv")
     write_table(draft, columns, rows)
     pin = Pin(source, source_sha256, hashlib.sha256(draft.read_bytes()).hexdigest(), len(rows))
     write_text(pin_path(card), json.dumps(asdict(pin), indent=1) + "\n")
     os.replace(draft, card.path)
-    return card, said
+    return card, message
 
 
 def _public_file(
-    card: DatasetCard, home: Download, data_dir: str | Path, progress: Progress | None
+    card: DatasetCard, public_file: Download, data_dir: str | Path, progress: Progress | None
 ) -> tuple[Path, str, str, str]:
-    """The public file, where it came from, its sha256, and what to say of it."""
+    """The path of the public file, its source, its sha256, and the message about it."""
     pin = read_pin(card)
-    expected = home.sha256 or (pin.source_sha256 if pin is not None else "")
+    expected = public_file.sha256 or (pin.source_sha256 if pin is not None else "")
     for folder in dict.fromkeys([card.folder, *data_dirs(data_dir)]):
-        raw = folder / DOWNLOADS / home.file
+        raw = folder / DOWNLOADS / public_file.file
         if raw.is_file():
             found = hashlib.sha256(raw.read_bytes()).hexdigest()
             if expected and found != expected:
                 raise InputError(f"{raw}: sha256 is {found}, {expected} is expected: remove it, it is fetched again")
             return raw, str(raw), found, f"{card.name} was read from {raw}, sha256 {found}, into {card.path}"
-    raw = card.folder / DOWNLOADS / home.file
-    failed: UnreachableError | None = None
-    for url in home.urls:
+    raw = card.folder / DOWNLOADS / public_file.file
+    unreachable: UnreachableError | None = None
+    for url in public_file.urls:
         try:
             found = download(url, raw, expected, progress)
         except UnreachableError as error:
-            failed = error
+            unreachable = error
             continue
-        told = "as known" if home.sha256 else "nobody had pinned it before; now it is"
-        return raw, url, found, f"{card.name} was downloaded from {url}, sha256 {found} ({told})"
+        status = "as expected" if public_file.sha256 else "pinned from now on"
+        return raw, url, found, f"{card.name} was downloaded from {url}, sha256 {found} ({status})"
     raise UnreachableError(
-        f"{failed}: fetch {home.urls[0]} elsewhere and put it into {raw.parent}, "
-        f"or name a folder that has {DOWNLOADS}/{home.file} with --data-dir or {DATA_VARIABLE}"
-    ) from failed
+        f"{unreachable}: fetch {public_file.urls[0]} elsewhere and put it into {raw.parent}, "
+        f"or provide a folder with {DOWNLOADS}/{public_file.file} with --data-dir or {DATA_VARIABLE}"
+    ) from unreachable
 
 
-def _read(raw: Path, home: Download) -> Table:
+def _read(raw: Path, public_file: Download) -> Table:
     """The public file as a table."""
-    if home.member:
-        return read_table_bytes(read_archive_member(raw, home.member), home.member, number_repeats=True)
-    return read_table(raw, number_repeats=True)
+    if public_file.member:
+        return read_table_bytes(
+            read_archive_member(raw, public_file.member), public_file.member, number_duplicate_columns=True
+        )
+    return read_table(raw, number_duplicate_columns=True)
 
 
-def _own_columns(card: DatasetCard, home: Download, table: Table) -> tuple[Sequence[str], list[list[str]]]:
-    """The columns of the card, by their names there, and the cells of all rows, in their order and as they stand."""
+def _select_columns(card: DatasetCard, public_file: Download, table: Table) -> tuple[Sequence[str], list[list[str]]]:
+    """The columns of the card, by their names in the card, and the cells of all rows, in order and unchanged."""
     try:
-        places = [column_index(table, home.smiles_column)]
-        if home.columns:
+        indices = [column_index(table, public_file.smiles_column)]
+        if public_file.columns:
             names = [*card.target_columns]
-            places += [column_index(table, home.columns[name]) for name in names]
+            indices += [column_index(table, public_file.columns[name]) for name in names]
         else:
-            no_target = {home.smiles_column, *home.leave_out}
-            names = [name for name in table.columns if name.strip() not in no_target]
-            places += [column_index(table, name) for name in names]
+            not_targets = {public_file.smiles_column, *public_file.leave_out}
+            names = [name for name in table.columns if name.strip() not in not_targets]
+            indices += [column_index(table, name) for name in names]
     except UsageError as error:
         raise InputError(f"{error}: the file is not the one that the card of {card.name} describes") from error
     if not table.rows:
         raise InputError(f"{table.source} has no rows")
-    return [card.smiles_column, *names], [[row[place] for place in places] for row in table.rows]
+    return [card.smiles_column, *names], [[row[index] for index in indices] for row in table.rows]

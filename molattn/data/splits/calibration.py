@@ -1,4 +1,4 @@
-"""Molecules set aside for calibration: they neither train nor choose the epoch, and are not tested."""
+"""Molecules held out for calibration: they are used neither for training, validation nor testing."""
 
 from collections.abc import Sequence
 
@@ -18,13 +18,13 @@ def hold_out_calibration(
     seed: int,
     groups: Sequence[str] | None = None,
 ) -> Labels:
-    """The labels with a `share` of all n rows moved from train to `cal`, by the split `name` over the training rows.
+    """The labels with a `share` of all n rows moved from train to `cal`, by the split `name` of the training rows.
 
-    Whole molecules, scaffolds or groups move, as that split parts them. Val and test stay what they are, so that a
-    model with calibration is tested on the molecules of one without.
+    Whole molecules, scaffolds or groups are moved, as in that split. Val and test are unchanged, so that models with
+    and without calibration are tested on the same molecules.
 
     Args:
-        labels: (n,), each of them train, val, test or empty; those left out do not count.
+        labels: (n,) of train, val, test or empty; empty ones are ignored.
         name, keys, targets, seed, groups: as for `split_labels`.
         share: above 0.
 
@@ -33,25 +33,25 @@ def hold_out_calibration(
         InputError: too few training molecules.
     """
     rows = np.flatnonzero(labels == "train")
-    places = rows.tolist()
-    wanted = share * np.count_nonzero(labels) / max(1, len(rows))
-    if not 0 < wanted < 1:
+    indices = rows.tolist()
+    test_share = share * np.count_nonzero(labels) / max(1, len(rows))
+    if not 0 < test_share < 1:
         raise UsageError(
             f"--calibration-size {share:g} takes its molecules from training, which has {len(rows)} of "
-            f"{np.count_nonzero(labels)}: ask for less"
+            f"{np.count_nonzero(labels)}: choose a smaller one"
         )
     try:
-        # What would be the test side of the training molecules is the part that is set aside.
-        parts = split_labels(
+        # The test subset of a split of the training molecules is held out.
+        train_split = split_labels(
             name,
-            [keys[i] for i in places],
+            [keys[i] for i in indices],
             np.asarray(targets)[rows],
-            (1 - wanted, 0.0, wanted),
+            (1 - test_share, 0.0, test_share),
             seed,
-            None if groups is None else [groups[i] for i in places],
+            None if groups is None else [groups[i] for i in indices],
         )
     except InputError as error:
         raise InputError(f"--calibration-size {share:g} takes its molecules from training: {error}") from error
     labels = labels.copy()
-    labels[rows[parts == "test"]] = CALIBRATION
+    labels[rows[train_split == "test"]] = CALIBRATION
     return labels

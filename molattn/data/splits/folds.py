@@ -1,4 +1,4 @@
-"""k-fold: every molecule, or group of them, is in the test side of one fold and of no other."""
+"""k-fold splits: every molecule, or group of them, is in the test subset of exactly one fold."""
 
 from collections.abc import Sequence
 
@@ -25,28 +25,28 @@ def assign_folds(
     seed: int,
     groups: Sequence[str] | None = None,
 ) -> np.ndarray:
-    """The fold that tests each row, from 0: whole molecules, scaffolds or clusters, as the split `name` parts them.
+    """The fold, from 0, that tests each row: whole molecules, scaffolds or clusters, as in the split `name`.
 
-    They are shuffled with `seed`; large groups go first, strata one after the other; each goes to the fold with the
-    fewest rows so far. The order of the rows does not matter.
+    They are shuffled with `seed`; large groups come first, or one stratum after the other; each is assigned to the fold
+    with the fewest rows so far. The order of the rows does not matter.
 
-    keys: n canonical SMILES. targets: (n,) or (n, T), NaN where missing. groups: as for `split_labels`. Returns (n,)
-    whole numbers.
+    keys: n canonical SMILES. targets: (n,) or (n, T), NaN if missing. groups: as for `split_labels`. Returns (n,)
+    integers.
     Raises UsageError for a split without folds or fewer than 2 folds, InputError for fewer groups than folds.
     """
     if num_folds < 2:
         raise UsageError(f"there are 2 or more folds, not {num_folds}")
-    chance = random_generator(seed)
+    rng = random_generator(seed)
     if name == "stratified":
-        tied_keys = keys if groups is None else connect_groups(keys, groups)
-        parts = rows_of(tied_keys)
+        connected_keys = keys if groups is None else connect_groups(keys, groups)
+        parts = rows_of(connected_keys)
         order = [
-            key for part in stratify(tied_keys, targets) for key in chance.permutation(np.array(part, dtype=object))
+            key for part in stratify(connected_keys, targets) for key in rng.permutation(np.array(part, dtype=object))
         ]
     elif name in _GROUPS:
         parts = merge_groups(_GROUPS[name](keys), groups)
         names = sorted(parts)
-        shuffled = [names[i] for i in chance.permutation(len(names))]
+        shuffled = [names[i] for i in rng.permutation(len(names))]
         order = sorted(shuffled, key=lambda part: -len(parts[part]))
     elif name in SPLITS:
         raise UsageError(f"the split {name!r} has no folds: choose one of {', '.join((*_GROUPS, *SPLITS_BY_TARGET))}")
@@ -55,7 +55,7 @@ def assign_folds(
     if len(order) < num_folds:
         raise InputError(
             f"the {name} split has {pluralize(len(order), 'group')} of molecules, too few for {num_folds} folds: "
-            "ask for fewer folds or take the random split"
+            "use fewer folds or the random split"
         )
     folds, filled = np.zeros(len(keys), dtype=int), np.zeros(num_folds)
     for part in order:
@@ -75,11 +75,11 @@ def fold_labels(
     fold: int,
     groups: Sequence[str] | None = None,
 ) -> Labels:
-    """The sides of the rows in one fold: its own molecules test, the rest is split into train and val.
+    """The labels of the rows in one fold: its molecules are the test subset, the rest is split into train and val.
 
-    Train and val share the rest as their `sizes` are to each other, by the split `name`.
+    The rest is split in the ratio of the `sizes` of train and val, by the split `name`.
 
-    keys: n canonical SMILES. targets: (n,) or (n, T), NaN where missing. fold: from 0. groups: as for `split_labels`.
+    keys: n canonical SMILES. targets: (n,) or (n, T), NaN if missing. fold: from 0. groups: as for `split_labels`.
     Returns (n,) labels.
     Raises UsageError and InputError as `assign_folds` and the split do.
     """
@@ -88,9 +88,9 @@ def fold_labels(
     train, val, _ = validate_sizes(sizes)
     if train + val == 0:
         raise UsageError("the sizes of train and val are both 0: folds need one of them above 0")
-    tested = assign_folds(name, keys, targets, num_folds, seed, groups) == fold
+    is_test = assign_folds(name, keys, targets, num_folds, seed, groups) == fold
     labels = np.full(len(keys), "test", dtype="<U5")
-    rest = np.flatnonzero(~tested).tolist()
+    rest = np.flatnonzero(~is_test).tolist()
     shares = (train / (train + val), val / (train + val), 0.0)
     labels[rest] = split_labels(
         name,

@@ -1,4 +1,4 @@
-"""Rows that belong together: one molecule's, one scaffold's, one cluster's; and molecules of like targets."""
+"""Groups of rows by molecule, scaffold or cluster, and strata of molecules by target."""
 
 import sys
 from collections import defaultdict
@@ -9,9 +9,10 @@ from itertools import pairwise
 import numpy as np
 
 NO_SIZE_LIMIT = sys.maxsize
-"""Atoms of a key: it has passed the limit of its table already."""
+"""The limit on atoms for molecules that were already checked against that of their table."""
 
-TENTHS = 10
+NUM_BINS = 10
+"""Strata of continuous targets."""
 
 
 def rows_of(keys: Sequence[str]) -> dict[str, list[int]]:
@@ -23,35 +24,35 @@ def rows_of(keys: Sequence[str]) -> dict[str, list[int]]:
 
 
 def connect_groups(*names: Sequence[str]) -> list[str]:
-    """What each row belongs to when rows that share a name, in any of the lists, belong together, and so on.
+    """The connected component of each row, if rows that share a name in any of the lists are connected.
 
-    Each of the sets of rows that this makes is called by the least of its names in the first list, so that the order
-    of the rows does not matter; where nothing more is shared, the first list comes back.
+    Each component is named by the smallest of its names in the first list, so that the order of the rows does not
+    matter; if no rows are connected by the other lists, the result is the first list.
 
     names: lists of n strings.
     """
-    # Here, because predictions begin without it a tenth faster.
+    # Imported here, because predictions start a tenth faster without it.
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     n = len(names[0])
-    places = [np.unique(np.array(listed, dtype=object), return_inverse=True)[1] for listed in names]
-    starts = np.cumsum([n, *(int(p.max(initial=-1)) + 1 for p in places)])
+    ids = [np.unique(np.array(listed, dtype=object), return_inverse=True)[1] for listed in names]
+    starts = np.cumsum([n, *(int(p.max(initial=-1)) + 1 for p in ids)])
     # A graph of the rows and the names, with an edge from each row to each of its names.
     rows = np.tile(np.arange(n), len(names))
-    theirs = np.concatenate([p + start for p, start in zip(places, starts[:-1], strict=True)]) if n else rows
-    edges = coo_array((np.ones(len(rows)), (rows, theirs)), shape=(starts[-1], starts[-1]))
-    part = connected_components(edges, directed=False)[1][:n]
-    least: dict[int, str] = {}
-    for number, name in zip(part.tolist(), names[0], strict=True):
-        least[number] = min(name, least.get(number, name))
-    return [least[number] for number in part.tolist()]
+    nodes = np.concatenate([p + start for p, start in zip(ids, starts[:-1], strict=True)]) if n else rows
+    edges = coo_array((np.ones(len(rows)), (rows, nodes)), shape=(starts[-1], starts[-1]))
+    component = connected_components(edges, directed=False)[1][:n]
+    smallest: dict[int, str] = {}
+    for number, name in zip(component.tolist(), names[0], strict=True):
+        smallest[number] = min(name, smallest.get(number, name))
+    return [smallest[number] for number in component.tolist()]
 
 
 def merge_groups(parts: dict[str, list[int]], groups: Sequence[str] | None) -> dict[str, list[int]]:
-    """Parts of the n rows, made larger so that rows of one group are in one part.
+    """Parts of the n rows, merged so that rows of one group are in one part.
 
-    parts: rows by name, each row in one. groups: n names, or None for none.
+    parts: rows by name, each row in one part. groups: n names, or None.
     """
     if groups is None:
         return parts
@@ -65,7 +66,7 @@ def group_by_scaffold(keys: Sequence[str], scaffold_of: Callable[[str], str] | N
     keys: n canonical SMILES. scaffold_of: by default `molattn.chem.murcko_scaffold`.
     """
     if scaffold_of is None:
-        from molattn.chem import murcko_scaffold  # here, because it brings RDKit
+        from molattn.chem import murcko_scaffold  # imported here, because it imports RDKit
 
         scaffold_of = partial(murcko_scaffold, max_atoms=NO_SIZE_LIMIT)
     scaffold = {key: scaffold_of(key) for key in sorted(set(keys))}
@@ -77,7 +78,7 @@ def group_by_cluster(keys: Sequence[str]) -> dict[str, list[int]]:
 
     keys: n canonical SMILES.
     """
-    from molattn.chem import butina_clusters  # here, because it brings RDKit
+    from molattn.chem import butina_clusters  # imported here, because it imports RDKit
 
     molecules = sorted(set(keys))
     centre_of = {}
@@ -87,24 +88,24 @@ def group_by_cluster(keys: Sequence[str]) -> dict[str, list[int]]:
 
 
 def stratify(keys: Sequence[str], targets: np.ndarray) -> list[list[str]]:
-    """The distinct keys by what they are worth: classes where every target is 0 or 1, else tenths of the values.
+    """The distinct keys in strata of their targets: classes if every target is 0 or 1, else deciles.
 
-    A key of several rows is worth their mean; those without a value come last, on their own. Within a stratum keys
+    The value of a key with several rows is their mean; keys without a value are a last stratum. Within a stratum keys
     are sorted by value, then by name, so that the order of the rows does not matter.
 
-    keys: n strings. targets: (n,) or (n, T), of which the first column counts; NaN where missing.
+    keys: n strings. targets: (n,) or (n, T), of which the first column is used; NaN if missing.
     """
     values = np.asarray(targets, dtype=float).reshape(len(keys), -1)[:, 0] if len(keys) else np.zeros(0)
     # Sorted before they are summed: the last digit of a mean must not depend on the order of the rows.
-    worth = {
+    mean = {
         key: float(np.mean(np.sort(known))) if (known := values[rows][np.isfinite(values[rows])]).size else np.nan
         for key, rows in rows_of(keys).items()
     }
-    known = sorted((value, key) for key, value in worth.items() if np.isfinite(value))
+    known = sorted((value, key) for key, value in mean.items() if np.isfinite(value))
     if set(values[np.isfinite(values)]) <= {0.0, 1.0}:
         parts = [[key for value, key in known if value == level] for level in sorted({value for value, _ in known})]
     else:
-        edges = np.linspace(0, len(known), TENTHS + 1).round().astype(int)
+        edges = np.linspace(0, len(known), NUM_BINS + 1).round().astype(int)
         parts = [[key for _, key in known[a:b]] for a, b in pairwise(edges)]
-    without = sorted(key for key, value in worth.items() if not np.isfinite(value))
+    without = sorted(key for key, value in mean.items() if not np.isfinite(value))
     return [part for part in (*parts, without) if part]

@@ -1,7 +1,7 @@
-"""Which molecules train, validate and test: a label per row, `train`, `val` or `test`, or `""` if left out.
+"""Split methods: they assign each row a label, `train`, `val` or `test`, or `""` if it is left out.
 
-Splits see keys, one per row: the canonical SMILES, so that rows of one molecule share a key and never part.
-Adding a split is writing its function and naming it in the table at the foot.
+They take a key for each row, the canonical SMILES, so that all rows of a molecule get the same label.
+To add a method, write its function and add it to one of the tables at the end.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,48 +39,48 @@ def random_split(
     seed: int = 0,
     groups: Sequence[str] | None = None,
 ) -> Labels:
-    """Molecules at random, whole molecules at a time; the order of the rows does not matter.
+    """Random split of whole molecules; the order of the rows does not matter.
 
-    The distinct keys are sorted, permuted with `seed` and dealt out in that order: train takes as many as
-    keep it within its share of the rows, then val, and test takes the rest. A side with a size above 0 gets
-    at least one molecule. Groups are permuted likewise, and dealt out one by one to the side that is furthest below
-    its share.
+    The distinct keys are sorted, permuted with `seed` and assigned in that order: train gets as many as fit into its
+    share of the rows, then val, and test gets the rest. A subset with a size above 0 gets at least one molecule.
+    Groups are permuted likewise, and each is assigned to the subset that is furthest below its share.
 
     keys: n strings. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,) labels.
-    Raises UsageError for sizes or a seed that make no sense, InputError when there are fewer molecules than
-    sides.
+    Raises UsageError for invalid sizes or an invalid seed, InputError for fewer molecules than subsets.
     """
     sizes = validate_sizes(sizes)
     parts = merge_groups(rows_of(keys), groups)
     order = random_generator(seed).permutation(np.array(sorted(parts), dtype=object))
     if groups is None:
         return assign_molecules(keys, list(order), sizes)
-    # Groups can be large: one that does not fit where it comes must not go whole to val.
+    # Groups can be large: one that does not fit into train must not be assigned to val as a whole.
     return assign_groups_evenly([parts[name] for name in order], len(keys), sizes, "group")
 
 
 def scaffold_split(
     keys: Sequence[str],
     sizes: Sequence[float] = DEFAULT_SIZES,
-    seed: int = 0,  # noqa: ARG001 (every split takes one; this one leaves nothing to chance)
+    seed: int = 0,  # noqa: ARG001 (every split takes one; this one is deterministic)
     scaffold_of: Callable[[str], str] | None = None,
     groups: Sequence[str] | None = None,
 ) -> Labels:
-    """Whole Bemis-Murcko scaffolds, the largest to training, as in MoleculeNet.
+    """Split by Bemis-Murcko scaffold, the largest scaffolds to train, as in MoleculeNet.
 
-    The order of the rows does not matter. Groups of rows with one scaffold come largest first, ties by the
-    scaffold's SMILES. A group goes to train while it fits there, else to val while train and val together
-    have room, else to test. Molecules without rings share the empty scaffold.
+    The order of the rows does not matter. Scaffolds are sorted by their number of rows, largest first, then by their
+    SMILES. Each is assigned to train if it fits there, else to val if train and val together have room, else to
+    test. Molecules without rings share the empty scaffold.
 
     keys: n canonical SMILES. sizes: the shares of train, val and test. scaffold_of: SMILES to scaffold, by
     default `molattn.chem.murcko_scaffold`. groups: as for `split_labels`. Returns (n,) labels.
-    Raises UsageError for sizes that make no sense, InputError when a side stays empty.
+    Raises UsageError for invalid sizes, InputError if a subset stays empty.
     Reference: Wu et al. (2018), Chem. Sci. 9, 513, doi:10.1039/c7sc02664a.
     """
     sizes = validate_sizes(sizes)
     parts = merge_groups(group_by_scaffold(keys, scaffold_of), groups)
     order = sorted(parts, key=lambda name: (-len(parts[name]), name))
-    return _filled("scaffold", assign_groups([parts[name] for name in order], len(keys), sizes), parts, sizes, groups)
+    return _require_filled(
+        "scaffold", assign_groups([parts[name] for name in order], len(keys), sizes), parts, sizes, groups
+    )
 
 
 def scaffold_balanced_split(
@@ -90,20 +90,20 @@ def scaffold_balanced_split(
     scaffold_of: Callable[[str], str] | None = None,
     groups: Sequence[str] | None = None,
 ) -> Labels:
-    """Whole Bemis-Murcko scaffolds, the large ones to training and the others by chance, as in chemprop.
+    """Split by Bemis-Murcko scaffold, large scaffolds to train and the others at random, as in chemprop.
 
-    Scaffolds with more rows than half of val or of test come first, then all others; each of the two is shuffled
-    with `seed`, and groups are dealt out as by `scaffold_split`. The order of the rows does not matter.
+    Scaffolds with more rows than half of val or of test come first, then all others; both are shuffled with `seed`,
+    and scaffolds are assigned as by `scaffold_split`. The order of the rows does not matter.
 
     keys: n canonical SMILES. sizes: the shares of train, val and test. scaffold_of: SMILES to scaffold, by
     default `molattn.chem.murcko_scaffold`. groups: as for `split_labels`. Returns (n,) labels.
-    Raises UsageError for sizes or a seed that make no sense, InputError when a side stays empty.
+    Raises UsageError for invalid sizes or an invalid seed, InputError if a subset stays empty.
     Reference: Yang et al. (2019), J. Chem. Inf. Model. 59, 3370, doi:10.1021/acs.jcim.9b00237.
     """
     sizes = validate_sizes(sizes)
     parts = merge_groups(group_by_scaffold(keys, scaffold_of), groups)
     labels = assign_groups(_large_first(parts, sizes, seed), len(keys), sizes)
-    return _filled("scaffold-balanced", labels, parts, sizes, groups)
+    return _require_filled("scaffold-balanced", labels, parts, sizes, groups)
 
 
 def cluster_split(
@@ -119,41 +119,41 @@ def cluster_split(
 
     keys: n canonical SMILES. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,)
     labels.
-    Raises UsageError for sizes or a seed that make no sense, InputError when a side stays empty.
+    Raises UsageError for invalid sizes or an invalid seed, InputError if a subset stays empty.
     """
     sizes = validate_sizes(sizes)
     parts = merge_groups(group_by_cluster(keys), groups)
     labels = assign_groups(_large_first(parts, sizes, seed), len(keys), sizes)
-    return _filled("cluster", labels, parts, sizes, groups)
+    return _require_filled("cluster", labels, parts, sizes, groups)
 
 
 def kennard_stone_split(
     keys: Sequence[str],
     sizes: Sequence[float] = DEFAULT_SIZES,
-    seed: int = 0,  # noqa: ARG001 (every split takes one; this one leaves nothing to chance)
+    seed: int = 0,  # noqa: ARG001 (every split takes one; this one is deterministic)
     groups: Sequence[str] | None = None,
 ) -> Labels:
-    """Molecules that cover the space of Morgan fingerprints to training, those in between to val and test.
+    """Kennard-Stone split: molecules that cover the space of Morgan fingerprints to train, the others to val and test.
 
-    The two molecules that are least alike come first, then always the one whose nearest neighbour among the
-    chosen is least alike to it (Tanimoto); equals go by their SMILES. They are dealt out in that order, train
-    first; a group comes with the first of its molecules. The order of the rows does not matter.
+    The two least similar molecules come first, then always the one whose nearest neighbour among the selected ones is
+    least similar (Tanimoto); ties are broken by SMILES. They are assigned in that order, train first; a group comes
+    with the first of its molecules. The order of the rows does not matter.
 
     keys: n canonical SMILES. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,)
     labels.
-    Raises UsageError for sizes that make no sense, InputError when there are fewer molecules, or groups, than sides.
+    Raises UsageError for invalid sizes, InputError for fewer molecules, or groups, than subsets.
     Reference: Kennard and Stone (1969), Technometrics 11, 137, doi:10.1080/00401706.1969.10490666.
     """
     sizes = validate_sizes(sizes)
     if not keys:
         return assign_molecules(keys, [], sizes)
-    from molattn.chem import Fingerprints  # here, because it brings RDKit
+    from molattn.chem import Fingerprints  # imported here, because it imports RDKit
 
     molecules = sorted(set(keys))
     fingerprints = Fingerprints(molecules, max_atoms=NO_SIZE_LIMIT)
     least = np.array([fingerprints.similarities(i).min() for i in range(len(molecules))])
     chosen = [int(least.argmin())]
-    nearest = fingerprints.similarities(chosen[0])  # of each molecule, to the chosen ones
+    nearest = fingerprints.similarities(chosen[0])  # similarity of each molecule to the nearest selected one
     left = np.ones(len(molecules), dtype=bool)
     left[chosen] = False
     while left.any():
@@ -177,45 +177,45 @@ def stratified_split(
     seed: int = 0,
     groups: Sequence[str] | None = None,
 ) -> Labels:
-    """Every side with its share of low and high values, or of each class.
+    """Stratified split: every subset gets its share of low and high values, or of each class.
 
-    Molecules are put into strata, shuffled with `seed` within each, and dealt out one by one to the side that is
-    furthest below its share. Strata are the classes where every target is 0 or 1, else the tenths of the values; a
-    molecule of several rows, or a group, has their mean, and those without a value make a stratum of their own. Of
-    several targets the first decides. The order of the rows does not matter.
+    Molecules are shuffled with `seed` within their strata, and each is assigned to the subset that is furthest below
+    its share. Strata are the classes if every target is 0 or 1, else the deciles of the values; the value of a
+    molecule with several rows, or of a group, is their mean, and molecules without a value are a stratum. Of several
+    targets the first is used. The order of the rows does not matter.
 
-    keys: n strings. targets: (n,) or (n, T), NaN where missing. sizes: the shares of train, val and test. groups: as
+    keys: n strings. targets: (n,) or (n, T), NaN if missing. sizes: the shares of train, val and test. groups: as
     for `split_labels`. Returns (n,) labels.
-    Raises UsageError for sizes or a seed that make no sense, InputError for fewer molecules, or groups, than sides.
+    Raises UsageError for invalid sizes or an invalid seed, InputError for fewer molecules, or groups, than subsets.
     """
     sizes = validate_sizes(sizes)
-    chance = random_generator(seed)
+    rng = random_generator(seed)
     parts = keys if groups is None else connect_groups(keys, groups)
     rows = rows_of(parts)
-    dealt = [
-        rows[name] for part in stratify(parts, targets) for name in chance.permutation(np.array(part, dtype=object))
+    ordered = [
+        rows[name] for part in stratify(parts, targets) for name in rng.permutation(np.array(part, dtype=object))
     ]
-    return assign_groups_evenly(dealt, len(keys), sizes, "molecule" if groups is None else "group")
+    return assign_groups_evenly(ordered, len(keys), sizes, "molecule" if groups is None else "group")
 
 
 def _large_first(groups: dict[str, list[int]], sizes: Sequence[float], seed: int) -> list[list[int]]:
-    """The groups too large for val or test, then the others, both shuffled."""
-    chance = random_generator(seed)
+    """The groups that are too large for val or test, then the others, both shuffled."""
+    rng = random_generator(seed)
     rows = sum(map(len, groups.values()))
-    room = min([size for size in sizes[1:] if size > 0], default=0.0) * rows / 2
+    max_rows = min([size for size in sizes[1:] if size > 0], default=0.0) * rows / 2
     names = sorted(groups)
-    shuffled = [names[i] for i in chance.permutation(len(names))]
-    return [groups[name] for name in sorted(shuffled, key=lambda name: len(groups[name]) <= room)]
+    shuffled = [names[i] for i in rng.permutation(len(names))]
+    return [groups[name] for name in sorted(shuffled, key=lambda name: len(groups[name]) <= max_rows)]
 
 
-def _filled(
+def _require_filled(
     split: str,
     labels: Labels,
     parts: dict[str, list[int]],
     sizes: Sequence[float],
     groups: Sequence[str] | None,
 ) -> Labels:
-    """The labels, once no side is empty that should have rows."""
+    """The labels; InputError if a subset with a size above 0 is empty."""
     empty = missing_labels(labels, sizes)
     if empty:
         largest = max(map(len, parts.values()), default=0)
@@ -224,7 +224,7 @@ def _filled(
         raise InputError(
             f"the {split} split leaves {' and '.join(empty)} empty: {pluralize(len(labels), 'row')} with "
             f"{pluralize(len(parts), kind)}, the largest of {pluralize(largest, 'row')}; "
-            "take the random split, other sizes or a split file"
+            "use the random split, other sizes or a split file"
         )
     return labels
 
@@ -239,9 +239,9 @@ def split_labels(
 ) -> Labels:
     """The labels by the split `name`, one of `SPLITS` or `SPLITS_BY_TARGET`.
 
-    keys: n canonical SMILES. targets: (n,) or (n, T), NaN where missing. sizes: the shares of train, val and test.
-    groups: n names of what each row belongs to besides its molecule; rows of one group are on one side, as are those
-    of groups that share a molecule. Returns (n,) labels.
+    keys: n canonical SMILES. targets: (n,) or (n, T), NaN if missing. sizes: the shares of train, val and test.
+    groups: n names of groups; rows of one group get the same label, as do those of groups that share a molecule.
+    Returns (n,) labels.
     Raises UsageError for an unknown split, and what that split raises.
     """
     if name in SPLITS_BY_TARGET:
@@ -253,7 +253,7 @@ def split_labels(
 
 @runtime_checkable
 class Split(Protocol):
-    """A way of dealing out molecules that looks at nothing else."""
+    """A split method that does not use targets."""
 
     def __call__(
         self, keys: Sequence[str], sizes: Sequence[float], seed: int, /, *, groups: Sequence[str] | None
@@ -264,7 +264,7 @@ class Split(Protocol):
 
 @runtime_checkable
 class SplitByTarget(Protocol):
-    """A way of dealing out molecules that looks at their targets."""
+    """A split method that uses targets."""
 
     def __call__(
         self,

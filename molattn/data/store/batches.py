@@ -1,4 +1,4 @@
-"""Batches: molecules padded to one size, and which molecules go together."""
+"""Padded batches of molecules, and samplers that batch molecules of similar sizes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,26 +14,26 @@ from molattn.data.store.molecule_store import MoleculeStore
 B = TypeVar("B", bound=Any)
 
 MAX_PAIRS = 2**16
-"""Pairs of places, padding included, that are predicted together: with 16 channels to a pair 4 MB, which stay in the
-cache of a processor. Half or twice as many take as long, on average; batches of 128 molecules took one and a half times
-as long, as the largest of a thousand pad the 127 before it."""
+"""Maximum pairs of atoms or tokens in a batch of prediction, padding included: with 16 channels per pair 4 MB, which
+fit into the cache of a processor. Half or twice as many take equally long, on average; batches of 128 molecules took one
+and a half times as long, because the largest of a thousand molecules pads 127 others."""
 
 MAX_TRAINING_PAIRS = 2**18
-"""The same of a batch in training, where a batch is what the optimizer takes a step for: 32 molecules of 90 atoms."""
+"""The same for a batch in training, after which the optimizer takes a step: 32 molecules of 90 atoms."""
 
 
 @runtime_checkable
 class Batch(Protocol):
-    """What training and prediction need to know of a batch, whatever the molecules in it are made of."""
+    """The interface of batches for training and prediction."""
 
     @property
     def targets(self) -> Tensor | None:
-        """(b, T), or (N, T) of all atoms, NaN where a label is missing; None in prediction."""
+        """(b, T), or (N, T) of all atoms, NaN for a missing label; None in prediction."""
         ...
 
     @property
     def descriptors(self) -> Tensor | None:
-        """(b, k) standardised numbers that stand beside each molecule; None where there are none."""
+        """(b, k) standardised extra descriptors of the molecules; None if there are none."""
         ...
 
     def __len__(self) -> int: ...
@@ -51,10 +51,10 @@ class MoleculeBatch:
         atom_codes: (b, n, F).
         bond_codes: (b, n, n).
         path_lengths: (b, n, n).
-        mask: (b, n) True where there is an atom.
-        targets: (b, T), or (N, T) of all atoms, molecule by molecule, NaN where a label is missing; None in prediction.
-        distances: (b, n, n) float32 in angstrom, inf between fragments; None where the molecules have none.
-        descriptors: (b, k) float32, standardised; None where there are none.
+        mask: (b, n), True for atoms.
+        targets: (b, T), or (N, T) of all atoms, molecule by molecule, NaN for a missing label; None in prediction.
+        distances: (b, n, n) float32 in angstrom, inf between fragments; None if the molecules have none.
+        descriptors: (b, k) float32, standardised; None if there are none.
     """
 
     atom_codes: Tensor
@@ -70,11 +70,11 @@ class MoleculeBatch:
 
     def to(self, device: torch.device | str) -> "MoleculeBatch":
         """The same batch on another device."""
-        return _moved(self, device)
+        return _to_device(self, device)
 
     def pin_memory(self) -> "MoleculeBatch":
-        """The same batch in memory that a GPU can read while the CPU goes on; asked for by torch's `DataLoader`."""
-        return _each(self, Tensor.pin_memory)
+        """The batch in pinned memory; called by `torch.utils.data.DataLoader`."""
+        return _map_tensors(self, Tensor.pin_memory)
 
 
 def collate(
@@ -82,7 +82,7 @@ def collate(
     targets: np.ndarray | None = None,
     descriptors: np.ndarray | None = None,
 ) -> MoleculeBatch:
-    """One batch of `molecules`, in order, padded with zeros to the largest.
+    """One batch of `molecules`, in order, padded with zeros to the largest one.
 
     targets: (b, T), (N, T) or None. descriptors: (b, k), standardised, or None.
 
@@ -124,7 +124,7 @@ def collate(
 
 
 def _distances(molecules: Sequence[MoleculeGraph], n: int) -> Tensor | None:
-    """(b, n, n), or None where no molecule has distances."""
+    """(b, n, n), or None if no molecule has distances."""
     known = [m.distances for m in molecules if m.distances is not None]
     if not known:
         return None
@@ -140,12 +140,12 @@ def _distances(molecules: Sequence[MoleculeGraph], n: int) -> Tensor | None:
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """b rows of tokens padded to n each; the codes are those of `SmilesTokens`.
+    """b molecules, padded to n tokens; the codes are those of `SmilesTokens`.
 
     Attributes:
-        codes: (b, n) bytes, 0 where there is no token.
-        targets: (b, T), NaN where a label is missing; None in prediction.
-        descriptors: (b, k) float32, standardised; None where there are none.
+        codes: (b, n) bytes, 0 for padding.
+        targets: (b, T), NaN for a missing label; None in prediction.
+        descriptors: (b, k) float32, standardised; None if there are none.
     """
 
     codes: Tensor
@@ -157,11 +157,11 @@ class TokenBatch:
 
     def to(self, device: torch.device | str) -> "TokenBatch":
         """The same batch on another device."""
-        return _moved(self, device)
+        return _to_device(self, device)
 
     def pin_memory(self) -> "TokenBatch":
-        """As that of `MoleculeBatch`."""
-        return _each(self, Tensor.pin_memory)
+        """As `MoleculeBatch.pin_memory`."""
+        return _map_tensors(self, Tensor.pin_memory)
 
 
 def collate_tokens(
@@ -169,7 +169,7 @@ def collate_tokens(
     targets: np.ndarray | None = None,
     descriptors: np.ndarray | None = None,
 ) -> TokenBatch:
-    """One batch of token rows, in order, padded with zeros to the longest; the rest is as for `collate`."""
+    """One batch of tokens, in order, padded with zeros to the longest molecule; otherwise as `collate`."""
     if isinstance(molecules, MoleculeStore):
         codes = torch.from_numpy(molecules.padded())
         return TokenBatch(codes, _tensor(targets, np.float64), _tensor(descriptors, np.float32))
@@ -183,33 +183,34 @@ def _tensor(numbers: np.ndarray | None, dtype: type[np.floating]) -> Tensor | No
     return None if numbers is None else torch.from_numpy(np.asarray(numbers, dtype=dtype))
 
 
-def _each(batch: B, change: Callable[[Tensor], Tensor]) -> B:
-    return replace(batch, **{name: change(x) for name, x in vars(batch).items() if x is not None})
+def _map_tensors(batch: B, function: Callable[[Tensor], Tensor]) -> B:
+    return replace(batch, **{name: function(x) for name, x in vars(batch).items() if x is not None})
 
 
-def _moved(batch: B, device: torch.device | str) -> B:
-    # To a GPU without waiting: what works on it there waits by itself. The other way numbers would be read too early.
+def _to_device(batch: B, device: torch.device | str) -> B:
+    # Copies to a GPU are asynchronous, because its kernels wait for them; the CPU could read a copy too early.
     to_gpu = torch.device(device).type == "cuda"
-    return _each(batch, lambda x: x.to(device, non_blocking=to_gpu))
+    return _map_tensors(batch, lambda x: x.to(device, non_blocking=to_gpu))
 
 
 class BucketBatchSampler:
-    """Random batches of molecules of like size: the padding costs n^2, so size matters as much as chance.
+    """Random batches of molecules of similar sizes, because padding costs n^2.
 
-    Every epoch shuffles all molecules, sorts runs of `pool` batches by size, cuts them into batches and shuffles
-    those. The same seed gives the same batches, epoch by epoch.
+    Every epoch shuffles all molecules, sorts pools of `pool_size` batches by size, cuts them into batches and shuffles
+    the batches. The same seed gives the same batches in each epoch.
 
-    Molecules so large that a whole batch of them would have more than `pairs` pairs of places are batched by
-    themselves, as many together as have no more: the same in every epoch. So no small molecule is padded to their size.
+    Large molecules, a whole batch of which would have more than `max_pairs` pairs, are batched separately, as many as
+    fit, and with the same batches in every epoch. So no small molecule is padded to their size.
 
     Args:
         sizes: atoms, or tokens, of each molecule.
         batch_size: molecules in a batch; some have fewer.
-        seed: of the shuffles.
-        pool: batches sorted together; 1 leaves the batches to chance alone.
-        pairs: the most pairs of places in a batch, padding included; a molecule that has more is one by itself.
-        rank, ranks: which of how many share each batch: all of its molecules are in one share each, small and large
-            ones in all. The shares of a batch that is too small for all are empty for some.
+        seed: the seed of the shuffles.
+        pool_size: batches that are sorted together; with 1, batches are random.
+        max_pairs: the maximum pairs of atoms or tokens in a batch, padding included; a molecule that has more is a
+            batch by itself.
+        rank, world_size: the process and the number of processes. Each process gets a share of each batch, with small
+            and large molecules; it may be empty if the batch is small.
     """
 
     def __init__(
@@ -217,18 +218,18 @@ class BucketBatchSampler:
         sizes: Sequence[int] | np.ndarray,
         batch_size: int,
         seed: int,
-        pool: int = 8,
-        pairs: int = MAX_TRAINING_PAIRS,
+        pool_size: int = 8,
+        max_pairs: int = MAX_TRAINING_PAIRS,
         rank: int = 0,
-        ranks: int = 1,
+        world_size: int = 1,
     ):
-        self.sizes, self.batch_size, self.seed, self.pool = np.asarray(sizes), batch_size, seed, pool
-        self.rank, self.ranks = rank, ranks
+        self.sizes, self.batch_size, self.seed, self.pool_size = np.asarray(sizes), batch_size, seed, pool_size
+        self.rank, self.world_size = rank, world_size
         self.epoch = 0
-        large = batch_size * self.sizes.astype(np.int64) ** 2 > pairs
+        large = batch_size * self.sizes.astype(np.int64) ** 2 > max_pairs
         self._others = np.flatnonzero(~large)
         large = np.flatnonzero(large)
-        self._large = [large[batch] for batch in batches_by_size(self.sizes[large], batch_size, pairs)]
+        self._large = [large[batch] for batch in batches_by_size(self.sizes[large], batch_size, max_pairs)]
 
     def __len__(self) -> int:
         return -(-len(self._others) // self.batch_size) + len(self._large)
@@ -240,30 +241,31 @@ class BucketBatchSampler:
     def __iter__(self) -> Iterator[list[int]]:
         rng = np.random.default_rng([self.seed, self.epoch])
         order = self._others[rng.permutation(len(self._others))]
-        step = self.batch_size * self.pool
-        runs = [order[i : i + step] for i in range(0, len(order), step)]
-        runs = [run[np.argsort(self.sizes[run], kind="stable")] for run in runs]
-        batches = [run[i : i + self.batch_size] for run in runs for i in range(0, len(run), self.batch_size)]
+        step = self.batch_size * self.pool_size
+        pools = [order[i : i + step] for i in range(0, len(order), step)]
+        pools = [pool[np.argsort(self.sizes[pool], kind="stable")] for pool in pools]
+        batches = [pool[i : i + self.batch_size] for pool in pools for i in range(0, len(pool), self.batch_size)]
         batches += self._large
         for i in rng.permutation(len(batches)):
-            yield batches[i][self.rank :: self.ranks].tolist()
+            yield batches[i][self.rank :: self.world_size].tolist()
 
 
-def batches_by_size(sizes: Sequence[int] | np.ndarray, batch_size: int, pairs: int = MAX_PAIRS) -> list[np.ndarray]:
-    """Which molecules to predict together: indices sorted by size, cut into batches.
+def batches_by_size(sizes: Sequence[int] | np.ndarray, batch_size: int, max_pairs: int = MAX_PAIRS) -> list[np.ndarray]:
+    """Batches for prediction: the indices of molecules, sorted by size and cut into batches.
 
     Args:
         sizes: atoms, or tokens, of each molecule.
-        batch_size: the most molecules in a batch.
-        pairs: the most pairs of places in a batch, padding included; a molecule that has more is one by itself.
+        batch_size: the maximum number of molecules in a batch.
+        max_pairs: the maximum pairs of atoms or tokens in a batch, padding included; a molecule that has more is a
+            batch by itself.
 
-    >>> [batch.tolist() for batch in batches_by_size([3, 100, 2, 4, 3], batch_size=3, pairs=40)]
+    >>> [batch.tolist() for batch in batches_by_size([3, 100, 2, 4, 3], batch_size=3, max_pairs=40)]
     [[2, 0, 4], [3], [1]]
     """
     order = np.argsort(np.asarray(sizes), kind="stable")
     batches, start = [], 0
     for end, size in enumerate(np.asarray(sizes)[order].tolist()):
-        if end > start and (end == start + batch_size or (end + 1 - start) * size**2 > pairs):
+        if end > start and (end == start + batch_size or (end + 1 - start) * size**2 > max_pairs):
             batches.append(order[start:end])
             start = end
     return [*batches, order[start:]] if len(order) else []

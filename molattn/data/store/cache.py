@@ -1,4 +1,4 @@
-"""The molecules of a table, read at the first time and kept in the user's cache for the next ones."""
+"""The cache of featurized molecules: those of a table are computed once and stored for later runs."""
 
 import hashlib
 import json
@@ -30,124 +30,123 @@ from molattn.trusted_files import check_parent_folders
 SCHEMA = 1
 HEADER = "header.json"
 
-# Rows between two times that somebody is told how many are done.
-_TOLD = 16
+_ROWS_PER_PROGRESS = 16
 
 
 @dataclass(frozen=True)
 class Featurization:
-    """How SMILES become molecules.
+    """How SMILES are converted into molecules.
 
     Attributes:
-        make: from one SMILES to its molecule, or a SmilesError, with `on_molecule` as for `molecule_graph`; pickle can
-            carry it to other processes.
-        packing: how the molecules lie in a store.
-        settings: all that `make` depends on, in plain values.
-        stop: whether a molecule without a 3D geometry ends the reading.
-        chunk: rows that go to a worker at once.
+        featurize: from one SMILES to its molecule, or a SmilesError, with `on_molecule` as for `molecule_graph`; it can
+            be pickled.
+        packing: the packing of the molecules in a store.
+        settings: everything that `featurize` depends on, as JSON.
+        stop_on_conformer_error: whether a molecule without a 3D geometry raises its error.
+        chunk_size: molecules that are sent to a worker process at once.
     """
 
-    make: Callable[..., Any]
+    featurize: Callable[..., Any]
     packing: Packing
     settings: Mapping[str, Any]
-    stop: bool = False
-    chunk: int = 256
+    stop_on_conformer_error: bool = False
+    chunk_size: int = 256
 
 
 class CachedMolecules(NamedTuple):
-    """Molecules, and where they come from."""
+    """Molecules, and their folder in the cache."""
 
     molecules: MoleculeStore
     folder: Path | None
-    """Where they were found; None where they were read now."""
+    """The folder in which they were found; None if they were computed now."""
     warning: str
-    """Why they are not kept for the next time; empty where they are."""
+    """Why they are not cached; empty if they are."""
 
 
 def cached_molecules(
-    smiles: Sequence[str], reading: Featurization, num_workers: int = 0, progress: Progress | None = None
+    smiles: Sequence[str], featurization: Featurization, num_workers: int = 0, progress: Progress | None = None
 ) -> CachedMolecules:
-    """What `reading` makes of `smiles`, row by row, or its error: taken from the cache if it is there.
+    """The molecule, or the error, of each of `smiles`: from the cache, or else computed.
 
-    What is in the cache is found by its content: the SMILES, the settings, the versions and the code that reads
-    molecules. It is read through and compared with its checksums, and read anew where it is damaged. Processes that ask
-    at once wait for the first. Where the cache cannot be written to, or others can, a temporary folder takes its place.
+    The key of the cache is a hash of the SMILES, the settings, the versions and the code of `molattn.chem`. Files are
+    verified against their checksums, and computed again if they are damaged. Concurrent processes wait for the first.
+    If the cache cannot be written to, or other users can write to it, a temporary folder is used.
 
     Args:
-        smiles: n of them.
-        reading: how they become molecules.
-        num_workers: processes that share the work; 0 does it in this one.
-        progress: told now and then how many are done, unless they are in the cache.
+        smiles: n SMILES.
+        featurization: how they are converted into molecules.
+        num_workers: worker processes; 0 for none.
+        progress: called now and then with the number of molecules that are done, unless they are in the cache.
 
     Raises:
-        ConformerError: with its `row`, for the first molecule without a geometry, where that stops the reading.
+        ConformerError: with its `row`, for the first molecule without a geometry, if `stop_on_conformer_error`.
         UsageError: neither the cache nor a temporary folder can be written to.
     """
-    identity = _identity(smiles, reading)
+    identity = _identity(smiles, featurization)
     key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
-    rows = _Rows(smiles, reading, num_workers, progress)
-    not_kept = "the molecules are not kept for the next time"
+    work = _Work(smiles, featurization, num_workers, progress)
+    not_cached = "the molecules are not cached"
     try:
         folder = molecule_cache_dir()
-    except RuntimeError as error:  # a home that is nowhere
-        return _in_temporary(identity, rows, f"{not_kept} ({error})")
+    except RuntimeError as error:  # the home folder is unknown
+        return _in_temporary(identity, work, f"{not_cached} ({error})")
     try:
         with suppress(DamagedFileError):
-            return CachedMolecules(_opened(folder / key, identity, rows), folder / key, "")
+            return CachedMolecules(_open(folder / key, identity, work), folder / key, "")
         folder.mkdir(parents=True, exist_ok=True)
         check_parent_folders(folder / key)
         with FileLock(folder / f".{key}.lock"):
             with suppress(DamagedFileError):  # another process may have been faster
-                return CachedMolecules(_opened(folder / key, identity, rows), folder / key, "")
+                return CachedMolecules(_open(folder / key, identity, work), folder / key, "")
             _remove_leftovers(folder, key)
-            _replace(_written(folder / f".{key}.{secrets.token_hex(4)}.tmp", identity, rows), folder / key)
-            return CachedMolecules(_opened(folder / key, identity, rows, just_written=True), None, "")
+            _replace(_write(folder / f".{key}.{secrets.token_hex(4)}.tmp", identity, work), folder / key)
+            return CachedMolecules(_open(folder / key, identity, work, just_written=True), None, "")
     except (OSError, NotImplementedError) as error:  # the second: a file system without locks
-        why = getattr(error, "strerror", None) or error
-        return _in_temporary(identity, rows, f"{not_kept} ({folder}: {why})")
+        reason = getattr(error, "strerror", None) or error
+        return _in_temporary(identity, work, f"{not_cached} ({folder}: {reason})")
 
 
-def _in_temporary(identity: dict[str, Any], rows: "_Rows", why: str) -> CachedMolecules:
+def _in_temporary(identity: dict[str, Any], work: "_Work", reason: str) -> CachedMolecules:
     advice = f"{CACHE_VARIABLE} names a folder for them"
     try:
-        home = tempfile.TemporaryDirectory(prefix="molattn-")
-        written = _written(Path(home.name) / "molecules", identity, rows)
+        temporary = tempfile.TemporaryDirectory(prefix="molattn-")
+        written = _write(Path(temporary.name) / "molecules", identity, work)
     except OSError as error:
-        raise UsageError(f"{why}, nor can they be written to {tempfile.gettempdir()}: {error}; {advice}") from error
-    return CachedMolecules(_opened(written, identity, rows, home, just_written=True), None, f"{why}; {advice}")
+        raise UsageError(f"{reason}, nor can they be written to {tempfile.gettempdir()}: {error}; {advice}") from error
+    return CachedMolecules(_open(written, identity, work, temporary, just_written=True), None, f"{reason}; {advice}")
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """What is to be read."""
+class _Work:
+    """The molecules to compute."""
 
     smiles: Sequence[str]
-    reading: Featurization
+    featurization: Featurization
     num_workers: int
     progress: Progress | None
 
 
-def _identity(smiles: Sequence[str], reading: Featurization) -> dict[str, Any]:
-    """All that the molecules depend on."""
+def _identity(smiles: Sequence[str], featurization: Featurization) -> dict[str, Any]:
+    """Everything that the molecules depend on."""
     digest = hashlib.sha256()
     for start in range(0, len(smiles), 4096):
-        # As JSON, in which no two lists look alike.
+        # As JSON, which is different for different lists.
         digest.update(json.dumps(list(smiles[start : start + 4096])).encode())
     return {
         "schema": SCHEMA,
         "molattn": version("molattn"),
         "rdkit": rdkit_version(),
-        "code": _code(),
-        "settings": json.loads(json.dumps(reading.settings)),
-        "columns": {name: dtype.str for name, dtype in store_dtypes(reading.packing).items()},
+        "code": _code_digest(),
+        "settings": json.loads(json.dumps(featurization.settings)),
+        "columns": {name: dtype.str for name, dtype in store_dtypes(featurization.packing).items()},
         "rows": len(smiles),
         "smiles": digest.hexdigest(),
     }
 
 
 @cache
-def _code() -> str:
-    """A checksum of the code that reads molecules: one version of molattn may be worked on."""
+def _code_digest() -> str:
+    """A checksum of the code of `molattn.chem`, which may change within a version of molattn during development."""
     digest = hashlib.sha256()
     for folder in chem.__path__:
         for path in sorted([*Path(folder).glob("*.py"), *Path(folder).glob("*.c")]):
@@ -155,8 +154,8 @@ def _code() -> str:
     return digest.hexdigest()
 
 
-def _opened(
-    folder: Path, identity: Mapping[str, Any], rows: _Rows, home: object = None, just_written: bool = False
+def _open(
+    folder: Path, identity: Mapping[str, Any], work: _Work, temporary: object = None, just_written: bool = False
 ) -> MoleculeStore:
     """The store in a folder.
 
@@ -166,43 +165,43 @@ def _opened(
     """
     try:
         if not just_written:
-            check_parent_folders(folder / HEADER)  # checksums are no help against who writes them, too
+            check_parent_folders(folder / HEADER)  # checksums do not protect against other users who can write here
         header = json.loads((folder / HEADER).read_bytes())
         if header["identity"] != identity or (header["final"] is not True and not just_written):
-            raise DamagedFileError("it is another store, or not a whole one")
+            raise DamagedFileError("it is another store, or incomplete")
         files = {name: FileDigest(**file) for name, file in header["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFileError(str(error)) from error
-    packing = rows.reading.packing
+    packing = work.featurization.packing
     columns = RaggedColumns(folder, store_dtypes(packing), files)
-    if columns.num_rows != len(rows.smiles):
-        raise DamagedFileError("it has other rows")
-    return MoleculeStore(columns, packing, folder=home)
+    if columns.num_rows != len(work.smiles):
+        raise DamagedFileError("it has another number of rows")
+    return MoleculeStore(columns, packing, folder=temporary)
 
 
-def _written(folder: Path, identity: Mapping[str, Any], rows: _Rows) -> Path:
-    """A new store, all of it on the disk; no folder is left where that fails."""
+def _write(folder: Path, identity: Mapping[str, Any], work: _Work) -> Path:
+    """Write a new store and sync it to disk; its folder is removed if that fails."""
     folder.mkdir()
-    reading, total, done, final = rows.reading, len(rows.smiles), 0, True
-    size = max(1, min(reading.chunk, -(-total // max(1, rows.num_workers))))
-    make, workers = row_packer(reading.make, reading.packing), min(rows.num_workers, -(-total // size))
+    how, total, done, final = work.featurization, len(work.smiles), 0, True
+    size = max(1, min(how.chunk_size, -(-total // max(1, work.num_workers))))
+    pack, workers = row_packer(how.featurize, how.packing), min(work.num_workers, -(-total // size))
     try:
-        outcomes_of = map_chunks(rows.smiles, make, workers, size)
-        with RaggedWriter(folder, store_dtypes(reading.packing)) as writer, closing(outcomes_of) as parts:
+        outcomes_of = map_chunks(work.smiles, pack, workers, size)
+        with RaggedWriter(folder, store_dtypes(how.packing)) as writer, closing(outcomes_of) as parts:
             for _, outcomes in parts:
                 for outcome in outcomes:
                     if not isinstance(outcome, SmilesError):
                         writer.write(outcome)
-                    elif reading.stop and isinstance(outcome, ConformerError):
+                    elif how.stop_on_conformer_error and isinstance(outcome, ConformerError):
                         outcome.row = done
                         raise outcome
                     else:
-                        # Of a process that died nobody knows whether it will again.
+                        # A process that died may not die at the next try.
                         final = final and outcome.reason != WORKER_DIED
                         writer.write(pack_error(outcome))
                     done += 1
-                    if rows.progress is not None and (done % _TOLD == 0 or done == total):
-                        rows.progress(done, total)
+                    if work.progress is not None and (done % _ROWS_PER_PROGRESS == 0 or done == total):
+                        work.progress(done, total)
         files = {name: asdict(file) for name, file in writer.files.items()}
         with open(folder / HEADER, "x") as file:
             json.dump({"identity": identity, "final": final, "files": files}, file, indent=1)
@@ -215,7 +214,7 @@ def _written(folder: Path, identity: Mapping[str, Any], rows: _Rows) -> Path:
 
 
 def _replace(new: Path, old: Path) -> None:
-    """`new` in the place of `old`; whoever has `old` mapped keeps it."""
+    """Replace `old` by `new`; processes that have mapped `old` keep it."""
     if old.exists():
         discarded = old.with_name(f".{old.name}.{secrets.token_hex(4)}.tmp")
         os.replace(old, discarded)
@@ -224,14 +223,14 @@ def _replace(new: Path, old: Path) -> None:
 
 
 def _remove_leftovers(folder: Path, key: str) -> None:
-    """Remove what processes left behind that were killed while they wrote; who writes holds the lock of its key.
+    """Remove the temporary folders of killed processes; a process that writes has the lock of its key.
 
-    This process holds that of `key`.
+    This process has that of `key`.
     """
-    for left in folder.glob(".*.tmp"):
-        owner = left.name[1:].split(".")[0]
+    for leftover in folder.glob(".*.tmp"):
+        owner = leftover.name[1:].split(".")[0]
         if owner == key:
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(leftover, ignore_errors=True)
             continue
         with suppress(Timeout, OSError), FileLock(folder / f".{owner}.lock", timeout=0):
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(leftover, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Molecules that were read once, in flat files: a sequence of them that takes no memory but for those in use."""
+"""A sequence of featurized molecules in memory-mapped files: only those in use take memory."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,23 +14,23 @@ from molattn.data.store.packing import Packing
 from molattn.data.store.ragged import RaggedColumns, encode_row
 from molattn.errors import ConformerError, SmilesError
 
-TEXTS = {name: np.dtype("u1") for name in ("smiles", "key", "notes")}
-"""The columns of every store: the SMILES, the canonical SMILES, and JSON with what few molecules have."""
+TEXT_COLUMNS = {name: np.dtype("u1") for name in ("smiles", "key", "notes")}
+"""The columns of every store: the SMILES, the canonical SMILES, and a JSON object of rare data."""
 
-Index = Sequence[int] | npt.NDArray[Any]  # of whole numbers
+Index = Sequence[int] | npt.NDArray[Any]  # of integers
 
 
 class MoleculeStore(Sequence[Any]):
-    """n molecules in flat, memory-mapped columns; each is what reading its SMILES gave, equal in every field.
+    """n molecules in memory-mapped ragged columns, each equal in every field to the one that was featurized.
 
-    `store[i]` is the molecule, or the SmilesError of a row that is none. `store[rows]`, of a slice or of indices, is a
-    store of those rows that shares the columns; `collate` of a model makes a batch of it at once.
+    `store[i]` is the molecule, or the SmilesError of an invalid one. `store[rows]`, with a slice or indices, is a store
+    of those rows that shares the columns; the `collate` of a model makes a batch of it at once.
 
     Args:
-        columns: what `pack_row` gives, row by row.
-        packing: of the molecules.
-        rows: (n,) which of the columns' rows these are; all of them when None.
-        folder: what must live as long as the columns do.
+        columns: the rows that `pack_row` returned.
+        packing: the packing of the molecules.
+        rows: (n,) the rows of the columns; all if None.
+        folder: an object that is kept alive as long as the store, such as a temporary folder.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class MoleculeStore(Sequence[Any]):
     def __getitem__(self, index: slice | Index) -> "MoleculeStore": ...
     def __getitem__(self, index: int | slice | Index) -> Any:
         if not isinstance(index, int | np.integer):
-            places = index if isinstance(index, slice) else np.asarray(index, dtype=np.int64)
-            return MoleculeStore(self.columns, self.packing, self.rows[places], self._folder)
+            indices = index if isinstance(index, slice) else np.asarray(index, dtype=np.int64)
+            return MoleculeStore(self.columns, self.packing, self.rows[indices], self._folder)
         row = int(self.rows[index])
         notes = self._notes(row)
         (smiles,) = self.columns.texts("smiles", self.rows[[index]])
@@ -59,28 +59,28 @@ class MoleculeStore(Sequence[Any]):
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """(n,) how many places each molecule has; 0 for a row that is none."""
+        """(n,) the number of atoms or tokens of each molecule; 0 for an invalid one."""
         return self.packing.sizes(self.columns, self.rows)
 
     @property
     def smiles(self) -> list[str]:
-        """n SMILES: those that the molecules were read from."""
+        """n SMILES that the molecules were read from."""
         return self.columns.texts("smiles", self.rows)
 
     @property
     def keys(self) -> list[str]:
-        """n canonical SMILES, the same for every spelling of a molecule; empty for a row that is none."""
+        """n canonical SMILES, the same for every SMILES of a molecule; empty for an invalid one."""
         return self.columns.texts("key", self.rows)
 
     @property
     def warnings(self) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """The molecules that have warnings: index and warnings."""
+        """The index and the warnings of each molecule that has any."""
         for index in np.flatnonzero(self.columns.lengths("notes", self.rows)).tolist():
             if found := self._notes(int(self.rows[index])).get("warnings"):
                 yield index, tuple(found)
 
     def padded(self) -> Any:
-        """All these molecules in one batch, as `packing` pads them."""
+        """All molecules in one padded batch of `packing`."""
         return self.packing.padded(self.columns, self.rows)
 
     def _notes(self, row: int) -> dict[str, Any]:
@@ -88,39 +88,39 @@ class MoleculeStore(Sequence[Any]):
         return json.loads(data.tobytes()) if len(data) else {}
 
 
-def pack_row(smiles: object, make: Callable[..., Any], packing: Packing) -> dict[str, bytes]:
-    """The row of a store for what `make` makes of one SMILES; what `make` raises passes through.
+def pack_row(smiles: object, featurize: Callable[..., Any], packing: Packing) -> dict[str, bytes]:
+    """The row of a store for one SMILES.
 
-    make: from one SMILES to its molecule; it takes `on_molecule`, as `molecule_graph` does.
+    featurize: from one SMILES to its molecule, with `on_molecule` as for `molecule_graph`; its errors are raised.
     """
-    read: list[Any] = []
-    molecule = make(smiles, on_molecule=read.append)
+    parsed: list[Any] = []
+    molecule = featurize(smiles, on_molecule=parsed.append)
     columns, notes = packing.pack(molecule)
     if molecule.warnings:
         notes["warnings"] = list(molecule.warnings)
-    # It has passed the limit of its table already.
-    columns["key"] = canonical_smiles(read[0], max_atoms=NO_SIZE_LIMIT)
+    # The limit on atoms was already checked.
+    columns["key"] = canonical_smiles(parsed[0], max_atoms=NO_SIZE_LIMIT)
     return encode_row({**columns, "smiles": molecule.smiles, "notes": json.dumps(notes) if notes else ""})
 
 
 def pack_error(error: SmilesError) -> dict[str, bytes]:
-    """The row of a store for a SMILES that is no molecule."""
+    """The row of a store for an invalid SMILES."""
     notes = {"error": error.reason, "geometry": isinstance(error, ConformerError)}
     return encode_row({"smiles": str(error.smiles), "notes": json.dumps(notes)})
 
 
-def row_packer(make: Callable[..., Any], packing: Packing) -> Callable[[object], dict[str, bytes]]:
-    """`pack_row` for one SMILES after another; pickle can carry it if it can carry `make`."""
-    return partial(pack_row, make=make, packing=packing)
+def row_packer(featurize: Callable[..., Any], packing: Packing) -> Callable[[object], dict[str, bytes]]:
+    """`pack_row` as a function of a SMILES; it can be pickled if `featurize` can."""
+    return partial(pack_row, featurize=featurize, packing=packing)
 
 
 def store_dtypes(packing: Packing) -> Mapping[str, np.dtype[Any]]:
-    """All columns of a store."""
-    return TEXTS | dict(packing.dtypes)
+    """The dtype of each column of a store."""
+    return TEXT_COLUMNS | dict(packing.dtypes)
 
 
 def molecule_sizes(molecules: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """(n,) how many places each molecule has."""
+    """(n,) the number of atoms or tokens of each molecule."""
     if isinstance(molecules, MoleculeStore):
         return molecules.sizes
     return np.array([m.size for m in molecules], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""How molecules lie in flat columns: what is stored of one, and a batch or one molecule made of it again."""
+"""Packing of molecules into ragged columns, and unpacking of one molecule or a padded batch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,33 +18,33 @@ _SELF = pack_bond([BOND_FEATURES[0].index["self"], 0, 0, 0])
 
 @runtime_checkable
 class Packing(Protocol):
-    """Molecules of one kind as rows of columns."""
+    """Conversion of molecules of one kind to and from columns."""
 
     @property
     def dtypes(self) -> Mapping[str, np.dtype[Any]]:
-        """The columns, and what they hold."""
+        """The dtype of each column."""
         ...
 
     def pack(self, molecule: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The columns of one molecule; and, in plain values, what few molecules have and no column holds."""
+        """The columns of one molecule, and a JSON object of rare data that has no column."""
         ...
 
     def unpack(self, columns: RaggedColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> Any:
-        """The molecule that `pack` was given."""
+        """The molecule that was packed."""
         ...
 
     def sizes(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """(n,) how many places each of `rows` has; 0 where there is no molecule."""
+        """(n,) the number of atoms or tokens in each of `rows`; 0 if the row has no molecule."""
         ...
 
     def padded(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> Any:
-        """The molecules of `rows`, in that order, in one batch."""
+        """The molecules of `rows`, in that order, in one padded batch."""
         ...
 
 
 @dataclass(frozen=True)
 class PaddedGraphs:
-    """b molecules padded with zeros to n atoms each; the codes are those of `MoleculeGraph`."""
+    """b molecules, padded with zeros to n atoms; the codes are those of `MoleculeGraph`."""
 
     atom_codes: npt.NDArray[np.uint8]
     """(b, n, F)."""
@@ -53,17 +53,17 @@ class PaddedGraphs:
     path_lengths: npt.NDArray[np.uint8]
     """(b, n, n)."""
     mask: npt.NDArray[np.bool_]
-    """(b, n) True where there is an atom."""
+    """(b, n), True for atoms."""
     distances: npt.NDArray[np.float32] | None
-    """(b, n, n); None where the molecules have none."""
+    """(b, n, n); None if the molecules have no distances."""
 
 
 @dataclass(frozen=True)
 class GraphPacking:
     """`MoleculeGraph` in columns.
 
-    Path lengths and distances are symmetric with 0 on the diagonal: of n atoms, row by row, the n (n - 1) / 2 entries
-    below it are kept. Of bonds, (i, j, code of [i, j], code of [j, i]) for each with i > j.
+    Path lengths and distances are symmetric with 0 on the diagonal: for n atoms, the n (n - 1) / 2 entries below it are
+    stored, row by row. For each bond with i > j, (i, j, code of [i, j], code of [j, i]) is stored.
     """
 
     distances: bool = False
@@ -71,26 +71,26 @@ class GraphPacking:
 
     @property
     def dtypes(self) -> Mapping[str, np.dtype[Any]]:
-        """The columns, and what they hold."""
+        """The dtype of each column."""
         columns = {"atoms": _UINT8, "bonds": _UINT16, "paths": _UINT8}
         return columns | {"distances": _FLOAT32} if self.distances else columns
 
     def pack(self, molecule: MoleculeGraph) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The columns of one molecule, and its symbols where they do not follow from its codes."""
+        """The columns of one molecule, and its symbols if they cannot be derived from its codes."""
         below = _below(molecule.num_atoms)
-        bonds, back = molecule.bond_codes.take(below), molecule.bond_codes.T.take(below)
-        (there,) = bonds.nonzero()
-        of_bonds = np.empty((len(there), 4), _UINT16)
-        of_bonds[:, 0], of_bonds[:, 1] = np.divmod(below[there], molecule.num_atoms)
-        of_bonds[:, 2], of_bonds[:, 3] = bonds[there], back[there]
-        columns = {"atoms": molecule.atom_codes, "bonds": of_bonds, "paths": molecule.path_lengths.take(below)}
+        bonds, reverse = molecule.bond_codes.take(below), molecule.bond_codes.T.take(below)
+        (found,) = bonds.nonzero()
+        packed_bonds = np.empty((len(found), 4), _UINT16)
+        packed_bonds[:, 0], packed_bonds[:, 1] = np.divmod(below[found], molecule.num_atoms)
+        packed_bonds[:, 2], packed_bonds[:, 3] = bonds[found], reverse[found]
+        columns = {"atoms": molecule.atom_codes, "bonds": packed_bonds, "paths": molecule.path_lengths.take(below)}
         if molecule.distances is not None:
             columns["distances"] = molecule.distances.take(below)
-        odd = molecule.symbols != symbols_from_codes(molecule.atom_codes)
-        return columns, {"symbols": list(molecule.symbols)} if odd else {}
+        custom_symbols = molecule.symbols != symbols_from_codes(molecule.atom_codes)
+        return columns, {"symbols": list(molecule.symbols)} if custom_symbols else {}
 
     def unpack(self, columns: RaggedColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> MoleculeGraph:
-        """The molecule that `pack` was given."""
+        """The molecule that was packed."""
         padded = self.padded(columns, np.array([row]))
         return MoleculeGraph(
             smiles=smiles,
@@ -103,11 +103,11 @@ class GraphPacking:
         )
 
     def sizes(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """(n,) how many atoms each of `rows` has."""
+        """(n,) the number of atoms in each of `rows`."""
         return columns.lengths("atoms", rows) // len(ATOM_FEATURES)
 
     def padded(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> PaddedGraphs:
-        """The molecules of `rows`, in that order, in one batch."""
+        """The molecules of `rows`, in that order, in one padded batch."""
         sizes = self.sizes(columns, rows)
         b, n = len(rows), int(sizes.max())
         mask = np.arange(n) < sizes[:, None]
@@ -115,8 +115,8 @@ class GraphPacking:
         atoms[mask] = columns.take("atoms", rows).reshape(-1, len(ATOM_FEATURES))
         bonds = np.zeros((b, n, n), np.uint8)
         molecule = np.repeat(np.arange(b), columns.lengths("bonds", rows) // 4)
-        i, j, code, back = columns.take("bonds", rows).reshape(-1, 4).T
-        bonds[molecule, i, j], bonds[molecule, j, i] = code, back
+        i, j, code, reverse = columns.take("bonds", rows).reshape(-1, 4).T
+        bonds[molecule, i, j], bonds[molecule, j, i] = code, reverse
         diagonal = np.arange(n)
         bonds[:, diagonal, diagonal] = mask * _SELF
         below = mask[:, :, None] & np.tri(n, k=-1, dtype=bool)
@@ -131,12 +131,12 @@ class GraphPacking:
 
 @lru_cache(64)
 def _below(n: int) -> npt.NDArray[np.int64]:
-    """Where the entries below the diagonal of an (n, n) matrix stand, counted row by row."""
+    """The flat indices of the entries below the diagonal of an (n, n) matrix, row by row."""
     return np.flatnonzero(np.tri(n, k=-1, dtype=bool))
 
 
 def _symmetric(below: npt.NDArray[np.bool_], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """(b, n, n) with `values` where `below` is, mirrored; 0 elsewhere."""
+    """(b, n, n) symmetric, with `values` where `below` is True; 0 elsewhere."""
     matrix = np.zeros(below.shape, values.dtype)
     matrix[below] = values
     return matrix + matrix.transpose(0, 2, 1)
@@ -144,11 +144,11 @@ def _symmetric(below: npt.NDArray[np.bool_], values: npt.NDArray[Any]) -> npt.ND
 
 @dataclass(frozen=True)
 class TokenPacking:
-    """`SmilesTokens` in columns: their codes spell the canonical SMILES."""
+    """`SmilesTokens` in columns: their codes are those of the canonical SMILES."""
 
     @property
     def dtypes(self) -> Mapping[str, np.dtype[Any]]:
-        """The columns, and what they hold."""
+        """The dtype of each column."""
         return {"tokens": _UINT8}
 
     def pack(self, molecule: SmilesTokens) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -156,13 +156,13 @@ class TokenPacking:
         return {"tokens": molecule.codes}, {}
 
     def unpack(self, columns: RaggedColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> SmilesTokens:
-        """The molecule that `pack` was given."""
+        """The molecule that was packed."""
         codes = columns.row("tokens", row).copy()
         labels = tuple(TOKENS[code] for code in codes.tolist())
         return SmilesTokens(smiles, "".join(labels), labels, codes, tuple(notes.get("warnings", ())))
 
     def sizes(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """(n,) how many tokens each of `rows` has."""
+        """(n,) the number of tokens in each of `rows`."""
         return columns.lengths("tokens", rows)
 
     def padded(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:

@@ -16,20 +16,20 @@ import numpy.typing as npt
 
 OFFSETS = np.dtype("<i8")
 
-RELEASE = 4096
-"""Rows that are read between two times that the pages of the files are let go of. They stay in the system's cache; a
-process that reads all rows of a large file does not hold all of it."""
+ROWS_PER_RELEASE = 4096
+"""Rows that are read before the mapped pages are released. They stay in the system's page cache, but the memory of a
+process that reads all rows of a large file stays small."""
 
-_FLUSH = 1024
+_ROWS_PER_FLUSH = 1024
 
 
 class DamagedFileError(Exception):
-    """A file is not as it was written."""
+    """A file is missing or differs from what was written."""
 
 
 @dataclass(frozen=True)
 class FileDigest:
-    """What a file was when it was written."""
+    """The size and checksum of a file when it was written."""
 
     size: int
     """Bytes."""
@@ -38,33 +38,33 @@ class FileDigest:
 
 
 class RaggedWriter:
-    """Writes columns, row by row, into a folder: all elements in `NAME.bin`, where rows begin in `NAME.offsets.bin`.
+    """Writes columns, row by row, to a folder: the elements to `NAME.bin`, the offsets of rows to `NAME.offsets.bin`.
 
     Args:
-        folder: that is there and empty.
-        dtypes: of the elements of every column.
+        folder: an existing, empty folder.
+        dtypes: the dtype of each column.
 
     Attributes:
-        files: what each file is, by its name, once the block has ended well and everything is on the disk.
+        files: the digest of each file, by name, once the block has ended without an error and all data is on disk.
     """
 
     def __init__(self, folder: Path, dtypes: Mapping[str, np.dtype[Any]]):
         self.dtypes = dict(dtypes)
-        self._files = {name: _Hashed(folder / f"{name}.bin") for name in dtypes}
-        self._offsets = {name: _Hashed(folder / f"{name}.offsets.bin") for name in dtypes}
+        self._files = {name: _HashedFile(folder / f"{name}.bin") for name in dtypes}
+        self._offsets = {name: _HashedFile(folder / f"{name}.offsets.bin") for name in dtypes}
         self._parts: dict[str, list[bytes]] = {name: [] for name in dtypes}
         self._ends = dict.fromkeys(dtypes, 0)
         self.files: dict[str, FileDigest] = {}
-        self._waiting = 0
+        self._pending = 0
         for file in self._offsets.values():
             file.write(array("q", [0]).tobytes())
 
     def write(self, row: Mapping[str, bytes]) -> None:
-        """One more row; a column that is not in it is empty there."""
+        """Append a row; a missing column is empty."""
         for name, parts in self._parts.items():
             parts.append(row.get(name, b""))
-        self._waiting += 1
-        if self._waiting >= _FLUSH:
+        self._pending += 1
+        if self._pending >= _ROWS_PER_FLUSH:
             self._flush()
 
     def __enter__(self) -> "RaggedWriter":
@@ -86,15 +86,15 @@ class RaggedWriter:
             self._ends[name] = ends[-1]
             self._offsets[name].write(np.array(ends[1:], OFFSETS).tobytes())
             parts.clear()
-        self._waiting = 0
+        self._pending = 0
 
 
-class _Hashed:
-    """A file that is written once, and what it becomes."""
+class _HashedFile:
+    """A file that is hashed while it is written."""
 
     def __init__(self, path: Path):
         self.path, self.hash, self.size = path, hashlib.sha256(), 0
-        self.file: IO[bytes] = open(path, "xb")  # noqa: SIM115 (closed by close)
+        self.file: IO[bytes] = open(path, "xb")  # noqa: SIM115 (closed by the method close)
 
     def write(self, data: bytes) -> None:
         self.file.write(data)
@@ -109,14 +109,15 @@ class _Hashed:
 
 
 class RaggedColumns:
-    """RaggedColumns that lie in a folder, mapped into memory; all have the same number of rows.
+    """Memory-mapped ragged columns in a folder, all with the same number of rows.
 
     Args:
-        folder: that a `RaggedWriter` has filled.
-        dtypes: of the elements of every column.
-        files: what the writer said of its files; each is read through once and compared.
+        folder: a folder that a `RaggedWriter` wrote.
+        dtypes: the dtype of each column.
+        files: the digests from the writer, against which each file is verified.
 
-    Errors: DamagedFileError, where a file is missing or not what was written.
+    Raises:
+        DamagedFileError: a file is missing or differs from what was written.
     """
 
     def __init__(self, folder: Path, dtypes: Mapping[str, np.dtype[Any]], files: Mapping[str, FileDigest]):
@@ -126,23 +127,23 @@ class RaggedColumns:
         self._offsets = {name: self._open(folder / f"{name}.offsets.bin", OFFSETS, files) for name in dtypes}
         lengths = {len(offsets) for offsets in self._offsets.values()}
         if len(lengths) != 1 or 0 in lengths:
-            raise DamagedFileError("the columns are of unlike lengths")
+            raise DamagedFileError("the columns have different lengths")
         self.num_rows = lengths.pop() - 1
 
     def _open(self, path: Path, dtype: np.dtype[Any], files: Mapping[str, FileDigest]) -> npt.NDArray[Any]:
-        """The elements of one file, which is the one that was written."""
-        known = files.get(path.name)
+        """The elements of one file, after its digest is verified."""
+        digest = files.get(path.name)
         try:
             with open(path, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                if known is None or size != known.size:
+                if digest is None or size != digest.size:
                     raise DamagedFileError(
-                        f"{path.name} has {size:,} bytes, and {known.size if known else 0:,} were written"
+                        f"{path.name} has {size:,} bytes, and {digest.size if digest else 0:,} were written"
                     )
-                if hashlib.file_digest(file, "sha256").hexdigest() != known.sha256:
+                if hashlib.file_digest(file, "sha256").hexdigest() != digest.sha256:
                     raise DamagedFileError(f"{path.name} has another checksum")
                 if not size:
-                    return np.empty(0, dtype)  # nothing can be mapped of an empty file
+                    return np.empty(0, dtype)  # an empty file cannot be mapped
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise DamagedFileError(f"{path.name} cannot be read: {error.strerror}") from error
@@ -150,7 +151,7 @@ class RaggedColumns:
         return np.frombuffer(mapped, dtype)
 
     def lengths(self, name: str, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """How many elements each of `rows` has, (n,)."""
+        """(n,) the number of elements in each of `rows`."""
         offsets = self._offsets[name]
         return offsets[rows + 1] - offsets[rows]
 
@@ -166,12 +167,12 @@ class RaggedColumns:
         self._count(len(rows))
         if not len(rows):
             return np.empty(0, flat.dtype)
-        # Slices are copied as blocks, which single elements by their places are not.
+        # Slices are copied as blocks, which is faster than single elements by index.
         ends = zip(offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True)
         return np.concatenate([flat[start:end] for start, end in ends])
 
     def texts(self, name: str, rows: npt.NDArray[np.int64]) -> list[str]:
-        """The text of each of `rows`, of a column of UTF-8."""
+        """The text of each of `rows`, of a column in UTF-8."""
         flat, offsets = self._flat[name].data, self._offsets[name]
         self._count(len(rows))
         ends = zip(offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True)
@@ -179,14 +180,14 @@ class RaggedColumns:
 
     def _count(self, rows: int) -> None:
         self._read += rows
-        if self._read >= RELEASE and hasattr(mmap, "MADV_DONTNEED"):
+        if self._read >= ROWS_PER_RELEASE and hasattr(mmap, "MADV_DONTNEED"):
             self._read = 0
             for mapped in self._maps:
                 mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def encode_row(columns: Mapping[str, str | npt.NDArray[Any]]) -> dict[str, bytes]:
-    """Arrays and texts as a row that a `RaggedWriter` takes."""
+    """Arrays and strings as a row for a `RaggedWriter`."""
     return {name: _as_bytes(value) for name, value in columns.items()}
 
 

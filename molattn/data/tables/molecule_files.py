@@ -1,4 +1,4 @@
-"""SMI and SDF: files of molecules, a row for each."""
+"""SMI and SDF files as tables with a row for each molecule."""
 
 import itertools
 import re
@@ -14,20 +14,20 @@ from molattn.errors import InputError, SmilesError
 
 @dataclass(frozen=True)
 class _Row:
-    place: int
+    line: int
     cells: list[str]
-    refused: SmilesError | None = None
-    """Why the file holds no molecule there, if so."""
-    atoms: Any = None
-    """Which atoms of the record those of its SMILES are, for an SDF."""
+    error: SmilesError | None = None
+    """Why the record has no molecule."""
+    atom_map: Any = None
+    """The atoms of an SDF record that those of the SMILES are."""
 
 
 def smi_stream(lines: Iterable[str], source: str) -> RowStream:
-    """One molecule a line: a SMILES, and after a blank or a tab what it is called, as `smiles` and `name`.
+    """One molecule per line: a SMILES and, after a space or a tab, a name, as the columns `smiles` and `name`.
 
-    A first line that begins with the word SMILES is a header; tabs in it name further columns.
+    A first line that begins with the word SMILES is a header, whose columns are separated by tabs.
 
-    Raises InputError for a file without a line.
+    Raises InputError for an empty file.
     """
     lines = iter(lines)
     blank, first = 0, ""
@@ -49,61 +49,62 @@ def _smi_rows(lines: Iterable[str]) -> Iterator[_Row]:
         if not line.strip():
             continue
         words = re.split(r"[ \t]+", line.strip(" \t\r\n"), maxsplit=1)
-        # `m` and `e` are no atoms: this can be no molecule.
+        # `m` and `e` are not atoms, so "smiles" is not a SMILES.
         if not (first and words[0].casefold() == "smiles"):
             yield _Row(number, [words[0], words[1] if len(words) > 1 else ""])
         first = False
 
 
-def sdf_stream(lines: Callable[[], Iterable[str]], source: str, places: bool = False) -> RowStream:
+def sdf_stream(lines: Callable[[], Iterable[str]], source: str, atom_maps: bool = False) -> RowStream:
     """A row for each record: the SMILES of its structure, its title and all properties that occur in the file.
 
-    The columns are `smiles`, `name` where a record has a title, and those of the properties; where a property is
-    called so, `structure_smiles` and `structure_name`. A record that RDKit cannot read has an empty SMILES and its
-    reason in `Chunk.refused`. The lines of a value are joined by LF.
+    The columns are `smiles`, `name` if a record has a title, and the properties; if a property has one of these names,
+    `structure_smiles` and `structure_name`. A record that RDKit cannot read has an empty SMILES and its error in
+    `Chunk.errors`. The lines of a value are joined by LF.
 
     Args:
-        lines: read the file from its start; it is read twice, for the names of the properties first.
-        source: what errors begin with.
-        places: whether `Chunk.atoms` tells where in its record each atom of a SMILES stands.
+        lines: returns the lines of the file from its start; they are read twice, first for the names of properties.
+        source: the name of the file, for errors.
+        atom_maps: whether the chunks have `Chunk.atom_maps`.
 
-    Raises InputError for a file without a record.
+    Raises InputError for a file without records.
     """
-    from molattn.chem.sdf import read_record, scan_sdf, split_records  # here, because it brings RDKit
+    from molattn.chem.sdf import read_record, scan_sdf, split_records  # imported here, because it imports RDKit
 
     found = scan_sdf(lines())
     if not found.records:
         raise InputError(f"{source}: the file has no records")
-    smiles, name = _free("smiles", found.properties), _free("name", found.properties)
+    smiles, name = _unused_name("smiles", found.properties), _unused_name("name", found.properties)
     columns = validate_column_names(source, [smiles, *([name] if found.titles else []), *found.properties])
 
     def rows() -> Iterator[_Row]:
         for number, record in enumerate(split_records(lines()), start=1):
-            made = read_record(record, places)
-            text, refused = ("", made.smiles) if isinstance(made.smiles, SmilesError) else (made.smiles, None)
+            made = read_record(record, atom_maps)
+            text, error = ("", made.smiles) if isinstance(made.smiles, SmilesError) else (made.smiles, None)
             title = [made.name] if found.titles else []
             cells = [text, *title, *(made.properties.get(n, "") for n in found.properties)]
-            yield _Row(number, cells, refused, made.atoms)
+            yield _Row(number, cells, error, made.atoms)
 
     return RowStream(source, columns, _chunks(rows(), source, "record"), "record", smiles)
 
 
-def _free(name: str, taken: Sequence[str]) -> str:
+def _unused_name(name: str, taken: Sequence[str]) -> str:
     folded = {other.strip().casefold() for other in taken}
     while name in folded:
         name = f"structure_{name}"
     return name
 
 
-def _chunks(rows: Iterator[_Row], source: str, place: str) -> Iterator[Chunk]:
+def _chunks(rows: Iterator[_Row], source: str, unit: str) -> Iterator[Chunk]:
     for start in itertools.count(0, CHUNK_SIZE):
-        some: list[_Row] = []
-        weight = MemoryLimit(source)
+        rows_of_chunk: list[_Row] = []
+        memory = MemoryLimit(source)
         for row in itertools.islice(rows, CHUNK_SIZE):
-            weight.add(row.cells, f"{place} {row.place}")
-            some.append(row)
-        if not some:
+            memory.add(row.cells, f"{unit} {row.line}")
+            rows_of_chunk.append(row)
+        if not rows_of_chunk:
             return
-        refused = {i: row.refused for i, row in enumerate(some) if row.refused is not None}
-        atoms = {i: row.atoms for i, row in enumerate(some) if row.atoms is not None}
-        yield Chunk(start, [row.place for row in some], [row.cells for row in some], refused=refused, atoms=atoms)
+        errors = {i: row.error for i, row in enumerate(rows_of_chunk) if row.error is not None}
+        atom_maps = {i: row.atom_map for i, row in enumerate(rows_of_chunk) if row.atom_map is not None}
+        lines, cells = [row.line for row in rows_of_chunk], [row.cells for row in rows_of_chunk]
+        yield Chunk(start, lines, cells, errors=errors, atom_maps=atom_maps)

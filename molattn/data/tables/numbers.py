@@ -1,4 +1,4 @@
-"""Cells as numbers, each with a reason where it is none."""
+"""Cells parsed as numbers, with a reason for each that is not one."""
 
 import math
 import re
@@ -15,22 +15,21 @@ DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?", re.ASCII)
 def parse_numbers(cells: Sequence[object], names: Sequence[str]) -> tuple[list[float], str | None]:
     """The numbers in some cells of one row, NaN for an empty one, or the reason why they cannot be used.
 
-    cells: text as it stands in a table, or values with a type, of which None and NaN are missing ones. names: of their
-    columns.
+    cells: text, or typed values, of which None and NaN are missing. names: those of their columns.
     """
     numbers = []
     for cell, name in zip(cells, names, strict=True):
-        bare = cell.strip() if isinstance(cell, str) else cell
-        number = math.nan if bare is None or bare == "" else parse_finite(bare)
+        stripped = cell.strip() if isinstance(cell, str) else cell
+        number = math.nan if stripped is None or stripped == "" else parse_finite(stripped)
         if number is None:
-            hint = _hint(bare) if isinstance(bare, str) else ""
+            hint = _hint(stripped) if isinstance(stripped, str) else ""
             return [], f"column {short_repr(name)}: {short_repr(cell)} is not a finite number{hint}"
         numbers.append(number)
     return numbers, None
 
 
 def parse_required_numbers(cells: Sequence[object], names: Sequence[str]) -> tuple[list[float], str | None]:
-    """As `parse_numbers`, where a missing value is a reason too."""
+    """As `parse_numbers`, but a missing value is a reason as well."""
     numbers, reason = parse_numbers(cells, names)
     missing = [name for number, name in zip(numbers, names, strict=False) if math.isnan(number)]
     if missing:
@@ -39,9 +38,9 @@ def parse_required_numbers(cells: Sequence[object], names: Sequence[str]) -> tup
 
 
 def replace_decimal_commas(cells: Sequence[object]) -> list[object] | None:
-    """The cells of a column whose fractions are all written with a decimal comma, with points; None for any other.
+    """The cells of a column with decimal points, if all its fractions have a decimal comma; None for any other column.
 
-    Where a point occurs as well, a comma may part thousands.
+    If a decimal point occurs as well, a comma may be a thousands separator.
 
     >>> replace_decimal_commas(["-11,01", "", "3"])
     ['-11.01', '', '3']
@@ -56,12 +55,12 @@ def replace_decimal_commas(cells: Sequence[object]) -> list[object] | None:
 
 
 def missing_value_reason(names: Sequence[str]) -> str:
-    """The reason of a row without values in these columns."""
+    """The reason for rejecting a row without values in these columns."""
     return f"no value in column{'s' if len(names) > 1 else ''} {format_names(names)}"
 
 
 def parse_finite(value: object) -> float | None:
-    """The number, NaN for one that is missing, None for what is no finite number."""
+    """The number, NaN for a missing one, None for a value that is not a finite number."""
     if isinstance(value, str) and not NUMBER.fullmatch(value):
         return None
     try:

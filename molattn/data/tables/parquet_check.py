@@ -1,14 +1,14 @@
-"""Whether the rows of a Parquet file fit into the memory, found out by a process of its own, which may have little.
+"""Check whether the rows of a Parquet file fit into the memory, in a separate process with limited memory.
 
-    python parquet_check.py PATH ROWS MAX_CHUNK_BYTES CELL LIMIT
+    python parquet_check.py PATH ROWS MAX_BYTES CELL_BYTES MEMORY_LIMIT
 
 A few bytes of Parquet can unpack to gigabytes: a page that compresses well, one long value that a dictionary repeats, a
-list of a billion zeros. Nothing in the file that says how large it is need be true, and whoever asks Arrow for such a
-row has lost. So the file is read through here first, `ROWS` rows at a time, with `LIMIT` more bytes of memory than an
-empty file takes (on Linux; elsewhere without that limit, and the rows alone are weighed); a file that makes Arrow crash
-ends this process and no other. One line of JSON says how it went.
+list of a billion zeros. The sizes that the file itself states may be false, and Arrow allocates the memory of a row at
+once. So the file is first read here, `ROWS` rows at a time, with `MEMORY_LIMIT` more bytes of memory than an empty file
+takes (on Linux; elsewhere only the size of the rows is checked); a file that makes Arrow crash ends only this process.
+The result is printed as one line of JSON.
 
-Imported by nobody, and importing nothing of molattn: it starts in a fraction of a second.
+No module imports this script, and it imports nothing from molattn, so that it starts in a fraction of a second.
 """
 
 import json
@@ -21,30 +21,30 @@ import pyarrow.parquet as pq
 
 def main() -> None:
     """See above."""
-    path, (rows, heaviest, cell, limit) = sys.argv[1], map(int, sys.argv[2:])
+    path, (rows, max_bytes, cell, limit) = sys.argv[1], map(int, sys.argv[2:])
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     if sys.platform == "linux":
         limit_memory(limit)
-    said: dict[str, Any] = {"rows": 0}
+    result: dict[str, Any] = {"rows": 0}
     try:
         with pq.ParquetFile(path, memory_map=False, buffer_size=2**16) as file:
-            said["open"] = True
+            result["open"] = True
             for batch in file.iter_batches(rows, use_threads=False):
-                if sum(text_bytes(column, cell) for column in batch.columns) > heaviest:
-                    said["heavy"] = True
+                if sum(text_bytes(column, cell) for column in batch.columns) > max_bytes:
+                    result["heavy"] = True
                     break
-                said["rows"] += batch.num_rows
+                result["rows"] += batch.num_rows
     except MemoryError:
-        said["unpacks"] = True
+        result["unpacks"] = True
     except (pa.ArrowException, OSError, ValueError) as error:
-        # Arrow says in words alone that there was no memory for what it unpacks.
-        said["damaged"] = str(error).split("\n")[0].rstrip(".")
-    print(json.dumps(said))
+        # Some errors of Arrow are out of memory as well, but only their messages say so.
+        result["damaged"] = str(error).split("\n")[0].rstrip(".")
+    print(json.dumps(result))
 
 
 def limit_memory(more: int) -> None:
-    """This process may take so many bytes more than it has; an allocation beyond that fails."""
+    """Limit the memory of this process to `more` bytes above what it has; larger allocations fail."""
     import resource
 
     with open("/proc/self/status", encoding="ascii") as status:
@@ -53,7 +53,7 @@ def limit_memory(more: int) -> None:
 
 
 def text_bytes(array: Any, cell: int) -> int:
-    """Bytes that the values take up as text: those of their characters, and `cell` for each, however it is stored."""
+    """Bytes of the values as text: those of their characters, and `cell` for each value, however they are stored."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     kind = array.type

@@ -1,4 +1,4 @@
-"""Parts of a long output, each whole or not there, so that whoever is killed can go on where it was."""
+"""Parts of a long output, each complete or absent, so that a killed process can be resumed."""
 
 import hashlib
 import json
@@ -14,27 +14,27 @@ from molattn.errors import InputError, UsageError
 
 MANIFEST = "manifest.json"
 JOINED = "joined.json"
-"""Lies among the records of parts that are joined, for as long as they are kept."""
+"""The file that marks the records of parts as joined, as long as they are kept."""
 
 
 def parts_folder(output: Path) -> Path:
-    """Where the parts of `output` lie until they are joined."""
+    """The folder of the parts of `output` until they are joined."""
     return sibling_path(output, "", ".parts")
 
 
 def file_sha256(path: str | Path) -> str:
-    """Of the bytes of a file."""
+    """The SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class PartFiles:
-    """Where the parts of one output lie: in `<output>.parts` for each its table, `000123.csv`, and its record,
-    `000123.json`, with a checksum. A part is finished when its record is there.
+    """The files of the parts of one output: in `<output>.parts`, for each part its table, `000123.csv`, and its record,
+    `000123.json`, with a checksum. A part is finished once its record exists.
 
     Args:
-        path: the output.
-        output: its form.
+        path: the output file.
+        output: its format.
     """
 
     def __init__(self, path: Path, output: TableFormat):
@@ -46,44 +46,44 @@ class PartFiles:
         return self.folder / f"{number:06d}{self.output.suffix}"
 
     def finish(self, number: int, record: Mapping[str, Any]) -> None:
-        """Note that the table of a part is written."""
+        """Write the record of a part, once its table is written."""
         content = {**record, "sha256": file_sha256(self.table(number))}
         write_text(self.table(number).with_suffix(".json"), json.dumps(content) + "\n")
         self.finished[number] = content
 
 
 class Parts(PartFiles):
-    """The finished parts of one output, and what they are made of, which `manifest.json` beside them says.
+    """The finished parts of one output, and what they depend on, which is in their `manifest.json`.
 
     Args:
-        path: the output.
-        output: its form.
-        made_of: what all parts depend on, by the words that errors use: the input, the model, the options.
+        path: the output file.
+        output: its format.
+        dependencies: the input, the model and the options that all parts depend on, by the names that errors use.
 
-    Raises InputError, with what differs, where parts lie that are made of something else.
+    Raises InputError, with what differs, if there are parts with other dependencies.
     """
 
-    def __init__(self, path: Path, output: TableFormat, made_of: Mapping[str, Any]):
+    def __init__(self, path: Path, output: TableFormat, dependencies: Mapping[str, Any]):
         super().__init__(path, output)
         manifest = self.folder / MANIFEST
-        wanted = json.loads(json.dumps(dict(made_of)))
+        expected = json.loads(json.dumps(dict(dependencies)))
         if manifest.exists():
             found = _json(manifest)
-            for name in {**found, **wanted}:
-                if found.get(name) != wanted.get(name):
+            for name in {**found, **expected}:
+                if found.get(name) != expected.get(name):
                     raise InputError(
-                        f"{self.folder} is of something else: {name} was {found.get(name)}, now it is "
-                        f"{wanted.get(name)}; --force without --resume begins anew"
+                        f"{self.folder} has the parts of another output: {name} was {found.get(name)}, now it is "
+                        f"{expected.get(name)}; --force without --resume begins anew"
                     )
         else:
             discard_parts(path)
             self.folder.mkdir()
-            write_text(manifest, json.dumps(wanted, indent=1) + "\n")
+            write_text(manifest, json.dumps(expected, indent=1) + "\n")
         self.joined = (self.folder / JOINED).exists() and self.path.exists()
         self.read()
 
     def read(self) -> None:
-        """Find the finished parts, which other processes may have made."""
+        """Find the finished parts, which other processes may have written."""
         self.finished = {
             int(record.stem): content
             for record in sorted(self.folder.glob("[0-9]*.json"))
@@ -91,19 +91,19 @@ class Parts(PartFiles):
         }
 
     def _record(self, path: Path) -> dict[str, Any] | None:
-        """What is known of a finished part; None where it is not whole."""
+        """The record of a finished part; None if the part is damaged."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            whole = self.joined or file_sha256(path.with_suffix(self.output.suffix)) == content["sha256"]
-            return content if whole else None
+            intact = self.joined or file_sha256(path.with_suffix(self.output.suffix)) == content["sha256"]
+            return content if intact else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def join(self, keep: bool = False) -> None:
-        """Put all parts, in order, at the place of the output, and remove them; `keep` leaves their records there."""
+        """Join all parts, in order, into the output, and remove them; with `keep`, their records stay."""
         joined = self.folder / "joined"
         tables = [self.table(number) for number in sorted(self.finished)]
-        # Written among the parts, so that a kill leaves nothing that the next start does not clear away.
+        # Written in the folder of the parts, so that the next start removes it if the process is killed.
         with atomic_write(joined) as file, open_compressed(self.path, file) as inner:
             self.output.join(tables, inner)
         os.replace(joined, self.path)
@@ -117,15 +117,15 @@ class Parts(PartFiles):
 
 
 def discard_parts(output: Path) -> None:
-    """Remove the parts of `output`, if there are any.
+    """Remove the parts of `output`, if any.
 
-    Raises UsageError where another folder has their name.
+    Raises UsageError if another folder has their name.
     """
     folder = parts_folder(output)
     if folder.exists():
         ours = folder.is_dir() and ((folder / MANIFEST).is_file() or all(f.name[0] == "." for f in folder.iterdir()))
         if not ours:
-            raise UsageError(f"{folder} is in the way, and is none of molattn's: move it, or give another --output")
+            raise UsageError(f"{folder} exists, and was not written by molattn: move it, or give another --output")
         shutil.rmtree(folder)
 
 

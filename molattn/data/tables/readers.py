@@ -1,7 +1,7 @@
-"""The one reader of tables: CSV, TSV, SMI, SDF and Parquet, from a file or standard input, a chunk of rows at a time.
+"""Readers of CSV, TSV, SMI, SDF and Parquet tables, from a file or standard input, in chunks of rows.
 
-Nothing here holds more than a few chunks of rows. Every row keeps its number and its place in the file, and whatever
-cannot be read as the table that it says it is stops the reading with its place: no row is lost or shifted.
+At most a few chunks are in memory. Every row keeps its index and its location in the file, and an error with the
+location ends the reading of a malformed table: no row is lost or shifted.
 """
 
 import tempfile
@@ -18,7 +18,7 @@ from molattn.errors import InputError, UsageError, short_repr
 
 FORMATS = ("csv", "tsv", "smi", "sdf", "parquet")
 
-_ENDINGS = {
+_FORMAT_OF_SUFFIX = {
     ".tsv": "tsv",
     ".tab": "tsv",
     ".smi": "smi",
@@ -31,17 +31,17 @@ _ENDINGS = {
 
 
 def infer_format(path: str | Path) -> str:
-    """The format of a file by the end of its name, which `.gz` may follow: one of `FORMATS`; CSV for any other end."""
-    return _ENDINGS.get(file_suffix(Path(path)), "csv")
+    """The format of a file by its suffix, which `.gz` may follow: one of `FORMATS`; CSV for an unknown suffix."""
+    return _FORMAT_OF_SUFFIX.get(file_suffix(Path(path)), "csv")
 
 
 def is_spreadsheet(path: str | Path) -> bool:
-    """Whether a file is, by the end of its name, of a program that has its own format of tables."""
+    """Whether a file has the suffix of a spreadsheet."""
     return file_suffix(Path(path)) in (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
 
 
 def infer_delimiter(path: str | Path) -> str:
-    """What separates the cells of a text by the end of its name; empty where that does not say."""
+    """The delimiter of a text file by its suffix; empty if that does not define it."""
     return "\t" if infer_format(path) == "tsv" else ""
 
 
@@ -50,28 +50,28 @@ def open_stream(
     path: str | Path,
     format: str | None = None,
     *,
-    number_repeats: bool = False,
-    most: int | None = None,
-    places: bool = False,
+    number_duplicate_columns: bool = False,
+    max_bytes: int | None = None,
+    atom_maps: bool = False,
 ) -> Iterator[RowStream]:
-    """The rows of a file, or of standard input for "-".
+    """Open the rows of a file, or of standard input for "-".
 
-    Text is UTF-8, with a byte-order mark or without; lines end with LF, CRLF or CR. A CSV is split at commas, or, when
-    its header has none, at semicolons, or else at tabs; a wholly empty line is no row. A line of an SMI is a SMILES,
-    and a name behind the first blank or tab; a first line that begins with `smiles` names them. Each record of an SDF
-    is a row with the canonical SMILES of its structure, its title, and all properties that occur in the file. Parquet
-    keeps its types. Each may be in a gzip, `.csv.gz`. Parquet and SDF from standard input, and Parquet in a gzip, go
-    through a temporary file on disk.
+    Text is UTF-8, with or without a byte-order mark; lines end with LF, CRLF or CR. The delimiter of a CSV is a comma,
+    or, if the header has none, a semicolon, or else a tab; empty lines are skipped. A line of an SMI is a SMILES, and
+    a name after the first space or tab; a first line that begins with `smiles` is a header. Each record of an SDF is a
+    row with the canonical SMILES of its structure, its title, and all properties that occur in the file. Parquet keeps
+    its types. Each may be gzipped, as in `.csv.gz`. Parquet and SDF from standard input, and gzipped Parquet, are
+    copied to a temporary file on disk.
 
     Args:
         path: The file; "-" for standard input.
-        format: One of `FORMATS`; None goes by the name. Standard input has none: "csv".
-        number_repeats: Whether a name that stands twice in the header of a CSV gets a number, `y` and `y.1`, instead
-            of being refused.
-        most: Bytes that a gzip may turn into; None for any number.
-        places: Whether the rows of an SDF say where in their record the atoms of their SMILES stand.
+        format: One of `FORMATS`; None infers it from the suffix. The default of standard input is "csv".
+        number_duplicate_columns: Whether duplicate names in the header of a CSV are numbered, `y` and `y.1`, instead of
+            raising an error.
+        max_bytes: Maximum unpacked bytes of a gzip; None for no limit.
+        atom_maps: Whether the chunks of an SDF have `Chunk.atom_maps`.
 
-    Raises InputError, when it gets to the place, for whatever is not such a table; UsageError for another format.
+    Raises InputError, once the location is reached, for a malformed table; UsageError for an unknown format.
     """
     format = format or infer_format(path)
     if format not in FORMATS:
@@ -81,51 +81,51 @@ def open_stream(
         raise InputError(f"{source} is a spreadsheet, of which the first sheet can be saved as CSV: give that")
     with ExitStack() as stack:
         if format == "parquet" or (format == "sdf" and str(path) == STDIN):
-            path = _on_disk(stack, path, source, most)
+            path = _on_disk(stack, path, source, max_bytes)
         if format == "parquet":
-            # Here, because it brings pyarrow.
+            # Imported here, because it imports pyarrow.
             from molattn.data.tables.arrow import parquet_stream
 
             yield stack.enter_context(parquet_stream(path, source))
             return
 
         def lines() -> Iterator[str]:
-            return read_lines(stack.enter_context(open_input(path)), source, latin=format == "sdf", most=most)
+            return read_lines(stack.enter_context(open_input(path)), source, latin=format == "sdf", max_bytes=max_bytes)
 
         if format == "sdf":
-            yield sdf_stream(lines, source, places)
+            yield sdf_stream(lines, source, atom_maps)
         elif format == "smi":
             yield smi_stream(lines(), source)
         else:
-            yield csv_stream(lines(), source, "\t" if format == "tsv" else "", number_repeats)
+            yield csv_stream(lines(), source, "\t" if format == "tsv" else "", number_duplicate_columns)
 
 
 def count_rows(path: str | Path, format: str | None = None) -> int:
-    """How many rows a file has, after all of it was read, so that what `open_stream` refuses is refused here."""
+    """The number of rows of a file. The whole file is read: errors of `open_stream` are raised here as well."""
     if (format or infer_format(path)) == "parquet":
-        from molattn.data.tables.arrow import parquet_rows  # here, because it brings pyarrow
+        from molattn.data.tables.arrow import count_parquet_rows  # imported here, because it imports pyarrow
 
         with ExitStack() as stack:
-            return parquet_rows(_on_disk(stack, path, source_name(path), None), source_name(path))
+            return count_parquet_rows(_on_disk(stack, path, source_name(path), None), source_name(path))
     if (format or infer_format(path)) == "sdf":
-        from molattn.chem.sdf import scan_sdf  # here, because it brings RDKit
+        from molattn.chem.sdf import scan_sdf  # imported here, because it imports RDKit
 
-        # What RDKit makes of a structure stops nothing, and takes its time.
+        # Structures that RDKit cannot read are not errors of the file, so they are not parsed.
         with open_input(path) as file:
             return scan_sdf(read_lines(file, source_name(path), latin=True)).records
     with open_stream(path, format) as stream:
         return sum(len(chunk) for chunk in stream.chunks)
 
 
-def _on_disk(stack: ExitStack, path: str | Path, source: str, most: int | None) -> str | Path:
-    """An ordinary file with the bytes of `path`: itself, or a copy for as long as `stack` is open."""
+def _on_disk(stack: ExitStack, path: str | Path, source: str, max_bytes: int | None) -> str | Path:
+    """A regular file with the bytes of `path`: itself, or a copy that exists while `stack` is open."""
     with open_input(path) as file:
         if str(path) != STDIN and Path(path).suffix.lower() != ".gz":
             if Path(path).is_file():
                 return path
             raise InputError(f"{source} is no ordinary file, as Parquet must be; write it to one first")
         copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="molattn-"))  # noqa: SIM115
-        for block in read_blocks(file, source, most):
+        for block in read_blocks(file, source, max_bytes):
             copy.write(block)
     copy.flush()
     return copy.name

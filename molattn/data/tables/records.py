@@ -1,4 +1,4 @@
-"""From a table of text to SMILES and numbers, with a reason for every row that cannot be used."""
+"""Tables of text parsed into SMILES and numbers, with a reason for every row that is rejected."""
 
 import math
 from collections.abc import Sequence
@@ -25,43 +25,43 @@ class RejectedRow:
     """A row that cannot be used."""
 
     row: int
-    """Its place among the data rows, from 0."""
+    """Its index among the data rows, from 0."""
     line: int
-    """The line in the file that it starts on; in a source without lines the record, from 1, or the row, from 0."""
+    """The number of the line on which it starts, or of what `unit` names."""
     smiles: str
     reason: str
     unit: str = "line"
-    """What `line` counts: "line", "record" or "row"."""
+    """What `line` counts: "line" or "record", from 1, or "row", from 0."""
 
     @property
-    def place(self) -> str:
-        """Where it stands, in words: `line 5`."""
+    def location(self) -> str:
+        """Where it is in the source, such as `line 5`."""
         return f"{self.unit} {self.line}"
 
 
 @dataclass(frozen=True)
 class Records:
-    """The rows of a table that can be used: n of them, with t targets."""
+    """The n rows of a table that can be used, with t targets."""
 
     rows: npt.NDArray[np.int64]
-    """(n,) where each stands among the data rows, from 0, ascending."""
+    """(n,) their indices among the data rows, from 0, ascending."""
     smiles: list[str]
-    """n SMILES, as written in the table; whether they are molecules is not looked at here."""
+    """n SMILES, as in the table; they are not parsed here."""
     targets: npt.NDArray[np.float64]
-    """(n, t), NaN where the table has no value."""
+    """(n, t), NaN for a missing value."""
     rejected: list[RejectedRow]
-    """The other rows, in the order of the table."""
+    """The rows that cannot be used, in the order of the table."""
     weights: npt.NDArray[np.float64] | None = None
-    """(n,) how much each row counts, 0 or more; None where no column says so."""
+    """(n,) sample weights, 0 or more; None without a weight column."""
     groups: list[str] | None = None
-    """n names of what each row belongs to, as written; None where no column says so."""
+    """n names of groups, as in the table; None without a group column."""
     descriptors: npt.NDArray[np.float64] | None = None
-    """(n, k) numbers that stand beside each molecule, none missing; None where no column is asked for."""
-    lists: list[list[npt.NDArray[np.float64]]] | None = None
-    """n times t lists of numbers, NaN where missing, none in an empty cell; None where targets are of molecules.
-    `targets` is then (n, 0). Whether a list fits its molecule is not looked at here."""
+    """(n, k) extra descriptors of each molecule, without missing values; None without descriptor columns."""
+    atom_targets: list[list[npt.NDArray[np.float64]]] | None = None
+    """n times t arrays with a value for each atom, NaN for a missing value, empty for an empty cell; `targets` is then
+    (n, 0). None if the targets are those of molecules. The numbers of atoms are not checked here."""
     warnings: tuple[str, ...] = ()
-    """What a user should know of how they were read."""
+    """Warnings about how the table was read."""
 
 
 def read_records(
@@ -73,94 +73,96 @@ def read_records(
     of_atoms: bool = False,
     descriptor_columns: Sequence[str] = (),
 ) -> Records:
-    """The SMILES and targets of a table; `smiles_column` None guesses, `of_atoms` reads a list from every target cell.
+    """The SMILES and targets of a table; `smiles_column` None guesses it, `of_atoms` parses target cells as lists.
 
-    An empty target is a missing value. A column of numbers whose fractions all have decimal commas is read so where the
-    table's cells are parted by semicolons. A row is rejected when a target is not a finite number, or when it has
-    targets and all of them are missing; when its weight is not a number of 0 or more, its group is empty, or a
-    descriptor is no finite number; and when its source holds the molecule in a form that cannot be read. With no
-    target columns every other row is kept.
+    An empty target is a missing value. In a table whose delimiter is a semicolon, a column of numbers whose fractions
+    all have decimal commas is read as such. A row is rejected if a target is not a finite number, or all targets are
+    missing; if its weight is not a number of 0 or more, its group is empty, or a descriptor is not a finite number;
+    and if its source has the molecule in a form that cannot be read. Without target columns no row is rejected for its
+    targets.
 
-    Raises UsageError for a column that is not there or is named twice.
+    Raises UsageError for a column that is missing or requested twice.
     """
     if smiles_column is None:
         smiles_column = guess_smiles_column(table.columns, table.smiles_column)
-    asked = {
+    requested = {
         "smiles": [smiles_column],
         "target": target_columns,
         "weight": [weight_column] if weight_column else [],
         "group": [group_column] if group_column else [],
         "descriptor": descriptor_columns,
     }
-    places = {what: [column_index(table, name) for name in names] for what, names in asked.items()}
-    every = [place for found in places.values() for place in found]
-    if len(set(every)) < len(every):
-        names = format_names(name for names in asked.values() for name in names)
+    indices = {what: [column_index(table, name) for name in names] for what, names in requested.items()}
+    all_indices = [index for found in indices.values() for index in found]
+    if len(set(all_indices)) < len(all_indices):
+        names = format_names(name for names in requested.values() for name in names)
         raise UsageError(
-            f"a column is asked for twice among the SMILES, target, weight, group and descriptor columns {names}"
+            f"a column is requested twice among the SMILES, target, weight, group and descriptor columns {names}"
         )
 
-    kept: list[int] = []
+    used: list[int] = []
     values: list[list[float]] = []
-    lists: list[list[npt.NDArray[np.float64]]] = []
+    atom_targets: list[list[npt.NDArray[np.float64]]] = []
     weights: list[list[float]] = []
     groups: list[str] = []
     descriptors: list[list[float]] = []
     rejected: list[RejectedRow] = []
     all_smiles = column(table, smiles_column)
-    of_numbers = [*(() if of_atoms else asked["target"]), *asked["weight"], *asked["descriptor"]]
-    rows, said = _with_points(table, of_numbers)
+    numeric = [*(() if of_atoms else requested["target"]), *requested["weight"], *requested["descriptor"]]
+    rows, warnings = _replace_decimal_commas(table, numeric)
     for row, (cells, line) in enumerate(zip(rows, table.lines, strict=True)):
         target, weight, group, descriptor = (
-            [cells[place] for place in places[what]] for what in ("target", "weight", "group", "descriptor")
+            [cells[index] for index in indices[what]] for what in ("target", "weight", "group", "descriptor")
         )
         numbers, found = [], []
         if of_atoms:
             found, no_target = _lists(target, target_columns)
         else:
             numbers, no_target = _targets(target, target_columns)
-        weight, no_weight = _weight(weight, asked["weight"])
+        weight, no_weight = _weight(weight, requested["weight"])
         described, no_descriptor = parse_required_numbers(descriptor, descriptor_columns)
-        no_group = None if all(map(str.strip, group)) else missing_value_reason(asked["group"])
+        no_group = None if all(map(str.strip, group)) else missing_value_reason(requested["group"])
         reason = no_target or no_weight or no_group or no_descriptor
         if row in table.unreadable and not all_smiles[row]:
             reason = table.unreadable[row]
         if reason is None:
-            kept.append(row)
+            used.append(row)
             values.append(numbers)
-            lists.append(found)
+            atom_targets.append(found)
             weights.append(weight)
             groups += group
             descriptors.append(described)
         else:
             rejected.append(RejectedRow(row, line, all_smiles[row], reason, table.unit))
-    n, k = len(kept), len(descriptor_columns)
+    n, k = len(used), len(descriptor_columns)
     return Records(
-        rows=np.array(kept, dtype=np.int64),
-        smiles=[all_smiles[row] for row in kept],
+        rows=np.array(used, dtype=np.int64),
+        smiles=[all_smiles[row] for row in used],
         targets=np.array(values, dtype=np.float64).reshape(n, 0 if of_atoms else len(target_columns)),
         rejected=rejected,
         weights=np.array(weights, dtype=np.float64).reshape(n) if weight_column else None,
         groups=groups if group_column else None,
         descriptors=np.array(descriptors, dtype=np.float64).reshape(n, k) if k else None,
-        lists=lists if of_atoms else None,
-        warnings=said,
+        atom_targets=atom_targets if of_atoms else None,
+        warnings=warnings,
     )
 
 
-def _with_points(table: Table, names: Sequence[str]) -> tuple[list[list[str]], tuple[str, ...]]:
-    """The rows with decimal points where columns have decimal commas, and a sentence for each of these columns."""
-    rows, said = table.rows, []
+def _replace_decimal_commas(table: Table, names: Sequence[str]) -> tuple[list[list[str]], tuple[str, ...]]:
+    """The rows with decimal points instead of decimal commas, and a warning for each column that had them."""
+    rows, warnings = table.rows, []
     for name in names if table.decimal_commas else ():
-        place = column_index(table, name)
-        before = [row[place] for row in rows]
+        index = column_index(table, name)
+        before = [row[index] for row in rows]
         after = replace_decimal_commas(before)
         if after is None:
             continue
-        rows = [[*row[:place], str(cell), *row[place + 1 :]] for row, cell in zip(rows, after, strict=True)]
+        rows = [[*row[:index], str(cell), *row[index + 1 :]] for row, cell in zip(rows, after, strict=True)]
         old, new = next((a, b) for a, b in zip(before, after, strict=True) if a != b)
-        said.append(f"column {short_repr(name)} has decimal commas: {short_repr(old)} is read as {str(new).strip()}")
-    return rows, tuple(said)
+        warnings.append(
+            f"column {short_repr(name)} has decimal commas: {short_repr(old)} is read as {str(new).strip()}"
+        )
+    return rows, tuple(warnings)
 
 
 def _targets(cells: Sequence[str], names: Sequence[str]) -> tuple[list[float], str | None]:
@@ -172,7 +174,7 @@ def _targets(cells: Sequence[str], names: Sequence[str]) -> tuple[list[float], s
 
 
 def _lists(texts: Sequence[str], names: Sequence[str]) -> tuple[list[npt.NDArray[np.float64]], str | None]:
-    """The lists of one row, none in an empty cell, or the reason why they cannot be used."""
+    """The lists of one row, empty for an empty cell, or the reason why they cannot be used."""
     lists: list[npt.NDArray[np.float64]] = []
     for text, name in zip(texts, names, strict=True):
         try:
@@ -189,7 +191,7 @@ def _lists(texts: Sequence[str], names: Sequence[str]) -> tuple[list[npt.NDArray
 
 
 def _weight(cells: Sequence[str], names: Sequence[str]) -> tuple[list[float], str | None]:
-    """The weight of one row, if a column says so, or the reason why there is none."""
+    """The weight of one row, if there is a weight column, or the reason why it cannot be used."""
     numbers, reason = parse_required_numbers(cells, names)
     if any(number < 0 for number in numbers):
         return [], f"column {short_repr(names[0])}: {short_repr(cells[0])} is below 0"

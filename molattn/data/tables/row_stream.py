@@ -1,4 +1,4 @@
-"""A table as it is read: a stream of rows, some at a time."""
+"""Streams of table rows, read in chunks of bounded memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,47 +8,47 @@ from molattn.data.tables.numbers import replace_decimal_commas
 from molattn.errors import InputError, SmilesError
 
 CHUNK_SIZE = 1024
-"""Rows that travel together. Rows are cut at multiples of it, wherever reading starts: what a model answers can depend
-on the company of a molecule in its batch, in the last digit."""
+"""Rows in a chunk. Chunks begin at multiples of it, wherever reading starts: the last digit of a prediction can depend
+on the other molecules in its batch."""
 
 MAX_CHUNK_BYTES = 3 * 2**27
-"""Bytes that the rows of a chunk may take up. All of them are held at once, and twice while the next are read."""
+"""Maximum bytes of the rows of a chunk. A chunk is held as a whole, and two of them while the next is read."""
 
 CELL_BYTES = 64
-"""Bytes of a cell of text beside its characters, with the place that it takes in its row."""
-_PLACE = 8
-"""Bytes of a cell that is empty or of one character: Python has each of these texts once."""
+"""Bytes of a text cell in addition to its characters, with the pointer in its row."""
+_POINTER_BYTES = 8
+"""Bytes of a cell that is empty or has one character: Python interns these strings."""
 
 
 class MemoryLimit:
-    """What the rows of one chunk take up, so that few rows of a table never fill the memory.
+    """Counts the bytes of the rows of one chunk, and raises once they exceed `MAX_CHUNK_BYTES`.
 
     Args:
-        source: what errors begin with.
+        source: the name of the table, for errors.
     """
 
     def __init__(self, source: str):
         self.source, self.bytes, self.first = source, 0, ""
 
-    def add(self, cells: Sequence[str], place: str) -> None:
-        """Count a row; its place, in words, is for the error.
+    def add(self, cells: Sequence[str], location: str) -> None:
+        """Count a row; `location` is where it is in the source, such as "line 5", for the error.
 
-        Raises InputError once the rows are too heavy.
+        Raises InputError once the rows are too large.
         """
-        self.first = self.first or place
+        self.first = self.first or location
         self.bytes += row_bytes(cells)
         if self.bytes > MAX_CHUNK_BYTES:
-            raise chunk_too_large(self.source, f"the rows from {self.first} to {place}")
+            raise chunk_too_large(self.source, f"the rows from {self.first} to {location}")
 
 
 def row_bytes(cells: Sequence[str]) -> int:
-    """Bytes that the cells of a row take up."""
+    """Bytes of the cells of a row."""
     lengths = [length for cell in cells if (length := len(cell)) > 1]
-    return _PLACE * (len(cells) - len(lengths)) + CELL_BYTES * len(lengths) + sum(lengths)
+    return _POINTER_BYTES * (len(cells) - len(lengths)) + CELL_BYTES * len(lengths) + sum(lengths)
 
 
 def chunk_too_large(source: str, rows: str) -> InputError:
-    """Why a table is not read on, whose rows fill the memory."""
+    """The error for rows that do not fit into the memory."""
     return InputError(
         f"{source}: {rows} hold over {MAX_CHUNK_BYTES >> 20} MiB, more than fits in the memory at once: leave out "
         "columns or cells that are not needed"
@@ -57,68 +57,68 @@ def chunk_too_large(source: str, rows: str) -> InputError:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows that follow each other."""
+    """Consecutive rows of a table."""
 
     start: int
-    """The number of the first, from 0."""
-    places: Sequence[int]
-    """n numbers, of the line that each row starts on or of the record that it is: see `RowStream.place`."""
+    """The index of the first row, from 0."""
+    lines: Sequence[int]
+    """The n numbers of the lines on which the rows start, or of what `RowStream.unit` names."""
     cells: list[list[str]] | None = None
-    """n rows of text cells; None where the source has types."""
-    frame: Any = None
-    """The n rows as a `pyarrow.Table`, where the source has types."""
-    refused: Mapping[int, SmilesError] = field(default_factory=dict)
-    """Why there is no molecule in a row of an SDF, by its number in the chunk."""
-    atoms: Mapping[int, Any] = field(default_factory=dict)
-    """Which atoms of its record the SMILES of a row has, a `MolblockAtomMap`, by its number in the chunk; where an SDF
-    was asked for them."""
+    """n rows of text cells; None if the source is typed."""
+    arrow_table: Any = None
+    """The n rows as a `pyarrow.Table`, if the source is typed."""
+    errors: Mapping[int, SmilesError] = field(default_factory=dict)
+    """The error of each row of an SDF whose structure cannot be read, by index in the chunk."""
+    atom_maps: Mapping[int, Any] = field(default_factory=dict)
+    """The `MolblockAtomMap` of each row of an SDF, from the atoms of its SMILES to those of its record, by index in the
+    chunk, if requested."""
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.lines)
 
     def rows(self) -> list[list[str]]:
         """The rows as text; a missing value is empty."""
         if self.cells is not None:
             return self.cells
-        from molattn.data.tables.arrow import table_text  # here, because it brings pyarrow
+        from molattn.data.tables.arrow import table_text  # imported here, because it imports pyarrow
 
-        return table_text(self.frame)
+        return table_text(self.arrow_table)
 
     def column(self, index: int) -> list[object]:
-        """The n values of a column, as they stand in the source."""
+        """The n values of a column, unchanged."""
         if self.cells is not None:
             return [row[index] for row in self.cells]
-        return self.frame.column(index).to_pylist()
+        return self.arrow_table.column(index).to_pylist()
 
 
 @dataclass(frozen=True)
 class RowStream:
-    """A table that is read a chunk at a time, once."""
+    """A table that is read in chunks, once."""
 
     source: str
-    """What errors call it."""
+    """The name of the table, for errors."""
     columns: tuple[str, ...]
     """The names of its columns."""
     chunks: Iterator[Chunk]
-    """Its rows, `CHUNK_SIZE` in each but the last."""
-    place: str = "line"
-    """What the places of its rows are: "line" or "record", from 1, or "row", from 0 as everywhere else."""
+    """Its rows, `CHUNK_SIZE` in each chunk but the last."""
+    unit: str = "line"
+    """What `Chunk.lines` counts: "line" or "record", from 1, or "row", from 0."""
     smiles_column: str | None = None
-    """The column of molecules, where the format says which."""
+    """The column of molecules, if the format defines it."""
     schema: Any = None
-    """The types of the columns, a `pyarrow.Schema`, where the source has types."""
+    """The `pyarrow.Schema` of the columns, if the source is typed."""
     decimal_commas: bool = False
-    """Whether numbers may be written with a decimal comma: cells are parted by semicolons."""
+    """Whether numbers may have a decimal comma: the delimiter is a semicolon."""
 
-    def numbers(self, chunk: Chunk, index: int) -> list[object]:
-        """The values of a column of numbers in a chunk, as they stand in the source but for decimal commas."""
+    def numeric_column(self, chunk: Chunk, index: int) -> list[object]:
+        """The values of a column of numbers in a chunk, unchanged except for decimal commas."""
         values = chunk.column(index)
         return (replace_decimal_commas(values) or values) if self.decimal_commas else values
 
-    def molecules(self, chunk: Chunk, index: int) -> list[object]:
-        """The molecules of a chunk: the values of a column, or why the record holds none."""
+    def molecule_column(self, chunk: Chunk, index: int) -> list[object]:
+        """The values of a column in a chunk; in the column of molecules, the errors of rows that have none."""
         values = chunk.column(index)
         if self.columns[index] == self.smiles_column:
-            for row, error in chunk.refused.items():
+            for row, error in chunk.errors.items():
                 values[row] = error
         return values

@@ -1,9 +1,9 @@
-"""Lists in an SDF: a value for each atom of its record, brought into the order of the atoms of its SMILES.
+"""Atom property lists in an SDF, reordered from the atoms of the record to those of its SMILES.
 
-RDKit writes them as properties by the names `atom.dprop.NAME` (numbers), `atom.iprop.NAME` (whole numbers),
-`atom.bprop.NAME` (0 and 1) and `atom.prop.NAME` (words): values with blanks or line ends between them, `n/a` where one
-is missing, or what stands in brackets before the first, `[?] 0.1 ? 0.3` (`Chem.CreateAtomDoublePropertyList` and its
-likes). A list under another name is one as in any table, such as `[0.1, null, 0.3]`.
+RDKit writes them as properties with the names `atom.dprop.NAME` (numbers), `atom.iprop.NAME` (whole numbers),
+`atom.bprop.NAME` (0 and 1) and `atom.prop.NAME` (strings): values separated by whitespace, with `n/a` for a missing
+value, or the marker in brackets before the first, `[?] 0.1 ? 0.3` (`Chem.CreateAtomDoublePropertyList` and similar
+functions). A list with any other name has the form of lists in other tables, such as `[0.1, null, 0.3]`.
 """
 
 import re
@@ -21,12 +21,12 @@ _ATOM_LIST = re.compile(r"atom\.[dib]?prop\..+")
 
 @dataclass(frozen=True)
 class ReorderedTable:
-    """A table whose lists follow the atoms of its SMILES.
+    """A table whose atom lists are in the order of the atoms of its SMILES.
 
     Attributes:
-        table: with the lists as in any table; as it was where it is of no SDF.
-        reasons: why a row's list is not that of its atoms, by row; its lists are empty in `table`.
-        left_out: the rows with values of hydrogens that are no atoms of the graph, which are left out.
+        table: with the reordered lists; unchanged if it is not from an SDF.
+        reasons: why the lists of a row do not match its atoms, by row; these lists are empty in `table`.
+        left_out: the rows with values of hydrogens that are not atoms of the graph; these values are left out.
     """
 
     table: Table
@@ -35,61 +35,63 @@ class ReorderedTable:
 
 
 def is_rdkit_atom_list(table: Table, name: str) -> bool:
-    """Whether a column is, by its name, a list of RDKit's in an SDF."""
-    return bool(table.atoms) and _ATOM_LIST.fullmatch(name.strip()) is not None
+    """Whether a column is, by its name, an atom property list of RDKit in an SDF."""
+    return bool(table.atom_maps) and _ATOM_LIST.fullmatch(name.strip()) is not None
 
 
 def reorder_atom_lists(table: Table, columns: Sequence[str], add_hs: bool) -> ReorderedTable:
-    """The table with the lists in `columns` in the order of its SMILES, hydrogens behind them where `add_hs` has some.
+    """The table with the lists in `columns` in the order of the atoms of its SMILES, with `add_hs` then its hydrogens.
 
-    A hydrogen that the record leaves implicit has no value. One that is an atom of the record and none of the graph
-    leaves its value out.
+    A hydrogen that is implicit in the record has a missing value. The value of one that is an atom of the record but
+    not of the graph is left out.
     """
-    if not table.atoms:
+    if not table.atom_maps:
         return ReorderedTable(table)
     rows = list(table.rows)
     reasons: dict[int, str] = {}
     left_out: list[int] = []
-    places = [(name, find_column(table.columns, name, table.source)) for name in columns]
-    for row, atoms in table.atoms.items():
+    indices = [(name, find_column(table.columns, name, table.source)) for name in columns]
+    for row, atom_map in table.atom_maps.items():
         rows[row] = cells = list(rows[row])
         try:
-            lists = {place: _values(table, name, cells[place], atoms) for name, place in places if cells[place].strip()}
+            lists = {k: _values(table, name, cells[k], atom_map) for name, k in indices if cells[k].strip()}
         except ValueError as error:
             reasons[row] = str(error)
             lists = {}
-        order = [*atoms.order.tolist(), *(atoms.hydrogens.tolist() if add_hs else ())]
-        for _, place in places:
-            cells[place] = format_list([lists[place][i] if i >= 0 else "" for i in order]) if place in lists else ""
-        gone = set(range(atoms.size)).difference(order)
-        if any(values[i] for values in lists.values() for i in gone):
+        order = [*atom_map.order.tolist(), *(atom_map.hydrogens.tolist() if add_hs else ())]
+        for _, k in indices:
+            cells[k] = format_list([lists[k][i] if i >= 0 else "" for i in order]) if k in lists else ""
+        unused = set(range(atom_map.size)).difference(order)
+        if any(values[i] for values in lists.values() for i in unused):
             left_out.append(row)
-    return ReorderedTable(replace(table, rows=rows, atoms={}), reasons, left_out)
+    return ReorderedTable(replace(table, rows=rows, atom_maps={}), reasons, left_out)
 
 
-def _values(table: Table, name: str, text: str, atoms: Any) -> list[str]:
-    """The values of a list, as text, in the order of the atoms of the record; empty where one is missing.
+def _values(table: Table, name: str, text: str, atom_map: Any) -> list[str]:
+    """The values of a list, as text, in the order of the atoms of the record; empty for a missing value.
 
     Raises:
-        ValueError: there are more or fewer than atoms, or it is no list.
+        ValueError: it is not a list, or its length is not the number of atoms.
     """
     try:
-        values = _split(text) if is_rdkit_atom_list(table, name) else parse_list(text)
+        values = _parse_rdkit_list(text) if is_rdkit_atom_list(table, name) else parse_list(text)
     except ValueError as error:
         raise ValueError(f"column {short_repr(name)}: {short_repr(text)}: {error}") from error
-    if len(values) != atoms.size:
-        held = "1 value" if len(values) == 1 else f"{len(values)} values"
-        count = "1 atom" if atoms.size == 1 else f"{atoms.size} atoms"
-        hydrogens = ", explicit hydrogens among them" if atoms.size > len(atoms.order) else ""
-        raise ValueError(f"column {short_repr(name)}: {held} for the {count} of the record{hydrogens}")
+    if len(values) != atom_map.size:
+        counted = "1 value" if len(values) == 1 else f"{len(values)} values"
+        count = "1 atom" if atom_map.size == 1 else f"{atom_map.size} atoms"
+        hydrogens = ", explicit hydrogens among them" if atom_map.size > len(atom_map.order) else ""
+        raise ValueError(f"column {short_repr(name)}: {counted} for the {count} of the record{hydrogens}")
     return values
 
 
-def _split(text: str) -> list[str]:
-    """The values of a list as RDKit writes it."""
+def _parse_rdkit_list(text: str) -> list[str]:
+    """The values of an atom property list of RDKit."""
     values, missing = text.split(), "n/a"
     if values[0].startswith("["):
         if not values[0].endswith("]"):
-            raise ValueError("what is missing stands in brackets without a blank before the first value, as in [?] 1 ?")
+            raise ValueError(
+                "the marker of missing values, without spaces, must be in brackets before the first value: [?] 1 ?"
+            )
         missing = values.pop(0)[1:-1]
     return ["" if value == missing else value for value in values]

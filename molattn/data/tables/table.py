@@ -1,6 +1,6 @@
-"""Whole tables of text: every cell as it stands in the file, and written atomically.
+"""Whole tables of text: cells are unchanged, and files are written atomically.
 
-They are read by `molattn.data.tables.readers`. What the cells mean is read in `molattn.data.tables.records`.
+Tables are read by `molattn.data.tables.readers`; `molattn.data.tables.records` parses their cells.
 """
 
 import gc
@@ -21,81 +21,81 @@ from molattn.data.tables.row_stream import RowStream, row_bytes
 from molattn.data.tables.text_input import read_lines
 from molattn.errors import InputError, UsageError
 
-UNPACKED, TIMES = 2**29, 64
-"""Bytes that the rows of a compressed file may take up in any case, and how many for each byte of the file."""
+MIN_MEMORY_LIMIT, MEMORY_PER_BYTE = 2**29, 64
+"""The rows of a compressed file may take the larger of this many bytes, and this many for each byte of the file."""
 
 
 @runtime_checkable
 class Writable(Protocol):
-    """An open text file, as far as a table needs one."""
+    """A text file that is open for writing."""
 
     def write(self, text: str, /) -> object:
-        """Take some more text."""
+        """Write some text."""
         ...
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of text, with the place in its source that each row has."""
+    """A table of text, with the location of each row in its source."""
 
     columns: tuple[str, ...]
     """The names in the header, c of them, as written."""
     rows: list[list[str]]
     """n rows of c cells each, as written."""
     source: str
-    """The path the table was read from; errors begin with it."""
+    """The path that the table was read from, for errors."""
     lines: list[int]
-    """n numbers of lines; the header is usually line 1. A quoted cell may span lines. Other numbers by `unit`."""
+    """The n numbers of the lines on which the rows start, or of what `unit` names; the header is usually line 1."""
     unit: str = "line"
     """What `lines` counts: "line" or "record", from 1, or "row", from 0."""
     unreadable: dict[int, str] = field(default_factory=dict)
-    """Why a row (from 0) has no SMILES, where the source holds its molecule in another form that cannot be read."""
+    """Why a row (from 0) has no SMILES, if the source has its molecule in another form that cannot be read."""
     smiles_column: str | None = None
-    """The column of molecules, where the format says which."""
-    atoms: dict[int, Any] = field(default_factory=dict)
-    """Which atoms of its record the SMILES of a row (from 0) has, a `MolblockAtomMap`, in a table that is an SDF."""
+    """The column of molecules, if the format defines it."""
+    atom_maps: dict[int, Any] = field(default_factory=dict)
+    """The `MolblockAtomMap` of each row (from 0) of an SDF, from the atoms of its SMILES to those of its record."""
     decimal_commas: bool = False
-    """Whether numbers may be written with a decimal comma: cells are parted by semicolons."""
+    """Whether numbers may have a decimal comma: the delimiter is a semicolon."""
 
-    def place(self, row: int) -> str:
-        """Where a row (from 0) stands in its source, in words: `line 5`."""
+    def location(self, row: int) -> str:
+        """Where a row (from 0) is in its source, such as `line 5`."""
         return f"{self.unit} {self.lines[row]}"
 
 
-def read_table(source: Any, *, number_repeats: bool = False) -> Table:
+def read_table(source: Any, *, number_duplicate_columns: bool = False) -> Table:
     """Read a whole table: a file that `open_stream` reads, or a data frame.
 
-    The ending of the name decides what it is. A frame of pandas, polars or pyarrow is read as its Parquet file would
-    be, which is as text: see `molattn.data.tables.arrow.column_text`.
+    The suffix of the name decides the format. A frame of pandas, polars or pyarrow is read as its Parquet file would
+    be, as text: see `molattn.data.tables.arrow.column_text`.
 
     Args:
         source: the file's path, or the frame.
-        number_repeats: whether a name that stands twice in the header of a text gets a number, `y` and `y.1`,
-            instead of being refused.
+        number_duplicate_columns: whether duplicate names in the header of a CSV are numbered, `y` and `y.1`, instead of
+            raising an error.
 
-    Raises InputError, with line and column, for a missing or empty file, a text that is not UTF-8, names in
-    the header that are missing or stand twice, rows that are too short or too long, quotes that do not match, and
-    a compressed file that unpacks to far more than it is.
+    Raises InputError, with line and column, for a missing or empty file, text that is not UTF-8, missing or duplicate
+    names in the header, rows that are too short or too long, unmatched quotes, and a compressed file that unpacks to
+    far more than its size.
     """
-    with _opened(source, number_repeats) as stream:
-        return _gathered(stream, _most(source))
+    with _opened(source, number_duplicate_columns) as stream:
+        return _read_all(stream, _memory_limit(source))
 
 
-def _most(source: Any) -> int | float:
-    """Bytes that the rows of a source may take up; a file that unpacks to far more than it is was made to do so."""
+def _memory_limit(source: Any) -> int | float:
+    """Maximum bytes of the rows of a source, against files that were made to unpack to far more than their size."""
     if isinstance(source, str | Path) and (infer_format(source) == "parquet" or Path(source).suffix.lower() == ".gz"):
-        return max(UNPACKED, TIMES * os.path.getsize(source))
+        return max(MIN_MEMORY_LIMIT, MEMORY_PER_BYTE * os.path.getsize(source))
     return math.inf
 
 
-def read_table_bytes(data: bytes, source: str, *, number_repeats: bool = False) -> Table:
-    """The CSV table that `data`, the bytes of a file of the name `source`, holds; otherwise as `read_table`."""
+def read_table_bytes(data: bytes, source: str, *, number_duplicate_columns: bool = False) -> Table:
+    """The CSV table in `data`, the bytes of a file with the name `source`; otherwise as `read_table`."""
     lines = read_lines(BytesIO(data), source)
-    return _gathered(csv_stream(lines, source, infer_delimiter(source), number_repeats))
+    return _read_all(csv_stream(lines, source, infer_delimiter(source), number_duplicate_columns))
 
 
 def read_columns(source: Any) -> tuple[tuple[str, ...], str | None]:
-    """The names of a table's columns, and that of its molecules where the format says which; no row is read.
+    """The names of a table's columns, and that of its molecules if the format defines it; no rows are read.
 
     Raises InputError as `read_table` does.
     """
@@ -103,39 +103,50 @@ def read_columns(source: Any) -> tuple[tuple[str, ...], str | None]:
         return stream.columns, stream.smiles_column
 
 
-def _opened(source: Any, number_repeats: bool = False) -> AbstractContextManager[RowStream]:
+def _opened(source: Any, number_duplicate_columns: bool = False) -> AbstractContextManager[RowStream]:
     if isinstance(source, str | Path):
-        return open_stream(source, number_repeats=number_repeats, most=files.MAX_UNPACKED, places=True)
-    from molattn.data.tables.arrow import frame_stream  # here, because it brings pyarrow
+        return open_stream(
+            source, number_duplicate_columns=number_duplicate_columns, max_bytes=files.MAX_UNPACKED, atom_maps=True
+        )
+    from molattn.data.tables.arrow import frame_stream  # imported here, because it imports pyarrow
 
     return nullcontext(frame_stream(source))
 
 
-def _gathered(stream: RowStream, most: int | float = math.inf) -> Table:
+def _read_all(stream: RowStream, max_bytes: int | float = math.inf) -> Table:
     rows: list[list[str]] = []
     size = 0
-    places: list[int] = []
+    lines: list[int] = []
     unreadable: dict[int, str] = {}
-    atoms: dict[int, Any] = {}
-    with _no_cycles():
+    atom_maps: dict[int, Any] = {}
+    with _gc_disabled():
         for chunk in stream.chunks:
-            unreadable |= {chunk.start + row: error.reason for row, error in chunk.refused.items()}
-            atoms |= {chunk.start + row: of_row for row, of_row in chunk.atoms.items()}
-            some = chunk.rows()
-            if most < math.inf and (size := size + sum(map(row_bytes, some))) > most:
+            unreadable |= {chunk.start + row: error.reason for row, error in chunk.errors.items()}
+            atom_maps |= {chunk.start + row: atom_map for row, atom_map in chunk.atom_maps.items()}
+            chunk_rows = chunk.rows()
+            if max_bytes < math.inf and (size := size + sum(map(row_bytes, chunk_rows))) > max_bytes:
                 raise InputError(
-                    f"{stream.source} unpacks to over {size >> 20:,} MiB of rows, far more than it is: leave out "
+                    f"{stream.source} unpacks to over {size >> 20:,} MiB of rows, far more than its size: leave out "
                     "columns that are not needed, or give it unpacked as CSV"
                 )
-            rows += some
-            places += chunk.places
-    known = stream.smiles_column, atoms, stream.decimal_commas
-    return Table(stream.columns, rows, stream.source, places, stream.place, unreadable, *known)
+            rows += chunk_rows
+            lines += chunk.lines
+    return Table(
+        stream.columns,
+        rows,
+        stream.source,
+        lines,
+        stream.unit,
+        unreadable,
+        stream.smiles_column,
+        atom_maps,
+        stream.decimal_commas,
+    )
 
 
 @contextmanager
-def _no_cycles() -> Iterator[None]:
-    """No looking for cycles in here: among the lists of a long table it takes half of the time, and finds none."""
+def _gc_disabled() -> Iterator[None]:
+    """Disable garbage collection in the block: for the lists of a long table it takes half of the time in vain."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -146,13 +157,13 @@ def _no_cycles() -> Iterator[None]:
 
 
 def write_table(path: str | Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write a table that `read_table` reads back equal: at `path` stands the old file or the whole new one.
+    """Write a table that `read_table` reads back equal, atomically: `path` is the old file or the whole new one.
 
-    A `.tsv` or `.tab` file gets tabs, any other commas; UTF-8, lines end with LF. The text goes to a
-    temporary file in the same folder, is synced to disk and then takes the place of `path`.
+    A `.tsv` or `.tab` file is separated by tabs, any other by commas; UTF-8, lines end with LF. The text is written to
+    a temporary file in the same folder, synced to disk and renamed to `path`.
 
-    Raises UsageError for a name that says another format, a missing folder, a path that is no ordinary file, or a
-    row that is not as wide as the header.
+    Raises UsageError for a suffix of another format, a missing folder, a path that is not a regular file, or a row
+    that is not as wide as the header.
     """
     path = Path(os.path.realpath(path))
     if infer_format(path) not in ("csv", "tsv") or path.suffix.lower() == ".gz":
@@ -166,7 +177,7 @@ def write_table(path: str | Path, columns: Sequence[str], rows: Iterable[Sequenc
 
 
 def write_rows(file: Writable, columns: Sequence[str], rows: Iterable[Sequence[str]], delimiter: str = ",") -> None:
-    """Write a header and rows to an open file, each cell quoted where it must be.
+    """Write a header and rows to an open file, each cell quoted if necessary.
 
     Raises UsageError for a row that is not as wide as the header.
     """
@@ -187,5 +198,5 @@ def column(table: Table, name: str) -> list[str]:
 
 
 def column_index(table: Table, name: str) -> int:
-    """Where the column `name` stands: see `find_column`."""
+    """The index of the column `name`: see `find_column`."""
     return find_column(table.columns, name, table.source)

@@ -1,4 +1,4 @@
-"""Lines of text, one after another in bounded memory: from a file, a gzip of it, or standard input."""
+"""Lines of text from a file, a gzipped file or standard input, in bounded memory."""
 
 import gzip
 import io
@@ -13,24 +13,24 @@ from typing import Any
 from molattn.errors import InputError
 
 STDIN = "-"
-"""In the place of a path: standard input."""
+"""The path that means standard input."""
 
 MAX_LINE_BYTES = 2**24
-"""Bytes in a line. Text without line ends is no table, and must not fill the memory."""
+"""Maximum bytes of a line: a file without line ends is not a table, and must not fill the memory."""
 
 _BLOCK = 2**20
 
 
 def source_name(path: str | Path) -> str:
-    """How errors call the file."""
+    """The name of a source in errors."""
     return "standard input" if str(path) == STDIN else str(path)
 
 
 @contextmanager
 def open_input(path: str | Path) -> Iterator[Any]:
-    """The bytes of a file, those in it where it ends in `.gz`; of standard input for "-".
+    """Open a file, decompressed if it ends in `.gz`, or standard input for "-", as bytes.
 
-    Raises InputError for a file that is not there or cannot be read.
+    Raises InputError for a file that is missing or cannot be read.
     """
     if str(path) == STDIN:
         if sys.stdin is None:
@@ -39,7 +39,7 @@ def open_input(path: str | Path) -> Iterator[Any]:
         return
     path = Path(path)
     try:
-        # It is closed below, where errors are no longer about opening it.
+        # Closed below, where errors are no longer those of opening it.
         file = gzip.open(path, "rb") if path.suffix.lower() == ".gz" else open(path, "rb")  # noqa: SIM115
     except FileNotFoundError as error:
         raise InputError(f"there is no file {path}") from error
@@ -51,16 +51,15 @@ def open_input(path: str | Path) -> Iterator[Any]:
         yield file
 
 
-def read_blocks(file: Any, source: str, most: int | None = None) -> Iterator[bytes]:
-    """The bytes as they come, at most a mebibyte at once.
+def read_blocks(file: Any, source: str, max_bytes: int | None = None) -> Iterator[bytes]:
+    """The bytes of a file in blocks of at most a mebibyte.
 
-    Raises InputError where the file cannot be read on, as in a damaged gzip, and once there are over `most` bytes in
-    a gzip.
+    Raises InputError if reading fails, as for a damaged gzip, and once a gzip has unpacked to over `max_bytes`.
     """
-    done = 0
+    total = 0
     while True:
         try:
-            # Not read(), which waits for a whole block of a pipe.
+            # Not read(), which would wait for a whole block of a pipe.
             block = file.read1(_BLOCK)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise InputError(f"{source} is damaged, it cannot be unpacked ({error}): copy it again") from error
@@ -68,30 +67,30 @@ def read_blocks(file: Any, source: str, most: int | None = None) -> Iterator[byt
             raise InputError(f"{source} cannot be read: {error.strerror or error}") from error
         if not block:
             return
-        done += len(block)
-        if most is not None and done > most and isinstance(file, gzip.GzipFile):
-            raise InputError(f"{source} unpacks to more than {most:,} bytes: it is not read")
+        total += len(block)
+        if max_bytes is not None and total > max_bytes and isinstance(file, gzip.GzipFile):
+            raise InputError(f"{source} unpacks to more than {max_bytes:,} bytes: it is not read")
         yield block
 
 
-def read_lines(file: Any, source: str, *, latin: bool = False, most: int | None = None) -> Iterator[str]:
-    """The lines with their ends, which are LF, CRLF or CR, without a byte-order mark.
+def read_lines(file: Any, source: str, *, latin: bool = False, max_bytes: int | None = None) -> Iterator[str]:
+    """The lines with their ends (LF, CRLF or CR), without a byte-order mark.
 
     Args:
-        file: of bytes.
-        source: what errors begin with.
-        latin: whether a line that is not UTF-8 is read as Latin-1 instead of being refused.
-        most: as for `read_blocks`.
+        file: an open binary file.
+        source: its name, for errors.
+        latin: whether a line that is not UTF-8 is decoded as Latin-1 instead of raising an error.
+        max_bytes: as for `read_blocks`.
 
     Raises InputError, with the line, for text that is not UTF-8 and for a line over `MAX_LINE_BYTES`.
     """
-    # One text at a time, so that what stands between two lines of it costs next to nothing.
-    return chain.from_iterable(_texts(file, source, latin, most))
+    # Whole texts are decoded and iterated over in C, which is much faster than line by line.
+    return chain.from_iterable(_texts(file, source, latin, max_bytes))
 
 
-def _texts(file: Any, source: str, latin: bool, most: int | None) -> Iterator[Iterator[str]]:
+def _texts(file: Any, source: str, latin: bool, max_bytes: int | None) -> Iterator[Iterator[str]]:
     number = 1
-    for first, data in enumerate(_whole_lines(file, source, most)):
+    for first, data in enumerate(_whole_lines(file, source, max_bytes)):
         if not first:
             if data.startswith((b"\xff\xfe", b"\xfe\xff")):
                 raise InputError(f"{source}, line 1: the text is UTF-16; save it as UTF-8")
@@ -104,7 +103,7 @@ def _texts(file: Any, source: str, latin: bool, most: int | None) -> Iterator[It
 
 
 def _line_by_line(data: bytes, source: str, number: int, latin: bool) -> Iterator[str]:
-    """The lines of `data`, of which one is not UTF-8; its first is line `number`."""
+    """The lines of `data`, one of which is not UTF-8, one by one; the first is line `number`."""
     for line_number, line in enumerate(data.splitlines(keepends=True), start=number):
         try:
             yield line.decode()
@@ -117,12 +116,12 @@ def _line_by_line(data: bytes, source: str, number: int, latin: bool) -> Iterato
             yield line.decode("latin-1")
 
 
-def _whole_lines(file: Any, source: str, most: int | None) -> Iterator[bytes]:
-    """The bytes, cut where lines end."""
+def _whole_lines(file: Any, source: str, max_bytes: int | None) -> Iterator[bytes]:
+    """The bytes of a file, cut at line ends."""
     pieces: list[bytes] = []
     size, number = 0, 1
-    for block in read_blocks(file, source, most):
-        # A CR at the very end is no end yet: an LF may follow.
+    for block in read_blocks(file, source, max_bytes):
+        # A CR at the very end does not end the line yet: an LF may follow.
         end = max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1)) + 1
         if end or (pieces and pieces[-1].endswith(b"\r")):
             whole, block = b"".join(pieces) + block[:end], block[end:]
@@ -138,5 +137,5 @@ def _whole_lines(file: Any, source: str, most: int | None) -> Iterator[bytes]:
 
 
 def _count(data: bytes) -> int:
-    """How many lines end in `data`, which does not end within a CRLF."""
+    """The number of line ends in `data`, which does not end between CR and LF."""
     return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")

@@ -1,4 +1,4 @@
-"""Tables written a chunk of rows at a time: the columns of a stream, and new ones behind them."""
+"""Tables written in chunks of rows: the columns of a stream, followed by new ones."""
 
 import gzip
 import io
@@ -17,8 +17,8 @@ from molattn.data.tables.readers import infer_format, is_spreadsheet
 from molattn.data.tables.row_stream import Chunk, RowStream
 from molattn.errors import UsageError
 
-_GROUP = 16  # chunks in a row group of Parquet
-_LINES = 64  # of a text that are written at once
+_CHUNKS_PER_ROW_GROUP = 16  # of Parquet
+_LINES_PER_WRITE = 64  # of text
 
 Column = Sequence[str | float | Sequence[str] | Sequence[float] | None]
 
@@ -29,29 +29,29 @@ class NewColumn:
 
     name: str
     kind: str = "string"
-    """"string"; "float64" or "float32", for numbers; "list<string>" or "list<float64>". None stands where there is no
-    value."""
+    """The type of its values: "string", "float64", "float32", "list<string>" or "list<float64>". A missing value is
+    None."""
 
 
 @runtime_checkable
 class TableWriter(Protocol):
-    """Takes rows, and writes them to a file that it was given."""
+    """Writes rows to a file."""
 
     def write(self, chunk: Chunk, added: Sequence[Column]) -> None:
-        """Write some rows: those of the chunk, with the n values of each new column."""
+        """Write the rows of a chunk, with the n values of each new column."""
         ...
 
     def close(self) -> None:
-        """Write what is still held back; the file itself stays open."""
+        """Write buffered rows; the file itself stays open."""
         ...
 
 
 @runtime_checkable
 class TableFormat(Protocol):
-    """A form of table."""
+    """A file format of tables."""
 
     suffix: str
-    """What the names of its parts end with."""
+    """The suffix of part files."""
 
     def writer(self, file: Any) -> TableWriter:
         """A writer of a whole table into an open, binary file."""
@@ -65,38 +65,39 @@ class TableFormat(Protocol):
 def output_format(
     path: Path | None, stream: RowStream, added: Sequence[NewColumn], escape_formulas: bool = False
 ) -> TableFormat:
-    """The form of table that the name of a file asks for; CSV for None.
+    """The format of an output file by its suffix; CSV for None.
 
     Args:
-        path, stream, added: the file, and what stands in it.
-        escape_formulas: whether an apostrophe goes before each cell of a text that a spreadsheet takes for a formula.
+        path: the output file.
+        stream, added: the columns of the input, and the new ones.
+        escape_formulas: whether cells of CSV and TSV that a spreadsheet would read as formulas get an apostrophe.
 
-    Raises UsageError for a name that asks for what is not written.
+    Raises UsageError for a suffix of a format that is not written.
     """
     name = "" if path is None else path.name
-    form = infer_format(name)
-    if form in ("smi", "sdf") or is_spreadsheet(name) or name.lower().endswith((".npy.gz", ".parquet.gz", ".pq.gz")):
+    format = infer_format(name)
+    if format in ("smi", "sdf") or is_spreadsheet(name) or name.lower().endswith((".npy.gz", ".parquet.gz", ".pq.gz")):
         raise UsageError(f"{name}: molattn writes .csv and .tsv, with .gz or without, and .parquet; name it so")
-    if form == "parquet":
+    if format == "parquet":
         if escape_formulas:
             raise UsageError(f"{name}: Parquet holds no formulas: --escape-formulas goes with .csv and .tsv")
         return ParquetFormat(stream, added)
-    return TextFormat(stream.columns, added, "\t" if form == "tsv" else ",", escape_formulas)
+    return TextFormat(stream.columns, added, "\t" if format == "tsv" else ",", escape_formulas)
 
 
 @contextmanager
 def open_compressed(path: Path, file: Any) -> Iterator[Any]:
-    """A file to write to that ends up in `file`, as a gzip where the name of `path` ends in `.gz`."""
+    """A file whose content is written to `file`, gzipped if `path` ends in `.gz`."""
     if path.suffix.lower() != ".gz":
         yield file
         return
-    # Without a time and a name in it: the same rows are the same bytes.
+    # Without a time and a name, so that the same rows give the same bytes.
     with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0) as inner:
         yield inner
 
 
 class TextFormat:
-    """CSV, or TSV: UTF-8, lines end with LF; on request with no cell that a spreadsheet takes for a formula."""
+    """CSV or TSV: UTF-8, lines end with LF; with `escape_formulas`, no cell is a formula for a spreadsheet."""
 
     suffix = ".csv"
 
@@ -119,7 +120,7 @@ class TextFormat:
         return _TextWriter(self, lambda text: file.write(text.encode()))
 
     def text_writer(self, write: Callable[[str], object]) -> TableWriter:
-        """A writer of a whole table to whatever takes text."""
+        """A writer of a whole table to a function that takes text."""
         return _TextWriter(self, write)
 
     def join(self, parts: Sequence[Path], file: Any) -> None:
@@ -141,16 +142,16 @@ class _TextWriter:
     def write(self, chunk: Chunk, added: Sequence[Column]) -> None:
         texts = [[v if isinstance(v, str) else _text(v) for v in column] for column in added]
         rows = zip(chunk.rows(), zip(*texts, strict=True), strict=True)
-        # A few at a time: all rows of a chunk with long cells, once more as text, would be too much.
-        while some := "".join(self.line([*row, *new]) for row, new in islice(rows, _LINES)):
-            self.put(some)
+        # A few lines at a time: all rows of a chunk with long cells, once more as text, could fill the memory.
+        while lines := "".join(self.line([*row, *new]) for row, new in islice(rows, _LINES_PER_WRITE)):
+            self.put(lines)
 
     def close(self) -> None:
         pass
 
 
 class ParquetFormat:
-    """Parquet, with the types of the input where it has some, and text otherwise."""
+    """Parquet, with the types of the input if it is typed, and strings otherwise."""
 
     suffix = ".parquet"
 
@@ -160,7 +161,7 @@ class ParquetFormat:
         types = {"string": pa.string(), "float64": pa.float64(), "float32": pa.float32()}
         types |= {f"list<{kind}>": pa.list_(types[kind]) for kind in ("string", "float64")}
         old = [pa.field(name, pa.string()) for name in stream.columns] if stream.schema is None else [*stream.schema]
-        # Without the metadata of the whole: what pandas notes there tells of other rows and columns.
+        # Without the metadata of the schema: that of pandas describes other rows and columns.
         self.schema = pa.schema([*old, *(pa.field(a.name, types[a.kind]) for a in added)])
 
     def writer(self, file: Any) -> TableWriter:
@@ -182,31 +183,31 @@ class _ParquetWriter:
     def __init__(self, schema: Any, file: Any):
         import pyarrow.parquet as pq
 
-        self.schema, self.inner, self.waiting = schema, pq.ParquetWriter(file, schema), []
+        self.schema, self.inner, self.pending = schema, pq.ParquetWriter(file, schema), []
 
     def write(self, chunk: Chunk, added: Sequence[Column]) -> None:
         import pyarrow as pa
 
-        typed = chunk.frame is not None
-        old = chunk.frame.columns if typed else [list(cells) for cells in zip(*chunk.rows(), strict=True)]
-        self.waiting.append(pa.table([*old, *added], schema=self.schema))
-        if len(self.waiting) == _GROUP:
+        typed = chunk.arrow_table is not None
+        old = chunk.arrow_table.columns if typed else [list(cells) for cells in zip(*chunk.rows(), strict=True)]
+        self.pending.append(pa.table([*old, *added], schema=self.schema))
+        if len(self.pending) == _CHUNKS_PER_ROW_GROUP:
             self._flush()
 
     def close(self) -> None:
-        if self.waiting:
+        if self.pending:
             self._flush()
         self.inner.close()
 
     def _flush(self) -> None:
         import pyarrow as pa
 
-        self.inner.write_table(pa.concat_tables(self.waiting).combine_chunks())
-        self.waiting = []
+        self.inner.write_table(pa.concat_tables(self.pending).combine_chunks())
+        self.pending = []
 
 
 class NpyFormat:
-    """The new columns alone, all of them numbers, as one float32 matrix for `numpy.load`; NaN where there is none."""
+    """The new columns alone, all of numbers, as one float32 matrix for `numpy.load`; NaN for a missing value."""
 
     suffix = ".npy"
 
@@ -236,19 +237,19 @@ class _NpyWriter:
         self.file.write(np.array(values, dtype="<f4").T.tobytes())
 
     def close(self) -> None:
-        # The header has room for any number of rows: it keeps its length.
+        # The header is padded for any number of rows: its length does not change.
         self.file.seek(0)
         self.file.write(_npy_header(self.count, self.width))
         self.file.seek(0, io.SEEK_END)
 
 
 def digits(value: float | None) -> str:
-    """Seven significant digits: all that float32 arithmetic can mean; nothing for None."""
+    """The number with seven significant digits, the precision of float32; empty for None."""
     return "" if value is None else f"{value:.7g}"
 
 
 def _text(value: float | Sequence[str] | Sequence[float] | None) -> str:
-    """A number or a list of them as a cell holds it."""
+    """The cell of a number or of a list of them."""
     if value is None or isinstance(value, int | float):
         return digits(value)
     return format_list([item if isinstance(item, str) else digits(item) for item in value])
