@@ -53,7 +53,7 @@ def write_attention(
         for row, place, found in _maps(explainer, stream, index, num_workers):
             if isinstance(found, SmilesError):
                 counts.failed += 1
-                counts.first_failed = counts.first_failed or f"{stream.place} {place}: {found.reason}"
+                counts.first_failed = counts.first_failed or f"{stream.unit} {place}: {found.reason}"
                 if strict:
                     raise RowsFailed(f"{counts.first_failed}; --strict stops at the first row that cannot be read")
             else:
@@ -110,8 +110,8 @@ def _maps(
 
     def molecules() -> Iterator[object]:
         for chunk in stream.chunks:
-            places.extend((chunk.start + i, place) for i, place in enumerate(chunk.places))
-            yield from stream.molecules(chunk, index)
+            places.extend((chunk.start + i, place) for i, place in enumerate(chunk.lines))
+            yield from stream.molecule_column(chunk, index)
 
     with closing(explainer.attentions(molecules(), num_workers)) as maps:
         for found in maps:

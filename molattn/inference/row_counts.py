@@ -72,9 +72,9 @@ class RowCounts:
     def of_chunk(cls, stream: RowStream, chunk: Chunk, predictions: Sequence[RowPrediction]) -> "RowCounts":
         """The counts of a chunk of rows."""
         counts = cls(rows=len(chunk))
-        for row, (place, prediction) in enumerate(zip(chunk.places, predictions, strict=True)):
+        for row, (place, prediction) in enumerate(zip(chunk.lines, predictions, strict=True)):
             if prediction.error:
-                counts.add(cls(failed=1, first_failed=f"{stream.place} {place}: {prediction.error}"))
+                counts.add(cls(failed=1, first_failed=f"{stream.unit} {place}: {prediction.error}"))
             elif warning := geometry_warning(prediction):
                 first = f"row {chunk.start + row}, {short_repr(prediction.smiles)}: {warning}"
                 counts.add(cls(without_geometry=1, first_without_geometry=first))

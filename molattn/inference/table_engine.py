@@ -248,8 +248,8 @@ def _predict(
         for part, chunk in chunks:
             pending.append((part, chunk))
             if descriptors:
-                descriptor_rows.append(zip(*(stream.numbers(chunk, k) for k in descriptors), strict=True))
-            yield from stream.molecules(chunk, smiles)
+                descriptor_rows.append(zip(*(stream.numeric_column(chunk, k) for k in descriptors), strict=True))
+            yield from stream.molecule_column(chunk, smiles)
 
     def numbers() -> Iterator[Sequence[object]]:
         while descriptor_rows:

@@ -101,7 +101,7 @@ def _is_of_nci(data: DataConfig) -> bool:
     if not data.dataset or Path(data.dataset).suffix:
         return False
     try:
-        return bool(load_card(data.dataset).made)
+        return bool(load_card(data.dataset).computed)
     except (UsageError, InputError):
         return False
 

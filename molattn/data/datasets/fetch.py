@@ -35,8 +35,8 @@ def fetch_dataset(name: str, data_dir: str | Path = "", progress: Progress | Non
     """The card of the data set `name` with the folder of its table, and a message on how the table was obtained.
 
     `data_dir`, the folders of MOLATTN_DATA, the package and the user's cache are searched for the table; then the
-    folder `downloads` of each for the public file. If there is neither, the table is downloaded, or computed, into `data_dir`
-    or else the cache. Concurrent processes wait for the first.
+    folder `downloads` of each for the public file. If there is neither, the table is downloaded, or computed, into
+    `data_dir` or else the cache. Concurrent processes wait for the first.
 
     Args:
         name: that of the data set.

@@ -15,8 +15,8 @@ B = TypeVar("B", bound=Any)
 
 MAX_PAIRS = 2**16
 """Maximum pairs of atoms or tokens in a batch of prediction, padding included: with 16 channels per pair 4 MB, which
-fit into the cache of a processor. Half or twice as many take equally long, on average; batches of 128 molecules took one
-and a half times as long, because the largest of a thousand molecules pads 127 others."""
+fit into the cache of a processor. Half or twice as many take equally long, on average; batches of 128 molecules took
+one and a half times as long, because the largest of a thousand molecules pads 127 others."""
 
 MAX_TRAINING_PAIRS = 2**18
 """The same for a batch in training, after which the optimizer takes a step: 32 molecules of 90 atoms."""
