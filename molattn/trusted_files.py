@@ -27,9 +27,9 @@ def check_private_folder(folder: Path) -> None:
     real = folder.resolve(strict=True)
     about, us = real.stat(), os.geteuid()
     if about.st_uid != us:
-        raise OSError(f"{folder} belongs to another user: let MOLATTN_CACHE name a folder of your own")
+        raise OSError(f"{folder} belongs to another user: set MOLATTN_CACHE to a folder of your own")
     if about.st_mode & _OTHERS:
-        raise OSError(f"others may write to {folder}: take that right from them (chmod go-w)")
+        raise OSError(f"others may write to {folder}: remove that permission (chmod go-w)")
     check_parent_folders(real)
 
 
@@ -52,7 +52,7 @@ def check_parent_folders(path: Path) -> None:
         shared = (group or about.st_mode & stat.S_IWOTH) and not about.st_mode & stat.S_ISVTX
         if shared or about.st_uid not in (0, us, _NOBODY):
             raise OSError(
-                f"others may write to {parent}, where {path.name} lies: let MOLATTN_CACHE name a folder of your own"
+                f"others may write to {parent}, where {path.name} is: set MOLATTN_CACHE to a folder of your own"
             )
 
 

@@ -61,7 +61,7 @@ class _Stack(ctypes.Structure):
     )
 
 
-_INVALID_COUNT = "there is a graph with fewer than 0 or more nodes than it has places"
+_INVALID_COUNT = "a graph has fewer than 0 nodes, or more than its tensors have rows"
 
 
 class BlockTensors(NamedTuple):
@@ -421,7 +421,7 @@ class _PreparedCall:
         if status == 1:
             raise MemoryError("no memory is left for the blocks")
         if status:
-            raise IndexError(_INVALID_COUNT if status == 3 else "there is an edge with a code that no row is for")
+            raise IndexError(_INVALID_COUNT if status == 3 else "an edge has a code without a row in its table")
 
 
 class _Blocks(torch.autograd.Function):

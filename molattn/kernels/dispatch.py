@@ -68,12 +68,12 @@ class Operation:
                 if _recorded is not None:
                     _recorded.append(Call(self.name, backend))
                 return run(*arguments)
-        raise RuntimeError(f"{self.name} has no implementation that takes this")
+        raise RuntimeError(f"{self.name} has no implementation for these arguments")
 
     def unsupported_reason(self, backend: str, *arguments: Any) -> str:
         """Why a backend does not run for these arguments; empty if it is allowed and supports them."""
         if not (_allowed is None or backend in _allowed or backend == "reference"):
-            return f"only {' and '.join(sorted(_allowed))} may be taken"
+            return f"only these backends are allowed: {', '.join(sorted(_allowed))}"
         unsupported_reason = self.implementations[backend].unsupported_reason
         return "" if unsupported_reason is None else unsupported_reason(*arguments)
 

@@ -130,7 +130,7 @@ def _layout_mismatch(loaded: ctypes.CDLL, structures: Sequence[type[ctypes.Struc
         try:
             fields = ctypes.pointer(_Field.in_dll(loaded, f"molattn_layout_{name}"))
         except ValueError:
-            return f"the library does not say how {name} is laid out"
+            return f"the library does not declare the layout of {name}"
         last = next(i for i in count() if fields[i].name is None)
         in_c = {fields[i].name.decode(): (fields[i].offset, fields[i].size) for i in range(last)}
         here = {
@@ -218,7 +218,7 @@ def _options() -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     if not march:
         return flags, (NATIVE, NATIVE[:1], ())
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", march):
-        raise OSError(f"{MARCH_VARIABLE} is {march[:64]!r}, which is no name of a processor: x86-64-v3 is one")
+        raise OSError(f"{MARCH_VARIABLE} is {march[:64]!r}, which is not the name of a processor: x86-64-v3 is one")
     return flags, ((f"-march={march}",),)
 
 
@@ -248,7 +248,7 @@ def _build(source: Path, path: Path, command: Sequence[str], natives: Sequence[S
                 return
     finally:
         built.unlink(missing_ok=True)
-    raise OSError(f"{command[0]} fails: {(output.strip().splitlines() or ['it does not say why'])[0][:300]}")
+    raise OSError(f"{command[0]} fails: {(output.strip().splitlines() or ['it gives no reason'])[0][:300]}")
 
 
 def _run(command: Sequence[str], seconds: float) -> tuple[int, str]:
@@ -287,7 +287,7 @@ def _check_instruction_sets(macros: str, native: Sequence[str]) -> None:
     wanted = [name.lower().replace("_", "") for name in _INSTRUCTION_SETS.findall(macros)]
     missing = sorted(name for name in wanted if _LINUX_NAMES.get(name, name) not in available)
     if missing:
-        raise OSError(f"this processor does not have {missing[0]}, which {' '.join(native)} asks for")
+        raise OSError(f"this processor does not have {missing[0]}, which {' '.join(native)} requires")
 
 
 def _record_failure(path: Path, reason: str) -> OSError:
@@ -325,7 +325,7 @@ def _load(source: Path) -> tuple[ctypes.CDLL | None, str]:
     try:
         return ctypes.CDLL(str(path)), ""
     except OSError as error:
-        return None, f"it cannot be opened ({error}): let {CACHE_VARIABLE} name a folder from where programs may run"
+        return None, f"it cannot be opened ({error}): set {CACHE_VARIABLE} to a folder from which programs may run"
 
 
 def _compiler_identity(compiler: str) -> tuple[str, ...]:

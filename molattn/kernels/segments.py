@@ -126,7 +126,7 @@ def _prepare(
     w_be: Tensor | None,
     dropout_mask: Tensor | None,
 ) -> tuple[Task, tuple[Tensor | None, ...]]:
-    """What the library reads, and the tensors that it lies in.
+    """The arguments of the library, and the tensors to keep alive during the call.
 
     Raises:
         ValueError: what the library would read beyond. What is in sender and receiver it looks at itself.
@@ -172,7 +172,7 @@ def _run(name: str, task: Task) -> None:
     if failed == 1:
         raise MemoryError("no memory is left for attention")
     if failed:
-        raise IndexError(f"an edge names a node that is not from 0 to below {task.senders} or {task.receivers}")
+        raise IndexError(f"an edge refers to a node that is not from 0 to below {task.senders} or {task.receivers}")
 
 
 def _forward(*arguments: Any) -> tuple[Tensor, Tensor]:

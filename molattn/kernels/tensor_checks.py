@@ -20,7 +20,7 @@ def check_argument(name: str, x: Tensor, shape: Sequence[int], dtype: torch.dtyp
     # The comparisons take a tenth of the time of formatting the message.
     if x.shape != shape or x.dtype != dtype or not x.is_cpu or x.layout != torch.strided:
         raise ValueError(
-            f"{name} is {tuple(x.shape)} of {x.dtype} on {x.device}, where {tuple(shape)} of {dtype} on the CPU is read"
+            f"{name} is {tuple(x.shape)} of {x.dtype} on {x.device}, expected {tuple(shape)} of {dtype} on the CPU"
         )
 
 
@@ -32,11 +32,11 @@ def data_pointer(x: Tensor | None) -> int | None:
 def eager_unsupported_reason(*tensors: Tensor | None) -> str:
     """Why C kernels do not support these tensors: a compiler, `torch.func`, or not float32 on the CPU; else empty."""
     if torch.compiler.is_compiling():
-        return "a compiler is at work"
+        return "inside torch.compile"
     for x in tensors:
         if x is not None and not (x.dtype == torch.float32 and x.is_cpu):
             return f"{str(x.dtype).removeprefix('torch.')} on {x.device.type}, not float32 on the CPU"
-    return "torch.func is at work" if is_transformed(*tensors) else ""
+    return "inside a torch.func transform" if is_transformed(*tensors) else ""
 
 
 def is_transformed(*tensors: Tensor | None) -> bool:

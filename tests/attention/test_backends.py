@@ -75,7 +75,7 @@ def test_an_operation_reports_why_a_backend_does_not_run():
     assert operation.unsupported_reason("compiled", x, 0.5) == "float64 on cpu, not float32 on the CPU"
     assert operation.unsupported_reason("reference", x, 0.5) == ""
     with backend("fused"):
-        assert operation.unsupported_reason("compiled", x.float(), 0.5) == "only fused may be taken"
+        assert operation.unsupported_reason("compiled", x.float(), 0.5) == "only these backends are allowed: fused"
 
 
 def in_environment(value, code="from molattn.attention import backend"):

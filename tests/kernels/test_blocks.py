@@ -203,7 +203,7 @@ def test_codes_out_of_range_are_rejected_except_in_padding():
     bare = DenseGraph(graph.v.float(), graph.node_mask)
     assert run_compiled(blocks, bare, edges) is not None
     codes[1, 4, 4] = 4
-    with pytest.raises(IndexError, match="a code that no row is for"):
+    with pytest.raises(IndexError, match="a code without a row in its table"):
         run_compiled(blocks, bare, edges)
 
 
@@ -324,7 +324,7 @@ def test_dropout_of_1_is_rejected_in_training():
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("options", "reason"),
     [
         ({}, ""),
         ({"edge_roles": ("keys", "values")}, ""),
@@ -338,9 +338,9 @@ def test_dropout_of_1_is_rejected_in_training():
     ],
     ids=str,
 )
-def test_only_the_default_attention_is_fused(given, why):
-    phi_e = AttentionEdgeUpdate(32, 4, 8, 4, **given)
-    assert phi_e.unfusable_reason == why
+def test_only_the_default_attention_is_fused(options, reason):
+    phi_e = AttentionEdgeUpdate(32, 4, 8, 4, **options)
+    assert phi_e.unfusable_reason == reason
     block = GraphNetBlock(32, 4, 4, phi_e=phi_e)
-    assert block.unfusable_reason(4) == unfused_reason([block], 4) == why
+    assert block.unfusable_reason(4) == unfused_reason([block], 4) == reason
     assert block.unfusable_reason(5)  # edges of other channels

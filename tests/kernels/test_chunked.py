@@ -163,8 +163,8 @@ def test_no_graphs_and_graphs_without_nodes(shape):
 def test_double_backward():
     terms, learned = make_terms([3, 2], density=0.6, dropout=0.3)
     second_gradients = []
-    for way in (edge_attention, reference_edge_attention):
-        gradients = torch.autograd.grad(way(terms).sin().sum(), learned, create_graph=True)
+    for attend in (edge_attention, reference_edge_attention):
+        gradients = torch.autograd.grad(attend(terms).sin().sum(), learned, create_graph=True)
         second_gradients.append(torch.autograd.grad(sum(x.square().sum() for x in gradients), learned))
     for a, b in zip(*second_gradients, strict=True):
         assert_close(a, b)

@@ -175,7 +175,7 @@ def test_strides_of_queries_keys_and_values():
 def test_double_backward():
     learned, masks = make_terms([5, 3], density=0.7, dropout=True)
     second_gradients = []
-    for way, dtype in ((edge_attention, F32), (reference_edge_attention, F64)):
+    for attend, dtype in ((edge_attention, F32), (reference_edge_attention, F64)):
         ours = {name: x.to(dtype).requires_grad_() for name, x in learned.items()}
         converted = {
             "node_mask": masks["node_mask"],
@@ -183,7 +183,7 @@ def test_double_backward():
             "dropout_mask": masks["dropout_mask"].to(dtype),
         }
         gradients = torch.autograd.grad(
-            way(Terms(**ours, **converted)).sin().sum(), list(ours.values()), create_graph=True
+            attend(Terms(**ours, **converted)).sin().sum(), list(ours.values()), create_graph=True
         )
         second_gradients.append(torch.autograd.grad(sum(x.square().sum() for x in gradients), list(ours.values())))
     for a, b in zip(*second_gradients, strict=True):
@@ -192,22 +192,22 @@ def test_double_backward():
 
 def test_unsupported_reason():
     learned, masks = make_terms([5])
-    said = []
+    reasons = []
     operation = OPERATIONS["attention"]
-    true = operation.implementations["compiled"].unsupported_reason
+    original = operation.implementations["compiled"].unsupported_reason
 
-    def why_not(given):
-        said.append(true(given))
-        return said[-1]
+    def recorded(arguments):
+        reasons.append(original(arguments))
+        return reasons[-1]
 
     before = dict(operation.implementations)
-    operation.implementations["compiled"] = before["compiled"]._replace(unsupported_reason=why_not)
+    operation.implementations["compiled"] = before["compiled"]._replace(unsupported_reason=recorded)
     try:
         attention_by(Terms(**learned, node_mask=masks["node_mask"]), "compiled")
         attention_by(Terms(**{k: x.float() for k, x in learned.items()}, node_mask=masks["node_mask"]), "compiled")
     finally:
         operation.implementations.update(before)
-    assert said == ["float64 on cpu, not float32 on the CPU", ""]
+    assert reasons == ["float64 on cpu, not float32 on the CPU", ""]
 
 
 def output_of(code, **environment):

@@ -46,7 +46,7 @@ def compiler_script(path, script):
     [
         ({"MOLATTN_COMPILE": "0"}, "True MOLATTN_COMPILE is 0"),
         ({"PATH": ""}, "True there is no C compiler"),
-        ({"MOLATTN_MARCH": "../x; y"}, "True MOLATTN_MARCH is '../x; y', which is no name of a processor"),
+        ({"MOLATTN_MARCH": "../x; y"}, "True MOLATTN_MARCH is '../x; y', which is not the name of a processor"),
         ({"MOLATTN_SANITIZE": "1", "LD_PRELOAD": ""}, "True MOLATTN_SANITIZE is 1, but LD_PRELOAD does not name"),
     ],
 )
@@ -160,7 +160,11 @@ def copy_sources(folder, *changes):
         ("int64_t accumulate_d_e;", "int64_t accumulate_d_e, more;", "Task has 296 bytes in C and 288 here"),
         ("int64_t count, n;  ", "int32_t count, n;  ", "Graphs.count is at byte 0, of 4 in C and at byte 0, of 8"),
         ("FIELD(Graphs, dropout_mask) ", "", "Graphs.dropout_mask is nowhere in C and at byte 40, of 8 here"),
-        ("LAYOUT(Graphs,", "#define Others Graphs\nLAYOUT(Others,", "the library does not say how Graphs is laid out"),
+        (
+            "LAYOUT(Graphs,",
+            "#define Others Graphs\nLAYOUT(Others,",
+            "the library does not declare the layout of Graphs",
+        ),
     ],
 )
 def test_a_library_with_another_struct_layout_is_rejected(tmp_path, monkeypatch, old, new, why):
@@ -310,7 +314,7 @@ def test_each_processor_has_its_own_libraries(tmp_path, monkeypatch):
             if not missing:
                 assert loader.build(SMALL, tmp_path / "compiled", "cc").exists()
                 continue
-            with pytest.raises(OSError, match=rf"does not have {missing}, which -march={march} asks for$"):
+            with pytest.raises(OSError, match=rf"does not have {missing}, which -march={march} requires$"):
                 loader.build(SMALL, tmp_path / "compiled", "cc")
     monkeypatch.setenv("MOLATTN_MARCH", "no-such-processor")
     with pytest.raises(OSError, match="cc fails: .*no-such-processor"):

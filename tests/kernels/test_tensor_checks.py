@@ -64,7 +64,7 @@ def test_counts_out_of_range_are_rejected(count, requires_grad):
     _, arguments = operations()["blocks of edges"]
     v, layout = arguments["v"].requires_grad_(requires_grad), EdgeLayout(torch.tensor([5, count, 3]), None)
     block = BlockWeights(2, (1e-5, 1e-5), 0.0, BlockTensors(*arguments["tensors"]))
-    with pytest.raises(IndexError, match="more nodes than it has places"):
+    with pytest.raises(IndexError, match="more than its tensors have rows"):
         compiled_blocks([block], v, arguments["edges"], layout)
 
 

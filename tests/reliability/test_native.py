@@ -127,7 +127,7 @@ def test_41_storage_from_which_nothing_may_run(score: Score, tmp_path: Path) -> 
     disk = tmp_path / "disk"
     disk.mkdir()
     for options, said_there in (
-        ("noexec", "MOLATTN_CACHE name a folder from where programs may run"),
+        ("noexec", "MOLATTN_CACHE to a folder from which programs may run"),
         ("ro", "Read-only"),
     ):
         mount = ["mount", "-t", "tmpfs", "-o", f"size=8m,mode=700,{options}", "molattn-tests", str(disk)]

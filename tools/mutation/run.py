@@ -11,7 +11,7 @@ results.
 Needs the extra `test`, and Linux. mutmut 3.8 runs the tests of attention/score, at 2.5 mutants a second, but only with
 the shape checks turned off (it imports molattn before jaxtyping's hook, which then refuses), it leaves out functions
 with decorators (one in nine here: properties, static methods, context managers), and it numbers its mutants, so that a
-list of the equivalent ones does not outlive an edit; cosmic-ray starts pytest and torch anew for each mutant.
+list of the equivalent ones does not survive an edit; cosmic-ray restarts pytest and torch for each mutant.
 """
 
 import argparse
@@ -92,7 +92,7 @@ def _result(
     if outcomes is None:
         return None
     for key in sorted(equivalent.keys() & {key for key, outcome in outcomes.items() if outcome == "killed"}):
-        print(f"said to be equivalent, and killed: {key}", flush=True)
+        print(f"listed as equivalent, but killed: {key}", flush=True)
     packages = ("torch", "pytest", "hypothesis")
     return {
         "sha256": digest,
