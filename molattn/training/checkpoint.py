@@ -69,7 +69,7 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
     Raises:
         InputError: it is damaged, or was written by another version of molattn.
     """
-    if not (folder / STATE).is_file_name():
+    if not (folder / STATE).is_file():
         return None
     try:
         outer = json.loads((folder / STATE).read_text(encoding="utf-8"))
