@@ -12,7 +12,7 @@ import pytest
 
 import molattn as package
 from molattn.chem import FEW_DESCRIPTORS, MOLECULE_FEATURIZERS, descriptors
-from molattn.cli.train import _FEATURIZERS
+from molattn.cli.train_options import FEATURIZERS
 from molattn.errors import UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.sklearn import MolAttentionRegressor
@@ -51,7 +51,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_help_names_what_there_is(molattn: Molattn) -> None:
-    assert _FEATURIZERS == MOLECULE_FEATURIZERS
+    assert FEATURIZERS == MOLECULE_FEATURIZERS
     assert "rdkit_few" in molattn("train", "--help-all").out
 
 

@@ -1,0 +1,74 @@
+"""What `molattn train` prints at its end: test metrics, the run's folder and the next commands."""
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from molattn.cli.terminal import console, print_line
+
+if TYPE_CHECKING:
+    from molattn.training.multiple_runs import MultipleRunsResult
+    from molattn.training.run import RunResult
+
+
+def report_run(result: "RunResult") -> None:
+    """The table of test metrics beside the baseline, where the run lies, and the next two commands."""
+    from molattn.cli.metrics import print_metrics, print_uncertainty
+
+    metrics, always = result.metrics, result.dataset.task.baseline_label
+    of = "atoms of " if result.dataset.task.of_atoms else ""
+    print_metrics(metrics["test"], f"{of}test molecules", metrics["units"], metrics["baseline"]["test"], always)
+    if "uncertainty" in metrics:
+        print_uncertainty(metrics["uncertainty"], f"{of}test molecules", metrics["units"])
+    run, program = shlex.quote(str(result.folder)), _program()
+    print_line(f"The run lies in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
+    beside = result.dataset.config.descriptor_columns
+    level = " --interval 0.9" if result.artifact is not None and result.artifact.calibration is not None else ""
+    if not beside:
+        print_line(f"  {program} predict {run} --smiles CCO --smiles c1ccccc1")
+    within = f"   (with {', '.join(beside)} in it)" if beside else ""
+    print_line(f"  {program} predict {run} in.csv -o out.csv{level}{within}")
+
+
+def report_runs(result: "MultipleRunsResult") -> None:
+    """The test metrics of every run, their mean and deviation, where the runs lie, and a next command."""
+    from rich.table import Table
+
+    from molattn.cli.metrics import number
+    from molattn.training.metrics import METRICS
+
+    out = console()
+    for target, metrics in result.metrics["test"].items():
+        unit = result.metrics["units"][target]
+        print_line()
+        print_line(f"{target}{f' in {unit}' if unit else ''}, test molecules of {len(result.runs)} runs:")
+        # A metric that no run could give has no mean.
+        numbers = {name: m for name, m in metrics.items() if name in METRICS and isinstance(m, dict) and "mean" in m}
+        table = Table()
+        table.add_column("")
+        for name in numbers:
+            table.add_column(METRICS[name].label, justify="right")
+        for i, run in enumerate(result.runs):
+            row = [number(m["values"][i]) for m in numbers.values()]
+            table.add_row(run, *row, end_section=i + 1 == len(result.runs))
+        table.add_row("mean", *(number(m["mean"]) for m in numbers.values()))
+        table.add_row("standard deviation", *(number(m["std"]) for m in numbers.values()))
+        out.print(table)
+    first = shlex.quote(str(result.folder / next(iter(result.runs))))
+    example = "in.csv -o out.csv" if result.descriptors else "--smiles CCO"
+    print_line(f"The runs lie in {result.folder}, each in its folder; metrics.json has mean, std and all values. Next:")
+    print_line(f"  {_program()} predict {first} {example}")
+
+
+def _program() -> str:
+    """`molattn` as it can be typed here: by its path where the virtual environment is not activated."""
+    called = sys.argv[0]
+    if Path(called).name == "__main__.py":  # a process of several, see `launch`
+        beside = Path(sys.executable).with_name("molattn")
+        called = str(beside) if beside.is_file() else called
+    found = shutil.which("molattn")
+    if found is not None and Path(found).resolve() == Path(called).resolve():
+        return "molattn"
+    return shlex.quote(called) if Path(called).name == "molattn" else "molattn"
