@@ -1,4 +1,4 @@
-"""`python -m molattn`: the command, for whoever starts it as a module, as torchrun does."""
+"""`python -m molattn`: the command started as a module, as torchrun does."""
 
 from molattn.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Training from Python: what `molattn train` does."""
+"""`molattn.train`: training from Python."""
 
 import sys
 import time
@@ -10,8 +10,8 @@ from typing import Any
 from molattn.errors import MolattnWarning
 from molattn.training.run_status import resolve_resume
 
-# Between two lines that say how far a long reading of molecules is.
-SECONDS = 5.0
+SECONDS_BETWEEN_LINES = 5.0
+"""Between two lines about the molecules read."""
 
 
 def train(
@@ -28,22 +28,22 @@ def train(
     """Train a model and write its run folder: what `molattn train` does.
 
     Args:
-        dataset: a name such as "esol", the path of a table, or a data frame of pandas or polars, which is kept in
+        dataset: a name such as "esol", the path of a table, or a data frame of pandas or polars, which is saved in
             the user's cache, so that its run can be resumed and repeated.
-        output_dir: where the run goes; runs/NAME by default.
+        output_dir: folder of the run; runs/NAME by default.
         config: a TOML file of settings, such as the `config.toml` of a run.
-        settings: "section.key=value", the last word.
-        force: replace a run that stands in `output_dir`.
-        resume: the folder of an unfinished run, which goes on; it brings its settings along.
-        quiet: say nothing but warnings.
-        options: any setting by its own name: `epochs`, `seed`, `split`, `target_columns`, ...; see `RunConfig`.
+        settings: "section.key=value", which override all others.
+        force: replace a run in `output_dir`.
+        resume: the folder of an unfinished run to continue, with its own settings.
+        quiet: print only warnings.
+        options: any setting by its name: `epochs`, `seed`, `split`, `target_columns`, ...; see `RunConfig`.
 
     Returns:
         A `RunResult`: `.folder`, `.metrics`, `.history` and the predictions; or a `MultipleRunsResult` for folds and
         replicates: `.folder`, `.metrics` with mean and standard deviation, and `.runs`.
 
     Raises:
-        UsageError: an option that does not exist or makes no sense, a folder that is taken, or a run that cannot be
+        UsageError: an option that does not exist or is invalid, a folder that exists, or a run that cannot be
             resumed.
         InputError: data that cannot be used.
     """
@@ -61,11 +61,11 @@ def train(
 
 
 def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool = False, resume: bool = False):
-    """Train as `config`, a `RunConfig`, says, and draw the plots of the run folder.
+    """Train with a `RunConfig`, and draw the plots of the run folder.
 
-    With `resume`, the unfinished run in `output_dir` goes on. Folds and replicates bring a `MultipleRunsResult`.
+    With `resume`, continue the unfinished run in `output_dir`. Folds and replicates return a `MultipleRunsResult`.
     """
-    # Late: a prediction does without all that training brings in.
+    # Imported here: prediction does not need what training brings in.
     from molattn.training.distributed import is_main_process
     from molattn.training.multiple_runs import planned_runs, run_multiple
     from molattn.training.run import run as train_and_evaluate
@@ -80,29 +80,29 @@ def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool =
 
 
 class PrintReporter:
-    """Tells how a run goes in plain lines on standard error; warnings as Python warnings."""
+    """Reports the progress of a run in plain lines on standard error; warnings as Python warnings."""
 
     def __init__(self, quiet: bool = False):
         self.quiet = quiet
-        self.told = time.monotonic()
+        self.last_line = time.monotonic()
 
     def stage(self, text: str) -> None:
-        """A new part of the work begins."""
+        """Report that a new stage of the work begins."""
         if not self.quiet:
             print(text, file=sys.stderr)
 
     def warning(self, text: str) -> None:
-        """Something a user should know."""
+        """Issue a Python warning."""
         warnings.warn(MolattnWarning(text), stacklevel=2)
 
     def molecules(self, done: int, total: int) -> None:
-        """So many of all molecules have been read; told every few seconds."""
-        if not self.quiet and time.monotonic() > self.told + SECONDS:
-            self.told = time.monotonic()
+        """Report every few seconds how many molecules have been read."""
+        if not self.quiet and time.monotonic() > self.last_line + SECONDS_BETWEEN_LINES:
+            self.last_line = time.monotonic()
             print(f"molecule {done} of {total}", file=sys.stderr)
 
     def epoch(self, record: Any, epochs: int) -> None:
-        """One of at most `epochs` epochs is over; every tenth of them is told."""
+        """Report the end of every tenth of at most `epochs` epochs."""
         if not self.quiet and (record.epoch + 1) % max(1, epochs // 10) == 0:
             from molattn.training.metrics import METRICS
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import Force, InputFormat, MoleculeTable, NumWorkers, Quiet, Run, SmilesColumn
-from molattn.cli.start import predictor_of
+from molattn.cli.start import load_predictor
 from molattn.cli.terminal import print_status, warn
 
 
@@ -41,7 +41,7 @@ def attention(
     from molattn.inference.table_job import check_attention_output
 
     check_attention_output(output, force)
-    predictor = predictor_of(run)
+    predictor = load_predictor(run)
     from molattn.inference.attention_table import write_attention
 
     counts = write_attention(

@@ -1,4 +1,4 @@
-"""`molattn datasets`: the data sets that molattn knows by name."""
+"""`molattn datasets`: the data sets available by name."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -33,7 +33,7 @@ def list_all(data_dir: _DataDir = None, as_json: _Json = False) -> None:
     """
     from molattn.data import dataset_names, load_card
 
-    listed = [(card, *_at_hand(card, data_dir)) for card in map(load_card, dataset_names())]
+    listed = [(card, *_locate(card, data_dir)) for card in map(load_card, dataset_names())]
     if as_json:
         print_json(
             [
@@ -72,7 +72,7 @@ def show(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None
     from molattn.data import load_card
 
     card = load_card(name)
-    path, where = _at_hand(card, data_dir)
+    path, where = _locate(card, data_dir)
     content = {key: value for key, value in asdict(card).items() if key != "folder"} | {"path": path}
     if as_json:
         print_json(content)
@@ -116,7 +116,7 @@ def get(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None:
 
     from molattn.data import read_table
 
-    card = fetched(name, data_dir)
+    card = fetch_with_progress(name, data_dir)
     rows = len(read_table(card.path).rows)
     sha256 = hashlib.sha256(card.path.read_bytes()).hexdigest()
     if as_json:
@@ -126,8 +126,8 @@ def get(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None:
     print_line(f"Learn from it with: molattn train --dataset {name}{f' --data-dir {data_dir}' if data_dir else ''}")
 
 
-def fetched(name: str, data_dir: str | Path | None, quiet: bool = False) -> "DatasetCard":
-    """The card of a data set whose table is at hand, after a bar for the download if there has to be one."""
+def fetch_with_progress(name: str, data_dir: str | Path | None, quiet: bool = False) -> "DatasetCard":
+    """The card of a data set whose table is available, downloaded with a progress bar if necessary."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     from molattn.data import fetch_dataset
@@ -148,8 +148,8 @@ def fetched(name: str, data_dir: str | Path | None, quiet: bool = False) -> "Dat
     return card
 
 
-def _at_hand(card: "DatasetCard", data_dir: Path | None) -> tuple[str | None, str]:
-    """The path of a data set's table, and in a word or two where it comes from; a damaged one is said."""
+def _locate(card: "DatasetCard", data_dir: Path | None) -> tuple[str | None, str]:
+    """The path of a data set's table, None if missing, and where it comes from in a word; warns of a damaged one."""
     from molattn.data import find_dataset
     from molattn.errors import InputError
 

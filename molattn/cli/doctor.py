@@ -1,4 +1,4 @@
-"""`molattn doctor`: what is installed here and whether it can be used."""
+"""`molattn doctor`: what is installed, and whether it works."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ import typer
 from molattn import __version__
 from molattn.cli.terminal import print_json, print_line
 
-# What is imported, to know that it can be, by the name that it is installed under.
+# Name of the distribution: module that is imported as a check.
 PACKAGES = {
     "torch": "torch",
     "rdkit": "rdkit.Chem",
@@ -25,13 +25,13 @@ EXTRAS = ("keras", "notebook", "ray", "tune", "widget")
 
 
 @dataclass(frozen=True)
-class Line:
-    """One thing that was looked at."""
+class CheckResult:
+    """The result of one check."""
 
     name: str
     ok: bool
     found: str
-    """What there is, or what is wrong and what to do."""
+    """What was found, or what is wrong and what to do."""
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False) -> None:
@@ -52,22 +52,22 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSO
         ("cache", _cache),
         ("current folder", _current_folder),
     ]
-    lines = [_line(name, check) for name, check in checks]
+    results = [_run_check(name, check) for name, check in checks]
     if as_json:
-        print_json({"ok": all(line.ok for line in lines), "checks": [asdict(line) for line in lines]})
+        print_json({"ok": all(result.ok for result in results), "checks": [asdict(result) for result in results]})
     else:
-        width = max(len(line.name) for line in lines)
-        for line in lines:
-            print_line(f"{'ok  ' if line.ok else 'FAIL'}  {line.name.ljust(width)}  {line.found}")
-    if not all(line.ok for line in lines):
+        width = max(len(result.name) for result in results)
+        for result in results:
+            print_line(f"{'ok  ' if result.ok else 'FAIL'}  {result.name.ljust(width)}  {result.found}")
+    if not all(result.ok for result in results):
         raise typer.Exit(1)
 
 
-def _line(name: str, check: Callable[[], str]) -> Line:
+def _run_check(name: str, check: Callable[[], str]) -> CheckResult:
     try:
-        return Line(name, True, check())
+        return CheckResult(name, True, check())
     except Exception as error:
-        return Line(name, False, str(error) or type(error).__name__)
+        return CheckResult(name, False, str(error) or type(error).__name__)
 
 
 def _python() -> str:
@@ -130,14 +130,14 @@ def _reader() -> str:
 
 
 def _extras() -> str:
-    """Which optional parts are whole: an extra is there when all packages of it are."""
-    wanted: dict[str, list[str]] = {extra: [] for extra in EXTRAS}
+    """Which extras are installed: those all of whose packages are."""
+    packages: dict[str, list[str]] = {extra: [] for extra in EXTRAS}
     for requirement in requires("molattn") or []:
         package, _, condition = requirement.partition(";")
         for extra in EXTRAS:
             if f"extra == '{extra}'" in condition.replace('"', "'"):
-                wanted[extra].append(re.split(r"[\[<>=]", package)[0].strip())
-    found = [f"{extra} {'yes' if all(map(_installed, names)) else 'no'}" for extra, names in wanted.items()]
+                packages[extra].append(re.split(r"[\[<>=]", package)[0].strip())
+    found = [f"{extra} {'yes' if all(map(_installed, names)) else 'no'}" for extra, names in packages.items()]
     return ", ".join(found)
 
 
@@ -163,7 +163,7 @@ def _data_sets() -> str:
 
 
 def _cache() -> str:
-    """Where what can be fetched or made again lies, and how much room it takes."""
+    """The folder of files that can be downloaded or computed again, and its size."""
     from molattn.cache import CACHE_VARIABLE, cache_folder
     from molattn.data.datasets.folders import molecule_cache_dir
 

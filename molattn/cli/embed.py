@@ -17,7 +17,7 @@ from molattn.cli.options import (
     SmilesColumn,
     parse_shard,
 )
-from molattn.cli.start import predictor_of
+from molattn.cli.start import load_predictor
 from molattn.cli.terminal import warn
 
 
@@ -61,7 +61,7 @@ def embed(
         quiet=quiet,
     )
     with locked_outputs([job]):
-        predictor = predictor_of(run)
+        predictor = load_predictor(run)
         from molattn.inference.table_engine import run_jobs
         from molattn.inference.table_task import fingerprint_task
 

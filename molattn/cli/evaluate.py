@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import NumWorkers, Quiet, Run, SmilesColumn
-from molattn.cli.start import predictor_of
+from molattn.cli.start import load_predictor
 from molattn.cli.terminal import print_json, print_status, warn
 from molattn.errors import RowsFailed, UsageError
 
@@ -37,22 +37,22 @@ def evaluate(
     from molattn.cli.metrics import print_metrics, print_uncertainty
     from molattn.cli.progress import TerminalReporter
 
-    predictor = predictor_of(run)
+    predictor = load_predictor(run)
     with TerminalReporter(quiet) as reporter:
-        told = None if predictor.conformers is None else reporter.molecules
+        progress = None if predictor.conformers is None else reporter.molecules
         result = predictor.evaluate(
             table,
             smiles_column=smiles_column or "",
             metrics=tuple(metrics or ()),
             num_workers=num_workers,
-            progress=told,
+            progress=progress,
         )
     for warning in result.warnings:
         warn(warning)
     if result.rejected:
         first = result.rejected[0]
-        left_out = f"{len(result.rejected)} of {len(result.rejected) + len(result.rows)} rows are not measured"
-        message = f"{left_out}; the first, {first.location}: {first.reason}"
+        excluded = f"{len(result.rejected)} of {len(result.rejected) + len(result.rows)} rows are not measured"
+        message = f"{excluded}; the first, {first.location}: {first.reason}"
         if strict:
             raise RowsFailed(message)
         warn(message)

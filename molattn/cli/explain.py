@@ -1,4 +1,4 @@
-"""`molattn explain`: how much each atom contributed to what a trained model answers."""
+"""`molattn explain`: how much each atom contributed to a prediction."""
 
 import csv
 import io
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from molattn.cli.options import Force, Quiet, Run, Target
-from molattn.cli.start import predictor_of
+from molattn.cli.start import load_predictor
 from molattn.cli.terminal import print_line, print_status, warn
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from molattn.explain import Attribution
     from molattn.inference import Predictor
 
-# As in molattn.explain.methods, which is not imported for a screen of help.
+# As in molattn.explain.methods, which is not imported for the help screen.
 _METHODS = ("additive", "occlusion", "integrated-gradients", "cam", "grad-attention", "rollout", "attention")
 _PICTURES, _FORMATS = (".svg", ".png"), (".svg", ".png", ".csv", ".html")
 
@@ -50,7 +50,7 @@ def explain(
     """
     paths = _paths(output, len(smiles), force)
 
-    predictor = predictor_of(run)
+    predictor = load_predictor(run)
     found = _attributions(predictor, smiles, method, target, strict)
     if output is None:
         _print([a for a in found if a is not None])
@@ -75,25 +75,24 @@ def explain(
 
 
 def _paths(output: Path | None, count: int, force: bool) -> list[Path]:
-    """The files to be written: one, or of pictures one for each SMILES."""
+    """The files to write: one, or one picture for each SMILES."""
     if output is None:
         return []
     if output.suffix.lower() not in _FORMATS:
         raise UsageError(f"{output.name}: attributions are written as {', '.join(_FORMATS)}; name the file so")
     numbered = output.suffix.lower() in _PICTURES and count > 1
     paths = [output.with_stem(f"{output.stem}-{i}") for i in range(count)] if numbered else [output]
-    if not output.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {output.absolute().parent}: create it first")
+    from molattn.inference.table_job import check_output
+
     for path in paths:
-        if path.exists() and not (force and path.is_file()):
-            raise UsageError(f"{path} exists: give another --output, or --force to replace it")
+        check_output(path, force)
     return paths
 
 
 def _attributions(
     predictor: "Predictor", smiles: Sequence[str], method: str | None, target: str | None, strict: bool
 ) -> list["Attribution | None"]:
-    """One for each SMILES, in order; None, and a warning, for one that cannot be read."""
+    """One attribution for each SMILES, in order; None, with a warning, for one that cannot be read."""
     found: list[Attribution | None] = []
     for i, text in enumerate(smiles):
         try:
@@ -125,7 +124,7 @@ def _print(found: Sequence["Attribution"]) -> None:
 
 
 def _table(found: Sequence["Attribution | None"]) -> str:
-    """One line for every atom, and for the constant, what is no atom's, and the prediction."""
+    """A CSV with one line for every atom, for the constant and other terms, and for the prediction."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("row", "smiles", "target", "method", "part", "atom", "element", "value", "unit"))
@@ -144,7 +143,7 @@ def _table(found: Sequence["Attribution | None"]) -> str:
 
 
 def _page(predictor: "Predictor", found: Sequence["Attribution"], output: Path) -> None:
-    """Attention in the first tab, attributions in the second; a molecule that was given twice is there once."""
+    """Write a page with attention in the first tab and attributions in the second; repeated molecules appear once."""
     from molattn.viewer.web import write_page
 
     each = list({a.smiles: a for a in found}.values())

@@ -1,4 +1,4 @@
-"""`molattn faithfulness`: how far the attributions of a trained model explain what it answers."""
+"""`molattn faithfulness`: how faithful the attributions of a trained model are to its predictions."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from molattn.cli.options import Quiet, Run, Target
-from molattn.cli.start import predictor_of
+from molattn.cli.start import load_predictor
 from molattn.cli.terminal import console, print_json, print_line, warn
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def faithfulness(
     """
     from molattn.cli.table_report import TableProgress
 
-    predictor = predictor_of(run)
+    predictor = load_predictor(run)
     with TableProgress(None, quiet=quiet) as report:
         done = predictor.faithfulness(
             run,

@@ -1,4 +1,4 @@
-"""`molattn heads`: what each head of a model looks at, over the molecules of a table."""
+"""`molattn heads`: a summary of what each attention head attends to, over the molecules of a table."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from molattn.cli.options import InputFormat, MoleculeTable, NumWorkers, Quiet, Run, SmilesColumn
-from molattn.cli.start import predictor_of
+from molattn.cli.start import load_predictor
 from molattn.cli.terminal import console, print_line, print_status, warn
 from molattn.errors import InputError, RowsFailed, UsageError
 
@@ -60,16 +60,15 @@ def heads(
     groups; each beside what uniform attention would give, and their ratio; and the entropy. Memory is bounded. It is
     what the model looks at, not proof of why it answers as it does.
     """
+    from molattn.inference.table_job import check_output
+
     outputs = list(outputs or ())
     for path in outputs:
         if path.suffix.lower() not in (*TABLES, *PICTURES):
             raise UsageError(f"{path}: name it {', '.join(TABLES)} for a table, {' or '.join(PICTURES)} for a figure")
-        if path.exists() and not force:
-            raise UsageError(f"{path} exists: give another --output, or --force to replace it")
-        if not path.absolute().parent.is_dir():
-            raise InputError(f"there is no folder {path.absolute().parent}: create it first")
+        check_output(path, force)
 
-    predictor = predictor_of(run)
+    predictor = load_predictor(run)
     if predictor.model.position_type != "atoms":
         raise UsageError(
             f"{run} attends to the {predictor.model.position_type} of a SMILES: it sees no atoms and bonds"
@@ -99,7 +98,7 @@ def _summary(
     limit: int | None,
     quiet: bool,
 ) -> tuple["HeadSummary", int, int, str]:
-    """The summary; how many rows could not be read, of how many, and the first of them."""
+    """The summary, the numbers of rows that could not be read and of all rows, and the first that could not."""
     from molattn.cli.table_report import TableProgress
     from molattn.data import guess_smiles_column
     from molattn.data.tables.columns import find_column
@@ -154,7 +153,7 @@ def _write(summary: "HeadSummary", path: Path) -> None:
 
 
 def _print(summary: "HeadSummary") -> None:
-    """Each head's shares by distance, its entropy, and what it prefers, in 80 columns."""
+    """Print each head's shares by distance, its entropy and its preference, in 80 columns."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -172,12 +171,8 @@ def _print(summary: "HeadSummary") -> None:
             shares = [_percent(float(summary.share(key)[layer, head])) for key in (*distances, *spread)]
             table.add_row(f"{layer}.{head}", *shares, *[""][len(spread) :], _preference(summary, layer, head))
     console().print(table)
-    print_line(
-        "head: layer.head; entropy: in % of log n; looks most at: the functional group whose share, from all other"
-    )
-    print_line(
-        "atoms, is the most times that of uniform attention. The tables of -o have all groups, elements and numbers."
-    )
+    for line in _LEGEND:
+        print_line(line)
 
 
 def _percent(share: float) -> str:
@@ -185,7 +180,7 @@ def _percent(share: float) -> str:
 
 
 def _preference(summary: "HeadSummary", layer: int, head: int) -> str:
-    """The functional group with the highest ratio above 1, among those that a hundred atoms could have looked at."""
+    """The functional group with the highest ratio above 1, among groups that at least 100 atoms could attend to."""
     from molattn.explain.head_summary import OTHERS
 
     ratios = {

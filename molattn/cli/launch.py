@@ -18,20 +18,20 @@ from types import FrameType
 from molattn.errors import ProcessLost, UsageError
 
 GRACE = 5.0
-"""Seconds in which processes may end by themselves, once one has; and again, once they are told to."""
+"""Seconds that processes have to end by themselves after one has ended; and again after they are sent SIGTERM."""
 
 COMMAND = (sys.executable, "-P", "-m", "molattn")
-"""What each process runs, with the arguments behind it."""
+"""What each process runs, followed by the arguments."""
 
 PARENT = "MOLATTN_LAUNCHER"
-"""The variable with the process that watches this one."""
+"""The environment variable with the process id of the launcher."""
 
 
 def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
     """Run `molattn` with these arguments in a process for each of the devices of this machine; its exit code.
 
-    The first process of all writes to the terminal; what another has to say of its end is shown where the first says
-    nothing. As soon as one process ends badly all others are ended. Ctrl-C and SIGTERM reach all of them.
+    Rank 0 writes to the terminal; the error of another rank is shown if rank 0 reports none. When one process fails,
+    all others are terminated. Ctrl-C and SIGTERM reach all of them.
 
     Args:
         arguments: of the command.
@@ -69,7 +69,7 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
             }
             out = None if log is None else subprocess.DEVNULL
             processes.append(subprocess.Popen([*COMMAND, *arguments], env=mine, stdout=out, stderr=log))
-        failed = _watched(processes)
+        failed = _wait(processes)
         if received:
             return 128 + received[0]
         if failed is None:
@@ -85,7 +85,7 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
             sys.stderr.write(log.read().decode(errors="replace"))
         return code
     finally:
-        _ended(processes)
+        _terminate(processes)
         for log in filter(None, logs):
             log.close()
         for number, handler in before.items():
@@ -93,7 +93,7 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
 
 
 def _variables(nodes: int) -> dict[str, str]:
-    """What all processes of this machine are told of the first of all."""
+    """The environment variables for all processes of this machine: the address of rank 0."""
     names = "MASTER_ADDR", "MASTER_PORT", "NODE_RANK"
     if nodes > 1:
         if missing := [name for name in names if not os.environ.get(name)]:
@@ -110,23 +110,23 @@ def _variables(nodes: int) -> dict[str, str]:
     return {"GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 
 
-def _watched(processes: Sequence[subprocess.Popen[bytes]]) -> int | None:
-    """Wait until all have ended, and end those that another has left alone; which was the first to fail, if any."""
+def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> int | None:
+    """Wait until all have ended, terminate the others after one fails; the index of the first to fail, if any."""
     failed, since = None, 0.0
     while None in [process.poll() for process in processes]:
         if failed is None:
             failed = next((i for i, process in enumerate(processes) if process.returncode), None)
             since = time.monotonic()
         elif time.monotonic() > since + GRACE:
-            # Those that wait for the one that is gone find out by themselves, and say where their run lies.
-            _ended(processes)
+            # Until then, processes waiting for the failed one notice by themselves, and report where their run is.
+            _terminate(processes)
         time.sleep(0.1)
     found = [i for i, process in enumerate(processes) if process.returncode]
     return failed if failed is not None or not found else found[0]
 
 
-def _ended(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End all that still run: ask them to, then do it."""
+def _terminate(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Terminate all running processes, and kill those that do not end in time."""
     for process in processes:
         if process.poll() is None:
             process.terminate()
@@ -140,7 +140,7 @@ def _ended(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def end_with_launcher() -> None:
-    """In a process that was started here: leave as soon as who watches it is gone, killed perhaps."""
+    """In a launched process: exit as soon as the launcher is gone, for example killed."""
     if parent := os.environ.get(PARENT):
 
         def watch() -> None:

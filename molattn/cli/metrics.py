@@ -1,14 +1,14 @@
-"""Metrics on a terminal: a table for each target, or one for all where there are many."""
+"""Metrics on a terminal: a table for each target, or one for all of many targets."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from molattn.cli.terminal import console, print_line
 
-MOST = 12
+MAX_UNCERTAINTIES = 12
 """Targets whose uncertainties are printed."""
-ALONE = 3
-"""Targets up to which each has a table of its own."""
+MAX_TABLES = 3
+"""Up to this many targets, each has its own table."""
 
 
 def print_metrics(
@@ -24,13 +24,13 @@ def print_metrics(
         measured: {target: {metric: value, "n": labels}}.
         molecules: what the labels are of, such as "test molecules".
         units: unit of each target, empty where unknown.
-        baseline: the same for the answer that needs no molecule; None for none.
-        always: that answer in words.
+        baseline: the same for a constant prediction; None for none.
+        always: that prediction in words.
     """
     from molattn.training.metrics import METRICS
 
     names = [name for name in METRICS if name in next(iter(measured.values()))]
-    if len(measured) <= ALONE:
+    if len(measured) <= MAX_TABLES:
         for target, model in measured.items():
             columns = {"this model": model}
             if baseline is not None:
@@ -53,14 +53,14 @@ def print_metrics(
 
 
 def print_uncertainty(measured: Mapping[str, Any], molecules: str, units: Mapping[str, str]) -> None:
-    """Print what a run's metrics say of its uncertainties, target by target, each in a line."""
+    """Print the metrics of a run's uncertainties, one line per target."""
     calibration, level = measured["calibration"], measured["level"]
-    said = f"uncertainty by {measured['method']}" if measured["method"] != "none" else "no uncertainty of its own"
+    method = f"uncertainty by {measured['method']}" if measured["method"] != "none" else "no uncertainty of its own"
     print_line()
-    print_line(f"{said}, calibration {calibration}; {molecules}:")
-    for target, values in list(measured["test"].items())[:MOST]:
+    print_line(f"{method}, calibration {calibration}; {molecules}:")
+    for target, values in list(measured["test"].items())[:MAX_UNCERTAINTIES]:
         unit = f" {units[target]}" if units.get(target) else ""
-        words = {
+        describe = {
             "coverage": lambda v: f"{100 * v:.1f}% within {100 * level:g}%",
             "width": lambda v, unit=unit: f"mean width {v:.3g}{unit}",
             "size": lambda v: f"mean size {v:.2f}",
@@ -69,12 +69,12 @@ def print_uncertainty(measured: Mapping[str, Any], molecules: str, units: Mappin
             "ece": lambda v: f"ECE {v:.3f}",
             "miscalibration_area": lambda v: f"miscalibration area {v:.3f}",
         }
-        told = [words[name](v) for name, v in values.items() if name in words and v is not None]
-        print_line(f"  {target}: {', '.join(told)}")
+        texts = [describe[name](v) for name, v in values.items() if name in describe and v is not None]
+        print_line(f"  {target}: {', '.join(texts)}")
         if "why" in values:
             print_line(f"  {target}: no coverage: {values['why']['coverage']}")
-    if len(measured["test"]) > MOST:
-        print_line(f"  and {len(measured['test']) - MOST} more targets, see metrics.json")
+    if len(measured["test"]) > MAX_UNCERTAINTIES:
+        print_line(f"  and {len(measured['test']) - MAX_UNCERTAINTIES} more targets, see metrics.json")
 
 
 def _print(heads: list[str], rows: list[list[str]]) -> None:
@@ -96,6 +96,6 @@ def _mean(measured: Mapping[str, Mapping[str, Any]], name: str) -> str:
 
 
 def number(value: float | None) -> str:
-    """Three decimals, or that there is no value."""
+    """The value with three decimals, or "undefined"."""
     # Adding zero turns -0.0 into 0.0.
     return "undefined" if value is None else f"{round(value, 3) + 0.0:.3f}"

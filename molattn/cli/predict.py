@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from molattn.cli.options import Force, InputFormat, NumWorkers, Quiet, Resume, Run, Smiles, SmilesColumn, parse_shard
-from molattn.cli.start import predictor_of
+from molattn.cli.start import load_predictor
 from molattn.cli.terminal import stdout_writer, warn
 from molattn.errors import RowsFailed, UsageError
 
@@ -127,7 +127,7 @@ def predict(
         escape_formulas=escape_formulas,
     )
     with locked_outputs(_jobs(job, tables, output)) as jobs:
-        predictor = predictor_of(run)
+        predictor = load_predictor(run)
         from molattn.inference.batch_predictor import PredictionOptions
         from molattn.inference.engines import predict_jobs
 
@@ -155,7 +155,7 @@ def _predict_smiles(
     run: Path, smiles: Sequence[str], options: tuple[float | None, str, str, bool], as_json: bool, strict: bool
 ) -> None:
     """Print the prediction of each SMILES; warn of those that failed, or raise RowsFailed."""
-    predictor = predictor_of(run)
+    predictor = load_predictor(run)
     from molattn.cli.predictions import print_predictions
     from molattn.inference.batch_predictor import PredictionOptions
 

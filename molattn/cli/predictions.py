@@ -37,8 +37,8 @@ def print_predictions(
         return [r for r in rows if r.error]
     binary = predictor.task.kind == "binary"
     units = ["probability" if binary else u for u in predictor.units]
-    heads = [f"{t} ({u})" if u else t for t, u in zip(predictor.targets, units, strict=True)] + names
-    lines = [("smiles", *heads)]
+    header = [f"{t} ({u})" if u else t for t, u in zip(predictor.targets, units, strict=True)] + names
+    lines = [("smiles", *header)]
     for r in rows:
         values = [f"error: {r.error}"]
         if r.values is not None:

@@ -1,4 +1,4 @@
-"""`molattn presets`: the models that `--preset` knows."""
+"""`molattn presets`: the models available as `--preset`."""
 
 from typing import Annotated
 
@@ -49,5 +49,5 @@ def presets(
 
 
 def _short(url: str) -> str:
-    """A paper's address as people cite it."""
+    """A paper's address as it is cited."""
     return url.replace("https://arxiv.org/abs/", "arXiv:").removeprefix("https://")

@@ -1,4 +1,4 @@
-"""How a run goes, on a terminal: a bar with the validation error; plain lines where there is no terminal."""
+"""Progress of training on a terminal: a bar with the validation error; plain lines without a terminal."""
 
 import math
 import time
@@ -12,12 +12,12 @@ from molattn.cli.terminal import console, print_status, warn
 if TYPE_CHECKING:
     from molattn.training.fit import EpochRecord
 
-# Between two lines that say how far a long reading of molecules is, where there is no bar.
-SECONDS = 5.0
+SECONDS_BETWEEN_LINES = 5.0
+"""Without a bar, between two lines about the molecules read."""
 
 
 class TerminalReporter:
-    """A `Reporter` on standard error: standard output is for results. Warnings are said even when quiet."""
+    """A `Reporter` on standard error: standard output is for results. Warnings are printed even when quiet."""
 
     def __init__(self, quiet: bool = False):
         self.quiet = quiet
@@ -25,7 +25,7 @@ class TerminalReporter:
         self.reading, self.progress = self._bar("molecules"), self._bar("training")
         self.reading_task: TaskID | None = None
         self.task: TaskID | None = None
-        self.told = time.monotonic()
+        self.last_line = time.monotonic()
         self.best = float("inf")
 
     def _bar(self, what: str) -> Progress:
@@ -44,26 +44,26 @@ class TerminalReporter:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         for bar in self._bars():
-            if not bar.disable:  # Rich before 14.3 ends those, too, with an empty line.
+            if not bar.disable:  # Rich before 14.3 also prints an empty line for disabled bars.
                 bar.stop()
 
     def _bars(self) -> tuple[Progress, ...]:
         return self.reading, self.progress
 
     def stage(self, text: str) -> None:
-        """A new part of the work begins."""
+        """Report that a new stage of the work begins."""
         if not self.quiet:
             print_status(text)
 
     def warning(self, text: str) -> None:
-        """Something a user should know."""
+        """Print a warning."""
         warn(text)
 
     def molecules(self, done: int, total: int) -> None:
-        """So many of all molecules have been read."""
+        """Report how many molecules have been read."""
         if self.reading.disable:
-            if not self.quiet and time.monotonic() > self.told + SECONDS:
-                self.told = time.monotonic()
+            if not self.quiet and time.monotonic() > self.last_line + SECONDS_BETWEEN_LINES:
+                self.last_line = time.monotonic()
                 print_status(f"molecule {done} of {total}")
             return
         if self.reading_task is None:
@@ -74,8 +74,8 @@ class TerminalReporter:
             self.reading.stop()
 
     def epoch(self, record: "EpochRecord", epochs: int) -> None:
-        """One of at most `epochs` epochs is over."""
-        # Training has brought it in already.
+        """Report the end of one of at most `epochs` epochs."""
+        # Already imported by training.
         from molattn.training.metrics import METRICS
 
         if record.best:
@@ -83,7 +83,7 @@ class TerminalReporter:
         name, value = METRICS[record.metric].label, _number(record.val_metric)
         text = f"validation {name} {value}, best {_number(self.best)}"
         if self.progress.disable:
-            # Where there is no terminal, as in a log file, a line now and then says that it is alive.
+            # Without a terminal, as in a log file, ten lines in all show that it is running.
             if not self.quiet and (record.epoch + 1) % max(1, epochs // 10) == 0:
                 print_status(f"epoch {record.epoch + 1} of {epochs}: {text}")
             return
@@ -94,7 +94,7 @@ class TerminalReporter:
 
 
 class TuneReporter(TerminalReporter):
-    """How tuning goes: a bar over the trials with the best value so far, and what the running one has come to."""
+    """Progress of tuning: a bar over the trials with the best value so far and that of the current trial."""
 
     def __init__(self, quiet: bool = False):
         super().__init__(quiet)
@@ -106,13 +106,13 @@ class TuneReporter(TerminalReporter):
         return (self.trials, *super()._bars())
 
     def epoch(self, record: "EpochRecord", epochs: int) -> None:
-        """One of at most `epochs` epochs of a trial is over."""
+        """Report the end of one of at most `epochs` epochs of a trial."""
         if self.trials_task is not None:
             running = f"epoch {record.epoch + 1} of {epochs}: {_number(record.val_metric)}"
             self.trials.update(self.trials_task, description=f"{self.best_of_trials}{running}")
 
     def trial(self, done: int, total: int, best: float | None) -> None:
-        """So many of all trials are finished."""
+        """Report how many trials are finished."""
         self.best_of_trials = "" if best is None else f"best {_number(best)}, "
         if self.trials.disable:
             if not self.quiet:

@@ -1,4 +1,4 @@
-"""The model of a run, as soon as can be."""
+"""Loading a model quickly at the start of a command."""
 
 import gc
 import sys
@@ -9,24 +9,24 @@ if TYPE_CHECKING:
     from molattn.inference import Predictor
 
 
-def predictor_of(run: Path) -> "Predictor":
-    """`molattn.load`, with what it imports kept out of Python's search for garbage.
+def load_predictor(run: Path) -> "Predictor":
+    """`molattn.load`, with the objects that it imports excluded from garbage collection.
 
-    Half a million objects are made while torch is imported, and all of them stay to the end of the command: looking
-    through them, on the way and once more at the end, takes a quarter of the time that the import itself takes.
-    Nothing is changed where torch was there before, as in a program of somebody else's.
+    Importing torch creates half a million objects that live until the command ends: traversing them, during the import
+    and again at exit, takes a quarter of the time of the import itself. Nothing changes if torch is imported already,
+    as in another program.
 
     Raises:
         InputError: as `molattn.load`.
     """
-    first = "torch" not in sys.modules
-    if first:
+    torch_is_new = "torch" not in sys.modules
+    if torch_is_new:
         gc.disable()
     try:
         from molattn import inference
 
         return inference.load(run)
     finally:
-        if first:
+        if torch_is_new:
             gc.freeze()
             gc.enable()

@@ -110,14 +110,14 @@ def train(
         raise typer.Exit(launch(sys.argv[1:], several // nodes, nodes))
     end_with_launcher()
     from molattn._train import run
-    from molattn.cli.datasets import fetched
+    from molattn.cli.datasets import fetch_with_progress
     from molattn.cli.progress import TerminalReporter
     from molattn.cli.train_report import report_run, report_runs
     from molattn.training.multiple_runs import MultipleRunsResult
     from molattn.training.table_source import is_path
 
     if resolved.data.dataset and not is_path(resolved.data.dataset):
-        fetched(resolved.data.dataset, resolved.data.data_dir, quiet or not is_main_process())
+        fetch_with_progress(resolved.data.dataset, resolved.data.data_dir, quiet or not is_main_process())
     with TerminalReporter(quiet) as reporter:
         result = run(resolved, output_dir, reporter, force, resume is not None)
     if not is_main_process():

@@ -19,16 +19,16 @@ _data, _training = DataConfig(), TrainingConfig()
 def _option(
     panel: str, text: str, *names: str, default: object = None, metavar: str | None = None, hidden: bool = False
 ) -> Any:
-    """An option that is None when not given, so that a configuration file can say it instead.
+    """An option that is None when not given, so that a configuration file can set it.
 
-    A hidden one works, but leaves the screen to those that more people need; `--help-all` shows it.
+    Hidden options are shown by `--help-all` only.
     """
     text = text if default is None else f"{text} [default: {default}]"
     return typer.Option(*names, help=text, rich_help_panel=panel, metavar=metavar, show_default=False, hidden=hidden)
 
 
-def _show_all(context: typer.Context, asked: bool) -> None:
-    if asked:
+def _show_all(context: typer.Context, requested: bool) -> None:
+    if requested:
         for parameter in context.command.params:
             parameter.hidden = False  # pyright: ignore[reportAttributeAccessIssue]
         print(context.get_help())

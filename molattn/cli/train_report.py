@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def report_run(result: "RunResult") -> None:
-    """The table of test metrics beside the baseline, where the run lies, and the next two commands."""
+    """Print the test metrics next to the baseline's, the run's folder, and the next two commands."""
     from molattn.cli.metrics import print_metrics, print_uncertainty
 
     metrics, always = result.metrics, result.dataset.task.baseline_label
@@ -24,16 +24,16 @@ def report_run(result: "RunResult") -> None:
         print_uncertainty(metrics["uncertainty"], f"{of}test molecules", metrics["units"])
     run, program = shlex.quote(str(result.folder)), _program()
     print_line(f"The run lies in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
-    beside = result.dataset.config.descriptor_columns
+    descriptors = result.dataset.config.descriptor_columns
     level = " --interval 0.9" if result.artifact is not None and result.artifact.calibration is not None else ""
-    if not beside:
+    if not descriptors:
         print_line(f"  {program} predict {run} --smiles CCO --smiles c1ccccc1")
-    within = f"   (with {', '.join(beside)} in it)" if beside else ""
-    print_line(f"  {program} predict {run} in.csv -o out.csv{level}{within}")
+    columns = f"   (with {', '.join(descriptors)} in it)" if descriptors else ""
+    print_line(f"  {program} predict {run} in.csv -o out.csv{level}{columns}")
 
 
 def report_runs(result: "MultipleRunsResult") -> None:
-    """The test metrics of every run, their mean and deviation, where the runs lie, and a next command."""
+    """Print the test metrics of every run, their mean and standard deviation, the folder, and a next command."""
     from rich.table import Table
 
     from molattn.cli.metrics import number
@@ -44,7 +44,7 @@ def report_runs(result: "MultipleRunsResult") -> None:
         unit = result.metrics["units"][target]
         print_line()
         print_line(f"{target}{f' in {unit}' if unit else ''}, test molecules of {len(result.runs)} runs:")
-        # A metric that no run could give has no mean.
+        # A metric that is undefined in all runs has no mean.
         numbers = {name: m for name, m in metrics.items() if name in METRICS and isinstance(m, dict) and "mean" in m}
         table = Table()
         table.add_column("")
@@ -63,11 +63,11 @@ def report_runs(result: "MultipleRunsResult") -> None:
 
 
 def _program() -> str:
-    """`molattn` as it can be typed here: by its path where the virtual environment is not activated."""
+    """How to call `molattn` here: by its path if the virtual environment is not activated."""
     called = sys.argv[0]
-    if Path(called).name == "__main__.py":  # a process of several, see `launch`
-        beside = Path(sys.executable).with_name("molattn")
-        called = str(beside) if beside.is_file() else called
+    if Path(called).name == "__main__.py":  # one of several processes, see `launch`
+        script = Path(sys.executable).with_name("molattn")
+        called = str(script) if script.is_file() else called
     found = shutil.which("molattn")
     if found is not None and Path(found).resolve() == Path(called).resolve():
         return "molattn"

@@ -1,4 +1,4 @@
-"""`molattn tune`: which settings suit a data set, found by trial on its validation molecules."""
+"""`molattn tune`: search for the settings that suit a data set, by trials on its validation molecules."""
 
 import shlex
 from pathlib import Path
@@ -104,10 +104,10 @@ def tune(
             raise UsageError("a study that is resumed has its folder and settings: give no --config or --output-dir")
         if not (resume / TUNED).is_file():
             raise UsageError(f"{resume} is not a study of molattn tune, it has no {TUNED}: there is nothing to resume")
-        before = read_config(resume / TUNED)
-        where, pruner = where or before.pop("search"), before.pop("pruner")
-        before.pop("search", None)
-        resolved = resolve(None, {}).updated(before, str(resume / TUNED))
+        previous = read_config(resume / TUNED)
+        where, pruner = where or previous.pop("search"), previous.pop("pruner")
+        previous.pop("search", None)
+        resolved = resolve(None, {}).updated(previous, str(resume / TUNED))
         resolved = resolved.updated(
             {"training": {"num_workers": num_workers or resolved.training.num_workers}}, "--num-workers"
         )
@@ -120,8 +120,8 @@ def tune(
     from molattn.training.tune import tune as run
 
     folder = resume or output_dir or Path("runs") / f"{Path(resolved.data.dataset).stem or 'study'}-tune"
-    with TuneReporter(quiet) as teller:
-        found = run(resolved, folder, teller, num_trials, where, pruner, resume is not None)
+    with TuneReporter(quiet) as reporter:
+        found = run(resolved, folder, reporter, num_trials, where, pruner, resume is not None)
     if as_json:
         content = {"folder": str(found.folder), "metric": found.metric, "value": found.value}
         print_json({**content, "trials": found.trials, "values": found.values})

@@ -1,4 +1,4 @@
-"""`molattn view`: what the atoms of molecules attend to, as a page to look at and to send on."""
+"""`molattn view`: what the atoms of molecules attend to, as an HTML page."""
 
 from itertools import islice
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from molattn.cli.options import Force, Quiet, Run, Smiles, SmilesColumn
-from molattn.cli.start import predictor_of
+from molattn.cli.start import load_predictor
 from molattn.cli.terminal import print_status, warn
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
@@ -44,13 +44,12 @@ def view(
         raise typer.BadParameter("--smiles-column goes with a table, not with --smiles")
     if output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{output.name}: the page is an .html file; name it so")
-    if output.exists() and not (force and output.is_file()):
-        raise UsageError(f"{output} exists: give another --output, or --force to replace it")
-    if not output.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {output.absolute().parent}: create it first")
+    from molattn.inference.table_job import check_output
+
+    check_output(output, force)
     from molattn.viewer.web import write_page
 
-    predictor = predictor_of(run)
+    predictor = load_predictor(run)
     if table is None:
         texts: list[object] = list(smiles or ())
         places, truth, more = [f"--smiles {text}" for text in texts], [None] * len(texts), ""
@@ -79,7 +78,7 @@ def view(
 
 
 def _attributions(predictor: "Predictor", maps: list["AttentionMap"]) -> list["Attribution"]:
-    """What the atoms contributed to each target; nothing of a model that no method works for, such as one of tokens."""
+    """The attributions for each target; empty if no method supports the model, such as a model of tokens."""
     try:
         smiles = [each.smiles for each in maps]
         return [found for target in predictor.targets for found in predictor.attributions(smiles, target=target)]
@@ -90,7 +89,7 @@ def _attributions(predictor: "Predictor", maps: list["AttentionMap"]) -> list["A
 def _rows(
     predictor: "Predictor", table: Path, smiles_column: str | None, limit: int
 ) -> tuple[list[object], list[str], list["Truth | None"], str]:
-    """The first molecules of a table, where they stand, what is known of them; and words if there are more rows."""
+    """The first molecules of a table, their places, their true values, and a remark if there are more rows."""
     from molattn.data.tables.readers import open_stream
     from molattn.data.tables.records import guess_smiles_column
     from molattn.data.tables.table import find_column
@@ -118,7 +117,7 @@ def _rows(
 
 
 def _value(text: str) -> float | str | None:
-    """A number if it is one, the name of a class if not, None if there is none."""
+    """A number, or else the name of a class; None for an empty cell."""
     from molattn.data.tables.numbers import NUMBER
 
     bare = text.strip()

@@ -178,11 +178,11 @@ def test_what_a_command_loads_is_no_garbage_to_look_for(run: Path) -> None:
     code = f"""
 import gc, sys
 from pathlib import Path
-from molattn.cli.start import predictor_of
-predictor_of(Path({str(run)!r}))
+from molattn.cli.start import load_predictor
+load_predictor(Path({str(run)!r}))
 first = gc.get_freeze_count()
 assert gc.isenabled() and first > 100_000, first
-predictor_of(Path({str(run)!r}))
+load_predictor(Path({str(run)!r}))
 assert gc.isenabled() and abs(gc.get_freeze_count() - first) < 1_000
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

@@ -235,7 +235,7 @@ def test_a_policy_for_3d_without_3d_is_said_to_change_nothing(molattn: Molattn, 
 def test_long_readings_say_how_far_they_are(
     molattn: Molattn, table_3d: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("molattn.cli.progress.SECONDS", -1.0)
+    monkeypatch.setattr("molattn.cli.progress.SECONDS_BETWEEN_LINES", -1.0)
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path / "cache"))
     answer = molattn("train", table_3d, *QUICK, *IN_3D, "-o", tmp_path / "run")
     assert "molecule 31 of 31" in answer.err.splitlines()
