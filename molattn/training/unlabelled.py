@@ -74,7 +74,8 @@ def collect_molecules(
     excluded = ExcludedMolecules(())
     for path in exclude:
         table = read_table(path)
-        excluded |= ExcludedMolecules.from_smiles(column(table, guess_smiles_column(table.columns, table.smiles_column)))
+        name = guess_smiles_column(table.columns, table.smiles_column)
+        excluded |= ExcludedMolecules.from_smiles(column(table, name))
     if molecules == NCI:
         table, texts = None, nci_molecules(MAX_LENGTH)
     else:
