@@ -26,7 +26,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
-        raise UsageError(f"{folder} is no folder: give another") from error
+        raise UsageError(f"{folder} is not a folder: give another") from error
     if fcntl is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""A server on this machine that answers with what a test says."""
+"""An HTTP server on this machine for tests of downloads."""
 
 import ssl
 import subprocess
@@ -9,12 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 
-class Home(ThreadingHTTPServer):
-    """Files by name; `asked` has the names that were asked for. `said` may name another length than the true one."""
+class FileServer(ThreadingHTTPServer):
+    """Files by name; `requested` has the requested names. `content_lengths` overrides the true lengths."""
 
     def __init__(self, files: dict[str, bytes]):
-        super().__init__(("127.0.0.1", 0), _Answer)
-        self.files, self.asked, self.said, self.redirects = dict(files), [], {}, {}
+        super().__init__(("127.0.0.1", 0), _RequestHandler)
+        self.files, self.requested, self.content_lengths, self.redirects = dict(files), [], {}, {}
 
     def url(self, name: str, scheme: str = "http") -> str:
         return f"{scheme}://127.0.0.1:{self.server_address[1]}/{name}"
@@ -23,12 +23,12 @@ class Home(ThreadingHTTPServer):
         """A client that goes away is part of the tests."""
 
 
-class _Answer(BaseHTTPRequestHandler):
-    server: Home
+class _RequestHandler(BaseHTTPRequestHandler):
+    server: FileServer
 
     def do_GET(self) -> None:
         name = self.path.removeprefix("/")
-        self.server.asked.append(name)
+        self.server.requested.append(name)
         if name in self.server.redirects:
             self.send_response(302)
             self.send_header("Location", self.server.redirects[name])
@@ -39,7 +39,7 @@ class _Answer(BaseHTTPRequestHandler):
             self.send_error(404)
             return
         self.send_response(200)
-        self.send_header("Content-Length", str(self.server.said.get(name, len(content))))
+        self.send_header("Content-Length", str(self.server.content_lengths.get(name, len(content))))
         self.end_headers()
         self.wfile.write(content)
 
@@ -48,7 +48,7 @@ class _Answer(BaseHTTPRequestHandler):
 
 
 def certificate(folder: Path, name: str = "127.0.0.1") -> Path:
-    """A certificate for that name which nobody signed, with its key, in a PEM file."""
+    """A certificate for that name that is self-signed, with its key, in a PEM file."""
     made = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name} -keyout key.pem -out cert.pem"
     subprocess.run(made.split(), cwd=folder, check=True, capture_output=True)
     pem = folder / "both.pem"
@@ -57,18 +57,18 @@ def certificate(folder: Path, name: str = "127.0.0.1") -> Path:
 
 
 @contextmanager
-def serve(files: dict[str, bytes], certificate: Path | None = None) -> Iterator[Home]:
+def serve(files: dict[str, bytes], certificate: Path | None = None) -> Iterator[FileServer]:
     """The server while the block runs; with a certificate, a PEM file of both parts, over TLS."""
-    home = Home(files)
+    server = FileServer(files)
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
-        home.socket = context.wrap_socket(home.socket, server_side=True)
-    thread = threading.Thread(target=home.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
-        yield home
+        yield server
     finally:
-        home.shutdown()
-        home.server_close()
+        server.shutdown()
+        server.server_close()
         thread.join()

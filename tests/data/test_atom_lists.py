@@ -1,4 +1,4 @@
-"""Lists with a value for each atom: what a cell may look like, and whose rows of labels are whose."""
+"""Lists with a value for each atom: their syntax, and the rows of labels of each molecule."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ from molattn.data.tables.writers import NewColumn, ParquetFormat, TextFormat
         ("C N C", ["C", "N", "C"]),
     ],
 )
-def test_what_a_list_may_look_like(text: str, items: list[str]) -> None:
+def test_list_syntax(text: str, items: list[str]) -> None:
     assert parse_list(text) == items
 
 
@@ -48,19 +48,19 @@ def test_what_a_list_may_look_like(text: str, items: list[str]) -> None:
         ("""['a', __import__('os')]""", "it is not a list"),
     ],
 )
-def test_what_is_no_list_says_why(text: str, reason: str) -> None:
+def test_invalid_lists_raise_with_a_reason(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         parse_list(text)
 
 
 @given(st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), min_size=1))
-def test_numbers_come_back_to_the_bit(numbers: list[float | None]) -> None:
+def test_numbers_round_trip_exactly(numbers: list[float | None]) -> None:
     written = format_list(["" if x is None else repr(x) for x in numbers])
     assert [float(item) if item else None for item in parse_list(written)] == numbers
 
 
 @given(st.lists(st.text(st.characters(codec="ascii", categories=("L", "N", "P")), min_size=1), min_size=1))
-def test_words_come_back(words: list[str]) -> None:
+def test_strings_round_trip(words: list[str]) -> None:
     known = [w for w in words if w.casefold() not in ("null", "none", "nan", "true", "false") and "[" not in w]
     known = ["w" + w.replace("{", "") for w in known] or ["w"]
     assert parse_list(format_list(known)) == known
@@ -76,7 +76,7 @@ def test_rows_of_labels_are_those_of_their_molecules(data: st.DataObject) -> Non
     assert label_rows(offsets_from_counts(counts), chosen).tolist() == expected
 
 
-def test_records_hold_the_lists_and_reject_what_is_none() -> None:
+def test_records_have_the_lists_and_reject_invalid_ones() -> None:
     cells = ["[0.1, null]", "", "[null, null]", "[1, x]", "[1, Infinity]", "[1", "2"]
     rows = [["CC", cell, ""] for cell in cells] + [["CC", "[1, 2]", "[null, 3, 4]"]]
     table = Table(("smiles", "q", "r"), rows, "t.csv", list(range(2, 10)))

@@ -1,4 +1,4 @@
-"""Batches of graphs: what is padded with what."""
+"""Batches: their padding, and the samplers."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_molecules_with_and_without_do_not_mix() -> None:
         collate([*_graphs("C"), molecule_graph("CC")])
 
 
-def test_the_codes_of_every_molecule_and_nothing_behind_them() -> None:
+def test_codes_are_those_of_the_molecules_and_padding_is_zero() -> None:
     graphs = [molecule_graph(s) for s in ("CC(=O)O", "C", "CCO")]
     targets = np.array([[1.0], [np.nan], [3.0]])
     descriptors = np.array([[0.5], [1.5], [2.5]])
@@ -91,7 +91,7 @@ def test_rows_of_tokens() -> None:
 
 
 @pytest.mark.parametrize(("count", "size", "batches"), [(0, 4, 0), (1, 4, 1), (4, 4, 1), (5, 4, 2), (60, 8, 8)])
-def test_random_batches_hold_every_molecule_once(count: int, size: int, batches: int) -> None:
+def test_random_batches_contain_every_molecule_once(count: int, size: int, batches: int) -> None:
     sampler = BucketBatchSampler([i % 7 for i in range(count)], size, seed=0)
     assert len(sampler) == batches
     if count:
@@ -100,7 +100,7 @@ def test_random_batches_hold_every_molecule_once(count: int, size: int, batches:
         assert sorted(map(len, found)) == sorted([size] * (count // size) + [count % size] * bool(count % size))
 
 
-def test_every_epoch_is_shuffled_and_comes_again() -> None:
+def test_every_epoch_is_shuffled_reproducibly() -> None:
     sampler = BucketBatchSampler(list(range(40)), 4, seed=0)
     first = list(sampler)
     sampler.set_epoch(1)
@@ -109,7 +109,7 @@ def test_every_epoch_is_shuffled_and_comes_again() -> None:
     assert list(sampler) == first != list(BucketBatchSampler(list(range(40)), 4, seed=1))
 
 
-def test_a_pool_of_batches_is_sorted_by_size_and_no_more() -> None:
+def test_only_pools_of_batches_are_sorted_by_size() -> None:
     sizes = np.random.default_rng(0).permutation(64)
     whole = BucketBatchSampler(sizes, 4, seed=0, pool_size=16)
     assert sorted(sorted(sizes[batch].tolist()) for batch in whole) == [list(range(i, i + 4)) for i in range(0, 64, 4)]
@@ -154,7 +154,7 @@ def test_molecules_of_one_size_keep_their_order() -> None:
 @pytest.mark.parametrize(
     ("pairs", "of_large"), [(49, [[6], [7], [8]]), (50, [[6, 7], [8]]), (99, [[6, 7, 8]]), (100, None), (None, None)]
 )
-def test_large_molecules_are_batched_by_themselves(pairs: int | None, of_large: list[list[int]] | None) -> None:
+def test_large_molecules_are_batched_separately(pairs: int | None, of_large: list[list[int]] | None) -> None:
     sizes = [2] * 6 + [5] * 3
     sampler = (
         BucketBatchSampler(sizes, 4, seed=0) if pairs is None else BucketBatchSampler(sizes, 4, seed=0, max_pairs=pairs)

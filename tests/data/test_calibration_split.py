@@ -1,4 +1,4 @@
-"""Molecules set aside for calibration."""
+"""Molecules held out for calibration."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_groups_stay_together_and_rows_left_out_stay_out() -> None:
         assert len(sides) == 1
 
 
-def test_more_than_there_is_is_refused() -> None:
+def test_a_share_that_is_too_large_raises() -> None:
     labels = split_labels("random", KEYS, TARGETS, (0.8, 0.1, 0.1), 0)
     with pytest.raises(UsageError, match="--calibration-size 0.8 takes its molecules from training, which has 2"):
         hold_out_calibration(labels, "random", KEYS, TARGETS, 0.8, 0)

@@ -24,7 +24,7 @@ NAMES = cards.dataset_names()
 CARRIED = [name for name in NAMES if cards.load_card(name).path.is_file()]
 
 
-def test_the_data_sets_that_people_know_are_there():
+def test_common_data_sets_are_available():
     toxicity = {"clintox", "sider", "tox21", "toxcast"}
     activity = {"bace-classification", "bace-regression", "bbbp", "hiv", "muv"}
     physics = {"esol", "freesolv", "lipophilicity", "qm7", "qm8", "qm9"}
@@ -33,7 +33,7 @@ def test_the_data_sets_that_people_know_are_there():
 
 
 @pytest.mark.parametrize("name", CARRIED)
-def test_a_card_is_true_to_its_table(name):
+def test_a_card_matches_its_table(name):
     card = cards.load_card(name)
     cards.verify(card)
     assert hashlib.sha256(card.path.read_bytes()).hexdigest() == card.sha256
@@ -43,7 +43,7 @@ def test_a_card_is_true_to_its_table(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_card_says_what_it_must(name):
+def test_a_card_has_the_required_fields(name):
     card = cards.load_card(name)
     assert card.file == f"{name}.csv"
     assert card.split in SPLITS
@@ -93,7 +93,7 @@ def test_the_splits_of_esol_fit_its_table():
         assert counts == pytest.approx([902, 113, 113], abs=1)
 
 
-def test_an_unknown_data_set_is_answered_with_the_known_ones():
+def test_an_unknown_data_set_raises_with_the_available_ones():
     for call in (cards.load_card, cards.split_files):
         with pytest.raises(UsageError, match=r"'eslo'; known: .*esol.*did you mean esol\?"):
             call("eslo")
@@ -121,7 +121,7 @@ def test_a_changed_or_missing_table_is_refused(tmp_path):
         ('name = "esol"', 'name = "other"', "its name is 'other', that of its file is 'esol'"),
     ],
 )
-def test_a_broken_card_says_what_is_wrong(tmp_path, monkeypatch, old, new, message):
+def test_an_invalid_card_raises_with_the_reason(tmp_path, monkeypatch, old, new, message):
     text = (cards.datasets_dir() / "esol.toml").read_text(encoding="utf-8")
     assert old in text
     (tmp_path / "esol.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
@@ -130,7 +130,7 @@ def test_a_broken_card_says_what_is_wrong(tmp_path, monkeypatch, old, new, messa
         cards.load_card("esol")
 
 
-def test_the_folder_inside_the_package_comes_first_and_one_without_cards_is_none(tmp_path, monkeypatch):
+def test_the_folder_in_the_package_comes_first_and_folders_without_cards_are_skipped(tmp_path, monkeypatch):
     package = tmp_path / "molattn"
     monkeypatch.setattr(cards, "__file__", str(package / "data" / "datasets" / "cards.py"))
     (tmp_path / "datasets").mkdir()
@@ -145,7 +145,7 @@ def test_the_folder_inside_the_package_comes_first_and_one_without_cards_is_none
     assert cards.dataset_names() == ("two",)
 
 
-def test_reading_data_brings_neither_torch_nor_rdkit():
+def test_reading_data_imports_neither_torch_nor_rdkit():
     code = "import sys, molattn.data; print(sorted({'torch', 'rdkit', 'pandas'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -170,7 +170,7 @@ print("installed")
 
 
 @pytest.mark.slow
-def test_the_data_travel_in_the_wheel_and_through_the_sdist(tmp_path):
+def test_the_data_are_in_the_wheel_and_the_sdist(tmp_path):
     root = Path(__file__).parents[2]
     clean = {"cwd": tmp_path, "capture_output": True, "text": True}
     # A copy, since a build leaves traces; only what the build reads.

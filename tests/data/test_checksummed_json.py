@@ -19,23 +19,23 @@ def test_the_form_on_disk() -> None:
     assert loads_checksummed(data, "a.json") == (content, True)
 
 
-def test_any_change_is_noticed() -> None:
+def test_any_change_is_detected() -> None:
     data = dumps_checksummed({"x": 1}, "a.json")
     assert not loads_checksummed(data.replace(b'"x": 1', b'"x": 2'), "a.json")[1]
     assert not loads_checksummed(data.replace(b"\n", b"\r\n"), "a.json")[1]
 
 
-def test_a_checksum_that_is_no_text_is_not_the_right_one() -> None:
+def test_a_checksum_that_is_not_a_string_is_wrong() -> None:
     assert not loads_checksummed(b'{"sha256": {"a.json": 1}}', "a.json")[1]
 
 
-def test_what_has_no_checksum_of_itself_is_as_it_was_written() -> None:
+def test_a_file_without_its_own_checksum_counts_as_unchanged() -> None:
     content = {"sha256": {"b": "abc"}}
     assert loads_checksummed(json.dumps(content).encode(), "a.json") == (content, True)
     assert loads_checksummed(dumps_checksummed({}, "other.json"), "a.json")[1]
 
 
 @pytest.mark.parametrize("data", [b"{", b"\xff", b"{}", b"[]", b"3", b'{"sha256": 3}'])
-def test_what_is_no_such_json_is_one_of_few_errors(data: bytes) -> None:
+def test_invalid_json_raises_one_of_few_errors(data: bytes) -> None:
     with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
         loads_checksummed(data, "a.json")

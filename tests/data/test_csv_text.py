@@ -1,4 +1,4 @@
-"""CSV as text: where a header ends, what separates its cells, and how cells are written."""
+"""CSV: the end of the header, the delimiter, and how cells are written."""
 
 import time
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def read(text: str) -> tuple[tuple[str, ...], list[list[str]], bool]:
         ('"a,""b";c\n1;2\n', ('a,"b', "c"), [["1", "2"]], True),
     ],
 )
-def test_the_header_says_what_separates_cells(
+def test_the_delimiter_is_inferred_from_the_header(
     text: str, columns: tuple[str, ...], rows: list[list[str]], decimal_commas: bool
 ) -> None:
     assert read(text) == (columns, rows, decimal_commas)
@@ -55,7 +55,7 @@ def test_one_column_has_a_comma() -> None:
         (['"123456789\n', '"\n'], 1, '"'),
     ],
 )
-def test_no_more_than_the_header_is_held(
+def test_only_the_header_is_buffered(
     monkeypatch: pytest.MonkeyPatch, lines: list[str], of_header: int, bare: str
 ) -> None:
     monkeypatch.setattr(csv_text, "MAX_CELL_CHARS", 10)
@@ -66,8 +66,8 @@ def test_no_more_than_the_header_is_held(
     assert outside == bare
 
 
-def test_every_character_of_a_header_is_looked_at_once() -> None:
-    """A quote that is never closed, blank lines, and very many names: none takes the square of its length."""
+def test_every_character_of_a_header_is_scanned_once() -> None:
+    """A quote that is never closed, blank lines, and very many names: none takes quadratic time."""
     rows = "1,CCO\n" * 80_000
     for text, said in (
         (f'"id,smiles\n{rows}', "t.csv, line 1: the quotes do not match"),
@@ -97,7 +97,7 @@ def test_rows_that_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) 
     assert len(read("a,b\n" + "1,2\n" * 20_000)[1]) == 20_000, "of a chunk, not of the table"
 
 
-def test_rows_are_read_as_they_are_asked_for() -> None:
+def test_rows_are_read_lazily() -> None:
     taken: list[int] = []
 
     def lines() -> Iterator[str]:
@@ -134,7 +134,7 @@ def test_formulas_are_marked_and_numbers_are_not(cell: str, written: str) -> Non
     assert escape_formula(cell) == written
 
 
-def test_a_line_is_quoted_where_it_must_be() -> None:
+def test_cells_are_quoted_if_necessary() -> None:
     assert csv_line(["a", "", "b c"]) == "a,,b c\n"
     assert csv_line([""]) == '""\n'
     assert csv_line(["", ""], "\t") == "\t\n"

@@ -1,4 +1,4 @@
-"""What comes over the network: whole and as expected, or not at all."""
+"""Downloads: complete and as expected, or no file."""
 
 import hashlib
 
@@ -13,7 +13,7 @@ CONTENT = b"smiles,y\n" + b"CC,1\n" * 50_000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
-def test_a_file_comes_whole_and_its_progress_is_told(tmp_path):
+def test_a_file_is_downloaded_and_progress_is_reported(tmp_path):
     told = []
     with serve({"a.csv": CONTENT}) as home:
         found = download(home.url("a.csv"), tmp_path / "new" / "a.csv", SHA256, lambda *p: told.append(p))
@@ -36,15 +36,15 @@ def flipped(data):
         ({}, {}, "the server responds with 404"),
     ],
 )
-def test_what_is_not_the_file_is_refused_and_leaves_nothing(tmp_path, files, said, message):
+def test_another_file_raises_and_leaves_no_file(tmp_path, files, said, message):
     with serve(files) as home:
-        home.said.update(said)
+        home.content_lengths.update(said)
         with pytest.raises(InputError, match=message):
             download(home.url("a.csv"), tmp_path / "a.csv", SHA256)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_there_stays_when_its_successor_is_refused(tmp_path):
+def test_an_existing_file_stays_if_its_replacement_is_rejected(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"old")
     with serve({"a.csv": flipped(CONTENT)}) as home, pytest.raises(InputError):
         download(home.url("a.csv"), tmp_path / "a.csv", SHA256)
@@ -52,14 +52,14 @@ def test_a_file_that_is_there_stays_when_its_successor_is_refused(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_file_without_end_is_refused(tmp_path, monkeypatch):
+def test_an_endless_file_raises(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MAX_BYTES", 100_000)
     with serve({"a.csv": CONTENT}) as home, pytest.raises(InputError, match="larger than 100,000 bytes"):
         download(home.url("a.csv"), tmp_path / "a.csv")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_server_is_said(tmp_path):
+def test_an_unreachable_server_raises(tmp_path):
     with serve({}) as home:
         url = home.url("a.csv")
     with pytest.raises(UnreachableError, match=r"a\.csv cannot be reached \(.*refused"):
@@ -82,7 +82,7 @@ def test_a_redirect_away_from_tls_is_not_followed(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
-def test_a_certificate_that_nobody_signed_is_refused(tmp_path):
+def test_a_self_signed_certificate_is_rejected(tmp_path):
     pem = certificate(tmp_path)
     with serve({"a.csv": CONTENT}, pem) as home, pytest.raises(InputError, match="its certificate is not trusted"):
         download(home.url("a.csv", "https"), tmp_path / "cache" / "a.csv", SHA256)

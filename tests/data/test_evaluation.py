@@ -1,4 +1,4 @@
-"""The molecules that models are judged on are known by their hashes, however they are spelled."""
+"""The molecules of the evaluation data sets are found by their hashes, for any SMILES of them."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_the_file_is_sorted_and_holds_no_molecule_twice() -> None:
     assert {len(line) for line in lines} == {HASH_DIGITS}
 
 
-def test_a_line_that_is_no_hash_is_refused(tmp_path) -> None:
+def test_a_line_that_is_not_a_hash_raises(tmp_path) -> None:
     (tmp_path / "hashes.txt").write_text("# what they are\n0123456789ab\nCCO\n")
     with pytest.raises(ValueError, match="'CCO' is not a hash"):
         read_hashes(tmp_path / "hashes.txt")
@@ -66,7 +66,7 @@ def test_salts_and_stereoisomers_are_one_molecule() -> None:
     assert "CCCCCBr" in mine | ExcludedMolecules({molecule_hash(inchikey_skeletons("CCCCCBr")[0])})
 
 
-def test_what_has_no_inchi_is_taken_for_one_and_what_is_no_molecule_is_refused() -> None:
+def test_a_molecule_without_inchi_is_excluded_and_an_invalid_smiles_raises() -> None:
     assert "*CCCC" in ExcludedMolecules(())
     with pytest.raises(SmilesError):
         "C1CC" in ExcludedMolecules(())  # noqa: B015

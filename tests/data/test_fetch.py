@@ -1,4 +1,4 @@
-"""A table by the name of its data set: found, downloaded or made; one, however many ask."""
+"""Fetching the table of a data set: found, downloaded or computed, once for all processes."""
 
 import gzip
 import hashlib
@@ -26,7 +26,7 @@ OWN = "smiles,hydration_free_energy\nCCO,-5.00\nCC,1.83\n"
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """An empty cache, and no folder of the user's."""
+    """An empty cache, and no data folders of the user."""
     monkeypatch.delenv("MOLATTN_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "molattn" / "datasets"
@@ -60,10 +60,10 @@ def test_a_table_is_downloaded_once_in_the_columns_of_its_card_and_pinned(cache,
     assert names(cache) == {"freesolv.csv", "freesolv.pin.json", "downloads/SAMPL.csv"}
     assert json.loads((cache / "freesolv.pin.json").read_text())["source_sha256"] == sha256
     assert fetch_dataset("freesolv") == (card, "")
-    assert home.asked == ["SAMPL.csv"]
+    assert home.requested == ["SAMPL.csv"]
 
 
-def test_a_pinned_file_that_changes_at_its_home_is_refused(cache, home):
+def test_a_pinned_file_that_its_publisher_changes_raises(cache, home):
     card, _ = fetch_dataset("freesolv")
     card.path.unlink()
     (cache / "downloads" / "SAMPL.csv").unlink()
@@ -97,14 +97,14 @@ def test_a_table_that_was_changed_is_refused(cache):
         (b"smiles,expt\nCC\n", "line 2: 1 fields where the header has 2"),
     ],
 )
-def test_a_file_that_is_another_makes_no_table(cache, home, content, message):
+def test_another_file_raises_and_leaves_no_table(cache, home, content, message):
     home.files["SAMPL.csv"] = content
     with pytest.raises(InputError, match=message):
         fetch_dataset("freesolv")
     assert not (cache / "freesolv.csv").exists()
 
 
-def test_without_a_network_it_says_which_file_to_put_where(cache, home, tmp_path):
+def test_without_a_network_the_error_names_the_file_and_its_folder(cache, home, tmp_path):
     home.shutdown()
     home.server_close()
     with pytest.raises(UnreachableError) as error:
@@ -126,7 +126,7 @@ def test_another_address_is_tried_when_one_does_not_answer(home, monkeypatch):
     assert fetch_dataset("freesolv")[0].path.read_text() == OWN
 
 
-def test_a_folder_asked_for_comes_first_then_that_of_the_environment(home, tmp_path, monkeypatch):
+def test_data_dir_comes_first_then_the_folders_of_the_environment(home, tmp_path, monkeypatch):
     held = replace(load_card("freesolv"), sha256=hashlib.sha256(OWN.encode()).hexdigest())
     monkeypatch.setattr(module, "load_card", lambda _: held)
     for name in ("asked", "environment"):
@@ -138,18 +138,18 @@ def test_a_folder_asked_for_comes_first_then_that_of_the_environment(home, tmp_p
     (tmp_path / "asked" / "freesolv.csv").write_text(OWN + "C,2\n")
     with pytest.raises(InputError, match="the card says .*changed or damaged"):
         fetch_dataset("freesolv", tmp_path / "asked")
-    assert home.asked == []
+    assert home.requested == []
 
 
 @pytest.mark.usefixtures("home")
-def test_a_download_goes_to_the_folder_asked_for(cache, tmp_path):
+def test_a_download_goes_to_data_dir(cache, tmp_path):
     card, _ = fetch_dataset("freesolv", tmp_path / "asked")
     assert card.folder == tmp_path / "asked"
     assert not cache.exists()
     assert find_dataset(load_card("freesolv")) is None
 
 
-def test_a_folder_that_cannot_be_written_to_is_said(tmp_path):
+def test_a_folder_that_cannot_be_written_to_raises(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written to .*--data-dir"):
         fetch_dataset("freesolv", tmp_path / "file")
@@ -191,11 +191,11 @@ def test_four_processes_on_a_cold_cache_fetch_it_once(cache, home):
     ask = [sys.executable, "-c", ASK, home.url("SAMPL.csv")]
     asking = [subprocess.Popen(ask, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     assert [process.communicate()[0] for process in asking] == [OWN + "\n"] * 4
-    assert home.asked == ["SAMPL.csv"]
+    assert home.requested == ["SAMPL.csv"]
     assert names(cache) == {"freesolv.csv", "freesolv.pin.json", "downloads/SAMPL.csv"}
 
 
-def test_a_table_is_never_there_without_its_pin(cache, home, monkeypatch):
+def test_a_table_never_exists_without_its_pin(cache, home, monkeypatch):
     card = load_card("freesolv")
     assert card.download is not None
     here = replace(card, download=replace(card.download, urls=(home.url("SAMPL.csv"),)))
@@ -212,7 +212,7 @@ def test_a_table_is_never_there_without_its_pin(cache, home, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "what"), [("nci-logp", "log_p"), ("nci-tpsa", "tpsa")])
-def test_tables_made_by_rdkit_are_those_of_their_cards(name, what):
+def test_tables_computed_by_rdkit_match_their_cards(name, what):
     card, said = fetch_dataset(name)
     assert "was computed with RDKit" in said
     table = read_table(card.path)
@@ -223,7 +223,7 @@ def test_tables_made_by_rdkit_are_those_of_their_cards(name, what):
 
 
 @pytest.mark.parametrize("name", [n for n in dataset_names() if load_card(n).verified and load_card(n).download])
-def test_tables_at_hand_are_those_of_their_cards(name, monkeypatch):
+def test_available_tables_match_their_cards(name, monkeypatch):
     folder = os.environ.get("MOLATTN_TEST_DATA")
     card = load_card(name)
     if folder is None:
@@ -238,7 +238,7 @@ def test_tables_at_hand_are_those_of_their_cards(name, monkeypatch):
     assert len(table.rows) == card.rows
 
 
-def test_the_cache_is_where_the_system_has_it(monkeypatch, tmp_path):
+def test_the_cache_is_in_the_folder_of_the_system(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(sys, "platform", "linux")

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and what is left of those that were killed."""
+"""Atomic writes, and the temporary files of killed processes."""
 
 import io
 import os
@@ -26,7 +26,7 @@ def killed_while_writing(path: Path) -> None:
     assert os.WIFSIGNALED(status)
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+def test_temporary_files_of_a_killed_process_are_removed_by_the_next_one(tmp_path: Path) -> None:
     path = tmp_path / "a[1].csv"
     write_text(path, "old")
     for _ in range(3):
@@ -44,7 +44,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -
     assert sorted(tmp_path.iterdir()) == sorted([path, others[1]])
 
 
-def test_who_still_writes_is_left_alone(tmp_path: Path) -> None:
+def test_temporary_files_of_a_running_process_stay(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     with atomic_write(path) as first:
         first.write(b"first")
@@ -68,7 +68,7 @@ def test_without_locks_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.Mo
     ("name", "suffix"),
     [("a.CSV", ".csv"), ("a.csv.gz", ".csv"), ("a.b.GZ", ".b"), ("a.gz", ""), ("a", ""), ("a.b.c", ".c")],
 )
-def test_the_ending_that_says_what_a_file_is(name: str, suffix: str) -> None:
+def test_file_suffix(name: str, suffix: str) -> None:
     assert file_suffix(Path(name)) == suffix
 
 
@@ -127,7 +127,7 @@ def test_a_file_behind_a_password(tmp_path: Path) -> None:
         read_archive_member(path, "a.csv")
 
 
-def test_a_bomb_is_read_a_piece_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bomb_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class File:
         read_so_far = 0
 
@@ -142,9 +142,7 @@ def test_a_bomb_is_read_a_piece_at_a_time(tmp_path: Path, monkeypatch: pytest.Mo
     assert bomb.read_so_far == 5 * 2**20
 
 
-def test_what_is_written_is_on_the_disk_before_it_takes_the_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_content_is_synced_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, seen = tmp_path / "a.csv", []
     path.write_text("old")
 
@@ -189,7 +187,7 @@ def test_an_error_while_it_is_written_leaves_nothing(tmp_path: Path) -> None:
         write_text(tmp_path / "none" / "a.csv", "x")
 
 
-def test_a_temporary_file_that_is_taken_for_stale_at_once_is_made_anew(
+def test_a_temporary_file_that_is_removed_as_stale_at_once_is_created_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Another process may remove it between its opening and its locking.
@@ -230,7 +228,7 @@ def test_leftovers_are_removed_below_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("locks", [True, False])
-def test_it_is_held_until_it_takes_the_place_where_there_are_locks(
+def test_the_temporary_file_is_locked_until_the_rename(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locks: bool
 ) -> None:
     real, closed = os.replace, []
@@ -246,7 +244,7 @@ def test_it_is_held_until_it_takes_the_place_where_there_are_locks(
     assert closed == [not locks]
 
 
-def test_a_temporary_file_of_somebody_else_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_file_of_another_process_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files.secrets, "token_hex", lambda _: "0123abcd")
     monkeypatch.setattr(files, "_remove_stale", lambda _: None)
     (tmp_path / ".a.csv.0123abcd.tmp").write_text("theirs")
@@ -255,9 +253,7 @@ def test_a_temporary_file_of_somebody_else_is_not_written_to(tmp_path: Path, mon
     assert (tmp_path / ".a.csv.0123abcd.tmp").read_text() == "theirs"
 
 
-def test_an_interruption_after_it_took_the_place_is_said_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interruption_after_the_rename_is_raised_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.replace
 
     def interrupted(source: Path, target: Path) -> None:

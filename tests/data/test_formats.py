@@ -71,12 +71,12 @@ def test_numbers_keep_the_digits_of_their_precision():
     assert records.rejected[0].reason == "column 'y': 'inf' is not a finite number"
 
 
-def test_columns_of_other_kinds_do_not_cost_the_table():
+def test_columns_of_other_types_do_not_fail_the_table():
     frame = pa.table({"smiles": ["C"], "list": [[1, 2]], "day": [date(2026, 1, 2)], "raw": [b"\xff"]})
     assert read_table(frame).rows == [["C", "[1, 2]", "2026-01-02", "b'\\xff'"]]
 
 
-def test_what_is_no_frame_or_no_parquet_is_refused(tmp_path):
+def test_invalid_frames_and_parquet_files_raise(tmp_path):
     with pytest.raises(UsageError, match="a path or a data frame .* not of type list"):
         read_table([["C", 1]])
     with pytest.raises(InputError, match="a column that Arrow cannot take"):

@@ -11,7 +11,7 @@ from molattn.data.locks import lock_folder, lock_output, raise_open_file_limit
 from molattn.errors import UsageError
 
 
-def test_who_is_kept_away_leaves_the_empty_folder_of_the_other(tmp_path: Path) -> None:
+def test_a_process_without_the_lock_leaves_the_empty_folder(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with lock_folder(folder):
         for _ in range(2):
@@ -21,21 +21,21 @@ def test_who_is_kept_away_leaves_the_empty_folder_of_the_other(tmp_path: Path) -
     assert not folder.exists()
 
 
-def test_a_folder_that_has_something_stays(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_stays(tmp_path: Path) -> None:
     with lock_folder(tmp_path / "a" / "b"):
         (tmp_path / "a" / "b" / "file").touch()
     assert (tmp_path / "a" / "b" / "file").exists()
 
 
 @pytest.mark.parametrize("what", ["file", "link"])
-def test_what_is_no_folder_is_said(tmp_path: Path, what: str) -> None:
+def test_a_path_that_is_not_a_folder_raises(tmp_path: Path, what: str) -> None:
     path = tmp_path / what
     path.touch() if what == "file" else path.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match=f"{what} is no folder"), lock_folder(path):
+    with pytest.raises(UsageError, match=f"{what} is not a folder"), lock_folder(path):
         pass
 
 
-def test_an_output_is_held_once(tmp_path: Path) -> None:
+def test_an_output_is_locked_once(tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     with lock_output(out), pytest.raises(UsageError, match=r"at work on .*out\.csv"), lock_output(out):
         pass

@@ -1,4 +1,4 @@
-"""What rows take up: wide and sparse tables are read, and what unpacks to far more than its size is refused."""
+"""Memory limits: wide and sparse tables are read, and files that unpack to far more than their size raise."""
 
 import gzip
 import sys
@@ -17,7 +17,7 @@ from molattn.errors import InputError
 
 
 @pytest.mark.parametrize("cells", [["", "0", "1"] * 50, ["1.25", "abc"] * 50, ["", "C" * 40, "7", "12"] * 25])
-def test_the_weight_is_what_python_takes(cells: list[str]) -> None:
+def test_row_bytes_are_those_that_python_takes(cells: list[str]) -> None:
     apart = {id(text): sys.getsizeof(text) for text in ("".join(list(cell)) for cell in cells) if len(text) > 1}
     assert len(apart) <= sum(len(cell) > 1 for cell in cells)
     known = {length: sys.getsizeof("x" * length) for length in map(len, cells)}
@@ -42,7 +42,7 @@ def test_many_columns_of_parquet_fit(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert count_parquet_rows(tmp_path / "t.parquet", "t.parquet") == 20_000
 
 
-def test_what_arrow_needs_to_unpack_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_take_too_much_memory_to_unpack_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pq.write_table(pa.table({"smiles": ["C"], "x": ["y" * 200_000_000]}), tmp_path / "t.parquet", compression="zstd")
     monkeypatch.setattr(arrow, "MIN_MEMORY_LIMIT", 2**26)
     with pytest.raises(InputError, match=r"rows 0 to 1023 (take over \d+ MiB to unpack|hold over)"):
@@ -50,7 +50,7 @@ def test_what_arrow_needs_to_unpack_is_said(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.binary_view()], ids=str)
-def test_text_of_parquet_weighs_the_same_however_arrow_keeps_it(
+def test_text_of_parquet_has_the_same_size_in_every_arrow_type(
     tmp_path: Path, kind: pa.DataType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 2**22)

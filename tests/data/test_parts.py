@@ -1,4 +1,4 @@
-"""Parts of an output: finished or not there, of one thing alone, and joined in order."""
+"""Parts of an output: complete or absent, with the same dependencies, and joined in order."""
 
 import gzip
 import hashlib
@@ -41,7 +41,7 @@ def output(tmp_path: Path) -> Path:
     return tmp_path / "out.txt"
 
 
-def test_where_parts_lie_and_what_is_known_of_them(output: Path) -> None:
+def test_files_and_records_of_parts(output: Path) -> None:
     parts = opened(output)
     assert parts.folder == parts_folder(output) == output.with_name("out.txt.parts")
     assert parts.table(12) == parts.folder / "000012.txt"
@@ -92,7 +92,7 @@ def test_a_part_with_a_damaged_record_is_not_finished(output: Path, damaged: str
     assert set(opened(output).finished) == {1}
 
 
-def test_a_part_that_changed_or_went_is_not_finished(output: Path) -> None:
+def test_a_changed_or_missing_part_is_not_finished(output: Path) -> None:
     parts = opened(output)
     for number in (0, 1, 2):
         finish(parts, number, "x\n")
@@ -109,14 +109,14 @@ def test_a_part_that_changed_or_went_is_not_finished(output: Path) -> None:
         ({"model": "m"}, "model was None, now it is m"),
     ],
 )
-def test_parts_of_something_else_are_refused(output: Path, other: dict[str, object], said: str) -> None:
+def test_parts_with_other_dependencies_raise(output: Path, other: dict[str, object], said: str) -> None:
     finish(opened(output), 0, "x\n")
     with pytest.raises(InputError, match=f"has the parts of another output: {said}; --force"):
         opened(output, **other)
     assert set(opened(output).finished) == {0}
 
 
-def test_what_is_no_longer_asked_for_is_something_else(output: Path) -> None:
+def test_a_removed_dependency_raises(output: Path) -> None:
     opened(output, model="m")
     with pytest.raises(InputError, match="model was m, now it is None"):
         opened(output)
@@ -126,11 +126,11 @@ def test_what_is_no_longer_asked_for_is_something_else(output: Path) -> None:
 def test_a_manifest_that_cannot_be_read_is_one_sentence(output: Path, manifest: bytes) -> None:
     folder = opened(output).folder
     (folder / MANIFEST).write_bytes(manifest)
-    with pytest.raises(InputError, match=rf"{MANIFEST} cannot be read: --force without --resume begins anew$"):
+    with pytest.raises(InputError, match=rf"{MANIFEST} cannot be read: --force without --resume starts over$"):
         opened(output)
 
 
-def test_a_manifest_of_another_kind_is_of_something_else(output: Path) -> None:
+def test_a_manifest_of_another_type_raises(output: Path) -> None:
     folder = opened(output).folder
     (folder / MANIFEST).write_text("[]")
     with pytest.raises(InputError, match="input was None"):

@@ -1,4 +1,4 @@
-"""Columns in flat files: what was written is read, row by row, or the damage is named."""
+"""Ragged columns in files: rows round-trip, or damage raises an error."""
 
 import mmap
 import os
@@ -32,7 +32,7 @@ def opened(folder: Path, files: dict[str, FileDigest]) -> RaggedColumns:
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 8, 13])
-def test_rows_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def test_rows_round_trip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr(ragged, "_ROWS_PER_FLUSH", 4)
     columns = opened(tmp_path / "f", written(tmp_path / "f", count))
     assert columns.num_rows == count
@@ -45,7 +45,7 @@ def test_rows_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: 
     assert columns.texts("t", rows) == [f"é{i}" if i % 3 else "" for i in rows]
 
 
-def test_rows_are_written_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_flushed_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ragged, "_ROWS_PER_FLUSH", 4)
     sizes = []
     (tmp_path / "f").mkdir()
@@ -57,7 +57,7 @@ def test_rows_are_written_now_and_then(tmp_path: Path, monkeypatch: pytest.Monke
     assert [i for i, (a, b) in enumerate(zip([0, *sizes], sizes, strict=False)) if a != b] == [3, 7]
 
 
-def test_what_is_said_of_the_files(tmp_path: Path) -> None:
+def test_digests_of_the_files(tmp_path: Path) -> None:
     files = written(tmp_path / "f", 3)
     assert set(files) == {"a.bin", "a.offsets.bin", "t.bin", "t.offsets.bin"}
     assert {name: (tmp_path / "f" / name).stat().st_size for name in files} == {n: f.size for n, f in files.items()}
@@ -72,7 +72,7 @@ def test_an_error_finishes_no_file(tmp_path: Path) -> None:
     assert all(file.file.closed for file in [*writer._files.values(), *writer._offsets.values()])
 
 
-def test_a_column_that_a_row_does_not_have_is_empty_there(tmp_path: Path) -> None:
+def test_a_missing_column_of_a_row_is_empty(tmp_path: Path) -> None:
     with RaggedWriter(tmp_path, DTYPES) as writer:
         writer.write({"a": b"\1\0"})
         writer.write({"t": b"x"})
@@ -81,7 +81,7 @@ def test_a_column_that_a_row_does_not_have_is_empty_there(tmp_path: Path) -> Non
     assert columns.texts("t", np.array([0, 1])) == ["", "x"]
 
 
-def test_damage_is_named(tmp_path: Path) -> None:
+def test_damage_raises_with_the_file(tmp_path: Path) -> None:
     files = written(tmp_path / "f", 5)
     path = tmp_path / "f" / "a.bin"
     whole = path.read_bytes()
@@ -103,7 +103,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
     assert opened(tmp_path / "f", files).num_rows == 5
 
 
-def test_columns_of_unlike_lengths_are_damage(tmp_path: Path) -> None:
+def test_columns_of_different_lengths_are_damaged(tmp_path: Path) -> None:
     five, six = written(tmp_path / "5", 5), written(tmp_path / "6", 6)
     for name in ("t.bin", "t.offsets.bin"):
         (tmp_path / "6" / name).replace(tmp_path / "5" / name)
@@ -118,23 +118,21 @@ def test_columns_of_unlike_lengths_are_damage(tmp_path: Path) -> None:
         opened(tmp_path / "5", known)
 
 
-def test_files_are_whole_on_the_disk_before_it_is_said_what_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_synced_before_their_digests_are_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(ragged.os, "fsync", lambda number: synced.append(os.fstat(number).st_size))
     files = written(tmp_path / "f", 5)
     assert sorted(synced) == sorted(file.size for file in files.values())
 
 
-def test_any_text_comes_back(tmp_path: Path) -> None:
+def test_any_text_round_trips(tmp_path: Path) -> None:
     with RaggedWriter(tmp_path, DTYPES) as writer:
         writer.write(encode_row({"t": "\ud800 \U0001f600"}))
     assert opened(tmp_path, writer.files).texts("t", np.array([0])) == ["\ud800 \U0001f600"]
 
 
 class Map:
-    """A map that counts how often its pages are let go of."""
+    """A memory map that counts how often its pages are released."""
 
     def __init__(self) -> None:
         self.let_go = 0
@@ -145,7 +143,7 @@ class Map:
 
 
 @pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="the system lets go of pages by itself")
-def test_pages_are_let_go_of_after_so_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_are_released_after_some_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ragged, "ROWS_PER_RELEASE", 5)
     columns, counter = opened(tmp_path / "f", written(tmp_path / "f", 8)), Map()
     assert len(columns._maps) == 4

@@ -46,7 +46,7 @@ UNUSABLE = [
 
 
 @pytest.mark.parametrize(("text", "reason"), UNUSABLE)
-def test_a_row_that_cannot_be_used_is_named_with_its_reason(text, reason):
+def test_a_rejected_row_has_its_reason(text, reason):
     table = table_of(["smiles", "y"], ["C", "1"], ["CC", text], ["CCC", "3"])
     records = read_records(table, "smiles", ["y"])
     assert records.rejected == [RejectedRow(row=1, line=3, smiles="CC", reason=reason)]
@@ -109,12 +109,12 @@ def test_the_smiles_column_is_guessed(columns, found):
         (["molecular_weight"], "no column"),
     ],
 )
-def test_a_guess_that_fails_says_what_to_do(columns, message):
+def test_a_failed_guess_raises_with_advice(columns, message):
     with pytest.raises(UsageError, match=message):
         guess_smiles_column(columns)
 
 
-def test_decimal_commas_are_read_where_semicolons_part_the_cells(tmp_path: Path) -> None:
+def test_decimal_commas_are_read_if_the_delimiter_is_a_semicolon(tmp_path: Path) -> None:
     text = "Structure;y;w;d;points\nC;-11,01;0,5;1;0.5\nCC;3;1;2,5;0,5\nCO;;1;3;1\n"
     (tmp_path / "t.csv").write_text(text)
     table = read_table(tmp_path / "t.csv")

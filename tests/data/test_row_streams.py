@@ -1,4 +1,4 @@
-"""Tables read a chunk at a time: the same rows as at once, in every format."""
+"""Tables read in chunks: the same rows as whole tables, in every format."""
 
 import csv
 import gzip
@@ -60,7 +60,7 @@ def test_the_rows_are_those_of_the_whole_table(tmp_path: Path, count: int, name:
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 7])
-def test_where_blocks_end_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+def test_block_boundaries_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes('\ufeffsmiles,é\r\nC,"1\r2"\r\n\rCC,\u20ac\n\n"C\n\nC",x'.encode())
     whole = read(path)
@@ -122,7 +122,7 @@ def test_an_open_quote_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pyt
         count_rows(path)
 
 
-def test_a_damaged_gzip_is_said(tmp_path: Path) -> None:
+def test_a_damaged_gzip_raises(tmp_path: Path) -> None:
     whole = gzip.compress(b"smiles\n" + b"CCO\n" * 1000)
     for name, data in (("cut", whole[:-20]), ("none", b"smiles\nC\n")):
         path = tmp_path / f"{name}.csv.gz"
@@ -164,7 +164,7 @@ def test_an_sdf_with_a_wedge_keeps_its_stereocentre(tmp_path: Path) -> None:
     assert row[0] == Chem.CanonSmiles("C[C@H](N)C(=O)O")
 
 
-def test_letters_of_old_programs_do_not_cost_an_sdf(tmp_path: Path) -> None:
+def test_latin_1_text_in_an_sdf_is_read(tmp_path: Path) -> None:
     path = tmp_path / "t.sdf"
     text = mol_block("CCO", "alcool éthylique", note="20 °C") + mol_block("C", "plain")
     path.write_bytes(text.encode("latin-1"))
@@ -191,7 +191,7 @@ def test_the_structure_is_the_molecule_whatever_the_properties_are_called(tmp_pa
 
 
 @pytest.mark.parametrize("name", ["t.smi", "t.sdf"])
-def test_a_file_without_molecules_is_said(tmp_path: Path, name: str) -> None:
+def test_a_file_without_molecules_raises(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("\n\n")
     for reader in (read, read_table, read_columns):
         with pytest.raises(InputError, match=r"the file is empty|the file has no records"):
@@ -295,7 +295,7 @@ def test_records_of_an_sdf_are_counted_without_looking_into_them(
     assert count_rows(tmp_path / "t.txt", "sdf") == 3
 
 
-def test_rows_are_counted_in_the_format_that_is_said(tmp_path: Path) -> None:
+def test_rows_are_counted_in_the_given_format(tmp_path: Path) -> None:
     (tmp_path / "t.sdf").write_text("CCO a\nC b\n")
     assert count_rows(tmp_path / "t.sdf", "smi") == 2
     assert count_rows(tmp_path / "t.sdf", "csv") == 1
@@ -303,7 +303,7 @@ def test_rows_are_counted_in_the_format_that_is_said(tmp_path: Path) -> None:
 
 def test_a_parquet_is_an_ordinary_file(tmp_path: Path) -> None:
     (tmp_path / "t.parquet").symlink_to("/dev/null")
-    with pytest.raises(InputError, match="is no ordinary file, as Parquet must be; write it to one first"):
+    with pytest.raises(InputError, match="is not a regular file, as Parquet must be; copy it to one first"):
         read_table(tmp_path / "t.parquet")
 
 
@@ -315,13 +315,13 @@ def test_decimal_commas_of_a_chunk() -> None:
             assert stream.numeric_column(next(stream.chunks), 1) == wanted
 
 
-def test_a_format_that_is_said_goes_before_the_name(tmp_path: Path) -> None:
+def test_a_given_format_overrides_the_suffix(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\tc\n1\t2\n")
     assert read(tmp_path / "t.csv", "tsv")[:2] == (("a,b", "c"), [["1", "2"]])
 
 
 class Slow(io.BytesIO):
-    """It has one line at a time, and must not be asked for more than `most` of them."""
+    """It returns one line at a time, and at most `most` of them may be requested."""
 
     most = 1
 

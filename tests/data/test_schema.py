@@ -1,4 +1,4 @@
-"""JSON read strictly."""
+"""Strict parsing of JSON."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 from molattn.data.schema import ValidationError, parse_json
 
 
-def test_a_key_that_stands_twice_among_many_is_named() -> None:
+def test_a_duplicate_key_among_many_is_named() -> None:
     pairs = [f'"k{i}": {i}' for i in range(300_000)]
     assert parse_json(f"{{{', '.join(pairs)}}}".encode()) == json.loads(f"{{{', '.join(pairs)}}}")
     with pytest.raises(ValidationError, match="'k299999' appears twice"):

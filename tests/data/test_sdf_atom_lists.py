@@ -1,4 +1,4 @@
-"""Lists of an SDF: whatever the order of its atoms and hydrogens, each value stays with its atom."""
+"""Atom lists of an SDF: for any order of atoms and hydrogens, each value stays with its atom."""
 
 import json
 import random
@@ -108,7 +108,7 @@ def test_a_list_under_another_name_follows_the_record_too(tmp_path: Path) -> Non
         ("q", "[1, 2", "column 'q': '[1, 2': its brackets do not match"),
     ],
 )
-def test_a_list_that_does_not_fit_is_a_reason_and_no_value_is_taken(
+def test_a_list_of_the_wrong_length_is_a_reason_and_left_empty(
     tmp_path: Path, name: str, text: str, reason: str
 ) -> None:
     good, bad = Chem.MolFromSmiles("OCN"), Chem.MolFromSmiles("OCN")
@@ -126,14 +126,14 @@ def test_explicit_hydrogens_are_counted_in_the_reason(tmp_path: Path) -> None:
     assert reason.endswith("2 values for the 6 atoms of the record, explicit hydrogens among them")
 
 
-def test_a_table_that_is_no_sdf_stays_as_it_is() -> None:
+def test_a_table_that_is_not_an_sdf_is_unchanged() -> None:
     table = Table(("smiles", "atom.dprop.q"), [["CO", "1 2"]], "t.csv", [2])
     assert reorder_atom_lists(table, ["atom.dprop.q"], add_hs=False).table is table
     assert not is_rdkit_atom_list(table, "atom.dprop.q")
 
 
 @pytest.mark.parametrize("explicit", [False, True])
-def test_reading_with_places_is_reading_without(explicit: bool) -> None:
+def test_atom_maps_do_not_change_the_table(explicit: bool) -> None:
     for n, smiles in enumerate(MOLECULES):
         block = Chem.MolToMolBlock(written(Chem.MolFromSmiles(smiles), n, explicit=explicit))
         mol = Chem.MolFromMolBlock(block)

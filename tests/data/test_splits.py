@@ -55,7 +55,7 @@ def split_or_none(split, keys, sizes, seed):
 @pytest.mark.parametrize("split", [random_split, by_initial, balanced_by_initial])
 @given(keys=KEYS, sizes=SIZES, seed=st.integers(0, 3), data=st.data())
 @settings(max_examples=100, deadline=None)
-def test_what_holds_of_every_split(split, keys, sizes, seed, data):
+def test_properties_of_every_split(split, keys, sizes, seed, data):
     labels = split_or_none(split, keys, sizes, seed)
     order = data.draw(st.permutations(range(len(keys))))
     shuffled = split_or_none(split, [keys[row] for row in order], sizes, seed)
@@ -71,7 +71,7 @@ def test_what_holds_of_every_split(split, keys, sizes, seed, data):
 
 @given(keys=KEYS, sizes=SIZES, seed=st.integers(0, 3))
 @settings(max_examples=100, deadline=None)
-def test_random_sides_are_near_their_sizes(keys, sizes, seed):
+def test_random_subsets_are_near_their_sizes(keys, sizes, seed):
     labels = split_or_none(random_split, keys, sizes, seed)
     if labels is None:
         assert len(set(keys)) < sum(size > 0 for size in sizes)
@@ -118,7 +118,7 @@ def test_a_random_split_is_even_handed():
         (0.8, 0.1, 0.1, 0.0),
     ],
 )
-def test_sizes_that_make_no_sense(sizes):
+def test_invalid_sizes_raise(sizes):
     for split in SPLITS.values():
         with pytest.raises(UsageError, match="three numbers from 0 to 1 that sum to 1"):
             split(["C", "CC", "CCC"], sizes, 0)
@@ -135,14 +135,14 @@ def test_a_negative_seed():
 
 
 @pytest.mark.parametrize("keys", [[], ["C"], ["C", "CC"], ["C", "C", "C", "CC"]])
-def test_too_few_molecules_say_what_to_do(keys):
+def test_too_few_molecules_raise_with_advice(keys):
     with pytest.raises(InputError, match="cannot fill the 3 subsets of a split: give more molecules"):
         random_split(keys)
     with pytest.raises(InputError, match=r"empty: .*take the random split"):
         scaffold_split(keys, scaffold_of=initial)
 
 
-def test_scaffolds_are_dealt_out_largest_first():
+def test_scaffolds_are_assigned_largest_first():
     keys = [f"a-{k}" for k in range(6)] + [f"b-{k}" for k in range(3)] + ["d", "c", "e"]
     labels = scaffold_split(keys, (0.5, 0.25, 0.25), scaffold_of=initial)
     # a fills train, b fills val; c, d and e no longer fit anywhere else.
@@ -158,7 +158,7 @@ def test_a_scaffold_that_just_fits_is_not_lost_to_rounding():
     assert labels.tolist() == ["train"] * 7 + ["val"] + ["test"] * 2
 
 
-def test_a_scaffold_that_fills_the_data_says_so():
+def test_a_scaffold_of_all_the_data_raises():
     with pytest.raises(InputError, match="leaves train and val empty: 9 rows with 1 scaffold, the largest of 9 rows"):
         scaffold_split([f"a-{k}" for k in range(9)], scaffold_of=initial)
 
@@ -248,7 +248,7 @@ def split_file(tmp_path, rows, columns=("smiles", "split")):
 SMILES = ["C", "CC", "CCC", "O"]
 
 
-def test_a_split_file_is_taken_as_it_is(tmp_path):
+def test_a_split_file_is_used_unchanged(tmp_path):
     path = split_file(tmp_path, list(zip(SMILES, ["Train", " valid ", "test", ""], strict=True)))
     assert read_split_file(path, SMILES).tolist() == ["train", "val", "test", ""]
     path = split_file(
@@ -300,7 +300,7 @@ def test_a_split_file_without_its_columns(tmp_path):
         read_split_file(path, ["C"])
 
 
-def test_a_column_of_the_table_is_taken_as_it_is(tmp_path):
+def test_a_split_column_is_used_unchanged(tmp_path):
     path = split_file(tmp_path, list(zip(SMILES, ["train", "valid", " Test", ""], strict=True)), ("smiles", "set"))
     assert read_split_column(read_table(path), "set").tolist() == ["train", "val", "test", ""]
     path = split_file(tmp_path, [("C", "train"), ("CC", "dev")], ("smiles", "set"))
@@ -320,7 +320,7 @@ def test_the_tables_of_splits():
         split_labels("temporal", ["C"], np.zeros(1), (0.8, 0.1, 0.1), 0)
 
 
-def test_large_scaffolds_train_and_chance_deals_the_others():
+def test_large_scaffolds_are_in_train_and_others_are_assigned_at_random():
     keys = [f"a-{k}" for k in range(60)] + [f"{c}-{k}" for c in "bcdefghijk" for k in range(4)]
     found = [scaffold_balanced_split(keys, seed=seed, scaffold_of=initial) for seed in range(12)]
     assert all(set(labels[:60]) == {"train"} for labels in found)

@@ -1,4 +1,4 @@
-"""Splits and folds of real molecules: by scaffold, by likeness, by target."""
+"""Splits and folds of real molecules: by scaffold, by similarity, by target."""
 
 import time
 from collections import Counter
@@ -33,7 +33,7 @@ def split(name, rows, sizes=(0.8, 0.1, 0.1), seed=0, values=VALUES):
 @pytest.mark.parametrize("name", NAMES)
 @given(rows=ROWS, sizes=SIZES, seed=st.integers(0, 2), data=st.data())
 @settings(max_examples=25, deadline=None)
-def test_what_holds_of_every_split(name, rows, sizes, seed, data):
+def test_properties_of_every_split(name, rows, sizes, seed, data):
     labels = split(name, rows, sizes, seed)
     order = data.draw(st.permutations(range(len(rows))))
     shuffled = split(name, [rows[k] for k in order], sizes, seed)
@@ -48,13 +48,13 @@ def test_what_holds_of_every_split(name, rows, sizes, seed, data):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_sides_of_esol_are_near_their_sizes(name):
+def test_the_subsets_of_esol_are_near_their_sizes(name):
     labels = split(name, range(120))
     assert [int((labels == side).sum()) for side in SPLIT_LABELS] == pytest.approx([96, 12, 12], abs=1)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_another_seed_is_another_split_where_there_is_chance(name):
+def test_another_seed_is_another_split_if_the_split_is_random(name):
     found = {tuple(split(name, range(120), seed=seed)) for seed in range(5)}
     assert len(found) == (5 if name in SEEDED else 1)
     if name in SEEDED:
@@ -74,7 +74,7 @@ def test_groups_stay_together(name, group):
             assert side_of.setdefault(of[smiles], side) == side
 
 
-def test_the_sides_of_kennard_stone_grow_more_alike():
+def test_the_subsets_of_kennard_stone_are_increasingly_similar():
     labels = split("kennard-stone", range(120), (0.5, 0.25, 0.25))
     fingerprints = Fingerprints(SMILES)
     alike = np.array([fingerprints.similarities(row) for row in range(120)])
@@ -93,7 +93,7 @@ def test_kennard_stone_by_hand():
 
 
 @pytest.mark.parametrize("classes", [False, True])
-def test_every_side_has_its_share_of_every_stratum(classes):
+def test_every_subset_has_its_share_of_every_stratum(classes):
     values = [float(v > np.quantile(VALUES, 0.8)) for v in VALUES] if classes else VALUES
     for seed in range(3):
         labels = split("stratified", range(120), (0.6, 0.2, 0.2), seed, values)
@@ -123,7 +123,7 @@ def one_side_each(names, labels):
 @pytest.mark.parametrize("name", NAMES)
 @given(rows=GROUPED, sizes=SIZES, seed=st.integers(0, 2), data=st.data())
 @settings(max_examples=25, deadline=None)
-def test_a_group_is_on_one_side_of_every_split(name, rows, sizes, seed, data):
+def test_a_group_is_in_one_subset_of_every_split(name, rows, sizes, seed, data):
     def labels_of(rows):
         keys, values = [SMILES[r] for r, _ in rows], np.array([VALUES[r] for r, _ in rows])
         try:
@@ -144,7 +144,7 @@ def test_a_group_is_on_one_side_of_every_split(name, rows, sizes, seed, data):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_groups_of_one_row_each_part_nothing_else(name):
+def test_groups_of_one_row_do_not_change_the_split(name):
     rows = range(120)
     values = np.array(VALUES)
     labels = split_labels(name, SMILES, values, (0.8, 0.1, 0.1), 1, [str(r) for r in rows])
@@ -155,7 +155,7 @@ def test_groups_of_one_row_each_part_nothing_else(name):
 
 @given(st.lists(st.integers(1, 30), min_size=3, max_size=12), st.integers(0, 5))
 @settings(max_examples=150, deadline=None)
-def test_random_groups_fill_every_side_about_as_its_share(sizes, seed):
+def test_random_groups_fill_subsets_near_their_shares(sizes, seed):
     groups = [f"g{i}" for i, size in enumerate(sizes) for _ in range(size)]
     keys = [f"molecule {i}" for i in range(len(groups))]
     labels = split_labels("random", keys, np.zeros(len(keys)), (0.6, 0.2, 0.2), seed, groups)
@@ -186,7 +186,7 @@ def test_a_group_is_tested_in_one_fold(name, rows, num_folds, seed):
         assert one_side_each(groups, labels) and one_side_each(keys, labels)
 
 
-def test_rows_are_tied_through_molecules_and_groups():
+def test_rows_are_connected_through_molecules_and_groups():
     # b ties group 1 to group 2; d and e stay alone.
     assert connect_groups(["a", "b", "b", "c", "d", "e"], ["1", "1", "2", "2", "3", "4"]) == [*"aaaade"]
     assert connect_groups(["b", "a"]) == ["b", "a"] and connect_groups([], []) == []
@@ -200,7 +200,7 @@ def test_folds_by_group_are_those_of_scikit_learn():
     assert sorted(Counter(folds.tolist()).values()) == sorted(len(test) for _, test in theirs)
 
 
-def test_too_few_groups_are_said():
+def test_too_few_groups_raise():
     keys, groups = ["C", "CC", "CCC", "CCO"], ["a", "a", "b", "b"]
     for name in ("random", "kennard-stone", "stratified"):
         with pytest.raises(InputError, match="2 groups cannot fill the 3 subsets of a split: give more groups"):
@@ -221,7 +221,7 @@ def test_butina_by_hand():
         assert (fingerprints.similarities(int(cluster[0]))[cluster] >= 0.4).all()
 
 
-def test_likeness_is_tanimoto():
+def test_similarity_is_tanimoto():
     fingerprints = Fingerprints(["CCO", "OCC", "c1ccccc1"])
     assert fingerprints.similarities(0).tolist() == [1.0, 1.0, 0.0]
     assert len(fingerprints) == 3
@@ -247,7 +247,7 @@ def test_test_folds_partition_the_molecules(name, rows, num_folds, seed, data):
 
 
 @pytest.mark.parametrize("name", FOLDED)
-def test_the_sides_of_a_fold(name):
+def test_the_subsets_of_a_fold(name):
     values = np.array(VALUES)
     tested = np.zeros(120, dtype=int)
     for fold in range(5):
@@ -262,7 +262,7 @@ def test_the_sides_of_a_fold(name):
     assert (tested == 1).all()
 
 
-def test_folds_that_make_no_sense():
+def test_invalid_folds_raise():
     values = np.zeros(4)
     keys = ["C", "CC", "CCC", "CCCC"]
     with pytest.raises(UsageError, match="2 or more folds, not 1"):

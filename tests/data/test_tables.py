@@ -46,7 +46,7 @@ def test_dialects_read_alike(tmp_path, name, data):
     assert table.source == str(tmp_path / name)
 
 
-def test_cells_are_kept_as_they_stand(tmp_path):
+def test_cells_are_unchanged(tmp_path):
     table = table_of(tmp_path, 'smiles, y\n C ,01.0\n"a ""b"", c",\n""," "\n')
     assert table.columns == ("smiles", " y")
     assert table.rows == [[" C ", "01.0"], ['a "b", c', ""], ["", " "]]
@@ -106,7 +106,7 @@ OFF = [
 
 
 @pytest.mark.parametrize(("data", "message"), OFF)
-def test_a_table_that_is_off_is_refused_with_its_place(tmp_path, data, message):
+def test_a_malformed_table_raises_with_its_location(tmp_path, data, message):
     if message is None:
         table_of(tmp_path, data)
         return
@@ -216,7 +216,7 @@ def test_a_table_in_memory_is_read_as_its_file_would_be():
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_cycles_are_not_looked_for_while_a_table_is_read(before):
+def test_garbage_collection_is_disabled_while_a_table_is_read(before):
     inside = []
 
     def chunks():
@@ -232,7 +232,7 @@ def test_cycles_are_not_looked_for_while_a_table_is_read(before):
         (gc.enable if was else gc.disable)()
 
 
-def test_what_chunks_know_of_their_rows_is_of_the_rows_of_the_table():
+def test_errors_and_atom_maps_of_chunks_are_those_of_the_table():
     chunks = [
         Chunk(0, [1, 2], [["", "a"], ["C", "b"]], errors={0: SmilesError("", "no structure")}, atom_maps={1: "of 1"}),
         Chunk(2, [3, 4], [["", "c"], ["CC", "d"]], errors={0: SmilesError("", "no atoms")}, atom_maps={1: "of 3"}),

@@ -1,4 +1,4 @@
-"""Bytes that come in blocks of any size: the lines in them, and when to stop."""
+"""Lines of text from blocks of any size, and the limits."""
 
 import gzip
 import io
@@ -12,7 +12,7 @@ from molattn.errors import InputError
 
 
 class Pipe(io.BytesIO):
-    """It gives a few bytes, and then what `error` is."""
+    """It returns a few bytes, and then raises `error`."""
 
     def __init__(self, data: bytes, error: OSError | None = None):
         super().__init__(data)
@@ -47,7 +47,7 @@ def test_a_file_that_cannot_be_read_on() -> None:
             next(found)
 
 
-def test_a_gzip_unpacks_to_so_many_bytes_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_unpacked_bytes_of_a_gzip_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_input, "_BLOCK", 1000)
     packed = gzip.compress(bytes(3000))
     for most, whole in ((3000, True), (None, True), (2999, False)):
@@ -71,7 +71,7 @@ def test_a_damaged_gzip() -> None:
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 4, 100])
-def test_ends_of_lines_are_kept_wherever_blocks_end(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+def test_line_ends_are_unchanged_wherever_blocks_end(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(text_input, "_BLOCK", block)
     assert read(b"a\r\nb\rc\n\nd\r\r\n\re") == ["a\r\n", "b\r", "c\n", "\n", "d\r", "\r\n", "\r", "e"]
     assert read(b"") == []
@@ -88,7 +88,7 @@ def test_ends_of_lines_are_kept_wherever_blocks_end(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("block", [1, 4, 7])
-def test_a_line_may_be_so_long_and_no_longer(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+def test_the_length_of_a_line_is_limited(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(text_input, "_BLOCK", block)
     monkeypatch.setattr(text_input, "MAX_LINE_BYTES", 10)
     assert read(b"0123456789") == ["0123456789"]

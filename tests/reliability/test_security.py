@@ -169,7 +169,7 @@ def test_33_downloads(score: Score, tmp_path: Path) -> None:
     with serve({}) as home:
         for k, data in enumerate(damages(content, count)):
             home.files["a.csv"] = data
-            home.said = {"a.csv": len(content)} if k % 4 == 1 else {}
+            home.content_lengths = {"a.csv": len(content)} if k % 4 == 1 else {}
             score.count("corrupt files")
             with pytest.raises(InputError):
                 download(home.url("a.csv"), tmp_path / "cache" / "a.csv", sha256)

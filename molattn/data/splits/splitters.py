@@ -112,10 +112,9 @@ def cluster_split(
     seed: int = 0,
     groups: Sequence[str] | None = None,
 ) -> Labels:
-    """Whole Butina clusters of molecules with like Morgan fingerprints, the large ones to training.
+    """Split by Butina cluster of Morgan fingerprints, large clusters to train and the others at random.
 
-    The clusters are those of `molattn.chem.butina_clusters`, dealt out as the scaffolds of
-    `scaffold_balanced_split` are. The order of the rows does not matter.
+    The clusters are those of `molattn.chem.butina_clusters`, assigned as the scaffolds of `scaffold_balanced_split`. The order of the rows does not matter.
 
     keys: n canonical SMILES. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,)
     labels.

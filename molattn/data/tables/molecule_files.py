@@ -79,11 +79,11 @@ def sdf_stream(lines: Callable[[], Iterable[str]], source: str, atom_maps: bool 
 
     def rows() -> Iterator[_Row]:
         for number, record in enumerate(split_records(lines()), start=1):
-            made = read_record(record, atom_maps)
-            text, error = ("", made.smiles) if isinstance(made.smiles, SmilesError) else (made.smiles, None)
-            title = [made.name] if found.titles else []
-            cells = [text, *title, *(made.properties.get(n, "") for n in found.properties)]
-            yield _Row(number, cells, error, made.atoms)
+            parsed = read_record(record, atom_maps)
+            text, error = ("", parsed.smiles) if isinstance(parsed.smiles, SmilesError) else (parsed.smiles, None)
+            title = [parsed.name] if found.titles else []
+            cells = [text, *title, *(parsed.properties.get(n, "") for n in found.properties)]
+            yield _Row(number, cells, error, parsed.atoms)
 
     return RowStream(source, columns, _chunks(rows(), source, "record"), "record", smiles)
 

@@ -73,7 +73,7 @@ class Parts(PartFiles):
                 if found.get(name) != expected.get(name):
                     raise InputError(
                         f"{self.folder} has the parts of another output: {name} was {found.get(name)}, now it is "
-                        f"{expected.get(name)}; --force without --resume begins anew"
+                        f"{expected.get(name)}; --force without --resume starts over"
                     )
         else:
             discard_parts(path)
@@ -133,5 +133,5 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: --force without --resume begins anew") from error
+        raise InputError(f"{path} cannot be read: --force without --resume starts over") from error
     return content if isinstance(content, dict) else {}

@@ -123,7 +123,7 @@ def _on_disk(stack: ExitStack, path: str | Path, source: str, max_bytes: int | N
         if str(path) != STDIN and Path(path).suffix.lower() != ".gz":
             if Path(path).is_file():
                 return path
-            raise InputError(f"{source} is no ordinary file, as Parquet must be; write it to one first")
+            raise InputError(f"{source} is not a regular file, as Parquet must be; copy it to one first")
         copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="molattn-"))  # noqa: SIM115
         for block in read_blocks(file, source, max_bytes):
             copy.write(block)
