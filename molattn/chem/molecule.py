@@ -110,8 +110,8 @@ class MoleculeGraph:
         return len(self.atom_codes)
 
     @property
-    def written(self) -> str:
-        """The SMILES whose atoms these are, in their order."""
+    def encoded_smiles(self) -> str:
+        """The SMILES whose atoms are encoded, in their order."""
         return self.smiles
 
     @property
