@@ -20,17 +20,17 @@ def attention(
     smiles_column: SmilesColumn = None,
     input_format: InputFormat = None,
     layer: Annotated[
-        int | None, typer.Option(help="One layer alone; negative numbers count from the last.", show_default=False)
+        int | None, typer.Option(help="One layer only; negative numbers count from the last.", show_default=False)
     ] = None,
     head: Annotated[
-        str | None, typer.Option(help="One head alone, or the mean or max of all.", show_default=False)
+        str | None, typer.Option(help="One head only, or the mean or max of all.", show_default=False)
     ] = None,
     num_workers: NumWorkers = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 at a row that cannot be read.")] = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write who attends to whom in every molecule of a table, one weight a row.
+    """Write the attention weights of every molecule of a table, one weight per row.
 
     `molattn attention runs/esol in.csv -o maps.parquet` has the columns row (of in.csv, from 0), smiles, layer, head,
     receiver, sender, their labels and elements, bond, path_length and weight. A molecule of 25 atoms has 625 weights

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 datasets = typer.Typer(
     no_args_is_help=True,
-    help="List the data sets known by name, show the card of one, or fetch its table.",
+    help="List the data sets available by name, show the card of one, or fetch its table.",
     epilog="`molattn train --dataset NAME` learns from one.",
 )
 
@@ -29,7 +29,7 @@ _Name = Annotated[str, typer.Argument(help="A name in `molattn datasets list`.",
 def list_all(data_dir: _DataDir = None, as_json: _Json = False) -> None:
     """List all data sets: what is learned, how results are reported, and where the table is.
 
-    It is here, or it is downloaded, or made by RDKit, when it is first asked for.
+    It is available here, or is downloaded, or made by RDKit, when it is first used.
     """
     from molattn.data import dataset_names, load_card
 
@@ -68,7 +68,7 @@ def list_all(data_dir: _DataDir = None, as_json: _Json = False) -> None:
 
 @datasets.command()
 def show(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None:
-    """Show the card of a data set: columns, units, source, citation, licence, and where its table lies."""
+    """Show the card of a data set: columns, units, source, citation, licence, and the path of its table."""
     from molattn.data import load_card
 
     card = load_card(name)
@@ -108,7 +108,7 @@ def show(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None
 
 @datasets.command()
 def get(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None:
-    """Fetch or make the table of a data set, unless it is at hand, and say where it lies.
+    """Fetch or make the table of a data set, unless it is available, and print its path.
 
     It goes into --data-dir, or else into the user's cache.
     """
@@ -142,9 +142,9 @@ def fetch_with_progress(name: str, data_dir: str | Path | None, quiet: bool = Fa
         def progress(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total or None, visible=True)
 
-        card, said = fetch_dataset(name, data_dir or "", progress)
-    if said and not quiet:
-        print_status(said)
+        card, message = fetch_dataset(name, data_dir or "", progress)
+    if message and not quiet:
+        print_status(message)
     return card
 
 

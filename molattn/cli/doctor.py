@@ -35,9 +35,9 @@ class CheckResult:
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False) -> None:
-    """Look at this installation: versions, processors, GPU, data sets, cache, and whether files can be written here.
+    """Check this installation: versions, processors, GPU, data sets, cache, and whether files can be written here.
 
-    Leaves with code 0 if all is well and 1 if something fails. It is what a report of a fault should come with.
+    Exits with code 0 if all checks pass and 1 if one fails. Include its output in bug reports.
     """
     checks: list[tuple[str, Callable[[], str]]] = [
         ("Python", _python),
@@ -159,7 +159,7 @@ def _data_sets() -> str:
     if missing:
         raise RuntimeError(f"the table of {', '.join(missing)} is missing: reinstall molattn")
     others = len(cards) - len(here)
-    return f"{', '.join(here)} at hand, their checksums hold; {others} more are fetched or made when asked for"
+    return f"{', '.join(here)} at hand, their checksums hold; {others} more are fetched or made when they are used"
 
 
 def _cache() -> str:

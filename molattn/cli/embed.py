@@ -32,7 +32,7 @@ def embed(
     input_format: InputFormat = None,
     num_workers: NumWorkers = 0,
     shard: Annotated[
-        str | None, typer.Option(help="i/n: embed the i-th of n parts of the rows alone.", show_default=False)
+        str | None, typer.Option(help="i/n: embed only the i-th of n parts of the rows.", show_default=False)
     ] = None,
     resume: Resume = False,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no vector.")] = False,
@@ -42,7 +42,7 @@ def embed(
     """Embed every row of a table: the vector before the model's last, linear map, as a fingerprint.
 
     `molattn embed runs/esol in.csv -o out.parquet` keeps every row and column of in.csv, in order, and adds `f0`, `f1`,
-    ..., `status` (ok or error) and `error` (why). A `.npy` file holds the vectors alone, one row for each row of the
+    ..., `status` (ok or error) and `error` (why). A `.npy` file holds only the vectors, one row for each row of the
     table, NaN where a molecule cannot be read. All else is as for `molattn predict`.
     """
     from molattn.cli.table_report import TableProgress, report_rows

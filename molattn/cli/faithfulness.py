@@ -27,17 +27,18 @@ def faithfulness(
         list[str] | None,
         typer.Option("--method", help="One method; may be repeated. [default: all]", show_default=False),
     ] = None,
-    max_molecules: Annotated[int, typer.Option(min=1, help="At most so many molecules, taken by chance.")] = 500,
-    seed: Annotated[int, typer.Option(min=0, help="Of that choice and of the random orders.")] = 0,
+    max_molecules: Annotated[int, typer.Option(min=1, help="At most this many molecules, sampled at random.")] = 500,
+    seed: Annotated[int, typer.Option(min=0, help="Of that sample and of the random orders.")] = 0,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was measured as JSON.")] = False,
 ) -> None:
     """Measure how faithful each method of `molattn explain` is for a model, on molecules held out from its training.
 
-    Deletion: how much the answer changes as the atoms ranked first are left out, beside a random order. On `nci-logp`
-    and `nci-tpsa`, where the true share of every atom is known, also Kendall's tau, Pearson's r and the AUROC of the
-    atoms that count, beside random numbers and an untrained model. The result is kept as `faithfulness.json` in the
-    run, and every picture of its attention and attributions repeats the line about its method.
+    Deletion: how much the prediction changes as the top-ranked atoms are masked, relative to a random order. On
+    `nci-logp` and `nci-tpsa`, where the true share of every atom is known, also Kendall's tau, Pearson's r and the
+    AUROC of the atoms that count, next to random numbers and an untrained model. The result is saved as
+    `faithfulness.json` in the run, and every picture of its attention and attributions repeats the line about its
+    method.
     """
     from molattn.cli.table_report import TableProgress
 

@@ -44,7 +44,7 @@ def heads(
         ),
     ] = None,
     max_rows: Annotated[
-        int | None, typer.Option(min=1, help="Read the first rows alone, so many.", show_default=False)
+        int | None, typer.Option(min=1, help="Read only this many rows, the first ones.", show_default=False)
     ] = None,
     smiles_column: SmilesColumn = None,
     input_format: InputFormat = None,
@@ -53,11 +53,11 @@ def heads(
     force: Annotated[bool, typer.Option("--force", help="Replace the output files.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Summarise what every head looks at: near or far atoms, which elements and functional groups.
+    """Summarise what every head attends to: near or far atoms, which elements and functional groups.
 
     `molattn heads runs/esol in.csv -o heads.csv -o heads.svg` gives, for each layer and head, the share of attention
     that atoms give to themselves, to bonded atoms and to others by distance, to each element, and to 21 functional
-    groups; each beside what uniform attention would give, and their ratio; and the entropy. Memory is bounded. It is
+    groups; each next to the share of uniform attention, and their ratio; and the entropy. Memory is bounded. It is
     what the model looks at, not proof of why it answers as it does.
     """
     from molattn.inference.table_job import check_output

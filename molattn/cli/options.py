@@ -1,4 +1,4 @@
-"""Options that several commands have in common, each written once."""
+"""Options that several commands share."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ Target = Annotated[
     str | None,
     typer.Option("--target", help="What to explain, where the model has several targets.", show_default=False),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with an output that was not finished.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue an unfinished output.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")]
 

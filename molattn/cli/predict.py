@@ -44,7 +44,7 @@ def predict(
     input_format: InputFormat = None,
     num_workers: NumWorkers = 0,
     shard: Annotated[
-        str | None, typer.Option(help="i/n: predict the i-th of n parts of the rows alone.", show_default=False)
+        str | None, typer.Option(help="i/n: predict only the i-th of n parts of the rows.", show_default=False)
     ] = None,
     resume: Resume = False,
     engine: Annotated[
@@ -53,7 +53,8 @@ def predict(
     interval: Annotated[
         float | None,
         typer.Option(
-            help="Add the ends between which the truth lies with this probability, such as 0.9.", show_default=False
+            help="Add the ends of intervals that contain the true value with this probability, such as 0.9.",
+            show_default=False,
         ),
     ] = None,
     applicability: Annotated[
@@ -79,19 +80,19 @@ def predict(
 
     `molattn predict runs/esol --smiles CCO` prints. `molattn predict runs/esol in.csv -o out.csv` keeps every row and
     column of in.csv, in order, and adds `<target>_pred`, `status` (ok or error) and `error` (why). Of a binary target
-    the prediction is the probability of 1; of several classes a class, with `<target>_prob_<class>` beside it; of a
+    the prediction is the probability of 1; of several classes a class, and `<target>_prob_<class>` for each; of a
     target of atoms a list, in the order of the SMILES. Tables may be of any length: memory is bounded, a long output is
-    kept in parts until it is whole, and `--resume` goes on after a kill. The outputs of `--shard 1/4` to `4/4`, one
-    below the other, are the output of the whole. A model trained with `--descriptor-columns` reads these columns from
-    the table.
+    written in parts until it is complete, and `--resume` continues after an interruption. The outputs of `--shard 1/4`
+    to `4/4`, one below the other, are the output of the whole. A model trained with `--descriptor-columns` reads these
+    columns from the table.
 
     Several tables go into a folder, each under its own name: `molattn predict runs/esol data/*.parquet -o out/`.
-    `--engine ray` (extra `ray`) shares them out, part by part, among the processors of the Ray cluster in RAY_ADDRESS,
-    whose machines see the same files, or else of this machine; `--num-workers` says among how many.
+    `--engine ray` (extra `ray`) distributes them, part by part, over the processors of the Ray cluster in RAY_ADDRESS,
+    whose machines read the same files, or else of this machine; `--num-workers` limits their number.
 
     `--interval 0.9` adds `<target>_lower` and `<target>_upper`, or of classes `<target>_set`, from the calibration
     molecules of `molattn train --calibration-size 0.1`. `--applicability` adds the distance to the nearest training
-    molecules in the model's own eyes, the largest Tanimoto similarity, and `unlike_training`: no, embedding,
+    molecules in the model's own embedding, the largest Tanimoto similarity, and `unlike_training`: no, embedding,
     fingerprint or both.
     """
     if (not tables) == (not smiles):

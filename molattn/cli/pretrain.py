@@ -25,18 +25,19 @@ def pretrain(
         str | None, typer.Option(help="nci: the molecules that come with RDKit.", show_default=False)
     ] = None,
     smiles_column: SmilesColumn = None,
-    grow: Annotated[int, typer.Option(min=0, help="So many more molecules, grown from these.")] = 0,
+    grow: Annotated[int, typer.Option(min=0, help="This many more molecules, grown from these.")] = 0,
     exclude: Annotated[
         list[Path] | None,
-        typer.Option(help="A table of molecules that it must not see; may be repeated.", show_default=False),
+        typer.Option(help="A table of molecules to exclude; may be repeated.", show_default=False),
     ] = None,
     masked_atoms: Annotated[
         float | None, typer.Option(help="Share of atoms to hide and find again; 0 for none.", show_default=False)
     ] = None,
     masked_weight: Annotated[
-        float | None, typer.Option(help="What their loss counts beside that of the descriptors.", show_default=False)
+        float | None,
+        typer.Option(help="Weight of their loss, relative to that of the descriptors.", show_default=False),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="So many epochs.", show_default=False)] = None,
+    epochs: Annotated[int | None, typer.Option(help="Number of epochs.", show_default=False)] = None,
     batch_size: Annotated[
         int | None, typer.Option("--batch-size", "-b", help="Molecules in a batch.", show_default=False)
     ] = None,
@@ -51,7 +52,7 @@ def pretrain(
             show_default=False,
         ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what was interrupted there.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the interrupted run there.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the base there.")] = False,
     quiet: Quiet = False,
 ) -> None:

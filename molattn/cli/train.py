@@ -58,7 +58,7 @@ def train(
     as_json: opt.AsJson = False,
     help_all: opt.HelpAll = False,  # noqa: ARG001
 ) -> None:
-    """Train a model; it ends with its test metrics, where the run lies, and what to type next.
+    """Train a model; prints its test metrics, the run's folder, and what to type next.
 
     `molattn train --dataset esol` needs nothing else. Your own table: `molattn train my.csv --target-columns y`.
     """

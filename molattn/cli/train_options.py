@@ -41,7 +41,7 @@ Table = Annotated[
 Dataset = Annotated[str | None, _option(_DATA, "A data set by name, such as esol, or a table's path.")]
 DataDir = Annotated[
     Path | None,
-    _option(_DATA, "A folder of data sets to look into first, and to download to; MOLATTN_DATA.", hidden=True),
+    _option(_DATA, "A folder of data sets to search first, and to download to; MOLATTN_DATA.", hidden=True),
 ]
 SmilesColumn = Annotated[str | None, _option(_DATA, "Column of SMILES; found by its name if not given.")]
 TargetColumns = Annotated[
@@ -51,17 +51,15 @@ TaskType = Annotated[
     str | None,
     _option(
         _DATA,
-        "regression, binary or multiclass; atom-regression, ...; guessed and said.",
+        "regression, binary or multiclass; atom-regression, ...; inferred if not given.",
         "--task-type",
         "-t",
     ),
 ]
-WeightColumn = Annotated[
-    str | None, _option(_DATA, "Column that says how much each row counts.", metavar="NAME", hidden=True)
-]
+WeightColumn = Annotated[str | None, _option(_DATA, "Column of weights of the rows.", metavar="NAME", hidden=True)]
 GroupColumn = Annotated[
     str | None,
-    _option(_DATA, "Column of groups: the rows of one are on one side of the split.", metavar="NAME", hidden=True),
+    _option(_DATA, "Column of groups: the rows of a group have the same split label.", metavar="NAME", hidden=True),
 ]
 DescriptorColumns = Annotated[
     list[str] | None,
@@ -81,7 +79,7 @@ AddHs = Annotated[
 ]
 Standardize = Annotated[
     str | None,
-    _option(_DATA, "Form molecules are brought to: parent (no salt, neutral) or tautomer.", hidden=True),
+    _option(_DATA, "Standard form of molecules: parent (no salt, neutral) or tautomer.", hidden=True),
 ]
 Split = Annotated[
     str | None,
@@ -93,23 +91,23 @@ SplitSizes = Annotated[
 ]
 CalibrationSize = Annotated[
     float | None,
-    _option(_DATA, "Share of the molecules set aside, from training, to calibrate.", metavar="SHARE", hidden=True),
+    _option(_DATA, "Share of the molecules held out, from training, to calibrate.", metavar="SHARE", hidden=True),
 ]
 SplitColumn = Annotated[
     str | None,
     _option(
         _DATA,
-        "A column of the table that says train, val or test; taken as it is.",
+        "A column of the table with train, val or test for each row.",
         "--split-column",
         "--splits-column",
         hidden=True,
     ),
 ]
-SplitsFile = Annotated[
-    Path | None, _option(_DATA, "A table with columns smiles and split, row for row; taken as it is.")
+SplitsFile = Annotated[Path | None, _option(_DATA, "A table with columns smiles and split, row for row.")]
+NumFolds = Annotated[
+    int | None, _option(_DATA, "k-fold cross-validation: k runs, each molecule tested in one.", hidden=True)
 ]
-NumFolds = Annotated[int | None, _option(_DATA, "k-fold: so many runs, each molecule tested in one.", hidden=True)]
-NumReplicates = Annotated[int | None, _option(_DATA, "So many runs, with this seed and the next ones.", hidden=True)]
+NumReplicates = Annotated[int | None, _option(_DATA, "Number of runs, with this seed and the next ones.", hidden=True)]
 On3dFailure = Annotated[
     str | None,
     _option(
@@ -119,9 +117,7 @@ On3dFailure = Annotated[
         hidden=True,
     ),
 ]
-Model = Annotated[
-    str | None, _option(_FIT, "What learns: " + " or ".join(CONFIGS) + ".", default=RunConfig().model.kind)
-]
+Model = Annotated[str | None, _option(_FIT, "The model: " + " or ".join(CONFIGS) + ".", default=RunConfig().model.kind)]
 Preset = Annotated[str | None, _option(_FIT, "A published model, see `molattn presets`: " + ", ".join(PRESETS) + ".")]
 Base = Annotated[
     str | None,
@@ -143,11 +139,11 @@ Loss = Annotated[
     ),
 ]
 EnsembleSize = Annotated[
-    int | None, _option(_FIT, "Models, of which the mean answers.", default=_training.ensemble_size, hidden=True)
+    int | None, _option(_FIT, "Models whose mean is the prediction.", default=_training.ensemble_size, hidden=True)
 ]
 UncertaintyMethod = Annotated[
     str | None,
-    _option(_FIT, "How standard deviations are made, such as dropout. [default: by ensemble or loss]", hidden=True),
+    _option(_FIT, "How standard deviations are computed, such as dropout. [default: by ensemble or loss]", hidden=True),
 ]
 CalibrationMethod = Annotated[
     str | None,
@@ -158,9 +154,9 @@ Metrics = Annotated[
 ]
 ClassBalance = Annotated[
     bool | None,
-    typer.Option("--class-balance", help="Classes count alike in the loss.", rich_help_panel=_FIT, hidden=True),
+    typer.Option("--class-balance", help="Weight classes equally in the loss.", rich_help_panel=_FIT, hidden=True),
 ]
-Epochs = Annotated[int | None, _option(_FIT, "At most so many epochs.", default=_training.epochs)]
+Epochs = Annotated[int | None, _option(_FIT, "Maximum number of epochs.", default=_training.epochs)]
 BatchSize = Annotated[
     int | None, _option(_FIT, "Molecules in a batch.", "--batch-size", "-b", default=_training.batch_size)
 ]
@@ -170,7 +166,7 @@ Accelerator = Annotated[
 ]
 Devices = Annotated[
     str | None,
-    _option(_FIT, "How many of them on each machine, a process for each.", default=_training.devices, hidden=True),
+    _option(_FIT, "Number of devices on each machine, a process for each.", default=_training.devices, hidden=True),
 ]
 NumNodes = Annotated[
     int | None, _option(_FIT, "Machines that train together.", default=_training.num_nodes, hidden=True)
@@ -180,9 +176,7 @@ NumWorkers = Annotated[
     _option(_FIT, "Processes that read molecules.", "--num-workers", "-n", default=_training.num_workers),
 ]
 OutputDir = Annotated[Path | None, _option(_RUN, "Folder of the run. [default: runs/NAME]", "--output-dir", "-o")]
-Resume = Annotated[
-    Path | None, _option(_RUN, "Folder of an unfinished run, which goes on.", metavar="RUN", hidden=True)
-]
+Resume = Annotated[Path | None, _option(_RUN, "Folder of an unfinished run to continue.", metavar="RUN", hidden=True)]
 Config = Annotated[Path | None, _option(_RUN, "A TOML file of settings, such as a run's config.toml.")]
 Settings = Annotated[
     list[str] | None, _option(_RUN, "Any setting, e.g. model.num_layers=6.", "--set", metavar="SECTION.KEY=VALUE")

@@ -35,7 +35,7 @@ def tune(
         str | None, typer.Option("--split", "--split-type", help=f"How to split. [default: {_data.split}]")
     ] = None,
     splits_file: Annotated[
-        Path | None, typer.Option(help="A table with columns smiles and split; taken as it is.", show_default=False)
+        Path | None, typer.Option(help="A table with columns smiles and split.", show_default=False)
     ] = None,
     num_trials: Annotated[int, typer.Option(help="Trials in all, pruned ones among them.")] = 20,
     search: Annotated[
@@ -46,7 +46,9 @@ def tune(
             show_default=False,
         ),
     ] = None,
-    pruner: Annotated[str, typer.Option(help="What ends poor trials early: median, hyperband or none.")] = "median",
+    pruner: Annotated[
+        str, typer.Option(help="How poor trials are stopped early: median, hyperband or none.")
+    ] = "median",
     metrics: Annotated[
         list[str] | None, typer.Option("--metric", help="What is compared, such as mae.", show_default=False)
     ] = None,
@@ -54,7 +56,9 @@ def tune(
         str | None, typer.Option("--loss-function", "--loss", "-l", help="As for molattn train.", show_default=False)
     ] = None,
     model: Annotated[str | None, typer.Option(help="graph or smiles-transformer. [default: graph]")] = None,
-    epochs: Annotated[int | None, typer.Option(help=f"At most so many each. [default: {_training.epochs}]")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help=f"Maximum number in each trial. [default: {_training.epochs}]")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help=f"Of split, weights and trials. [default: {_training.seed}]")] = None,
     accelerator: Annotated[str | None, typer.Option(help="auto, cpu or gpu", show_default=False)] = None,
     num_workers: NumWorkers = 0,
@@ -62,7 +66,7 @@ def tune(
         Path | None, typer.Option("--output-dir", "-o", help="A new folder. [default: runs/NAME-tune]")
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="The folder of a study that goes on.", metavar="FOLDER", show_default=False)
+        Path | None, typer.Option(help="The folder of a study to continue.", metavar="FOLDER", show_default=False)
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="A TOML file of settings, such as a run's config.toml.", show_default=False)
@@ -78,8 +82,8 @@ def tune(
 ) -> None:
     """Find settings by trial; `best.toml` is for `molattn train --config`.
 
-    `molattn tune --dataset esol` tries twenty settings. Trials are judged on the validation molecules alone; those of
-    the test are not looked at. What is killed goes on with `--resume FOLDER`, which brings its settings along.
+    `molattn tune --dataset esol` tries twenty settings. Trials are compared on the validation molecules; test
+    molecules are not used. `--resume FOLDER` continues an interrupted study with its own settings.
     """
     if table is not None and dataset is not None:
         raise typer.BadParameter("give a table or --dataset, not both")
@@ -112,7 +116,7 @@ def tune(
             {"training": {"num_workers": num_workers or resolved.training.num_workers}}, "--num-workers"
         )
         if any(value is not None for name, value in options.items() if name != "num_workers") or settings:
-            raise UsageError("a study that is resumed brings its settings along: give --resume and --num-trials alone")
+            raise UsageError("a study that is resumed has its own settings: give only --resume and --num-trials")
     else:
         resolved = resolve(config, options, settings or ())
     from molattn.cli.progress import TuneReporter
