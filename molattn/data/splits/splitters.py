@@ -114,7 +114,8 @@ def cluster_split(
 ) -> Labels:
     """Split by Butina cluster of Morgan fingerprints, large clusters to train and the others at random.
 
-    The clusters are those of `molattn.chem.butina_clusters`, assigned as the scaffolds of `scaffold_balanced_split`. The order of the rows does not matter.
+    The clusters are those of `molattn.chem.butina_clusters`, assigned as the scaffolds of `scaffold_balanced_split`.
+    The order of the rows does not matter.
 
     keys: n canonical SMILES. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,)
     labels.
