@@ -1,4 +1,4 @@
-"""The scoreboard: each test is named after its line, and counts.
+"""The scoreboard: each test is named after its line number, and reports counts.
 
 MOLATTN_RELIABILITY=long makes every test as long as `benchmarks/reliability.py` runs it; MOLATTN_SCORES names a file
 that gets a line of JSON for every test.
@@ -31,7 +31,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.fixture
 def score(request: pytest.FixtureRequest, record_property: Any) -> Iterator[Score]:
-    """The count of this test; at its end nothing may be lost."""
+    """The score of this test, which fails at its end if anything was lost."""
     found = re.match(r"test_(\d\d)_", request.node.name)
     assert found is not None, "a test of the scoreboard is named after its line"
     counted = Score(int(found[1]), request.node.name, os.environ.get("MOLATTN_RELIABILITY") == "long")

@@ -1,4 +1,4 @@
-"""Files that were cut short, or of which one bit is another; disks on which no more can be written."""
+"""Truncated files, files with one flipped bit, and full disks."""
 
 import os
 import resource
@@ -14,7 +14,7 @@ from tests.reliability.score import Score
 
 
 def damages(data: bytes, count: int, seed: int = 0) -> Iterator[bytes]:
-    """`data` damaged in `count` ways: cut somewhere, and with one bit flipped somewhere, by turns."""
+    """`data` damaged in `count` ways, in turn truncated and with one bit flipped, at random positions."""
     chance = Random(seed)
     for k in range(count):
         place = chance.randrange(len(data))
@@ -25,7 +25,7 @@ def damages(data: bytes, count: int, seed: int = 0) -> Iterator[bytes]:
 
 
 def refuses_damage(score: Score, path: Path, read: Callable[[], Any], count: int) -> None:
-    """However the file is damaged, reading it is an error in one sentence that names it."""
+    """Check that reading the file, damaged in `count` ways, raises an error of one sentence that names it."""
     whole = path.read_bytes()
     try:
         for data in damages(whole, count):
@@ -35,18 +35,18 @@ def refuses_damage(score: Score, path: Path, read: Callable[[], Any], count: int
                 read()
             except MolattnError as error:
                 said = str(error)
-                score.hold("\n" not in said and str(path.parent.parent) in said, f"{path.name}: {said}")
+                score.check("\n" not in said and str(path.parent.parent) in said, f"{path.name}: {said}")
             except Exception as error:
-                score.hold(False, f"{path.name}: {type(error).__name__}: {error}")
+                score.check(False, f"{path.name}: {type(error).__name__}: {error}")
             else:
-                score.hold(False, f"{path.name}: damage was not noticed")
+                score.check(False, f"{path.name}: damage was not noticed")
     finally:
         path.write_bytes(whole)
 
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """No file of this process may grow beyond `size` bytes: the write that would make it do so fails in the kernel."""
+    """Limit the files of this process to `size` bytes: larger writes fail in the kernel."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -57,7 +57,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 @contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[bool]:
-    """A disk of `size` bytes at `folder`, in memory; False where this process may not mount one."""
+    """Mount a disk of `size` bytes in memory at `folder`; False if this process may not mount one."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "molattn-tests", str(folder)]
     try:
@@ -73,7 +73,7 @@ def small_disk(folder: Path, size: int) -> Iterator[bool]:
 
 @contextmanager
 def filled(disk: Path, pages: int) -> Iterator[None]:
-    """The disk has room for so many pages of 4,096 bytes more."""
+    """Fill the disk up to so many free pages of 4,096 bytes."""
     filler = disk / "filler"
     with open(filler, "wb") as file:
         now = os.statvfs(disk)

@@ -1,9 +1,9 @@
-"""Model folders from a stranger: those of the release with keys and tensors changed, with matching checksums.
+"""Untrusted model folders: those of the release with changed keys and tensors, and matching checksums.
 
     python -m tests.reliability.folders SEED COUNT
 
-makes so many, loads each and asks it about two molecules, and prints as JSON how many were refused in one sentence,
-how many answered, what was wrong, the seconds of the slowest, and the largest memory in MiB.
+writes COUNT folders, loads each and predicts two molecules, and prints as JSON how many raised an error of one
+sentence, how many predicted, what was wrong, the seconds of the slowest, and the largest memory in MiB.
 """
 
 import copy
@@ -62,7 +62,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def change_config(config: dict[str, Any], chance: Random) -> None:
-    """One change at one place, other than in the vocabulary and the checksums."""
+    """Change one value, but not in the vocabulary or the checksums."""
     found = list(places({key: value for key, value in config.items() if key not in ("vocabulary", "sha256")}))
     whole, key = chance.choice(found)
     if not any(whole is value for value, _ in places(config)) and whole is not config:
@@ -91,7 +91,7 @@ def change_config(config: dict[str, Any], chance: Random) -> None:
 
 
 def change_tensors(tensors: Tensors, chance: Random) -> None:
-    """One change of one tensor."""
+    """Change one tensor."""
     name = chance.choice(sorted(tensors))
     x = tensors[name]
     kind = chance.randrange(10)
@@ -129,7 +129,7 @@ def write(folder: Path, config: dict[str, Any], tensors: Tensors) -> None:
 
 
 def asked(predictor: Predictor) -> list[Any]:
-    """What a model says of the molecules, in each way that it offers, and refuses in a sentence what it does not."""
+    """All kinds of predictions of a model for the molecules; unsupported kinds raise an error of one sentence."""
     beside = [[0.5] * len(predictor.descriptors)] * len(SMILES) if predictor.descriptors else None
     found = []
     for how in (
@@ -156,7 +156,7 @@ def numbers(value: Any) -> list[float]:
 
 
 def wrong(predictor: Predictor, as_before: list[Any] | None) -> str:
-    """What is wrong with the answers of a model that was loaded; `as_before` is what they must be, if that is known."""
+    """What is wrong with the predictions of a loaded model; `as_before` are the expected ones, if known."""
     for rows in asked(predictor):
         if len(rows) != len(SMILES):
             return "a row is lost"
@@ -173,7 +173,7 @@ def wrong(predictor: Predictor, as_before: list[Any] | None) -> str:
 
 
 def matters(content: Content) -> bytes:
-    """A digest of what the predictions of a model follow from."""
+    """A digest of everything that the predictions of a model depend on."""
     config, tensors = content
     parts = [config.get(key) for key in ("schema", "model", "task", "molecules", "descriptors", "members")]
     targets = config.get("targets")
@@ -187,7 +187,7 @@ def matters(content: Content) -> bytes:
 
 
 def hostile(seed: int, folder: Path) -> Callable[[], list[Any] | None]:
-    """Write model number `seed`; what is to be asked of it before: the answers that it must have, if they are known."""
+    """Write model number `seed`; returns a function for its expected predictions, None if they are unknown."""
     chance = Random(seed)
     kept = chance.choice(FROZEN)
     config, tensors = json.loads((kept / "config.json").read_text()), load_file(kept / "model.safetensors")

@@ -1,7 +1,7 @@
-"""Keep the models of a release for those to come: `python -m tests.reliability.freeze tests/frozen/VERSION [FORM ...]`.
+"""Store the models of a release for later tests: `python -m tests.reliability.freeze tests/frozen/VERSION [FORM ...]`.
 
-One small model for each form of artifact, with what it says of some molecules. They are written once, by the release
-that they are named after, and never again.
+One small model for each kind of artifact, with its predictions for some molecules. They are written once, by the
+release that they are named after.
 """
 
 import json
@@ -37,7 +37,7 @@ GEOMETRIES = "geometries.json"
 
 
 def answers(predictor: Predictor) -> list[Any]:
-    """What a model says of some molecules, as JSON has it."""
+    """The predictions of a model for some molecules, as JSON."""
     beside = [[0.5]] * len(SPECIAL) if predictor.descriptors else None
     rows = predictor.predict_rows(SPECIAL, descriptors=beside)
     return json.loads(json.dumps([[r.values, r.extra_values] for r in rows]))

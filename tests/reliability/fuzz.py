@@ -1,10 +1,10 @@
-"""What a fuzzer throws at the readers, and the small corpus that it found.
+"""Fuzzing of the readers, and the small corpus that it found.
 
     python -m tests.reliability.fuzz READER SECONDS
 
 with `pip install -c constraints.txt -e ".[fuzz]"` lets atheris, which follows the branches that each input takes, look
-for one that a reader (smiles, table, config, model) answers otherwise than by what it read or a `MolattnError`. The
-inputs that reach something new go to `corpus/READER` under the folder for temporary files; `--keep N` moves N small
+for one for which a reader (smiles, table, config, model) raises another error than a `MolattnError`. The inputs that
+reach new code go to `corpus/READER` under the folder for temporary files; `--keep N` moves N small
 ones of them to `tests/reliability/corpus/READER`, where a plain test replays them.
 """
 
@@ -24,7 +24,7 @@ MODEL = HERE.parent / "frozen" / "0.1.0" / "regression"
 
 
 def smiles(data: bytes, _: Path) -> object:
-    """The gate, with and without hydrogens; the tokens of the text."""
+    """The SMILES parser, with and without hydrogens, and the tokenizer."""
     from molattn.chem import molecule_graph, smiles_tokens
 
     text = data.decode("utf-8", "surrogateescape")
@@ -51,7 +51,7 @@ def config(data: bytes, folder: Path) -> object:
 
 
 def model(data: bytes, folder: Path) -> object:
-    """The reader of models: a configuration whose checksum fits, or, after a byte below 32, weights."""
+    """The reader of models: a configuration with a matching checksum, or, after a byte below 32, weights."""
     from molattn.data.checksummed_json import dumps_checksummed
     from molattn.models.artifact import load_artifact
 
@@ -74,7 +74,7 @@ READERS: dict[str, Callable[[bytes, Path], object]] = {f.__name__: f for f in (s
 
 
 def answers(reader: str, data: bytes, folder: Path) -> object:
-    """What the reader makes of it, or the `MolattnError` that it raises; whatever else it raises is a fault."""
+    """The result of the reader, or the `MolattnError` that it raises; any other error is a fault."""
     from molattn.errors import MolattnError
 
     try:
@@ -86,7 +86,7 @@ def answers(reader: str, data: bytes, folder: Path) -> object:
 
 
 def _seeds(reader: str) -> list[bytes]:
-    """Where the fuzzer begins: what the tests have."""
+    """The initial corpus of the fuzzer, from the tests."""
     if reader == "smiles":
         from tests.chem.hostile import HOSTILE
 
@@ -110,7 +110,7 @@ def _seeds(reader: str) -> list[bytes]:
 
 
 def keep(reader: str, count: int) -> None:
-    """Keep so many of the smallest inputs that the fuzzer found."""
+    """Store the `count` smallest inputs that the fuzzer found."""
     (CORPUS / reader).mkdir(parents=True, exist_ok=True)
     found = sorted((Path(tempfile.gettempdir()) / "corpus" / reader).iterdir(), key=lambda path: path.stat().st_size)
     small = [path for path in found if path.stat().st_size <= 2000]

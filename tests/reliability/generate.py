@@ -1,4 +1,4 @@
-"""Molecules made up of parts, stereocentres and double bonds among them, and hostile rings."""
+"""Random molecules, with stereocentres and double bonds, and hostile rings."""
 
 from random import Random
 
@@ -12,7 +12,7 @@ _BESIDE = ("", "", "", "", "", ".[Na+].[Cl-]", ".O", ".Cl")
 
 
 def molecules(count: int, seed: int = 0) -> list[str]:
-    """So many SMILES of 1 to 12 parts; not all of them are molecules."""
+    """`count` SMILES of 1 to 12 parts; not all of them are valid."""
     chance = Random(seed)
     made = []
     for _ in range(count):
@@ -22,7 +22,7 @@ def molecules(count: int, seed: int = 0) -> list[str]:
 
 
 def tangled(rings: int, seed: int) -> str:
-    """A chain whose atoms are joined across it by so many bonds, at random."""
+    """A chain with so many random bonds between its atoms."""
     chance = Random(seed)
     atoms = ["C"] * (2 * rings)
     places = [*range(2 * rings)]

@@ -1,11 +1,11 @@
-"""Processes that are killed while they save: this one forks them before any maths is done.
+"""Processes that are killed while they save: this one forks them before any computation.
 
     python savers.py MODEL FOLDER KILLS SEED
 
 A child saves one version after another of an artifact, a checkpoint or a table into FOLDER, until it is killed at a
-random moment. What then lies there is read, and must be one of the versions, whole; the next child goes on from it. It
-prints as JSON, for each of the three, how often it was killed, how many could be read, and the temporary files that
-were left, and that remained at the end.
+random moment. The saved files are then read, and must be one complete version; the next child continues from it. The
+script prints as JSON, for each of the three, the number of kills, of versions that could be read, and of temporary
+files that were left, and that remained at the end.
 """
 
 import json
@@ -26,7 +26,7 @@ from molattn.training.checkpoint import Checkpoint, load_checkpoint, save_checkp
 
 
 class Saver(Protocol):
-    """Something with versions."""
+    """Saves and loads versions of something."""
 
     def save(self, version: int) -> None:
         """Write this version in the place of the one before."""
@@ -38,7 +38,7 @@ class Saver(Protocol):
 
 
 class Models:
-    """A model whose weights are all its version."""
+    """A model all of whose weights are its version."""
 
     def __init__(self, model: Path, folder: Path):
         self.artifact: Artifact = load_artifact(model)
@@ -74,7 +74,7 @@ class Trainings:
 
 
 class Tables:
-    """A table whose every cell is its version."""
+    """A table all of whose cells are its version."""
 
     def __init__(self, _: Path, folder: Path):
         folder.mkdir(parents=True)
@@ -94,12 +94,12 @@ SAVERS = {"artifact": Models, "checkpoint": Trainings, "table": Tables}
 
 
 def leftovers(folder: Path) -> int:
-    """How many temporary files lie there."""
+    """The number of temporary files in a folder."""
     return len(list(folder.glob(".*.tmp")))
 
 
 def killed(saver: Saver, folder: Path, kills: int, chance: random.Random) -> dict[str, int]:
-    """Kill so many children of it."""
+    """Kill `kills` children while they save."""
     start = time.perf_counter()
     for version in range(4):
         saver.save(version)

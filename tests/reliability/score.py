@@ -1,4 +1,4 @@
-"""What is counted on the scoreboard: how much was tried, and what was lost, was wrong, or ran that must not."""
+"""The scoreboard: the number of trials, of lost and wrong rows, and of executed foreign code."""
 
 import hashlib
 import json
@@ -10,19 +10,19 @@ from typing import Any
 
 @dataclass
 class Score:
-    """The count of one test of one line; the test fails at its end if anything is lost.
+    """The counts of one test of one line; the test fails at its end if anything was lost or wrong.
 
     Attributes:
         line: its number on the scoreboard.
         test: the name of the test.
-        long: whether it runs as `benchmarks/reliability.py` has it, or as the test suite does.
-        tried: how many of what were tried.
+        long: whether it is as long as in `benchmarks/reliability.py`, or as in the test suite.
+        tried: the number of trials by name.
         hostile, rows_given: digests of the distinct hostile inputs and of the distinct rows that went end to end: from
-            what a user gives (a cell, a file, an argument) through a command or `molattn.load` to its answer.
-        lost_rows, wrong_rows, executed: rows that did not come back, that came back with another answer, and foreign
-            code that ran.
-        failed: what else did not hold, in words, with what it was tried on.
-        notes: numbers to report that nothing is asserted of.
+            the input of a user (a cell, a file, an argument) through a command or `molattn.load` to its output.
+        lost_rows, wrong_rows, executed: rows that were not returned, that were returned with a wrong result, and
+            executions of foreign code.
+        failed: messages of other failed checks, with their inputs.
+        notes: numbers that are reported without being checked.
     """
 
     line: int
@@ -38,56 +38,56 @@ class Score:
     notes: dict[str, float] = field(default_factory=dict)
 
     def times(self, short: int, long: int) -> int:
-        """How often to try."""
+        """The number of trials."""
         return long if self.long else short
 
     def count(self, what: str, number: int = 1) -> None:
-        """So many more were tried."""
+        """Add trials."""
         self.tried[what] += number
 
     def end_to_end(self, inputs: Iterable[object]) -> None:
-        """These hostile inputs went end to end; one that is tried again, here or in another test, counts once."""
+        """Add hostile inputs that went end to end; duplicates, also of other tests, count once."""
         self.hostile |= {_digest(given) for given in inputs}
 
-    def hold(self, holds: Any, said: object) -> bool:
-        """Note, in words, what does not hold."""
-        if not holds:
-            self.failed.append(str(said)[:300])
-        return bool(holds)
+    def check(self, passed: Any, message: object) -> bool:
+        """Record the message of a failed check."""
+        if not passed:
+            self.failed.append(str(message)[:300])
+        return bool(passed)
 
     def rows(
         self,
         found: Sequence[object],
-        wanted: Sequence[object],
-        said: object = "",
+        expected: Sequence[object],
+        message: object = "",
         given: Iterable[object] = (),
     ) -> None:
-        """Compare rows with what they must be, in order; `given` are the rows of a table that were answered by them."""
+        """Compare rows with the expected ones, in order; `given` are the input rows of a table."""
         self.rows_given |= {_digest(row) for row in given}
-        self.lost_rows += abs(len(wanted) - len(found))
-        wrong = [i for i, (a, b) in enumerate(zip(found, wanted, strict=False)) if a != b]
+        self.lost_rows += abs(len(expected) - len(found))
+        wrong = [i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b]
         self.wrong_rows += len(wrong)
-        self.hold(len(wanted) == len(found), f"{len(found)} rows of {len(wanted)} {said}")
-        self.hold(not wrong, f"{len(wrong)} wrong rows, the first {wrong[:1]} {said}")
+        self.check(len(expected) == len(found), f"{len(found)} rows of {len(expected)} {message}")
+        self.check(not wrong, f"{len(wrong)} wrong rows, the first {wrong[:1]} {message}")
 
     def slowest(self, name: str, seconds: float) -> None:
-        """Keep the longest time that something took, to report it."""
+        """Record the longest time that something took."""
         self.notes[name] = max(self.notes.get(name, 0.0), seconds)
 
     @property
     def holds(self) -> bool:
-        """Whether nothing was lost, and something was tried."""
+        """Whether something was tried, and nothing was lost or wrong."""
         tried = self.tried or self.hostile or self.rows_given
         return bool(tried) and not (self.lost_rows or self.wrong_rows or self.executed or self.failed)
 
     def record(self, passed: bool) -> dict[str, Any]:
-        """The count, as JSON has it."""
+        """The counts, as JSON."""
         content = {k: v for k, v in vars(self).items() if k not in ("failed", "long", "hostile", "rows_given")}
         distinct = {"hostile": len(self.hostile), "rows_given": len(self.rows_given)}
         return {**content, **distinct, "failed": self.failed[:10], "holds": passed and self.holds}
 
     def line_of_json(self, passed: bool) -> str:
-        """The record with the digests themselves, so that several tests together can count what is distinct."""
+        """The record with the digests, so that distinct inputs can be counted across tests."""
         digests = {"hostile": sorted(self.hostile), "rows_given": sorted(self.rows_given)}
         return json.dumps({**self.record(passed), **digests})
 

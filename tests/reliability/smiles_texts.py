@@ -1,7 +1,7 @@
-"""Texts that look like SMILES: from a grammar, and by mutation of real ones; and a slow second reader of brackets.
+"""Random SMILES-like texts, from a grammar and by mutation, and a slow reference parser of bracket atoms.
 
-The reader is written apart from the product's: it goes from one character to the next, and asks RDKit's periodic table
-for the elements.
+The reference parser is independent of that of molattn: it reads one character at a time, and takes the elements from
+the periodic table of RDKit.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ _NUMBERS += (512, 999, 1000, 32767, 32768, 65535, 65536, 65537, 65549, 131076, 2
 
 
 class Bracket(NamedTuple):
-    """What a bracket says, as far as a second reader holds it against RDKit."""
+    """The properties of a bracket atom that the reference parser compares with RDKit."""
 
     isotope: int
     number: int
@@ -65,7 +65,7 @@ def _digits(chance: Random) -> str:
 
 
 def bracket(chance: Random) -> str:
-    """An atom in brackets, of parts in range and out of range."""
+    """A bracket atom, with properties in and out of range."""
     likely = chance.random()
     if likely < 0.75:
         element = chance.choice(_COMMON)
@@ -94,7 +94,7 @@ def bracket(chance: Random) -> str:
 
 
 def of_grammar(chance: Random) -> str:
-    """A text by the grammar of SMILES: chains, branches, rings, bonds and dots."""
+    """A text of the grammar of SMILES: chains, branches, rings, bonds and dots."""
     made: list[str] = []
     depth, closing = 0, {}
     for place in range(chance.choice((1, 1, 2, 3, 5, 8, 13, 25))):
@@ -121,7 +121,7 @@ def of_grammar(chance: Random) -> str:
 
 
 def mutated(chance: Random, text: str, other: str) -> str:
-    """The text after one to three small changes; `other` lends a part."""
+    """The text after one to three small changes, which may insert a part of `other`."""
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         at = chance.randrange(len(text) + 1)
         end = min(len(text), at + chance.randrange(1, 5))
@@ -150,7 +150,7 @@ def mutated(chance: Random, text: str, other: str) -> str:
 
 
 def texts(count: int, seed: int = 0) -> Iterator[str]:
-    """So many distinct texts, half of them from the grammar."""
+    """`count` distinct texts, half of them from the grammar."""
     chance, seen = Random(seed), set()
     real = [
         *esol(1128)[0],
@@ -166,7 +166,7 @@ def texts(count: int, seed: int = 0) -> Iterator[str]:
 
 
 def second_reading(text: str) -> Bracket | None:
-    """What one bracket says, with its ends; None for what is none, or asks for more than there can be."""
+    """The properties of a bracket atom, given with its brackets; None if it is invalid or out of range."""
     if len(text) < 3 or text[0] != "[" or text[-1] != "]":
         return None
     rest = list(text[1:-1])
@@ -229,7 +229,7 @@ def second_reading(text: str) -> Bracket | None:
 
 
 def brackets_of(text: str) -> list[tuple[int, str]]:
-    """The brackets of a text, each with the number of its atom."""
+    """The bracket atoms of a text, each with the index of its atom."""
     found, atom, at = [], 0, 0
     while at < len(text):
         if text[at] == "[":
@@ -258,7 +258,7 @@ _AS_IT_STANDS = _as_it_stands()
 
 
 def misread(text: str, mol: Chem.Mol) -> str:
-    """What of an accepted text is not as it is written, in the molecule that was made of it; empty for nothing."""
+    """What differs between an accepted text and its molecule; empty if nothing does."""
     whole = Chem.MolFromSmiles(text, _AS_IT_STANDS)
     for place, spelled in brackets_of(text):
         atom = whole.GetAtomWithIdx(place)

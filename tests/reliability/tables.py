@@ -1,7 +1,7 @@
-"""Tables made up to be hard to read, each with what must become of it.
+"""Random tables that are hard to read, each with the expected result.
 
-`hostile(k)` is the k-th, always the same. Where a table is right, what comes back must be its rows; where it is broken
-in a way that leaves no doubt, a refusal; where only chance knows, either.
+`hostile(k)` is the k-th, always the same. A valid table must give its rows, one that is clearly broken must raise an
+error, and a randomly mutated one may do either.
 """
 
 import csv
@@ -36,25 +36,25 @@ Chance = Random
 
 @dataclass(frozen=True)
 class Hostile:
-    """A table, and what must become of it."""
+    """A table and its expected result."""
 
     name: str
-    """Of the file."""
+    """The name of the file."""
     data: bytes
     way: str
-    """How it is hostile, in a word or two."""
+    """How it is hostile, in one or two words."""
     must: str
     """RIGHT, REFUSED or EITHER."""
     columns: tuple[str, ...] = ()
     """Of a table that is right."""
     rows: tuple[tuple[str | None, ...], ...] = ()
-    """Its cells; None for what a test cannot know, such as a canonical SMILES."""
+    """Its cells; None for one that a test cannot know, such as a canonical SMILES."""
     status: tuple[str, ...] = ()
     """ok or error, for each row."""
 
 
 def hostile(number: int) -> Hostile:
-    """The table of a number."""
+    """The table with a number."""
     chance = Random(number)
     return chance.choice(_WAYS)(chance)
 
@@ -73,7 +73,7 @@ def _rows(chance: Chance, most: int = 40) -> list[list[str]]:
 
 
 def _text(chance: Chance, rows: Sequence[Sequence[str]], delimiter: str, end: str) -> str:
-    """CSV in one of its styles."""
+    """CSV in one of its dialects."""
     text = io.StringIO()
     quoting = chance.choice((csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
     # Quoted by hand where csv would leave a carriage return or another delimiter as it is.
@@ -143,7 +143,7 @@ def _broken_csv(chance: Chance) -> Hostile:
 
 
 def _quotes(chance: Chance) -> Hostile:
-    """A quote that is never closed: what comes behind it is one cell."""
+    """An unclosed quote: the rest of the file is one cell."""
     rows = [f"{i},{text},x" for i, text in enumerate(chance.choices(GOOD, k=chance.randrange(1, 3000)))]
     place = chance.randrange(len(rows) + 1)
     lines = ["id,smiles,note", *rows]
@@ -165,7 +165,7 @@ def _empty(chance: Chance) -> Hostile:
 
 
 def _mutated(chance: Chance) -> Hostile:
-    """A table with some bytes that are others, gone, or there twice."""
+    """A table with some changed, missing or duplicate bytes."""
     whole = chance.choice((_right_csv, _smi, _sdf, _parquet))(chance)
     data = bytearray(whole.data)
     for _ in range(chance.randrange(1, 12)):
@@ -185,7 +185,7 @@ def _mutated(chance: Chance) -> Hostile:
 
 
 def _cut(chance: Chance) -> Hostile:
-    """The beginning of a file that cannot be read without its end."""
+    """A truncated file that cannot be read without its end."""
     whole = chance.choice((_right_csv, _smi, _sdf, _parquet))(chance)
     if whole.name.endswith(".parquet"):
         return Hostile(whole.name, whole.data[: chance.randrange(len(whole.data))], "cut short", REFUSED)
@@ -296,7 +296,7 @@ BOMBS = ("dictionary", "list", "cell", "prefix", "fixed", "gz line", "gz cells",
 
 @cache
 def bomb_of(way: str) -> Hostile:
-    """A few hundred bytes that unpack to more than a memory holds; those of "gz rows" are many, and fit."""
+    """A few hundred bytes that unpack to more than the memory holds; those of "gz rows" are many, and fit."""
     import pyarrow as pa
 
     name = "t.parquet"
@@ -328,7 +328,7 @@ def bomb_of(way: str) -> Hostile:
 
 
 def _types(chance: Chance) -> Hostile:
-    """Parquet whose molecules are no text."""
+    """Parquet whose molecules are not strings."""
     import pyarrow as pa
 
     kinds: list[object] = [

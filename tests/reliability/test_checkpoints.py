@@ -1,4 +1,4 @@
-"""Lines 21 to 25: what is saved can be read, whatever happened while it was saved and to the files since."""
+"""Lines 21 to 25: saved files can be read after kills and full disks while saving, and damage raises an error."""
 
 import errno
 import json
@@ -63,16 +63,16 @@ def test_21_kills_while_saving(score: Score, run: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for what, counts in json.loads(done.stdout).items():
         score.count("kills", counts["kills"])
-        score.hold(counts["loadable"] == counts["kills"], f"{what}: {counts}")
-        score.hold(not counts["lost"], f"{what}: an older version came back: {counts}")
-        score.hold(not counts["remained"], f"{what}: temporary files remained: {counts}")
+        score.check(counts["loadable"] == counts["kills"], f"{what}: {counts}")
+        score.check(not counts["lost"], f"{what}: an older version came back: {counts}")
+        score.check(not counts["remained"], f"{what}: temporary files remained: {counts}")
 
 
 def test_22_kills_and_resumes(score: Score, sixty: Path, tmp_path: Path) -> None:
     kills = score.times(2, 20)
     found = killed_and_resumed(sixty, tmp_path, epochs=score.times(4, 150), kills=kills)
     score.count("kills", found[0])
-    score.hold(found == [kills, kills], f"killed and resumed {found} times")
+    score.check(found == [kills, kills], f"killed and resumed {found} times")
 
 
 def test_23_full_disks_while_saving(score: Score, run: Path, tmp_path: Path) -> None:
@@ -87,11 +87,11 @@ def test_23_full_disks_while_saving(score: Score, run: Path, tmp_path: Path) -> 
             with largest_file(largest * k // steps), pytest.raises(OSError, match="too large"):
                 saver.save(2)
             after = {path: path.read_bytes() for path in folder.iterdir()}
-            score.hold(saver.version() == 1, f"{name}, limit {k}")
+            score.check(saver.version() == 1, f"{name}, limit {k}")
             # Nothing is lost; beside it lies at most a file of the next version that is whole.
-            score.hold(before.items() <= after.items() and len(after) <= len(before) + 1, f"{name}: {[*after]}")
+            score.check(before.items() <= after.items() and len(after) <= len(before) + 1, f"{name}: {[*after]}")
         saver.save(2)
-        score.hold(saver.version() == 2, f"{name}: it cannot be saved afterwards")
+        score.check(saver.version() == 2, f"{name}: it cannot be saved afterwards")
 
 
 def test_23_every_page_of_a_full_disk(score: Score, run: Path, tmp_path: Path) -> None:
@@ -109,12 +109,12 @@ def test_23_every_page_of_a_full_disk(score: Score, run: Path, tmp_path: Path) -
                         saver.save(2)
                     except OSError as error:
                         score.count("full disks")
-                        score.hold(error.errno == errno.ENOSPC, f"{name}, {pages} pages: {error}")
-                        score.hold(saver.version() == 1, f"{name}, {pages} pages: another version")
-                        score.hold(not leftovers(folder), f"{name}, {pages} pages: a temporary file was left")
+                        score.check(error.errno == errno.ENOSPC, f"{name}, {pages} pages: {error}")
+                        score.check(saver.version() == 1, f"{name}, {pages} pages: another version")
+                        score.check(not leftovers(folder), f"{name}, {pages} pages: a temporary file was left")
                     else:
                         break
-            score.hold(saver.version() == 2, f"{name}: it cannot be saved afterwards")
+            score.check(saver.version() == 2, f"{name}: it cannot be saved afterwards")
 
 
 def test_23_full_disks_in_a_resumed_training(
@@ -135,9 +135,9 @@ def test_23_full_disks_in_a_resumed_training(
         answer = resumed("train", "--resume", copy, "--quiet")
         score.count("full disks")
         errors = [line for line in answer.err.strip().splitlines() if not line.startswith("warning:")]
-        score.hold(answer.code == 3, f"code {answer.code}, limit {limit}: {answer.err}")
-        score.hold(len(errors) == 1 and errors[0].startswith("error: "), f"limit {limit}: {answer.err}")
-        score.hold(molattn("train", "--resume", copy, "--quiet").code == 0, f"it does not go on after limit {limit}")
+        score.check(answer.code == 3, f"code {answer.code}, limit {limit}: {answer.err}")
+        score.check(len(errors) == 1 and errors[0].startswith("error: "), f"limit {limit}: {answer.err}")
+        score.check(molattn("train", "--resume", copy, "--quiet").code == 0, f"it does not go on after limit {limit}")
         same_runs(copy, tmp_path / "whole")
 
 
@@ -175,7 +175,7 @@ def test_24_damaged_stores_are_read_anew(score: Score, tmp_path: Path, monkeypat
             path.write_bytes(data)
             score.count("corrupt files")
             score.rows(read(), wanted, path.name, given=smiles)
-            score.hold(path.read_bytes() == whole, f"{path.name} stayed damaged")
+            score.check(path.read_bytes() == whole, f"{path.name} stayed damaged")
 
 
 def test_24_damaged_parts_are_predicted_anew(
@@ -198,7 +198,7 @@ def test_24_damaged_parts_are_predicted_anew(
             (parts / name).write_bytes(data)
             score.count("corrupt files")
             answer = molattn("predict", run, table, "-o", out, "--resume")
-            score.hold(answer.code == 0, answer.err)
+            score.check(answer.code == 0, answer.err)
             lines = out.read_text().splitlines() if out.exists() else []
             score.rows(lines, wanted, name, given=table.read_text().splitlines()[1:])
             out.unlink(missing_ok=True)
@@ -222,7 +222,7 @@ def test_25_models_of_every_release_load(
     score.rows([len(row) for row in found], [len(row) for row in wanted], given=SPECIAL)
     for smiles, a, b in zip(SPECIAL, found, wanted, strict=True):
         close = np.allclose(_flat(a), _flat(b), rtol=1e-6, atol=1e-6)
-        score.hold(close, f"{smiles}: {a} and {b}")
+        score.check(close, f"{smiles}: {a} and {b}")
         score.wrong_rows += not close
     shutil.copytree(folder, tmp_path / "newer")
     config = json.loads((folder / "config.json").read_text())
@@ -240,4 +240,4 @@ def _flat(value: object) -> list[float]:
 def test_25_every_release_has_models(score: Score) -> None:
     score.count("models of releases", len(FROZEN))
     kept = {json.loads((path / "config.json").read_text())["schema"] for path in FROZEN}
-    score.hold(kept == set(range(1, SCHEMA + 1)), f"schemas {sorted(kept)} are kept, of {SCHEMA}")
+    score.check(kept == set(range(1, SCHEMA + 1)), f"schemas {sorted(kept)} are kept, of {SCHEMA}")

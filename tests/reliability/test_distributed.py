@@ -1,4 +1,4 @@
-"""Lines 29 to 31: several processes do what one does, or end; what they ask for at once is made once."""
+"""Lines 29 to 31: several processes compute what one does, or end; concurrent downloads and builds happen once."""
 
 import csv
 import json
@@ -39,7 +39,7 @@ def _started(command: Sequence[object]) -> "subprocess.Popen[str]":
 def _done(score: Score, *command: object) -> None:
     process = _started(command)
     _, err = process.communicate(timeout=250)
-    score.hold(process.returncode == 0, f"{command}: {process.returncode}, {err}")
+    score.check(process.returncode == 0, f"{command}: {process.returncode}, {err}")
 
 
 @pytest.mark.slow
@@ -63,13 +63,13 @@ def test_29_two_ranks_and_101_rows(score: Score, tmp_path: Path, start: tuple[st
         two, one = (m[side]["y"] for m in metrics)
         errors = [float(row["y_pred"]) - float(row["y"]) for row in found if row["split"] == side]
         rmse = float(np.sqrt(np.mean(np.square(errors))))
-        score.hold(two["n"] == one["n"] == len(errors), f"{side}: {two['n']} and {one['n']} of {len(errors)} rows")
-        score.hold(abs(two["rmse"] - rmse) < 1e-5, f"{side}: {two['rmse']} is not that of its rows, {rmse}")
-        score.hold(abs(two["rmse"] - one["rmse"]) < 1e-4, f"{side}: {two['rmse']} for {one['rmse']} of one process")
+        score.check(two["n"] == one["n"] == len(errors), f"{side}: {two['n']} and {one['n']} of {len(errors)} rows")
+        score.check(abs(two["rmse"] - rmse) < 1e-5, f"{side}: {two['rmse']} is not that of its rows, {rmse}")
+        score.check(abs(two["rmse"] - one["rmse"]) < 1e-4, f"{side}: {two['rmse']} for {one['rmse']} of one process")
     for run in ("two", "one"):
         history = [*csv.DictReader((tmp_path / run / "history.csv").open())]
         best = history[metrics[0]["best_epoch"]]
-        score.hold(abs(float(best["val_rmse"]) - metrics[0]["val"]["y"]["rmse"]) < 1e-4, f"{run}: {best}")
+        score.check(abs(float(best["val_rmse"]) - metrics[0]["val"]["y"]["rmse"]) < 1e-4, f"{run}: {best}")
 
 
 LONG = ("--epochs", "40")
@@ -77,7 +77,7 @@ LONG = ("--epochs", "40")
 
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table, and the run of two ranks over it that nobody disturbed."""
+    """A table, and an undisturbed run of two ranks on it."""
     folder = tmp_path_factory.mktemp("two")
     table = _table(folder / "in.csv", 101)
     process = _started([*PLAIN, "train", table, *SMALL, *LONG, "-q", "-o", folder / "run", "--devices", "2"])
@@ -102,19 +102,19 @@ def test_30_a_rank_that_is_killed(score: Score, tmp_path: Path, two_ranks: Path,
                 time.sleep(0.01)
             children = psutil.Process(process.pid).children(recursive=True)
             ranks = {p.environ()["RANK"]: p for p in children if "RANK" in p.environ()}
-            score.hold(sorted(ranks) == ["0", "1"], f"ranks {ranks}")
+            score.check(sorted(ranks) == ["0", "1"], f"ranks {ranks}")
             time.sleep(chance.uniform(0.0, 0.2))
             began = time.monotonic()
             os.kill(process.pid if who == "launcher" else ranks[who].pid, signal.SIGKILL)
             score.count("kills")
-            score.hold(process.wait(60) != 0, f"code {process.returncode}")
+            score.check(process.wait(60) != 0, f"code {process.returncode}")
             _, left = psutil.wait_procs([*ranks.values()], timeout=60)
             seconds = time.monotonic() - began
-            score.hold(not left and seconds < 30, f"{left} still run after {seconds:.1f} s")
+            score.check(not left and seconds < 30, f"{left} still run after {seconds:.1f} s")
             score.slowest("seconds until all have ended", seconds)
             err = process.stderr.read() if process.stderr else ""
             if start == PLAIN and who != "launcher":
-                score.hold(process.returncode == 6 and "--resume" in err, f"code {process.returncode}: {err}")
+                score.check(process.returncode == 6 and "--resume" in err, f"code {process.returncode}: {err}")
         finally:
             process.kill()
         _done(score, *start, "train", "--resume", folder, "-q")
@@ -134,9 +134,9 @@ def test_31_four_processes_on_a_cold_cache(score: Score, tmp_path: Path, monkeyp
         (here / "start").touch()
         told = [process.communicate(timeout=250)[0].split() for process in processes]
         score.count("processes", len(processes))
-        score.hold(all(process.returncode == 0 for process in processes), "a process failed")
-        score.hold(len({checksum for checksum, _ in told}) == 1, f"the data sets differ: {told}")
-        score.hold(sorted(built for _, built in told) == ["False", "False", "False", "True"], f"built by {told}")
+        score.check(all(process.returncode == 0 for process in processes), "a process failed")
+        score.check(len({checksum for checksum, _ in told}) == 1, f"the data sets differ: {told}")
+        score.check(sorted(built for _, built in told) == ["False", "False", "False", "True"], f"built by {told}")
         left = [path.name for path in (here / "cache" / "molecules").iterdir() if path.suffix != ".lock"]
-        score.hold(len(left) == 1, f"{left} lie in the cache")
+        score.check(len(left) == 1, f"{left} lie in the cache")
         score.rows([(here / "log").stat().st_size], [len(smiles)], "molecules were read more than once")

@@ -1,4 +1,4 @@
-"""Lines 40 and 42: a model folder from a stranger is refused in a sentence, or answers with finite numbers."""
+"""Lines 40 and 42: an untrusted model folder raises an error of one sentence, or predicts finite numbers."""
 
 import json
 import math
@@ -27,7 +27,7 @@ SAID = "the model's output for it is not a finite number"
 
 
 def _overflowing(kept: str, folder: Path, times: float = 1e38) -> Path:
-    """A model whose finite weights overflow, at least once, on the way to an answer."""
+    """A model with finite weights whose forward pass overflows at least once."""
     artifact = load_artifact(next(path for path in FROZEN if path.name == kept))
     for model in artifact.models:
         model.head.weight.mul_(times)
@@ -55,7 +55,7 @@ def test_40_numbers_that_are_not_finite_are_refused(score: Score, number: float,
             score.count("model folders")
             with pytest.raises(InputError, match="not a finite number|holds nan|holds -?inf") as raised:
                 library.load(tmp_path / kept.name)
-            score.hold("\n" not in str(raised.value), raised.value)
+            score.check("\n" not in str(raised.value), raised.value)
             artifact.models[-1].head.weight[0, 0] = 0.0
 
 
@@ -69,8 +69,8 @@ def test_40_an_answer_that_overflows_is_an_error_row(
         model = _overflowing(kept, tmp_path / kept)
         answer = molattn("predict", model, table, "-o", tmp_path / "out.csv", "--force", "-n", workers)
         score.count("model folders")
-        score.hold(answer.code == 0, f"{kept}: {answer.err}")
-        score.hold("Warning" not in answer.err, f"{kept}: {answer.err}")
+        score.check(answer.code == 0, f"{kept}: {answer.err}")
+        score.check("Warning" not in answer.err, f"{kept}: {answer.err}")
         text = (tmp_path / "out.csv").read_text()
         rows = text.splitlines()[1:]
         score.rows(
@@ -79,11 +79,11 @@ def test_40_an_answer_that_overflows_is_an_error_row(
             kept,
             given=table.read_text().splitlines()[1:],
         )
-        score.hold("nan" not in text and "inf," not in text, f"{kept}: {text}")
-        score.hold(molattn("predict", model, "--smiles", "CCO", "--smiles", "CC").err.count("not a finite"), kept)
+        score.check("nan" not in text and "inf," not in text, f"{kept}: {text}")
+        score.check(molattn("predict", model, "--smiles", "CCO", "--smiles", "CC").err.count("not a finite"), kept)
         if kept != "atoms":
             answer = molattn("predict", model, table, "-o", tmp_path / "out.csv", "--force", "--strict")
-            score.hold(answer.code == 4 and SAID in answer.err, answer.err)
+            score.check(answer.code == 4 and SAID in answer.err, answer.err)
 
 
 def test_40_every_way_to_ask_says_so(score: Score, molattn: Molattn, tmp_path: Path) -> None:
@@ -107,17 +107,17 @@ def test_40_every_way_to_ask_says_so(score: Score, molattn: Molattn, tmp_path: P
         answer = molattn(*command)
         errors = [line for line in answer.err.strip().splitlines() if line.startswith("error: ")]
         said = f"{command[0]}: code {answer.code}: {answer.err}"
-        score.hold(answer.code == code and len(errors) == 1 and SAID in answer.err, said)
-        score.hold("Traceback" not in answer.err and "RuntimeWarning" not in answer.err, said)
+        score.check(answer.code == code and len(errors) == 1 and SAID in answer.err, said)
+        score.check("Traceback" not in answer.err and "RuntimeWarning" not in answer.err, said)
     predictor = library.load(model)
     with pytest.warns(MolattnWarning, match=SAID):
-        score.hold(np.isnan(predictor.predict(["CCO", "CC"])).all(), "predict")
+        score.check(np.isnan(predictor.predict(["CCO", "CC"])).all(), "predict")
     with pytest.raises(SmilesError, match=SAID):
         predictor.attention("CCO")
     with pytest.raises(SmilesError, match=SAID):
         predictor.attributions("CCO")
     with pytest.warns(MolattnWarning, match=SAID):
-        score.hold(np.isnan(predictor.embed(["CCO"])).all(), "embed")
+        score.check(np.isnan(predictor.embed(["CCO"])).all(), "embed")
 
 
 def test_40_one_molecule_that_overflows_leaves_the_others(score: Score, predictor: Predictor) -> None:
@@ -137,7 +137,7 @@ def test_40_one_molecule_that_overflows_leaves_the_others(score: Score, predicto
         patch.setattr(model, "forward", broken)
         found = np.asarray(predictor.predict(["CCO", "CCCO", "CCN"]))
     score.rows([bool(x) for x in np.isfinite(found)], [True, False, True], given=["CCO", "CCCO", "CCN"])
-    score.hold(np.allclose(found[[0, 2]], wanted[[0, 2]], rtol=1e-6), f"{found}, {wanted}")
+    score.check(np.allclose(found[[0, 2]], wanted[[0, 2]], rtol=1e-6), f"{found}, {wanted}")
 
 
 def test_42_hostile_model_folders(score: Score) -> None:
@@ -150,8 +150,8 @@ def test_42_hostile_model_folders(score: Score) -> None:
         score.count("model folders" if what == "folders" else what, number)
     score.end_to_end(found["digests"])
     for fault in found["faults"]:
-        score.hold(False, fault)
-    score.hold(found["tried"]["refused"] and found["tried"]["answered"], f"{found['tried']}: not both kinds")
-    score.hold(found["peak"] < 1024, f"{found['peak']:.0f} MiB")
+        score.check(False, fault)
+    score.check(found["tried"]["refused"] and found["tried"]["answered"], f"{found['tried']}: not both kinds")
+    score.check(found["peak"] < 1024, f"{found['peak']:.0f} MiB")
     score.slowest("seconds of the slowest", found["slowest"])
     score.slowest("MiB at the most", found["peak"])

@@ -1,4 +1,4 @@
-"""What the fuzzer found, replayed: every input is read, or refused in a sentence."""
+"""Replay of the corpus of the fuzzer: every input is read, or raises an error of one sentence."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Lines 1 to 12: whatever a table holds, each row comes back, with an answer or a reason."""
+"""Lines 1 to 12: for any table, each row is returned with a prediction or a reason."""
 
 import csv
 import math
@@ -26,7 +26,7 @@ from tests.reliability.score import Score
 
 
 def _answers(score: Score, predictor: Predictor, smiles: list[Any]) -> list[bool]:
-    """Predict, and check that each row is its own and has an answer or a reason; whether each has an answer."""
+    """Predict, and check that each row has its SMILES and a prediction or a reason; returns which have a prediction."""
     rows = list(predictor.predict_rows(smiles))
     score.rows(
         [row.smiles is asked or row.smiles == asked for asked, row in zip(smiles, rows, strict=False)],
@@ -34,21 +34,21 @@ def _answers(score: Score, predictor: Predictor, smiles: list[Any]) -> list[bool
         given=smiles,
     )
     for asked, row in zip(smiles, rows, strict=True):
-        score.hold(row.smiles is asked or row.smiles == asked, f"another row came back for {asked!r}")
+        score.check(row.smiles is asked or row.smiles == asked, f"another row came back for {asked!r}")
         if row.values is None:
-            score.hold(len(row.error) > 8, f"no reason for {asked!r}")
+            score.check(len(row.error) > 8, f"no reason for {asked!r}")
         else:
-            score.hold(all(map(math.isfinite, row.values)) and not row.error, f"{row.values} for {asked!r}")
+            score.check(all(map(math.isfinite, row.values)) and not row.error, f"{row.values} for {asked!r}")
     return [row.values is not None for row in rows]
 
 
 def _refused(score: Score, text: object) -> bool:
-    """Whether the gate refuses it, with a reason."""
+    """Whether the SMILES parser rejects it, with a reason."""
     try:
         read_smiles(text)
     except SmilesError as error:
-        return score.hold(len(error.reason) > 8, f"no reason for {text!r}")
-    return score.hold(False, f"{ascii(text)[:80]} was read")
+        return score.check(len(error.reason) > 8, f"no reason for {text!r}")
+    return score.check(False, f"{ascii(text)[:80]} was read")
 
 
 def test_01_hostile_strings(score: Score, molattn: Molattn, predictor: Predictor, run: Path, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_01_hostile_strings(score: Score, molattn: Molattn, predictor: Predictor
     with open(tmp_path / "in.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("id", "smiles"), *((i, text) for i, (text, _) in enumerate(cells))])
     answer = molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "out.csv")
-    score.hold(answer.code == 0, answer.err)
+    score.check(answer.code == 0, answer.err)
     found = read_table(tmp_path / "out.csv").rows
     score.rows([row[0] for row in found], [str(i) for i in range(len(cells))], "of the table", given=dict(cells))
     score.rows([row[3] for row in found], ["ok" if ok else "error" for _, ok in cells], "of the table")
@@ -80,15 +80,15 @@ def test_02_one_bad_row_in_a_thousand_and_one(score: Score, molattn: Molattn, ru
         rows = read_table(tmp_path / "out.csv").rows
         score.rows([row[0] for row in rows], smiles, given=smiles)
         score.rows([i for i, row in enumerate(rows) if row[2] == "error"], [place])
-        score.hold(answer.code == 0, answer.err)
+        score.check(answer.code == 0, answer.err)
         strict = molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "strict.csv", "--strict")
-        score.hold(strict.code == 4 and f"line {place + 2}" in strict.err, strict.err)
-        score.hold(not (tmp_path / "strict.csv").exists(), "--strict left an output")
+        score.check(strict.code == 4 and f"line {place + 2}" in strict.err, strict.err)
+        score.check(not (tmp_path / "strict.csv").exists(), "--strict left an output")
 
 
 @pytest.fixture
 def no_rdkit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """RDKit must not see what comes."""
+    """RDKit must not be called."""
 
     def never(*_: object, **__: object) -> None:
         raise AssertionError("RDKit was called")
@@ -103,7 +103,7 @@ def test_03_other_characters_are_refused_before_rdkit(score: Score) -> None:
         for text in (f"C{other}C", f"{other}CC", f"CC{other}"):
             score.count("texts refused by the gate alone")
             _refused(score, text)
-    score.hold(any(unicodedata.name(c, "").startswith("CYRILLIC") for c in others), "no Cyrillic letter was tried")
+    score.check(any(unicodedata.name(c, "").startswith("CYRILLIC") for c in others), "no Cyrillic letter was tried")
 
 
 def test_04_empty_smiles(score: Score, predictor: Predictor) -> None:
@@ -133,7 +133,7 @@ def test_05_atoms_ions_and_salts(score: Score, predictor: Predictor) -> None:
     score.rows(_answers(score, predictor, texts), [True] * len(texts))
     for text in salts:
         paths = molecule_graph(text).path_lengths
-        score.hold(paths[0, -1] == DISCONNECTED and paths[0, 0] == 0, f"{text}: {paths}")
+        score.check(paths[0, -1] == DISCONNECTED and paths[0, 0] == 0, f"{text}: {paths}")
 
 
 def test_06_what_the_codes_do_not_know(score: Score, predictor: Predictor) -> None:
@@ -141,7 +141,7 @@ def test_06_what_the_codes_do_not_know(score: Score, predictor: Predictor) -> No
     rare = ["[Re]$[Re]", "[NH3]->[Pt](Cl)(Cl)<-[NH3]", "*C", "[Og]", "[Lv+4]", "[U](F)(F)(F)(F)(F)F"]
     score.count("molecules", len(unknown) + len(rare))
     for text in unknown:
-        score.hold(molecule_graph(text).warnings, f"{text}: no warning")
+        score.check(molecule_graph(text).warnings, f"{text}: no warning")
     score.rows(_answers(score, predictor, unknown + rare), [True] * len(unknown + rare))
 
 
@@ -182,7 +182,7 @@ def test_09_dialects(score: Score, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(data.encode())
         score.count("dialects")
         table = read_table(tmp_path / name)
-        score.hold(table.columns == COLUMNS, f"{name}: {table.columns}")
+        score.check(table.columns == COLUMNS, f"{name}: {table.columns}")
         score.rows(table.rows, ROWS, name)
     for name in ("utf-16", "utf-16-le", "utf-16-be", "utf-32"):
         (tmp_path / "t.csv").write_bytes("smiles,y\nC,1\n".encode(name))
@@ -199,8 +199,8 @@ def test_10_tables_that_are_off(score: Score, molattn: Molattn, run: Path, tmp_p
             with pytest.raises(InputError, match=message):
                 read_table(tmp_path / "t.csv")
             answer = molattn("predict", run, tmp_path / "t.csv", "-o", tmp_path / "out.csv")
-            score.hold(answer.code == 3 and "t.csv" in answer.err, f"{data!r}: {answer}")
-            score.hold(not (tmp_path / "out.csv").exists(), f"{data!r}: an output was left")
+            score.check(answer.code == 3 and "t.csv" in answer.err, f"{data!r}: {answer}")
+            score.check(not (tmp_path / "out.csv").exists(), f"{data!r}: an output was left")
 
 
 def test_11_targets_that_are_no_numbers(score: Score, tmp_path: Path) -> None:
@@ -210,8 +210,8 @@ def test_11_targets_that_are_no_numbers(score: Score, tmp_path: Path) -> None:
         score.count("targets")
         found = read_records(read_table(tmp_path / "t.csv"), "smiles", ["y"])
         score.rows(found.smiles, ["C", "CCC"], text)
-        score.hold([(r.row, r.line) for r in found.rejected] == [(1, 3)], found.rejected)
-        score.hold(reason.replace("\\", "") in found.rejected[0].reason.replace("\\", ""), found.rejected[0].reason)
+        score.check([(r.row, r.line) for r in found.rejected] == [(1, 3)], found.rejected)
+        score.check(reason.replace("\\", "") in found.rejected[0].reason.replace("\\", ""), found.rejected[0].reason)
 
 
 def test_12_generated_molecules(score: Score, predictor: Predictor) -> None:
@@ -219,13 +219,13 @@ def test_12_generated_molecules(score: Score, predictor: Predictor) -> None:
     answered = _answers(score, predictor, texts)
     good = [text for text, ok in zip(texts, answered, strict=True) if ok]
     score.count("molecules", len(texts))
-    score.hold(len(good) > 0.9 * len(texts), f"only {len(good)} of {len(texts)} are molecules")
-    score.hold(sum("@" in text or "/" in text for text in good) > len(good) / 4, "too little stereochemistry")
+    score.check(len(good) > 0.9 * len(texts), f"only {len(good)} of {len(texts)} are molecules")
+    score.check(sum("@" in text or "/" in text for text in good) > len(good) / 4, "too little stereochemistry")
     respelled = [random_smiles(read_smiles(text), seed) for seed, text in enumerate(good)]
     predict: Callable[[list[str]], np.ndarray] = predictor.predict  # pyright: ignore[reportAssignmentType]
     apart = np.abs(predict(good) - predict(respelled))
     score.count("spellings", len(good))
     for i in np.flatnonzero(~(apart <= 1e-5)):
         score.wrong_rows += 1
-        score.hold(False, f"{good[i]} and {respelled[i]} are {apart[i]:.1e} apart")
+        score.check(False, f"{good[i]} and {respelled[i]} are {apart[i]:.1e} apart")
     score.slowest("largest difference", float(np.nanmax(apart)))

@@ -1,7 +1,6 @@
-"""Line 48: what is learned and predicted does not depend on the machine, and nothing of it listens to other machines.
+"""Line 48: training and prediction do not depend on the machine, and no process listens to other machines.
 
-`.ci/long` runs the whole suite as other processors, versions and thread counts would; here are their answers side by
-side.
+`.ci/long` runs the whole suite with other processors, versions and thread counts; here their predictions are compared.
 """
 
 import ipaddress
@@ -70,7 +69,7 @@ def test_48_hash_seeds_and_thread_counts(score: Score, tmp_path: Path) -> None:
         same_runs(other / "long", first / "long")
         a, b = (_answers(folder / "step" / "predictions.csv") for folder in (other, first))
         apart = float((np.abs(a - b) / np.maximum(1, np.abs(b))).max())
-        score.hold(apart <= 1e-6, f"hash seed {other.name}: a step in more threads is {apart:.1e} apart")
+        score.check(apart <= 1e-6, f"hash seed {other.name}: a step in more threads is {apart:.1e} apart")
         score.slowest("a step in one and more threads apart", apart)
 
 
@@ -92,14 +91,14 @@ def test_48_other_processors_give_the_same_answers(score: Score, run: Path, pred
         for found in json.loads(out):
             score.rows([len(found)], [len(wanted)])
             apart = float((np.abs(np.array(found) - wanted) / np.maximum(1, np.abs(wanted))).max())
-            score.hold(apart <= 1e-6, f"{apart:.1e} apart")
+            score.check(apart <= 1e-6, f"{apart:.1e} apart")
             score.slowest("processors apart", apart)
         score.count("processors")
 
 
 @contextmanager
 def _watched(score: Score, *command: object) -> Iterator[set[str]]:
-    """The addresses where a command and whoever it starts listened, once it is done; Ray's processes are its own."""
+    """The addresses on which a command and its child processes, those of Ray included, listened, once it is done."""
     found: set[str] = set()
     process = subprocess.Popen(
         [*map(str, command)], cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -126,8 +125,8 @@ def _is_loopback(address: str) -> bool:
 
 def _nobody_else_can_come(score: Score, *command: object) -> None:
     with _watched(score, *command) as addresses:
-        score.hold(bool(addresses), "it was not seen to listen")
-        score.hold(all(map(_is_loopback, addresses)), f"it listens on {sorted(addresses)}")
+        score.check(bool(addresses), "it was not seen to listen")
+        score.check(all(map(_is_loopback, addresses)), f"it listens on {sorted(addresses)}")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Line 41: compiled libraries that are not as they were written, and compilers that hang."""
+"""Line 41: damaged compiled libraries, and compilers that hang."""
 
 import os
 import subprocess
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def opened(cache: Path, **environment: str) -> tuple[int, str]:
-    """The exit status of a process that opens the library and calls it, and what it said."""
+    """The exit status and the output of a process that opens the library and calls it."""
     done = subprocess.run(
         [sys.executable, "-c", OPEN, str(SMALL)],
         capture_output=True,
@@ -48,7 +48,7 @@ def opened(cache: Path, **environment: str) -> tuple[int, str]:
 
 
 def damaged(path: Path, whole: bytes, chance: Random) -> str:
-    """Make another file of a library, or of its checksum; how, in words."""
+    """Damage a library or its checksum; returns how, in words."""
     how = chance.choice(["cut", "zeros", "flipped", "junk", "link", "writable", "gone", "longer", "sum", "pipe"])
     place = chance.randrange(len(whole))
     path.unlink()
@@ -83,8 +83,8 @@ def test_41_damaged_libraries_are_built_anew(score: Score, tmp_path: Path) -> No
         how = damaged(path, whole, chance)
         score.count("damaged libraries")
         code, said = opened(tmp_path, CC="cc")
-        score.hold((code, said) == (0, "5.0"), f"{how}: {code}, {said}")
-        score.hold(not path.is_symlink() and path.read_bytes() == whole, f"{how}: it was not built anew")
+        score.check((code, said) == (0, "5.0"), f"{how}: {code}, {said}")
+        score.check(not path.is_symlink() and path.read_bytes() == whole, f"{how}: it was not built anew")
 
 
 def test_41_libraries_of_others_are_left_out(score: Score, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_41_libraries_of_others_are_left_out(score: Score, tmp_path: Path) -> No
         before = folder.stat().st_mode
         folder.chmod(mode)
         code, said = opened(tmp_path)
-        score.hold(code == 0 and said.startswith("none others may write to"), f"{folder} {mode:o}: {code}, {said}")
+        score.check(code == 0 and said.startswith("none others may write to"), f"{folder} {mode:o}: {code}, {said}")
         folder.chmod(before)
     if os.geteuid() == 0:  # only root can give files away
         for there in (path, path.parent):
@@ -102,7 +102,7 @@ def test_41_libraries_of_others_are_left_out(score: Score, tmp_path: Path) -> No
             os.chown(there, 12345, 12345)
             code, said = opened(tmp_path, CC="cc")
             built_anew = there is path and (code, said) == (0, "5.0") and path.stat().st_uid == 0
-            score.hold(built_anew or (there is not path and "belongs to another user" in said), f"{there}: {said}")
+            score.check(built_anew or (there is not path and "belongs to another user" in said), f"{there}: {said}")
             os.chown(there, 0, 0)
 
 
@@ -117,13 +117,13 @@ def test_41_compilers_that_hang_or_fail(score: Score, tmp_path: Path) -> None:
             start = time.monotonic()
             code, said = opened(tmp_path / f"cache {name}", CC=str(tmp_path / name))
             seconds = time.monotonic() - start
-            score.hold(code == 0 and said.startswith("none"), f"{name}: {code}, {said}")
-            score.hold(("to try again" in said) == again, f"{name}: it was not remembered: {said}")
+            score.check(code == 0 and said.startswith("none"), f"{name}: {code}, {said}")
+            score.check(("to try again" in said) == again, f"{name}: it was not remembered: {said}")
             score.slowest(f"seconds of a compiler that {name}, {'again' if again else 'first'}", seconds)
 
 
 def test_41_storage_from_which_nothing_may_run(score: Score, tmp_path: Path) -> None:
-    """As root, for true; else it is not tried."""
+    """Only as root; otherwise the test is skipped."""
     disk = tmp_path / "disk"
     disk.mkdir()
     for options, said_there in (
@@ -137,6 +137,6 @@ def test_41_storage_from_which_nothing_may_run(score: Score, tmp_path: Path) -> 
         try:
             score.count("storage")
             code, said = opened(disk)
-            score.hold(code == 0 and said.startswith("none") and said_there in said, f"{options}: {code}, {said}")
+            score.check(code == 0 and said.startswith("none") and said_there in said, f"{options}: {code}, {said}")
         finally:
             subprocess.run(["umount", str(disk)], check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""Lines 26 to 28: what goes in comes out, row by row, and the picture is of the prediction."""
+"""Lines 26 to 28: rows of the input are those of the output, and attention is that of the prediction."""
 
 import csv
 from pathlib import Path
@@ -47,10 +47,10 @@ def test_26_input_columns_are_kept(score: Score, molattn: Molattn, run: Path, tm
         with open(source, "w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([names, *rows])
         answer = molattn("predict", run, source, "-o", out, "--smiles-column", "smiles")
-        if score.hold(answer.code == 0, answer.err):
+        if score.check(answer.code == 0, answer.err):
             with open(out, newline="", encoding="utf-8") as file:
                 head, *found = csv.reader(file)
-            score.hold(head[: len(names)] == names and len(set(head)) == len(head), head)
+            score.check(head[: len(names)] == names and len(set(head)) == len(head), head)
             score.rows([row[: len(names)] for row in found], rows, f"table {k}", given=rows)
 
 
@@ -64,7 +64,7 @@ def test_27_the_count_and_order_of_rows(
         source.write_text("".join(f"{line}\n" for line in ("id,smiles", *(f"{i},{s}" for i, s in enumerate(smiles)))))
         answer = molattn("predict", run, source, "-o", out, "--force", "-n", workers)
         score.count("tables")
-        if score.hold(answer.code == 0, answer.err):
+        if score.check(answer.code == 0, answer.err):
             rows = [line.split(",") for line in out.read_text().splitlines()[1:]]
             wanted = [[str(i), s] for i, s in enumerate(smiles)]
             score.rows([row[:2] for row in rows], wanted, given=wanted)
@@ -79,11 +79,11 @@ def test_28_attention_is_of_the_prediction(score: Score, predictor: Predictor) -
         attention = predictor.attention(text)
         score.count("molecules")
         sums = np.abs(attention.weights.sum(-1) - 1).max()
-        score.hold(sums <= 1e-5, f"{text}: rows sum to 1 within {sums:.1e}")
-        score.hold(
+        score.check(sums <= 1e-5, f"{text}: rows sum to 1 within {sums:.1e}")
+        score.check(
             attention.symbols == tuple(a.GetSymbol() for a in read_smiles(text).GetAtoms()), f"{text}: its order"
         )
         apart = abs(attention.prediction["y"] - float(alone))
-        if not score.hold(apart <= 1e-6 * max(1, abs(alone)), f"{text}: {apart:.1e} apart with its attention"):
+        if not score.check(apart <= 1e-6 * max(1, abs(alone)), f"{text}: {apart:.1e} apart with its attention"):
             score.wrong_rows += 1
         score.slowest("with and without attention apart", apart)

@@ -1,4 +1,4 @@
-"""Line 27 on a cluster: what Ray makes of a table is what one process makes, whoever dies on the way.
+"""Line 27 on a cluster: the output of Ray is that of one process, even if workers die.
 
 A Ray of several processes is started for each test.
 """
@@ -61,10 +61,10 @@ def _alike(score: Score, found: Path, wanted: Path, rows: int) -> None:
     ours, theirs = _rows(found), _rows(wanted)
     score.rows([row["id"] for row in ours], range(rows), given=((row["id"], row["smiles"]) for row in ours))
     score.rows(ours, theirs)
-    score.hold(sum(row["status"] == "error" for row in ours) == -(-rows // 97), "rows were refused")
-    score.hold(sorted(p.name for p in found.iterdir()) == sorted(p.name for p in wanted.iterdir()), "files are left")
+    score.check(sum(row["status"] == "error" for row in ours) == -(-rows // 97), "rows were refused")
+    score.check(sorted(p.name for p in found.iterdir()) == sorted(p.name for p in wanted.iterdir()), "files are left")
     same = [(found / p.name).read_bytes() == p.read_bytes() for p in sorted(wanted.iterdir())]
-    score.hold(all(same), f"the same to the byte: {same}")
+    score.check(all(same), f"the same to the byte: {same}")
 
 
 @pytest.mark.slow
@@ -77,10 +77,10 @@ def test_27_ray_with_a_worker_killed(score: Score, run: Path, tmp_path: Path) ->
     worker = int(_seen(ray, lambda: [begun] if not begun.exists() or begun.read_text() else [])[0].read_text())
     os.kill(worker, signal.SIGKILL)
     score.count("kills")
-    score.hold(begun.exists(), "the worker was done already")
+    score.check(begun.exists(), "the worker was done already")
     for process in (alone, ray):
         _, err = process.communicate(timeout=score.times(280, 3000))
-        score.hold(process.returncode == 0, err)
+        score.check(process.returncode == 0, err)
     _alike(score, tmp_path / "ray", tmp_path / "alone", rows)
 
 
@@ -92,9 +92,9 @@ def test_27_ray_killed_as_a_whole_and_resumed_without(score: Score, run: Path, t
     ray.kill()
     ray.communicate()
     score.count("kills")
-    score.hold(len([*(tmp_path / "ray").glob("*.parts")]) == 4, "it was done already")
+    score.check(len([*(tmp_path / "ray").glob("*.parts")]) == 4, "it was done already")
     for folder, more in (("ray", ["--resume"]), ("alone", [])):
         process = _started(run, *tables, "-o", f"{tmp_path}/{folder}/", "-q", *more)
         _, err = process.communicate(timeout=200)
-        score.hold(process.returncode == 0, err)
+        score.check(process.returncode == 0, err)
     _alike(score, tmp_path / "ray", tmp_path / "alone", 801)

@@ -85,7 +85,7 @@ def test_32_the_payload_works(score: Score, tmp_path: Path) -> None:
             score.count("payloads that run where they may")
             load = pickle.loads if "pkl" in name else lambda d: torch.load(io.BytesIO(d), weights_only=False)
             load(data)  # here it may
-            score.hold((tmp_path / "ran").exists(), f"{name} runs nothing anywhere")
+            score.check((tmp_path / "ran").exists(), f"{name} runs nothing anywhere")
             (tmp_path / "ran").unlink(missing_ok=True)
 
 
@@ -127,12 +127,12 @@ def test_32_pickles_are_refused(score: Score, molattn: Molattn, run: Path, table
             try:
                 come_in()
             except MolattnError as error:
-                score.hold("\n" not in str(error), f"{name}, {door}: {error}")
+                score.check("\n" not in str(error), f"{name}, {door}: {error}")
             except Exception as error:
-                score.hold(False, f"{name}, {door}: {type(error).__name__}: {error}")
+                score.check(False, f"{name}, {door}: {type(error).__name__}: {error}")
             else:
                 # A text table may hold anything; a row of it is no molecule.
-                score.hold(door.startswith("read"), f"{name}, {door}: it was read")
+                score.check(door.startswith("read"), f"{name}, {door}: it was read")
         commands = {
             "predict with it": ("predict", path, "--smiles", "C"),
             "predict with its run": ("predict", here / "run", "--smiles", "C"),
@@ -143,10 +143,10 @@ def test_32_pickles_are_refused(score: Score, molattn: Molattn, run: Path, table
         for what, command in commands.items():
             score.count("pickles")
             answer = molattn(*command)
-            score.hold(answer.code in (2, 3), f"{name}, {what}: code {answer.code}, {answer.err}")
+            score.check(answer.code in (2, 3), f"{name}, {what}: code {answer.code}, {answer.err}")
         if marker.exists():
             score.executed += 1
-            score.hold(False, f"{name}: its code ran")
+            score.check(False, f"{name}: its code ran")
             marker.unlink()
 
 
@@ -173,13 +173,13 @@ def test_33_downloads(score: Score, tmp_path: Path) -> None:
             score.count("corrupt files")
             with pytest.raises(InputError):
                 download(home.url("a.csv"), tmp_path / "cache" / "a.csv", sha256)
-            score.hold(not list((tmp_path / "cache").iterdir()), f"{[*(tmp_path / 'cache').iterdir()]}")
+            score.check(not list((tmp_path / "cache").iterdir()), f"{[*(tmp_path / 'cache').iterdir()]}")
     for name in ("127.0.0.1", "example.org"):
         pem = certificate(tmp_path, name)
         score.count("certificates")
         with serve({"a.csv": content}, pem) as home, pytest.raises(InputError, match="its certificate is not trusted"):
             download(home.url("a.csv", "https"), tmp_path / "cache" / "a.csv", sha256)
-        score.hold(not list((tmp_path / "cache").iterdir()), "something stayed in the cache")
+        score.check(not list((tmp_path / "cache").iterdir()), "something stayed in the cache")
 
 
 def test_34_archives(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_34_archives(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         before = sorted(tmp_path.rglob("*"))
         for name in (*names, "a.csv"):
             score.count("archives")
-            score.hold(files.read_archive_member(inside / file, name) in (b"out", b"ok"), name)
+            score.check(files.read_archive_member(inside / file, name) in (b"out", b"ok"), name)
         refused = ["nothing.csv", *(("link", "../up") if kind == "tar" else ())]
         with monkeypatch.context() as patch:
             patch.setattr(files, "MAX_UNPACKED", 1_000_000)
@@ -213,13 +213,13 @@ def test_34_archives(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPat
             score.count("corrupt files")
             try:
                 # Where the damage is elsewhere the member is what it was.
-                score.hold(files.read_archive_member(inside / file, "a.csv") == b"ok", "another content was read")
+                score.check(files.read_archive_member(inside / file, "a.csv") == b"ok", "another content was read")
             except InputError:
                 pass
             except Exception as error:
-                score.hold(False, f"{file}: {type(error).__name__}: {error}")
+                score.check(False, f"{file}: {type(error).__name__}: {error}")
         (inside / file).write_bytes(whole)
-        score.hold(sorted(tmp_path.rglob("*")) == before, "something was written")
+        score.check(sorted(tmp_path.rglob("*")) == before, "something was written")
     for device in (tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE):
         with tarfile.open(inside / "d.tar", "w") as whole_tar:
             entry = tarfile.TarInfo("a.csv")
@@ -241,7 +241,7 @@ def test_34_archives(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         except InputError:
             continue
         except Exception as error:
-            score.hold(False, f"byte {place}: {type(error).__name__}: {error}")
+            score.check(False, f"byte {place}: {type(error).__name__}: {error}")
 
 
 def test_35_hostile_names_in_pages(
@@ -255,9 +255,9 @@ def test_35_hostile_names_in_pages(
             answer = molattn(command, tmp_path / f"{k}", "--smiles", "CCO", "-o", out)
             if not name.isprintable() and name.encode("utf-8", "ignore").decode() != name:
                 score.end_to_end([f"{command} of {name!r}"])
-                score.hold(answer.code == 3 and "can be encoded in UTF-8" in answer.err, f"{command} of {name!r}")
+                score.check(answer.code == 3 and "can be encoded in UTF-8" in answer.err, f"{command} of {name!r}")
                 continue
-            if not score.hold(answer.code == 0, f"{command} of {name!r}: {answer.err}"):
+            if not score.check(answer.code == 0, f"{command} of {name!r}: {answer.err}"):
                 continue
             document = out.read_text(encoding="utf-8")
             found = {tag for tag, *_ in Elements(document).found}
@@ -270,7 +270,7 @@ def test_35_hostile_names_in_pages(
             score.end_to_end([f"{command} of {name}"])
             active = found - elements
             score.executed += bool(active)
-            score.hold(not active, f"{command} of {name!r}: {active}")
+            score.check(not active, f"{command} of {name!r}: {active}")
 
 
 def test_35_formulas(score: Score, molattn: Molattn, run: Path, tmp_path: Path) -> None:
@@ -280,13 +280,13 @@ def test_35_formulas(score: Score, molattn: Molattn, run: Path, tmp_path: Path) 
     with open(tmp_path / "in.csv", "w", newline="") as file:
         csv.writer(file).writerows([("smiles", "=note"), *rows])
     answer = molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "out.csv", "--escape-formulas")
-    score.hold(answer.code == 0, answer.err)
+    score.check(answer.code == 0, answer.err)
     found = read_table(tmp_path / "out.csv")
     cells = [*found.columns, *(cell for row in found.rows for cell in row)]
     score.end_to_end(texts)
     score.rows([row[1] for row in found.rows], [f"'{text}" for text in texts], given=rows)
     for cell in cells:
-        score.hold(not cell.lstrip().startswith(("=", "+", "@")), f"{cell!r} is a formula")
+        score.check(not cell.lstrip().startswith(("=", "+", "@")), f"{cell!r} is a formula")
 
 
 FORBIDDEN = {
@@ -353,7 +353,7 @@ def _forbidden(source: str) -> list[str]:
 )
 def test_36_the_search_finds_what_is_forbidden(score: Score, source: str) -> None:
     score.count("calls")
-    score.hold(_forbidden(source), source)
+    score.check(_forbidden(source), source)
 
 
 def test_36_nothing_forbidden_is_called(score: Score) -> None:
@@ -363,7 +363,7 @@ def test_36_nothing_forbidden_is_called(score: Score) -> None:
     for path in paths:
         score.count("files of source")
         found = _forbidden(path.read_text(encoding="utf-8"))
-        score.hold(not found, f"{path.relative_to(ROOT)}: {found}")
+        score.check(not found, f"{path.relative_to(ROOT)}: {found}")
 
 
 def test_36_the_audit_says_what_it_could_not_ask(score: Score) -> None:
@@ -383,4 +383,4 @@ def test_36_the_audit_says_what_it_could_not_ask(score: Score) -> None:
     ):
         score.count("reports")
         found = audit.verdict(None if packages is None else {"dependencies": packages})
-        score.hold(found[1] == code and said in found[0], found)
+        score.check(found[1] == code and said in found[0], found)

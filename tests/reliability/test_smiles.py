@@ -22,18 +22,18 @@ def test_37_fuzzed_smiles_through_the_gate(score: Score) -> None:
             try:
                 made.append(read(text))
             except SmilesError as error:
-                score.hold(len(error.reason) > 8 and error.reason.isprintable(), f"no reason for {text!r}")
+                score.check(len(error.reason) > 8 and error.reason.isprintable(), f"no reason for {text!r}")
             except Exception as error:
-                score.hold(False, f"{text!r} raises {error!r}")
+                score.check(False, f"{text!r} raises {error!r}")
         score.slowest("seconds for the slowest", time.perf_counter() - begun)
-        score.hold(len(made) != 1, f"{text!r} is a molecule for one reader alone")
+        score.check(len(made) != 1, f"{text!r} is a molecule for one reader alone")
         if made:
             score.count("molecules")
             if "[" in text:
                 score.count("molecules with brackets")
             for said in filter(None, [misread(text, mol) for mol in made]):
                 score.wrong_rows += 1
-                score.hold(False, said)
+                score.check(False, said)
 
 
 def test_38_fuzzed_smiles_from_end_to_end(score: Score, molattn: Molattn, run: Path, tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_38_fuzzed_smiles_from_end_to_end(score: Score, molattn: Molattn, run: P
     score.end_to_end(some)
     for workers in (0, 2) if score.long else (0,):
         answer = molattn("predict", run, source, "-o", out, "--force", "-n", workers)
-        if not score.hold(answer.code == 0, answer.err):
+        if not score.check(answer.code == 0, answer.err):
             continue
         with open(out, newline="", encoding="utf-8") as file:
             found = [*csv.reader(file)][1:]
@@ -52,7 +52,7 @@ def test_38_fuzzed_smiles_from_end_to_end(score: Score, molattn: Molattn, run: P
         score.rows([row[3] for row in found], ["ok" if _is_molecule(text) else "error" for text in some])
         for _, text, number, status, reason in found:
             good = math.isfinite(float(number)) and not reason if status == "ok" else not number and len(reason) > 8
-            score.wrong_rows += not score.hold(good, f"{text!r}: {number!r}, {status}, {reason!r}")
+            score.wrong_rows += not score.check(good, f"{text!r}: {number!r}, {status}, {reason!r}")
 
 
 def _is_molecule(text: str) -> bool:

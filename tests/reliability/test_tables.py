@@ -1,4 +1,4 @@
-"""Lines 39 and 47: tables that hang or fill the memory, and a thousand hostile ones end to end."""
+"""Lines 39 and 47: tables that hang or fill the memory, and a thousand hostile tables end to end."""
 
 import csv
 import gzip
@@ -45,8 +45,8 @@ def test_39_the_head_of_a_large_table(score: Score, molattn: Molattn, run: Path,
         score.slowest("slowest head, seconds", seconds)
         if name != "brackets.sdf":
             _refused(score, answer, name)
-            score.hold(said in answer.err, f"{name}: {answer.err[:100]}")
-        score.hold(seconds < SECONDS, f"{name}: {seconds:.1f} s")
+            score.check(said in answer.err, f"{name}: {answer.err[:100]}")
+        score.check(seconds < SECONDS, f"{name}: {seconds:.1f} s")
         (tmp_path / "out.csv").unlink(missing_ok=True)
 
 
@@ -55,7 +55,7 @@ def test_39_a_large_table_behind_blank_lines(score: Score, molattn: Molattn, run
     count = score.times(50, 20_000)
     source.write_bytes(b"\r" * 40_000 + b"id,smiles\r" + b"".join(b"%d,CCO\r" % i for i in range(count)))
     answer = molattn("predict", run, source, "-o", out)
-    if score.hold(answer.code == 0, answer.err):
+    if score.check(answer.code == 0, answer.err):
         found = [line.split(",")[:2] for line in out.read_text().splitlines()[1:]]
         wanted = [[str(i), "CCO"] for i in range(count)]
         score.rows(found, wanted, given=wanted)
@@ -83,15 +83,15 @@ def test_47_hostile_tables(
         score.end_to_end([key])
         score.count(f"tables that are {table.must}" if table.must == RIGHT else "tables that are broken")
         score.slowest("slowest table, seconds", seconds)
-        score.hold(seconds < SECONDS, f"{said}: {seconds:.1f} s")
-        if answer.code == 0 and score.hold(table.must != REFUSED, f"{said}: accepted"):
+        score.check(seconds < SECONDS, f"{said}: {seconds:.1f} s")
+        if answer.code == 0 and score.check(table.must != REFUSED, f"{said}: accepted"):
             _answered(score, table, out, said)
         elif answer.code != 0:
-            score.hold(table.must != RIGHT, f"{said}: {answer.err[:200]}")
+            score.check(table.must != RIGHT, f"{said}: {answer.err[:200]}")
             _refused(score, answer, said)
-            score.hold(not out.exists(), f"{said}: an output")
+            score.check(not out.exists(), f"{said}: an output")
         left = {path.name for path in folder.iterdir()} - {table.name, "out.csv"}
-        score.hold(not left, f"{said}: {left} left behind")
+        score.check(not left, f"{said}: {left} left behind")
         for path in folder.iterdir():
             path.unlink()
 
@@ -118,16 +118,16 @@ def test_47_memory_is_bounded(score: Score, run: Path, tmp_path: Path) -> None:
         said, _, used = done.stderr.rpartition("used ")
         score.end_to_end([table.name.encode() + table.data])
         score.slowest("most memory, MiB", int(used) / 1024)
-        score.hold(int(used) * 1024 < BYTES, f"{table.way}: {int(used) / 1024:.0f} MiB")
+        score.check(int(used) * 1024 < BYTES, f"{table.way}: {int(used) / 1024:.0f} MiB")
         if table.must == RIGHT:
-            score.hold(done.returncode == 0, f"{table.way}: {said}")
+            score.check(done.returncode == 0, f"{table.way}: {said}")
             _answered(score, table, out, table.way)
         else:
             _refused(score, Answer(done.returncode, done.stdout, said), table.way)
 
 
 def test_47_a_wide_row_and_a_long_record(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fills the memory is refused by every reader, the one of whole tables among them."""
+    """Every reader, that of whole tables included, raises an error for rows that would fill the memory."""
     from molattn.data.tables import row_stream, table
     from molattn.data.tables.readers import count_rows
 
@@ -167,7 +167,7 @@ def test_47_what_is_learned_from_does_not_fill_the_memory(
 
 
 def _timed(molattn: Molattn, *arguments: object) -> tuple[Answer, float]:
-    """The answer, and the seconds of a processor that it took, those of its processes among them."""
+    """The output of a command, and its CPU time in seconds, child processes included."""
     start = _used()
     answer = molattn(*arguments)
     return answer, _used() - start
@@ -181,25 +181,25 @@ def _used() -> float:
 def _refused(score: Score, answer: Answer, said: str) -> None:
     """One sentence, and the code of data that cannot be used, or of an option that is missing."""
     lines = [line for line in answer.err.strip().split("\n") if not line.startswith("warning: ")]
-    score.hold(answer.code in (2, 3), f"{said}: code {answer.code}, {answer.err[:200]}")
-    score.hold(len(lines) == 1 and lines[0].startswith("error: "), f"{said}: {answer.err[:200]}")
-    score.hold(lines[0].isprintable() and len(lines[0]) < 5000, f"{said}: {lines[0][:200]!r}")
+    score.check(answer.code in (2, 3), f"{said}: code {answer.code}, {answer.err[:200]}")
+    score.check(len(lines) == 1 and lines[0].startswith("error: "), f"{said}: {answer.err[:200]}")
+    score.check(lines[0].isprintable() and len(lines[0]) < 5000, f"{said}: {lines[0][:200]!r}")
 
 
 def _answered(score: Score, table: Hostile, out: Path, said: str) -> None:
     """Every row is there, ok or with a reason; of a table that is right they are its rows."""
     with open(out, newline="", encoding="utf-8") as file:
         head, *rows = csv.reader(file, strict=True)
-    score.hold(all(len(row) == len(head) for row in rows), f"{said}: ragged")
+    score.check(all(len(row) == len(head) for row in rows), f"{said}: ragged")
     status, error = head.index(next(n for n in head[::-1] if n.startswith("status"))), len(head) - 1
     told = all(row[status] == ("error" if row[error] else "ok") for row in rows)
-    score.hold(told, f"{said}: a row without a status or reason")
+    score.check(told, f"{said}: a row without a status or reason")
     if table.must != RIGHT:
         return
-    score.hold(tuple(head[: len(table.columns)]) == table.columns, f"{said}: columns {head[:5]}")
+    score.check(tuple(head[: len(table.columns)]) == table.columns, f"{said}: columns {head[:5]}")
     shown = [
         tuple(None if known is None else cell for cell, known in zip(row, wanted, strict=False))
         for row, wanted in zip(rows, table.rows, strict=False)
     ]
     score.rows(shown + [()] * (len(rows) - len(shown)), table.rows, said, given=table.rows)
-    score.hold([row[status] for row in rows] == [*table.status], f"{said}: another status")
+    score.check([row[status] for row in rows] == [*table.status], f"{said}: another status")

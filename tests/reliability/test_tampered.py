@@ -69,18 +69,18 @@ def test_45_tampered_checkpoints(score: Score, tmp_path: Path, monkeypatch: pyte
     shutil.copytree(run, whole)
     tensors = load_file(run / "checkpoint" / "epoch-1.safetensors")
     chance, changes = Random(0), list(_tampered(state))
-    score.hold(len(changes) > 500, f"{len(changes)} changes")
+    score.check(len(changes) > 500, f"{len(changes)} changes")
 
     def tried(what: str) -> None:
         score.count("tampered checkpoints")
         try:
             said = _said(run)
         except Exception as error:
-            score.hold(False, f"{what}: {type(error).__name__}: {error}")
+            score.check(False, f"{what}: {type(error).__name__}: {error}")
         else:
             score.count("refused" if said else "went on")
             words = ("is damaged", "cannot be resumed, since", "another molattn", "no finite validation loss")
-            score.hold(not said or any(word in said for word in words), f"{what}: {said}")
+            score.check(not said or any(word in said for word in words), f"{what}: {said}")
         shutil.rmtree(run)
         shutil.copytree(whole, run)
 

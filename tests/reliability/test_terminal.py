@@ -70,9 +70,9 @@ def test_43_names_and_paths_are_printed_as_text(score: Score, molattn: Molattn, 
         )[:: 1 if score.long else 4]:
             answer = molattn(*arguments)
             said = f"{arguments[0]} with {text!r}"
-            score.hold(answer.code in (0, 2, 3), f"{said}: {answer.code} {answer.err[:200]}")
-            score.hold("internal error" not in answer.err, f"{said}: {answer.err[:200]}")
-            score.hold(harmless(answer.err + answer.out), f"{said}: {(answer.err + answer.out)[:200]!r}")
+            score.check(answer.code in (0, 2, 3), f"{said}: {answer.code} {answer.err[:200]}")
+            score.check("internal error" not in answer.err, f"{said}: {answer.err[:200]}")
+            score.check(harmless(answer.err + answer.out), f"{said}: {(answer.err + answer.out)[:200]!r}")
 
 
 def test_43_targets_and_units(score: Score, molattn: Molattn, tmp_path: Path) -> None:
@@ -92,10 +92,10 @@ def test_43_targets_and_units(score: Score, molattn: Molattn, tmp_path: Path) ->
         answers.append(molattn("view", run, "-s", "CCO", "-o", tmp_path / "x.html"))
     for answer in answers:
         score.count("commands")
-        score.hold(answer.code == 0, answer.err)
-        score.hold(harmless(answer.err + answer.out), repr(answer.err + answer.out)[:200])
-    score.hold(printable(target) in answers[1].out, answers[1].out)
-    score.hold(out.read_text().startswith(f"smiles,{target},{target}_pred,"), "the file has its bytes")
+        score.check(answer.code == 0, answer.err)
+        score.check(harmless(answer.err + answer.out), repr(answer.err + answer.out)[:200])
+    score.check(printable(target) in answers[1].out, answers[1].out)
+    score.check(out.read_text().startswith(f"smiles,{target},{target}_pred,"), "the file has its bytes")
 
 
 def test_43_a_table_on_a_terminal(score: Score, run: Path, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_43_a_table_on_a_terminal(score: Score, run: Path, tmp_path: Path) -> No
     command = [*COMMAND, "predict", str(run), str(table)]
     piped = subprocess.run(command, capture_output=True, timeout=300)
     score.count("commands", 2)
-    score.hold("\x1b[2J\u202e".encode() in piped.stdout, piped.stdout)
+    score.check("\x1b[2J\u202e".encode() in piped.stdout, piped.stdout)
     ours, theirs = pty.openpty()
     process = subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL)
     os.close(theirs)
@@ -114,9 +114,9 @@ def test_43_a_table_on_a_terminal(score: Score, run: Path, tmp_path: Path) -> No
         while data := os.read(ours, 2**16):
             shown += data
     os.close(ours)
-    score.hold(process.wait(300) == 0, shown)
+    score.check(process.wait(300) == 0, shown)
     wanted = piped.stdout.decode().replace("\x1b[2J\u202e", "\\x1b[2J\\u202e")
-    score.hold(shown.decode().replace("\r\n", "\n") == wanted, shown)
+    score.check(shown.decode().replace("\r\n", "\n") == wanted, shown)
 
 
 @contextmanager
@@ -144,16 +144,16 @@ def test_44_an_output_that_another_makes(score: Score, molattn: Molattn, run: Pa
         for more in ((), ("--resume",), ("--force",), ("--shard", "1/1")):
             answer = molattn("predict", run, source, "-o", out, *more)
             score.count("commands at one thing")
-            score.hold(answer.code == 2, answer)
-            score.hold(re.fullmatch(r"error: another process is at work on .*\n", answer.err), answer.err)
+            score.check(answer.code == 2, answer)
+            score.check(re.fullmatch(r"error: another process is at work on .*\n", answer.err), answer.err)
         answer = molattn("predict", run, source, "-o", tmp_path / "other.csv", "--shard", "1/2")
-        score.hold(answer.code == 0, answer.err)
+        score.check(answer.code == 0, answer.err)
         other.send_signal(signal.SIGKILL)
         other.wait()
         score.count("kills")
         answer = molattn("predict", run, source, "-o", out)
-        score.hold(answer.code == 0, answer.err)
-    score.hold({p.name for p in tmp_path.iterdir()} == {"in.csv", "out.csv", "other.csv"}, [*tmp_path.iterdir()])
+        score.check(answer.code == 0, answer.err)
+    score.check({p.name for p in tmp_path.iterdir()} == {"in.csv", "out.csv", "other.csv"}, [*tmp_path.iterdir()])
 
 
 def test_44_a_run_that_another_trains(score: Score, molattn: Molattn, run: Path, table: Path, tmp_path: Path) -> None:
@@ -165,15 +165,15 @@ def test_44_a_run_that_another_trains(score: Score, molattn: Molattn, run: Path,
         for command in (("--resume", open_run), (table, *QUICK, "-o", open_run, "--force")):
             answer = molattn("train", *command, "-q")
             score.count("commands at one thing")
-            score.hold(answer.code == 2, answer)
+            score.check(answer.code == 2, answer)
             said = [line for line in answer.err.splitlines() if not line.startswith("warning")]
-            score.hold(len(said) == 1 and said[0].startswith("error: another process is at work on "), answer.err)
-        score.hold(before == {p: p.read_bytes() for p in open_run.rglob("*") if p.is_file()}, "it is as it was")
+            score.check(len(said) == 1 and said[0].startswith("error: another process is at work on "), answer.err)
+        score.check(before == {p: p.read_bytes() for p in open_run.rglob("*") if p.is_file()}, "it is as it was")
         other.kill()
         other.wait()
         score.count("kills")
         answer = molattn("train", table, *QUICK, "--epochs", "1", "-o", open_run, "--force", "-q")
-        score.hold(answer.code == 0, answer.err)
+        score.check(answer.code == 0, answer.err)
 
 
 @pytest.mark.slow
@@ -195,11 +195,11 @@ def test_44_processes_at_one_long_table(score: Score, run: Path, tmp_path: Path)
     said = [process.communicate(timeout=600)[1] for process in started]
     codes = sorted(process.returncode for process in started)
     score.count("commands at one thing", len(started))
-    score.hold(codes == [0, *[2] * (len(started) - 1)], f"{codes} {said}")
-    score.hold(all(re.fullmatch(r"(error: [^\n]*\n)?", text) for text in said), said)
+    score.check(codes == [0, *[2] * (len(started) - 1)], f"{codes} {said}")
+    score.check(all(re.fullmatch(r"(error: [^\n]*\n)?", text) for text in said), said)
     rows = [line.split(",")[1] for line in out.read_text().splitlines()[1:]]
     score.rows(rows, [*map(str, range(count))], given=range(count))
-    score.hold({path.name for path in tmp_path.iterdir()} == {"in.csv", "out.csv"}, [*tmp_path.iterdir()])
+    score.check({path.name for path in tmp_path.iterdir()} == {"in.csv", "out.csv"}, [*tmp_path.iterdir()])
 
 
 SHELL = (
@@ -238,13 +238,13 @@ def test_46_streams_that_are_closed_or_full(score: Score, run: Path, tmp_path: P
         command = text.format(**made_of, quick=f"{' '.join(QUICK)} --epochs 1")
         done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=300)
         score.count("commands")
-        score.hold(done.returncode == code, f"{text}: {done.returncode}, {done.stderr[-200:]}")
+        score.check(done.returncode == code, f"{text}: {done.returncode}, {done.stderr[-200:]}")
         found = done.stderr.rstrip("\n").split("\n")[-1]
-        score.hold(said in found, f"{text}: {done.stderr[-200:]}")
+        score.check(said in found, f"{text}: {done.stderr[-200:]}")
         for fault in ("Traceback", "internal error", "Exception ignored"):
-            score.hold(fault not in done.stderr, f"{text}: {done.stderr[-300:]}")
+            score.check(fault not in done.stderr, f"{text}: {done.stderr[-300:]}")
         if "{out} " in text:
-            score.hold(out.is_file() and len(out.read_text().splitlines()) == 13, f"{text}: no output")
+            score.check(out.is_file() and len(out.read_text().splitlines()) == 13, f"{text}: no output")
 
 
 def test_46_names_of_files(
@@ -271,12 +271,12 @@ def test_46_names_of_files(
         answer = molattn("predict", run, source, "-o", output)
         score.end_to_end([f"output {output}"])
         said = f"{output!r}: {answer.code} {answer.err}"
-        if score.hold(answer.code in codes, said) and answer.code:
-            score.hold(re.fullmatch(r"error: [^\n]*\n", answer.err), said)
+        if score.check(answer.code in codes, said) and answer.code:
+            score.check(re.fullmatch(r"error: [^\n]*\n", answer.err), said)
         elif not answer.code:
             score.rows([line.split(",")[0] for line in Path(output).read_text().splitlines()[1:]], ["CCO", "C"])
             os.unlink(output)
-    score.hold({path.name for path in tmp_path.iterdir()} == {"in.csv"}, [*tmp_path.iterdir()])
+    score.check({path.name for path in tmp_path.iterdir()} == {"in.csv"}, [*tmp_path.iterdir()])
     odd = tmp_path / "\udcff.csv"
     source.rename(odd)
     for arguments in (
@@ -289,8 +289,8 @@ def test_46_names_of_files(
     )[: 6 if score.long else 2]:
         answer = molattn(*arguments)
         score.end_to_end([f"{arguments[0]} of a name or text that is no UTF-8"])
-        score.hold(answer.code in (0, 2, 3), f"{arguments}: {answer}")
-        score.hold("internal" not in answer.err and harmless(answer.err), f"{arguments}: {answer.err}")
+        score.check(answer.code in (0, 2, 3), f"{arguments}: {answer}")
+        score.check("internal" not in answer.err and harmless(answer.err), f"{arguments}: {answer.err}")
 
 
 def test_46_a_folder_without_the_right_to_write(
@@ -309,5 +309,7 @@ def test_46_a_folder_without_the_right_to_write(
     monkeypatch.setattr(os, "open", refusing)
     answer = molattn("predict", run, source, "-o", tmp_path / "out.csv")
     score.count("commands")
-    score.hold(answer.code == 3, answer)
-    score.hold(re.fullmatch(r"error: .*out.csv cannot be written: Read-only file system: .*\n", answer.err), answer.err)
+    score.check(answer.code == 3, answer)
+    score.check(
+        re.fullmatch(r"error: .*out.csv cannot be written: Read-only file system: .*\n", answer.err), answer.err
+    )

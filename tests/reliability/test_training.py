@@ -49,14 +49,14 @@ def test_13_targets_with_nothing_to_learn(score: Score, molattn: Molattn, tmp_pa
         table = _table(tmp_path / f"{name}.csv", {"smiles": [*SMILES], "y": values})
         score.count("targets")
         answer = molattn("train", table, *QUICK, "--task-type", "regression", "-o", tmp_path / name, "-q")
-        score.hold(answer.code == code, f"{name}: code {answer.code}, {answer.err}")
+        score.check(answer.code == code, f"{name}: code {answer.code}, {answer.err}")
         if (tmp_path / name / "model").exists():
             weights = library.load(tmp_path / name).model.state_dict().values()
-            score.hold(all(bool(x.isfinite().all()) for x in weights), f"{name}: a model with NaN was saved")
+            score.check(all(bool(x.isfinite().all()) for x in weights), f"{name}: a model with NaN was saved")
             text = (tmp_path / name / "metrics.json").read_text()
-            score.hold("NaN" not in text and "Infinity" not in text, f"{name}: {text}")
+            score.check("NaN" not in text and "Infinity" not in text, f"{name}: {text}")
         else:
-            score.hold(
+            score.check(
                 code != 0 and "error: " in answer.err and not (tmp_path / name).exists(), f"{name}: {answer.err}"
             )
 
@@ -74,8 +74,8 @@ def test_14_masked_labels_bring_no_gradient(score: Score, task: Task) -> None:
         assert outputs.grad is not None
         masked = targets.isnan()[:, list(owners)]
         score.count("masked labels", int(masked.sum()))
-        score.hold(not outputs.grad[masked].any(), f"{task.loss}: a masked label has a gradient")
-        score.hold(bool(outputs.grad[~masked].isfinite().all()), f"{task.loss}: a gradient is not finite")
+        score.check(not outputs.grad[masked].any(), f"{task.loss}: a masked label has a gradient")
+        score.check(bool(outputs.grad[~masked].isfinite().all()), f"{task.loss}: a gradient is not finite")
 
 
 def test_15_a_split_with_one_class(score: Score, molattn: Molattn, tmp_path: Path) -> None:
@@ -86,10 +86,10 @@ def test_15_a_split_with_one_class(score: Score, molattn: Molattn, tmp_path: Pat
         score.count("splits")
         options = ("--split-column", "set", "--target-columns", "y", "-o", tmp_path / side, "-q")
         answer = molattn("train", table, *QUICK, *options)
-        if not score.hold(answer.code == 0, f"{side}: {answer.err}"):
+        if not score.check(answer.code == 0, f"{side}: {answer.err}"):
             continue
         found = json.loads((tmp_path / side / "metrics.json").read_text())[side]["y"]
-        score.hold(found["auroc"] is None and found["why"]["auroc"] == "one class only", f"{side}: {found}")
+        score.check(found["auroc"] is None and found["why"]["auroc"] == "one class only", f"{side}: {found}")
 
 
 def test_16_duplicates_across_sides(score: Score, molattn: Molattn, tmp_path: Path) -> None:
@@ -100,15 +100,15 @@ def test_16_duplicates_across_sides(score: Score, molattn: Molattn, tmp_path: Pa
     score.count("duplicates", 30)
     options = ("--target-columns", "y", "--task-type", "regression")
     given = molattn("train", table, *QUICK, "--split-column", "set", *options, "-o", tmp_path / "given")
-    score.hold("1 molecule is in more than one subset" in given.err + given.out, given.err)
+    score.check("1 molecule is in more than one subset" in given.err + given.out, given.err)
     for split in ("random", "scaffold", "scaffold-balanced", "cluster")[: score.times(1, 4)]:
         answer = molattn("train", table, *QUICK, "--split", split, *options, "-o", tmp_path / split)
-        if not score.hold(answer.code == 0, f"{split}: {answer.err}"):
+        if not score.check(answer.code == 0, f"{split}: {answer.err}"):
             continue
         lines = (tmp_path / split / "splits.csv").read_text().splitlines()[1:]
         labels = [line.split(",")[1] for line in lines]
         score.rows(labels[::2], labels[1::2], f"a molecule is on two sides of {split}")
-        score.hold("more than one side" not in answer.err, answer.err)
+        score.check("more than one side" not in answer.err, answer.err)
 
 
 def _fitted(train: LabelledMolecules, val: LabelledMolecules, **settings: object) -> list[torch.Tensor]:
@@ -132,11 +132,11 @@ def test_17_the_scaler_sees_the_training_side_alone(score: Score, molattn: Molat
         table = _table(tmp_path / f"{k}.csv", {"smiles": [*SMILES], "y": values, "set": [*split]})
         options = ("--split-column", "set", "--target-columns", "y", "-o", tmp_path / f"run-{k}", "-q")
         score.count("runs")
-        if score.hold((answer := molattn("train", table, *QUICK, *options)).code == 0, answer.err):
+        if score.check((answer := molattn("train", table, *QUICK, *options)).code == 0, answer.err):
             (target,) = json.loads((tmp_path / f"run-{k}" / "model" / "config.json").read_text())["targets"]
             known = np.array(VALUES[:40])
             close = np.allclose([target["mean"], target["std"]], [known.mean(), known.std()], rtol=0.02)
-            score.hold(close, f"{target} beside {known.mean()}, {known.std()}")
+            score.check(close, f"{target} beside {known.mean()}, {known.std()}")
 
 
 def test_18_the_same_seed_gives_the_same_weights(
@@ -145,10 +145,10 @@ def test_18_the_same_seed_gives_the_same_weights(
     for seed in range(score.times(1, 10)):
         a, b = _fitted(*sides, seed=seed), _fitted(*sides, seed=seed)
         score.count("seeds")
-        score.hold(all(map(torch.equal, a, b)), f"seed {seed}: other weights")
+        score.check(all(map(torch.equal, a, b)), f"seed {seed}: other weights")
         one, two = (_fitted(*sides, seed=seed, epochs=1, batch_size=64, ema=0.0, threads=n) for n in (1, 2))
         apart = max(float((x.double() - y.double()).abs().max()) for x, y in zip(one, two, strict=True))
-        score.hold(apart <= 1e-6, f"seed {seed}: 1 and 2 threads are {apart:.1e} apart")
+        score.check(apart <= 1e-6, f"seed {seed}: 1 and 2 threads are {apart:.1e} apart")
         score.slowest("1 and 2 threads apart", apart)
 
 
@@ -162,7 +162,7 @@ def test_19_attention_is_that_of_torch(score: Score) -> None:
         found, wanted = ours(q, k, k), theirs(q, k, k, need_weights=False)[0]
         apart = float((found - wanted).detach().abs().max())
         score.count("layers")
-        score.hold(apart <= 1e-12, f"{apart:.1e} apart from torch, seed {seed}")
+        score.check(apart <= 1e-12, f"{apart:.1e} apart from torch, seed {seed}")
         score.slowest("apart from torch", apart)
 
 
@@ -172,7 +172,7 @@ def test_20_invariances_and_gradients_of_every_preset(score: Score, preset: str)
     try:
         score.count("checks", len(check_model(small(preset))))
     except CheckFailed as error:
-        score.hold(False, f"{preset}: {error}")
+        score.check(False, f"{preset}: {error}")
 
 
 def test_20_invariances_of_a_model_of_tokens(score: Score) -> None:
