@@ -41,5 +41,5 @@ def test_a_share_that_is_too_large_raises() -> None:
     labels = split_labels("random", KEYS, TARGETS, (0.8, 0.1, 0.1), 0)
     with pytest.raises(UsageError, match="--calibration-size 0.8 takes its molecules from training, which has 2"):
         hold_out_calibration(labels, "random", KEYS, TARGETS, 0.8, 0)
-    with pytest.raises(InputError, match="takes its molecules from training: 1 molecule cannot fill the 2 sides"):
+    with pytest.raises(InputError, match="takes its molecules from training: 1 molecule cannot fill the 2 subsets"):
         hold_out_calibration(np.array(["train", "val", "test"]), "random", ["C", "CC", "CCC"], TARGETS[:3], 0.1, 0)

@@ -30,9 +30,9 @@ def flipped(data):
 @pytest.mark.parametrize(
     ("files", "said", "message"),
     [
-        ({"a.csv": flipped(CONTENT)}, {}, f"not the file that is known: its sha256 is .* {SHA256} is expected"),
+        ({"a.csv": flipped(CONTENT)}, {}, f"not the expected file: its sha256 is .* {SHA256} is expected"),
         ({"a.csv": CONTENT[: len(CONTENT) // 2]}, {"a.csv": len(CONTENT)}, "broke off after 125,0.. of 250,009 bytes"),
-        ({"a.csv": CONTENT[: len(CONTENT) // 2]}, {}, "not the file that is known"),
+        ({"a.csv": CONTENT[: len(CONTENT) // 2]}, {}, "not the expected file"),
         ({}, {}, "the server responds with 404"),
     ],
 )

@@ -136,7 +136,7 @@ def test_data_dir_comes_first_then_the_folders_of_the_environment(home, tmp_path
     assert fetch_dataset("freesolv")[0].folder == tmp_path / "environment"
     assert fetch_dataset("freesolv", tmp_path / "asked")[0].folder == tmp_path / "asked"
     (tmp_path / "asked" / "freesolv.csv").write_text(OWN + "C,2\n")
-    with pytest.raises(InputError, match="the card says .*changed or damaged"):
+    with pytest.raises(InputError, match="that in the card is .*changed or damaged"):
         fetch_dataset("freesolv", tmp_path / "asked")
     assert home.requested == []
 

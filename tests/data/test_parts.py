@@ -155,5 +155,5 @@ def test_parts_are_discarded_and_nothing_else_is(output: Path) -> None:
     (parts_folder(output) / "mine.txt").unlink()
     parts_folder(output).rmdir()
     parts_folder(output).write_text("a file")
-    with pytest.raises(UsageError, match="in the way"):
+    with pytest.raises(UsageError, match="was not written by molattn"):
         discard_parts(output)

@@ -104,7 +104,7 @@ def test_a_list_under_another_name_follows_the_record_too(tmp_path: Path) -> Non
     [
         ("atom.dprop.q", "1 2", "column 'atom.dprop.q': 2 values for the 3 atoms of the record"),
         ("atom.dprop.q", "[?] 1 2 3 4", "column 'atom.dprop.q': 4 values for the 3 atoms of the record"),
-        ("atom.dprop.q", "[? ] 1 2 3", "without a blank before the first value"),
+        ("atom.dprop.q", "[? ] 1 2 3", "must be in brackets before the first value"),
         ("q", "[1, 2", "column 'q': '[1, 2': its brackets do not match"),
     ],
 )

@@ -138,7 +138,7 @@ def test_a_negative_seed():
 def test_too_few_molecules_raise_with_advice(keys):
     with pytest.raises(InputError, match="cannot fill the 3 subsets of a split: give more molecules"):
         random_split(keys)
-    with pytest.raises(InputError, match=r"empty: .*take the random split"):
+    with pytest.raises(InputError, match=r"empty: .*use the random split"):
         scaffold_split(keys, scaffold_of=initial)
 
 
@@ -279,7 +279,7 @@ def test_a_split_file_is_used_unchanged(tmp_path):
         (
             [(s, t) for s, t in zip(SMILES, ["train", "val", "dev", "test"], strict=True)],
             InputError,
-            "line 4: column 'split' says 'dev'",
+            "line 4: column 'split' has 'dev'",
         ),
         (
             [(s, t) for s, t in zip(SMILES, ["train", "", "train", "test"], strict=True)],

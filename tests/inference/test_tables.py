@@ -119,7 +119,7 @@ def test_an_interrupted_table_is_resumed(
     assert parts_folder(out).is_dir() and not out.exists()
     with pytest.raises(UsageError, match="--resume goes on"):
         predictor.predict_table(table, out)
-    with pytest.raises(InputError, match="is of something else"):
+    with pytest.raises(InputError, match="has the parts of another output"):
         predictor.predict_table(table, out, resume=True, options=PredictionOptions(uncertainty_method="none"))
     if resumed_by == "command":
         command(monkeypatch, "predict", run, table, "-o", out, "--resume")

@@ -107,8 +107,8 @@ def test_16_duplicates_across_sides(score: Score, molattn: Molattn, tmp_path: Pa
             continue
         lines = (tmp_path / split / "splits.csv").read_text().splitlines()[1:]
         labels = [line.split(",")[1] for line in lines]
-        score.rows(labels[::2], labels[1::2], f"a molecule is on two sides of {split}")
-        score.check("more than one side" not in answer.err, answer.err)
+        score.rows(labels[::2], labels[1::2], f"a molecule is in two subsets of {split}")
+        score.check("more than one subset" not in answer.err, answer.err)
 
 
 def _fitted(train: LabelledMolecules, val: LabelledMolecules, **settings: object) -> list[torch.Tensor]:
