@@ -1,4 +1,4 @@
-"""`molattn.train` and `molattn.load`: what a person types in Python."""
+"""`molattn.train` and `molattn.load`: the Python interface."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -41,13 +41,13 @@ def test_predictions_are_in_order_and_in_units(folder: Path) -> None:
     assert predictor.targets == ("y",)
 
 
-def test_a_lone_smiles_brings_its_one_answer(folder: Path) -> None:
+def test_a_single_smiles_has_a_single_prediction(folder: Path) -> None:
     predictor = molattn.load(folder)
     assert predictor.predict("CCO") == predictor.predict(["CCO"])[0]
     assert predictor.predict([]).shape == (0,)
 
 
-def test_bad_rows_are_nan_and_said(folder: Path) -> None:
+def test_bad_rows_are_nan_with_a_warning(folder: Path) -> None:
     predictor = molattn.load(folder)
     with pytest.warns(MolattnWarning, match=r"2 of 4 SMILES have no prediction \(NaN\); the first, row 1, 'C1CC'"):
         values = predictor.predict(["CCO", "C1CC", None, "CC"])
@@ -56,7 +56,7 @@ def test_bad_rows_are_nan_and_said(folder: Path) -> None:
     assert [r.values is None for r in rows] == [bool(r.error) for r in rows] == [False, True, True, False]
 
 
-def test_bad_rows_stop_where_that_is_asked_for(folder: Path) -> None:
+def test_bad_rows_raise_on_request(folder: Path) -> None:
     predictor = molattn.load(folder)
     with pytest.raises(InputError, match=r"2 of 4 SMILES cannot be used.*row 1, 'C1CC': .*; row 2, None: "):
         predictor.predict(["CCO", "C1CC", None, "CC"], on_error="raise")
@@ -65,7 +65,7 @@ def test_bad_rows_stop_where_that_is_asked_for(folder: Path) -> None:
     assert np.isfinite(predictor.predict(["CCO"], on_error="raise")).all()
 
 
-def test_a_model_that_is_saved_predicts_the_same(folder: Path, tmp_path: Path) -> None:
+def test_a_saved_model_predicts_the_same(folder: Path, tmp_path: Path) -> None:
     predictor = molattn.load(folder)
     predictor.save(tmp_path / "copy")
     np.testing.assert_array_equal(
@@ -107,20 +107,20 @@ def folder_3d(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_model_of_3d_embeds_as_it_was_trained(folder_3d: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     predictor = molattn.load(folder_3d)
     assert predictor.conformers == Conformers(seed=5)
-    asked = []
+    settings_used = []
     real = molecule.distances
 
     def distances(mol: object, smiles: object, paths: np.ndarray, settings: Conformers) -> tuple:
-        asked.append(settings)
+        settings_used.append(settings)
         return real(mol, smiles, paths, settings)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(molecule, "distances", distances)
     one, _ = predictor.predict(["CCO", "CC"])
     assert predictor.attention("CCO").prediction["y"] == pytest.approx(one, abs=1e-6)
-    assert asked == [Conformers(seed=5)] * 3
+    assert settings_used == [Conformers(seed=5)] * 3
 
 
-def test_predictions_that_rest_on_path_lengths_are_said(folder_3d: Path) -> None:
+def test_predictions_from_path_lengths_are_warned_of(folder_3d: Path) -> None:
     predictor = molattn.load(folder_3d)
     with pytest.warns(MolattnWarning, match="1 of 2 SMILES have no 3D geometry; the first, row 1, 'C1#CC1'"):
         assert np.isfinite(predictor.predict(["CCO", "C1#CC1"])).all()
@@ -128,14 +128,14 @@ def test_predictions_that_rest_on_path_lengths_are_said(folder_3d: Path) -> None
         predictor.attention("C1#CC1")
 
 
-def test_what_stops_training_is_a_bad_row_in_prediction(folder_3d: Path) -> None:
+def test_a_conformer_failure_that_stops_training_is_a_bad_row_in_prediction(folder_3d: Path) -> None:
     artifact = load_artifact(folder_3d / "model")
     predictor = Predictor(replace(artifact, conformers=Conformers(on_failure="stop")))
-    told: list[int] = []
-    first, second = predictor.predict_rows(["C1#CC1", "CCO"], progress=told.append)
+    counts: list[int] = []
+    first, second = predictor.predict_rows(["C1#CC1", "CCO"], progress=counts.append)
     assert "RDKit finds no 3D geometry" in first.error
     assert second.values is not None
-    assert told == [1, 2]
+    assert counts == [1, 2]
     with pytest.raises(ConformerError):
         predictor.attention("C1#CC1")
 

@@ -271,7 +271,7 @@ def _descriptor_indices(stream: RowStream, names: Sequence[str]) -> list[int]:
     try:
         return [find_column(stream.columns, name, stream.source) for name in names]
     except UsageError as error:
-        raise UsageError(f"{error}; the model reads {format_names(names)} beside each molecule") from error
+        raise UsageError(f"{error}; the model reads {format_names(names)} for each molecule") from error
 
 
 def _without_duplicates(columns: Sequence[NewColumn], existing: Sequence[str], warn: Warn) -> list[NewColumn]:

@@ -1,4 +1,4 @@
-"""The command line, in this process; and one small run that many tests read."""
+"""Fixtures: the command line, run in this process, and one small run that many tests read."""
 
 import sys
 from collections.abc import Callable
@@ -14,7 +14,7 @@ QUICK = ("--epochs", "2", "--set", "model.num_layers=2", "--set", "model.hidden_
 
 
 class Answer(NamedTuple):
-    """What a command left behind."""
+    """Exit code and output of a command."""
 
     code: int
     out: str

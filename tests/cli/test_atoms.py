@@ -106,7 +106,7 @@ def test_predictions_follow_the_atoms_of_the_smiles_as_written(run: Path) -> Non
         np.testing.assert_allclose(b, a[order], atol=1e-5)
 
 
-def test_in_python_a_list_of_arrays_comes_with_a_place_for_what_is_bad(run: Path, numbers: Path) -> None:
+def test_python_returns_a_list_of_arrays_with_an_empty_one_for_a_bad_smiles(run: Path, numbers: Path) -> None:
     predictor = library.load(run)
     with pytest.warns(MolattnWarning, match="1 of 3 SMILES have no prediction .*row 1, 'C1CC'"):
         answers = predictor.predict([SMILES[3], "C1CC", "C"])
@@ -125,7 +125,7 @@ def test_in_python_a_list_of_arrays_comes_with_a_place_for_what_is_bad(run: Path
         predictor.embed("CCO")
 
 
-def test_tables_get_lists_and_every_row_keeps_its_place(molattn: Molattn, run: Path, tmp_path: Path) -> None:
+def test_tables_get_columns_of_lists_in_row_order(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     smiles = ["CCO", "C1CC", *SMILES[:5], "", "[H]C([H])([H])O"]
     (tmp_path / "in.csv").write_text("\n".join(["name,smiles", *(f"m{i},{s}" for i, s in enumerate(smiles))]) + "\n")
     answers = {}
@@ -144,11 +144,11 @@ def test_tables_get_lists_and_every_row_keeps_its_place(molattn: Molattn, run: P
     assert counts == [3, None, *(g.num_atoms for g in GRAPHS[:5]), None, 2]
     printed = molattn("predict", run, "--smiles", "CCO").out.splitlines()[1]
     assert printed.startswith("CCO") and printed.count(",") == 2
-    (said,) = json.loads(molattn("predict", run, "--smiles", "CCO", "--json").out)
-    assert said["q"] == pytest.approx(answers[".parquet"][0], abs=1e-6)
+    (row,) = json.loads(molattn("predict", run, "--smiles", "CCO", "--json").out)
+    assert row["q"] == pytest.approx(answers[".parquet"][0], abs=1e-6)
 
 
-def test_embed_says_what_is_missing_and_leaves_nothing(molattn: Molattn, run: Path, tmp_path: Path) -> None:
+def test_embed_of_a_model_of_atoms_is_refused_and_writes_no_file(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("smiles\nCCO\n")
     answer = molattn("embed", run, tmp_path / "in.csv", "-o", tmp_path / "out.parquet")
     assert answer.code == 2
@@ -156,7 +156,7 @@ def test_embed_says_what_is_missing_and_leaves_nothing(molattn: Molattn, run: Pa
     assert [p.name for p in tmp_path.iterdir()] == ["in.csv"]
 
 
-def test_several_columns_of_yes_and_no_in_folds(molattn: Molattn, tmp_path: Path) -> None:
+def test_several_binary_columns_with_folds(molattn: Molattn, tmp_path: Path) -> None:
     oxygen, nitrogen = _lists(lambda s: int(s == "O")), _lists(lambda s: int(s == "N"))
     nitrogen[5] = [None] * len(nitrogen[5])
     table = _write(tmp_path / "t.csv", oxygen=oxygen, nitrogen=nitrogen)
@@ -173,7 +173,7 @@ def test_several_columns_of_yes_and_no_in_folds(molattn: Molattn, tmp_path: Path
     assert all(((a > 0) & (a < 1)).all() for a in answers)
 
 
-def test_words_of_atoms_are_classes(molattn: Molattn, tmp_path: Path) -> None:
+def test_strings_of_atoms_are_classes(molattn: Molattn, tmp_path: Path) -> None:
     kind = _lists(lambda s: s if s in ("C", "O") else "other")
     run = tmp_path / "run"
     assert molattn("train", _write(tmp_path / "t.csv", kind=kind), *QUICK, "-o", run).code == 0
@@ -204,7 +204,7 @@ def test_lists_of_a_frame_and_of_parquet_are_those_of_a_csv(tmp_path: Path, run:
     assert found.metrics == expected.metrics
 
 
-def test_hydrogens_are_atoms_where_they_are_asked_for(molattn: Molattn, tmp_path: Path) -> None:
+def test_hydrogens_are_atoms_with_add_hs(molattn: Molattn, tmp_path: Path) -> None:
     whole = [molecule_graph(s, add_hs=True) for s in SMILES]
     lists: list[list[object]] = [[float(s == "H") for s in g.symbols] for g in whole]
     table = _write(tmp_path / "t.csv", h=lists)
@@ -215,7 +215,7 @@ def test_hydrogens_are_atoms_where_they_are_asked_for(molattn: Molattn, tmp_path
     assert library.load(tmp_path / "run").predict("CO").shape == (6,)
 
 
-def test_an_sdf_learns_what_a_csv_of_its_smiles_learns(molattn: Molattn, tmp_path: Path) -> None:
+def test_an_sdf_trains_the_same_model_as_a_csv_of_its_smiles(molattn: Molattn, tmp_path: Path) -> None:
     """RDKit's property lists, over hydrogens too and in any order of the atoms; a list that does not fit is named."""
     lists, draw = [], np.random.default_rng(0)
     with Chem.SDWriter(str(tmp_path / "t.sdf")) as writer:
@@ -238,10 +238,10 @@ def test_an_sdf_learns_what_a_csv_of_its_smiles_learns(molattn: Molattn, tmp_pat
         answers[kind] = molattn("train", tmp_path / f"t.{kind}", *QUICK, "-o", tmp_path / kind)
         assert answers[kind].code == 0
     assert (tmp_path / "csv" / "metrics.json").read_bytes() == (tmp_path / "sdf" / "metrics.json").read_bytes()
-    said = answers["sdf"].err
-    assert "task: atom-regression, atom.dprop.q holds lists of numbers" in said
-    assert "38 records have values of hydrogens, which are left out; the first, record 2; --add-hs" in said
-    assert "record 41: column 'atom.dprop.q': 2 values for the 3 atoms of the record" in said
+    err = answers["sdf"].err
+    assert "task: atom-regression, atom.dprop.q holds lists of numbers" in err
+    assert "38 records have values of hydrogens, which are left out; the first, record 2; --add-hs" in err
+    assert "record 41: column 'atom.dprop.q': 2 values for the 3 atoms of the record" in err
     measured = molattn("evaluate", tmp_path / "csv", tmp_path / "t.sdf", "--json")
     assert json.loads(measured.out)["targets"]["atom.dprop.q"]["n"] == sum(map(len, lists))
     # Predictions stand beside the SMILES whose order they follow, and the list of the record stays as it was.

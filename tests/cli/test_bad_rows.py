@@ -1,4 +1,4 @@
-"""A row over which RDKit raises or reads something else costs itself alone, whatever the command."""
+"""A row on which RDKit raises, or which it misreads, is an error of that row only, in every command."""
 
 import csv
 import re
@@ -31,7 +31,7 @@ def bad(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sulfur(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A table of twenty molecules, two of which have sulfur: RDKit fails on it in a way that nobody foresaw."""
+    """A table of twenty molecules, two of which have sulfur: RDKit fails on it with an unexpected error."""
     true = molecule.molecule_codes
 
     def fails(mol: Chem.Mol) -> object:
@@ -48,7 +48,7 @@ def sulfur(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_row_that_rdkit_fails_on_is_an_error_among_answers(molattn: Molattn, run: Path, tmp_path: Path) -> None:
+def test_a_row_that_rdkit_fails_on_is_an_error_among_predictions(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     (tmp_path / "z.csv").write_text("id,smiles\n1,CCO\n2,[#119]\n3,CC\n")
     answer = molattn("predict", run, tmp_path / "z.csv", "-o", tmp_path / "out.csv")
     assert answer.code == 0, answer.err
@@ -62,7 +62,7 @@ def test_a_row_that_rdkit_fails_on_is_an_error_among_answers(molattn: Molattn, r
 
 
 @pytest.mark.parametrize("options", [(), ("-n", 2), ("--resume",)], ids=["alone", "workers", "resume"])
-def test_numbers_that_wrap_are_errors(
+def test_numbers_that_overflow_are_errors(
     molattn: Molattn, run: Path, bad: Path, tmp_path: Path, options: tuple[object, ...]
 ) -> None:
     answer = molattn("predict", run, bad, "-o", tmp_path / "out.csv", *options)
@@ -80,7 +80,7 @@ def test_training_lists_them_as_rejected(molattn: Molattn, bad: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["bad", "sulfur"])
-def test_every_command_goes_on(
+def test_every_command_continues_after_bad_rows(
     molattn: Molattn, run: Path, tmp_path: Path, name: str, request: pytest.FixtureRequest
 ) -> None:
     path = request.getfixturevalue(name)
@@ -99,14 +99,14 @@ def test_every_command_goes_on(
         assert re.search(rf"\b{bad} (of {total}|rows)\b", answer.err), (arguments, answer.err)
 
 
-def test_explain_says_which_it_leaves_out(molattn: Molattn, run: Path) -> None:
+def test_explain_warns_of_excluded_smiles(molattn: Molattn, run: Path) -> None:
     answer = molattn("explain", run, "-s", "CCO", "-s", "[CH260]")
     assert answer.code == 0 and "--smiles number 1" in answer.err and "260 hydrogens" in answer.err
     answer = molattn("explain", run, "-s", "[#119]")
     assert answer.code == 3 and "the last is 118" in answer.err
 
 
-def test_pretraining_leaves_them_out(molattn: Molattn, tmp_path: Path) -> None:
+def test_pretraining_excludes_them(molattn: Molattn, tmp_path: Path) -> None:
     rows = [*WRAPPED, *("C" * n + "[Si](C)(C)CCCl" for n in range(1, 20))]
     (tmp_path / "mine.csv").write_text("\n".join(["smiles", *rows]))
     small = ("--epochs", 1, "--set", "model.num_layers=1", "--set", "model.hidden_dim=16")

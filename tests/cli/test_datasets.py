@@ -1,4 +1,4 @@
-"""`molattn datasets`: what there is, what its card says, and where its table lies."""
+"""`molattn datasets`: the list, the cards, and the paths of the tables."""
 
 import hashlib
 import json
@@ -38,12 +38,12 @@ def test_a_card_is_shown(molattn: Molattn) -> None:
     assert shown["metric"] == "mae" and not shown["verified"] and len(shown["targets"]) == 12
 
 
-def test_a_name_that_is_not_known_is_refused(molattn: Molattn) -> None:
+def test_an_unknown_name_is_refused(molattn: Molattn) -> None:
     answer = molattn("datasets", "show", "freesov")
     assert answer.code == 2 and "did you mean freesolv?" in answer.err
 
 
-def test_one_is_made_and_then_it_is_there(molattn: Molattn, tmp_path: Path) -> None:
+def test_a_generated_data_set_is_cached(molattn: Molattn, tmp_path: Path) -> None:
     answer = molattn("datasets", "get", "nci-tpsa")
     path = tmp_path / "cache" / "molattn" / "datasets" / "nci-tpsa.csv"
     assert answer.code == 0 and str(path) in answer.out and "was computed with RDKit" in answer.err
@@ -54,7 +54,9 @@ def test_one_is_made_and_then_it_is_there(molattn: Molattn, tmp_path: Path) -> N
     assert listed["nci-tpsa"] == str(path)
 
 
-def test_a_damaged_table_is_said_in_the_list(molattn: Molattn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_table_is_reported_in_the_list(
+    molattn: Molattn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "freesolv.csv").write_text("smiles,hydration_free_energy\nCC,1\n")
     monkeypatch.setenv("MOLATTN_DATA", str(tmp_path))
     answer = molattn("datasets", "list")

@@ -1,4 +1,4 @@
-"""`--descriptor-columns`: one's own numbers beside the molecules, from a table to a prediction."""
+"""`--descriptor-columns`: columns of numbers as extra inputs, from a table to a prediction."""
 
 import csv
 import json
@@ -82,12 +82,12 @@ def test_the_scaler_is_that_of_the_training_molecules(run: Path) -> None:
     np.testing.assert_allclose([d["std"] for d in saved], numbers.std(0), rtol=1e-12)
 
 
-def test_numbers_of_other_sides_do_not_reach_the_scaler(tmp_path: Path) -> None:
-    asked = DataConfig(str(write(tmp_path / "a.csv")), target_columns=("y",), descriptor_columns=("MW", "logP"))
-    first = prepare(asked, GraphModel, seed=0)
+def test_validation_and_test_rows_do_not_affect_the_scaler(tmp_path: Path) -> None:
+    config = DataConfig(str(write(tmp_path / "a.csv")), target_columns=("y",), descriptor_columns=("MW", "logP"))
+    first = prepare(config, GraphModel, seed=0)
     others = {int(row): ("9999", "-77") for side in ("val", "test") for row in first.rows[first.indices(side)]}
     write(tmp_path / "a.csv", others)
-    second = prepare(asked, GraphModel, seed=0)
+    second = prepare(config, GraphModel, seed=0)
     assert second.descriptor_scaler == first.descriptor_scaler
     assert first.descriptors is not None and second.descriptors is not None
     train = first.indices("train")
@@ -95,23 +95,23 @@ def test_numbers_of_other_sides_do_not_reach_the_scaler(tmp_path: Path) -> None:
     assert (first.descriptors[first.indices("test")] != second.descriptors[first.indices("test")]).all()
 
 
-def test_constant_and_far_columns_are_said(tmp_path: Path) -> None:
-    asked = DataConfig(str(tmp_path / "a.csv"), target_columns=("y",), descriptor_columns=("MW", "logP"))
+def test_constant_columns_and_outliers_are_reported(tmp_path: Path) -> None:
+    config = DataConfig(str(tmp_path / "a.csv"), target_columns=("y",), descriptor_columns=("MW", "logP"))
     write(tmp_path / "a.csv", {i: ("4.2", str(LOGP[i])) for i in range(40)})
-    constant = prepare(asked, GraphModel, seed=0)
+    constant = prepare(config, GraphModel, seed=0)
     assert constant.descriptors is not None and (constant.descriptors[:, 0] == 0).all()
     assert any("'MW' has one value in training: the model does not use it" in w for w in constant.warnings)
     row = int(constant.rows[constant.indices("test")[0]])
     write(tmp_path / "a.csv", {row: ("1e300", "1")})
     with pytest.raises(InputError, match=rf"a\.csv, line {row + 2}: column 'MW': 1e\+300 is too far"):
-        prepare(asked, GraphModel, seed=0)
+        prepare(config, GraphModel, seed=0)
     write(tmp_path / "a.csv", {i: (f"{1 + i % 4}e201", "1") for i in range(40)})
     with pytest.raises(InputError, match="the numbers of column 'MW' are too large to be standardised"):
-        prepare(asked, GraphModel, seed=0)
+        prepare(config, GraphModel, seed=0)
     with pytest.raises(UsageError, match="has no column 'logp'; .* did you mean 'logP'"):
-        prepare(DataConfig(asked.dataset, target_columns=("y",), descriptor_columns=("logp",)), GraphModel, seed=0)
+        prepare(DataConfig(config.dataset, target_columns=("y",), descriptor_columns=("logp",)), GraphModel, seed=0)
     with pytest.raises(UsageError, match="requested twice among the SMILES, target, weight, group and descriptor"):
-        prepare(DataConfig(asked.dataset, target_columns=("y",), descriptor_columns=("y",)), GraphModel, seed=0)
+        prepare(DataConfig(config.dataset, target_columns=("y",), descriptor_columns=("y",)), GraphModel, seed=0)
     # What is left is the target.
     assert prepare(
         DataConfig(str(write(tmp_path / "b.csv")), descriptor_columns=("MW", "logP")), GraphModel, seed=0
@@ -151,7 +151,7 @@ def test_a_missing_column_stops_at_the_start(molattn: Molattn, run: Path, tmp_pa
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_one_smiles_alone_asks_for_a_table(molattn: Molattn, run: Path) -> None:
+def test_a_single_smiles_without_descriptors_is_refused(molattn: Molattn, run: Path) -> None:
     answer = molattn("predict", run, "--smiles", "CCO")
     assert answer.code == 2 and "the model reads 'MW', 'logP' for each molecule: give a table" in answer.err
 
@@ -188,7 +188,7 @@ def test_folds_scale_by_their_own_training_molecules(molattn: Molattn, tmp_path:
     assert means[0] != means[1]
 
 
-def test_an_interrupted_run_goes_on_to_the_bit(molattn: Molattn, tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_bit_for_bit(molattn: Molattn, tmp_path: Path) -> None:
     table = write(tmp_path / "my.csv")
     assert molattn("train", table, *ASKED, *FAST, "-o", tmp_path / "whole").code == 0
 
@@ -205,7 +205,7 @@ def test_an_interrupted_run_goes_on_to_the_bit(molattn: Molattn, tmp_path: Path)
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_what_comes_next_fits_the_model(molattn: Molattn, tmp_path: Path) -> None:
+def test_the_suggested_command_fits_the_model(molattn: Molattn, tmp_path: Path) -> None:
     answer = molattn("train", write(tmp_path / "my.csv"), *ASKED, *QUICK, "--epochs", "1", "-o", tmp_path / "run")
     assert answer.code == 0
     assert "predict" in answer.out and "--smiles" not in answer.out and "with MW, logP in it" in answer.out

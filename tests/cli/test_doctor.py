@@ -1,4 +1,4 @@
-"""`molattn doctor`: what is here, and what fails."""
+"""`molattn doctor`: checks that pass and checks that fail."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from molattn.kernels import edge_attention
 from tests.cli.conftest import Molattn
 
 
-def test_all_is_well_here(molattn: Molattn) -> None:
+def test_all_checks_pass(molattn: Molattn) -> None:
     answer = molattn("doctor")
     assert answer.code == 0, answer.out
     assert all(line.startswith("ok") for line in answer.out.splitlines())
@@ -28,7 +28,7 @@ def test_all_is_well_here(molattn: Molattn) -> None:
         assert word in answer.out
 
 
-def test_what_fails_is_marked(molattn: Molattn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_failed_checks_are_marked(molattn: Molattn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(doctor.PACKAGES, "rdkit", "no_such_module")
     monkeypatch.chdir(tmp_path)
     answer = molattn("doctor", "--json")
@@ -43,7 +43,7 @@ def test_what_fails_is_marked(molattn: Molattn, monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.skipif(
     edge_attention.load_library() is None, reason=f"nothing is built: {edge_attention.unavailable_reason()}"
 )
-def test_it_says_what_is_built_for_another_processor_and_why_nothing_is(
+def test_the_target_processor_and_reasons_for_no_compilation_are_reported(
     molattn: Molattn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MOLATTN_MARCH", raising=False)
@@ -54,7 +54,9 @@ def test_it_says_what_is_built_for_another_processor_and_why_nothing_is(
     assert "about 3 times slower: edge_attention.c is not there" in molattn("doctor").out
 
 
-def test_a_user_without_a_home_is_told_where_a_cache_may_be(molattn: Molattn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_gets_advice_on_the_cache_folder(
+    molattn: Molattn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("HOME", "XDG_CACHE_HOME", "MOLATTN_CACHE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])

@@ -36,7 +36,7 @@ def test_explain_prints_the_sum_and_a_line_for_each_atom(molattn: Molattn, run: 
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png"])
-def test_explain_draws_each_smiles_and_goes_on_after_a_bad_one(
+def test_explain_draws_each_smiles_and_continues_after_a_bad_one(
     molattn: Molattn, run: Path, tmp_path: Path, suffix: str
 ) -> None:
     arguments = ("explain", run, "-s", ASPIRIN, "-s", "C1CC", "-s", "C", "-o", tmp_path / f"x.{suffix}")
@@ -83,7 +83,7 @@ def test_explain_makes_a_page_with_each_molecule_once(molattn: Molattn, run: Pat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("-s", "C", "-o", "x.pdf"), 2, "attributions are written as .svg, .png, .csv, .html"),
         (("-s", "C", "-o", "nowhere/x.svg"), 3, "there is no folder"),
@@ -93,13 +93,19 @@ def test_explain_makes_a_page_with_each_molecule_once(molattn: Molattn, run: Pat
         (("-s", "C1CC", "-s", "CC("), 3, "none of the 2 SMILES can be read"),
     ],
 )
-def test_what_cannot_be_explained_is_said(
-    molattn: Molattn, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple, code: int, said: str
+def test_what_cannot_be_explained_is_an_error(
+    molattn: Molattn,
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple,
+    code: int,
+    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     answer = molattn("explain", run, *arguments)
     assert answer.code == code
-    assert said in answer.err
+    assert message in answer.err
     assert not list(tmp_path.iterdir())
 
 
@@ -152,7 +158,7 @@ def test_attention_of_one_layer_and_head_keeps_their_numbers(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("-o", "x.xlsx"), 2, "written as .parquet or .csv"),
         (("-o", "x.csv", "--layer", "7"), 2, "--layer is from 0 to 1, not 7"),
@@ -168,12 +174,12 @@ def test_attention_that_cannot_be_written_leaves_no_file(
     monkeypatch: pytest.MonkeyPatch,
     arguments: tuple,
     code: int,
-    said: str,
+    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     answer = molattn("attention", run, four, *arguments)
     assert answer.code == code
-    assert said in answer.err
+    assert message in answer.err
     assert [p.name for p in tmp_path.iterdir()] == ["in.csv"]
 
 
@@ -184,7 +190,7 @@ def test_attention_of_no_molecule_is_an_error(molattn: Molattn, run: Path, tmp_p
     assert "no molecule can be read; the first, line 2" in answer.err
 
 
-def test_faithfulness_is_measured_kept_and_repeated(molattn: Molattn, own_run: Path, tmp_path: Path) -> None:
+def test_faithfulness_is_measured_saved_and_quoted(molattn: Molattn, own_run: Path, tmp_path: Path) -> None:
     answer = molattn("faithfulness", own_run)
     assert answer.code == 0, answer.err
     assert "y, 4 test molecules of solubility.csv:" in answer.out
@@ -202,8 +208,8 @@ def test_faithfulness_is_measured_kept_and_repeated(molattn: Molattn, own_run: P
     }
     assert record["methods"]["random"]["deletion"] == pytest.approx(1)
     assert record["truth"] == "" and record["untrained"] == {}
-    said = record["methods"]["additive"]["sentence"]
-    assert said in molattn("explain", own_run, "-s", "CCO").out
+    sentence = record["methods"]["additive"]["sentence"]
+    assert sentence in molattn("explain", own_run, "-s", "CCO").out
     predictor = library.load(own_run)
     assert predictor.attention("CCO").faithfulness == record["methods"]["attention"]["sentence"]
     assert predictor.attributions("CCO", "cam").faithfulness == record["methods"]["cam"]["sentence"]
@@ -216,7 +222,7 @@ def test_faithfulness_is_measured_kept_and_repeated(molattn: Molattn, own_run: P
     assert (part["molecules"], part["data"], set(part["methods"])) == (2, "t.csv", {"additive", "random"})
 
 
-def test_faithfulness_without_held_out_molecules_asks_for_some(molattn: Molattn, own_run: Path) -> None:
+def test_faithfulness_without_held_out_molecules_is_refused(molattn: Molattn, own_run: Path) -> None:
     (own_run / "predictions.csv").unlink()
     answer = molattn("faithfulness", own_run)
     assert answer.code == 2

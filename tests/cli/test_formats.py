@@ -22,7 +22,7 @@ SMILES, VALUES = esol(30)
 FEW = {"epochs": 1, "accelerator": "cpu", "settings": ["model.num_layers=1", "model.hidden_dim=16"], "quiet": True}
 
 
-def test_semicolons_a_mark_and_structure_as_a_name(molattn: Molattn, tmp_path: Path) -> None:
+def test_semicolons_a_byte_order_mark_and_a_column_structure(molattn: Molattn, tmp_path: Path) -> None:
     lines = ["Nr;Structure;y", *(f"{i};{s};{y}" for i, (s, y) in enumerate(zip(SMILES, VALUES, strict=True)))]
     (tmp_path / "my.csv").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
     answer = molattn("train", tmp_path / "my.csv", "--target-columns", "y", *QUICK, "-o", tmp_path / "run")
@@ -71,7 +71,7 @@ def test_a_record_that_cannot_be_read_keeps_its_row_and_reason(molattn: Molattn,
     assert len(table.rows) == 31 and table.rows[0][-2] == "error"
 
 
-def test_rows_of_a_source_without_lines_are_said_as_rows(molattn: Molattn, run: Path, tmp_path: Path) -> None:
+def test_rows_of_a_source_without_lines_are_reported_as_rows(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     pd.DataFrame({"smiles": ["CC", "C1CC"], "y": [1.0, 2.0]}).to_parquet(tmp_path / "t.parquet")
     answer = molattn("predict", run, tmp_path / "t.parquet", "-o", tmp_path / "out.csv")
     assert "the first, row 1: " in answer.err
@@ -94,7 +94,7 @@ def test_frames_train_and_their_run_can_be_repeated(
     assert first == again
 
 
-def test_weights_and_groups_are_data_of_the_experiment(molattn: Molattn, tmp_path: Path) -> None:
+def test_weight_and_group_columns_are_read(molattn: Molattn, tmp_path: Path) -> None:
     rows = [f"{s},{y},{i % 3},batch {i % 4}" for i, (s, y) in enumerate(zip(SMILES, VALUES, strict=True))]
     rows[5:5] = ["C1CC,1,1,batch 0", "CC,1,-2,batch 0"]
     (tmp_path / "t.csv").write_text("\n".join(["smiles,y,w,g", *rows]) + "\n")
@@ -118,8 +118,8 @@ def test_a_table_from_a_german_spreadsheet(molattn: Molattn, tmp_path: Path) -> 
         table = tmp_path / f"{name}.csv"
         table.write_bytes(("\ufeff" + "\r\n".join([head, *lines]) + "\r\n").encode())
         run = tmp_path / name
-        asked = ("--target-columns", "log S", "--descriptor-columns", "Masse", *QUICK)
-        trained = molattn("train", table, *asked, "-o", run)
+        training_options = ("--target-columns", "log S", "--descriptor-columns", "Masse", *QUICK)
+        trained = molattn("train", table, *training_options, "-o", run)
         assert trained.code == 0
         assert ("'log S' has decimal commas" in trained.err) == (name == "commas")
         metrics[name] = json.loads((run / "metrics.json").read_text())

@@ -21,13 +21,13 @@ def test_a_table_and_a_figure(molattn, run, table, tmp_path):
     assert outputs[3].read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_first_rows_alone(molattn, run, table):
+def test_max_rows_limits_the_rows(molattn, run, table):
     answer = molattn("heads", run, table, "--max-rows", 5)
     assert answer.code == 0 and "5 molecules" in answer.out
     assert "left out" not in answer.err
 
 
-def test_it_says_no_where_it_must(molattn, run, table, tmp_path):
+def test_invalid_arguments_are_refused(molattn, run, table, tmp_path):
     (tmp_path / "there.csv").write_text("mine")
     for arguments, code, message in [
         (("-o", tmp_path / "heads.pdf"), 2, "heads.pdf: name it .csv, .tsv, .parquet for a table"),

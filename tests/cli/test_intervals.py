@@ -58,7 +58,7 @@ def classes(labelled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _trained(labelled, tmp_path_factory.mktemp("classes") / "run", "--target-columns", "grade")
 
 
-def test_intervals_stand_beside_the_predictions_of_a_table(
+def test_intervals_are_columns_of_the_predicted_table(
     molattn: Molattn, numbers: Path, labelled: Path, tmp_path: Path
 ) -> None:
     bad = tmp_path / "in.csv"
@@ -115,22 +115,22 @@ def test_sets_of_classes(molattn: Molattn, classes: Path, labelled: Path, tmp_pa
     assert (classes / "plots" / "uncertainty.png").exists()
 
 
-def test_a_long_output_goes_on_only_as_it_was_begun(
+def test_a_long_output_resumes_only_with_the_same_options(
     molattn: Molattn, numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_engine, "PART", 1)
     many = tmp_path / "in.csv"
     many.write_text("\n".join(["smiles", *("C" * (1 + i % 5) + "NOF"[i % 3] for i in range(CHUNK_SIZE + 10))]) + "\n")
-    asked = ("--interval", "0.9", "--uncertainty-method", "ensemble", "-q")
+    options = ("--interval", "0.9", "--uncertainty-method", "ensemble", "-q")
     whole, out = tmp_path / "whole.csv", tmp_path / "out.csv"
-    assert molattn("predict", numbers, many, "-o", whole, *asked).code == 0
+    assert molattn("predict", numbers, many, "-o", whole, *options).code == 0
     with monkeypatch.context() as patch:
         kill_after(patch, 1)
         with pytest.raises(Killed):
-            molattn("predict", numbers, many, "-o", out, *asked)
+            molattn("predict", numbers, many, "-o", out, *options)
     answer = molattn("predict", numbers, many, "-o", out, "--resume", "--interval", "0.8", "-q")
     assert answer.code != 0 and "what is asked for beside it" in answer.err
-    assert molattn("predict", numbers, many, "-o", out, "--resume", *asked).code == 0
+    assert molattn("predict", numbers, many, "-o", out, "--resume", *options).code == 0
     assert out.read_bytes() == whole.read_bytes()
 
 
@@ -142,9 +142,11 @@ def test_evaluation_measures_uncertainties(molattn: Molattn, numbers: Path, labe
     assert "uncertainty by ensemble, calibration conformal-regression" in said and "mean width" in said
 
 
-def test_what_a_model_cannot_say_is_refused(molattn: Molattn, run: Path, numbers: Path, classes: Path) -> None:
+def test_options_that_a_model_does_not_support_are_refused(
+    molattn: Molattn, run: Path, numbers: Path, classes: Path
+) -> None:
     """`run` is a model without ensemble and calibration."""
-    for folder, asked, reason in (
+    for folder, options, reason in (
         (run, ["--interval", "0.9"], "the model has no calibration: train with --calibration-size 0.1, or add"),
         (run, ["--interval", "0.9", "--calibration-method", "none"], "has no standard deviations"),
         (run, ["--calibration-method", "zscaling"], "trained without calibration molecules, which zscaling needs"),
@@ -162,7 +164,7 @@ def test_what_a_model_cannot_say_is_refused(molattn: Molattn, run: Path, numbers
         (classes, ["--interval", "0.9", "--calibration-method", "zscaling"], "does not go with multiclass targets"),
         (classes, ["--uncertainty-method", "mve"], "needs a model trained with --loss-function mve"),
     ):
-        answer = molattn("predict", folder, "-s", "CCO", *asked)
+        answer = molattn("predict", folder, "-s", "CCO", *options)
         assert answer.code == 2 and reason in answer.err, answer.err
     from molattn.errors import UsageError
 
@@ -177,7 +179,7 @@ def test_what_a_model_cannot_say_is_refused(molattn: Molattn, run: Path, numbers
 
 
 @pytest.mark.parametrize("loss", ["mve", "evidential", "quantile"])
-def test_losses_that_bring_a_spread_of_their_own(molattn: Molattn, labelled: Path, tmp_path: Path, loss: str) -> None:
+def test_losses_with_their_own_standard_deviation(molattn: Molattn, labelled: Path, tmp_path: Path, loss: str) -> None:
     run = _trained(labelled, tmp_path / "run", "--target-columns", "y", "--loss-function", loss)
     (row,) = json.loads(molattn("predict", run, "-s", "CCO", "--interval", "0.8", "--json").out)
     assert row["y_std"] > 0 and row["y_lower"] < row["y_upper"]

@@ -1,4 +1,4 @@
-"""Processes that are started together end together, whichever way one of them ends."""
+"""Launched processes end together, however one of them ends."""
 
 import os
 import signal
@@ -43,15 +43,15 @@ def is_gone(process: int) -> bool:
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR")
 
 
-def test_each_is_told_who_it_is_and_the_first_alone_is_heard(
+def test_each_process_gets_its_rank_and_only_rank_0_prints(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     program = "open(f'{sys.argv[1]}/{rank}', 'w').write(' '.join(map(os.environ.get, sys.argv[2:])))\n"
     program += "print('out', rank); print('err', rank, file=sys.stderr)"
     assert run(monkeypatch, program, str(tmp_path), *NAMES) == 0
     assert capfd.readouterr() == ("out 0\n", "err 0\n")
-    told = [(tmp_path / str(i)).read_text() for i in range(2)]
-    assert told == ["0 2 0 2 0 127.0.0.1", "1 2 1 2 0 127.0.0.1"]
+    variables = [(tmp_path / str(i)).read_text() for i in range(2)]
+    assert variables == ["0 2 0 2 0 127.0.0.1", "1 2 1 2 0 127.0.0.1"]
 
 
 def test_on_the_second_of_two_machines(
@@ -71,7 +71,7 @@ def test_on_the_second_of_two_machines(
         run(monkeypatch, program, nodes=2)
 
 
-def test_one_that_fails_alone_is_heard_and_ends_the_others(
+def test_the_error_of_the_only_failing_process_is_shown_and_ends_the_others(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     program = "open(f'{sys.argv[1]}/{rank}', 'w').write(str(os.getpid()))\n"
@@ -83,13 +83,15 @@ def test_one_that_fails_alone_is_heard_and_ends_the_others(
     assert all(is_gone(int((tmp_path / i).read_text())) for i in "01")
 
 
-def test_an_error_of_all_is_told_once(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_all_processes_is_shown_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     program = "time.sleep(0.2 if rank == '0' else 0); print('error: all', file=sys.stderr); sys.exit(3)"
     assert run(monkeypatch, program) == 3
     assert capfd.readouterr().err == "error: all\n"
 
 
-def test_a_kill_ends_those_that_do_not_want_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_processes_that_ignore_sigterm_are_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = "open(f'{sys.argv[1]}/{rank}', 'w').write(str(os.getpid()))\n"
     program += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     program += "while not os.path.exists(f'{sys.argv[1]}/0'): time.sleep(0.01)\n"
@@ -100,7 +102,7 @@ def test_a_kill_ends_those_that_do_not_want_to(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_reach_all(tmp_path: Path, number: signal.Signals) -> None:
+def test_signals_reach_all_processes(tmp_path: Path, number: signal.Signals) -> None:
     child = SAYS + f"open(f'{tmp_path}/{{rank}}', 'w').write(str(os.getpid())); {WAITS}"
     program = f"""
 import sys
@@ -131,6 +133,6 @@ sys.exit(launch.launch([], 2, 1))
         (["--num-nodes", "0"], "num_nodes is 1 or more"),
     ],
 )
-def test_devices_that_make_no_sense(molattn: Molattn, table: Path, arguments: list[str], says: str) -> None:
+def test_invalid_devices_are_refused(molattn: Molattn, table: Path, arguments: list[str], says: str) -> None:
     answer = molattn("train", table, *arguments)
     assert (answer.code, says in answer.err) == (2, True), answer.err

@@ -1,4 +1,4 @@
-"""`molattn predict` at length: parts, resumes, shards, pipes, formats; the same bytes whichever way."""
+"""`molattn predict` of long tables: parts, resumes, shards, pipes and formats have the same bytes."""
 
 import csv
 import errno
@@ -31,7 +31,7 @@ from tests.cli.conftest import Molattn
 
 ROOT = Path(__file__).parents[2]
 ROWS = 2 * CHUNK_SIZE + 10
-DIM = 16 + len(FEW_DESCRIPTORS)  # the width of `QUICK`, and what stands beside the molecules
+DIM = 16 + len(FEW_DESCRIPTORS)  # the width of `QUICK`, and the extra descriptors
 BAD = -(-ROWS // 97)
 
 
@@ -51,7 +51,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(many: Path, run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What an uninterrupted run makes of it, at one go."""
+    """The output of an uninterrupted run."""
     path = tmp_path_factory.mktemp("whole") / "out.csv"
     code = "from molattn.cli.main import main; main()"
     command = [sys.executable, "-c", code, "predict", run, many, "-o", path, "-q"]
@@ -60,7 +60,7 @@ def whole(many: Path, run: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 class Killed(BaseException):
-    """In the place of a signal."""
+    """In place of a signal."""
 
 
 def kill_after(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
@@ -137,7 +137,7 @@ def test_parts_of_other_formats_are_joined(
 
 
 @pytest.mark.usefixtures("short_parts")
-def test_parts_of_something_else_are_refused(
+def test_parts_of_another_input_or_model_are_refused(
     molattn: Molattn, monkeypatch: pytest.MonkeyPatch, run: Path, many: Path, whole: Path, tmp_path: Path
 ) -> None:
     out, table, model = tmp_path / "out.csv", tmp_path / "in.csv", tmp_path / "run"
@@ -168,7 +168,7 @@ def test_shards_joined_are_the_whole(molattn: Molattn, run: Path, many: Path, wh
 
 
 @pytest.mark.parametrize("shard", ["0/3", "4/3", "1", "a/b", "-1/2", "1/0"])
-def test_shards_that_are_none_are_refused(molattn: Molattn, run: Path, many: Path, shard: str) -> None:
+def test_invalid_shards_are_refused(molattn: Molattn, run: Path, many: Path, shard: str) -> None:
     answer = molattn("predict", run, many, f"--shard={shard}")
     assert answer.code == 2 and "i/n" in answer.err
 
@@ -224,7 +224,7 @@ def test_a_full_disk_costs_no_finished_part(
     assert [p.name for p in tmp_path.iterdir()] == ["out.csv"]
 
 
-def test_other_formats_go_in(molattn: Molattn, run: Path, tmp_path: Path) -> None:
+def test_other_formats_are_read(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     (tmp_path / "in.smi").write_text("CCO ethanol\nC1CC ring\n")
     head, ethanol, ring = csv.reader(io.StringIO(molattn("predict", run, tmp_path / "in.smi").out))
     assert head == ["smiles", "name", "y_pred", "status", "error"]
@@ -239,7 +239,9 @@ def test_other_formats_go_in(molattn: Molattn, run: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["out.sdf", "out.smi", "out.parquet.gz", "out.xlsx"])
-def test_what_is_not_written_is_refused(molattn: Molattn, run: Path, many: Path, tmp_path: Path, name: str) -> None:
+def test_unsupported_output_formats_are_refused(
+    molattn: Molattn, run: Path, many: Path, tmp_path: Path, name: str
+) -> None:
     answer = molattn("predict", run, many, "-o", tmp_path / name)
     assert answer.code == 2 and ".csv and .tsv" in answer.err
 
@@ -272,7 +274,7 @@ def test_fingerprints_in_parts(molattn: Molattn, run: Path, many: Path, tmp_path
     assert np.isnan(found[:, 0]).nonzero()[0].tolist() == list(range(0, ROWS, 97))
 
 
-def test_progress_says_how_fast_and_how_long(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_reports_rate_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
     progress = TableProgress(100_000, before=20_000)
     assert progress.text(10_000, 20) == "30,000 of 100,000 molecules, 500 a second, 2 min left"
     assert TableProgress(None).text(10_000, 20) == "10,000 molecules, 500 a second"
@@ -317,7 +319,7 @@ def test_memory_does_not_grow_with_the_rows(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_prediction_goes_on(run: Path, many: Path, whole: Path, tmp_path: Path) -> None:
+def test_a_killed_prediction_is_resumed(run: Path, many: Path, whole: Path, tmp_path: Path) -> None:
     code = "import molattn.inference.table_engine as a; a.PART = 1; from molattn.cli.main import main; main()"
     out = tmp_path / "out.csv"
     command = [sys.executable, "-c", code, "predict", run, many, "-o", out, "--resume", "-n", "1"]

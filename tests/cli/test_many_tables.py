@@ -1,4 +1,4 @@
-"""`molattn predict` with several tables: each into a file of its own in a folder, by either engine."""
+"""`molattn predict` with several tables: each has its own output in a folder, with either engine."""
 
 import sys
 from pathlib import Path
@@ -27,7 +27,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def test_each_has_a_file_of_its_own(molattn: Molattn, run: Path, tables: list[Path], tmp_path: Path) -> None:
+def test_each_table_has_its_own_output(molattn: Molattn, run: Path, tables: list[Path], tmp_path: Path) -> None:
     answer = molattn("predict", run, *tables, "-o", f"{tmp_path}/out/")
     assert answer.code == 0, answer.err
     assert f"4 of 5 rows predicted, written to {tmp_path}/out" in answer.err
@@ -47,7 +47,7 @@ def test_each_has_a_file_of_its_own(molattn: Molattn, run: Path, tables: list[Pa
     assert contents(tmp_path / "out") == found
 
 
-def test_what_is_done_is_not_done_again(
+def test_finished_tables_are_not_predicted_again(
     molattn: Molattn, monkeypatch: pytest.MonkeyPatch, run: Path, tables: list[Path], tmp_path: Path
 ) -> None:
     done: list[str] = []
@@ -77,7 +77,7 @@ def test_strict_names_the_table(molattn: Molattn, run: Path, tables: list[Path],
     assert answer.code == 4 and "line 3" in answer.err
 
 
-def test_where_several_tables_go() -> None:
+def test_output_paths_of_several_tables() -> None:
     folder = Path("out")
     names = ("a.csv.gz", "b.parquet", "c.sdf.gz", "d.smi", "e.parquet.gz", "f.tsv")
     found = [path.name for path in output_paths(folder, [Path("in") / name for name in names])]
@@ -95,7 +95,7 @@ def test_where_several_tables_go() -> None:
         (("--engine", "spark", "-o", "{}/out/"), 2, "there is no engine 'spark'"),
     ],
 )
-def test_what_makes_no_sense(
+def test_invalid_arguments_are_refused(
     molattn: Molattn, run: Path, tables: list[Path], tmp_path: Path, arguments: tuple[str, ...], code: int, says: str
 ) -> None:
     answer = molattn("predict", run, *tables[:2], *(a.format(tmp_path) for a in arguments))

@@ -1,4 +1,4 @@
-"""`--molecule-featurizers`: descriptors that RDKit computes, from a table to a prediction, with nothing to give."""
+"""`--molecule-featurizers`: descriptors that RDKit computes, from a table to a prediction."""
 
 import csv
 import json
@@ -50,7 +50,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_the_help_names_what_there_is(molattn: Molattn) -> None:
+def test_the_help_names_the_featurizers(molattn: Molattn) -> None:
     assert FEATURIZERS == MOLECULE_FEATURIZERS
     assert "rdkit_few" in molattn("train", "--help-all").out
 
@@ -66,7 +66,7 @@ def test_they_are_scaled_by_the_training_molecules(run: Path) -> None:
     assert tomllib.loads((run / "config.toml").read_text())["data"]["molecule_featurizers"] == ["rdkit_few"]
 
 
-def test_predict_embed_evaluate_and_python_say_the_same_as_the_run(molattn: Molattn, run: Path, tmp_path: Path) -> None:
+def test_predict_embed_evaluate_and_python_agree_with_the_run(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("\n".join(["smiles", *SMILES, "C1CC", ""]))
     answer = molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "out.csv", "-n", "1")
     assert answer.code == 0, answer.err
@@ -91,25 +91,25 @@ def test_faithfulness_is_measured_with_them(molattn: Molattn, run: Path, tmp_pat
     assert record["methods"]["random"]["deletion"] == pytest.approx(1)
 
 
-def test_they_stand_behind_columns_of_ones_own(tmp_path: Path) -> None:
+def test_they_follow_the_columns_of_the_table(tmp_path: Path) -> None:
     table = write(tmp_path / "my.csv", mine=[float(i) for i in range(40)])
-    asked = DataConfig(str(table), target_columns=("y",), descriptor_columns=("mine",))
-    alone = prepare(asked, GraphModel, seed=0)
-    both = prepare(DataConfig(**{**vars(asked), "molecule_featurizers": ("rdkit_few",)}), GraphModel, seed=0)
+    config = DataConfig(str(table), target_columns=("y",), descriptor_columns=("mine",))
+    alone = prepare(config, GraphModel, seed=0)
+    both = prepare(DataConfig(**{**vars(config), "molecule_featurizers": ("rdkit_few",)}), GraphModel, seed=0)
     assert both.descriptors is not None and alone.descriptors is not None
     assert both.descriptors.shape == (40, 1 + len(FEW_DESCRIPTORS))
     np.testing.assert_array_equal(both.descriptors[:, :1], alone.descriptors)
     assert both.descriptor_scaler is not None and both.descriptor_scaler.provided == ("mine",)
 
 
-def test_what_cannot_be_computed_or_stands_there_already_is_refused(tmp_path: Path) -> None:
+def test_unknown_and_duplicate_featurizers_are_refused(tmp_path: Path) -> None:
     table = write(tmp_path / "my.csv", TPSA=[float(i) for i in range(40)])
     twice = DataConfig(
         str(table), target_columns=("y",), descriptor_columns=("TPSA",), molecule_featurizers=("rdkit_few",)
     )
     with pytest.raises(UsageError, match="'TPSA' would be a descriptor twice, as a column and computed"):
         prepare(twice, GraphModel, seed=0)
-    # Nothing is read before that is said.
+    # Raised before anything is read.
     with pytest.raises(UsageError, match="there is no molecule featurizer 'morgan'"):
         prepare(DataConfig(str(table), molecule_featurizers=("morgan",)), GraphModel, seed=0)
     config = PretrainConfig(molecules=str(table), run=resolve(None, {"molecule_featurizers": ["rdkit_few"]}))
@@ -117,7 +117,7 @@ def test_what_cannot_be_computed_or_stands_there_already_is_refused(tmp_path: Pa
         pretrain(config, tmp_path / "base", SilentReporter())
 
 
-def test_atoms_have_none(molattn: Molattn, tmp_path: Path) -> None:
+def test_models_of_atoms_have_no_featurizers(molattn: Molattn, tmp_path: Path) -> None:
     rows = [f'{"C" * n}O,"{[1.5] * (n + 1)}"' for n in range(1, 30)]
     (tmp_path / "a.csv").write_text("\n".join(["smiles,a", *rows]))
     answer = molattn("train", tmp_path / "a.csv", "--molecule-featurizers", "rdkit_few", *FAST, "-o", tmp_path / "run")
@@ -138,7 +138,7 @@ def test_folds_ensembles_and_smiles_models_compute_them_too(molattn: Molattn, tm
 
 
 def test_estimators_compute_them() -> None:
-    asked = {"epochs": 2, "base": "none", "hidden_dim": 16, "num_layers": 1}
-    made = MolAttentionRegressor(molecule_featurizers=["rdkit_few"], **asked).fit(SMILES, VALUES)
+    settings = {"epochs": 2, "base": "none", "hidden_dim": 16, "num_layers": 1}
+    made = MolAttentionRegressor(molecule_featurizers=["rdkit_few"], **settings).fit(SMILES, VALUES)
     assert made.predictor_._artifact.descriptors.computed == FEW_DESCRIPTORS
     assert np.isfinite(made.predict(SMILES)).all()

@@ -1,4 +1,4 @@
-"""`molattn predict`: every row comes back, with an answer or a reason."""
+"""`molattn predict`: every row is in the output, with a prediction or an error."""
 
 import csv
 import json
@@ -114,7 +114,7 @@ def test_json_rows(molattn: Molattn, run: Path) -> None:
     assert bad["status"] == "error"
 
 
-def test_what_the_model_does_not_know_is_said(molattn: Molattn, run: Path) -> None:
+def test_features_that_the_model_does_not_encode_are_warned_of(molattn: Molattn, run: Path) -> None:
     assert "[C+7]" in molattn("predict", run, "--smiles", "[C+7]").err
 
 
@@ -135,7 +135,7 @@ def test_workers_change_nothing(molattn: Molattn, run: Path, molecules: Path) ->
         (["RUN", "IN", "-o", "no/such/folder/out.csv"], 3, "no folder"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_invalid_arguments_are_refused(
     molattn: Molattn, run: Path, molecules: Path, arguments: list[str], code: int, says: str
 ) -> None:
     filled = [a.replace("RUN", str(run)).replace("IN", str(molecules)) for a in arguments]
@@ -145,7 +145,7 @@ def test_what_makes_no_sense_is_refused(
 
 
 @pytest.mark.parametrize("what", [["--smiles", "CCO"], ["in.csv", "-o", "out.csv"]])
-def test_prediction_loads_nothing_that_it_does_not_use(run: Path, tmp_path: Path, what: list[str]) -> None:
+def test_prediction_imports_only_what_it_uses(run: Path, tmp_path: Path, what: list[str]) -> None:
     (tmp_path / "in.csv").write_text("smiles\nCCO\n")
     code = f"""
 import sys
@@ -174,7 +174,7 @@ print(*sys.modules, file=sys.stderr)
     assert {m for m in modules - of_torch if m.startswith("torch.")} == set()
 
 
-def test_what_a_command_loads_is_no_garbage_to_look_for(run: Path) -> None:
+def test_imported_objects_are_excluded_from_garbage_collection(run: Path) -> None:
     code = f"""
 import gc, sys
 from pathlib import Path

@@ -32,6 +32,6 @@ def test_a_preset_trains_predicts_and_shows_its_attention(molattn: Molattn, tmp_
     assert molattn("predict", run, "--smiles", "CCO").code == 0
 
 
-def test_a_preset_that_is_not_there_is_refused(molattn: Molattn) -> None:
+def test_an_unknown_preset_is_refused(molattn: Molattn) -> None:
     answer = molattn("train", "--dataset", "esol", "--preset", "graphomer")
     assert answer.code == 2 and "did you mean 'graphormer'" in answer.err

@@ -48,7 +48,7 @@ def test_from_molecules_to_a_base_to_a_run(molattn: Molattn, table: Path, tmp_pa
     assert "model.hidden_dim is 32 and was 16" in answer.err
 
 
-def test_what_cannot_be_is_one_sentence(molattn: Molattn, tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused_in_one_sentence(molattn: Molattn, tmp_path: Path) -> None:
     for arguments, code, reason in (
         (("pretrain", tmp_path / "nowhere.smi", "-o", tmp_path / "base"), 2, "there is no file"),
         (("pretrain", "--molecules", "zinc", "-o", tmp_path / "base"), 2, "--molecules is nci"),

@@ -1,4 +1,4 @@
-"""The picture that the README opens with is there, and its command makes it."""
+"""The first picture of the README exists, and its command makes it."""
 
 import runpy
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`molattn train --standardize`: what is changed is written down, and prediction does the same."""
+"""`molattn train --standardize`: changes are recorded, and prediction standardises the same way."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,9 @@ def salts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("model", ["graph", "smiles-transformer"])
-def test_changes_are_written_down_and_remembered(molattn: Molattn, salts: Path, tmp_path: Path, model: str) -> None:
+def test_changes_are_recorded_and_repeated_in_prediction(
+    molattn: Molattn, salts: Path, tmp_path: Path, model: str
+) -> None:
     run = tmp_path / "run"
     answer = molattn("train", salts, "--standardize", "parent", "--model", model, *QUICK, "-o", run)
     assert answer.code == 0, answer.err
@@ -58,7 +60,7 @@ def test_changes_are_written_down_and_remembered(molattn: Molattn, salts: Path, 
         package.load(run)
 
 
-def test_without_it_nothing_changes(molattn: Molattn, salts: Path, tmp_path: Path) -> None:
+def test_molecules_are_unchanged_by_default(molattn: Molattn, salts: Path, tmp_path: Path) -> None:
     assert molattn("train", salts, *QUICK, "-o", tmp_path / "run", "-q").code == 0
     assert not (tmp_path / "run" / "standardized.csv").exists()
     config = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
@@ -66,6 +68,6 @@ def test_without_it_nothing_changes(molattn: Molattn, salts: Path, tmp_path: Pat
     assert np.diff(package.load(tmp_path / "run").predict([SALT, ACID])) != 0
 
 
-def test_a_form_that_there_is_not_is_refused(molattn: Molattn, salts: Path) -> None:
+def test_an_unknown_form_is_refused(molattn: Molattn, salts: Path) -> None:
     answer = molattn("train", salts, "--standardize", "parents", *QUICK)
     assert answer.code == 2 and "choose one of parent, tautomer" in answer.err

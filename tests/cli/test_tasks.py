@@ -1,4 +1,4 @@
-"""Classes, several targets and spreads from the table to the prediction; and `molattn evaluate`."""
+"""Classes, several targets and standard deviations from the table to the prediction; and `molattn evaluate`."""
 
 import csv
 import json
@@ -32,7 +32,7 @@ def binary(tmp_path: Path) -> Path:
     return _write(tmp_path / "t.csv", soluble=[str(int(r >= 20)) for r in RANKS])
 
 
-def test_zeros_and_ones_are_learned_as_probabilities(molattn: Molattn, binary: Path, tmp_path: Path) -> None:
+def test_zeros_and_ones_are_predicted_as_probabilities(molattn: Molattn, binary: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     answer = molattn("train", binary, *QUICK, "-o", run)
     assert answer.code == 0
@@ -61,7 +61,7 @@ def test_zeros_and_ones_are_learned_as_probabilities(molattn: Molattn, binary: P
     assert (run / "metrics.json").read_bytes() == (tmp_path / "again" / "metrics.json").read_bytes()
 
 
-def test_words_are_learned_as_classes(molattn: Molattn, tmp_path: Path) -> None:
+def test_strings_are_predicted_as_classes(molattn: Molattn, tmp_path: Path) -> None:
     names = ["poor", "fair", "good"]
     table = _write(tmp_path / "t.csv", grade=[names[r // 20] for r in RANKS])
     run = tmp_path / "run"
@@ -122,7 +122,7 @@ def test_a_mean_and_its_standard_deviation(molattn: Molattn, table: Path, tmp_pa
     assert answer["y_std"] > 0
 
 
-def test_evaluate_measures_what_training_measured(molattn: Molattn, run: Path, table: Path, tmp_path: Path) -> None:
+def test_evaluate_agrees_with_the_metrics_of_training(molattn: Molattn, run: Path, table: Path, tmp_path: Path) -> None:
     folder = tmp_path / "evaluated"
     answer = molattn("evaluate", run, table, "-o", folder, "--metric", "rmse", "--metric", "spearman")
     assert answer.code == 0
@@ -156,7 +156,7 @@ def test_evaluate_needs_the_targets_columns(molattn: Molattn, run: Path, binary:
         (("--class-balance",), "these targets are numbers: leave it out"),
     ],
 )
-def test_what_does_not_go_together_is_refused_and_leaves_no_folder(
+def test_conflicting_options_are_refused_and_leave_no_folder(
     molattn: Molattn, table: Path, tmp_path: Path, options: tuple[str, ...], reason: str
 ) -> None:
     answer = molattn("train", table, *QUICK, "-o", tmp_path / "run", *options)
@@ -171,7 +171,9 @@ def _train_on(molattn: Molattn, folder: Path, table: str, *options: str) -> Answ
 
 
 @pytest.mark.parametrize("value", ["7.5", "0", "1"])
-def test_a_constant_target_trains_and_what_is_undefined_says_why(molattn: Molattn, tmp_path: Path, value: str) -> None:
+def test_a_constant_target_trains_and_undefined_metrics_have_a_reason(
+    molattn: Molattn, tmp_path: Path, value: str
+) -> None:
     table = "smiles,y\n" + "".join(f"{s},{value}\n" for s in SMILES[:30])
     answer = _train_on(molattn, tmp_path, table)
     assert answer.code == 0

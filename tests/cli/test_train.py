@@ -1,4 +1,4 @@
-"""`molattn train`: what it prints, what it leaves behind, what it refuses."""
+"""`molattn train`: its output, its run folder, and the errors it raises."""
 
 import csv
 import json
@@ -20,7 +20,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_it_ends_with_a_table_the_folder_and_the_next_two_commands(
+def test_the_output_ends_with_metrics_the_folder_and_two_commands(
     molattn: Molattn, table: Path, tmp_path: Path
 ) -> None:
     answer = molattn("train", table, *QUICK, "-o", tmp_path / "run")
@@ -89,7 +89,7 @@ def test_the_same_seed_twice_gives_identical_metrics(molattn: Molattn, table: Pa
     assert (run / "predictions.csv").read_bytes() == (tmp_path / "again" / "predictions.csv").read_bytes()
 
 
-def test_a_runs_configuration_makes_the_same_run(molattn: Molattn, run: Path, tmp_path: Path) -> None:
+def test_the_configuration_of_a_run_reproduces_it(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     assert tomllib.loads((run / "config.toml").read_text())["data"]["target_columns"] == ["y"]
     answer = molattn("train", "--config", run / "config.toml", "-o", tmp_path / "again", "--json")
     assert (run / "metrics.json").read_bytes() == (tmp_path / "again" / "metrics.json").read_bytes()
@@ -105,7 +105,7 @@ def test_a_runs_splits_can_be_used_again(molattn: Molattn, table: Path, run: Pat
     assert (run / "metrics.json").read_bytes() == (tmp_path / "again" / "metrics.json").read_bytes()
 
 
-def test_a_folder_that_exists_is_refused_and_force_replaces_runs_only(
+def test_an_existing_folder_is_refused_and_force_replaces_only_runs(
     molattn: Molattn, table: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "mine"
@@ -125,7 +125,7 @@ def test_a_folder_that_exists_is_refused_and_force_replaces_runs_only(
     assert not (run / "old.txt").exists()
 
 
-def test_without_a_folder_each_run_gets_its_own(
+def test_runs_without_output_dir_get_new_folders(
     molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -146,7 +146,7 @@ def test_a_run_that_fails_leaves_no_folder(
     assert not (tmp_path / "run").exists()
 
 
-def test_quiet_says_nothing_but_warnings_and_there_is_no_bar_without_a_terminal(
+def test_quiet_prints_only_warnings_and_there_is_no_bar_without_a_terminal(
     molattn: Molattn, table: Path, tmp_path: Path
 ) -> None:
     quiet = molattn("train", table, *QUICK, "-o", tmp_path / "a", "--quiet")
@@ -195,7 +195,9 @@ def table_3d(tmp_path: Path, table: Path) -> Path:
 IN_3D = ("--set", "data.conformers=true")
 
 
-def test_3d_is_told_remembered_and_used_again_in_prediction(molattn: Molattn, table_3d: Path, tmp_path: Path) -> None:
+def test_3d_settings_are_reported_saved_and_used_in_prediction(
+    molattn: Molattn, table_3d: Path, tmp_path: Path
+) -> None:
     answer = molattn("train", table_3d, *QUICK, *IN_3D, "-o", tmp_path / "run")
     assert answer.code == 0, answer.err
     assert "3D geometries" in answer.err
@@ -211,7 +213,7 @@ def test_3d_is_told_remembered_and_used_again_in_prediction(molattn: Molattn, ta
     assert {r["status"] for r in _rows(tmp_path / "out.csv")} == {"ok"}
 
 
-def test_a_molecule_without_a_geometry_is_left_out_or_stops_the_run(
+def test_a_molecule_without_a_geometry_is_excluded_or_stops_the_run(
     molattn: Molattn, table_3d: Path, tmp_path: Path
 ) -> None:
     options = (*QUICK, *IN_3D, "-o", tmp_path / "run")
@@ -226,13 +228,13 @@ def test_a_molecule_without_a_geometry_is_left_out_or_stops_the_run(
     assert "error: RDKit finds no 3D geometry" in predicted.out
 
 
-def test_a_policy_for_3d_without_3d_is_said_to_change_nothing(molattn: Molattn, table: Path, tmp_path: Path) -> None:
+def test_on_3d_failure_without_3d_is_reported_as_unused(molattn: Molattn, table: Path, tmp_path: Path) -> None:
     answer = molattn("train", table, *QUICK, "--on-3d-failure", "stop", "-o", tmp_path / "run", "-q")
     assert answer.code == 0
     assert "on_3d_failure changes nothing" in answer.err
 
 
-def test_long_readings_say_how_far_they_are(
+def test_reading_many_molecules_reports_progress(
     molattn: Molattn, table_3d: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("molattn.cli.progress.SECONDS_BETWEEN_LINES", -1.0)
@@ -277,7 +279,7 @@ def test_folds_end_with_a_table_of_all_runs(molattn: Molattn, table: Path, tmp_p
     assert "holds 2 runs with a model each: give one of them" in several.err
 
 
-def test_a_column_of_sides_is_taken_as_it_is(molattn: Molattn, table: Path, tmp_path: Path) -> None:
+def test_a_split_column_is_used_unchanged(molattn: Molattn, table: Path, tmp_path: Path) -> None:
     rows = _rows(table)
     sides = [("train", "train", "val", "test")[i % 4] for i in range(len(rows))]
     lines = [f"{r['smiles']},{r['y']},{side}" for r, side in zip(rows, sides, strict=True)]
@@ -324,7 +326,7 @@ def test_ctrl_c_keeps_an_unfinished_run_that_resume_continues(
     assert not (folder / "checkpoint").exists()
 
 
-def test_options_that_are_off_the_screen_still_work(molattn: Molattn, table: Path, tmp_path: Path) -> None:
+def test_hidden_options_work(molattn: Molattn, table: Path, tmp_path: Path) -> None:
     answer = molattn("train", table, *QUICK, "--devices", "1", "-o", tmp_path / "run", "-q")
     assert answer.code == 0
     shown = molattn("train", "--help").out
@@ -368,7 +370,7 @@ def test_options_that_are_off_the_screen_still_work(molattn: Molattn, table: Pat
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_sentence(
+def test_invalid_arguments_are_refused_in_one_sentence(
     molattn: Molattn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -379,7 +381,7 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(
     assert not list(tmp_path.iterdir())
 
 
-def test_an_internal_error_says_so_and_debug_shows_where(
+def test_an_internal_error_is_reported_and_debug_shows_a_traceback(
     molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -394,7 +396,7 @@ def test_an_internal_error_says_so_and_debug_shows_where(
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["predict", "--help"], ["--version"]])
-def test_help_loads_nothing_heavy_and_shows_few_options(arguments: list[str]) -> None:
+def test_help_imports_nothing_heavy_and_shows_few_options(arguments: list[str]) -> None:
     code = f"""
 import sys
 sys.argv = ["molattn", *{arguments!r}]

@@ -1,4 +1,4 @@
-"""`molattn view`, as a chemist types it."""
+"""`molattn view`: pages of SMILES and of tables."""
 
 import json
 import re
@@ -21,8 +21,8 @@ def test_smiles_become_a_page(molattn, run, tmp_path):
     assert [m["name"] for m in molecules] == ["CCO", "c1ccccc1"]
     predicted = molattn("predict", run, "--smiles", "CCO", "--json")
     (row,) = json.loads(predicted.out)
-    (told,) = molecules[0]["answers"]
-    assert told == {"target": "y", "predicted": pytest.approx(row["y"], abs=1e-6), "true": None, "unit": ""}
+    (prediction,) = molecules[0]["answers"]
+    assert prediction == {"target": "y", "predicted": pytest.approx(row["y"], abs=1e-6), "true": None, "unit": ""}
     attention = molecules[0]["attention"]
     assert attention["layers"] == 2 and attention["measured"]
     for molecule in molecules:
@@ -30,7 +30,7 @@ def test_smiles_become_a_page(molattn, run, tmp_path):
         assert contributed["target"] == "y" and len(contributed["values"]) == molecule["atoms"]
 
 
-def test_a_table_brings_its_true_values_and_says_where_it_stops(molattn, run, table, tmp_path):
+def test_a_table_adds_true_values_and_reports_the_limit(molattn, run, table, tmp_path):
     path = tmp_path / "page.html"
     answer = molattn("view", run, table, "-o", path, "--limit", 9)
     assert answer.code == 0
@@ -60,7 +60,7 @@ def test_a_table_brings_its_true_values_and_says_where_it_stops(molattn, run, ta
         (["--smiles", "CCO", "-o", "taken.html"], 2, "taken.html exists"),
     ],
 )
-def test_what_cannot_be_done_is_said_and_writes_nothing(molattn, run, tmp_path, monkeypatch, arguments, code, words):
+def test_invalid_arguments_are_refused_and_write_nothing(molattn, run, tmp_path, monkeypatch, arguments, code, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken.html").write_text("mine")
     (tmp_path / "taken.csv").write_text("smiles,y\nCCO,1\n")
