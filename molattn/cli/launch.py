@@ -78,7 +78,7 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
         if code < 0:
             raise ProcessLost(
                 f"process {first + failed} of {devices * nodes} was ended by {signal.Signals(-code).name}, and so were "
-                "the others: --resume goes on after the last epoch that was saved"
+                "the others: --resume continues after the last saved epoch"
             )
         if log is not None and processes[0].returncode in (0, ProcessLost.exit_code, -signal.SIGTERM, -signal.SIGKILL):
             log.seek(0)

@@ -79,7 +79,7 @@ def run_on_ray(
     """
     for job in jobs:
         if job.output is None or not job.input.is_file():
-            raise UsageError("--engine ray makes files of files: give tables and --output")
+            raise UsageError("--engine ray reads and writes files: give tables and --output")
     tables = [_count(job, task, warn) for job in jobs]
     todo = [{"table": i, "part": part} for i, table in enumerate(tables) for part in table.missing_parts()]
     counts = RowCounts()
@@ -157,7 +157,7 @@ def _write_parts(
             yield int(row["table"]), RowCounts.from_record(result)
     except ray.exceptions.RayError as error:
         first = str(error).strip().split("\n")[0]
-        raise ProcessLost(f"Ray gave up ({first}): what is done is kept, and --resume goes on with it") from error
+        raise ProcessLost(f"Ray gave up ({first}): finished parts are kept, and --resume continues") from error
     finally:
         ray.shutdown()
 

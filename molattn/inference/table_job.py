@@ -66,7 +66,7 @@ class TableJob:
             option = "--shard" if self.shard else "--resume"
             raise UsageError(f"{option} needs to know all rows beforehand: give an ordinary file in place of a pipe")
         if self.resume and output is None:
-            raise UsageError("--resume goes on with a file: give --output")
+            raise UsageError("--resume continues a file: give --output")
         if output is None:
             return
         if output.exists() and table.exists() and os.path.samefile(output, table):
@@ -76,7 +76,7 @@ class TableJob:
         parts = parts_folder(output)
         check_output(output, self.force or (self.resume and parts.exists()))
         if parts.exists() and not self.force and not self.resume:
-            raise UsageError(f"{parts} holds what is done of {output}: --resume goes on, --force begins anew")
+            raise UsageError(f"{parts} holds finished parts of {output}: --resume continues, --force starts over")
 
     def row_range(self) -> tuple[int, int | None]:
         """The first row to process and the end of the range; the end is None for a pipe, whose rows cannot be counted.
@@ -169,6 +169,6 @@ def output_paths(folder: Path, tables: Sequence[Path]) -> list[Path]:
             name = name[:-3]
         output = folder / (Path(name).stem + ".csv" if kind in ("smi", "sdf") else name)
         if output in table_of:
-            raise UsageError(f"{table_of[output]} and {table} would both be {output}: give them apart")
+            raise UsageError(f"{table_of[output]} and {table} would both be written to {output}: predict them separately")
         table_of[output] = table
     return [*table_of]

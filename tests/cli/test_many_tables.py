@@ -82,7 +82,7 @@ def test_output_paths_of_several_tables() -> None:
     names = ("a.csv.gz", "b.parquet", "c.sdf.gz", "d.smi", "e.parquet.gz", "f.tsv")
     found = [path.name for path in output_paths(folder, [Path("in") / name for name in names])]
     assert found == ["a.csv.gz", "b.parquet", "c.csv", "d.csv", "e.parquet", "f.tsv"]
-    with pytest.raises(UsageError, match=r"in/a.csv and more/a.smi would both be out/a.csv: give them apart"):
+    with pytest.raises(UsageError, match=r"in/a.csv and more/a.smi would both be written to out/a.csv: predict them separately"):
         output_paths(folder, [Path("in/a.csv"), Path("more/a.smi")])
 
 
@@ -106,7 +106,7 @@ def test_ray_needs_files_and_ray(
     molattn: Molattn, monkeypatch: pytest.MonkeyPatch, run: Path, tables: list[Path], tmp_path: Path
 ) -> None:
     answer = molattn("predict", run, tables[0], "--engine", "ray")
-    assert answer.code == 2 and "--engine ray makes files of files" in answer.err
+    assert answer.code == 2 and "--engine ray reads and writes files" in answer.err
     monkeypatch.setitem(sys.modules, "ray", None)
     answer = molattn("predict", run, *tables, "-o", f"{tmp_path}/out/", "--engine", "ray")
     assert answer.code == 5 and "pip install 'molattn[ray]'" in answer.err

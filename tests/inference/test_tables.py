@@ -117,7 +117,7 @@ def test_an_interrupted_table_is_resumed(
         with pytest.raises(Interrupted):
             predictor.predict_table(table, out)
     assert parts_folder(out).is_dir() and not out.exists()
-    with pytest.raises(UsageError, match="--resume goes on"):
+    with pytest.raises(UsageError, match="--resume continues"):
         predictor.predict_table(table, out)
     with pytest.raises(InputError, match="has the parts of another output"):
         predictor.predict_table(table, out, resume=True, options=PredictionOptions(uncertainty_method="none"))
@@ -151,7 +151,7 @@ def test_a_bad_row_stops_a_strict_table(predictor: molattn.Predictor, few: Path,
     assert [p.name for p in tmp_path.iterdir()] == ["few.csv"]
 
 
-def test_what_makes_no_sense_is_refused(predictor: molattn.Predictor, few: Path, tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused(predictor: molattn.Predictor, few: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     out.write_text("mine")
     for write in (predictor.predict_table, predictor.embed_table, predictor.attention_table):
