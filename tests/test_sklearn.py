@@ -256,7 +256,7 @@ def test_a_bad_smiles_is_named_by_its_row(fitted: MolAttentionRegressor) -> None
 @pytest.mark.parametrize(
     ("X", "message"),
     [
-        ("CCO", "one text: give a list"),
+        ("CCO", "a single string: give a list"),
         ([], "0 samples"),
         ([["C", "CC"], ["CC", "C"]], r"shape \(2, 2\)"),
         ([1.0, 2.0], "row 0, 1.0"),

@@ -156,7 +156,7 @@ def test_unknown_conformer_settings_are_an_error(folder: Path) -> None:
 
 def test_another_vocabulary_is_an_error(folder: Path) -> None:
     _change(folder, vocabulary={})
-    with pytest.raises(InputError, match="other codes"):
+    with pytest.raises(InputError, match="another vocabulary"):
         load_artifact(folder)
 
 
@@ -408,7 +408,7 @@ def test_a_failed_save_leaves_the_old_model(artifact: Artifact, folder: Path, mo
         ),
         (
             {"molecules": {"add_hs": True, "max_atoms": 5, "standardize": "x"}},
-            "not here: the standard form 'x'; up",
+            "not available: the standard form 'x'; up",
         ),
         ({"model": {"kind": "oracle"}}, r"a model of the kind 'oracle'; this molattn has [\w-]+(, [\w-]+)+$"),
         (
