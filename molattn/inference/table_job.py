@@ -169,6 +169,6 @@ def output_paths(folder: Path, tables: Sequence[Path]) -> list[Path]:
             name = name[:-3]
         output = folder / (Path(name).stem + ".csv" if kind in ("smi", "sdf") else name)
         if output in table_of:
-            raise UsageError(f"{table_of[output]} and {table} would both be written to {output}: predict them separately")
+            raise UsageError(f"{table_of[output]} and {table} would both be written to {output}: predict each alone")
         table_of[output] = table
     return [*table_of]

@@ -82,7 +82,7 @@ def test_output_paths_of_several_tables() -> None:
     names = ("a.csv.gz", "b.parquet", "c.sdf.gz", "d.smi", "e.parquet.gz", "f.tsv")
     found = [path.name for path in output_paths(folder, [Path("in") / name for name in names])]
     assert found == ["a.csv.gz", "b.parquet", "c.csv", "d.csv", "e.parquet", "f.tsv"]
-    with pytest.raises(UsageError, match=r"in/a.csv and more/a.smi would both be written to out/a.csv: predict them separately"):
+    with pytest.raises(UsageError, match=r"in/a.csv and more/a.smi would both be written to out/a.csv: predict each"):
         output_paths(folder, [Path("in/a.csv"), Path("more/a.smi")])
 
 
