@@ -107,7 +107,7 @@ def operations() -> dict[str, tuple[Callable[..., Tensor], dict[str, Any]]]:
     layer = SumEmbedding([4, 3], 6)
     x = torch.randn(7, 9)
     return {
-        "look_up": (look_up, {"rows": torch.randn(4, 6), "codes": torch.randint(4, (b, n))}),
+        "look_up": (look_up, {"table": torch.randn(4, 6), "codes": torch.randint(4, (b, n))}),
         "SumEmbedding": (layer, {"codes": torch.randint(3, (b, n, 2))}),
         "edge_attention": (
             lambda q, k, v, e, dropout_mask, node_mask, edge_mask, w_ke, w_ve, w_be: edge_attention(
