@@ -7,23 +7,26 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from molattn.inference.batch_predictor import PredictionOptions
-    from molattn.inference.loading import load, model_folder
+    from molattn.inference.loading import load
     from molattn.inference.predictor import Predictor
+    from molattn.inference.row_counts import AttentionCounts, RowCounts
     from molattn.inference.rows import RowPrediction
 
 _MODULES = {
     "PredictionOptions": "batch_predictor",
     "Predictor": "predictor",
+    "RowCounts": "row_counts",
+    "AttentionCounts": "row_counts",
     "RowPrediction": "rows",
     "load": "loading",
-    "model_folder": "loading",
 }
 __all__ = [
+    "AttentionCounts",
     "PredictionOptions",
     "Predictor",
+    "RowCounts",
     "RowPrediction",
     "load",
-    "model_folder",
 ]
 
 

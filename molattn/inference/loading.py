@@ -8,7 +8,7 @@ from molattn.models.artifact import load_artifact
 from molattn.training.run_status import check_has_model
 
 
-def model_folder(run: str | Path) -> Path:
+def _model_folder(run: str | Path) -> Path:
     """The model's folder in a run folder: its subfolder `model`, or the folder itself if it has none."""
     inside = Path(run) / "model"
     return inside if inside.is_dir() else Path(run)
@@ -21,5 +21,5 @@ def load(run: str | Path) -> Predictor:
         InputError: there is no model, it is damaged, or the run is not finished.
     """
     check_has_model(Path(run))
-    folder = model_folder(run)
+    folder = _model_folder(run)
     return Predictor(load_artifact(folder), read_summaries(Path(run), folder), folder)
