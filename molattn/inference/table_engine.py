@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from itertools import groupby
 
-from molattn import __version__
 from molattn.data import guess_smiles_column
 from molattn.data.files import atomic_write
 from molattn.data.tables.columns import find_column, format_names
@@ -191,7 +191,7 @@ def open_parts(table: OpenTable, first: int, end: int | None, always: bool = Fal
         "what is asked for beside it": task.options,
         "the input's SHA-256": file_sha256(job.input),
         "the model's SHA-256": task.model_sha256(),
-        "molattn's version": __version__,
+        "molattn's version": version("molattn"),
         "the column of SMILES": table.smiles_column,
         "the list of columns": table.columns,
         "the first row": first,
