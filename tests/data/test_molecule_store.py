@@ -53,7 +53,7 @@ def same(found: Any, wanted: Any) -> bool:
         return type(found) is type(wanted) and (found.smiles, found.reason) == (wanted.smiles, wanted.reason)
     if hasattr(wanted, "atom_codes"):
         return found == wanted and (found.distances is None) == (wanted.distances is None)
-    fields = ("smiles", "written", "labels", "warnings")
+    fields = ("smiles", "encoded_smiles", "labels", "warnings")
     return all(getattr(found, f) == getattr(wanted, f) for f in fields) and np.array_equal(found.codes, wanted.codes)
 
 
