@@ -95,7 +95,7 @@ def test_there_is_ground_truth_for_targets_computed_by_rdkit(run: Path) -> None:
     (run / "config.toml").write_text('[data]\ndataset = "own.csv"\n')
     assert ground_truth_property(run, card.target_columns[0]) == ""
     (run / "config.toml").write_text('[data]\ndataset = "esol"\n')
-    assert ground_truth_property(run, load_card("esol").target_columns[0]) == load_card("esol").made
+    assert ground_truth_property(run, load_card("esol").target_columns[0]) == load_card("esol").computed
 
 
 def test_readable_molecules_are_measured_and_the_results_stored(run: Path, calls: list) -> None:
