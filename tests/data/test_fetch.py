@@ -79,7 +79,7 @@ def test_a_pinned_file_that_its_publisher_changes_raises(cache, home):
 def test_a_table_that_was_changed_is_refused(cache):
     card, _ = fetch_dataset("freesolv")
     card.path.write_text(OWN.replace("1.83", "1.84"))
-    with pytest.raises(InputError, match=r"that in freesolv\.pin\.json is .*: the file was changed or damaged; remove it"):
+    with pytest.raises(InputError, match=r"freesolv\.pin\.json is .*: the file was changed or damaged; remove it"):
         fetch_dataset("freesolv")
     card.path.unlink()
     assert fetch_dataset("freesolv")[0].path.read_text() == OWN
