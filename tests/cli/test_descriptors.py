@@ -115,7 +115,7 @@ def test_constant_columns_and_outliers_are_reported(tmp_path: Path) -> None:
     # What is left is the target.
     assert prepare(
         DataConfig(str(write(tmp_path / "b.csv")), descriptor_columns=("MW", "logP")), GraphModel, seed=0
-    ).data.target_columns == ("y",)
+    ).config.target_columns == ("y",)
 
 
 def test_predict_embed_and_evaluate_read_the_same_columns(molattn: Molattn, run: Path, tmp_path: Path) -> None:
