@@ -1,8 +1,8 @@
-/* Reads binaries, whole, cut short and with bytes changed, each from memory that ends where it ends:
+/* Reads binaries, whole, cut short and with bytes changed, each from memory that ends with it:
  *
- *     cc -fsanitize=address,undefined -fno-sanitize-recover binary_sanitized.c -I ../../molattn/chem && ./a.out FILE
+ *     cc -fsanitize=address,undefined -fno-sanitize-recover binary_sanitized.c -I ../../molattn/kernels/csrc && ./a.out FILE
  *
- * FILE holds the tables (features, self, then fact, atoms, pairs and start) and after them, for each molecule, n, the
+ * FILE holds the tables (features, self, then property, atoms, pairs and start) and after them, for each molecule, n, the
  * length of its binary and the binary; numbers are int64. It prints how many calls of each outcome there were. */
 
 #include <stdio.h>
@@ -26,12 +26,12 @@ static int64_t number(void) {
 static long counts[4];
 
 static void call(const Tables *t, const uint8_t *binary, int64_t length, int64_t n) {
-  uint8_t *own = malloc(length ? length : 1);
-  memcpy(own, binary, length);
+  uint8_t *copy = malloc(length ? length : 1);
+  memcpy(copy, binary, length);
   uint8_t *codes = malloc(n * t->features + 2 * n * n);
-  counts[molattn_read(t, own, length, n, codes)]++;
+  counts[molattn_read(t, copy, length, n, codes)]++;
   free(codes);
-  free(own);
+  free(copy);
 }
 
 int main(int argc, char **argv) {
@@ -39,10 +39,10 @@ int main(int argc, char **argv) {
   Tables t = {0};
   t.features = number();
   t.self = number();
-  t.fact = taken(t.features);
+  t.property = taken(t.features);
   t.atoms = taken(t.features * 256);
   t.pairs = taken(256 * 24);
-  t.start = taken(HEADER - 10);
+  t.start = taken(HEADER_SIZE - 10);
   uint64_t random = 88172645463325252u;
   for (int64_t n; fread(&n, sizeof n, 1, file) == 1;) {
     int64_t length = number();
@@ -67,7 +67,7 @@ int main(int argc, char **argv) {
     free(binary);
   }
   printf("%ld %ld %ld %ld\n", counts[0], counts[1], counts[2], counts[3]);
-  free((void *)t.fact), free((void *)t.atoms), free((void *)t.pairs), free((void *)t.start);
+  free((void *)t.property), free((void *)t.atoms), free((void *)t.pairs), free((void *)t.start);
   fclose(file);
   return 0;
 }

@@ -107,7 +107,7 @@ def test_an_interrupted_study_can_be_resumed(
     more = molattn("tune", "--resume", folder, "--num-trials", "5", "-q", "--json")
     assert json.loads(more.out)["trials"] == 5
     refused = molattn("tune", "--resume", folder, "--epochs", "9")
-    assert refused.code == 2 and "brings its settings along" in refused.err
+    assert refused.code == 2 and "has its own settings" in refused.err
 
 
 def test_poor_trials_are_pruned(molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
