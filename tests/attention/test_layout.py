@@ -1,5 +1,7 @@
 """Attention layouts: the operations of scores and normalizers, the same for dense matrices and edge lists."""
 
+import inspect
+
 import pytest
 import torch
 
@@ -148,9 +150,10 @@ def test_mask_any_of_large_and_small_masks(size, dim):
     found = mask_any(mask, dim)
     assert found.dtype == torch.bool and not found.all()
     assert_identical(found, mask.any(dim))
+    unchecked = inspect.unwrap(mask_any)  # without the shape checks of the tests, which torch 2.7 cannot trace
     for batched in (
         torch.vmap(lambda of: mask_any(of, dim)),
-        torch.compile(lambda of: mask_any(of, dim), backend="eager"),
+        torch.compile(lambda of: unchecked(of, dim), backend="eager"),
     ):
         assert_identical(batched(mask), mask.any(dim))
 

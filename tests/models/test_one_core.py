@@ -100,7 +100,10 @@ def test_the_default_model_trains_and_predicts_in_one_fused_operation():
         (("model.normalizer=argmax",), "unknown normalizer 'argmax'"),
         (("model.join=sum",), "unknown join 'sum'"),
         (("model.normalizer=sparsemax", "model.temperature=2"), "a temperature needs the softmax"),
-        (("model.attention=grit", "model.score=additive"), "model.score is an option of the attentions molattn and tensor-dot"),
+        (
+            ("model.attention=grit", "model.score=additive"),
+            "model.score is an option of the attentions molattn and tensor-dot",
+        ),
     ],
 )
 def test_an_invalid_setting_is_an_error(settings, says):
