@@ -36,7 +36,7 @@ def mutate_molecules(
     """
     rng = np.random.default_rng(seed)
     mols = [read_smiles(text) for text in smiles]
-    taken = {*smiles, *exclude}
+    taken = {*exclude, *(round_trip_smiles(text, max_length) for text in smiles)}
     made: list[str] = []
     with rdBase.BlockLogs():
         for _ in range(_ATTEMPTS * count if mols else 0):

@@ -71,3 +71,8 @@ def test_mutations_end_without_input_or_new_molecules():
     # All that fits into one character.
     made = mutate_molecules(["C"], 100, seed=0, max_length=1)
     assert set(made) <= {"N", "O", "S", "F"}
+
+
+def test_mutations_return_no_input_however_it_is_written():
+    made = mutate_molecules(["OCC", "C(C)N"], 300, seed=0, max_length=3)
+    assert len(made) > 10 and not {"CCO", "CCN"} & set(made)
