@@ -124,7 +124,7 @@ def molecules_of_run(run: Path) -> EvaluationMolecules:
 def molecules_of_table(path: str | Path, smiles_column: str = "") -> EvaluationMolecules:
     """The molecules of a table."""
     table = read_table(path)
-    smiles = column(table, smiles_column or guess_smiles_column(table.columns))
+    smiles = column(table, smiles_column or guess_smiles_column(table.columns, table.smiles_column))
     return EvaluationMolecules(smiles, Path(path).name, "")
 
 

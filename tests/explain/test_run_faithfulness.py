@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rdkit import Chem
 
 from molattn.chem import MoleculeGraph, atom_contributions, molecule_graph
 from molattn.data import load_card
@@ -73,6 +74,14 @@ def test_the_molecules_of_a_table_are_all_of_them(tmp_path: Path) -> None:
         molecules_of_table(path) == molecules_of_table(str(path)) == EvaluationMolecules(["CC", "CCC"], "some.csv", "")
     )
     assert molecules_of_table(path, "other").smiles == ["C", "N"]
+
+
+def test_the_molecules_of_an_sdf_are_its_structures_not_a_property_called_smiles(tmp_path: Path) -> None:
+    mol = Chem.MolFromSmiles("CCO")
+    mol.SetProp("smiles", "N")
+    with Chem.SDWriter(str(tmp_path / "some.sdf")) as writer:
+        writer.write(mol)
+    assert molecules_of_table(tmp_path / "some.sdf").smiles == ["CCO"]
 
 
 def test_a_data_set_is_called_by_its_name_a_table_by_its_file_and_a_bare_run_by_its_folder(run: Path) -> None:
