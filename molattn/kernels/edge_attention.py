@@ -24,7 +24,7 @@ from molattn.kernels.tensor_checks import check_argument, data_pointer
 
 SOURCE = loader.SOURCE_FOLDER / "edge_attention.c"
 MAX_TABLES = 4
-"""The maximal number of tables whose rows are added to edge features."""
+"""The maximum number of tables whose rows add up to the features of an edge."""
 
 
 class Graphs(ctypes.Structure):
@@ -117,8 +117,8 @@ def edge_attention_reference(
 
     layout, edges = PaddedGraphLayout(node_mask, edge_mask), EdgeTerms(e, w_ke, w_ve, w_be)
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    # `return_weights` selects the reference, whatever backends are allowed: `backend` would apply to all threads of the
-    # process.
+    # `return_weights` selects the reference, whatever backends are allowed. The context manager `backend` would apply
+    # to all threads of the process.
     output, _ = attend(q, k, v, layout, edges=edges, dropout_mask=dropout_mask, return_weights=True)
     return output.transpose(1, 2)
 
@@ -135,7 +135,7 @@ def _row_stride(x: Tensor) -> int | None:
 
 
 def _with_row_stride(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
-    """The three with one common row stride, and that stride; copied only if necessary."""
+    """q, k and v with a common row stride, and that stride; copied only if necessary."""
     strides = {_row_stride(x) for x in (q, k, v)}
     if len(strides) == 1 and (stride := strides.pop()) is not None:
         return q, k, v, stride
@@ -208,10 +208,11 @@ def _backward(dy: Tensor, *arguments_and_flag: Any) -> tuple[Tensor, ...]:
     check_argument("the gradient of the output", dy, q.shape)
     task, tensors = _prepare(*arguments)
     dy = dy.contiguous()
-    d_q, d_k, d_v = (torch.empty(q.shape) for _ in range(3))
+    # As q, whatever the default type and device of tensors are.
+    d_q, d_k, d_v = (q.new_empty(q.shape) for _ in range(3))
     task.d_stride = task.h * task.d
-    d_w_ke, d_w_ve, d_w_be = (torch.empty(x.shape) for x in (w_ke, w_ve, w_ke[:, 0]))
-    d_e = torch.empty(e.shape if e_needs_grad else (0,))
+    d_w_ke, d_w_ve, d_w_be = (q.new_empty(x.shape) for x in (w_ke, w_ve, w_ke[:, 0]))
+    d_e = q.new_empty(e.shape if e_needs_grad else (0,))
     task.dy, task.d_q, task.d_k, task.d_v, task.d_w_ke, task.d_w_ve, task.d_w_be = map(
         data_pointer, (dy, d_q, d_k, d_v, d_w_ke, d_w_ve, d_w_be)
     )

@@ -1,6 +1,6 @@
 """Dropout and GELU by `elementwise.c`: on the CPU, drawing random numbers takes longer than the operation itself.
 
-    m     = 0 with probability p, else 1 / (1 - p)         `dropout_mask`; the key is the seed of the mask
+    m     = 0 with probability p, else 1 / (1 - p)         `dropout_mask`; its key is the seed
     y     = m x                                            `dropout`
     y     = a + m x                                        `add_dropout`
     y     = m gelu(x),  gelu(x) = x Phi(x)                 `dropout_gelu`
@@ -144,7 +144,7 @@ dropout_mask = register(
     "dropout_mask",
     "(SymInt[] shape, float p, int key) -> Tensor",
     _mask,
-    lambda shape, *_: torch.empty(shape),
+    lambda shape, *_: torch.empty(shape, dtype=torch.float32, device="cpu"),
     device="CompositeExplicitAutograd",
 )
 dropout = register(

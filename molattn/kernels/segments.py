@@ -3,7 +3,7 @@
     w_hk = softmax_k( q_hi . (k_hj + W_ke e_k) / sqrt(d) + w_be . e_k )        over the edges k from j into i
     o_hi = sum_k m_hk w_hk (v_hj + W_ve e_k)
 
-with an optional dropout mask m; edge features e are optional too. Shapes: q (receivers, h, d),
+with optional edge features e and an optional dropout mask m. Shapes: q (receivers, h, d),
 k and v (senders, h, d), sender and receiver (edges,), e (edges, f), w_ke and w_ve (h, d, f), w_be (h, f), m (edges, h)
 -> (receivers, h, d), and the weights before dropout, (edges, h); float32 on the CPU. It is the operation
 `torch.ops.molattn.segment_attention`; double backward uses the reference.
@@ -129,7 +129,8 @@ def _prepare(
     """The arguments of the library, and the tensors to keep alive during the call.
 
     Raises:
-        ValueError: what the library would read beyond. What is in sender and receiver it looks at itself.
+        ValueError: a shape, dtype or device is wrong, so that the library would read out of bounds. It checks the
+            indices in sender and receiver itself.
     """
     if q.dim() != 3 or not q.shape[2] or not q.shape[1]:
         raise ValueError(f"q is (receivers, h, d), not {tuple(q.shape)}")
@@ -177,8 +178,10 @@ def _run(name: str, task: Task) -> None:
 
 def _forward(*arguments: Any) -> tuple[Tensor, Tensor]:
     task, tensors = _prepare(*arguments)
-    d = arguments[0].shape[2]
-    output, weights = torch.empty(task.receivers, task.h, task.d), torch.empty(task.edges, task.h)
+    q = arguments[0]
+    d = q.shape[2]
+    # As q, whatever the default type and device of tensors are.
+    output, weights = q.new_empty(task.receivers, task.h, task.d), q.new_empty(task.edges, task.h)
     task.output, task.weights = output.data_ptr(), weights.data_ptr()
     _run("molattn_segments_forward", task)
     del tensors
@@ -195,10 +198,10 @@ def _backward(dy: Tensor, weights: Tensor, *arguments_and_flag: Any) -> tuple[Te
     padded: Any = _padded(dy, -1)
     dy, weights = padded.contiguous(), weights.contiguous()
     h, f = task.h, task.f
-    d_q, d_k, d_v = (torch.empty(len(x), h, task.d) for x in (q, k, k))
-    d_w_ke, d_w_ve = (torch.zeros(0 if x is None else (h, task.d, f)) for x in (w_ke, w_ve))
-    d_w_be, d_e = torch.zeros(0 if w_be is None else (h, f)), torch.empty(len(e), f) if e_needs_grad else torch.empty(0)
-    d_logits = torch.empty(task.edges, h)
+    d_q, d_k, d_v = (q.new_empty(len(x), h, task.d) for x in (q, k, k))
+    d_w_ke, d_w_ve = (q.new_zeros(0 if x is None else (h, task.d, f)) for x in (w_ke, w_ve))
+    d_w_be, d_e = q.new_zeros(0 if w_be is None else (h, f)), q.new_empty((len(e), f) if e_needs_grad else 0)
+    d_logits = q.new_empty(task.edges, h)
     task.dy, task.weights, task.d_logits, task.d_q, task.d_k, task.d_v = map(
         data_pointer, (dy, weights, d_logits, d_q, d_k, d_v)
     )

@@ -12,7 +12,8 @@ TOLERANCE = 1e-4
 
 @contextmanager
 def isolated_state() -> Iterator[None]:
-    """Seeded random numbers on the CPU with gradients enabled; the generator and modes of the caller are restored."""
+    """Seeded float32 random numbers on the CPU with gradients enabled; the caller's generator and modes are restored."""
+    dtype = torch.get_default_dtype()
     with (
         torch.random.fork_rng(devices=()),
         torch.inference_mode(False),
@@ -21,7 +22,11 @@ def isolated_state() -> Iterator[None]:
         torch.device("cpu"),
     ):
         torch.manual_seed(0)
-        yield
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
 
 
 def first_mismatch(pairs: Iterable[tuple[str, Tensor | None, Tensor | None]]) -> str:

@@ -8,9 +8,9 @@ import jaxtyping
 import pytest
 import torch
 
-from molattn.graph import SumEmbedding
+from molattn.graph import SumEmbedding, TensorDotConv
 from molattn.graph.embedding import look_up
-from molattn.kernels import elementwise
+from molattn.kernels import blocks, edge_attention, elementwise, lookup, segments
 from molattn.kernels.blocks import (
     BlockTensors,
     BlockWeights,
@@ -19,6 +19,7 @@ from molattn.kernels.blocks import (
     load_library,
     unavailable_reason,
 )
+from tests.assertions import assert_close
 from tests.kernels.invalid_arguments import operations
 
 ROOT = Path(__file__).parents[2]
@@ -87,3 +88,42 @@ def test_dropout_needs_equal_shapes_and_ignores_the_default_dtype():
     finally:
         torch.set_default_dtype(torch.float32)
     assert mask.dtype == torch.float32 and set(mask.flatten().tolist()) == {0.0, 2.0}
+
+
+@pytest.fixture
+def float64_by_default():
+    torch.set_default_dtype(F64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def conv_gradients(dense):
+    """The output of a float32 `TensorDotConv` on the CPU and the gradients of its parameters."""
+    generator = torch.Generator().manual_seed(0)
+    x, e = (torch.randn(shape, generator=generator, dtype=torch.float32) for shape in ((1, 6, 16), (1, 6, 6, 5)))
+    conv = TensorDotConv(16, 8, heads=4, edge_dim=5).float()
+    for i, p in enumerate(conv.parameters()):
+        p.data.copy_(torch.randn(p.shape, generator=generator.manual_seed(i), dtype=torch.float32))
+    if dense:
+        out = conv.forward_dense(x, torch.ones(1, 6, dtype=torch.bool), e)
+    else:
+        senders, receivers = torch.arange(6).repeat(5)[:20], torch.arange(20) % 6  # not complete: the segments' kernel
+        out = conv(x[0], torch.stack([senders, receivers]), e.flatten(0, 2)[:20])
+    return out, torch.autograd.grad(out.square().sum(), list(conv.parameters()))
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_float32_attention_ignores_the_default_dtype(dense, request):
+    expected, gradients = conv_gradients(dense)
+    request.getfixturevalue("float64_by_default")
+    found, found_gradients = conv_gradients(dense)
+    assert found.dtype == torch.float32
+    for a, b in zip((found, *found_gradients), (expected, *gradients), strict=True):
+        assert b.dtype == torch.float32
+        assert_close(a, b)
+
+
+@pytest.mark.parametrize("kernel", [blocks, edge_attention, elementwise, lookup, segments])
+def test_self_tests_ignore_the_default_dtype(kernel, float64_by_default):
+    assert kernel._self_test() == ""
+    assert torch.get_default_dtype() == F64
