@@ -24,7 +24,7 @@ from molattn.inference.row_counts import AttentionCounts
 from molattn.inference.table_engine import ProgressFactory
 
 ROW_GROUP = 500_000
-"""Weights in a row group: what is held in memory at a time."""
+"""The number of weights in a row group, which is held in memory at a time."""
 
 
 def write_attention(
@@ -68,7 +68,7 @@ def write_attention(
 
 
 def select_weights(attention: AttentionMap, layer: int | None = None, head: str | None = None) -> pa.Table:
-    """The frame of a map, or of one layer or head of it, which keep their numbers.
+    """The frame of a map, or of one layer or head of it; layers and heads keep their indices.
 
     Args:
         attention: the map.
@@ -98,14 +98,14 @@ def select_weights(attention: AttentionMap, layer: int | None = None, head: str 
     numbers = pa.array(np.array([*layers])[frame["layer"].to_numpy()], frame.schema.field("layer").type)
     names = pa.array(np.array([*map(str, selected)])[frame["head"].to_numpy()])
     frame = frame.set_column(frame.schema.get_field_index("layer"), "layer", numbers)
-    kind = pa.string() if head in ("mean", "max") else frame.schema.field("head").type
+    kind = pa.string() if isinstance(selected[0], str) else frame.schema.field("head").type
     return frame.set_column(frame.schema.get_field_index("head"), "head", names.cast(kind))
 
 
 def _maps(
     explainer: Explainer, stream: RowStream, index: int, num_workers: int
 ) -> Iterator[tuple[int, object, AttentionMap | SmilesError]]:
-    """Row, place and map of every molecule, in order."""
+    """Row, place, and map or error of every molecule, in order."""
     places: deque[tuple[int, object]] = deque()
 
     def molecules() -> Iterator[object]:

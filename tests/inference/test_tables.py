@@ -247,6 +247,13 @@ def test_attention_weights_are_those_of_the_command(
     assert (tmp_path / "command.parquet").read_bytes() == out.read_bytes()
 
 
+def test_a_head_may_have_blanks_around_it(predictor: Predictor, few: Path, tmp_path: Path) -> None:
+    for name, head in (("plain", "mean"), ("blanks", " mean ")):
+        with pytest.warns(MolattnWarning):
+            predictor.attention_table(few, tmp_path / f"{name}.parquet", layer=0, head=head)
+    assert (tmp_path / "blanks.parquet").read_bytes() == (tmp_path / "plain.parquet").read_bytes()
+
+
 def test_counts_are_read_from_the_records_of_earlier_versions() -> None:
     record = {"rows": 5, "failed": 1, "first": "line 3: why", "flat": 2, "first_flat": "row 0, 'C': no geometry"}
     assert RowCounts.from_record(record).to_record() == record
