@@ -11,7 +11,7 @@ from molattn.errors import MolattnWarning
 from molattn.training.run_status import resolve_resume
 
 SECONDS_BETWEEN_LINES = 5.0
-"""Between two lines about the molecules read."""
+"""The minimum time between two progress lines about the molecules read."""
 
 
 def train(
@@ -28,11 +28,11 @@ def train(
     """Train a model and write its run folder: what `molattn train` does.
 
     Args:
-        dataset: a name such as "esol", the path of a table, or a data frame of pandas or polars, which is saved in
-            the user's cache, so that its run can be resumed and repeated.
+        dataset: a name such as "esol", the path of a table, or a pandas or polars data frame, which is saved in the
+            user's cache so that its run can be resumed and repeated.
         output_dir: folder of the run; runs/NAME by default.
         config: a TOML file of settings, such as the `config.toml` of a run.
-        settings: "section.key=value", which override all others.
+        settings: strings "section.key=value"; they override all other settings.
         force: replace a run in `output_dir`.
         resume: the folder of an unfinished run to continue, with its own settings.
         quiet: print only warnings.
@@ -65,7 +65,7 @@ def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool =
 
     With `resume`, continue the unfinished run in `output_dir`. Folds and replicates return a `MultipleRunsResult`.
     """
-    # Imported here: prediction does not need what training brings in.
+    # Imported here, because prediction does not need what training imports.
     from molattn.training.distributed import is_main_process
     from molattn.training.multiple_runs import planned_runs, run_multiple
     from molattn.training.run import run as train_and_evaluate
@@ -102,7 +102,7 @@ class PrintReporter:
             print(f"molecule {done} of {total}", file=sys.stderr)
 
     def epoch(self, record: Any, epochs: int) -> None:
-        """Report the end of every tenth of at most `epochs` epochs."""
+        """Report the end of an epoch, for about ten epochs of at most `epochs`."""
         if not self.quiet and (record.epoch + 1) % max(1, epochs // 10) == 0:
             from molattn.training.metrics import METRICS
 

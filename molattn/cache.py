@@ -9,7 +9,7 @@ CACHE_VARIABLE = "MOLATTN_CACHE"
 
 
 def cache_folder() -> Path:
-    """MOLATTN_CACHE, or molattn's folder in the user's cache folder of the system; it need not exist.
+    """MOLATTN_CACHE if it is set, else the folder `molattn` in the user's cache folder; it need not exist.
 
     On Linux, XDG_CACHE_HOME overrides the user's cache folder.
     """

@@ -11,8 +11,8 @@
 | 6         | `ProcessLost`  | a process that others depend on has ended  |
 | 130       |                | stopped from the keyboard                  |
 
-If the reader of the output closes it early, as `head` does, the command ends quietly with 0. A closed standard output,
-a full disk or a folder without write permission: 3.
+If the reader of the output closes it early, as `head` does, the command ends quietly with 0. A standard output that is
+already closed at the start, a full disk or a folder without write permission give 3.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class SmilesError(InputError):
         super().__init__(f"{short_repr(smiles)}: {reason}")
 
     def __reduce__(self) -> tuple[type["SmilesError"], tuple[object, str]]:
-        # The arguments of the constructor are not those of Exception, which pickle would use.
+        # By default, pickle would pass the arguments of Exception, which are not those of this constructor.
         return type(self), (self.smiles, self.reason)
 
 
@@ -53,11 +53,11 @@ class ConformerError(SmilesError):
     """A molecule for which no 3D geometry is found; `reason` says why, without repeating the SMILES."""
 
     row: int | None = None
-    """Its row, from 0, if it stopped the reading of several."""
+    """Its row, counted from 0, if it stopped the reading of several molecules."""
 
 
 class RowsFailed(MolattnError):
-    """Rows failed, and the caller required that none does."""
+    """Rows failed, and the caller required that none fail."""
 
     exit_code = 4
 
@@ -82,7 +82,7 @@ class MolattnWarning(UserWarning):
 
 
 def describe_bad_smiles(bad: Sequence[tuple[int, object, str]], total: int, limit: int = 5) -> str:
-    """A message with up to `limit` of the SMILES of `total` that cannot be used, by row, text and reason."""
+    """A message about the SMILES, `bad` of `total`, that cannot be used: row, text and reason of the first `limit`."""
     named = "; ".join(f"row {row}, {short_repr(text)}: {reason}" for row, text, reason in bad[:limit])
     more = f"; and {len(bad) - limit} more" if len(bad) > limit else ""
     return f"{len(bad)} of {total} SMILES cannot be used, rows counted from 0: {named}{more}"

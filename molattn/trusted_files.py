@@ -1,8 +1,8 @@
-"""Files that are executed: only this user can have written them, and they are unchanged since.
+"""Checks of files that are executed: that only this user can have written them, and that they are unchanged since.
 
-A SHA-256 file next to a file detects damage by a full disk, a crash or a bad medium; owners and permissions exclude
-other users. A verified file is then opened by its name: only this user could replace it in between, who can run
-anything anyway, and molattn itself never writes to an existing file but renames a new one over it.
+A SHA-256 file next to each file detects damage by a full disk, a crash or a faulty disk; owners and permissions exclude
+other users. A verified file is then opened by its name. Only this user could replace it in between, and this user can
+run anything anyway; molattn itself never writes to an existing file, but renames a new one over it.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ def check_parent_folders(path: Path) -> None:
     us = os.geteuid()
     for parent in real.parents:
         about = parent.stat()
-        # Many systems give each user a group of their own with write permission.
+        # Group write permission is no danger for the user's own group: many systems give each user one.
         group = about.st_mode & stat.S_IWGRP and about.st_gid != os.getegid()
         shared = (group or about.st_mode & stat.S_IWOTH) and not about.st_mode & stat.S_ISVTX
         if shared or about.st_uid not in (0, us, _NOBODY):
@@ -69,7 +69,7 @@ def read_trusted(path: Path) -> bytes | None:
             return None
         try:
             return opened.read()
-        except OSError:  # a bad medium
+        except OSError:  # a faulty disk
             return None
 
 
@@ -82,7 +82,7 @@ def is_intact(path: Path) -> bool:
 def install_file(new: Path, path: Path) -> None:
     """Rename `new`, a file in the same folder, to `path` and write its SHA-256 next to it, both synced to disk.
 
-    In between, the two do not match for readers.
+    Between the two steps, a reader finds a file and a SHA-256 that do not match.
     """
     with open(new, "rb") as file:
         os.fchmod(file.fileno(), 0o700)

@@ -140,7 +140,7 @@ def attend(
         dropout_mask: factors for the weights, of their shape, used instead of drawing a dropout mask.
         return_weights: also return the weights, before dropout.
 
-        The other arguments are those of `attention_weights`.
+    The other arguments are those of `attention_weights`.
 
     Returns:
         (..., i, c) or, with an `EdgeListLayout`, (receivers, ..., c); zeros for a query without a valid key. With
@@ -209,7 +209,7 @@ def _fused_unsupported_reason(args: _AttendArguments) -> str:
 
 
 def _edge_kernel_unsupported_reason(args: _AttendArguments) -> str:
-    """The conditions that the kernels with edge features have in common."""
+    """Which condition that the compiled and chunked kernels share the arguments do not meet; empty if they meet all."""
     if torch.compiler.is_compiling():
         return "inside torch.compile"
     if args.score is not scaled_dot or not _is_dot_product_softmax(args):
@@ -347,7 +347,7 @@ def split_mask(mask: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor
 
 
 def _as_layout(layout: AttentionLayout | Tensor | None, bias: Tensor | None) -> tuple[AttentionLayout, Tensor | None]:
-    """`layout` as an object; a float mask is split into a boolean mask and a bias."""
+    """The layout and the bias: a mask becomes a `DenseLayout`, and a float mask is first split into mask and bias."""
     if not isinstance(layout, Tensor):
         return (DenseLayout() if layout is None else layout), bias
     mask, bias = split_mask(layout, bias)

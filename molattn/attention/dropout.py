@@ -46,7 +46,7 @@ class Dropout(nn.Dropout):
 
 
 def _unsupported_reason(*arguments: object) -> str:
-    """The arguments are tensors, followed by the probability."""
+    """Why the C kernels do not support the arguments, tensors followed by the probability; empty if they do."""
     *tensors, p = arguments
     if not 0 <= p < 1:  # pyright: ignore[reportOperatorIssue]
         return "p is not in [0, 1)"

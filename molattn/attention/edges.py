@@ -23,7 +23,8 @@ class EdgeTerms:
     Attributes:
         e: (b, i, j, f) with a `DenseLayout` of h heads, e[b, i, j] being the edge from sender j to receiver i;
             (edges, f) with an `EdgeListLayout`. Entries of masked pairs must be finite.
-        w_ke, w_ve: (h, d, f), the weights of the edge terms in keys and values; None for no term.
+        w_ke: (h, d, f), the weights of the edge term in the keys; None for no term.
+        w_ve: (h, c, f), the weights of the edge term in the values; None for no term.
         w_be: (h, f), the weight of the edge term in the logits; None for no term.
     """
 
@@ -39,7 +40,7 @@ class EdgeTerms:
             logits = self._score_with_edge_keys(q, k, layout, score)
             return logits if self.w_be is None else logits + self._dot_edges(self._expanded_bias(q), layout)
         logits = score(q, k, layout)
-        edge_query = None  # x_i with x_i . e_ij the sum of the edge terms
+        edge_query = None  # x_i such that x_i . e_ij is the sum of the edge terms
         if self.w_ke is not None:
             assert transform is not None
             edge_query = _matmul_per_head(transform(q), self.w_ke.mT, layout)
@@ -69,7 +70,7 @@ class EdgeTerms:
         return w_be.expand(*q.shape[:-1], -1)
 
     def _dot_edges(self, x: Tensor, layout: AttentionLayout) -> Tensor:
-        """x_i . e_ij of every pair, for an x_i of each query and head."""
+        """x_i . e_ij of every pair, where x has a row x_i for each query and head."""
         if isinstance(layout, EdgeListLayout):
             return (layout.gather_receivers(x) * self.e.unsqueeze(1)).sum(-1)
         return (x.transpose(-3, -2) @ self.e.mT).transpose(-3, -2)

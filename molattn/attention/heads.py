@@ -1,4 +1,4 @@
-"""Heads: splitting channels into heads, and joining the outputs of the heads. `JOINS` lists the ways by name.
+"""Heads: splitting channels into heads, and joining the outputs of the heads. `JOINS` lists the joins by name.
 
 Every join is a module that takes the concatenated heads, (..., h * d), as `merge_heads` returns them.
 """
@@ -23,7 +23,7 @@ def merge_heads(x: Float[Tensor, "*b h n d"]) -> Float[Tensor, "*b n h*d"]:
 class ConcatHeads(nn.Module):
     """Heads joined by concatenation and a linear map.
 
-    o_l = sum_jh x_jh w_jhl + b_l        (equation 14.9's weight tensor w_jhl)
+    o_l = sum_jh x_jh w_jhl + b_l        (w_jhl as in equation 14.9 of the book chapter; see `molattn.graph`)
 
     Shapes: (..., h * d) -> (..., out_dim).
     """

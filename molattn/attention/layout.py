@@ -43,7 +43,8 @@ class AttentionLayout(Protocol):
         ...
 
     def softmax(self, logits: Tensor) -> Tensor:
-        """exp(x_j - max) / sum_j exp(x_j - max) over the valid keys of each query, zeros if it has none."""
+        """exp(a_ij - m_i) / sum_j exp(a_ij - m_i) over the valid keys of each query, with m_i = max_j a_ij; zeros if it
+        has none."""
         ...
 
     def weighted_sum(self, weights: Tensor, v: Tensor) -> Tensor:
@@ -99,7 +100,7 @@ class DenseLayout:
     def zero_unattended(self, k: Tensor) -> Tensor:
         if self.mask is None or self.padding_is_zero:
             return k
-        # Values may be one number each, (j,), as in the book's example.
+        # Each value may be a single number, v (j,), as in the book's example.
         attended = self.attended_keys()
         return k.masked_fill(~(attended if k.dim() > 1 else attended.squeeze(-1)), 0.0)
 
@@ -112,7 +113,7 @@ class DenseLayout:
         return self.mask.mT if self.mask.shape[-2] == 1 else mask_any(self.mask, -2).unsqueeze(-1)
 
     def zero_padding(self, x: Tensor) -> Tensor:
-        """`x`, (..., j, c), before it is projected to keys: zeros in rows that no query of any head attends to."""
+        """`x`, (..., j, c), input of a key or value projection: zeros in rows that no query of any head attends to."""
         if self.mask is None:
             return x
         attended = _in_any_head(self.attended_keys())
@@ -123,8 +124,8 @@ class DenseLayout:
         return x if self.mask is None else _zero_nonfinite(x, except_in=_in_any_head(self.attended_keys()))
 
     def zero_nonfinite_queries(self, x: Tensor, self_attention: bool) -> Tensor:
-        """`x`, (..., i, c), before it is projected to queries: zeros for NaN and infinity in rows without a valid key
-        and, if the queries are also the keys (`self_attention`), in rows that no query attends to.
+        """`x`, (..., i, c), the input of the query projection: zeros for NaN and infinity in rows without a valid
+        key and, if the queries are also the keys (`self_attention`), in rows that no query attends to.
 
         The weights of such a row are zero anyway, but 0 times NaN would be NaN in the gradients.
         """
@@ -175,8 +176,8 @@ class EdgeListLayout:
 
     Shapes: q (receivers, ..., d), k (senders, ..., d), v (senders, ..., c), logits and weights (edges, ...).
 
-    Rows are gathered with index_select rather than by indexing: the same numbers, several times faster in the forward
-    and the backward pass.
+    Rows are gathered with index_select rather than by indexing, which gives the same numbers but is several times
+    slower in the forward and the backward pass.
 
     Attributes:
         sender: (edges,) index of the key and value of each edge.
@@ -252,9 +253,9 @@ _SMALL = 4096
 
 
 def mask_any(mask: Tensor, dim: int) -> Tensor:
-    """`mask.any(dim)`; large masks as the maximum of their bytes: thirty times faster on a CPU at 1024 by 1024."""
+    """`mask.any(dim)`; for large masks the maximum of their bytes, thirty times faster on a CPU at 1024 by 1024."""
     if torch.compiler.is_compiling():
-        return mask.sum(dim) > 0  # the C++ that torch 2.7 generates for two of `any` does not compile
+        return mask.sum(dim) > 0  # the C++ that torch 2.7 generates for two calls of `any` does not compile
     if not _can_view_as_bytes(mask) or mask.numel() <= _SMALL:
         return mask.any(dim)
     return mask.view(torch.uint8).amax(dim).view(torch.bool)

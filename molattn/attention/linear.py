@@ -19,9 +19,9 @@ def linear(
 
     y = x W^T + b
 
-    For float32 on the CPU torch calls MKL, which only uses AVX2 on AMD processors; oneDNN uses AVX-512 on any processor
-    that has it, and is twice as fast there. Otherwise both are equally fast. Everything except large float32 products
-    on the CPU (other devices and dtypes, autocast, torch.compile, `torch.func`) calls torch's own function.
+    For float32 on the CPU torch calls MKL, which uses only AVX2 on AMD processors; oneDNN uses AVX-512 on any processor
+    that has it, and is twice as fast there. Otherwise both are equally fast. Only large float32 products on the CPU use
+    oneDNN; all else (other devices and dtypes, autocast, torch.compile, `torch.func`) calls torch's own function.
     """
     if not _use_onednn(x, weight):
         return F.linear(x, weight, bias)

@@ -239,7 +239,7 @@ class MultiHeadAttention(nn.Module):
         bias: Tensor | None = None,
         return_weights: bool = False,
     ) -> tuple[Float[Tensor, "*b i d_o"], Float[Tensor, "*b h i j"] | None]:
-        """The rest of `forward`, from the result of `project_keys_and_values`.
+        """The rest of `forward`, given the result of `project_keys_and_values`.
 
         Returns:
             (batch, i, output_dim), and the weights (batch, H, i, j), or None without `return_weights`.
@@ -276,7 +276,7 @@ class MultiHeadAttention(nn.Module):
 
     @classmethod
     def from_torch(cls, layer: nn.MultiheadAttention) -> "MultiHeadAttention":
-        """A layer with the weights, dropout, dtype, device and mode of torch's.
+        """A layer with the weights, dropout, dtype, device and training mode of torch's.
 
         Unlike torch's, it is always batch-first, whatever the `batch_first` of `layer`; it returns the weights of every
         head, not their mean; and its boolean masks are the negation of torch's.
@@ -289,7 +289,7 @@ class MultiHeadAttention(nn.Module):
         return from_torch(layer)
 
     def to_torch(self) -> nn.MultiheadAttention:
-        """torch's layer, with batch_first=True and the weights, dropout, dtype, device and mode of this one.
+        """torch's layer, with batch_first=True and the weights, dropout, dtype, device and training mode of this one.
 
         Raises:
             ValueError: this layer has a feature that torch's does not support; the message names it.

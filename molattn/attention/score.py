@@ -25,7 +25,7 @@ def dot(q: Tensor, k: Tensor, layout: AttentionLayout) -> Tensor:
 
 
 def scaled_dot(q: Tensor, k: Tensor, layout: AttentionLayout) -> Tensor:
-    """Scaled dot score: scaled so that the variance of the logits does not grow with d, the features of a query.
+    """Scaled dot score: scaled so that the variance of the logits does not grow with d, the number of channels.
 
     a_ij = q_i . k_j / sqrt(d)
 

@@ -59,7 +59,7 @@ KINDS = frozenset(_KINDS)
 def pack_bond(codes: npt.ArrayLike) -> npt.NDArray[np.uint8]:
     """Pack four codes into one byte: (..., 4) integers, as in `BOND_FEATURES`, to (...) uint8.
 
-    Errors: ValueError for a code outside its table.
+    Raises ValueError for a code outside its table.
     """
     codes = np.asarray(codes)
     if codes.shape[-1:] != (len(_RADIX),):
@@ -76,7 +76,7 @@ def pack_bond(codes: npt.ArrayLike) -> npt.NDArray[np.uint8]:
 def unpack_bond(packed: npt.ArrayLike) -> npt.NDArray[np.uint8]:
     """The inverse of `pack_bond`: (...) integers to (..., 4) uint8.
 
-    Errors: ValueError for a value that is not below `BOND_SIZE`.
+    Raises ValueError for a value that is not below `BOND_SIZE`.
     """
     packed = np.asarray(packed)
     if (packed < 0).any() or (packed >= BOND_SIZE).any():

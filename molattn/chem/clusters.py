@@ -16,7 +16,8 @@ def butina_clusters(
     """Butina clustering by Tanimoto similarity of Morgan fingerprints.
 
     Molecules are visited by decreasing number of neighbours, ties in order. Each that is in no cluster yet becomes the
-    centre of a new one, with its remaining neighbours. All n^2 pairs are compared, in C++: a few seconds for n = 5,000.
+    centre of a new one, with those of its neighbours that are in none. All n^2 pairs are compared, in C++: a few
+    seconds for n = 5,000.
 
     Args:
         smiles: n SMILES, each molecule once.
@@ -25,7 +26,7 @@ def butina_clusters(
 
     Returns: arrays of row indices, one per cluster, the centre first; each row is in exactly one of them.
 
-    Errors: SmilesError for SMILES that cannot be read.
+    Raises SmilesError for SMILES that cannot be read.
 
     Source: Butina, J. Chem. Inf. Comput. Sci. 1999, 39, 747 (https://doi.org/10.1021/ci9803381).
     """

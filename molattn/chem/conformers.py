@@ -1,7 +1,7 @@
 """3D conformers: coordinates of the atoms of a molecule, and the distances between them.
 
-The geometry is computed by ETKDG and MMFF94 for an isolated molecule: a likely one, neither measured nor the only one.
-Each fragment is embedded in its canonical form, so that all SMILES of a molecule give the same distances.
+The geometry is computed by ETKDG and MMFF94 for an isolated molecule: it is likely, but neither measured nor the only
+one. Each fragment is embedded in its canonical form, so that all SMILES of a molecule give the same distances.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ _TIMEOUT = int(rdDistGeom.EmbedFailureCauses.EXCEEDED_TIMEOUT)
 class Conformers:
     """Settings for the distances between atoms.
 
-    Errors: ValueError for a setting out of range.
+    Raises ValueError for a setting out of range.
     """
 
     seed: int = 0
@@ -94,7 +94,7 @@ def conformer(
         seed: Seed of the random start.
         timeout: Whole seconds for each of the two attempts at a fragment.
 
-    Errors: SmilesError for text that is not a molecule within the limits; ConformerError, a subclass, if RDKit finds
+    Raises SmilesError for text that is not a molecule within the limits; ConformerError, a subclass, if RDKit finds
     no geometry.
     """
     return embed(read_smiles(smiles, max_atoms=max_atoms, add_hs=add_hs), smiles, Conformers(seed, timeout))
@@ -107,14 +107,14 @@ def distances(
 
     Args:
         mol: A sanitised molecule.
-        smiles: Its name in errors.
+        smiles: The SMILES, for errors.
         paths: Its path lengths, (n, n).
         settings: How the geometry is computed, and the policy for a molecule without one.
 
     Returns:
         (n, n) float32 in angstrom, symmetric, 0 on the diagonal; computed in float64.
 
-    Errors: ConformerError, unless `settings.on_failure` is "paths".
+    Raises ConformerError, unless `settings.on_failure` is "paths".
     """
     try:
         x, warnings = embed(mol, smiles, settings)
@@ -131,7 +131,7 @@ def distances(
 def embed(mol: Chem.Mol, smiles: object, settings: Conformers) -> Conformer:
     """The coordinates of the atoms of `mol`, fragment by fragment; `mol` itself is not changed.
 
-    Errors: ConformerError, which names the molecule `smiles`.
+    Raises ConformerError, which names the molecule `smiles`.
     """
     atom_indices: list[tuple[int, ...]] = []
     warnings: list[str] = []

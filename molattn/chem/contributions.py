@@ -12,7 +12,7 @@ from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, read_smiles
 
 
 def crippen_log_p(mol: Chem.Mol) -> np.ndarray:
-    """The atom contributions to Crippen's log P, (n,), which sum to that of the molecule.
+    """The atom contributions to Crippen's log P, (n,), which sum to the log P of the molecule.
 
     logP = sum_i a_i   over all atoms and hydrogens; the term of an implicit hydrogen is added to that of its neighbour.
 
@@ -47,7 +47,7 @@ def atom_contributions(smiles: str, name: str, max_atoms: int = MAX_ATOMS, add_h
 
     With `add_hs` hydrogens are atoms as well and follow the others, as in the graph.
 
-    Errors: SmilesError for text that is not a molecule; KeyError for an unknown property.
+    Raises SmilesError for text that is not a molecule; KeyError for an unknown property.
     """
     return CONTRIBUTIONS[name](read_smiles(smiles, add_hs=add_hs, max_atoms=max_atoms))
 

@@ -40,7 +40,7 @@ def featurizer_descriptors(featurizers: Sequence[str]) -> tuple[str, ...]:
     >>> len(featurizer_descriptors(["rdkit_few"]))
     12
 
-    Errors: UsageError for an unknown featurizer.
+    Raises UsageError for an unknown featurizer.
     """
     if unknown := [name for name in featurizers if name not in MOLECULE_FEATURIZERS]:
         raise UsageError(
@@ -81,7 +81,7 @@ def descriptors(
         smiles, max_atoms: as for `read_smiles`.
         names: elements of `DESCRIPTORS`; None for all.
 
-    Errors: SmilesError for text that is not a molecule within the limits.
+    Raises SmilesError for text that is not a molecule within the limits.
     """
     mol = read_smiles(smiles, max_atoms=max_atoms)
     with rdBase.BlockLogs():

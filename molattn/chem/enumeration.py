@@ -18,7 +18,7 @@ def random_smiles(mol: Chem.Mol, seed: int) -> str:
         mol: As `read_smiles` returns it.
         seed: From 0; the same seed gives the same SMILES of the same molecule.
 
-    Errors: ValueError for a seed outside of [0, 2^31 - 1).
+    Raises ValueError for a seed outside of [0, 2^31 - 1).
 
     Source: RDKit's `MolToRandomSmilesVect`.
     """
@@ -46,7 +46,7 @@ def round_trip_smiles(text: str, max_length: int) -> str | None:
 def nci_molecules(max_length: int) -> list[str]:
     """The short molecules among the 4,999 of the NCI in RDKit's data: distinct `round_trip_smiles`, sorted.
 
-    Errors: FileNotFoundError if RDKit was installed without its data.
+    Raises FileNotFoundError if RDKit was installed without its data.
     """
     lines = (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text(encoding="utf-8").splitlines()
     found = {round_trip_smiles(line.split("\t")[0], max_length) for line in lines if line.strip()}

@@ -9,7 +9,7 @@ UNKNOWN = "unknown"
 class Feature:
     """One categorical feature; its codes are 0 .. size - 1.
 
-    Errors: ValueError if two codes have the same label, or if the codes do not fit into one byte.
+    Raises ValueError if two codes have the same label, or if the codes do not fit into one byte.
     """
 
     name: str

@@ -19,7 +19,7 @@ class Fingerprints:
         smiles: n SMILES.
         max_atoms: largest number of atoms of a molecule.
 
-    Errors: SmilesError for a SMILES that cannot be read.
+    Raises SmilesError for a SMILES that cannot be read.
 
     Source: Rogers and Hahn, J. Chem. Inf. Model. 2010, 50, 742 (https://doi.org/10.1021/ci100050t).
     """
@@ -44,7 +44,7 @@ class Fingerprints:
 def morgan_bits(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndarray:
     """The bits of the same fingerprints, (n, 256) uint8, packed by `numpy.packbits`.
 
-    Errors: SmilesError for a SMILES that cannot be read.
+    Raises SmilesError for a SMILES that cannot be read.
     """
     fingerprint = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS).GetFingerprintAsNumPy
     rows = [np.packbits(_compute(fingerprint, text, max_atoms)) for text in smiles]

@@ -41,7 +41,7 @@ def functional_groups(smiles: object, *, add_hs: bool = False, max_atoms: int = 
     Args:
         smiles, add_hs, max_atoms: as for `read_smiles`.
 
-    Errors: SmilesError for text that is not a molecule within the limits.
+    Raises SmilesError for text that is not a molecule within the limits.
     """
     mol = read_smiles(smiles, add_hs=add_hs, max_atoms=max_atoms)
     parameters = Chem.SubstructMatchParameters()

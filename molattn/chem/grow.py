@@ -13,7 +13,7 @@ from molattn.chem.mutate import mutate, sanitized
 from molattn.chem.parse import canonical_smiles, read_smiles
 
 MAX_LENGTH_GROWN = 100
-"""Largest number of characters of a canonical SMILES: without it joining makes larger and larger molecules."""
+"""Largest number of characters of a canonical SMILES: without it, joining would make larger and larger molecules."""
 
 # Largest number of attempts per requested molecule.
 _ATTEMPTS = 50
@@ -37,17 +37,17 @@ def grow_molecules(
     """New molecules, each two halves of input molecules, or an input molecule after one to three random edits.
 
     Halves come from two molecules cut at bonds with the same BRICS environments, and are joined by such a bond. No
-    molecule is returned twice, nor an input molecule, compared by InChIKey.
+    molecule is returned twice, and no input molecule is returned; molecules are compared by InChIKey.
 
     Args:
         smiles: input molecules.
-        count: number of molecules; fewer are returned if `_ATTEMPTS` per molecule find no more.
+        count: number of molecules; fewer are returned if `_ATTEMPTS` attempts per molecule find no more.
         seed: the same seed gives the same molecules, in the same order.
         is_excluded: called with each new SMILES; molecules for which it returns True are dropped.
 
     Returns: `round_trip_smiles`.
 
-    Errors: SmilesError for an input that is not a molecule.
+    Raises SmilesError for an input that is not a molecule.
 
     Source: Degen et al., ChemMedChem 2008, 3, 1503 (https://doi.org/10.1002/cmdc.200800178), for BRICS.
     """

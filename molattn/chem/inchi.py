@@ -13,7 +13,7 @@ def inchi_key(smiles: object, max_atoms: int = MAX_ATOMS) -> str:
     >>> inchi_key("OCC")
     'LFQSCWFLJHTTHZ-UHFFFAOYSA-N'
 
-    Errors: SmilesError for text that is not a molecule within the limits.
+    Raises SmilesError for text that is not a molecule within the limits.
 
     Source: Heller et al., J. Cheminform. 2015, 7, 23 (https://doi.org/10.1186/s13321-015-0068-4).
     """
@@ -32,7 +32,7 @@ def inchikey_skeletons(smiles: object, max_atoms: int = MAX_ATOMS) -> tuple[str,
 
     Returns: distinct blocks, that of the whole molecule first; empty if InChI has no key for it or for a fragment.
 
-    Errors: SmilesError for text that is not a molecule within the limits.
+    Raises SmilesError for text that is not a molecule within the limits.
     """
     mol = read_smiles(smiles, max_atoms=max_atoms)
     fragments = Chem.GetMolFrags(mol, asMols=True)

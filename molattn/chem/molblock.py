@@ -39,7 +39,7 @@ def smiles_from_molblock(block: str, max_atoms: int = MAX_ATOMS) -> str:
         block: V2000 or V3000, from the title to `M  END`.
         max_atoms: Largest number of atoms, including hydrogens that become implicit.
 
-    Errors: SmilesError, with the title of the block, for what is not a molecule within the limits.
+    Raises SmilesError, with the title of the block, for what is not a molecule within the limits.
     """
     _check_numbers(block, max_atoms)
     return canonical_smiles(_parsed(block, remove_hs=True), max_atoms=max_atoms)

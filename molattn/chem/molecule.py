@@ -36,7 +36,7 @@ class MoleculeGraph:
 
     Methane is one atom attending to itself. Atoms are in the order of the SMILES.
 
-    Errors: ValueError if the shapes or types of the fields are inconsistent.
+    Raises ValueError if the shapes or types of the fields are inconsistent.
     """
 
     smiles: str
@@ -164,7 +164,7 @@ def molecule_graph(
         on_molecule: Called with the parsed molecule, before hydrogens are added, so that the caller does not have to
             parse it again.
 
-    Errors: SmilesError for text that is not a molecule within the limits; ConformerError, a subclass, for a molecule
+    Raises SmilesError for text that is not a molecule within the limits; ConformerError, a subclass, for a molecule
     without a geometry, unless the policy is "paths".
     """
     if standardize:
@@ -204,7 +204,7 @@ def featurize(
         progress: Called after each chunk of rows.
         standardize: As for `molecule_graph`.
 
-    Errors: ConformerError, with its `row`, for the first molecule without a geometry if the policy is "stop".
+    Raises ConformerError, with its `row`, for the first molecule without a geometry if the policy is "stop".
     """
     function = partial(
         molecule_graph, add_hs=add_hs, max_atoms=max_atoms, conformers=conformers, standardize=standardize
@@ -231,7 +231,7 @@ def map_rows(
         function: Applied to each row; with workers it is pickled.
         num_workers: Number of worker processes; 0 for none.
         progress: Called after each chunk of rows.
-        check: Called with the number and the result of each row, in order; its exceptions end the call.
+        check: Called with the index and the result of each row, in order; its exceptions end the call.
         chunk_size: Number of rows that a worker gets at once.
     """
     rows = list(smiles)

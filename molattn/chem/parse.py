@@ -38,15 +38,15 @@ _HYDROGENS = re.compile(r"\[\d*[H#]")
 def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = False) -> Chem.Mol:
     """Parse a SMILES into a sanitised molecule, its atoms in the order of the text.
 
-    Explicit hydrogens become implicit, as RDKit does it: H2, protons, deuterium and those that define the
-    stereochemistry of an imine stay. `[HH]` is read as `[H][H]`. Spaces at both ends are dropped.
+    Explicit hydrogens become implicit, as in RDKit, except H2, protons, deuterium and those that define the
+    stereochemistry of an imine. `[HH]` is read as `[H][H]`. Spaces at both ends are dropped.
 
     Args:
         text: SMILES alone: printable ASCII, no name after it, no ChemAxon extensions.
         max_atoms: Largest number of atoms, including the hydrogens that `add_hs` adds.
         add_hs: Whether to add all hydrogens as atoms, after the others.
 
-    Errors: SmilesError for text that is not a molecule within the limits. Atom indices in its reason are those of the
+    Raises SmilesError for text that is not a molecule within the limits. Atom indices in its reason are those of the
     text, from 0.
     """
     smiles = _validated(text, max_atoms)
@@ -103,7 +103,7 @@ def _has_stereo_or_hydrogens(text: str) -> bool:
 def with_all_hydrogens(mol: Chem.Mol, text: object, max_atoms: int = MAX_ATOMS) -> Chem.Mol:
     """The molecule parsed from `text` with all its hydrogens as atoms, after the others.
 
-    Errors: SmilesError if it then has more than `max_atoms` atoms.
+    Raises SmilesError if it then has more than `max_atoms` atoms.
     """
     _check_atoms(text, mol.GetNumAtoms() + sum(a.GetTotalNumHs() for a in mol.GetAtoms()), max_atoms)
     return _with_hydrogens(mol, text)
@@ -112,7 +112,7 @@ def with_all_hydrogens(mol: Chem.Mol, text: object, max_atoms: int = MAX_ATOMS) 
 def canonical_smiles(mol: Chem.Mol, *, max_atoms: int = MAX_ATOMS) -> str:
     """RDKit's canonical SMILES of a molecule.
 
-    Errors: InputError if RDKit fails, or for more than `max_atoms` atoms, since RDKit crashes on very long chains.
+    Raises InputError if RDKit fails, or for more than `max_atoms` atoms, since RDKit crashes on very long chains.
     """
     if mol.GetNumAtoms() > max_atoms:
         raise InputError(f"the molecule has {mol.GetNumAtoms():,} atoms, over the limit of {max_atoms:,}")
@@ -123,7 +123,7 @@ def canonical_smiles(mol: Chem.Mol, *, max_atoms: int = MAX_ATOMS) -> str:
 
 
 def _validated(text: object, max_atoms: int) -> str:
-    """The SMILES without surrounding spaces, after all checks that need no RDKit."""
+    """The SMILES without surrounding spaces, after all checks of its text, brackets included."""
     if type(text) is str and 0 < len(text) <= min(max_atoms, 2 * MAX_RINGS):
         # Each atom and each ring closure takes at least a character: a text this short cannot exceed the limits.
         if text.isascii() and text.isprintable() and " " not in text:
@@ -185,7 +185,7 @@ def _with_hydrogens(mol: Chem.Mol, text: object, on_atoms: list[int] | None = No
 
 @contextmanager
 def convert_rdkit_errors(text: object, action: str, error_class: type[SmilesError] = SmilesError) -> Iterator[None]:
-    """Turn exceptions of RDKit over the molecule of `text` into "RDKit fails to `action`"."""
+    """Convert exceptions of RDKit in the block to `error_class`, with the reason "RDKit fails to `action`"."""
     try:
         yield
     except RDKIT_ERRORS as error:

@@ -18,8 +18,8 @@ def path_lengths(mol: Chem.Mol) -> npt.NDArray[np.uint8]:
     """Lengths of the shortest paths between all pairs of atoms, in bonds.
 
     Returns:
-        (n, n) uint8, symmetric: 0 on the diagonal, `MAX_PATH` for that long and longer, `DISCONNECTED`
-        between fragments.
+        (n, n) uint8, symmetric: 0 on the diagonal, `MAX_PATH` for paths of that length and longer,
+        `DISCONNECTED` between fragments.
     """
     lengths = _by_rdkit(mol) if mol.GetNumAtoms() <= _RDKIT_ATOMS else _by_scipy(mol)
     n = len(lengths)

@@ -51,7 +51,7 @@ def to_pyg(graph: MoleculeGraph, y: Any = None) -> Data:
 def from_pyg(data: Data) -> MoleculeGraph:
     """The inverse of `to_pyg`, whatever the order of the edges.
 
-    Errors: InputError if `data` is not one complete graph with self-loops and the codes of this version.
+    Raises InputError if `data` is not one complete graph with self-loops and the codes of this version.
     """
     x, edge_index, edge_attr = (_integers(data, name) for name in ("x", "edge_index", "edge_attr"))
     if x.ndim != 2 or len(x) == 0 or x.shape[1] != len(_ATOM_SIZES):

@@ -14,7 +14,7 @@ def murcko_scaffold(molecule: Chem.Mol | str, *, max_atoms: int = MAX_ATOMS) -> 
         molecule: A sanitised molecule, or SMILES.
         max_atoms: Largest number of atoms.
 
-    Errors: SmilesError for SMILES that cannot be read; InputError for a molecule that is too large.
+    Raises SmilesError for SMILES that cannot be read; InputError for a molecule that is too large.
 
     Source: Bemis and Murcko, J. Med. Chem. 1996, 39, 2887 (https://doi.org/10.1021/jm9602928).
     """

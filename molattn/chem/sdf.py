@@ -24,13 +24,13 @@ class SdfRecord:
     properties: dict[str, str]
     """Values by name; the lines of a value are joined by LF."""
     atoms: MolblockAtomMap | None = None
-    """The atoms of the record for those of the SMILES, if requested and the structure is valid."""
+    """From the atoms of the SMILES to those of the record; None if not requested or the structure is invalid."""
 
 
 def split_records(lines: Iterable[str]) -> Iterator[list[str]]:
     """The lines of each record, without line ends and `$$$$`; blank lines after the last record are ignored.
 
-    Errors: InputError for a record over `MAX_RECORD`.
+    Raises InputError for a record over `MAX_RECORD`.
     """
     record: list[str] = []
     size, number = 0, 1
@@ -63,7 +63,7 @@ class SdfSummary:
 def scan_sdf(lines: Iterable[str]) -> SdfSummary:
     """Count the records of a file and collect its property names, without parsing structures.
 
-    Errors: InputError for a record over `MAX_RECORD`, and for more than `MAX_PROPERTIES` names of properties.
+    Raises InputError for a record over `MAX_RECORD`, and for more than `MAX_PROPERTIES` names of properties.
     """
     number, titles, size = 0, False, 0
     names: dict[str, None] = {}
@@ -85,7 +85,7 @@ def scan_sdf(lines: Iterable[str]) -> SdfSummary:
 def read_record(record: list[str], with_atoms: bool = False) -> SdfRecord:
     """Parse a record; for a structure that cannot be read `smiles` is its error.
 
-    `with_atoms` also finds the atoms of the record for those of the SMILES, which doubles the time.
+    `with_atoms` also maps the atoms of the SMILES to those of the record, which doubles the time.
     """
     end = _end(record)
     atoms = None

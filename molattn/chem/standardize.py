@@ -42,7 +42,7 @@ def standardized_smiles(smiles: object, how: str, max_atoms: int = MAX_ATOMS) ->
         how: a key of `STANDARDIZE`; empty changes nothing.
         max_atoms: Largest number of atoms, counterions included.
 
-    Errors: SmilesError for text that is not a molecule within the limits, and for molecules that RDKit fails to
+    Raises SmilesError for text that is not a molecule within the limits, and for molecules that RDKit fails to
     standardise.
     """
     mol = read_smiles(smiles, max_atoms=max_atoms)

@@ -60,7 +60,7 @@ def stereo_labels(mol: Chem.Mol, *, max_iterations: int = MAX_ITERATIONS) -> Ste
         elif atom.GetChiralTag() not in _TETRAHEDRAL:
             atom_labels[i] = UNKNOWN
             warnings.append(f"atom {i} ({atom.GetSymbol()}): its geometry has no CIP label, coded as unknown")
-        # A tetrahedral tag without a label: by the full rules not a stereocentre.
+        # A tetrahedral tag without a label is not a stereocentre by the full rules.
     for k in bonds:
         bond = labelled.GetBondWithIdx(k)
         if bond.HasProp(_CIP):

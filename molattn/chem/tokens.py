@@ -113,7 +113,7 @@ def smiles_tokens(
         standardize: A key of `STANDARDIZE`: the tokens are those of the standard form, and `smiles` is its SMILES.
         on_molecule: As for `molecule_graph`.
 
-    Errors: SmilesError for text that is not a molecule within the limits.
+    Raises SmilesError for text that is not a molecule within the limits.
     """
     if standardize:
         smiles = standardized_smiles(smiles, standardize, max_atoms)

@@ -34,7 +34,7 @@ def map_chunks(
         num_workers: Number of worker processes; 0 for none, row by row.
         chunk_size: Number of rows that a worker gets at once.
 
-    Errors: UsageError if workers die as they start; what `map_chunk` raises.
+    Raises UsageError if workers die as they start; and what `map_chunk` raises.
     """
     if num_workers < 1:
         for row in rows:
@@ -65,7 +65,7 @@ def map_chunks(
 def map_chunk(rows: list[object], function: Callable[[object], T]) -> list[T | SmilesError]:
     """The result of each row, or its error.
 
-    Errors: MemoryError, ImportError, and each MolattnError that is not about data, since they concern all rows.
+    Raises MemoryError, ImportError, and each MolattnError that is not about data, since they concern all rows.
     """
     results: list[T | SmilesError] = []
     for row in rows:
@@ -109,7 +109,7 @@ class _Pool:
     def restart(self) -> None:
         """Replace all processes.
 
-        Errors: UsageError if the new ones die without any work.
+        Raises UsageError if the new ones die without any work.
         """
         self.stop()
         self.executor = self._start()

@@ -130,7 +130,7 @@ def _reader() -> str:
 
 
 def _extras() -> str:
-    """Which extras are installed: those all of whose packages are."""
+    """Which extras are installed: an extra is if all of its packages are."""
     packages: dict[str, list[str]] = {extra: [] for extra in EXTRAS}
     for requirement in requires("molattn") or []:
         package, _, condition = requirement.partition(";")

@@ -20,7 +20,7 @@ _FILE_ERRORS += (errno.EIO, errno.EBADF, errno.EMFILE, errno.ENFILE, errno.ENXIO
 
 
 def describe_environment_error(error: Exception) -> str:
-    """A sentence about an error of a file, a disk or a stream; empty for any other error, a fault of molattn."""
+    """A sentence about an error of a file, a disk or a stream; empty for any other error, which is molattn's fault."""
     if isinstance(error, UnicodeEncodeError) and any("\ud800" <= c <= "\udfff" for c in error.object):
         text = error.object[max(0, error.start - 40) : error.end + 20]
         return f"{short_repr(text, 80)} is not UTF-8 text, which is what files hold: give another name or value"
@@ -36,7 +36,7 @@ def describe_environment_error(error: Exception) -> str:
 
 
 def exit_with_error(text: str, code: int, debug: bool, next_line: str = "") -> None:
-    """Print an error on standard error and exit with its code; with `debug` after the traceback."""
+    """Print an error on standard error, with `debug` below its traceback, and exit with `code`."""
     if debug:
         traceback.print_exc()
     print_status(text)

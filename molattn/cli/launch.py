@@ -28,7 +28,7 @@ PARENT = "MOLATTN_LAUNCHER"
 
 
 def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
-    """Run `molattn` with these arguments in a process for each of the devices of this machine; its exit code.
+    """Run `molattn` with these arguments in a process for each device of this machine; returns the exit code.
 
     Rank 0 writes to the terminal; the error of another rank is shown if rank 0 reports none. When one process fails,
     all others are terminated. Ctrl-C and SIGTERM reach all of them.
@@ -93,7 +93,7 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
 
 
 def _variables(nodes: int) -> dict[str, str]:
-    """The environment variables for all processes of this machine: the address of rank 0."""
+    """The environment variables for all processes of this machine: its index, and the address of rank 0 if not set."""
     names = "MASTER_ADDR", "MASTER_PORT", "NODE_RANK"
     if nodes > 1:
         if missing := [name for name in names if not os.environ.get(name)]:
@@ -111,7 +111,7 @@ def _variables(nodes: int) -> dict[str, str]:
 
 
 def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> int | None:
-    """Wait until all have ended, terminate the others after one fails; the index of the first to fail, if any."""
+    """Wait for all; after one fails, terminate the others. Returns the index of the first that failed, if any."""
     failed, since = None, 0.0
     while None in [process.poll() for process in processes]:
         if failed is None:

@@ -6,7 +6,7 @@ from typing import Any
 from molattn.cli.terminal import console, print_line
 
 MAX_UNCERTAINTIES = 12
-"""Targets whose uncertainties are printed."""
+"""The maximum number of targets whose uncertainties are printed."""
 MAX_TABLES = 3
 """Up to this many targets, each has its own table."""
 

@@ -15,7 +15,7 @@ from molattn.errors import RowsFailed, UsageError
 if TYPE_CHECKING:
     from molattn.inference.table_job import TableJob
 
-# As in molattn.inference.table_job, which is not imported for a screen of help.
+# As in molattn.inference.table_job, which is not imported for the help screen.
 LOCAL, RAY = "local", "ray"
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from molattn.training.fit import EpochRecord
 
 SECONDS_BETWEEN_LINES = 5.0
-"""Without a bar, between two lines about the molecules read."""
+"""The time between two lines about the molecules read, if there is no bar."""
 
 
 class TerminalReporter:

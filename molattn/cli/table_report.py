@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from molattn.inference.row_counts import RowCounts
 
 SECONDS_BETWEEN_LINES = 10.0
-"""Without a bar: a table can take hours."""
+"""The time between two lines, if there is no bar: a table can take hours."""
 
 
 class TableProgress:

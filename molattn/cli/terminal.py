@@ -63,7 +63,7 @@ def console(stderr: bool = False) -> "Console":
             return super().render_str(printable(text), **options)
 
         def render(self, renderable: Any, options: Any = None) -> Any:
-            # Segments of text with their styles; those between them end lines.
+            # Segments are text with a style; those between them end lines.
             for segment in super().render(renderable, options):
                 yield segment if segment.control else Segment(printable(segment.text, "\n"), segment.style)
 
@@ -84,8 +84,9 @@ def stdout_writer() -> Callable[[str], object]:
 def prepare_streams() -> None:
     """Make sure that standard input, output and error are open and accept any text.
 
-    The parent process can have closed them. The next file that is opened would then get the number of standard output,
-    and be written to: the null device, opened so that writing fails, takes the number instead.
+    The parent process may have closed them. The next file that is opened would then get the file descriptor of standard
+    output, and printed text would be written to it. So the null device takes the descriptor, opened so that printing to
+    standard output fails.
     """
     streams = (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_RDWR))
     for number, (name, mode, flags) in enumerate(streams):

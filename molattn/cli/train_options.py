@@ -10,7 +10,7 @@ from molattn.models.presets import PRESETS
 from molattn.training.config import DataConfig, RunConfig, TrainingConfig
 
 _DATA, _FIT, _RUN = "Data", "Training", "Run"
-# As in molattn.data and molattn.chem, which are not imported for a screen of help.
+# As in molattn.data and molattn.chem, which are not imported for the help screen.
 SPLITS = ("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified")
 FEATURIZERS = ("rdkit_few", "rdkit_2d")
 _data, _training = DataConfig(), TrainingConfig()

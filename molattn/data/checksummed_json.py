@@ -9,7 +9,7 @@ from molattn.data.schema import ValidationError, parse_json
 
 _ZEROS = "0" * 64
 CHECKSUMS = "sha256"
-"""The field with the checksums of files, by name, its own among them."""
+"""The field that maps names of files to their checksums; the file itself is among them."""
 
 
 def dumps_checksummed(content: Mapping[str, Any], name: str) -> bytes:
@@ -27,10 +27,10 @@ def _entry(name: str, checksum: str) -> str:
 
 
 def loads_checksummed(data: bytes, name: str) -> tuple[dict[str, Any], bool]:
-    """The content of such a file, and whether it is unchanged; a file without its own checksum counts as unchanged.
+    """The content of the file `name`, and whether it is unchanged; without its own checksum it counts as unchanged.
 
     Raises:
-        ValueError: it is not such JSON.
+        ValueError: it is not strict JSON with a field `sha256` of checksums.
     """
     content = parse_json(data)
     checksums = content.get(CHECKSUMS) if isinstance(content, dict) else None

@@ -90,7 +90,7 @@ def lock_output(output: Path) -> Iterator[None]:
         except BaseException:
             os.close(handle)
             raise
-        os.close(handle)  # its owner has released and removed it in between
+        os.close(handle)  # its owner released and removed it in the meantime
     try:
         yield
     finally:

@@ -43,8 +43,8 @@ def cam(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms:
 
     c_i = w . x_i
 
-    of the vectors that are pooled. For the readouts "sum" and "mean" these are the additive terms, up to the factor n,
-    the number of nodes, of the mean; for pooling by attention or maximum, the map ignores the pooling weights.
+    of the vectors that are pooled. For the readout "sum" these are the additive terms, for "mean" n times those, with
+    n nodes; for pooling by attention or maximum, the map ignores the pooling weights.
 
     Source: Zhou et al. 2016, arXiv:1512.04150; on graphs Pope et al. 2019, CVPR.
     """

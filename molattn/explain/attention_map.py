@@ -20,7 +20,8 @@ NOT_MEASURED = "not measured"
 """The value of `faithfulness` before it has been measured."""
 
 MAX_EMBEDDED_WEIGHTS = 6_000_000
-"""Most weights, of 4/3 bytes each, for which a notebook embeds the page: 6 layers of 8 heads over 350 atoms."""
+"""Largest number of weights for which a notebook embeds the page, with 4/3 bytes for each: 6 layers of 8 heads over 350
+atoms."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,7 @@ class AttentionMap:
         R = A_L ... A_2 A_1,    A_l = 1/2 mean_h W_l,h + 1/2 I
 
         The identity represents the residual connection. Rows sum to 1. Virtual nodes are treated like other nodes: flow
-        from atom to atom through them is included. Rows that do not sum to 1 are normalised first; the source
+        from atom to atom through them is included. Rows that do not sum to 1 are normalised first; the paper
         normalises after adding I.
 
         Source: Abnar & Zuidema 2020, Quantifying Attention Flow in Transformers, arXiv:2005.00928.

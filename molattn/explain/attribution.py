@@ -55,7 +55,7 @@ class Attribution:
 
     @property
     def num_atoms(self) -> int:
-        """n."""
+        """n, the number of atoms."""
         return len(self.symbols)
 
     @property

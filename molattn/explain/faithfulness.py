@@ -38,11 +38,11 @@ class MethodScores:
     Attributes:
         kendall, pearson: tau-b and r between the attributions and the true contributions of the atoms of a molecule; 0
             if all attributions are equal. None without ground truth.
-        auroc: AUROC of |attribution| for the important atoms, those whose true contribution is larger in size than the
-            mean of their molecule. None without ground truth.
+        auroc: AUROC of |attribution| for the important atoms, whose |true contribution| is above the mean of their
+            molecule. None without ground truth.
         curve: the change of the prediction, in its unit, when the first 10, 20, ... 50% of the atoms are deleted, the
             largest |attribution| first.
-        deletion: the mean of that curve over that of random orders: 1 is chance, and more is better.
+        deletion: the mean of that curve divided by that of random orders: 1 is chance, and more is better.
     """
 
     kendall: float | None
@@ -216,7 +216,7 @@ def _deletion_curves(
     values: Mapping[str, np.ndarray],
     rng: np.random.Generator,
 ) -> dict[str, np.ndarray]:
-    """The changes of the output, (len(FRACTIONS),), when the top of n atoms by each method are deleted."""
+    """For each method, the changes of the output, (len(FRACTIONS),), when the top fractions of n atoms are deleted."""
     counts = [0, *(max(1, round(share * n)) for share in FRACTIONS)]
     # Atoms with equal values in random order, so that the order of the SMILES has no effect.
     shuffles = [rng.permutation(n) for _ in range(_RANDOM_ORDERS)]

@@ -18,7 +18,7 @@ DISTANCES = ("self", "bonded", "2 bonds", "3 bonds", "farther", "other fragment"
 """Classes of the distance between sender and receiver; the shares of an atom sum to 1 over them."""
 
 OTHERS, OWN = "other atoms", "its own atoms"
-"""Receivers of attention from a functional group: atoms outside and inside of it."""
+"""Receivers for which a functional group is the sender: atoms outside and inside of it."""
 
 COLUMNS = {
     **dict.fromkeys(("layer", "head"), "int32"),
@@ -45,6 +45,7 @@ class HeadSummary:
     Attributes:
         molecules, atoms: the numbers of molecules and atoms.
         faithfulness: `AttentionMap.faithfulness` of the maps.
+        shape: (layers, heads); None before the first map.
     """
 
     def __init__(self):
@@ -161,8 +162,8 @@ class HeadSummary:
 def summarize_heads(maps: Iterable[AttentionMap | SmilesError]) -> HeadSummary:
     """Summarize the attention of each head over any number of maps of one model, with one map in memory at a time.
 
-    `summarize_heads(predictor.attentions(smiles))`. Errors among the maps are skipped, and a `MolattnWarning` reports
-    their number and the first one.
+    Typically `summarize_heads(predictor.attentions(smiles))`. Errors among the maps are skipped, and a `MolattnWarning`
+    reports their number and the first one.
 
     Raises:
         InputError: there is no map, or they are of different models.

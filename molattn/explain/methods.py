@@ -24,7 +24,8 @@ METHODS: dict[str, Method] = {
 }
 """By decreasing faithfulness in `benchmarks/faithfulness.py`; the first that supports a model is its default.
 
-`cam` is an exception: where it is as faithful as `additive`, that is available, and elsewhere it ignores the pooling.
+`cam` is an exception to this order: where it is as faithful as `additive`, `additive` is available too, and elsewhere
+`cam` ignores the pooling.
 """
 
 

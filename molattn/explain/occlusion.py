@@ -17,8 +17,8 @@ def masked_outputs(model: GraphModel, molecule: MoleculeOrBatch, node_masks: np.
     """The outputs for the molecule without masked nodes: (k, outputs) for `node_masks`, (k, n) bools, True to keep.
 
     A masked node is removed from the graph: no node attends to it, and the readout ignores it. The features from the
-    whole molecule are unchanged: the codes of the other atoms (their degree and hydrogens, too), and the bonds and path
-    lengths between them.
+    whole molecule are unchanged: the codes of the other atoms (also their degrees and hydrogens), and the bonds and
+    path lengths between them.
     """
     batch = as_batch(model, molecule)
     size = max(1, _PAIRS // node_masks.shape[1] ** 2)
@@ -49,7 +49,7 @@ def occlusion(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Term
 
 
 def deletion_outputs(model: GraphModel, molecule: MoleculeOrBatch, orders: Sequence[np.ndarray], counts: Sequence[int]):
-    """The outputs without the first `counts[c]` atoms of `orders[o]`, (o, c, outputs)."""
+    """The outputs without the first `counts[c]` atoms of `orders[o]`, (len(orders), len(counts), outputs)."""
     batch = as_batch(model, molecule)
     node_masks = np.ones((len(orders), len(counts), batch.mask.shape[1]), dtype=bool)
     for o, order in enumerate(orders):

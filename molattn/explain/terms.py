@@ -46,7 +46,7 @@ class Method:
     """An attribution method.
 
     Attributes:
-        title: its values, in one line.
+        title: what its values are, in one line.
         compute: from a model, a molecule and the index of an output to the terms.
         unsupported_reason: why it does not support a model, in a sentence; empty if it does.
     """

@@ -1,4 +1,4 @@
-"""rho, the aggregations: edges to their receiver, and edges or nodes to their graph, with tables of their names."""
+"""rho, the aggregations: of edges to their receiver, and of edges or nodes to their graph; with tables by name."""
 
 from collections.abc import Callable
 
@@ -41,7 +41,7 @@ def max_edges(messages: Messages) -> Tensor:
 
 
 class AttentionOverEdges(nn.Module):
-    """rho e->v: the e'_k averaged with attention weights of a learned query.
+    """rho e->v: the average of the e'_k, weighted by their attention to a learned query.
 
     ebar_i = sum_k a_k e'_k,    a_k = softmax_k( q . e'_k / sqrt(d) )    in each head
 
@@ -67,7 +67,7 @@ class AttentionOverEdges(nn.Module):
 
 
 def sum_all_edges(messages: Messages) -> Float[Tensor, "b hd"]:
-    """rho e->u: ebar = sum_k e'_k over the edges of a graph; it grows with their number.
+    """rho e->u: ebar = sum_k e'_k over the edges of a graph; it grows with the number of edges.
 
     Shapes: (b, h * d), heads concatenated; zeros for a graph without edges.
     Source: Battaglia et al. 2018, arXiv:1806.01261, algorithm 1.
@@ -91,12 +91,12 @@ def max_all_edges(messages: Messages) -> Float[Tensor, "b hd"]:
 
 
 def sum_nodes(x: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
-    """rho v->u: vbar = sum_i x_i over the nodes of a graph; it grows with their number; (b, d)."""
+    """rho v->u: vbar = sum_i x_i over the nodes of a graph; it grows with the number of nodes; (b, d)."""
     return graph.sum_nodes(x)
 
 
 def mean_nodes(x: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
-    """rho v->u: vbar = sum_i x_i / n over the n nodes of a graph; it does not grow with their number; (b, d)."""
+    """rho v->u: vbar = sum_i x_i / n over the n nodes of a graph; it does not grow with n; (b, d)."""
     return graph.sum_nodes(x) / graph.count_nodes().clamp_min(1).to(x.dtype).unsqueeze(-1)
 
 

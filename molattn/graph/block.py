@@ -30,8 +30,9 @@ EdgeFeatureUpdate = Callable[[Messages, Tensor | None], Tensor]
 class EdgeUpdate(Protocol):
     """The interface of a phi_e: a module with `forward` and `literal`, as `AttentionEdgeUpdate` has them.
 
-    e'_k = phi_e(e_k, v_r, v_s, u), for all edges at once, of a graph whose nodes and u are normalised. A phi_e whose
-    e'_k have other heads than the block's has the attributes `num_heads` and `head_dim`.
+    e'_k = phi_e(e_k, v_r, v_s, u), for all edges at once. The block passes a graph whose nodes and u are normalised. If
+    the heads of e'_k differ from the block's in number or size, phi_e must have the attributes `num_heads` and
+    `head_dim`.
     """
 
     def __call__(self, graph: AnyGraph) -> Messages:
@@ -55,7 +56,7 @@ class PhiV(Protocol):
 
         Args:
             ebar: the edges into each node, aggregated by rho_ev and joined: (n, d) or (b, n, d).
-            graph: the block's input, with `graph.v`, v_i, and `graph.broadcast_to_nodes(graph.u)`, the u of each node.
+            graph: the block's input: `graph.v` is v_i, and `graph.broadcast_to_nodes(graph.u)` is u for each node.
         """
         ...
 
@@ -106,12 +107,12 @@ class GraphNetBlock(nn.Module):
         join: the layer from the aggregated heads to node_dim channels; `ConcatHeads` by default.
         edges: the update of the edge features, a function or module of the messages and of e, such as `ResidualEdges`;
             None leaves e unchanged.
-        phi_v: the node update, a module or function as `PhiV` describes it; `NodeUpdate` by default.
+        phi_v: the node update, a module or function with the interface `PhiV`; `NodeUpdate` by default.
         rho_eu: the aggregation of a graph's edges, a name in `EDGES_TO_GRAPH` or a function or module of the messages.
         rho_vu: the aggregation of a graph's nodes, a name in `NODES_TO_GRAPH` or a function or module of v' and the
             graph.
-        phi_u: the global update, a module or function as `PhiU` describes it; `GlobalUpdate` by default, for a phi_v
-            that keeps node_dim channels and a rho_eu and rho_vu that keep those of e' and v'.
+        phi_u: the global update, a module or function with the interface `PhiU`; `GlobalUpdate` by default, which needs
+            a phi_v that keeps node_dim channels, and a rho_eu and rho_vu that keep the channels of e' and v'.
 
     Raises:
         ValueError: num_heads does not divide node_dim, an unknown aggregation, or, at a call, a graph whose edge or
@@ -224,7 +225,7 @@ class GraphNetBlock(nn.Module):
     def unfusable_reason(self, edge_dim: int) -> str:
         """Why this block cannot run fused with edges of `edge_dim` channels, as text; empty if it can.
 
-        All its parts must be the default ones, without hooks.
+        It can if all its parts are the default ones, without hooks.
         """
         phi_e, phi_v, join = self.phi_e, self.phi_v, self.w_jhl
         if not isinstance(phi_e, AttentionEdgeUpdate):
@@ -241,7 +242,7 @@ class GraphNetBlock(nn.Module):
             return f"edges of {edge_dim} channels, not {phi_e.edge_dim}, or two dropouts"
         if type(phi_v) is not NodeUpdate or type(join) is not ConcatHeads:
             return "a subclass of the default phi_v or join"
-        # Not `modules()`, which takes as long as a small molecule.
+        # Not `modules()`, which takes as long as running the block on a small molecule.
         layers = (phi_e.w_q, phi_e.w_k, phi_e.w_v, phi_e.w_ke, phi_e.w_ve, phi_e.w_be, join.linear)
         parts = (self, self.norm_v, phi_e, *layers, join, phi_v, phi_v.norm, phi_v.feed_forward)
         hooked = (
@@ -252,7 +253,7 @@ class GraphNetBlock(nn.Module):
         return "a hook" if any(hooked) else ""
 
     def fused_weights(self) -> BlockWeights:
-        """The weights that the fused operation needs, of a block that it supports: see `unfusable_reason`."""
+        """The weights that the fused operation needs, for a block that can run fused: see `unfusable_reason`."""
         phi_e: Any = self.phi_e
         phi_v: Any = self.phi_v
         first, *_, last = phi_v.feed_forward

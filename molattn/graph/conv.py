@@ -21,24 +21,26 @@ from molattn.kernels.tensor_checks import all_true, eager_unsupported_reason
 class TensorDotConv(MessagePassing):
     """Tensor-dot attention over the edges of any PyG graph, called as `torch_geometric.nn.TransformerConv` is.
 
-    x'_i  = W_r x_i + b_r + join_h sum_k e'_k          over the edges k into node i
-    e'_k  = w_k (W_v x_s + b_v + W_ve e_k)
-    w_k   = softmax_k( (W_q x_i + b_q) . (W_k x_s + b_k + W_ke e_k) / sqrt(d) )
+    x'_i    = W_root x_i + b_root + join_h sum_k e'_k          over the edges k into node i
+    e'_k    = alpha_k (W_v x_s + b_v + W_ve e_k)
+    alpha_k = softmax_k( (W_q x_i + b_q) . (W_k x_s + b_k + W_ke e_k) / sqrt(d) )
 
     in each head h, with s the sender of edge k (row 0 of `edge_index`), i its receiver (row 1) and d = out_channels.
     The join concatenates the heads, or takes their mean. With graph features u, each of q, k and v also gets a term:
-    W_q x_i + W_qu u, and so on. For a node without incoming edges, x'_i is W_r x_i + b_r. With `beta`, x'_i is
-    g_i (W_r x_i + b_r) + (1 - g_i) m_i, where m_i is the aggregated messages and
-    g_i = sigmoid(w_beta . [m_i, W_r x_i + b_r, m_i - W_r x_i - b_r]).
+    W_q x_i + W_qu u, and so on. For a node without incoming edges, x'_i is W_root x_i + b_root. With `beta`,
 
-    e'_k is that of `AttentionEdgeUpdate`, summed without forming any wherever edges have fewer features than heads have
-    channels; `literal` forms each of them. `forward_dense` gives the same numbers for padded batches, without an edge
-    list, and is faster for complete graphs. With `share_edge_weight`, which makes W_ve and W_ke one matrix, the
-    equations are those of `TransformerConv`; `from_pyg` and `to_pyg` convert the weights.
+    x'_i = g_i r_i + (1 - g_i) m_i,    g_i = sigmoid(w_beta . [m_i, r_i, m_i - r_i]),    r_i = W_root x_i + b_root
 
-    It is a `MessagePassing` and works with PyG's explainers, hooks, `to_hetero` and `HeteroConv`. If an explainer, a
-    hook, another aggregation or a subclass needs the messages, every e'_k goes through `message` and `propagate`;
-    otherwise it does not, and the numbers are the same.
+    where m_i is the aggregated e'_k, with the heads joined.
+
+    e'_k is that of `AttentionEdgeUpdate`. It is summed without being formed wherever an edge has fewer features than a
+    head has channels; `literal` forms it for every edge. `forward_dense` gives the same numbers for padded batches,
+    without an edge list, and is faster for complete graphs. With `share_edge_weight`, which makes W_ve and W_ke one
+    matrix, the equations are those of `TransformerConv`; `from_pyg` and `to_pyg` convert the weights.
+
+    It is a `MessagePassing` and works with PyG's explainers, hooks, `to_hetero` and `HeteroConv`. `message` and
+    `propagate` are called only if an explainer, a hook, another aggregation or a subclass needs every e'_k; the numbers
+    are the same.
 
     Weights and biases are initialized as those of `torch.nn.Linear`, uniform within 1 / sqrt(inputs), as in
     `TransformerConv`.
@@ -47,23 +49,24 @@ class TensorDotConv(MessagePassing):
     (n, heads * out_channels), or (n, out_channels) with concat=False, and alpha (m, heads).
 
     Args:
-        in_channels: of a node, or a pair, of senders and of receivers; -1 to infer it from the first call.
-        out_channels: of a head.
+        in_channels: channels of a node, or a pair, of senders and of receivers; -1 to infer it from the first call.
+        out_channels: channels of a head.
         heads: h.
         concat: concatenate the heads; False takes their mean.
         beta: use the gate g_i; it needs root_weight.
-        dropout: probability of dropping a weight w_k, in training.
-        edge_dim: of an edge; None for graphs without edge features, -1 to infer it from the first call.
-        bias: whether W_q, W_k, W_v and W_r have a bias.
-        root_weight: whether there is a W_r.
-        global_dim: of a graph; None for graphs without such features.
+        dropout: probability of dropping a weight alpha_k, in training.
+        edge_dim: channels of an edge; None for graphs without edge features, -1 to infer it from the first call.
+        bias: whether W_q, W_k, W_v and W_root have a bias.
+        root_weight: whether there is a W_root.
+        global_dim: channels of u; None for graphs without u.
         edge_roles: how edge features are used, as in `AttentionEdgeUpdate`: "keys" is W_ke, "values" is W_ve, and
             "bias" adds w_be . e_k to the logits.
         share_edge_weight: W_ve = W_ke, one matrix.
         score, normalizer: used in place of the scaled product and of the softmax, as in `AttentionEdgeUpdate`: names in
             `molattn.attention.SCORES`, `SCORES_WITH_WEIGHTS` and `NORMALIZERS`, or a module or function.
         aggr: the aggregation of the e'_k of a node, a name or an `Aggregation` of PyG's.
-        flow: "source_to_target", or "target_to_source": row 0 of `edge_index` is then receivers and row 1 senders.
+        flow: "source_to_target", or "target_to_source": then row 0 of `edge_index` is the receivers and row 1 the
+            senders.
 
     Raises:
         ValueError: incompatible arguments; at a call, shapes that do not match the layer or each other, and, on a CPU,
@@ -210,9 +213,9 @@ class TensorDotConv(MessagePassing):
             x: (n, in_channels); or, for bipartite graphs, a pair of the senders' (n_s, in_channels), which row 0 of
                 `edge_index` indexes, and the receivers' (n, in_channels).
             edge_index: (2, m) integers, senders over receivers; or PyG's adj_t, a sparse tensor (COO, CSR or CSC) of
-                (receivers, senders), whose values, one vector for each edge, are edge_attr if edge_attr is None.
+                (receivers, senders); if edge_attr is None, its values, one vector for each edge, are used instead.
             edge_attr: (m, edge_dim), or (m,) where edge_dim is 1.
-            return_attention_weights: True also returns the weights. False does not.
+            return_attention_weights: whether to return the weights too.
             u: (b, global_dim).
             batch: (n,) the graph of each node, required if u has several graphs; a pair if x is a pair.
 
@@ -247,7 +250,7 @@ class TensorDotConv(MessagePassing):
     ) -> LiteralMessages:
         """e'_k of every edge, formed: `e` (m, heads, out_channels) and `weights` (m, heads), in edge_index's order.
 
-        `forward` returns, for each node, their sum over the edges into it, joined, plus W_r x_i + b_r.
+        `forward` returns, for each node, their sum over the edges into it, joined, plus W_root x_i + b_root.
         """
         inputs = self._parse_inputs(x, edge_index, edge_attr, u, batch)
         return self.phi_e.literal(inputs.graph, inputs.senders)
@@ -260,7 +263,7 @@ class TensorDotConv(MessagePassing):
 
         Args:
             value_j: (m, heads, out_channels), W_v x_s + b_v.
-            alpha: (m, heads), w_k after dropout.
+            alpha: (m, heads), alpha_k after dropout.
             edge_attr: (m, edge_dim) or None.
         """
         if edge_attr is not None and self.phi_e.w_ve is not None:
@@ -308,7 +311,7 @@ class TensorDotConv(MessagePassing):
             edge_attr: (b, n, n, edge_dim), [b, i, j] of the edge from sender j to receiver i; finite everywhere.
             u: (b, global_dim).
             edge_mask: (b, n, n) True where there is an edge, for graphs that are not complete.
-            return_attention_weights: True also returns the weights.
+            return_attention_weights: whether to return the weights too.
 
         Returns:
             (b, n, heads * out_channels), or (b, n, out_channels) with concat=False, zeros in the padding; with the
@@ -383,9 +386,9 @@ class TensorDotConv(MessagePassing):
         return f"{type(self).__name__}({self.extra_repr()})"
 
     def _materializes_edge_terms(self, x: Tensor) -> bool:
-        """Whether to form W_ke e_k and W_ve e_k: without a kernel that is less work if edge_dim >= out_channels.
+        """Whether to form W_ke e_k and W_ve e_k: without a kernel, that is less work if edge_dim >= out_channels.
 
-        Each head then reads d numbers of an edge instead of edge_dim.
+        Each head then reads out_channels numbers of an edge instead of edge_dim.
         """
         projected = self.phi_e.w_ke is not None or self.phi_e.w_ve is not None
         wide = projected and (self.edge_dim or 0) >= self.out_channels
@@ -444,7 +447,7 @@ class TensorDotConv(MessagePassing):
         return self.in_channels if isinstance(self.in_channels, tuple) else (self.in_channels, self.in_channels)
 
     def _set_in_features(self, name: str, inputs: int) -> None:
-        """Replace one of phi_e's linear layers by one with `inputs` channels, if it exists and has another number."""
+        """Replace the linear layer `name` of phi_e, if there is one, unless it already has `inputs` input channels."""
         old = getattr(self.phi_e, name)
         if old is not None and old.in_features != inputs:
             setattr(self.phi_e, name, _linear(inputs, old.out_features, old.bias is not None))
@@ -473,7 +476,7 @@ class TensorDotConv(MessagePassing):
 _HOOKS = tuple(
     f"_{step}_forward{when}_hooks" for step in ("propagate", "message", "aggregate") for when in ("_pre", "")
 )
-"""The attributes in which `MessagePassing` stores the hooks of the steps that `forward` skips if there are none."""
+"""Attributes of `MessagePassing` with the hooks of these steps; without hooks, `forward` can skip the steps."""
 
 
 def _linear(inputs: int, outputs: int, bias: bool) -> nn.Linear:

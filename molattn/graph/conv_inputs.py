@@ -1,4 +1,4 @@
-"""The inputs of `TensorDotConv`, in each of the forms that PyG's layers take: validated and converted to one form."""
+"""Validates the inputs of `TensorDotConv`, in any form that PyG's layers take, and converts them to one form."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,9 +23,9 @@ class ConvInputs:
     Attributes:
         graph: the receivers, and the edges into them.
         senders: the nodes that `graph.sender` indexes, if x is a pair; None if they are the receivers.
-        edge_index: (2, m), its rows in the order of `flow`, as `MessagePassing.propagate` takes it.
+        edge_index: (2, m), its rows ordered as `flow` says, for `MessagePassing.propagate`.
         passed_edge_index: edge_index as the caller passed it, which may be a sparse adjacency matrix.
-        size: the number of nodes that the first and the second row of `edge_index` index.
+        size: the number of nodes that row 0 of `edge_index` can index, and the number that row 1 can.
     """
 
     graph: Graph
@@ -59,7 +59,7 @@ def parse_inputs(
     edge_dim: int | None,
     flow: str,
 ) -> ConvInputs:
-    """Validate the inputs; without checks that would synchronise with a GPU.
+    """Validate and convert the inputs, without checks that would synchronise with a GPU.
 
     Args:
         x, edge_index, edge_attr, u, batch: as `TensorDotConv.forward` takes them.
@@ -100,7 +100,7 @@ def parse_inputs(
 
 
 def is_sparse(edge_index: Any) -> bool:
-    """Whether it is a sparse adjacency matrix, as a torch tensor."""
+    """Whether `edge_index` is a sparse adjacency matrix, as a torch tensor."""
     return isinstance(edge_index, Tensor) and edge_index.layout in SPARSE
 
 

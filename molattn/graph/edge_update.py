@@ -34,18 +34,18 @@ EDGE_ROLES = ("keys", "values", "bias", "logits")
 class AttentionEdgeUpdate(nn.Module):
     """Multi-head tensor-dot attention as Battaglia's edge update.
 
-    e'_k = w_k (W_v v_s + W_ve e_k)
-    w_k  = softmax_k( (W_q v_r) . (W_k v_s + W_ke e_k) / sqrt(d) + w_be . e_k )
+    e'_k    = alpha_k (W_v v_s + W_ve e_k)
+    alpha_k = softmax_k( (W_q v_r) . (W_k v_s + W_ke e_k) / sqrt(d) + w_be . e_k )
 
-    with v_r the receiver (the query), v_s the sender, e_k the edge between them, in each of the heads. With graph
-    features u, each of q, k and v also gets a term: W_q v_r + W_qu u, and so on. `score` replaces the scaled product of
-    the query and of the key with its edge, and `normalizer` the softmax.
+    in each head, with v_r the receiver (the query), v_s the sender and e_k the edge between them. With graph features
+    u, each of q, k and v also gets a term: W_q v_r + W_qu u, and so on. `score` replaces the scaled product of the
+    query and the key, which includes W_ke e_k, and `normalizer` replaces the softmax.
 
     The softmax runs over the edges into one receiver, so this phi_e is not strictly a function of one edge. Without
     edge features it is the book's equations 14.2 to 14.7.
 
     If the score is a product, neither W_ke e_k nor W_ve e_k is ever formed per edge: q . (W_ke e) = (W_ke^T q) . e,
-    and sum_k w_k W_ve e_k = W_ve sum_k w_k e_k. `literal` forms them, and gives the same numbers.
+    and sum_k alpha_k W_ve e_k = W_ve sum_k alpha_k e_k. `literal` forms them, and gives the same numbers.
 
     Args:
         node_dim, edge_dim, global_dim: d_v, d_e, d_u; 0 for graphs without edge or graph features.
@@ -53,7 +53,7 @@ class AttentionEdgeUpdate(nn.Module):
         dropout: probability of dropping a weight, in training.
         edge_roles: how edge features are used, names in `EDGE_ROLES`: "keys" (W_ke), "values" (W_ve), "bias" (w_be),
             and "logits": e_k itself, which then has one channel per head, is added to the logits.
-        score: of queries and keys, a name or a module as `molattn.attention.make_score` takes it; all heads share its
+        score: of queries and keys, a name or a module, as for `molattn.attention.make_score`; all heads share its
             weights. Not "location": nodes have no positions.
         normalizer: a name in `molattn.attention.NORMALIZERS`, or a function such as `Softmax(temperature)`.
         bias: whether W_q, W_k and W_v have a bias.
@@ -135,7 +135,7 @@ class AttentionEdgeUpdate(nn.Module):
     # What subclasses override: how edges enter the logits and the values, and how the weights are transformed.
 
     def _edge_terms(self, graph: AnyGraph, q: Tensor, k: Tensor) -> tuple[EdgeTerms | None, Tensor | None]:  # noqa: ARG002
-        """The edge terms of keys, values and logits, and another bias that is added to the logits."""
+        """The edge terms of keys, values and logits, and a further bias of the logits, or None."""
         logits = None
         if self.edges_are_logits and graph.e is not None:
             logits = graph.e if isinstance(graph, Graph) else graph.e.permute(0, 3, 1, 2)
@@ -158,7 +158,7 @@ class AttentionEdgeUpdate(nn.Module):
         return k, v, bias
 
     def _transform_weights(self, weights: Tensor, graph: AnyGraph) -> Tensor:  # noqa: ARG002
-        """The weights of the edges from those of the normalizer; unchanged here."""
+        """The final weights, from those of the normalizer; here the same."""
         return weights
 
     @property
@@ -176,7 +176,7 @@ class AttentionEdgeUpdate(nn.Module):
 
     @property
     def scale(self) -> float:
-        """The factor of the product of queries and keys."""
+        """The factor that the product of queries and keys is multiplied by."""
         return self.head_dim**-0.5 if self.score is scaled_dot else 1.0
 
     def _project(self, graph: AnyGraph, senders: Graph | None = None) -> tuple[Tensor, Tensor, Tensor]:
@@ -225,7 +225,7 @@ class AttentionEdgeUpdate(nn.Module):
             raise ValueError("the edge role 'values' cannot be combined with an activation of the values")
 
     def _dropout_mask(self, graph: AnyGraph, q: Tensor) -> Tensor | None:
-        """The dropout mask that the weights are multiplied by, of their shape; None for no dropout."""
+        """The dropout mask, of the shape of the weights, which are multiplied by it; None for no dropout."""
         if not self.training or self.dropout == 0:
             return None
         if isinstance(graph, Graph):
@@ -238,7 +238,7 @@ T = TypeVar("T")
 
 
 def not_none(x: T | None) -> T:
-    """`x`, which an earlier check has found not to be None: for the type checker."""
+    """Return `x`, which an earlier check ensures is not None: for the type checker."""
     assert x is not None
     return x
 
@@ -268,7 +268,7 @@ def _apply_mask(weights: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _value_factors(edges: EdgeTerms | None) -> tuple[Tensor | None, Tensor | None]:
-    """The edges' part of the values as factors, or None."""
+    """The edges' part of the values as the factors f_k and W_ve, or two None."""
     return (None, None) if edges is None or edges.w_ve is None else (edges.e, edges.w_ve)
 
 
@@ -290,14 +290,16 @@ class _AttentionCall(NamedTuple):
 
 @dataclass(frozen=True)
 class EdgeMessages:
-    """The e'_k of every edge as factors, e'_k = w_k (v_s + W_ve f_k), so that they are summed without forming any.
+    """The e'_k of every edge as factors, which are summed without forming any e'_k.
+
+    e'_k = alpha_k (value_s + W_ve f_k)
 
     Attributes:
         graph: the input of phi_e.
         weights: (m, h) of an edge list, (b, h, i, j) of a dense graph. Those of a softmax sum to 1 over the edges into
             a receiver.
-        weights_after_dropout: w_k; equal to the weights outside training.
-        values: (n, h, d) or (b, h, n, d), the senders' part of the values.
+        weights_after_dropout: alpha_k; equal to the weights outside training.
+        values: (n, h, d) or (b, h, n, d), value_s: the senders' part of the values.
         edges: f_k, the edges' part of the values before W_ve: (m, f) or (b, i, j, f), shared by the heads, or
             (m, h, f) or (b, i, j, h, f); None for none.
         w_ve: (h, d, f), or None.
@@ -348,7 +350,7 @@ class EdgeMessages:
         return self.edges is not None and self.edges.dim() > dims_without_heads
 
     def _sum_edge_terms(self) -> Tensor:
-        """sum_k w_k f_k: (..., h, f)."""
+        """sum_k alpha_k f_k: (..., h, f)."""
         e = not_none(self.edges)
         if isinstance(self.graph, Graph):
             e = e if self._edges_have_heads else e.unsqueeze(1)
@@ -368,7 +370,7 @@ class LazyEdgeMessages(EdgeMessages):
     def from_call(cls, graph: AnyGraph, call: _AttentionCall, dropout_mask: Tensor | None) -> "LazyEdgeMessages":
         """The messages, without their weights."""
         messages, (edges, w_ve) = object.__new__(cls), _value_factors(call.kwargs["edges"])
-        # Into the dictionary itself: the fields of a frozen class cannot be set, and two of them are computed lazily.
+        # Written to `vars`: the fields of a frozen class cannot be set, and two of them are computed lazily.
         vars(messages).update(graph=graph, call=call, dropout_mask=dropout_mask, values=call.v, edges=edges, w_ve=w_ve)
         return messages
 
@@ -395,7 +397,7 @@ class LiteralMessages:
         graph: the input of phi_e; `AttentionEdgeUpdate.literal` converts it to an edge list.
         weights: (m, h) of an edge list, (b, h, i, j) of a dense graph, before dropout.
         e: (m, h, d) or (b, i, j, h, d), e'_k per head; zeros where there is no edge.
-        edges: as in `EdgeMessages`, if phi_e forms it anyway.
+        edges: as in `EdgeMessages`, if phi_e computes it; else None.
     """
 
     graph: AnyGraph

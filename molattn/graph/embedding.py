@@ -28,7 +28,7 @@ def look_up(table: Float[Tensor, "c d"], codes: Integer[Tensor, "*items"]) -> Fl
 
 
 class SumEmbedding(nn.Module):
-    """The embedding of items with several integer codes each: the sum of one learned row per code.
+    """The embedding of items with several integer codes each: the sum of a learned embedding of each code.
 
     x_i = sum_f T_f[c_if]
 
@@ -49,7 +49,7 @@ class SumEmbedding(nn.Module):
     def __init__(self, sizes: Sequence[int], dim: int):
         super().__init__()
         self.table = nn.Embedding(sum(sizes), dim)
-        # The variance of the sum is 1, not that of each term.
+        # Initialized so that the sum of the rows, not each row, has a variance of 1.
         nn.init.normal_(self.table.weight, std=len(sizes) ** -0.5)
         self.sizes = tuple(sizes)
         # Buffers, since creating them at every call would synchronise with a GPU.
@@ -66,14 +66,14 @@ _SMALL = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint16)
 
 
 def _integers(codes: Tensor) -> Tensor:
-    """The codes as int32 or int64; values that are too large for these remain out of range."""
+    """The codes as int32 or int64; a code that is too large for these types stays out of range of any table."""
     if codes.dtype.is_floating_point or codes.dtype.is_complex or codes.dtype == torch.bool:
         raise ValueError(f"codes must be integers, not {codes.dtype}")
     return codes.int() if codes.dtype in _SMALL else codes.long()
 
 
 def _as_int32(codes: Tensor) -> Tensor:
-    """The codes as int32; values that are too large for it remain out of range."""
+    """The codes as int32; a code that is too large for int32 stays out of range of any table."""
     codes = _integers(codes)
     return codes if codes.dtype == torch.int32 else codes.clamp(-1, lookup.MAX_ROWS).int()
 

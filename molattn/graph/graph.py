@@ -24,8 +24,8 @@ class Graph:
         num_graphs: b; passed explicitly, never inferred from the largest index.
         e: (m, d_e) edge features, or None.
         u: (b, d_u) graph features, or None.
-        degree: (n,) neighbours of each node (in a molecule whose edges join all pairs of atoms: its bonds), or None for
-            the number of edges into each node.
+        degree: (n,) the number of neighbours of each node, where that is not the number of edges into it: in a molecule
+            whose edges join all pairs of atoms, its number of bonds. None for the number of edges into each node.
     """
 
     v: Float[Tensor, "n d_v"]
@@ -238,7 +238,7 @@ class DenseGraph:
 
     @cached_property
     def right_padded_sizes(self) -> Int[Tensor, "b"] | None:
-        """`count_nodes`, (b,), if every graph's padding is behind its nodes; else None."""
+        """`count_nodes`, (b,), if the padding of every graph comes after its nodes; else None."""
         counts = self.count_nodes()
         first = torch.arange(self.node_mask.shape[1], device=counts.device) < counts.unsqueeze(-1)
         return counts if torch.equal(first, self.node_mask) else None

@@ -13,7 +13,7 @@ from molattn.graph.conv import TensorDotConv
 
 
 def conv_from_pyg(layer: Any) -> TensorDotConv:
-    """`TensorDotConv.from_pyg`."""
+    """See `TensorDotConv.from_pyg`."""
     if not isinstance(layer, TransformerConv):
         raise TypeError(f"from_pyg takes a torch_geometric.nn.TransformerConv, not a {type(layer).__name__}")
     widths = layer.lin_key.in_channels, layer.lin_query.in_channels
@@ -47,7 +47,7 @@ def conv_from_pyg(layer: Any) -> TensorDotConv:
 
 
 def conv_to_pyg(layer: TensorDotConv) -> TransformerConv:
-    """`TensorDotConv.to_pyg`."""
+    """See `TensorDotConv.to_pyg`."""
     pair = layer.in_channels if isinstance(layer.in_channels, tuple) else (layer.in_channels,)
     if -1 in (*pair, layer.edge_dim):
         raise ValueError("to_pyg needs initialized weights: call the layer once, to infer its in_channels and edge_dim")
@@ -84,7 +84,7 @@ def conv_to_pyg(layer: TensorDotConv) -> TransformerConv:
 
 
 def _parameter_pairs(ours: TensorDotConv, theirs: Any) -> Iterator[tuple[Tensor, Tensor]]:
-    """Each parameter of a TensorDotConv with the corresponding one of a TransformerConv, to read or to write."""
+    """Pairs of a parameter of a TensorDotConv and the corresponding one of a TransformerConv, to copy either way."""
     phi_e = ours.phi_e
     pairs = [(phi_e.w_q, theirs.lin_query), (phi_e.w_k, theirs.lin_key), (phi_e.w_v, theirs.lin_value)]
     pairs += [(phi_e.w_ke, theirs.lin_edge), (ours.w_root, theirs.lin_skip), (ours.w_beta, theirs.lin_beta)]

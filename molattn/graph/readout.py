@@ -1,6 +1,7 @@
 """Readouts: graph-level vectors from the nodes, or from u. `READOUTS` lists them by name.
 
-Each takes the nodes, (..., n, d), and their graph, and returns (b, d); it computes in the precision of the nodes.
+Each takes the nodes, (n, d) or (b, n, d), and their graph, and returns (b, d). It computes in the precision of the
+nodes.
 """
 
 from collections.abc import Callable
@@ -40,11 +41,11 @@ def virtual_node(v: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor,
 
 
 class AttentionReadout(nn.Module):
-    """An attention average of the nodes by a learned query, which is updated with the result and applied again.
+    """The average of the nodes, weighted by attention to a learned query; the query is updated with it and reused.
 
     r_t = sum_i a_i x_i,    a_i = softmax_i( q_t . x_i / sqrt(d) ),    q_{t+1} = q_t + r_t
 
-    As in Set2Set (Vinyals et al. 2016, arXiv:1511.06391), whose q is the state of an LSTM.
+    Similar to Set2Set (Vinyals et al. 2016, arXiv:1511.06391), in which q is the state of an LSTM.
 
     Args:
         dim: d.

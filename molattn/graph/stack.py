@@ -24,8 +24,8 @@ class EdgeEmbedding:
     Values in the padding are not read.
 
     Attributes:
-        tables: (codes, f), a row for each possible code.
-        codes: (b, n, n) bytes for each table; [b, i, j] is of the edge from sender j to receiver i.
+        tables: each (codes, f), a row for each possible code.
+        codes: for each table, (b, n, n) bytes; [b, i, j] is the code of the edge from sender j to receiver i.
     """
 
     tables: tuple[Float[Tensor, "_ f"], ...]
@@ -62,7 +62,7 @@ def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edges: EdgeEmbedding | 
     Args:
         blocks: in the order in which they are applied.
         graph: the input of the first block.
-        edges: used in place of `graph.e`; the returned graph has no e if they were not looked up.
+        edges: used instead of `graph.e`; if they were not looked up, the returned graph has no e.
 
     Raises:
         IndexError: an edge code that is out of range.
@@ -79,7 +79,7 @@ def _unfusable_reason(blocks: Sequence[Any], edge_dim: int) -> str:
     if not blocks:
         return "there are no blocks"
     for block in blocks:
-        if not hasattr(block, "unfusable_reason"):  # a tenth of the time of isinstance(block, Fusable)
+        if not hasattr(block, "unfusable_reason"):  # takes a tenth of the time of isinstance with a Protocol
             return f"{type(block).__name__} is not a block of molattn"
         if why := block.unfusable_reason(edge_dim):
             return why

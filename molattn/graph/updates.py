@@ -53,7 +53,7 @@ class GlobalUpdate(nn.Module):
     Args:
         node_dim, global_dim: d_v (of vbar) and d_u.
         hidden_dim: channels between W_1 and W_2.
-        message_dim: channels of ebar, h * d of the e'_k; node_dim by default.
+        message_dim: channels of ebar, which are the h * d of the e'_k; node_dim by default.
 
     Raises:
         ValueError: at a call, a graph without u.

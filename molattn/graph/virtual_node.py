@@ -1,4 +1,4 @@
-"""A virtual node, connected to every atom in both directions."""
+"""A virtual node, connected to every node of a graph in both directions."""
 
 import torch
 import torch.nn.functional as F
@@ -9,18 +9,18 @@ from molattn.graph.graph import AnyGraph, DenseGraph
 
 
 class VirtualNode(nn.Module):
-    """Adds a node to each graph, connected to all others.
+    """Adds a virtual node to each graph, connected to all others.
 
-    v_0 = a learned row
-    e_0j, e_i0, e_00 = three learned rows: to the token, from the token, the token with itself
+    v_0 = a learned vector
+    e_0j, e_i0, e_00 = three learned vectors: to the virtual node, from the virtual node, its self-loop
 
-    The token is node 0, and node i becomes node i + 1. Nodes, edges and masks grow by one; u is unchanged, and the
-    token has degree 0. An `edge_mask` is True for the token's edges; there are no edges from or to the padding.
+    The virtual node is node 0, and node i becomes node i + 1. Nodes, edges and masks grow by one; u is unchanged, and
+    the virtual node has degree 0. An `edge_mask` is True for its edges; the padding still has no edges.
 
     Args:
         node_dim, edge_dim: d_v and d_e; edge_dim 0 for graphs without edge features.
-        rows: (3, d_e), fixed features of the edges to the token, from the token and of the token with itself; learned
-            by default.
+        rows: (3, d_e), fixed features of the edges to the virtual node, of those from it and of its self-loop, instead
+            of learned ones.
 
     Raises:
         ValueError: at a call, a graph whose edge features do not have edge_dim channels.
@@ -41,7 +41,7 @@ class VirtualNode(nn.Module):
             self.register_buffer("rows", rows.clone())
 
     def forward(self, graph: AnyGraph) -> DenseGraph:
-        """The graphs with a token each: (b, n, d_v) becomes (b, n + 1, d_v), and so on."""
+        """The graphs with a virtual node each: (b, n, d_v) becomes (b, n + 1, d_v), and so on."""
         if not isinstance(graph, DenseGraph):
             raise TypeError(f"VirtualNode takes a DenseGraph, not a {type(graph).__name__}")
         b, _ = graph.node_mask.shape

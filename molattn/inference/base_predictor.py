@@ -60,7 +60,7 @@ class BasePredictor:
         """d, the length of a fingerprint.
 
         Raises:
-            UsageError: a model of atoms, which has no vector of a molecule.
+            UsageError: a model of atoms, which has no fingerprint of a molecule.
         """
         if self.task.of_atoms:
             raise UsageError(

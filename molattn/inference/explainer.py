@@ -27,7 +27,7 @@ class Explainer(BasePredictor):
     """The part of a `Predictor` that explains its predictions.
 
     Of an ensemble, maps, attributions and fingerprints are those of its first model, with that model's own prediction:
-    the heads of different models have nothing to do with each other, so that a mean over them would show none.
+    the heads of different models are unrelated, so that a mean over them would show none of them.
     `Predictor.members` are the models one by one.
     """
 
@@ -54,7 +54,7 @@ class Explainer(BasePredictor):
         progress: Callable[[int], None] | None = None,
         descriptors: Any = None,
     ) -> Generator[AttentionMap | SmilesError, None, None]:
-        """The map of each SMILES, in order, or the error of one that cannot be read, which does not stop the others.
+        """The map of each SMILES, in order, or an error for one that cannot be read, which does not stop the others.
 
         Any number of SMILES: a few maps are in memory at a time. A `MolattnWarning` at the end reports how many
         molecules had path lengths instead of a 3D geometry. Maps of a model with descriptors have no prediction if no
@@ -154,7 +154,7 @@ class Explainer(BasePredictor):
         Args:
             smiles: one, or many.
             method: "additive", "occlusion", "integrated-gradients", "cam", "grad-attention", "rollout" or
-                "attention"; None for the most faithful that the model offers, in that order.
+                "attention"; None for the first of these that the model offers: they are in order of faithfulness.
             target: its name, required for a model of several targets; for a target of several classes also the name
                 of a class's column. For binary targets the log-odds are explained.
             descriptors: as for `predict`; with an additive method their contribution is separate from the atoms'.

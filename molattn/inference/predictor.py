@@ -109,7 +109,7 @@ class Predictor(TablePredictor):
 
         The true value is between them with a probability of `level`.
 
-        Conformal, unless the model was trained with another calibration method: see
+        The intervals are conformal, unless the model was trained with another calibration method: see
         `molattn.models.calibration.prediction_intervals`.
 
         Args:
@@ -150,7 +150,7 @@ class Predictor(TablePredictor):
             smiles, num_workers, descriptors: as for `predict`.
             level: above 0 and below 1.
             calibration_method: "conformal-multiclass", "conformal-adaptive" or "isotonic"; "none" for what the model
-                itself believes; the model's own choice when empty.
+                itself believes; the model's default when empty.
 
         Raises:
             UsageError: a model of numbers or without calibration, or too few calibration molecules for the level.
@@ -192,12 +192,13 @@ class Predictor(TablePredictor):
     def embed(self, smiles: str | Iterable[object], num_workers: int = 0, descriptors: Any = None) -> np.ndarray:
         """Fingerprints, in the order of `smiles`: the input of the model's last, linear layer for each molecule.
 
-        Shapes: (n, d); (d,) for a single string. Descriptors, as for `predict`, are its last numbers, standardised.
+        Shapes: (n, d); (d,) for a single string. Descriptors are passed as for `predict`; they are the
+        last numbers of a fingerprint, standardised.
 
         A SMILES that cannot be read has NaN, and a `MolattnWarning` says which and why. See `embed_rows`.
 
         Raises:
-            UsageError: a model of atoms, which has no vector of a molecule.
+            UsageError: a model of atoms, which has no fingerprint of a molecule.
         """
         single = isinstance(smiles, str)
         missing = (np.nan,) * self.dim

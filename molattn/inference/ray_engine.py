@@ -131,7 +131,7 @@ def _total_progress(tables: Sequence[_CountedTable], progress: ProgressFactory) 
 def _write_parts(
     todo: list[dict[str, int]], jobs: Sequence[TableJob], model_folder: Path, options: PredictionOptions
 ) -> Generator[tuple[int, RowCounts], None, None]:
-    """Write the parts; for each, in order, the index of its table and the counts of its rows."""
+    """Write the parts; yields for each, in order, the index of its table and the counts of its rows."""
     if not todo:
         return
     num_workers = jobs[0].num_workers
@@ -166,13 +166,13 @@ def _start(num_workers: int) -> Any:
     """Connect Ray to the cluster in RAY_ADDRESS, or start it on this machine; it sends no usage statistics."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # errors are reported here
-    # With Ray's default of 15, any other process takes the processors away.
+    # With Ray's default niceness of 15, any other process would take the processors away.
     os.environ.setdefault("RAY_worker_niceness", "0")
     local = not os.environ.get("RAY_ADDRESS")
     if local:
         # Other users of this machine could connect: require the token that Ray creates.
         os.environ.setdefault("RAY_AUTH_MODE", "token")
-        # Without clusters Ray listens on the loopback address only, on Linux too; read when it is imported.
+        # Without cluster support Ray listens on the loopback address only, on Linux too. Read when Ray is imported.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
         import ray
@@ -230,7 +230,7 @@ class _PartWriter:
 def _write_part(job: TableJob, task: TableTask, part: int) -> RowCounts:
     """Write one part of the output of a job.
 
-    If it was begun before and its process died, its molecules are read in a separate process: one that crashes the
+    If a process began it before and died, its molecules are read in a separate process: a molecule that crashes the
     reader then becomes an error in its row.
     """
     assert job.output is not None

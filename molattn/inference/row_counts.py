@@ -29,7 +29,7 @@ class RowCounts:
     first_without_geometry: str = ""
 
     def add(self, other: "RowCounts", table: object = None) -> None:
-        """Add the counts of the rows that follow; `table` is named with its first rows, if given."""
+        """Add the counts of the rows that follow; `table`, if given, is named with the first row of each problem."""
         prefix = "" if table is None else f"{table}, "
         self.rows += other.rows
         self.failed += other.failed

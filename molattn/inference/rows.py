@@ -103,7 +103,7 @@ def predict_reads(
 
 
 def warn_failed(rows: Sequence[RowPrediction], noun: str) -> None:
-    """Warn, at the caller's caller, of rows that are NaN for want of a `noun`, and of those without a 3D geometry."""
+    """Warn, at the caller's caller, of rows that are NaN because they have no `noun`, and of missing 3D geometries."""
     failed = [(i, r) for i, r in enumerate(rows) if r.error]
     if failed:
         i, first = failed[0]

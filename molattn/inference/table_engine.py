@@ -36,14 +36,14 @@ NumberedChunk = tuple[int, Chunk]
 PredictedChunk = tuple[int, Chunk, list[RowPrediction]]
 """The same with the results of its rows."""
 ProgressFactory = Callable[[int | None, int], AbstractContextManager[Callable[[int], None]]]
-"""From the number of rows, None if unknown, and how many were finished by an earlier run, to a context manager of a
-callback that receives how many rows this run has read so far."""
+"""A function of the number of rows, None if unknown, and of how many an earlier run has finished. It returns a context
+manager of a callback, which receives how many rows this run has read so far."""
 Warn = Callable[[str], object]
 
 LONG = 10_000
-"""Rows from which a slow model is worth a warning."""
+"""The number of rows from which a slow model is worth a warning."""
 PART = 16
-"""Chunks in a part of the output: what an interruption can cost."""
+"""The number of chunks in a part of the output, which an interruption can lose."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def open_parts(table: OpenTable, first: int, end: int | None, always: bool = Fal
 
 
 def join_parts(parts: Parts, job: TableJob, first: int, end: int | None, source: str) -> RowCounts:
-    """Join the parts to the output, once all rows are in them."""
+    """Join the parts into the output, after a check that all rows are in them."""
     counts = check_complete(RowCounts.of_parts(parts), first, end, source)
     parts.join(keep=job.one_of_many)
     return counts
@@ -275,7 +275,7 @@ def _descriptor_indices(stream: RowStream, names: Sequence[str]) -> list[int]:
 
 
 def _without_duplicates(columns: Sequence[NewColumn], existing: Sequence[str], warn: Warn) -> list[NewColumn]:
-    """The columns, numbered where the table already has one of the name: nothing of the input is overwritten."""
+    """The columns, with a number added to names that the table already has, so that none of its columns is replaced."""
     renamed: list[NewColumn] = []
     used = set(existing)  # fingerprints have hundreds of columns
     for column in columns:

@@ -158,7 +158,7 @@ class TablePredictor(RowPredictor, Explainer):
         .npy file has the fingerprints alone, float32 (n, d), NaN for a bad row. All else is as for `predict_table`.
 
         Raises:
-            UsageError: a model of atoms, which has no vector of a molecule; and as `predict_table`.
+            UsageError: a model of atoms, which has no fingerprint of a molecule; and as `predict_table`.
             InputError, RowsFailed: as `predict_table`.
 
         Example:

@@ -41,7 +41,7 @@ class TableTask:
 
 
 def prediction_task(predictor: RowPredictor, options: PredictionOptions = DEFAULT_OPTIONS) -> TableTask:
-    """Add `<target>_pred` for every target, the columns of `options`, `status` and `error`.
+    """The task that adds `<target>_pred` for every target, the columns of `options`, `status` and `error`.
 
     Raises:
         UsageError: the model does not support the options.
@@ -52,7 +52,7 @@ def prediction_task(predictor: RowPredictor, options: PredictionOptions = DEFAUL
     kinds = [(f"{t}_pred", kind) for t in predictor.targets] + [(c.name, c.kind) for c in extra]
     if predictor.task.of_atoms:
         kinds = [(name, f"list<{kind}>") for name, kind in kinds]
-    # Part of the manifests of unfinished outputs: as it was when options that are not set were None.
+    # The manifests of unfinished outputs hold this text, so it keeps its old form: None for options that are not set.
     text = [options.interval, options.uncertainty_method or None, options.calibration_method or None]
     return TableTask(
         noun="prediction",
@@ -67,10 +67,10 @@ def prediction_task(predictor: RowPredictor, options: PredictionOptions = DEFAUL
 
 
 def fingerprint_task(predictor: RowPredictor, numbers_only: bool = False) -> TableTask:
-    """Add `f0`, `f1`, ..., `status` and `error`; with `numbers_only` write the matrix of fingerprints alone.
+    """The task that adds `f0`, `f1`, ..., `status` and `error`, or with `numbers_only` writes fingerprints alone.
 
     Raises:
-        UsageError: a model of atoms, which has no vector of a molecule.
+        UsageError: a model of atoms, which has no fingerprint of a molecule.
     """
     numbers = [NewColumn(f"f{i}", "float32") for i in range(predictor.dim)]
     return TableTask(

@@ -12,12 +12,12 @@ from molattn.kernels.tensor_checks import all_true
 # The number of attention weights, over all heads, of a chunk: its tensors fit into the second-level cache of a CPU.
 _CHUNK = 2**18
 VECTOR = 16
-"""The floats of a vector register: torch's softmax of shorter rows is not vectorized, and ten times slower."""
+"""The floats of a vector register: torch's softmax does not vectorize shorter rows, and is then ten times slower."""
 
 
 @dataclass(frozen=True)
 class BatchLayout:
-    """The layout of b dense graphs of n nodes, whose nodes are b n consecutive rows, and their masks.
+    """A batch of b padded graphs of n nodes each, whose nodes are b n consecutive rows, and its masks.
 
     Attributes:
         b: the number of graphs.
@@ -42,7 +42,7 @@ class BatchLayout:
             node_mask = None
         return cls(*shape, like.detach()[:0], node_mask, edge_mask)
 
-    # For `chunked_edge_attention`.
+    # Used by `chunked_edge_attention`.
 
     @property
     def m(self) -> int:
@@ -67,8 +67,8 @@ class BatchLayout:
     def bound(self) -> Tensor | None:
         """The upper bound of the logits, broadcastable to (h, b, n, m); None if nothing is masked.
 
-        The minimum of the logit and the lowest float masks a pair out of the softmax, in a fifth of the time of
-        `masked_fill`.
+        It is infinity for a valid pair and the lowest float for a masked one, which the softmax then leaves out. Taking
+        the minimum with it takes a fifth of the time of `masked_fill`.
         """
         lowest = torch.finfo(self.like.dtype).min
         if self.allowed is not None:
@@ -92,7 +92,7 @@ class BatchLayout:
         return None if self.has_valid_key is None else (~self.has_valid_key).flatten().nonzero().squeeze(-1)
 
     def chunks(self, num_heads: int, on_cpu: bool) -> Iterator[tuple[slice, slice, int]]:
-        """A few graphs at a time: the slice of the b graphs, the slice of their rows, and their number."""
+        """A few graphs at a time: their slice of the b graphs, their slice of the b n rows, and their number."""
         if not self.b:
             return
         graphs = max(1, _CHUNK // max(1, num_heads * self.n * self.m)) if on_cpu else self.b
@@ -107,11 +107,12 @@ class BatchLayout:
         if self.bound is not None:
             torch.minimum(logits, self.bound if len(self.bound) == 1 else self.bound[graphs], out=logits)
 
-    # For `edge_attention`.
+    # Used by `edge_attention`.
 
     @cached_property
     def sizes(self) -> Tensor | None:
-        """(b,) the number of nodes of each graph if they precede the padding and all attend to all, else None."""
+        """(b,), the number of nodes of each graph; None without a node mask, with an edge mask, or if a node follows
+        padding."""
         if self.node_mask is None or self.edge_mask is not None:
             return None
         sizes = self.node_mask.sum(-1)
@@ -124,6 +125,6 @@ class BatchLayout:
         pairs = self.allowed
         if pairs is None or self.sizes is not None:
             return None
-        if self.edge_mask is None and self.node_mask is not None:  # padding has no valid key
+        if self.edge_mask is None and self.node_mask is not None:  # receivers in the padding have no valid key
             pairs = pairs & self.node_mask.unsqueeze(-1)
         return pairs.expand(self.b, self.n, self.n).contiguous().view(torch.uint8)

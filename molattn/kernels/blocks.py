@@ -1,9 +1,11 @@
 """The blocks of the default model in sequence, by `blocks.c`: forward, and their gradient.
 
-    x  = v + m_1 (W_o attention(norm_v(v)) + b_o)                            `edge_attention`, with a mask m_0
-    v' = x + m_3 (W_last (m_2 gelu(W_first norm_x(x) + b_first)) + b_last)   in each block
+    x  = v + m_1 (W_o attention(norm_v(v)) + b_o)
+    v' = x + m_3 (W_last (m_2 gelu(W_first norm_x(x) + b_first)) + b_last)
 
-with dropout masks m. It is the operation `torch.ops.molattn.blocks`; double backward uses `blocks_reference`.
+for each block, v' being the v of the next. The attention is that of `molattn.kernels.edge_attention`, with a dropout
+mask m_0; m_1 to m_3 are dropout masks too. It is the operation `torch.ops.molattn.blocks`; double backward uses
+`blocks_reference`.
 """
 
 import ctypes
@@ -103,7 +105,7 @@ class BlockWeights:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """The channels of a node, of all heads together, and inside the feed-forward step."""
+        """The channels c of a node, w of all heads together, and inside the feed-forward network."""
         return len(self.tensors.norm_v_w), len(self.tensors.w_q), len(self.tensors.first_w)
 
 
@@ -114,7 +116,7 @@ class EdgeLayout:
     Attributes:
         counts: (b,) the number of nodes of each graph, which precede its padding.
         edge_mask: (b, n, n), True for edges; None if every pair of nodes has one.
-        codes: (b, n, n) bytes for each table of rows; empty if edges are given by features.
+        codes: for each edge table, the row of every edge, (b, n, n) uint8; empty if edges are given by features.
     """
 
     counts: Tensor
@@ -191,9 +193,9 @@ def blocks_unsupported_reason(blocks: Sequence[BlockWeights], v: Tensor, edges: 
 def compiled_blocks(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[Tensor], layout: EdgeLayout) -> Tensor:
     """The nodes v, (b, n, c), after a sequence of blocks: see `GraphNetBlock`; zeros in the padding.
 
-    `edges` are e, (b, n, n, f), or, if the layout has codes, a table of rows, (codes, f), for each: an edge is then the
-    sum of its rows. `torch.set_float32_matmul_precision` sets the precision of products: float32 for "highest"; lower
-    settings use bfloat16 on processors with AMX, with 16 bits of precision.
+    `edges` is [e], (b, n, n, f), or, if the layout has codes, one table, (rows, f), for each of them: the features of
+    an edge are then the sum of its rows. `torch.set_float32_matmul_precision` sets the precision of products: float32
+    for "highest"; lower settings use bfloat16 on processors with AMX, with 16 bits of precision.
 
     Raises:
         IndexError: a code has no row, or a graph has more than n nodes.
@@ -427,7 +429,7 @@ class _PreparedCall:
 class _Blocks(torch.autograd.Function):
     """`torch.ops.molattn.blocks` and its gradient for eager mode.
 
-    The dispatcher takes as long for lists of so many tensors as the operation for three molecules.
+    For lists of so many tensors, torch's dispatcher takes as long as the operation itself for three molecules.
     """
 
     @staticmethod

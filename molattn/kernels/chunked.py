@@ -35,8 +35,8 @@ def chunked_edge_attention(
 class _ChunkedEdgeAttention(torch.autograd.Function):
     """Letters: N = c n receivers of the c graphs of a chunk, m keys, f edge channels.
 
-    Heads come first, (h, c, n, m), so that the batched matrix products over heads and graphs, h c matrices, and over
-    receivers, N matrices, can both use views: for the latter, the rows of a matrix (h, m) have the stride c n m.
+    Heads come first, (h, c, n, m). Batched matrix products over heads and graphs, h c matrices, and those over
+    receivers, N matrices, can then both use views; for the latter, the rows of a matrix (h, m) have the stride c n m.
     """
 
     @staticmethod
@@ -147,7 +147,7 @@ class _ChunkedEdgeAttention(torch.autograd.Function):
 
 
 class _Buffers:
-    """Output buffers that chunks of one shape share, so that they stay in the cache."""
+    """Output buffers that chunks of one shape share, so that they stay in the cache of the CPU."""
 
     def __init__(self, like: Tensor):
         self.like, self.tensors = like, {}

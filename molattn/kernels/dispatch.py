@@ -1,4 +1,4 @@
-"""Selects the implementation of an operation: a table of the operations with several, and a switch.
+"""Selects the implementation of an operation: a table of operations and their implementations, and a switch.
 
 | backend     | what it is                                                                                      |
 |-------------|-------------------------------------------------------------------------------------------------|
@@ -28,8 +28,8 @@ class Implementation(NamedTuple):
 
     Attributes:
         run: takes the operation's arguments.
-        unsupported_reason: takes the same arguments; returns why they are not supported, empty if they are. None if
-            all are.
+        unsupported_reason: takes the same arguments; returns why they are not supported, empty if they are. None if it
+            supports all arguments.
     """
 
     run: Callable[..., Any]
@@ -96,7 +96,7 @@ def _from_environment() -> frozenset[str] | None:
 
 
 _allowed: frozenset[str] | None = _from_environment()
-"""None if all are."""
+"""The allowed backends; None if all are."""
 _recorded: list[Call] | None = None
 
 

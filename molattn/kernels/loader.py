@@ -9,8 +9,8 @@ A library that compiles is not trusted yet. Its structs must have the memory lay
 checked whenever it is loaded; and it must pass a self-test against the reference implementation on small examples.
 That it passed is recorded next to the library.
 
-MOLATTN_COMPILE=0 disables building and loading. MOLATTN_MARCH builds for another processor, with its name for the
-compiler's -march: x86-64-v3 has no AVX-512 and no AMX, as most machines. MOLATTN_SANITIZE=1 builds with the address and
+MOLATTN_COMPILE=0 disables building and loading. MOLATTN_MARCH builds for another processor, named as for the compiler's
+-march: x86-64-v3, like most machines, has neither AVX-512 nor AMX. MOLATTN_SANITIZE=1 builds with the address and
 undefined behaviour sanitizers, for `.ci/sanitize`. `molattn doctor` reports whether the kernels are built.
 """
 
@@ -81,7 +81,7 @@ _INSTRUCTION_SETS = re.compile(
 )
 """The macros of the x86 instruction sets that a compiler may use."""
 _LINUX_NAMES = {"bmi": "bmi1"}
-"""The names of Linux for these sets, if they differ by more than underscores."""
+"""Linux's names of these instruction sets in /proc/cpuinfo, where they differ by more than underscores."""
 
 
 def load_library(
@@ -93,9 +93,10 @@ def load_library(
 
     Args:
         source: the C file.
-        structures: the ctypes structures with the names of the structs that the C file declares with LAYOUT.
-        self_test: returns how the results of the library, which it can load, differ from the reference; empty if they
-            agree. It is called once for each library that is built.
+        structures: ctypes structures, named as the structs that the C file declares with LAYOUT; a leading underscore
+            is ignored.
+        self_test: loads the library and returns how its results differ from the reference; empty if they agree. It is
+            called once for each library that is built.
     """
     loaded, _ = _load(source)
     if loaded is None:
@@ -165,13 +166,13 @@ def _self_test_failure(loaded: ctypes.CDLL, source: Path, self_test: Callable[[]
     if failure:
         return f"{source.name} disagrees with the reference: {failure}"
     if digest is not None:
-        with suppress(OSError):  # the next process repeats the test
+        with suppress(OSError):  # if it cannot be recorded, the next process repeats the test
             write_private(passed, digest.decode())
     return ""
 
 
 def build(source: Path, folder: Path, compiler: str) -> Path:
-    """The path of the library of `source` in `folder`, built if it is missing or damaged; once by several processes.
+    """The path of the library of `source` in `folder`, built if it is missing or damaged; only one process builds it.
 
     Raises:
         OSError, subprocess.SubprocessError: it cannot be built, or building failed within the last day.
@@ -184,8 +185,8 @@ def build(source: Path, folder: Path, compiler: str) -> Path:
     check_private_folder(folder)
     if is_intact(path):
         return path
-    # A build that fails in one environment, such as without a linker in PATH, may work in another. A compiler that
-    # hangs does so for every file.
+    # A build that fails in one environment, such as without a linker in PATH, may work in another: one record for each
+    # environment. A compiler that hangs does so for every file: one record for all files.
     environment = "\n".join(os.environ.get(name, "") for name in _COMPILER_ENVIRONMENT)
     failed = folder / f"{source.stem}-{_digest(inputs + environment)}.failed"
     hung = folder / f"compiler-{_digest(compiled_by + environment)}.failed"
@@ -209,7 +210,7 @@ def build(source: Path, folder: Path, compiler: str) -> Path:
 
 
 def _options() -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """The options of the compiler, and alternatives for the processor, tried until the compiler supports one."""
+    """The options of the compiler, and alternatives for the processor; the first one that works is used."""
     flags, march = FLAGS, os.environ.get(MARCH_VARIABLE, "").strip()
     if os.environ.get(SANITIZE_VARIABLE, "").strip() == "1":
         if "asan" not in os.environ.get("LD_PRELOAD", ""):  # the library would end this process

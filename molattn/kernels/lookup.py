@@ -1,9 +1,9 @@
-"""Sums of embedding rows by `lookup.c`: torch computes the gradient of such a table one row at a time.
+"""Sums of embedding rows by `lookup.c`: torch computes the gradient of an embedding table one row at a time.
 
-    x_i = sum_f rows[start_f + c_if]        start_f = sum of the sizes of the tables before f
+    y_i = sum_f rows[starts_f + codes_if]        starts_f = sum of the sizes of the tables before f
 
-Shapes: rows (c, d), codes (..., F) of int32, sizes of F tables -> (..., d). float32 on the CPU. It is the operation
-`torch.ops.molattn.sum_of_rows`, with higher-order gradients.
+Shapes: rows (sum of sizes, d), codes (..., F) of int32, sizes of F tables -> (..., d). float32 on the CPU. It is the
+operation `torch.ops.molattn.sum_of_rows`, with higher-order gradients.
 """
 
 import ctypes
@@ -52,7 +52,7 @@ def unavailable_reason() -> str:
 
 
 def sum_of_rows_reference(rows: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:
-    """The same by torch's indexing; a code that is too large selects a row of the next table."""
+    """`sum_of_rows` by torch's indexing; a code that is too large selects a row of the next table."""
     return rows[codes.long() + codes.new_tensor(starts(sizes), dtype=torch.int64)].sum(-2)
 
 

@@ -1,4 +1,4 @@
-"""Checks of tensors before C code reads them, and whether Python may read their values."""
+"""Checks of tensors before C code reads them, and of whether Python can read their values."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ def check_argument(name: str, x: Tensor, shape: Sequence[int], dtype: torch.dtyp
     Raises:
         ValueError: it is not; the message names the argument.
     """
-    # The comparisons take a tenth of the time of formatting the message.
+    # Formatted only on failure: the comparisons take a tenth of the time of formatting the message.
     if x.shape != shape or x.dtype != dtype or not x.is_cpu or x.layout != torch.strided:
         raise ValueError(
             f"{name} is {tuple(x.shape)} of {x.dtype} on {x.device}, expected {tuple(shape)} of {dtype} on the CPU"
@@ -53,8 +53,8 @@ def is_transformed(*tensors: Tensor | None) -> bool:
 
 
 def has_concrete_values(x: Tensor) -> bool:
-    """Whether Python can read the values: not under a compiler, in a function that `torch.func` transforms, on the meta
-    device or in fake tensors."""
+    """Whether Python can read the values: False under a compiler, in a function that `torch.func` transforms, on the
+    meta device and for fake tensors."""
     return (
         not torch.compiler.is_compiling() and type(x) in (Tensor, Parameter) and not x.is_meta and not is_transformed(x)
     )

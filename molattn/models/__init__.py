@@ -1,1 +1,1 @@
-"""Models built from a configuration: embed, blocks, readout, head."""
+"""Molecule models, built from a configuration, and everything to save, load and run them."""

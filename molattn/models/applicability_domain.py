@@ -8,7 +8,7 @@ NUM_NEIGHBOURS = 5
 FINGERPRINT_BYTES = 256
 """Size of the packed fingerprint of a molecule."""
 COVERAGE = 0.95
-"""Share of the training molecules themselves that is within each limit."""
+"""The share of the training molecules themselves that are within each limit."""
 LABELS = ("no", "embedding", "fingerprint", "both")
 """Whether a molecule is outside the domain, and by which measure."""
 
@@ -18,10 +18,10 @@ class ApplicabilityDomain:
     """Embeddings and fingerprints of training molecules, and the limits of the domain.
 
     Attributes:
-        embeddings: (m, d) float32, the input of the model's head for each.
-        bits: (m, 256) uint8, the 2,048 bits of its Morgan fingerprint, radius 2.
-        max_distance: the 95% quantile of their mean distances to the 5 nearest others.
-        min_similarity: the 5% quantile of their largest Tanimoto similarities to another one.
+        embeddings: (m, d) float32, the input of the model's head for each molecule.
+        bits: (m, 256) uint8, the packed 2,048 bits of the Morgan fingerprint of each molecule, radius 2.
+        max_distance: the 95% quantile of the mean distance of each molecule to the 5 nearest others.
+        min_similarity: the 5% quantile of the largest Tanimoto similarity of each molecule to another one.
     """
 
     embeddings: np.ndarray
@@ -39,7 +39,7 @@ class ApplicabilityDomain:
         return cls(embeddings, bits, float(max_distance), float(min_similarity))
 
     def measure(self, embeddings: np.ndarray, bits: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
-        """Mean distance to the 5 nearest, largest Tanimoto similarity, both (n,), and one of `LABELS` for each."""
+        """For each molecule, mean distance to the 5 nearest, largest Tanimoto similarity, and one of `LABELS`."""
         distances = mean_nearest_distance(embeddings, self.embeddings)
         similarities = max_tanimoto(bits, self.bits)
         flags = (distances > self.max_distance).astype(int) + 2 * (similarities < self.min_similarity)
@@ -47,15 +47,18 @@ class ApplicabilityDomain:
 
 
 def mean_nearest_distance(x: np.ndarray, others: np.ndarray, exclude_self: bool = False) -> np.ndarray:
-    """(n,) the mean Euclidean distance to the 5 nearest of `others`, (m, d), or to all if there are fewer.
+    """(n,) the mean Euclidean distance to the 5 nearest of `others`, or to all of them if there are fewer.
 
-    exclude_self: whether row i of `others` is x_i itself and is left out.
+    Args:
+        x: (n, d).
+        others: (m, d).
+        exclude_self: whether row i of `others` is x_i itself, which is then left out.
     """
     x, others = x.astype(np.float64), others.astype(np.float64)
     result = np.empty(len(x))
     for start in range(0, len(x), _ROWS):
         part = x[start : start + _ROWS]
-        # |a - b|^2 = |a|^2 + |b|^2 - 2 a.b, a little below 0 by rounding.
+        # |a - b|^2 = |a|^2 + |b|^2 - 2 a.b, which rounding can make slightly negative.
         squares = (part**2).sum(1)[:, None] + (others**2).sum(1) - 2 * part @ others.T
         distances = np.sqrt(np.maximum(squares, 0.0))
         if exclude_self:
@@ -66,9 +69,12 @@ def mean_nearest_distance(x: np.ndarray, others: np.ndarray, exclude_self: bool 
 
 
 def max_tanimoto(bits: np.ndarray, others: np.ndarray, exclude_self: bool = False) -> np.ndarray:
-    """(n,) the largest |a and b| / |a or b| with any of `others`, rows of packed bits; 1 for two rows without bits.
+    """(n,) the largest |a and b| / |a or b| with any of `others`; 1 for two rows without bits.
 
-    exclude_self: whether row i of `others` is row i of `bits` itself and is left out.
+    Args:
+        bits: (n, bytes), packed.
+        others: (m, bytes), packed.
+        exclude_self: whether row i of `others` is row i of `bits` itself, which is then left out.
     """
     a, b = (np.unpackbits(rows, axis=1).astype(np.float32) for rows in (bits, others))
     result = np.empty(len(bits))
@@ -83,4 +89,4 @@ def max_tanimoto(bits: np.ndarray, others: np.ndarray, exclude_self: bool = Fals
     return result
 
 
-_ROWS = 512  # compared at a time, to bound the memory
+_ROWS = 512  # rows compared at a time, to bound the memory

@@ -1,8 +1,8 @@
 """A model on disk: `model.safetensors` and `config.json`, never a pickle.
 
-Neither is of use without the other, so while a model replaces another, the new configuration is kept next to the old
-one as `config.next.json` until the new weights are written. A process that is killed in between leaves a model that
-loads: the old one or the new.
+Neither file can be used without the other. While a model replaces another, the new configuration is therefore kept
+next to the old one, as `config.next.json`, until the new weights are written. If the process is killed in between, the
+folder still holds a model that loads: the old or the new one.
 """
 
 import dataclasses
@@ -63,18 +63,19 @@ class Artifact:
 
     Attributes:
         model: in evaluation mode.
-        scaler: from its outputs to the units of the targets.
+        scaler: converts the model's outputs to the units of the targets.
         targets: T names.
         units: T units, empty where unknown.
-        add_hs, max_atoms: how its molecules are read.
-        conformers: how they get distances; None if the model was trained without.
-        task: what its outputs mean.
-        standardize: the standardization applied to them first, a key of `molattn.chem.STANDARDIZE`; empty for none.
-        descriptors: the names and the scaling of the descriptors that it reads; None for a model without.
+        add_hs, max_atoms: how molecules are read.
+        conformers: how the distances of molecules are computed; None if the model was trained without distances.
+        task: what the model's outputs mean.
+        standardize: the standardization applied to molecules first, a key of `molattn.chem.STANDARDIZE`; empty for
+            none.
+        descriptors: the names and the scaling of the descriptors that the model reads; None for a model without.
         members: the other models of an ensemble, of which `model` is the first.
-        uncertainty: how standard deviations are made, a name in `molattn.models.uncertainty.METHODS`.
-        samples: passes of the uncertainty method "dropout".
-        calibration: scores for intervals and sets; None for a model without.
+        uncertainty: how standard deviations are computed, a name in `molattn.models.uncertainty.METHODS`.
+        samples: the number of passes of the uncertainty method "dropout".
+        calibration: the scores for prediction intervals and sets; None for a model without.
         domain: the applicability domain; None for a model without.
     """
 
@@ -104,7 +105,7 @@ class Artifact:
         return (self.model, *self.members)
 
     def extra_columns(self, uncertainty: str = "") -> list[str]:
-        """The names of the columns of `Predictions.extra_values`, for its own uncertainty method or another."""
+        """The names of the columns of `Predictions.extra_values`, with the default uncertainty method or another."""
         has_std = (uncertainty or self.uncertainty) != NONE
         return [*self.task.distribution_columns(self.targets), *(f"{t}_std" for t in self.targets if has_std)]
 
@@ -134,7 +135,7 @@ class Artifact:
 
 
 def save_artifact(folder: str | Path, artifact: Artifact) -> None:
-    """Write the model into `folder`; an existing one is replaced atomically."""
+    """Write the model into `folder`; an existing model there is replaced atomically."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     tensors, extra = _weights(artifact.model), {}
@@ -221,13 +222,13 @@ def _oldest_schema(artifact: Artifact) -> int:
 
 
 MAX_BUFFER_NUMBERS = 10_000_000
-"""Numbers that a model may have in addition to its weights, such as the centres of radial bases."""
+"""The most numbers that a model may have in addition to its weights, such as the centres of radial bases."""
 
 
 def load_artifact(folder: str | Path) -> Artifact:
     """Read a model that `save_artifact` wrote, on the CPU.
 
-    Values of the files are used only if they are in range and consistent, so that an untrusted folder takes no more
+    Values in the files are used only if they are in range and consistent, so that an untrusted folder cannot take more
     time or memory than its size warrants.
 
     Raises:
@@ -254,7 +255,7 @@ def load_artifact(folder: str | Path) -> Artifact:
 
 
 def _current_config(folder: Path) -> str:
-    """The file of the configuration that goes with the weights."""
+    """The name of the configuration file that belongs to the weights."""
     if not (folder / NEXT_CONFIG).is_file() or (folder / NEXT_CONFIG).stat().st_size > MAX_CONFIG_BYTES:
         return CONFIG
     with open(folder / WEIGHTS, "rb") as file:

@@ -1,4 +1,4 @@
-"""The parts of an artifact, read from its configuration and its tensors and validated."""
+"""The parts of an artifact: read from its configuration and its tensors, and validated."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,13 +21,13 @@ from molattn.models.tensor_file import TensorSpec
 from molattn.models.uncertainty import METHODS
 
 MEMBERS, CALIBRATION, DOMAIN = "members", "calibration", "domain"
-"""Prefixes of the names of tensors other than those of the first model; followed by a dot."""
+"""Prefixes of the names of tensors that are not of the first model; a dot follows."""
 
 MAX_SCORES = 1_000_000
 
 
 def select_prefix(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """The items whose names begin with `prefix` and a dot, without these; those of the first model for no prefix."""
+    """The items whose names begin with `prefix` and a dot, renamed without these; if it is empty, the first model's."""
     if not prefix:
         return {k: v for k, v in tensors.items() if k.partition(".")[0] not in (MEMBERS, CALIBRATION, DOMAIN)}
     return {k.removeprefix(f"{prefix}."): v for k, v in tensors.items() if k.startswith(f"{prefix}.")}
@@ -41,7 +41,7 @@ def member_prefix(i: int) -> str:
 def expected_specs(
     config: Mapping[str, Any], task: Task, model: MoleculeModel, found: Mapping[str, TensorSpec]
 ) -> dict[str, TensorSpec]:
-    """The specs of all tensors of an artifact; where the length is free, that of the tensor in `found`.
+    """The specs of all tensors of an artifact; where any length is allowed, the length of the tensor in `found`.
 
     Raises:
         ValidationError: a length is out of range.

@@ -19,8 +19,8 @@ from molattn.errors import SmilesError
 from molattn.models.config import ModelConfig
 
 if hasattr(os, "register_at_fork"):
-    # A forked process has one thread; torch would wait forever for the threads of its parent. torch's own DataLoader
-    # workers do the same.
+    # A forked process has one thread, and torch would wait forever for the threads of its parent. The DataLoader
+    # workers of torch also set one thread.
     os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
@@ -62,11 +62,11 @@ class MoleculeModel(nn.Module, ABC):
 
     Attributes:
         config: its configuration.
-        head: the final linear layer, from the readout followed by the descriptors, or from an atom, to the T outputs.
+        head: the final linear layer, to the T outputs, from the readout followed by the descriptors, or from an atom.
         num_descriptors: k, the number of descriptors of each molecule that are appended to its readout.
         supports_atom_targets: whether models of this kind support targets of atoms.
         of_atoms: whether the targets of this model are of atoms.
-        virtual_labels: the labels of the rows and columns of the attention after those of the positions.
+        virtual_labels: labels of the rows and columns of the attention that come after those of the positions.
         rows_sum_to_one: whether the attention weights of a position sum to 1.
         position_type: whether the positions of a molecule are atoms or tokens.
     """
@@ -101,7 +101,7 @@ class MoleculeModel(nn.Module, ABC):
         progress: Progress | None = None,
         standardize: str = "",
     ) -> Sequence[Molecule | SmilesError]:
-        """The molecules of many SMILES, in order; an error in the place of one that cannot be read.
+        """The molecules of many SMILES, in order; an error in place of each that cannot be read.
 
         Args:
             smiles, add_hs, max_atoms, num_workers, progress, standardize: as for `molattn.chem.featurize`.
@@ -129,7 +129,7 @@ class MoleculeModel(nn.Module, ABC):
     @staticmethod
     @abstractmethod
     def packing(*, conformers: bool = False) -> Packing:
-        """How its molecules are packed in a store; `conformers` specifies whether they have distances."""
+        """How its molecules are packed in a store; `conformers` is whether they have distances."""
 
     @staticmethod
     @abstractmethod
@@ -141,7 +141,7 @@ class MoleculeModel(nn.Module, ABC):
     @staticmethod
     @abstractmethod
     def vocabulary() -> dict[str, Any]:
-        """The meaning of every code in the output of `read`; a model on disk with another one is not loaded."""
+        """The meaning of every code in the output of `read`; a saved model with another vocabulary is not loaded."""
 
     @abstractmethod
     def forward(self, batch: Any) -> Tensor:
@@ -175,9 +175,9 @@ class MoleculeModel(nn.Module, ABC):
         return ""
 
     def initialize_bias(self, bias: np.ndarray) -> None:  # noqa: ARG002
-        """Initialize the bias of the head with `bias`, (T,), the standardised value of targets of 0, before training.
+        """Initialize the bias of the head, before training, with `bias`, (T,): the standardised value of a target of 0.
 
-        Only models whose output is a sum over positions do; others ignore it.
+        Only models whose output is a sum over positions do so; others ignore it.
         """
         return
 
@@ -190,7 +190,7 @@ class MoleculeModel(nn.Module, ABC):
         return F.linear(molecules, self.head.weight.to(molecules.dtype), self.head.bias.to(molecules.dtype))
 
     def descriptor_terms(self, batch: Batch) -> Tensor:
-        """The contribution of each descriptor to the output, (b, k, T): head(r, z) = W_r r + sum_k W_k z_k + bias."""
+        """The contribution of each descriptor to the output, (b, k, T): head([r, z]) = W_r r + sum_j W_j z_j + bias."""
         d = self.head.in_features - self.num_descriptors
         if batch.descriptors is None:
             return self.head.weight.new_zeros(len(batch), 0, self.head.out_features)
@@ -200,7 +200,7 @@ class MoleculeModel(nn.Module, ABC):
 def to_float64(x: Tensor) -> Tensor:
     """`x` in float64 if the device supports it, for the sum over positions and the head.
 
-    These are a few thousand operations, which cost nothing in float64. The order of the atoms and the other molecules
-    of a batch then change the output by less than the resolution of float32.
+    These are a few thousand operations, so float64 costs almost nothing. The order of the atoms and the rest of the
+    batch then change the output by less than the resolution of float32.
     """
     return x if x.device.type == "mps" else x.to(torch.float64)

@@ -1,10 +1,11 @@
 """Calibrated prediction intervals and prediction sets, from scores of held-out calibration molecules.
 
 Sources: split conformal prediction, Papadopoulos et al. (2002), ECML, 345, and Lei et al., J. Am. Stat. Assoc. 2018,
-113, 1094 (https://doi.org/10.1080/01621459.2017.1307116); of quantiles, Romano et al. (2019), NeurIPS 32, 3543; sets of
-classes, Sadinle et al., J. Am. Stat. Assoc. 2019, 114, 223 (https://doi.org/10.1080/01621459.2017.1395341), adaptive
-ones, Romano et al. (2020), NeurIPS 33, 3581; z-scaling, Levi et al., Sensors 2022, 22, 5540
-(https://doi.org/10.3390/s22155540); isotonic regression of quantiles, Kuleshov et al. (2018), ICML, 2796.
+113, 1094 (https://doi.org/10.1080/01621459.2017.1307116); conformalized quantile regression, Romano et al. (2019),
+NeurIPS 32, 3543; sets of classes, Sadinle et al., J. Am. Stat. Assoc. 2019, 114, 223
+(https://doi.org/10.1080/01621459.2017.1395341); adaptive sets, Romano et al. (2020), NeurIPS 33, 3581; z-scaling, Levi
+et al., Sensors 2022, 22, 5540 (https://doi.org/10.3390/s22155540); isotonic regression of quantiles, Kuleshov et al.
+(2018), ICML, 2796.
 """
 
 import math
@@ -33,16 +34,17 @@ class Calibration:
     """The scores of the calibration molecules.
 
     Attributes:
-        method: one of `METHODS` but "none"; the default for predictions.
+        method: one of `METHODS` except "none"; the default for predictions.
         uncertainty: the uncertainty method whose standard deviations were calibrated.
-        scores: for each target, by name, float64:
-            z: (k,) of numbers, (y - mean) / std sorted, std being 1 where the model has none.
-            far: (k,) of numbers, |y - mean| / (std + b) sorted; |y - mean| where the model has no std.
-            b: (1,) the median std of the validation molecules; 0 where the model has none.
-            quantiles: (k,) of quantile models, max(lower - y, y - upper) sorted.
-            least: (k,) of classes, 1 - p of the true class, sorted.
-            adaptive: (k,) of classes, the sum of p over the true class and all more probable ones, sorted.
-            x<c>, y<c>: of class c, the knots of the isotonic regression from p to the share of molecules of class c.
+        scores: for each target, arrays of float64 by name, for k calibration molecules. For regression:
+            z: (k,) sorted (y - mean) / std; std is 1 if the model has none.
+            far: (k,) sorted |y - mean| / (std + b); |y - mean| if the model has no std.
+            b: (1,) the median std of the validation molecules; 0 if the model has no std.
+            quantiles: (k,) sorted max(lower - y, y - upper), only for quantile models.
+            For classification:
+            least: (k,) sorted 1 - p of the true class.
+            adaptive: (k,) sorted sums of p over the true class and all more probable ones.
+            x<c>, y<c>: the knots of the isotonic regression from p_c to the share of molecules of class c.
     """
 
     method: str
@@ -78,7 +80,8 @@ def apply_calibration(predictions: Predictions, task: Task, calibration: Calibra
     """The predictions after calibration: standard deviations by z-scaling, probabilities by isotonic regression.
 
     zscaling: std <- std sqrt(mean z^2), which maximises the likelihood of normal errors
-    isotonic: std <- std SD(z) of numbers;   p_c <- f_c(p_c) / sum_c f_c(p_c) of classes, f_c the isotonic regression
+    isotonic: std <- std SD(z) for regression;
+        p_c <- f_c(p_c) / sum_c f_c(p_c) for classification, f_c the isotonic regression
 
     Conformal methods change nothing.
     """
@@ -105,16 +108,17 @@ def prediction_intervals(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper ends, (n, T) each, of intervals that contain the true value with a probability of `level`.
 
-    conformal-regression: mean -+ q (std + b),   q the ceil((k + 1) level)-th smallest |y - mean| / (std + b) of the k
+    conformal-regression: mean +- q (std + b),   q the ceil((k + 1) level)-th smallest |y - mean| / (std + b) of the k
         calibration molecules, b their typical std, so that a std that happens to be tiny has little effect;
-        mean -+ q and |y - mean| without a std; for quantile models lower - q and upper + q, with the same quantile of
-        max(lower - y, y - upper)
-    zscaling: mean -+ u sqrt(mean z^2) std,   u the (1 + level) / 2 quantile of the normal distribution
+        mean +- q, q the same quantile of |y - mean|, without a std; for quantile models lower - q and upper + q, q the
+        same quantile of max(lower - y, y - upper)
+    zscaling: mean +- u sqrt(mean z^2) std,   u the (1 + level) / 2 quantile of the normal distribution
     isotonic: mean + z_a std to mean + z_b std,   z_a and z_b the (1 - level) / 2 and (1 + level) / 2 quantiles of z
-    none: mean -+ u std;   for quantile models the distances of the quantiles from the median, times u / u_alpha
+    none: mean +- u std;   for quantile models the distances of the quantiles from the median, times u / u_alpha,
+        u_alpha the 1 - alpha / 2 quantile of the normal distribution
 
-    Conformal intervals have their coverage on average over molecules like the calibration ones, whatever the model;
-    those of "none" are the model's own, uncalibrated.
+    Conformal intervals have the coverage `level`, on average over molecules like those of the calibration, for any
+    model; the intervals of "none" are the model's own, uncalibrated.
 
     Raises:
         UsageError: the model has neither standard deviations nor a calibration, or there are too few calibration
@@ -164,8 +168,8 @@ def prediction_sets(
     """For each target the classes in the prediction set, (n, classes): the true one is in it with probability `level`.
 
     conformal-multiclass: those with 1 - p_c <= q,   q the ceil((k + 1) level)-th smallest 1 - p_true
-    conformal-adaptive: those whose p, added to that of all more probable ones, is <= q,   q the same quantile of that
-        sum for the true class; and always the most probable one
+    conformal-adaptive: those whose p, plus the p of all more probable ones, is <= q,   q the same quantile of that sum
+        for the true class; and always the most probable one
     isotonic, none: the most probable ones, until their p sum to `level`
 
     Sets of "conformal-multiclass" are the smallest on average and may be empty if no class is likely enough.
@@ -192,7 +196,7 @@ def conformal_quantile(scores: np.ndarray, level: float) -> float:
     """The ceil((k + 1) level)-th smallest of k sorted scores.
 
     Raises:
-        UsageError: there are fewer scores.
+        UsageError: there are fewer than ceil((k + 1) level) scores.
     """
     # Rounded first: 0.9 * 10 in floating point is a little more than 9.
     rank = math.ceil(round((len(scores) + 1) * level, 9))

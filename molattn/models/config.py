@@ -1,4 +1,4 @@
-"""Model configurations, as plain data; importing this module imports nothing heavy. `CONFIGS` lists the kinds."""
+"""Model configurations, as plain data; this module imports nothing heavy. `CONFIGS` lists the kinds."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,8 @@ class GraphModelConfig:
         kind: "graph".
         attention: the block, a name in `molattn.graph.published.BLOCKS`.
         hidden_dim: channels of a node.
-        num_layers: blocks.
-        num_heads: heads of a block; they divide hidden_dim.
+        num_layers: the number of blocks.
+        num_heads: heads of a block; the number must divide hidden_dim.
         edges: the edge features, names in `molattn.models.encodings.EDGE_ENCODINGS`.
         join_edges: whether those are added ("sum") or concatenated ("concat").
         edge_dim: channels of an edge, or of each learned encoding in it.
@@ -23,16 +23,16 @@ class GraphModelConfig:
         feed_forward: channels inside the feed-forward steps, as a multiple of hidden_dim.
         readout: how the atoms become one vector, a name in `molattn.graph.READOUTS`.
         dropout: probability, in training.
-        max_path: longest path length, in bonds, that has its own row in the table. Training from scratch uses 6
-            unless set.
-        path_edges: longest path, in bonds, whose bonds "path-edges" reads.
-        walk_steps: powers of the random walk that "random-walks" reads.
-        radial_bases, num_bases, cutoff: of "distance": "gaussian" or "bessel", number, and cutoff in angstrom.
-        distance_kernel: of "distance-kernel": "exp" or "softmax".
-        lambdas: of MAT: the weights of attention, distance and adjacency; they sum to 1.
-        score, normalizer, join: of the attentions "molattn" and "tensor-dot": names in `molattn.attention.SCORES` or
-            `SCORES_WITH_WEIGHTS`, `NORMALIZERS` and `JOINS`.
-        temperature: of their softmax; 0 is hard attention.
+        max_path: path lengths of this many bonds or more share one row of the table. Training from scratch uses 6
+            unless it is set.
+        path_edges: for "path-edges": the length, in bonds, of the longest path whose bonds it reads.
+        walk_steps: for "random-walks": the number of powers of the random walk.
+        radial_bases, num_bases, cutoff: for "distance": "gaussian" or "bessel", number, and cutoff in angstrom.
+        distance_kernel: for "distance-kernel": "exp" or "softmax".
+        lambdas: for MAT: the weights of attention, distance and adjacency; they sum to 1.
+        score, normalizer, join: for the attentions "molattn" and "tensor-dot": names in `molattn.attention.SCORES` or
+            `SCORES_WITH_WEIGHTS`, in `NORMALIZERS` and in `JOINS`.
+        temperature: of the softmax of the same two attentions; 0 is hard attention.
     """
 
     kind: str = "graph"
@@ -76,8 +76,8 @@ class SmilesModelConfig:
     Attributes:
         kind: "smiles-transformer".
         hidden_dim: channels of a token.
-        num_layers: encoder layers.
-        num_heads: heads of a layer; they divide hidden_dim.
+        num_layers: the number of encoder layers.
+        num_heads: heads of a layer; the number must divide hidden_dim.
         feed_forward: channels inside the feed-forward steps, as a multiple of hidden_dim.
         dropout: probability, in training.
     """

@@ -21,21 +21,25 @@ from molattn.data.schema import (
 from molattn.errors import InputError, short_repr
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
 
-# 2 adds conformers, without which a 3D model must not be used; 3 outputs that are not the numbers themselves; 4
-# standardize, without which molecules would be read differently than in training; 5 outputs of atoms, or descriptors,
-# which the head reads; 6 more tensors than those of one model: of other members, of the calibration or of the
-# applicability domain, or a loss whose outputs older versions cannot decode; 7 descriptors that are computed.
-# Everything else is written as 1.
+# What each schema adds:
+# 2: conformers, without which a 3D model must not be used;
+# 3: outputs that are not the numbers themselves;
+# 4: standardize, without which molecules would be read differently than in training;
+# 5: outputs of atoms, or descriptors, which the head reads;
+# 6: tensors other than those of one model (of other members, of the calibration or of the applicability domain), or a
+#    loss whose outputs older versions cannot decode;
+# 7: descriptors that are computed.
+# A model that needs none of these is written as 1.
 SCHEMA = 7
 CHECKSUM_SCHEMA = 6
-"""From this schema on the file always has a checksum of itself; older ones may be without."""
+"""From this schema on, the file always has a checksum of itself; files of older schemas may have none."""
 
 WEIGHTS, CONFIG, NEXT_CONFIG = "model.safetensors", "config.json", "config.next.json"
 
 MAX_CONFIG_BYTES = 16 * 2**20
 """Maximum size of a configuration; 617 targets take 0.1 MB."""
 
-# Names are columns of tables and may be as long as those.
+# Names are names of table columns, and may be as long as those.
 NAME, WORD = String(131_072), String(100, min_length=1)
 MAX_ATOMS, SAMPLES, TIMEOUT = Integer(1, 10_000), Integer(2, 1_000), Integer(1, 86_400)
 DOMAIN_SIZE, MEMBERS = Integer(0, 100_000), Integer(0, 1_000)
@@ -80,7 +84,7 @@ MODEL_FIELDS: Mapping[str, Record] = {
     ),
     "smiles-transformer": Record({"kind": WORD}, _SHARED),
 }
-"""The settings of each kind of model; a missing one has its default."""
+"""The settings of each kind of model; a setting that is missing has its default."""
 
 _TARGET = Record({"name": NAME, "unit": NAME, "mean": Number(), "std": Number(0.0, exclusive=True)})
 _DESCRIPTOR = Record({"name": NAME, "mean": Number(), "std": Number(0.0)}, {"computed": Boolean()})
@@ -126,7 +130,7 @@ def read_config(folder: Path, name: str = CONFIG) -> dict[str, Any]:
     descriptors, which other modules define.
 
     Raises:
-        InputError: it is missing, damaged, newer than this molattn, or invalid.
+        InputError: the file is missing, damaged, newer than this molattn, or invalid.
     """
     path = folder / name
     try:

@@ -1,4 +1,4 @@
-"""Extra descriptors of molecules, provided or computed, joined to a stream of molecules for a model."""
+"""Extra descriptors of molecules, provided or computed, which are joined to a stream of molecules for a model."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,7 +45,7 @@ class DescriptorStream:
         self._rows = _rows(provided, names) if names else None
 
     def reader(self, make: Callable[[object], Molecule]) -> Callable[[object], "Molecule | DescribedMolecule"]:
-        """A function from a SMILES to its molecule, read by `make`, with its computed descriptors if there are any.
+        """A function from a SMILES to its molecule, which `make` reads, with its computed descriptors if there are any.
 
         It can be pickled if `make` can.
         """
@@ -55,7 +55,7 @@ class DescriptorStream:
     def join(
         self, texts: Sequence[object], outcomes: Sequence["Molecule | DescribedMolecule | SmilesError"]
     ) -> list[MoleculeRow]:
-        """The next molecules with their descriptors; an error for those that cannot be used.
+        """The next molecules with their descriptors; an error for each that cannot be used.
 
         Args:
             texts: SMILES as in the input.
@@ -114,7 +114,7 @@ def _read_described(make: Callable[[object], Molecule], names: tuple[str, ...], 
 
 
 def compute_descriptors(molecule: Molecule, names: tuple[str, ...]) -> list[float]:
-    """The descriptors `names` of a molecule as the model reads it; NaN where RDKit has no finite number."""
+    """The descriptors `names` of a molecule in the form that the model reads; NaN where RDKit has no finite number."""
     return descriptors(molecule.encoded_smiles, names, max_atoms=sys.maxsize).tolist() if names else []
 
 

@@ -1,15 +1,15 @@
-"""Predictive distributions from the outputs of a model: numbers, (n, ...) float64, in standardised units."""
+"""Predictive distributions from the raw outputs o of a model, (n, ...) float64, in standardised units."""
 
 from statistics import NormalDist
 
 import numpy as np
 
 MIN_VARIANCE = 1e-6
-"""Added to the variance that a model predicts, in squares of the standardised target."""
+"""Added to every variance that a model predicts, in squared units of the standardised target."""
 
 
 def mve_std(spread: np.ndarray) -> np.ndarray:
-    """The standard deviation of mean-variance estimation: s^2 = softplus(o_spread) + 1e-6.
+    """The standard deviation of mean-variance estimation: std^2 = softplus(o) + 1e-6, o being `spread`.
 
     Source: Nix and Weigend, Proc. IEEE ICNN 1994, 55 (https://doi.org/10.1109/ICNN.1994.374138).
     """
@@ -23,6 +23,8 @@ def evidential_variances(nu: np.ndarray, alpha: np.ndarray, beta: np.ndarray) ->
     aleatoric = E[variance] = beta / (alpha - 1);   epistemic = Var[mean] = beta / (nu (alpha - 1))
     nu = softplus(o_nu) + 1e-6,   alpha = 1 + softplus(o_alpha) + 1e-6,   beta = softplus(o_beta) + 1e-6
 
+    The arguments are the raw outputs o_nu, o_alpha and o_beta.
+
     Source: Amini et al. (2020), NeurIPS 33, 14927; for molecules Soleimany et al., ACS Cent. Sci. 2021, 7, 1356
     (https://doi.org/10.1021/acscentsci.1c00546).
     """
@@ -32,7 +34,7 @@ def evidential_variances(nu: np.ndarray, alpha: np.ndarray, beta: np.ndarray) ->
 
 
 def quantile_half_widths(below: np.ndarray, above: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distances of the two quantiles from the median, softplus of the outputs, so that they never cross.
+    """The distances of the two quantiles from the median: softplus of the outputs, so that the quantiles never cross.
 
     Source: Koenker and Bassett, Econometrica 1978, 46, 33 (https://doi.org/10.2307/1913643).
     """
@@ -43,6 +45,8 @@ def dirichlet_moments(evidence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The probability of every class and its standard deviation, (..., C), for a model that predicts evidence.
 
     a_c = 1 + softplus(o_c),   S = sum_c a_c,   p_c = a_c / S,   std_c = sqrt(p_c (1 - p_c) / (S + 1))
+
+    `evidence` is the raw outputs o_c, (..., C); the evidence itself is softplus(o_c).
 
     Source: Sensoy et al. (2018), NeurIPS 31, 3179.
     """

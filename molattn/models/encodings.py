@@ -1,4 +1,4 @@
-"""The encodings of edges and nodes that a model can be configured with, by name.
+"""The encodings of edges and nodes that a model configuration can name.
 
 To add your own: `EDGE_ENCODINGS["mine"] = lambda config: Mine(config.edge_dim)`, and
 `--set model.edges='["bond", "path", "mine"]'` uses it.
@@ -69,7 +69,7 @@ JOIN_EDGES = {"sum": Sum, "concat": Concat}
 
 
 def edge_encoding(config: GraphModelConfig) -> Encoding | None:
-    """The encoding of the edges, or None for edges without features.
+    """The encoding of the edges, or None if edges have no features.
 
     Raises:
         ValueError: an unknown name, or encodings that cannot be joined this way.

@@ -28,15 +28,15 @@ NEIGHBOURS = ("all", "bonded")
 class GraphModel(MoleculeModel):
     """Properties of molecules, or of their atoms, from attention over the pairs of their atoms.
 
-    v_i  = sum of a learned row per atom code + node encodings;   e_ij = edge encodings;   u = a learned vector
+    v_i  = sum of embeddings of its atom codes + node encodings;   e_ij = edge encodings;   u = a learned vector
     v, u = block_L( ... block_1(v, e, u))
-    y    = W [readout(norm(v), u), z] + b,   or of every atom   y_i = W norm(v_i) + b
+    y    = W [readout(norm(v), u), z] + b,   or for each atom   y_i = W norm(v_i) + b
 
     Args:
         config: its configuration.
         num_targets: T.
-        of_atoms: whether the targets are of atoms. There is no readout then, and no output for a virtual node.
-        num_descriptors: k, of the standardised descriptors z.
+        of_atoms: whether the targets are of atoms. If so, there is no readout, and no output for a virtual node.
+        num_descriptors: k, the number of the standardised descriptors z.
 
     Raises:
         ValueError: an unknown name, or inconsistent settings.
@@ -74,9 +74,9 @@ class GraphModel(MoleculeModel):
         self.norm = nn.LayerNorm(d)
         read_dim = config.global_dim if config.readout == "global" and not of_atoms else d
         self.head = nn.Linear(read_dim + num_descriptors, num_targets)
-        # Created last: the initial weights of the plain model do not depend on them.
+        # Created last, so that the initial weights of the plain model do not depend on them.
         self.nodes = nn.ModuleList(node_encodings(config))
-        # MAT's dummy node is adjacent to itself only, and far from all atoms.
+        # MAT's dummy node is adjacent only to itself, and far from all atoms.
         dummy_edges = None
         if config.attention == "mat":
             dummy_edges = torch.tensor([[0.0], [0.0], [1.0]]).expand(3, settings.edge_dim)
@@ -138,11 +138,11 @@ class GraphModel(MoleculeModel):
         return self.forward_head(self.forward_features(batch), batch)
 
     def forward_embedded(self, graph: DenseGraph, batch: MoleculeBatch) -> Tensor:
-        """`forward` from the output of `embed`, or from it with other nodes: the blocks, the readout and the head."""
+        """`forward` from the output of `embed`, whose nodes may be changed: the blocks, the readout and the head."""
         return self.forward_head(self.forward_blocks(graph), batch)
 
     def forward_features(self, batch: MoleculeBatch) -> DenseGraph:
-        """The batch as graphs after all blocks, without edges if they were not needed."""
+        """The batch as graphs after all blocks, without edge features if they were not looked up."""
         edges = self.edges.edge_embedding(batch) if self.edges is not None and self.virtual_node is None else None
         if edges is not None:
             return run_blocks(self.blocks, self._embed_nodes(batch), edges)
@@ -155,7 +155,7 @@ class GraphModel(MoleculeModel):
     def slow_reason(self) -> str:
         """Why the blocks of this model do not run fused on the CPU, in words; empty if they do.
 
-        Also empty if compilation is disabled by MOLATTN_COMPILE=0, which the user knows.
+        Also empty if the user has disabled compilation with MOLATTN_COMPILE=0.
         """
         config: Any = self.config
         if config.attention not in ("molattn", "tensor-dot"):
@@ -190,8 +190,8 @@ class GraphModel(MoleculeModel):
 
         sum_i c_i + sum_k of `descriptor_terms` + head bias = `forward`
 
-        These are "sum", "mean" and "additive". The term of a virtual node comes after those of the atoms; padding has
-        zeros.
+        Such readouts are "sum", "mean" and "additive". The term of a virtual node comes after those of the atoms and
+        the padding; the terms of the padding are zero.
 
         Raises:
             ValueError: another readout, or a model of atoms.
@@ -212,7 +212,7 @@ class GraphModel(MoleculeModel):
     def initialize_bias(self, bias: np.ndarray) -> None:
         """With the readouts "sum" and "additive", initialize the head's bias, the output for no atoms, with `bias`.
 
-        Otherwise the terms of the atoms would have to learn the offset of the mean of the targets.
+        Without this, the terms of the atoms would have to learn the offset of the mean of the targets.
         """
         if self.readout_name in ("sum", "additive") and not self.of_atoms:
             with torch.no_grad():

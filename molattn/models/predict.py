@@ -28,7 +28,8 @@ MAX_ATTENTION_PAIRS = 2**17
 """Pairs of positions in a batch, padding included, when attention is computed: 16 MB with 4 layers of 8 heads."""
 
 
-# Messages of torch's CPU allocator, on Linux and macOS and on Windows, and of C++ elsewhere: they have no class.
+# Parts of the messages of memory errors that have no class of their own: those of torch's CPU allocator, on Linux and
+# macOS and on Windows, and those of C++ elsewhere.
 _OUT_OF_MEMORY_MESSAGES = ("can't allocate memory", "not enough memory", "std::bad_alloc")
 
 
@@ -41,7 +42,7 @@ def predict_molecules(
 ) -> np.ndarray:
     """The predictions for `molecules`, (n, T) float64, in their order, whatever the batches; see `compute_outputs`.
 
-    They are `Predictions.values`: numbers in units for regression; see `Predictions` for other tasks.
+    They are `Predictions.values`: for regression, numbers in the units of the targets.
     """
     return task.decode(compute_outputs(model, molecules, batch_size), scaler).values
 
@@ -55,14 +56,15 @@ def compute_outputs(
 ) -> np.ndarray:
     """The raw outputs of the model for `molecules`, (n, outputs) float64, in their order; see `Task.decode`.
 
-    For a model of atoms (N, outputs): a row for each atom, molecule by molecule; see `model.rows_per_molecule`.
+    For a model of atoms, (N, outputs): a row for each atom, molecule by molecule; see `model.rows_per_molecule`.
 
     Args:
-        batch_size: the maximum number of molecules in a batch; fewer if they are large, see `batches_by_size`.
+        batch_size: the maximum number of molecules in a batch; batches of large molecules have fewer, see
+            `batches_by_size`.
         descriptors: (n, k), standardised; None for a model without descriptors.
-        failures: receives, by index, the error message of each molecule without a valid output: one that is too large
-            for the memory even in a batch of its own, whose outputs are NaN, or one whose outputs are not finite. If
-            None, the former raises, and the latter is not reported.
+        failures: receives, by index, the error message of each molecule without a valid output. Either it is too large
+            for the memory even in a batch of its own, and its outputs are NaN, or its outputs are not finite. If
+            `failures` is None, the former raises, and the latter is not reported.
 
     Raises:
         SmilesError: a molecule is too large for the memory, and `failures` is None.
@@ -99,7 +101,7 @@ def _run_in_batches(
     descriptors: np.ndarray | None,
     failures: dict[int, str] | None,
 ) -> np.ndarray:
-    """`function` of all molecules, batch by batch: a row of `width` numbers for each molecule or atom, float64."""
+    """Apply `function` batch by batch; return a row of `width` numbers for each molecule or atom, float64."""
     device = next(model.parameters()).device
     offsets, sizes = offsets_from_counts(model.rows_per_molecule(molecules)), molecule_sizes(molecules)
     result = np.full((offsets[-1], width), np.nan)
@@ -136,7 +138,10 @@ def _run_in_batches(
 
 
 def record_not_finite(numbers: np.ndarray, offsets: np.ndarray, failures: dict[int, str]) -> None:
-    """Add `NOT_FINITE` for each molecule i with a non-finite number in rows `offsets[i]` to `offsets[i + 1]`."""
+    """Add `NOT_FINITE` to `failures` for each molecule i with a non-finite number in its rows.
+
+    These are the rows from `offsets[i]` up to, not including, `offsets[i + 1]` of `numbers`.
+    """
     rows = np.flatnonzero(~np.isfinite(numbers).all(1))
     if len(rows):
         for i in np.unique(np.searchsorted(offsets, rows, side="right") - 1).tolist():
@@ -167,7 +172,8 @@ def compute_attention(
 
     The outputs of a model of atoms are (n, T).
 
-    descriptors: (1, k), standardised; None for a model without descriptors.
+    Args:
+        descriptors: (1, k), standardised; None for a model without descriptors.
     """
     return next(iter_attention(model, [molecule], descriptors))
 
@@ -177,7 +183,8 @@ def iter_attention(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """`compute_attention` for each of several molecules, in order, in batches of up to `MAX_ATTENTION_PAIRS`.
 
-    descriptors: (n, k), standardised; None for a model without descriptors.
+    Args:
+        descriptors: (n, k), standardised; None for a model without descriptors.
     """
     start = largest = 0
     for end, molecule in enumerate(molecules):

@@ -11,10 +11,10 @@ class Predictions:
 
     Attributes:
         values: (n, T): the number in its unit, the probability of the positive class, or the index of the most
-            probable class among the classes.
-        distribution: (n, M): the probabilities of every class, or the quantiles; M is 0 where there are neither.
-        std: (n, T), the standard deviation of the number, of the probability of 1, or of the probability of the
-            predicted class; None where the model has none.
+            probable class.
+        distribution: (n, M): the probabilities of every class, or the quantiles; M is 0 if there are neither.
+        std: (n, T), the standard deviation of the number, of the probability of the positive class, or of the
+            probability of the predicted class; None if the model has none.
         epistemic_share: (n, T), the share of std^2 that is epistemic (the model's own uncertainty), the rest being
             aleatoric (noise of the measurements); None where it is unknown.
     """
@@ -26,7 +26,7 @@ class Predictions:
 
     @property
     def extra_values(self) -> np.ndarray:
-        """(n, M) or (n, M + T): `distribution`, then `std` if there is one."""
+        """(n, M) or (n, M + T): `distribution`, followed by `std` if there is one."""
         return self.distribution if self.std is None else np.concatenate([self.distribution, self.std], 1)
 
     def __getitem__(self, rows: np.ndarray | slice) -> "Predictions":

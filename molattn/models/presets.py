@@ -1,4 +1,4 @@
-"""Presets: published models, and our own, as settings of the graph model; importing it imports nothing heavy."""
+"""Presets: published models, and our own, as settings of the graph model; this module imports nothing heavy."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +10,8 @@ class Preset:
 
     Attributes:
         title: a one-line description.
-        citation: its source.
-        url: of the paper.
+        citation: the paper or book that it comes from.
+        url: the address of the paper or book; empty for none.
         settings: the settings that differ from the defaults, by section.
     """
 
@@ -32,7 +32,7 @@ _3D = {"conformers": True}
 _GRAPH_ONLY: dict[str, Any] = {"molecule_featurizers": []}
 _NO_AUXILIARY: dict[str, Any] = {"auxiliary": 0.0}
 
-# Longer paths have their own rows.
+# Path lengths up to 20 are distinguished, not only up to 6 as by default in training from scratch.
 _LONG_PATHS: dict[str, Any] = {"max_path": 20}
 
 PRESETS: dict[str, Preset] = {

@@ -22,10 +22,10 @@ class TargetScaler:
 
     @classmethod
     def fit(cls, targets: np.ndarray) -> "TargetScaler":
-        """From the training targets only, (n, T), missing labels (NaN) left out."""
+        """Fit to the training targets only, (n, T); missing labels (NaN) are left out."""
         mean = [float(np.mean(y[np.isfinite(y)])) for y in targets.T]
         std = [float(np.std(y[np.isfinite(y)])) for y in targets.T]
-        # The SD of equal numbers is zero only up to the rounding of their mean.
+        # The standard deviation of equal numbers can differ from zero by the rounding of their mean.
         tiny = [1e-12 * max(1.0, abs(m)) for m in mean]
         return cls(tuple(mean), tuple(s if s > t else 1.0 for s, t in zip(std, tiny, strict=True)))
 
@@ -35,11 +35,11 @@ class TargetScaler:
         return cls((0.0,) * num_targets, (1.0,) * num_targets)
 
     def scale(self, targets: np.ndarray) -> np.ndarray:
-        """(n, T) in units -> standardised."""
+        """(n, T) in the units of the targets -> standardised."""
         return (targets - np.array(self.mean)) / np.array(self.std)
 
     def unscale(self, outputs: np.ndarray) -> np.ndarray:
-        """(n, T) standardised -> in units, float64."""
+        """(n, T) standardised -> in the units of the targets, float64."""
         return outputs.astype(np.float64) * np.array(self.std) + np.array(self.mean)
 
 
@@ -52,7 +52,7 @@ class DescriptorScaler:
 
     Attributes:
         names: the k descriptors: the provided columns, then those that RDKit computes.
-        mean, std: (k,) in the columns' own units; std is 0 for a descriptor that was constant in training.
+        mean, std: (k,) in the descriptors' own units; std is 0 for a descriptor that was constant in training.
         computed: the last of `names`, which RDKit computes for each molecule; empty if all are provided.
     """
 
@@ -65,14 +65,14 @@ class DescriptorScaler:
 
     @classmethod
     def fit(cls, names: Sequence[str], descriptors: np.ndarray, computed: Sequence[str] = ()) -> "DescriptorScaler":
-        """From the descriptors of the training molecules only.
+        """Fit to the descriptors of the training molecules only.
 
         Args:
             names: of the provided columns.
             descriptors: (n, k), the computed ones last, NaN where RDKit has no finite number.
             computed: names of the computed ones.
         """
-        # A descriptor that RDKit has for no molecule is treated as constant.
+        # A descriptor that RDKit cannot compute for any molecule is treated as constant.
         filled = np.where(np.isfinite(descriptors).any(0), descriptors, 0.0)
         scaler = TargetScaler.fit(filled)
         finite = [x[np.isfinite(x)] for x in filled.T]
@@ -90,7 +90,7 @@ class DescriptorScaler:
         return [name for name, std in zip(self.names, self.std, strict=True) if std == 0]
 
     def scale(self, descriptors: np.ndarray) -> np.ndarray:
-        """(n, k) in their own units -> standardised float32; infinite for a number too far from the training range."""
+        """(n, k) in their own units -> standardised float32; infinite for a number too far from those of training."""
         std = np.array(self.std)
         with np.errstate(over="ignore"):
             z = (descriptors - np.array(self.mean)) / np.where(std == 0, 1.0, std)

@@ -21,17 +21,17 @@ class SmilesModel(MoleculeModel):
     x_p = sqrt(d) E[token_p] + P_p
     y   = W [mean_p encoder(x)_p, z] + b
 
-    Unlike the graph model it has to infer bonds and rings from brackets and digits. Because the SMILES are canonical,
+    Unlike the graph model, it has to infer bonds and rings from brackets and digits. Because the SMILES are canonical,
     the output is the same for every SMILES of a molecule.
 
     Args:
         config: its configuration.
         num_targets: T.
-        of_atoms: must be False: its positions are tokens.
-        num_descriptors: k, of the standardised descriptors z.
+        of_atoms: must be False, since the positions are tokens.
+        num_descriptors: k, the number of the standardised descriptors z.
 
     Raises:
-        ValueError: heads that do not divide the channels; targets of atoms.
+        ValueError: num_heads does not divide hidden_dim, or of_atoms is True.
     """
 
     def __init__(

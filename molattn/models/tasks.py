@@ -27,14 +27,14 @@ class Task(ABC):
 
     Attributes:
         kind: its name.
-        losses: the losses that go with it; the first is the default.
+        losses: the losses that it can be trained with; the first is the default.
         metrics: the metrics that are reported by default; the first is reported after each epoch.
-        baseline: the prediction that needs no molecule, in words.
-        baseline_label: the same, shorter.
+        baseline: a description of the baseline, the prediction that does not depend on the molecule.
+        baseline_label: a shorter description of it.
         loss: the loss that the model minimises.
-        of_atoms: whether the targets are of atoms: n is then the number of atoms of all molecules, one molecule after
-            the other.
-        classes: per target the names of its classes; empty for tasks without.
+        of_atoms: whether the targets are of atoms. If so, n is the number of atoms of all molecules, molecule by
+            molecule.
+        classes: for each target the names of its classes; empty for tasks without.
     """
 
     kind: ClassVar[str]
@@ -57,7 +57,7 @@ class Task(ABC):
 
     @abstractmethod
     def fit_scaler(self, train: np.ndarray) -> TargetScaler:
-        """The scaler of the targets, fitted to those of the training split, (n, T), only."""
+        """The scaler of the targets, fitted to the training targets only, (n, T)."""
 
     @abstractmethod
     def decode(self, outputs: np.ndarray, scaler: TargetScaler) -> Predictions:
@@ -90,8 +90,9 @@ class Task(ABC):
         return Predictions(np.mean([m.values for m in members], 0), np.mean([m.distribution for m in members], 0))
 
     def member_values(self, member: Predictions, mean: Predictions) -> np.ndarray:  # noqa: ARG002
-        """(n, T), the numbers of one model whose variance over the ensemble counts: of classes the probability that
-        `member` gives to the class predicted in `mean.values`.
+        """(n, T), the values of one ensemble member from which the variance over the ensemble is computed.
+
+        For several classes: the probability that `member` gives to the class that the ensemble predicts, `mean.values`.
         """
         return member.values
 
@@ -108,7 +109,7 @@ class Task(ABC):
         return ()
 
     def with_probabilities(self, probabilities: Sequence[np.ndarray], std: np.ndarray | None = None) -> Predictions:  # noqa: ARG002
-        """The predictions with these `probabilities`, one array (n, classes) for each target.
+        """The predictions that have these `probabilities`: one array, (n, classes), for each target.
 
         Raises:
             TypeError: the targets are numbers.
@@ -131,7 +132,7 @@ class Task(ABC):
         """Raise InputError unless `targets`, (n, T), are valid for this task."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As in a model's config.json."""
+        """The task as it is written to a model's `config.json`."""
         classes = {"classes": [list(c) for c in self.classes]} if self.classes else {}
         return {"kind": self.kind, "loss": self.loss, **classes, **({"of_atoms": True} if self.of_atoms else {})}
 
@@ -140,8 +141,8 @@ class Task(ABC):
 class Regression(Task):
     """Numbers, and with some losses their uncertainty.
 
-    With "mve" and "evidential" the model also predicts a standard deviation, with "quantile" the quantiles alpha / 2
-    and 1 - alpha / 2 as well as the median; see `molattn.models.distributions`.
+    With "mve" and "evidential" the model also predicts a standard deviation; with "quantile" it predicts the median and
+    the quantiles alpha / 2 and 1 - alpha / 2; see `molattn.models.distributions`.
     """
 
     kind = "regression"
@@ -200,7 +201,7 @@ class Regression(Task):
 class Binary(Task):
     """Yes or no, 1 or 0; the model predicts the probability of 1.
 
-    With the loss "dirichlet" it predicts evidence for 0 and for 1; see
+    With the loss "dirichlet", the model predicts evidence for 0 and for 1; see
     `molattn.models.distributions.dirichlet_moments`.
     """
 
@@ -257,7 +258,7 @@ class Binary(Task):
 class Multiclass(Task):
     """One of several classes; the model predicts the probability of each. Targets are indices of classes.
 
-    With the loss "dirichlet" it predicts evidence for each; see `molattn.models.distributions.dirichlet_moments`.
+    With the loss "dirichlet", it predicts evidence for each; see `molattn.models.distributions.dirichlet_moments`.
     """
 
     kind = "multiclass"

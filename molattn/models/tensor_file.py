@@ -18,7 +18,7 @@ from molattn.errors import short_repr
 
 MAX_HEADER_BYTES = 16 * 2**20
 MAX_WEIGHTS_BYTES = 2 * 2**30
-"""Maximum size of a file of weights; the models of molattn take one or two million bytes."""
+"""Maximum size of a file of weights; the models that molattn trains take one or two million bytes."""
 
 _TYPES = {
     "F64": torch.float64,
@@ -45,7 +45,7 @@ class TensorSpec(NamedTuple):
 
 
 def read_tensor_specs(path: Path) -> dict[str, TensorSpec]:
-    """The names and specs of the tensors in a file, from its header; its size is validated against them.
+    """The names and specs of the tensors in a file, from its header; the size of the file is validated against them.
 
     Raises:
         ValidationError: it is not a valid safetensors file.
@@ -111,7 +111,7 @@ def check_tensor_specs(found: Mapping[str, TensorSpec], expected: Mapping[str, T
 def check_finite(tensors: Mapping[str, Tensor]) -> None:
     """Raise ValidationError if a tensor has a number that is not finite."""
     for name, x in tensors.items():
-        # The sum is NaN or infinite if a number is; it may also overflow, so the numbers are checked then.
+        # The sum is not finite if a number is not; it may also overflow, so the numbers themselves are checked then.
         if x.is_floating_point() and not math.isfinite(x.sum().item()) and not bool(torch.isfinite(x).all()):
             value = x[~torch.isfinite(x)].reshape(-1)[0].item()
             raise ValidationError(f"the tensor {short_repr(name)} holds {value}, which is not a finite number")
@@ -119,7 +119,7 @@ def check_finite(tensors: Mapping[str, Tensor]) -> None:
 
 @contextmanager
 def default_float32() -> Iterator[None]:
-    """Make float32 the default dtype within the block, as in a model's file."""
+    """Make float32, the dtype of the weights in a file, the default dtype within the block."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:

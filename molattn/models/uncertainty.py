@@ -27,7 +27,7 @@ METHODS = (NONE, ENSEMBLE, DROPOUT, *(name for names in _METHODS_OF_LOSS.values(
 
 
 def resolve_uncertainty_method(requested: str, task: Task, num_models: int, dropout: float) -> str:
-    """The requested method, or the default of the ensemble or of the loss if that is empty.
+    """The requested method; if that is empty, the default of the ensemble or of the loss.
 
     Args:
         requested: a name in `METHODS`, or empty.
@@ -70,14 +70,14 @@ def predict_with_uncertainty(
     y = mean_m y_m;   std^2 = mean_m std_m^2 + mean_k (y_k - mean_k y_k)^2
 
     m runs over the models; probabilities and quantiles are averaged in the same way. std_m is the standard deviation
-    that a model itself predicts, if its loss provides one. k runs over nothing for the methods of a loss, over the
-    models for "ensemble", and for "dropout" over `samples` passes of every model with dropout enabled; y is always the
-    prediction without dropout. With "none" there is no standard deviation. For an evidential model std_m^2 is the sum
-    of the aleatoric and the epistemic variance, or one of them. For classes, y in the standard deviation is the
-    probability of the predicted class.
+    that a model itself predicts, if its loss provides one. k runs over the models for "ensemble", and over `samples`
+    passes of every model with dropout enabled for "dropout"; the methods of a loss do not have the term in y_k. y
+    itself is always the prediction without dropout. With "none" there is no standard deviation. For an evidential
+    model, std_m^2 is the sum of the aleatoric and the epistemic variance, or one of them. For several classes, y_k is
+    the probability of the predicted class.
 
-    The dropout masks are seeded: the same molecules always get the same numbers. In a batch with other molecules the
-    standard deviations of "dropout" differ within its sampling error.
+    The dropout masks are seeded: the same molecules always get the same numbers. In a batch with other molecules, the
+    standard deviations of "dropout" differ within the sampling error.
 
     Sources: ensembles, Lakshminarayanan et al. (2017), NeurIPS 30, 6402; dropout, Gal and Ghahramani (2016), ICML,
     1050.

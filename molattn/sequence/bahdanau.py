@@ -53,7 +53,7 @@ class Bahdanau(nn.Module):
         hidden_dim: channels of s_t, and of h_j in one direction.
         attention_dim: hidden channels of the additive score; hidden_dim by default.
         readout_dim: channels of r_t; hidden_dim by default.
-        dropout: on the embeddings and on r_t, in training.
+        dropout: dropout probability of the embeddings and of r_t, in training.
 
     Source: Bahdanau et al. 2015, arXiv:1409.0473. The GRU is torch's, with the reset gate after the recurrent
     matrix.

@@ -39,8 +39,8 @@ class DecodedSequences:
     Attributes:
         tokens: (batch, length) from greedy search, (batch, beam_size, length) from beam search, best first. Without
             the start token; with the end token unless `max_length` was reached; padded with 0.
-        scores: (batch,) or (batch, beam_size); log P(tokens | source) / |tokens|^length_penalty. Minus infinity if
-            fewer than beam_size sequences were found.
+        scores: (batch,), log P(tokens | source), from greedy search; (batch, beam_size), the same divided by
+            |tokens|^length_penalty, from beam search, minus infinity where fewer than beam_size sequences were found.
     """
 
     tokens: Int[Tensor, "*b length"]
@@ -122,8 +122,8 @@ def beam_search(
     Raises:
         ValueError: beam_size or max_length is below 1, or the start or end token is the padding token.
 
-    Source: Wu et al. 2016, arXiv:1609.08144, section 7, for length normalization; the plain power is that
-    of their first experiments.
+    Source: Wu et al. 2016, arXiv:1609.08144, section 7, for length normalization; the plain power of the
+    length is that of their first experiments.
     """
     _check(start_token, end_token, max_length)
     if beam_size < 1:

@@ -176,7 +176,7 @@ class EncoderLayer(nn.Module):
 
     @classmethod
     def from_torch(cls, layer: nn.TransformerEncoderLayer) -> "EncoderLayer":
-        """A layer with the weights, settings, dtype, device and mode of torch's.
+        """A layer with the weights, settings, dtype, device and training mode of torch's.
 
         It is always batch-first, and its boolean mask is the negation of torch's, with the padding included:
         `padding_mask(~src_key_padding_mask) & ~src_mask`.
@@ -191,9 +191,9 @@ class EncoderLayer(nn.Module):
 
 @dataclass(frozen=True)
 class KVCache:
-    """Cached keys and values of every head; an explicit value that no module stores.
+    """Cached keys and values of every head, passed in and out explicitly; no module stores them.
 
-    From `MultiHeadAttention.project_keys_and_values`, for `MultiHeadAttention.attend_to`.
+    `MultiHeadAttention.project_keys_and_values` computes them, and `MultiHeadAttention.attend_to` uses them.
 
     Attributes:
         k: (batch, heads, j, head_dim).
@@ -356,7 +356,7 @@ class DecoderLayer(nn.Module):
 
     @classmethod
     def from_torch(cls, layer: nn.TransformerDecoderLayer) -> "DecoderLayer":
-        """A layer with the weights, settings, dtype, device and mode of torch's; see `EncoderLayer.from_torch`.
+        """A layer with the weights, settings, dtype, device and training mode of torch's, as `EncoderLayer.from_torch`.
 
         Raises:
             ValueError: torch's layer has a feature that is not supported; the message names it.

@@ -69,7 +69,7 @@ class Luong(nn.Module):
         score: a name in `LUONG_SCORES` or of `molattn.attention`, or a callable.
         max_source_length: maximum source length, including padding; required by the location score.
         input_feeding: whether a~_(t-1) is an input of step t.
-        dropout: on the embeddings, between layers and on a~_t before the output, in training.
+        dropout: dropout probability of the embeddings, between layers and of a~_t before the output, in training.
 
     Raises:
         ValueError: the cell or score is unknown; the location score has no max_source_length.

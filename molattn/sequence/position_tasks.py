@@ -1,15 +1,16 @@
 """What a key bias per position is good for: eight small trainings, and the attention weights of their heads.
 
-Attention compares the contents of two positions, not the positions. A key bias per position adds them: b_kj adds
-q_i . b_kj to every logit of column j, so a head can attend to row 2 independently of its content.
+Attention compares the contents of two positions, not the positions themselves. With a key bias per position it depends
+on the position too: b_kj adds q_i . b_kj to every logit of key j, so a head can attend to row 2 independently of its
+content.
 
 The inputs are 1,000 tables x of 5 rows and 7 channels, uniform in [0, 1). Three tasks, row by row:
 
-| task             | target                | rows to attend to      |
-|------------------|-----------------------|------------------------|
-| "row sum"        | y_ic = sum_c' x_ic'   | the row itself         |
-| "add row 2"      | y_i = x_i + x_2       | the row itself, row 2  |
-| "replace by row 2" | y_i = x_2           | row 2                  |
+| task               | target              | rows to attend to     |
+|--------------------|---------------------|-----------------------|
+| "row sum"          | y_ic = sum_c' x_ic' | the row itself        |
+| "add row 2"        | y_i = x_i + x_2     | the row itself, row 2 |
+| "replace by row 2" | y_i = x_2           | row 2                 |
 
 "Row 2" is the second one, index 1.
 """
@@ -41,7 +42,7 @@ class PositionTraining:
     Attributes:
         task: a name in `TASKS`.
         key_bias: "per_position", or "shared" as in Keras.
-        num_heads, head_dim: of the layer.
+        num_heads, head_dim: those of the layer.
         published_loss: the published final loss, from another seed.
     """
 

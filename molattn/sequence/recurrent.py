@@ -62,7 +62,7 @@ class RecurrentEncoder(nn.Module):
         num_layers: number of stacked recurrent layers.
         cell: f, "gru" or "lstm". torch's GRU applies the reset gate after the recurrent matrix, Cho et al. before it.
         bidirectional: whether the source is read in both directions.
-        dropout: on the embedding and between layers, in training.
+        dropout: dropout probability of the embeddings and between layers, in training.
 
     Raises:
         ValueError: the cell is unknown.
@@ -92,7 +92,7 @@ class RecurrentEncoder(nn.Module):
         Returns:
             The memory (batch, source, memory_dim), zeros at padding, and the last hidden state, each tensor
             (layers * directions, batch, hidden_dim); that of the backward direction is at the first token. A source
-            of padding only gives zeros.
+            that is all padding gives zeros.
 
         Raises:
             ValueError: there is padding before a token.
@@ -116,12 +116,12 @@ class RecurrentEncoder(nn.Module):
 
 
 def precompute_keys(score: Score, memory: Tensor) -> Tensor:
-    """The keys for `score_of_precomputed`, computed once before the first query."""
+    """The keys that `score_of_precomputed` takes, computed once before the first query."""
     return score.w_k(memory) if isinstance(score, Additive) else memory
 
 
 def score_of_precomputed(score: Score) -> Score:
-    """`score`, taking `precompute_keys`: the additive score would project the memory again for every target token."""
+    """`score` for keys from `precompute_keys`: the additive score would project them again for every target token."""
     return score.forward_projected if isinstance(score, Additive) else score
 
 

@@ -113,7 +113,7 @@ class Encoder(nn.Module):
 
     @classmethod
     def from_torch(cls, stack: nn.TransformerEncoder) -> "Encoder":
-        """A stack with the weights, settings, dtype, device and mode of torch's; see `EncoderLayer.from_torch`.
+        """A stack with the weights, settings, dtype, device and training mode of torch's, as `EncoderLayer.from_torch`.
 
         Raises:
             ValueError: torch's stack has a feature that is not supported; the message names it.
@@ -252,7 +252,7 @@ class Decoder(nn.Module):
 
     @classmethod
     def from_torch(cls, stack: nn.TransformerDecoder) -> "Decoder":
-        """A stack with the weights, settings, dtype, device and mode of torch's; see `EncoderLayer.from_torch`.
+        """A stack with the weights, settings, dtype, device and training mode of torch's, as `EncoderLayer.from_torch`.
 
         Raises:
             ValueError: torch's stack has a feature that is not supported; the message names it.

@@ -176,9 +176,9 @@ class Transformer(nn.Module):
     def from_torch(cls, model: nn.Transformer, source_vocab: int, target_vocab: int, **settings: Any) -> "Transformer":
         """A model with the encoder and decoder of torch's, which has no embeddings and no output layer.
 
-        The two stacks have the weights, settings, dtype, device and mode of torch's, as from `Encoder.from_torch` and
-        `Decoder.from_torch`; embeddings and output layer are newly initialized, as in `Transformer(source_vocab,
-        target_vocab, ...)`.
+        The two stacks have the weights, settings, dtype, device and training mode of torch's, as from
+        `Encoder.from_torch` and `Decoder.from_torch`; embeddings and output layer are newly initialized, as in
+        `Transformer(source_vocab, target_vocab, ...)`.
 
         Args:
             model: torch's model.

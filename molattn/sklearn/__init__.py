@@ -5,9 +5,9 @@
 
     cross_val_score(MolAttentionRegressor(epochs=20), smiles, y, cv=5)
 
-X is n SMILES: a list, an array, a Series, or one column of a table, (n, 1). With extra descriptors it is a table:
- `MolAttentionRegressor(smiles_column="smiles", descriptor_columns=["logp", "mw"]).fit(frame, y)`. Invalid
-input raises ValueError, as in scikit-learn.
+X is n SMILES: a list, an array, a Series, or one column of a table, (n, 1). With extra descriptors, X is a table:
+`MolAttentionRegressor(smiles_column="smiles", descriptor_columns=["logp", "mw"]).fit(frame, y)`. Invalid input raises
+ValueError, as in scikit-learn.
 """
 
 from molattn.sklearn.classifier import MolAttentionClassifier

@@ -24,7 +24,7 @@ from molattn.models.config import GraphModelConfig
 from molattn.sklearn.validation import MoleculeTable, check_molecules
 from molattn.training.config import DataConfig, TrainingConfig, resolve
 
-# A model in a pickle: the files of its folder, by name.
+# A model in a pickle: the contents of the files of its folder, by name.
 _Files = dict[str, bytes]
 
 PARAMETERS = """
@@ -71,7 +71,7 @@ PARAMETERS = """
 
 
 class MolAttention(BaseEstimator):
-    """The base class of the two estimators; in a pickle, the model is the bytes of its files, without pickles."""
+    """The base class of the two estimators. A pickle holds the model as the bytes of its files, not as objects."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class MolAttention(BaseEstimator):
         sample_weight: Any,
         one_d: bool,
     ) -> Self:
-        """Fit to targets, (n, T), NaN where missing; `kind` is that of the task, and `one_d` is whether y was (n,)."""
+        """Fit to targets, (n, T), NaN where missing; `kind` is the kind of the task, `one_d` is whether y was (n,)."""
         smiles, descriptors = molecules.smiles, _descriptor_array(molecules)
         weights = None
         if sample_weight is not None:
@@ -191,14 +191,14 @@ class MolAttention(BaseEstimator):
         if not (isinstance(share, float | np.floating) and 0 < share < 1):
             raise ValueError(f"validation_fraction is above 0 and below 1, not {share!r}")
         options["split_sizes"] = (1 - float(share), float(share), 0.0)
-        # Grids of numpy arrays have numpy scalars.
+        # Parameter grids that are numpy arrays give numpy scalars.
         return {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
 
     def _predict_array(self, X: Any) -> np.ndarray:
         """The predictions for each SMILES, (n, T) or (n, T, classes).
 
         Raises:
-            ValueError: SMILES that cannot be read, and descriptors that are missing, by their rows.
+            ValueError: SMILES that cannot be read, or descriptors that are missing; the message names their rows.
         """
         check_is_fitted(self)
         molecules = self._molecules(X)
@@ -270,7 +270,7 @@ def _from_files(files: _Files) -> Predictor:
 
 @contextmanager
 def as_value_error() -> Iterator[None]:
-    """Raise the errors of molattn as ValueError, as scikit-learn does."""
+    """Turn the errors of molattn into ValueError, which scikit-learn raises for invalid input."""
     try:
         yield
     except MolattnError as error:

@@ -13,7 +13,7 @@ from molattn.sklearn.validation import check_labels, drop_missing, is_missing, t
 
 
 class MolAttentionClassifier(ClassifierMixin, MolAttention):
-    __doc__ = f"""Classes from molecules: attention over the atoms of each, as `molattn train` does it.
+    __doc__ = f"""Classification of molecules, with the attention models that `molattn train` trains.
 
     To weight rare classes as much as common ones, use `settings=["training.class_balance=true"]`.
 {PARAMETERS.format(losses='"bce" for two classes, "cross-entropy" for more, "dirichlet" for any; None: default.')}
@@ -27,8 +27,9 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
 
         Args:
             X: n SMILES; or a table with a column of them, see `smiles_column` and `descriptor_columns`.
-            y: (n,) or (n, T) numbers or strings; NaN or None where one is missing. A molecule without any is not used.
-            sample_weight: (n,), the weight of each molecule, including validation molecules.
+            y: (n,) or (n, T) numbers or strings; NaN or None where one is missing. A molecule without any label is not
+                used.
+            sample_weight: (n,), the weight of each molecule; it also applies to the validation molecules.
 
         Raises:
             ValueError: SMILES that cannot be read, by their rows; invalid classes or parameters.
@@ -92,13 +93,13 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
         for t in range(self.n_outputs_):
             names = self.predictor_.task.class_names(t)
             classes = self.classes_ if self._one_d else self.classes_[t]
-            # A target with one class, next to others with more, is modelled as the first of two.
+            # The class of a target with one class, next to targets with more, is modelled as the first of two.
             chosen = [[name in (row[t] if several else row) for name in names[: len(classes)]] for row in rows]
             result.append(np.array(chosen, dtype=bool))
         return result[0] if self._one_d else result
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy; for several targets the share of molecules whose known classes are all correct."""
+        """The accuracy; for several targets, the share of molecules whose known classes are all correct."""
         predicted, labels = self.predict(X), check_labels(y)
         check_consistent_length(predicted, labels)
         missing = np.array([is_missing(label) for label in labels.ravel()]).reshape(labels.shape)
@@ -113,7 +114,7 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
         if self.predictor_.task.kind == "binary":
             predicted = np.stack([1 - predicted, predicted], -1)
         classes = [self.classes_] if self._one_d else self.classes_
-        # A target with one class, next to others with more: its probability is 1.
+        # The probability is 1 for the class of a target with one class, next to targets with more.
         result = [
             predicted[:, t, : len(c)] if len(c) > 1 else np.ones((len(predicted), 1)) for t, c in enumerate(classes)
         ]

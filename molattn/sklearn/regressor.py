@@ -12,7 +12,7 @@ from molattn.sklearn.validation import check_values, target_names
 
 
 class MolAttentionRegressor(RegressorMixin, MolAttention):
-    __doc__ = f"""Numbers from molecules: attention over the atoms of each, as `molattn train` does it.
+    __doc__ = f"""Regression of properties of molecules, with the attention models that `molattn train` trains.
 {PARAMETERS.format(losses='"mse" (None), "mae", "huber", "mve", "evidential" or "quantile".')}
     """
 
@@ -21,8 +21,8 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
 
         Args:
             X: n SMILES; or a table with a column of them, see `smiles_column` and `descriptor_columns`.
-            y: (n,) or (n, T), NaN where a value is missing. A molecule without any is not used.
-            sample_weight: (n,), the weight of each molecule, including validation molecules.
+            y: (n,) or (n, T), NaN where a value is missing. A molecule without any value is not used.
+            sample_weight: (n,), the weight of each molecule; it also applies to the validation molecules.
 
         Raises:
             ValueError: SMILES that cannot be read, by their rows; invalid values or parameters.
@@ -37,8 +37,7 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
         """The values, in the shape that y had in `fit`: (n,) or (n, T); with `return_std` also standard deviations.
 
         Raises:
-            ValueError: SMILES that cannot be read, by their rows; or `return_std` for a model without
-                standard deviations.
+            ValueError: SMILES that cannot be read, by their rows; `return_std` for a model without standard deviations.
         """
         if not return_std:
             predicted = self._predict_array(X)
@@ -64,7 +63,7 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
         return self._restore_shape(lower), self._restore_shape(upper)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R2; the mean over several targets, missing values left out."""
+        """R2, or the mean R2 of several targets; missing values are left out."""
         predicted, values = self.predict(X), check_values(y)
         check_consistent_length(predicted, values)
         if not np.isnan(values).any():

@@ -38,7 +38,7 @@ def check_molecules(
     """The SMILES of X, and its descriptors.
 
     Columns are selected by name in a data frame (pandas, polars, pyarrow), or by index from 0 in any table. By
-    default the SMILES column of a frame is found by its name, and that of an array is its first column.
+    default the SMILES column of a data frame is found by its name, and that of an array is its first column.
 
     Raises:
         ValueError: a column that does not exist or is selected twice, or no SMILES.
@@ -147,7 +147,7 @@ def check_labels(y: Any) -> np.ndarray:
         raise ValueError("fit requires y to be passed, but the target y is None")
     if issparse(y):
         y = y.toarray()
-    # As objects if y is a list: np.array would turn NaN into a string among strings.
+    # A list becomes an array of objects: np.array would turn a NaN among strings into a string.
     labels = np.asarray(y) if hasattr(y, "__array__") else np.array(y, dtype=object)
     if labels.ndim == 2 and labels.shape[1] > 1:
         return labels
@@ -155,7 +155,7 @@ def check_labels(y: Any) -> np.ndarray:
 
 
 def drop_missing(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mask of the labels of one target, (n,), that are not missing, and these labels."""
+    """(n,) True where a label of one target is not missing, and the labels that are not missing."""
     mask = np.array([not is_missing(label) for label in labels], dtype=bool)
     values = labels[mask]
     return mask, np.array(values.tolist()) if values.dtype == object else values
@@ -169,7 +169,7 @@ def is_missing(label: object) -> bool:
 
 
 def target_names(y: Any, count: int) -> list[str]:
-    """The names of the targets: those of the columns of a table, else y, or y0, y1 and so on."""
+    """The names of the targets: of the columns of a table, or of a Series; else y, or y0, y1 and so on."""
     columns = getattr(y, "columns", None)
     if columns is not None and len(columns) == count:
         return list(map(str, columns))

@@ -1,4 +1,4 @@
-"""`check_model`: checks of everything that must hold for a layer or a model of molecules, also for custom ones.
+"""`check_model`: checks of the properties that every layer or molecule model must have, including custom ones.
 
 >>> from molattn.graph import GraphNetBlock
 >>> passed = check_model(GraphNetBlock(node_dim=8, num_heads=2, edge_dim=3))

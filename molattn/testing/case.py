@@ -1,4 +1,4 @@
-"""The interface that the checks use, a layer or model with a batch to test it on, and how a check fails."""
+"""`Case`, the interface that the checks use: a layer or model with a batch to test it on; and how a check fails."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6}
-"""The largest difference of two outputs that must be equal, relative to max(1, the largest value of them)."""
+"""The largest difference allowed between equal outputs, relative to max(1, the largest absolute expected value)."""
 
 
 class CheckFailed(AssertionError):
@@ -16,7 +16,7 @@ class CheckFailed(AssertionError):
 
 
 def assert_same(actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float, message: str) -> None:
-    """Fail with `message` if two lists of outputs differ by more than `tolerance`, relative to max(1, largest)."""
+    """Fail with `message` if two lists of outputs differ by more than `tolerance`, relative as in `TOLERANCE`."""
     for a, b in zip(actual, expected, strict=True):
         if a.shape != b.shape:
             raise CheckFailed(f"{message}: their shapes are {tuple(a.shape)} and {tuple(b.shape)}")
@@ -66,7 +66,7 @@ class Case(Protocol):
         ...
 
     def permuted(self, orders: Sequence[Sequence[int]]) -> "Case | None":
-        """The case with the nodes of every graph in another order; None if their order has a meaning."""
+        """The case with the nodes of every graph in another order; None if the order of the nodes has a meaning."""
         ...
 
     def single(self, index: int) -> "Case":
@@ -82,7 +82,7 @@ class Case(Protocol):
         ...
 
     def other_forms(self) -> dict[str, Tensor]:
-        """The node outputs of other implementations of the same equations, flat as `nodes[node_mask]`."""
+        """Node outputs of other implementations of the same equations, by name, in the shape of `nodes[node_mask]`."""
         ...
 
     def to_dtype(self, dtype: torch.dtype) -> "Case":

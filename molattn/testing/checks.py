@@ -1,4 +1,4 @@
-"""`check_model` and its checks, each a property of any layer or model."""
+"""`check_model` and its checks, each of one property that any layer or model must have."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -17,13 +17,13 @@ def check_model(
 ) -> list[str]:
     """Check equivariance, invariance to padding and to the batch, finite outputs, gradients and attention weights.
 
-    The model itself is not changed: a copy is checked, with a little noise added to every weight, so that weights that
-    are initialized with zeros do not hide a fault.
+    The model itself is not changed: a copy of it is checked. A little noise is added to every weight of the copy, so
+    that weights that are initialized with zeros do not hide a fault.
 
     Args:
-        model: a model of molecules (`molattn.models`), a module from a `Graph` or `DenseGraph` to the updated graph,
-            such as `GraphNetBlock`, an edge update, such as `AttentionEdgeUpdate`, a layer with forward(x, edge_index,
-            edge_attr, u, batch), such as `TensorDotConv`, or a `MultiHeadAttention`.
+        model: a molecule model (`molattn.models`); a module from a `Graph` or `DenseGraph` to the updated graph, like
+            `GraphNetBlock`; an edge update, such as `AttentionEdgeUpdate`; a layer with forward(x, edge_index,
+            edge_attr, u, batch), such as `TensorDotConv`; or a `MultiHeadAttention`.
         graphs: graphs to test a layer on, if they cannot be generated from the layer's `node_dim`, `edge_dim` and
             `global_dim` (or `in_channels`, `edge_dim`, `global_dim`).
         rows_sum_to_one: False for attention whose weights need not sum to 1, such as MAT's with the kernel exp(-d); by

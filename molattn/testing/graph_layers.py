@@ -113,7 +113,7 @@ class GraphLayerCase:
     def _transformed(
         self, nodes: Callable[[Tensor], Tensor], pairs: Callable[[Tensor], Tensor], u: Tensor | None = None
     ) -> "GraphLayerCase":
-        """The case with `nodes` applied to the tensors of nodes, and `pairs` to those of pairs of nodes."""
+        """The case with `nodes` applied to its tensors of nodes, and `pairs` to its tensors of pairs of nodes."""
         g = self.graph
         transformed = DenseGraph(
             v=nodes(g.v),

@@ -1,4 +1,4 @@
-"""Models of molecules as test cases, and the molecules to test them on."""
+"""Molecule models as test cases, and the molecules to test them on."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -24,8 +24,8 @@ class MoleculeModelCase:
         module: the model.
         molecules: the molecules whose outputs are checked.
         descriptors: (molecules, k), the descriptors of each; k is 0 for a model without descriptors.
-        extra: other molecules in the batch, whose size adds padding.
-        garbage: whether the padding holds other values than zero.
+        extra: other molecules in the batch, which add padding if they are larger.
+        garbage: whether the padding holds values other than zero.
     """
 
     module: Any
@@ -104,7 +104,7 @@ class MoleculeModelCase:
 
 
 def molecule_model_case(model: Any) -> MoleculeModelCase:
-    """`model` with the molecules `SMILES`, and random descriptors if it has any."""
+    """`model` with the molecules `SMILES`, and with random descriptors if it reads any."""
     width = getattr(model, "num_descriptors", 0)
     descriptors = np.random.default_rng(0).normal(size=(len(SMILES), width))
     return MoleculeModelCase(model, read_molecules(model, SMILES), descriptors)

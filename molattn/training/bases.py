@@ -23,16 +23,17 @@ FROM_SCRATCH: dict[str, dict[str, Any]] = {
     "model": {"max_path": 6},
     "training": {"auxiliary": 0.3},
 }
-"""Default settings of a graph model trained from scratch. It needs descriptors, which a base model has learned, and
-shorter paths: few molecules have enough pairs of distant atoms to learn from."""
+"""Default settings of a graph model trained from scratch. It needs descriptors, which a base model has already
+learned, and shorter paths: few molecules have enough pairs of distant atoms to learn from."""
 
 MANY_MOLECULES = range(1_500, 100_001)
 """The numbers of training molecules for which `FINE_TUNING_MANY` applies. Computing descriptors of more molecules would
 take minutes."""
 
 FINE_TUNING_MANY: dict[str, dict[str, Any]] = {"model": {"dropout": 0.0}, "training": {"auxiliary": 1.0}}
-"""Default settings of a training from a base model on many molecules, in addition to `FINE_TUNING`. It has enough steps
-to forget the descriptors that the base model has learned; learning them further prevents that. It needs no dropout."""
+"""Default settings of a training from a base model on many molecules, in addition to `FINE_TUNING`. So many steps
+would make it forget the descriptors that the base model has learned, unless it goes on learning them. It needs no
+dropout."""
 
 CARD = "card.toml"
 
@@ -46,11 +47,11 @@ class Base:
 
     Attributes:
         name: the name or folder by which it was requested.
-        folder: of its files: card.toml, and those of a model.
+        folder: the folder of its files: card.toml, and those of a saved model.
         model: its settings.
         add_hs: whether hydrogens are atoms of its molecules.
-        conformers: whether its molecules have distances.
-        source: of the molecules that it was trained on.
+        conformers: whether its molecules have 3D distances.
+        source: the source of the molecules that it was trained on.
     """
 
     name: str
@@ -115,7 +116,7 @@ def find_base(name: str) -> Base:
 
 
 def conflicts(base: Base, model: ModelConfig, add_hs: bool, conformers: bool) -> list[str]:
-    """The settings in which a run differs from its base model, a phrase each; with any, it cannot be used."""
+    """The settings in which a run differs from its base model, a phrase each; if any differ, it cannot be used."""
     if model.kind != base.model.kind:
         return [f"model is {model.kind} and was {base.model.kind}"]
     names = [f.name for f in fields(model) if f.name not in _OVERRIDABLE]
@@ -125,7 +126,7 @@ def conflicts(base: Base, model: ModelConfig, add_hs: bool, conformers: bool) ->
 
 
 def with_base_sizes(base: Base, model: ModelConfig, explicit: set[str]) -> ModelConfig:
-    """The settings of a model, with those of its base model wherever they are not explicit."""
+    """The settings of a model: those in `explicit` are kept, the others are those of its base model."""
     if model.kind != base.model.kind:
         return model
     keep = {name: getattr(model, name) for name in (*explicit, *_OVERRIDABLE) if hasattr(model, name)}

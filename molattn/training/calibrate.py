@@ -26,12 +26,13 @@ def calibrate(
     For each target the molecules with a label are used; if there are more than 10,000, a random sample of that size.
 
     Args:
-        answers: of the n calibration molecules.
+        answers: the predictions for the n calibration molecules.
         true: (n, T) their targets, NaN where missing.
+        task: of the targets.
         uncertainty: the method of the standard deviations in `answers`.
         method: one of `molattn.models.calibration.METHODS`, or empty.
         targets: T names.
-        others: of the validation molecules, for the typical size of standard deviations.
+        others: the predictions for the validation molecules, for the typical size of standard deviations.
 
     Raises:
         UsageError: a method that does not go with the task, or targets of atoms.

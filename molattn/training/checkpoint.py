@@ -80,7 +80,7 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
         _STATE_FIELDS.validate(content, "")
         if content["file"] != _file_name(content["epoch"]):
             raise mismatch("file", content["file"], f"{_file_name(content['epoch'])}, the one of its epoch")
-        read_tensor_specs(folder / content["file"])  # before it is read: it may be of any length
+        read_tensor_specs(folder / content["file"])  # first, because the file may be of any length
         tensors, checksum = read_tensors(folder / content["file"])
         if [hashlib.sha256(text.encode()).hexdigest(), checksum] != [outer["sha256"], content["sha256"]]:
             raise ValidationError("a checksum differs")
@@ -182,22 +182,22 @@ class Trainable(Protocol):
     schedule: torch.optim.lr_scheduler.LRScheduler
 
     def state_dict(self) -> dict[str, Any]:
-        """As that of `torch.nn.Module`."""
+        """See `torch.nn.Module.state_dict`."""
         ...
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any:
-        """As that of `torch.nn.Module`."""
+        """See `torch.nn.Module.load_state_dict`."""
         ...
 
 
 @runtime_checkable
 class TrainingMonitor(Protocol):
-    """Stores the best weights and the history of a training, such as `EarlyStopping`."""
+    """An object, such as `EarlyStopping`, that stores the best weights and the history of a training."""
 
     state: dict[str, Tensor] | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Its other state, in plain values."""
+        """Its state except the weights, in plain values."""
         ...
 
     def restore(self, saved: dict[str, Any], state: dict[str, Tensor] | None) -> None:
@@ -302,7 +302,7 @@ def _restore(checkpoint: Checkpoint, learner: Trainable) -> None:
 
 
 def _optimizer_state(optimizer: torch.optim.Optimizer) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
-    """The settings of its groups as plain values, and the state of each weight as tensors."""
+    """The settings of the parameter groups as plain values, and the state of each parameter as tensors."""
     full = optimizer.state_dict()
     tensors = {
         f"optimizer.{index}.{key}": torch.as_tensor(value)

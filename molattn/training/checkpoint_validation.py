@@ -1,7 +1,8 @@
 """Validate a checkpoint against the training that resumes from it.
 
-A checkpoint has the names, types and sizes of the training that wrote it, which had the same settings. If they differ,
-it is damaged or was changed, and the message of ValidationError says where.
+The training that wrote a checkpoint had the same settings as the one that resumes from it, so all names, types and
+sizes must be equal. If they differ, the checkpoint is damaged or was changed, and the message of ValidationError says
+where.
 """
 
 import math
@@ -56,10 +57,10 @@ _IMPLEMENTATION = ("foreach", "fused", "capturable")
 def validated_optimizer_state(
     groups: Sequence[dict[str, Any]], tensors: Mapping[str, Tensor], optimizer: torch.optim.Optimizer
 ) -> dict[str, Any]:
-    """A state for `optimizer.load_state_dict`, from the settings of its groups and its tensors by INDEX.NAME.
+    """A state for `optimizer.load_state_dict`, from the settings of its groups and its tensors, named INDEX.NAME.
 
     Only the learning rate may differ from that of the optimizer. Settings of the implementation, and settings that the
-    checkpoint lacks, are those of the optimizer.
+    checkpoint lacks, are taken from the optimizer.
 
     Raises:
         ValidationError: they are not those of such an optimizer.

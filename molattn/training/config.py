@@ -33,7 +33,7 @@ class DataConfig:
             names in `molattn.chem.MOLECULE_FEATURIZERS`. The default of a graph model from scratch is "rdkit_few", a
             dozen.
         add_hs: whether hydrogens become atoms of the graph.
-        max_atoms: larger molecules are refused.
+        max_atoms: the maximum number of atoms; larger molecules are rejected.
         standardize: standardisation of the molecules: "parent" (groups normalised, the largest fragment, neutral if
             possible) or "tautomer" (that, as its canonical tautomer); empty for none.
         conformers: whether to compute a 3D geometry of every molecule, for the model to use its distances.
@@ -95,9 +95,9 @@ class TrainingConfig:
         seed: of the split, the weights, the batches and the dropout.
         base: the initialization: the name of a base model, or the folder of one that `molattn pretrain` wrote; "none"
             to train from scratch, "auto" for molattn's default base model if it is compatible.
-        auxiliary: weight in the loss of a dozen descriptors that RDKit computes of the training molecules, which the
-            model learns in addition to its targets; 0 for none. The default is 0.3 for a graph model from scratch, and
-            1, without dropout, for a training from a base model on 1,500 to 100,000 molecules.
+        auxiliary: the weight, in the loss, of a dozen descriptors of the training molecules, which RDKit computes and
+            the model learns in addition to its targets; 0 for none. The default is 0.3 for a graph model from scratch,
+            and 1, without dropout, for a training from a base model on 1,500 to 100,000 molecules.
         checkpoint_every: epochs between two checkpoints, from which an interrupted run can be resumed.
         num_replicates: number of runs, with this seed and the next ones, one after the other.
         ensemble_size: models of an ensemble, trained on one split with this seed and the next ones; 1 for none.
@@ -108,21 +108,21 @@ class TrainingConfig:
         num_workers: worker processes that read molecules; 0 reads them in the main process.
         threads: CPU threads of tensor operations. A small model gains little from a second one, and synchronized
             threads become very slow when other processes need the cores.
-        loss: of regression "mse", "mae", "huber", "mve" or "evidential" (a mean and a standard deviation) or "quantile"
-            (the median and two quantiles), of binary targets "bce" or "dirichlet", of several classes "cross-entropy"
-            or "dirichlet"; the first one of the task when empty.
+        loss: for regression "mse", "mae", "huber", "mve" or "evidential" (a mean and a standard deviation) or
+            "quantile" (the median and two quantiles), for binary targets "bce" or "dirichlet", for several classes
+            "cross-entropy" or "dirichlet"; the first one of the task when empty.
         alpha: of the loss "quantile": its two quantiles are alpha / 2 and 1 - alpha / 2.
-        evidential_regularization: of the losses "evidential" and "dirichlet": the penalty of evidence for a wrong
-            prediction.
-        uncertainty_method: of the standard deviations, a name in `molattn.models.uncertainty.METHODS`; by default that
-            of the ensemble or the loss.
+        evidential_regularization: of the losses "evidential" and "dirichlet": the weight of the penalty for evidence
+            for a wrong prediction.
+        uncertainty_method: how standard deviations are computed, a name in `molattn.models.uncertainty.METHODS`; by
+            default that of the ensemble or the loss.
         dropout_sampling_size: forward passes of the uncertainty method "dropout".
         calibration_method: the default calibration of the model, a name in `molattn.models.calibration.METHODS`; the
             conformal one when empty.
         domain_size: the maximum number of training molecules that the model stores to detect molecules unlike them; 0
             for none.
-        metrics: to report, the first of them after every epoch, names in `molattn.training.metrics.METRICS`; the
-            defaults of the task when empty.
+        metrics: the metrics to report, names in `molattn.training.metrics.METRICS`, the first of them after every
+            epoch; the defaults of the task when empty.
         class_balance: gives the classes of a target equal total weight in the loss; probabilities are then those of
             balanced classes.
         positive_weights: of binary targets, the weight of the positive class in the loss, relative to the negative
@@ -207,9 +207,17 @@ class RunConfig:
 
 
 def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterable[str] = ()) -> RunConfig:
-    """The settings of a run: defaults, option `preset`, a file, options by their own name, then `section.key=value`.
+    """The settings of a run, each source overriding those before it: defaults, `preset`, file, options, `settings`.
 
-    Options that are None are ignored. Raises UsageError as `RunConfig.updated` does.
+    Options that are None are ignored.
+
+    Args:
+        config: the path of a TOML file; None for none.
+        options: values by the names of settings, without their sections; also `preset`, and `model` for its kind.
+        settings: texts `section.key=value`.
+
+    Raises:
+        UsageError: as `RunConfig.updated`.
     """
     resolved = RunConfig()
     options = dict(options)

@@ -49,7 +49,7 @@ def unreliable_molecules(molecules: MoleculeStore) -> list[str]:
 def split_leakage(
     rows: np.ndarray, keys: list[str], groups: list[str] | None, split_labels: np.ndarray, origin: str
 ) -> list[str]:
-    """Molecules, and groups if a column names them, that are in more than one split, by the rows of the table."""
+    """The molecules, and the groups if there are any, that are in more than one split, by the rows of the table."""
     messages = []
     for what, names in (("molecule", keys), ("group", groups)):
         if names is not None:

@@ -65,7 +65,7 @@ class PreparedDataset:
 
     Attributes:
         config: the settings, with the columns that were found.
-        name: of the data set: its card's, or the stem of its file.
+        name: of the data set: that on its card, or the stem of its file.
         units: unit of each target, empty where unknown.
         sha256: of the table's bytes.
         smiles: of every row of the table, as written.
@@ -80,10 +80,11 @@ class PreparedDataset:
         task_message: in one sentence, which task was inferred; empty if the task type was configured.
         weights: the weight of each of the n rows, (n,); None without a weight column.
         groups: the group of each of the n rows; None without a group column.
-        stored_in: the folder from which the molecules were loaded; None if they were read from SMILES now.
+        stored_in: the folder from which the molecules were loaded; None if this run read them from SMILES.
         descriptors: (n, k) extra descriptors of each molecule, standardised; None without.
         descriptor_scaler: the scaler of `descriptors`, fitted to the training molecules.
-        offsets: (n + 1,) where the rows of targets of each molecule begin, and where the last end; None for one each.
+        offsets: (n + 1,) where the rows of targets of each molecule begin, and where the last end; None for one row per
+            molecule.
     """
 
     config: DataConfig

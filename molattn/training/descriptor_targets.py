@@ -1,4 +1,4 @@
-"""Computed descriptors of molecules as targets: computed, filtered and standardised."""
+"""RDKit's descriptors of molecules as targets: computed, filtered and standardised."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ MAX_MISSING = 0.1
 
 @dataclass(frozen=True)
 class DescriptorTargets:
-    """A standardised descriptors of n molecules.
+    """The A standardised descriptors of n molecules.
 
     Attributes:
         names: of the A descriptors.
@@ -45,7 +45,7 @@ def compute_descriptors(
     """The descriptors `names` of n molecules, (n, A), as RDKit computes them; NaN where it has no finite value.
 
     Raises:
-        SmilesError: the first of `smiles` that cannot be read.
+        SmilesError: a SMILES cannot be read; raised for the first of them.
     """
     rows: list[np.ndarray] = []
     for row in map_rows(smiles, partial(descriptors, names=names, max_atoms=max_atoms), num_workers, progress=progress):
@@ -60,8 +60,8 @@ def standardize_targets(
 ) -> DescriptorTargets:
     """Standardise and clip descriptors: z = clip((y - mean) / std), with the mean and std of the training molecules.
 
-    Targets are dropped if they are missing for more than `MAX_MISSING` of the training molecules, or constant: if
-    fewer than `min_differing` of the training molecules differ from the median.
+    Targets are dropped if they are missing for more than `MAX_MISSING` of the training molecules, or constant, that
+    is, if fewer than `min_differing` of the training molecules differ from the median.
 
     Args:
         names: of the A targets.

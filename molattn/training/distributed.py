@@ -1,6 +1,6 @@
 """Distributed training: the process group, collective operations, and the device of each process.
 
-Each rank runs the whole command and reads its place from the variables that torchrun sets: RANK, WORLD_SIZE,
+Each rank runs the whole command and reads its rank from the environment variables that torchrun sets: RANK, WORLD_SIZE,
 LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and MASTER_PORT. `molattn train --devices N` sets the same ones.
 The collective operations communicate within `process_group`; outside it the world size is 1 and they return at once.
 Importing this module loads nothing heavy.
@@ -49,7 +49,7 @@ def requested_devices(devices: str) -> int:
     [0, 4, 2, 1]
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: `devices` has none of these forms.
     """
     if devices == "auto":
         return 0
@@ -132,7 +132,7 @@ def _rendezvous() -> dict[str, Any]:
         # By default the store listens on all networks.
         with socket.create_server((host, port)) as server:
             listening = server.detach()
-    # Torch 2.7's libuv store does not accept a socket that is already listening; the other one does in all versions.
+    # Torch 2.7's libuv store does not accept a socket that is already listening; the older store does in all versions.
     store = TCPStore(
         host, port, count, own_rank == 0, timeout=default_pg_timeout, master_listen_fd=listening, use_libuv=False
     )

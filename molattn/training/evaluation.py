@@ -33,9 +33,10 @@ class Evaluation:
         metrics: {target: {metric: value, "n": labels}}.
         mean: of the metrics over the targets; empty for one target.
         rejected: the rows that were not evaluated, and why.
-        offsets: (n + 1,) where the rows of `targets` of each molecule begin, and where the last end; None for one each.
-        uncertainty: the metrics of its uncertainties, in the format of a run's metrics.json, with these molecules as
-            the test split; empty for a model without uncertainties.
+        offsets: (n + 1,) where the rows of `targets` of each molecule begin, and where the last end; None for one row
+            per molecule.
+        uncertainty: the metrics of the model's uncertainties, in the format of a run's metrics.json, with these
+            molecules as the test split; empty for a model without uncertainties.
         warnings: messages on how the table was read.
     """
 
@@ -105,7 +106,7 @@ def evaluate(
             unusable = {int(i): scaler.range_error(values[i].tolist()) for i in out_of_range}
 
     def predict() -> tuple[MatchedLabels, Predictions, dict[int, str]]:
-        """The rows that can be evaluated, their predictions, and the reasons of molecules without a prediction."""
+        """The rows that can be evaluated, their predictions, and why molecules have no prediction, by index."""
         sizes = [
             0 if i in unusable or isinstance(outcome, SmilesError) else outcome.size
             for i, outcome in enumerate(outcomes)

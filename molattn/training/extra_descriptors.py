@@ -75,7 +75,7 @@ def fit_descriptor_scaler(data: DataConfig, train: np.ndarray) -> tuple[Descript
 
     Args:
         data: the settings.
-        train: (n, k) of the training molecules, in units.
+        train: (n, k) extra descriptors of the training molecules, in their units.
 
     Raises:
         InputError: a descriptor whose mean or standard deviation is not finite.

@@ -84,8 +84,9 @@ def fit(
     and 0 otherwise, sum_i m_i l(o_i, z_i) / sum_i m_i over all atoms i of the batch; mean and std are those of the
     labelled atoms of `train`.
 
-    AdamW with a linear warm-up and a cosine decay; an exponential moving average of the weights is validated and
-    saved. The same seed gives the same weights; the random state of the caller is left as it was.
+    The optimizer is AdamW with a linear warm-up and a cosine decay of the learning rate; an exponential
+    moving average of the weights is validated and saved. The same seed gives the same weights; the random state of the
+    caller is left as it was.
 
     Within `distributed.process_group` each rank computes a share of every training batch and of the validation
     molecules: the steps are those of one process, up to rounding and dropout, and all ranks end with the same weights.
@@ -210,7 +211,7 @@ def _deterministic(threads: int) -> Iterator[None]:
 
 
 class _Loss:
-    """A number as Python's JSON writes it, with NaN and infinities for a loss that was not finite."""
+    """The schema of a loss: a number as Python's JSON writes it; a loss that was not finite is NaN or infinite."""
 
     def validate(self, value: Any, path: str) -> float:
         if type(value) not in (int, float) or (abs(value) > MAX_FLOAT and not math.isinf(value)):

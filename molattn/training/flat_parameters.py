@@ -1,7 +1,7 @@
 """The parameters of a model as views of one flat tensor, and their exponential moving average.
 
-A small model has seventy parameter tensors of a few thousand numbers: for each of them, calling the optimizer's
-operations takes longer than computing them.
+A small model has seventy parameter tensors of a few thousand numbers. For tensors that small, calling the operations of
+the optimizer takes longer than computing them.
 """
 
 from collections.abc import Sequence
@@ -83,7 +83,7 @@ class ExponentialMovingAverage(nn.Module):
         self.register_buffer("n_averaged", torch.tensor(0))
 
     def attach(self, model: nn.Module, weights: Sequence[Tensor]) -> None:
-        """Average the flat `weights` of `model` from now on; both are on their device."""
+        """Average the flat `weights` of `model` from now on; this module and `model` are already on their device."""
         self._averaged = [flat.data for flat in FlatParameters(self.module).flat]
         self._weights = [w.detach() for w in weights]
         self._copied = list(zip(self.module.buffers(), model.buffers(), strict=True))

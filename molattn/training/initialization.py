@@ -31,12 +31,13 @@ from molattn.training.unlabelled import NCI
 
 
 def resolve_initialization(config: RunConfig, of_atoms: bool = False, molecules: int = 0) -> tuple[RunConfig, str]:
-    """Resolve `training.base` and the settings that depend on it; also a message for the user, or an empty string.
+    """Resolve `training.base` and the settings that depend on it; returns also a message for the user, or an empty one.
 
-    `AUTO` becomes the base model `DEFAULT` if the model is the same, the targets are of molecules, and the data set
-    does not consist of molecules that the base model was trained on; otherwise `NONE`. Settings that are not explicit
-    come from `FINE_TUNING` with a base model, and from `FINE_TUNING_MANY` if the number of molecules is in
-    `MANY_MOLECULES`; without one from `FROM_SCRATCH`, for a graph model whose targets are measured and of molecules.
+    `AUTO` becomes the base model `DEFAULT` if the model has its settings, the targets are of molecules, and the data
+    set does not consist of molecules that the base model was trained on; otherwise `NONE`. Settings that are not
+    explicit come from `FINE_TUNING` with a base model, and from `FINE_TUNING_MANY` if the number of molecules is in
+    `MANY_MOLECULES`; without one they come from `FROM_SCRATCH`, for a graph model whose targets are measured and of
+    molecules.
 
     Args:
         config: as requested.

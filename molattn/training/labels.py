@@ -26,7 +26,8 @@ class MatchedLabels:
         targets: (N, T) labels, NaN where missing: a row for each molecule, or one for each of its atoms, molecule by
             molecule, in the order of the SMILES.
         rejected: the rows of the table that cannot be used, and why, in their order.
-        offsets: (n + 1,) where the rows of targets of each molecule begin, and where the last end; None for one each.
+        offsets: (n + 1,) where the rows of targets of each molecule begin, and where the last end; None for one row per
+            molecule.
     """
 
     indices: np.ndarray
@@ -53,7 +54,7 @@ def match_labels(
         sizes: the number of atoms or tokens of each record's molecule; 0 if there is none.
         error: returns why there is no molecule, by the index of the record.
         table: that the records were read from.
-        encoded: has the reason where a row holds no class.
+        encoded: the table's targets, with the reasons why rows hold no class.
         names: of the targets.
     """
     sizes = np.asarray(sizes, dtype=np.int64)
@@ -94,7 +95,7 @@ def molecule_means(targets: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def _stack_columns(lists: Sequence[np.ndarray], n: int) -> np.ndarray:
-    """(n, T), with NaN in the column of an empty cell."""
+    """The lists as the columns of an array, (n, T); an empty list becomes a column of NaN."""
     return np.stack([numbers if len(numbers) else np.full(n, np.nan) for numbers in lists], 1)
 
 

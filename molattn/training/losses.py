@@ -27,21 +27,22 @@ class TaskLoss(nn.Module):
     mve: (log s^2 + (o_mean - z)^2 / s^2) / 2,   s^2 = softplus(o_spread)
     evidential: log(pi / nu) / 2 - alpha log W + (alpha + 1/2) log(nu (gamma - z)^2 + W)
         + log(Gamma(alpha) / Gamma(alpha + 1/2)) + l |gamma - z| (2 nu + alpha),   W = 2 beta (1 + nu)
-    quantile: sum over p in (1/2, a/2, 1 - a/2) of max(p (z - q_p), (p - 1) (z - q_p))
+    quantile: sum over p in (1/2, a/2, 1 - a/2) of max(p (z - q_p), (p - 1) (z - q_p)),   a = `training.alpha`
     bce: -w z log p - (1 - z) log(1 - p),   p = logistic(o)
     cross-entropy: -w_z log p_z,   p = softmax(o)
-    dirichlet: sum_c ((c is z) - p_c)^2 + p_c (1 - p_c) / (S + 1) + l KL(Dir(a'), Dir(1)), times w_z where there are
-        weights,   a' = a but 1 for z
+    dirichlet: w_z (sum_c [((c is z) - p_c)^2 + p_c (1 - p_c) / (S + 1)] + l KL(Dir(a'), Dir(1))),
+        a'_c = a_c but 1 for z
 
-    `molattn.models.distributions` defines nu, alpha, beta, q, a, S and p, with the sources; l is
-    `training.evidential_regularization`.
+    `molattn.models.distributions` defines gamma, nu, alpha, beta, q_p, a_c, S and p_c, with the sources; l is
+    `training.evidential_regularization`, and w is 1 without weights.
 
     A missing label contributes neither loss nor gradient, whatever the output of the model.
 
     Args:
         task: determines the loss.
         scaler: of the targets.
-        weights: w: of the positive class of each target, (T,); of every class of every target, one after the other.
+        weights: w of the positive class of each target, (T,), or w of every class of every target, one after the other;
+            empty for none.
         regularization: l, of the losses "evidential" and "dirichlet".
     """
 
@@ -89,7 +90,7 @@ class TaskLoss(nn.Module):
 
 
 def mean_loss(losses: Tensor, known: Tensor, rows: Tensor | None = None) -> Tensor:
-    """The mean over the known labels, weighted by the weights of the rows, (b,); zero without a label."""
+    """The mean over the known labels, weighted by `rows`, the weights of the rows, (b,); zero without a label."""
     count = known.to(losses.dtype)
     if rows is not None:
         rows = rows.to(losses.dtype).unsqueeze(1)

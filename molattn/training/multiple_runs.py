@@ -29,7 +29,7 @@ class MultipleRunsResult:
     """The result of multiple runs.
 
     Attributes:
-        folder: of all runs, each in a folder of its own.
+        folder: of all runs, each in a subfolder of its own.
         metrics: the content of its `metrics.json`: as that of a single run, with {"mean", "std", "values"} for numbers.
         runs: the metrics of each run, by the name of its folder.
         descriptors: the columns of extra descriptors.
@@ -120,7 +120,10 @@ def _run_each(
     finish: Callable[[RunResult], None],
     in_runs: bool,
 ) -> MultipleRunsResult:
-    """Run each run in its folder in `path`; if none has started, remove `path`, and runs/ if empty and `in_runs`."""
+    """Do each run in its subfolder of `path`.
+
+    After an error before the first run has started, remove `path`, and with `in_runs` also runs/ if it is empty.
+    """
 
     def is_pending(name: str) -> bool:
         """Whether a run is not finished; called on rank 0, which writes the files."""
@@ -182,7 +185,7 @@ def _read_run_file(path: Path, schema: Schema) -> dict[str, Any]:
 
 
 def aggregate(values: list[Any]) -> Any:
-    """Aggregate the nested values of several runs: numbers to their mean, standard deviation and all values.
+    """Aggregate the nested values of several runs: numbers become their mean, standard deviation and all values.
 
     The standard deviation is that of a sample, over n - 1. If a run has no number, mean and deviation are None. Other
     values are kept if they are equal in all runs, and become a list otherwise.
@@ -204,7 +207,7 @@ def aggregate(values: list[Any]) -> Any:
     return values[0] if all(value == values[0] for value in values) else values
 
 
-# Settings that a run resolves by its data, unless they are explicit.
+# Settings that a run resolves from its data, unless they are explicit.
 _DATA_DEPENDENT = {("training", "base")} | {
     (section, name)
     for recipe in (FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH)

@@ -67,14 +67,15 @@ class AuxiliaryRegression(AuxiliaryObjective):
 class MaskedAtomPrediction(AuxiliaryObjective):
     """Prediction of the features of masked atoms, whose embeddings are replaced by one learned vector m.
 
-    v_i = m for the masked i;   loss = weight * mean over them and over features f of -log softmax(W_f v_i^L + c_f)_code
+    v_i = m for the masked i;   loss = weight * mean over them and over features f of -log softmax(W_f h_i + c_f)_code
+    h_i = norm(v_i^L)
 
     Bonds, path lengths and the other atoms are not masked. The outputs for the targets are those of the masked
     molecule.
 
     Args:
         model: a graph model.
-        fraction: of the atoms to mask, each at random.
+        fraction: the probability with which each atom is masked.
         weight: of the loss.
 
     Raises:

@@ -45,7 +45,7 @@ MIN_DIFFERING = 10
 """The number of molecules that must differ from the median of a target."""
 
 PRETRAINING: dict[str, Any] = {"epochs": 50, "batch_size": 64, "learning_rate": 2e-3}
-"""Default settings of a pretraining, where they differ from those of a training, in `training`."""
+"""Default settings of a pretraining, in the section `training`, where they differ from those of a training."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,10 @@ class PretrainResult:
 
     Attributes:
         folder: of the base model.
-        molecules: that it was trained on.
+        molecules: the molecules that it was trained on.
         targets: their descriptors.
         history: of the epochs.
-        best_epoch: whose weights it has, from 0.
+        best_epoch: the epoch whose weights it has, from 0.
     """
 
     folder: Path
@@ -119,7 +119,7 @@ def pretrain(
 
     Args:
         config: the settings.
-        folder: is created; it must not exist, unless with `force`, which replaces a base model, or `resume`.
+        folder: of the base model, created if missing; it must be empty, except with `force` or `resume`.
         reporter: of the progress.
         force: replace a base model in `folder`.
         resume: continue an interrupted pretraining with the same settings.
@@ -189,7 +189,10 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
 
 
 def _masked_atom_objective(config: PretrainConfig, model: MoleculeModel) -> MaskedAtomPrediction | None:
-    """The auxiliary_objective; the same seed gives the same one, and the caller's random state is left as it was."""
+    """The auxiliary objective of masked atoms; None if the settings mask none.
+
+    The same seed gives the same objective, and the caller's random state is left as it was.
+    """
     if not config.masked_atoms:
         return None
     with torch.random.fork_rng():

@@ -80,11 +80,12 @@ class RunResult:
         folder: the run folder.
         metrics: the content of `metrics.json`.
         dataset: the prepared data set.
-        predicted: (N, T), row by row what `dataset.targets` holds the truth of: `Predictions.values`.
+        predicted: (N, T), the predictions of `dataset.targets`, row by row: `Predictions.values`.
         history: of the epochs; for an ensemble that of its first member.
         extra_values: (N, M), `Predictions.extra_values`; None if they were not stored.
         artifact: the model; None if it was not stored.
-        calibrated_predictions: with their uncertainties, after calibration; None if they were not stored.
+        calibrated_predictions: the predictions with their uncertainties, after calibration; None if they were not
+            stored.
         raw_predictions: the same before calibration.
     """
 
@@ -123,8 +124,8 @@ def run(
         resume: resume the unfinished run in `folder`.
 
     Raises:
-        UsageError: invalid settings, or the folder exists; or there is nothing to resume, or it has other settings or
-            data.
+        UsageError: invalid settings, a folder that exists, nothing to resume, or a run to resume that has other
+            settings or data.
         InputError: the data cannot be used.
     """
     check_config(config)
@@ -133,7 +134,7 @@ def run(
 
 
 def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force: bool, resume: bool) -> RunResult:
-    # Before anything is read: for errors, and for the descriptors that `prepare` computes.
+    # Resolved before anything is read, to raise errors early, and because `prepare` computes descriptors.
     resolved, _ = resolve_initialization(config)
     if resume and folder is not None:
         check_resumable(Path(folder))

@@ -92,31 +92,31 @@ def reopen(locks: ExitStack, folder: str | Path) -> Path:
 
 
 def write_config(folder: Path, config: RunConfig) -> None:
-    """`config.toml`: the resolved settings, for `molattn train --config`."""
+    """Write `config.toml`: the resolved settings, for `molattn train --config`."""
     write_text(folder / CONFIG, tomli_w.dumps(config.to_dict()))
 
 
 def write_splits(folder: Path, dataset: PreparedDataset) -> None:
-    """`splits.csv`: the split label of every row of the table, in its order, for `--splits-file`."""
+    """Write `splits.csv`: the split label of every row of the table, in its order, for `--splits-file`."""
     write_table(folder / "splits.csv", ("smiles", "split"), zip(dataset.smiles, dataset.split_labels, strict=True))
 
 
 def write_rejected(folder: Path, dataset: PreparedDataset) -> None:
-    """`rejected.csv`: the rejected rows, with the line of the table and the reason; no file if there are none."""
+    """Write `rejected.csv`: the rejected rows, with the line of the table and the reason; no file without any."""
     if dataset.rejected:
         rows = [(str(r.row), str(r.line), r.smiles, r.reason) for r in dataset.rejected]
         write_table(folder / "rejected.csv", ("row", "line", "smiles", "reason"), rows)
 
 
 def write_standardized(folder: Path, dataset: PreparedDataset) -> None:
-    """`standardized.csv`: rows whose molecule standardisation changed, and its new form; no file if there are none."""
+    """Write `standardized.csv`: rows whose molecule standardisation changed, and its new form; no file without any."""
     if changed := dataset.standardized:
         rows = [(str(row), dataset.smiles[row], form) for row, form in changed]
         write_table(folder / "standardized.csv", ("row", "smiles", "standardized"), rows)
 
 
 def write_predictions(folder: Path, dataset: PreparedDataset, answers: Predictions, extra: Sequence[str]) -> None:
-    """`predictions.csv`: the labels and predictions of every molecule of every split, in the order of the table.
+    """Write `predictions.csv`: the labels and predictions of every molecule of every split, in the order of the table.
 
     For targets of atoms each cell holds a list in JSON, with null for a missing label.
 
@@ -153,7 +153,7 @@ def _exact(value: float | str) -> str:
 
 
 def write_history(folder: Path, histories: Sequence[Sequence[EpochRecord]]) -> None:
-    """`history.csv`: one line per epoch; the column of the metric has its name, such as `val_rmse`.
+    """Write `history.csv`: one line per epoch; the column of the metric has its name, such as `val_rmse`.
 
     For an ensemble the lines of every member, with a first column of its index, from 0.
     """

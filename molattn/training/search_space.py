@@ -59,8 +59,8 @@ DEFAULT_SPACE: Space = {
 def search_space(texts: Iterable[str], config: RunConfig) -> Space:
     """The space that `--search` describes, or the default one if `texts` is empty.
 
-    Each is "section.setting=" and then a list in TOML, [32, 64], or a range, 2..6 or 1e-4..1e-2; a range of positive
-    numbers that spans a factor of ten is searched on a logarithmic scale.
+    Each text is "section.setting=" followed by a list in TOML, [32, 64], or a range, 2..6 or 1e-4..1e-2; a range of
+    positive numbers that spans a factor of ten is searched on a logarithmic scale.
 
     Raises:
         UsageError: a setting that does not exist or cannot be searched, or a value that it does not take.

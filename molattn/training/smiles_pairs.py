@@ -80,7 +80,7 @@ def randomize_smiles(smiles: Sequence[str], seed: int) -> list[str]:
 
 
 def pair_tensors(sources: Sequence[str], targets: Sequence[str]) -> tuple[Int[Tensor, "b m"], Int[Tensor, "b n"]]:
-    """Sources, (batch, source), and targets with start and end tokens, (batch, target)."""
+    """The codes of the sources, (b, m), and of the targets with start and end tokens, (b, n)."""
     return pad_rows([encode(s) for s in sources]), pad_rows([[START, *encode(t), END] for t in targets])
 
 

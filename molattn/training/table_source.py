@@ -18,9 +18,9 @@ class TableSource:
     Attributes:
         config: the settings, with every column named.
         path: of the table.
-        name: of its card, or the stem of its file.
+        name: that on its card, or the stem of its file.
         units: unit of each target, empty where unknown.
-        message: how it was downloaded, if that was now; otherwise empty.
+        message: how it was downloaded, if this call did that; otherwise empty.
     """
 
     config: DataConfig

@@ -55,7 +55,7 @@ def parse_task_type(text: str) -> str:
 
 
 def has_atom_targets(table: Table, columns: Sequence[str], kind: str) -> bool:
-    """Whether targets are of atoms: by `kind`, the task type, or if that is empty and most cells hold lists.
+    """Whether the targets are of atoms: `kind`, the task type, says so, or is empty and most cells hold lists.
 
     Raises:
         UsageError: some columns hold lists and others do not, or `kind` is one of molecules and columns hold lists.

@@ -39,7 +39,7 @@ class TrainedArrays:
     Attributes:
         artifact: the model, on the CPU and in evaluation mode, with all that is needed to use it.
         history: of the epochs; for an ensemble that of its first member.
-        best_epoch: whose weights the model has, from 0; for an ensemble that of its first member.
+        best_epoch: the epoch whose weights the model has, from 0; for an ensemble that of its first member.
     """
 
     artifact: Artifact
@@ -70,7 +70,7 @@ def train_arrays(
         task: of the targets.
         names: of the targets.
         reporter: of the epochs, and of warnings about molecules.
-        weights: of each molecule in the loss, (n,), 0 or more; None for equal weights.
+        weights: the weight of each molecule in the loss, (n,), 0 or more; None for equal weights.
         descriptors: (n, k) extra descriptors, of the columns that `config` names; None without.
 
     Raises:

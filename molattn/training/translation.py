@@ -62,9 +62,9 @@ class TranslationConfig:
         width: channels of the Transformer, or of a recurrent state in one direction.
         batch_size: pairs in a step.
         learning_rate: the maximum, after a linear warm-up over the first 4%; a cosine decay to 0 follows.
-        steps: the maximum number.
-        minutes: the maximum duration. The schedule follows steps or minutes, whichever has progressed further, so a
-            training that is ended by time completes its schedule, but its weights depend on the machine.
+        steps: the maximum number of steps.
+        minutes: the maximum duration, in minutes. The schedule follows steps or minutes, whichever has progressed
+            further, so a training that is ended by time completes its schedule, but its weights depend on the machine.
         share: the fraction of pairs whose molecule is in `train` rather than `extra`.
         seed: of weights, batches and random SMILES.
     """

@@ -42,9 +42,9 @@ class TuneResult:
     Attributes:
         folder: of the study.
         config: the best settings, those of `best.toml`.
-        values: the searched settings among them.
+        values: the values of the searched settings.
         metric: the validation metric that was optimised.
-        value: of the best trial.
+        value: that of the metric in the best trial.
         trials: the number of finished trials, including pruned ones.
     """
 
@@ -91,7 +91,7 @@ def tune(
 
     Raises:
         UsageError: invalid settings, a folder that exists, or a study with other settings.
-        InputError: data that cannot be used, or no trial that had a model.
+        InputError: data that cannot be used, or no trial that gave a model.
         MissingExtra: Optuna is not installed.
     """
     with lock_folder(folder):
@@ -121,7 +121,7 @@ def _tune(
         raise UsageError(f"there is no pruner {pruner!r}: choose among {', '.join(PRUNERS)}")
     base = NONE if config.training.base == AUTO else config.training.base
     config = replace(config, training=replace(config.training, num_replicates=1, base=base))
-    # Before anything is read: for errors, and for the descriptors that `prepare` computes.
+    # Resolved before anything is read, to raise errors early, and because `prepare` computes descriptors.
     resolved, _ = resolve_initialization(config)
     space = search_space(search, resolved)
     settings = {**resolved.to_dict(), "search": list(search), "pruner": pruner}
@@ -202,7 +202,7 @@ def _run_trial(
     trial: "optuna.Trial",
     reporter: TuneReporter,
 ) -> float:
-    """The value of a trial: the metric of the validation molecules in the epoch with their least loss."""
+    """The value of a trial: the metric of the validation molecules at the epoch with the least validation loss."""
     import optuna
 
     check_config(config)

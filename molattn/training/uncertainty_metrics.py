@@ -28,7 +28,7 @@ def uncertainty_metrics(
     """Metrics of the uncertainties of every target: {target: {name: value}}; a value is None without labels.
 
     nll, ence, miscalibration_area: of standard deviations, see below; for classes nll and ece of probabilities.
-    coverage, width: the fraction of intervals of that level that contain the true value, and their mean width in the
+    coverage, width: the fraction of intervals of level `level` that contain the true value, and their mean width in the
     unit of the target; for sets of classes coverage and size, the mean number of classes.
 
     Shapes: true (n, T), NaN where missing.

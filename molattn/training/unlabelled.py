@@ -1,4 +1,4 @@
-"""Molecules for pretraining: of a table or of RDKit, with grown ones, and without those for evaluation."""
+"""Molecules for pretraining: from a table or RDKit, and grown ones, without those that models are evaluated on."""
 
 import hashlib
 from collections import Counter

@@ -18,7 +18,7 @@ _COLOURS: dict[str, str] = dict(
 )
 _GROUPS, _PAIRS = 16, 12  # largest numbers of columns
 _MIN_RECEIVERS = 30  # fewer would give a noisy column
-_FOLD = 3.0  # powers of 2 at which the colour scale of ratios ends
+_FOLD = 3.0  # the colour scale of ratios ends at 2^-_FOLD and 2^_FOLD
 
 
 def heads_plot(summary: HeadSummary) -> Picture:

@@ -170,7 +170,7 @@ def draw_atom_values(
 
 
 def footer_text(faithfulness: str) -> str:
-    """The footer of every picture of attention: how faithful it is as an explanation."""
+    """The footer of every picture of attention: how faithful the attention is as an explanation."""
     return f"as an explanation of the prediction: {shorten(faithfulness, 200)}"
 
 

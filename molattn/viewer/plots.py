@@ -162,7 +162,8 @@ def target_plots(
 ) -> dict[str, Picture]:
     """A picture for each target, by the stem of its file name: `parity`, or `parity-TARGET` for several targets.
 
-    Numbers have a parity plot, binary targets `classification`, several classes `confusion`, for test.
+    Regression targets have a parity plot, binary targets `classification`, and targets of several classes `confusion`,
+    of the test molecules only.
 
     Args:
         task, targets, units: the task, and the names and units of the targets.

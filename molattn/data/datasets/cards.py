@@ -34,7 +34,8 @@ class Download:
     smiles_column: str
     """The name of the column of SMILES in the file."""
     columns: dict[str, str]
-    """The name in the file of each target column; if empty, every column but `leave_out` is a target, with its name."""
+    """The name in the file of each target column, by its name in the card. If empty, every column except SMILES and
+    `leave_out` is a target and keeps its name."""
     leave_out: tuple[str, ...] = ()
     """Columns that are not targets, if `columns` is empty."""
     sha256: str = ""
@@ -186,7 +187,7 @@ def pin_path(card: DatasetCard) -> Path:
 def read_pin(card: DatasetCard) -> Pin | None:
     """The pin of the table in `card.folder`, or None.
 
-    Raises InputError for one that cannot be read.
+    Raises InputError if it cannot be read.
     """
     path = pin_path(card)
     try:

@@ -19,16 +19,16 @@ HASH_DIGITS = 12
 
 
 def molecule_hash(skeleton: str) -> str:
-    """The first 12 hexadecimal digits of the sha256 of a skeleton."""
+    """The first 12 hexadecimal digits of the sha256 of a skeleton: see `molattn.chem.inchikey_skeletons`."""
     return hashlib.sha256(skeleton.encode("ascii")).hexdigest()[:HASH_DIGITS]
 
 
 class ExcludedMolecules:
     """A set of molecules that are stored as hashes only: `smiles in excluded`.
 
-    A molecule is in the set if it, or one of its fragments, shares the first block of the InChIKey with one of its
-    molecules, or with a fragment of one: see `molattn.chem.inchikey_skeletons`. A molecule without
-    an InChIKey is in every set.
+    A SMILES is in the set if its molecule, or a fragment of it, has the same first block of the InChIKey as a molecule
+    that was added, or as a fragment of one: see `molattn.chem.inchikey_skeletons`. A molecule without an InChIKey is in
+    every set.
 
     Args:
         hashes: the `molecule_hash` of every skeleton.

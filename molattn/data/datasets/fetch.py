@@ -34,12 +34,12 @@ def find_dataset(card: DatasetCard, data_dir: str | Path = "") -> DatasetCard | 
 def fetch_dataset(name: str, data_dir: str | Path = "", progress: Progress | None = None) -> tuple[DatasetCard, str]:
     """The card of the data set `name` with the folder of its table, and a message on how the table was obtained.
 
-    `data_dir`, the folders of MOLATTN_DATA, the package and the user's cache are searched for the table; then the
-    folder `downloads` of each for the public file. If there is neither, the table is downloaded, or computed, into
+    `data_dir`, the folders of MOLATTN_DATA, the package and the user's cache are searched for the table, then the
+    folder `downloads` of each for the public file. If neither is found, the table is downloaded or computed, into
     `data_dir` or else the cache. Concurrent processes wait for the first.
 
     Args:
-        name: that of the data set.
+        name: name of the data set.
         data_dir: a folder that is searched first, and written to.
         progress: called during a download: see `molattn.data.datasets.download.Progress`.
 
@@ -85,7 +85,7 @@ def _build(card: DatasetCard, data_dir: str | Path, progress: Progress | None) -
         assert card.download is not None
         raw, source, source_sha256, message = _public_file(card, card.download, data_dir, progress)
         columns, rows = _select_columns(card, card.download, _read(raw, card.download))
-    # The pin first: another process that finds the table without it would report a damaged table.
+    # The pin comes first: another process that finds the table without its pin would report a damaged table.
     draft = card.path.with_name(f".{card.path.stem}.draft.csv")
     write_table(draft, columns, rows)
     pin = Pin(source, source_sha256, hashlib.sha256(draft.read_bytes()).hexdigest(), len(rows))

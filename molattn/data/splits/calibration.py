@@ -1,4 +1,4 @@
-"""Molecules held out for calibration: they are used neither for training, validation nor testing."""
+"""Molecules held out for calibration: they are not used for training, validation or testing."""
 
 from collections.abc import Sequence
 

@@ -9,10 +9,10 @@ from itertools import pairwise
 import numpy as np
 
 NO_SIZE_LIMIT = sys.maxsize
-"""The limit on atoms for molecules that were already checked against that of their table."""
+"""The `max_atoms` of molecules that were already checked against the limit of their table."""
 
 NUM_BINS = 10
-"""Strata of continuous targets."""
+"""Number of strata of continuous targets."""
 
 
 def rows_of(keys: Sequence[str]) -> dict[str, list[int]]:

@@ -36,14 +36,14 @@ def validate_sizes(sizes: Sequence[float]) -> tuple[float, float, float]:
 
 
 def random_generator(seed: int) -> np.random.Generator:
-    """A random generator; UsageError for a negative seed."""
+    """A random generator. Raises UsageError for a negative seed."""
     if seed < 0:
         raise UsageError(f"the seed must be 0 or more, not {seed}")
     return np.random.default_rng(seed)
 
 
 def check_enough(number: int, sizes: Sequence[float], what: str = "molecule") -> None:
-    """InputError for fewer molecules, or groups, than subsets with a size above 0."""
+    """Raise InputError for fewer molecules, or groups, than subsets with a size above 0."""
     required = sum(size > 0 for size in sizes)
     if number < required:
         raise InputError(
@@ -104,7 +104,7 @@ def assign_groups_evenly(
 
     The last groups are assigned to subsets with a size above 0 that are still empty.
 
-    Raises InputError for fewer groups, which are called `what`, than subsets with a size above 0.
+    Raises InputError for fewer groups than subsets with a size above 0; its message calls a group `what`.
     """
     check_enough(len(groups), sizes, what)
     labels = np.full(n, "", dtype="<U5")

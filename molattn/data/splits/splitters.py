@@ -199,7 +199,7 @@ def stratified_split(
 
 
 def _large_first(groups: dict[str, list[int]], sizes: Sequence[float], seed: int) -> list[list[int]]:
-    """The groups that are too large for val or test, then the others, both shuffled."""
+    """The groups with more rows than half of val or of test, then the others, both shuffled."""
     rng = random_generator(seed)
     rows = sum(map(len, groups.values()))
     max_rows = min([size for size in sizes[1:] if size > 0], default=0.0) * rows / 2
@@ -215,7 +215,7 @@ def _require_filled(
     sizes: Sequence[float],
     groups: Sequence[str] | None,
 ) -> Labels:
-    """The labels; InputError if a subset with a size above 0 is empty."""
+    """The labels. Raises InputError if a subset with a size above 0 is empty."""
     empty = missing_labels(labels, sizes)
     if empty:
         largest = max(map(len, parts.values()), default=0)

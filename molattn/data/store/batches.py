@@ -14,9 +14,9 @@ from molattn.data.store.molecule_store import MoleculeStore
 B = TypeVar("B", bound=Any)
 
 MAX_PAIRS = 2**16
-"""Maximum pairs of atoms or tokens in a batch of prediction, padding included: with 16 channels per pair 4 MB, which
-fit into the cache of a processor. Half or twice as many take equally long, on average; batches of 128 molecules took
-one and a half times as long, because the largest of a thousand molecules pads 127 others."""
+"""Maximum pairs of atoms or tokens in a batch for prediction, padding included. With 16 channels per pair they take
+4 MB, which fit into the cache of a processor. Half or twice as many take equally long on average; batches of 128
+molecules took 1.5 times as long, because the largest of a thousand molecules pads 127 others."""
 
 MAX_TRAINING_PAIRS = 2**18
 """The same for a batch in training, after which the optimizer takes a step: 32 molecules of 90 atoms."""
@@ -199,8 +199,8 @@ class BucketBatchSampler:
     Every epoch shuffles all molecules, sorts pools of `pool_size` batches by size, cuts them into batches and shuffles
     the batches. The same seed gives the same batches in each epoch.
 
-    Large molecules, a whole batch of which would have more than `max_pairs` pairs, are batched separately, as many as
-    fit, and with the same batches in every epoch. So no small molecule is padded to their size.
+    Large molecules, of which `batch_size` would have more than `max_pairs` pairs, are batched separately, as many as
+    fit; their batches are the same in every epoch. So no small molecule is padded to their size.
 
     Args:
         sizes: atoms, or tokens, of each molecule.

@@ -38,8 +38,8 @@ class Featurization:
     """How SMILES are converted into molecules.
 
     Attributes:
-        featurize: from one SMILES to its molecule, or a SmilesError, with `on_molecule` as for `molecule_graph`; it can
-            be pickled.
+        featurize: a function from one SMILES to its molecule, which raises SmilesError for an invalid one. It takes
+            `on_molecule` as `molecule_graph` does, and can be pickled.
         packing: the packing of the molecules in a store.
         settings: everything that `featurize` depends on, as JSON.
         stop_on_conformer_error: whether a molecule without a 3D geometry raises its error.
@@ -76,7 +76,7 @@ def cached_molecules(
         smiles: n SMILES.
         featurization: how they are converted into molecules.
         num_workers: worker processes; 0 for none.
-        progress: called now and then with the number of molecules that are done, unless they are in the cache.
+        progress: called now and then with the numbers of finished and of all molecules, unless they are in the cache.
 
     Raises:
         ConformerError: with its `row`, for the first molecule without a geometry, if `stop_on_conformer_error`.
@@ -160,7 +160,7 @@ def _open(
     """The store in a folder.
 
     Raises:
-        DamagedFileError: there is none, it is not the one that was written, or it is not `final` and was not written
+        DamagedFileError: there is no store, it is another one or has changed, or it is not `final` and was not written
             just now.
     """
     try:
@@ -223,9 +223,9 @@ def _replace(new: Path, old: Path) -> None:
 
 
 def _remove_leftovers(folder: Path, key: str) -> None:
-    """Remove the temporary folders of killed processes; a process that writes has the lock of its key.
+    """Remove the temporary folders of killed processes; a process that writes holds the lock of its key.
 
-    This process has that of `key`.
+    This process holds the lock of `key`.
     """
     for leftover in folder.glob(".*.tmp"):
         owner = leftover.name[1:].split(".")[0]

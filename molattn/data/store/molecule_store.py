@@ -91,7 +91,7 @@ class MoleculeStore(Sequence[Any]):
 def pack_row(smiles: object, featurize: Callable[..., Any], packing: Packing) -> dict[str, bytes]:
     """The row of a store for one SMILES.
 
-    featurize: from one SMILES to its molecule, with `on_molecule` as for `molecule_graph`; its errors are raised.
+    featurize: as in `Featurization`; its errors are raised.
     """
     parsed: list[Any] = []
     molecule = featurize(smiles, on_molecule=parsed.append)

@@ -1,4 +1,4 @@
-"""Typed rows, of Parquet files and data frames, and their conversion to text."""
+"""Typed rows of Parquet files and data frames, and their conversion to text."""
 
 import hashlib
 import io
@@ -23,8 +23,8 @@ from molattn.data.tables.row_stream import CELL_BYTES, CHUNK_SIZE, MAX_CHUNK_BYT
 from molattn.errors import InputError, UsageError
 
 MIN_MEMORY_LIMIT, MEMORY_PER_BYTE = 2**29, 4
-"""Arrow may take the larger of this many bytes, and this many for each byte of the file, for a chunk of Parquet rows:
-it holds a page of every column at once. See `parquet_check`."""
+"""For a chunk of Parquet rows Arrow may take the larger of `MIN_MEMORY_LIMIT` bytes, and `MEMORY_PER_BYTE` bytes for
+each byte of the file: it holds a page of every column at once. See `parquet_check`."""
 
 
 @contextmanager
@@ -44,9 +44,9 @@ def parquet_stream(path: str | Path, source: str) -> Iterator[RowStream]:
 
 
 def count_parquet_rows(path: str | Path, source: str) -> int:
-    """The number of rows of a Parquet file, all of which is read by a separate process: see `parquet_check`.
+    """The number of rows of a Parquet file; a separate process reads the whole file: see `parquet_check`.
 
-    Raises InputError as `parquet_stream`.
+    Raises InputError as `parquet_stream` does.
     """
     stat = os.stat(path)
     return _checked(source, os.path.realpath(path), stat.st_size, stat.st_ino, stat.st_mtime_ns)
@@ -54,7 +54,7 @@ def count_parquet_rows(path: str | Path, source: str) -> int:
 
 @lru_cache(maxsize=256)
 def _checked(source: str, path: str, size: int, *_: int) -> int:
-    """The rows that `parquet_check` counts; size, inode and time identify the version of the file for the cache."""
+    """The number of rows by `parquet_check`; size, inode and time identify the version of the file for the cache."""
     limit = max(MIN_MEMORY_LIMIT, MEMORY_PER_BYTE * size)
     found = _run_check(path, limit)
     rows = f"rows {found['rows']} to {found['rows'] + CHUNK_SIZE - 1}"
@@ -116,9 +116,9 @@ def to_arrow_table(frame: Any) -> pa.Table:
 
 
 def cache_frame(frame: Any) -> Path:
-    """Write a data frame to a Parquet file in the user's cache, which `read_table` reads as it reads the frame.
+    """Write a data frame to a Parquet file in the user's cache; `read_table` reads both alike.
 
-    The file of equal frames is the same.
+    Equal frames have the same file.
     """
     buffer = io.BytesIO()
     pq.write_table(to_arrow_table(frame), buffer)
@@ -170,7 +170,7 @@ def _batches(file: pq.ParquetFile, source: str) -> Iterator[pa.RecordBatch]:
 
 
 def _chunks(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
-    """The rows in chunks of `CHUNK_SIZE`: the batches of a Parquet file end where its row groups do."""
+    """The rows in chunks of `CHUNK_SIZE`, regrouped because batches of a Parquet file end where its row groups do."""
     start = 0
     pending = pa.Table.from_batches([], schema)
     for batch in batches:

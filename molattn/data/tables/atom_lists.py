@@ -18,7 +18,7 @@ _EXAMPLE = "write a list such as [0.1, -0.2, null]"
 def parse_list(text: str) -> list[str]:
     """The values of a list in a cell, as text; empty for a missing value.
 
-    The list may be JSON, `[0.1, -0.2, null]`, printed by Python or NumPy, `[0.1, None]` and `[0.1 nan]`, or numbers
+    The list may be JSON (`[0.1, -0.2, null]`), printed by Python (`[0.1, None]`) or NumPy (`[0.1 nan]`), or numbers
     separated by whitespace. null, None and NaN are missing; true is 1 and false 0.
 
     Raises:
@@ -53,7 +53,7 @@ def format_list(items: Sequence[str]) -> str:
 
 
 def offsets_from_counts(counts: Sequence[int] | np.ndarray) -> npt.NDArray[np.int64]:
-    """(n + 1,) the offsets of the rows of n consecutive molecules, each with so many rows.
+    """(n + 1,) the offsets of the rows of n consecutive molecules; `counts` are their numbers of rows.
 
     >>> offsets_from_counts([2, 1, 3]).tolist()
     [0, 2, 3, 6]

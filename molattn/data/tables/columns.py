@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from molattn.errors import InputError, UsageError, short_repr
 
 _MAX_SHOWN, _MAX_SEARCHED, _MAX_LENGTH = 40, 1000, 200
-"""Names that an error lists, names that are searched for the closest match, and characters of those."""
+"""Maximum names that an error lists, names searched for the closest match, and characters in each of those."""
 
 STRUCTURE_NAMES = frozenset({"structure", "structures", "molecule", "molecules", "mol", "mols"})
 

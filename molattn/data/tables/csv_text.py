@@ -12,7 +12,7 @@ from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, MemoryLimit, RowSt
 from molattn.errors import InputError, short_repr
 
 MAX_CELL_CHARS = 2**24
-"""Maximum characters of a cell, and so of the text that an unclosed quote is read to include."""
+"""Maximum characters of a cell, and so of the text that is read after an unclosed quote."""
 
 DELIMITERS = ",;\t"
 """The delimiters that are looked for in a header, in this order."""

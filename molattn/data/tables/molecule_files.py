@@ -19,7 +19,7 @@ class _Row:
     error: SmilesError | None = None
     """Why the record has no molecule."""
     atom_map: Any = None
-    """The atoms of an SDF record that those of the SMILES are."""
+    """The `MolblockAtomMap` of an SDF record, from the atoms of its SMILES to those of the record, if requested."""
 
 
 def smi_stream(lines: Iterable[str], source: str) -> RowStream:
@@ -59,8 +59,8 @@ def sdf_stream(lines: Callable[[], Iterable[str]], source: str, atom_maps: bool 
     """A row for each record: the SMILES of its structure, its title and all properties that occur in the file.
 
     The columns are `smiles`, `name` if a record has a title, and the properties; if a property has one of these names,
-    `structure_smiles` and `structure_name`. A record that RDKit cannot read has an empty SMILES and its error in
-    `Chunk.errors`. The lines of a value are joined by LF.
+    the column is `structure_smiles` or `structure_name`. A record that RDKit cannot read has an empty SMILES and its
+    error in `Chunk.errors`. The lines of a value are joined by LF.
 
     Args:
         lines: returns the lines of the file from its start; they are read twice, first for the names of properties.

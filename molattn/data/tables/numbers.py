@@ -38,7 +38,7 @@ def parse_required_numbers(cells: Sequence[object], names: Sequence[str]) -> tup
 
 
 def replace_decimal_commas(cells: Sequence[object]) -> list[object] | None:
-    """The cells of a column with decimal points, if all its fractions have a decimal comma; None for any other column.
+    """The cells of a column with commas replaced by points, if it has fractions, all with decimal commas; else None.
 
     If a decimal point occurs as well, a comma may be a thousands separator.
 

@@ -38,7 +38,7 @@ def main() -> None:
     except MemoryError:
         result["unpacks"] = True
     except (pa.ArrowException, OSError, ValueError) as error:
-        # Some errors of Arrow are out of memory as well, but only their messages say so.
+        # Some errors of Arrow also mean that it is out of memory, but only their messages say so.
         result["damaged"] = str(error).split("\n")[0].rstrip(".")
     print(json.dumps(result))
 

@@ -14,7 +14,7 @@ from molattn.errors import InputError, UsageError
 
 MANIFEST = "manifest.json"
 JOINED = "joined.json"
-"""The file that marks the records of parts as joined, as long as they are kept."""
+"""The file that marks the parts as joined, if their records are kept."""
 
 
 def parts_folder(output: Path) -> Path:

@@ -12,10 +12,10 @@ CHUNK_SIZE = 1024
 on the other molecules in its batch."""
 
 MAX_CHUNK_BYTES = 3 * 2**27
-"""Maximum bytes of the rows of a chunk. A chunk is held as a whole, and two of them while the next is read."""
+"""Maximum bytes of the rows of a chunk. A whole chunk is in memory, and two of them while the next is read."""
 
 CELL_BYTES = 64
-"""Bytes of a text cell in addition to its characters, with the pointer in its row."""
+"""Bytes of a text cell in addition to its characters, including the pointer in its row."""
 _POINTER_BYTES = 8
 """Bytes of a cell that is empty or has one character: Python interns these strings."""
 

@@ -1,9 +1,10 @@
 """Atom property lists in an SDF, reordered from the atoms of the record to those of its SMILES.
 
 RDKit writes them as properties with the names `atom.dprop.NAME` (numbers), `atom.iprop.NAME` (whole numbers),
-`atom.bprop.NAME` (0 and 1) and `atom.prop.NAME` (strings): values separated by whitespace, with `n/a` for a missing
-value, or the marker in brackets before the first, `[?] 0.1 ? 0.3` (`Chem.CreateAtomDoublePropertyList` and similar
-functions). A list with any other name has the form of lists in other tables, such as `[0.1, null, 0.3]`.
+`atom.bprop.NAME` (0 and 1) and `atom.prop.NAME` (strings): values separated by whitespace
+(`Chem.CreateAtomDoublePropertyList` and similar functions). A missing value is `n/a`, or another marker that is given
+in brackets before the first value: `[?] 0.1 ? 0.3`. A list with any other name has the form of lists in other tables,
+such as `[0.1, null, 0.3]`.
 """
 
 import re
@@ -40,7 +41,7 @@ def is_rdkit_atom_list(table: Table, name: str) -> bool:
 
 
 def reorder_atom_lists(table: Table, columns: Sequence[str], add_hs: bool) -> ReorderedTable:
-    """The table with the lists in `columns` in the order of the atoms of its SMILES, with `add_hs` then its hydrogens.
+    """The table with the lists in `columns` in the order of the atoms of its SMILES; with `add_hs` hydrogens follow.
 
     A hydrogen that is implicit in the record has a missing value. The value of one that is an atom of the record but
     not of the graph is left out.

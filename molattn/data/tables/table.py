@@ -22,7 +22,8 @@ from molattn.data.tables.text_input import read_lines
 from molattn.errors import InputError, UsageError
 
 MIN_MEMORY_LIMIT, MEMORY_PER_BYTE = 2**29, 64
-"""The rows of a compressed file may take the larger of this many bytes, and this many for each byte of the file."""
+"""The rows of a compressed file may take the larger of `MIN_MEMORY_LIMIT` bytes, and `MEMORY_PER_BYTE` bytes for each
+byte of the file."""
 
 
 @runtime_checkable
@@ -146,7 +147,7 @@ def _read_all(stream: RowStream, max_bytes: int | float = math.inf) -> Table:
 
 @contextmanager
 def _gc_disabled() -> Iterator[None]:
-    """Disable garbage collection in the block: for the lists of a long table it takes half of the time in vain."""
+    """Disable garbage collection in the block: on the lists of a long table it wastes half of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -2,22 +2,22 @@
 
 | encoding             | feature of a pair of atoms (of one atom)       | source                        |
 |----------------------|------------------------------------------------|-------------------------------|
-| `BondEncoding`       | the bond, a learned row                        |                               |
-| `BondOneHot`         | the bond, ones and zeros                       | R-MAT                         |
-| `PathEncoding`       | the length of the shortest path, a learned row | Graphormer                    |
-| `NeighbourhoodOrder` | that length, ones and zeros                    | R-MAT                         |
+| `BondEncoding`       | the bond, a learned embedding                  |                               |
+| `BondOneHot`         | the bond, one-hot                              | R-MAT                         |
+| `PathEncoding`       | the shortest path length, a learned embedding  | Graphormer                    |
+| `NeighbourhoodOrder` | that length, one-hot                           | R-MAT                         |
 | `HeadTable`          | that length, a learned number per head         | Graphormer's spatial encoding |
 | `PathEdgeEncoding`   | the bonds along the shortest paths             | Graphormer's edge encoding    |
-| `RandomWalkEncoding` | where random walks lead                        | GRIT                          |
+| `RandomWalkEncoding` | random-walk probabilities                      | GRIT                          |
 | `DistanceEncoding`   | the distance in space                          | SchNet, DimeNet, R-MAT        |
 | `DistanceKernel`     | a weight by distance, not learned              | MAT                           |
 | `AdjacencyWeights`   | a weight by bonds, not learned                 | MAT                           |
 | `DegreeEncoding`     | (the number of neighbours)                     | Graphormer's centrality       |
-| `RandomWalkNodes`    | (where random walks come back)                 | GRIT                          |
+| `RandomWalkNodes`    | (return probabilities of random walks)         | GRIT                          |
 
 Each is an `Encoding`, a module with `dim` channels; `forward(molecules)` takes a batch of `Molecules` and returns
 (b, n, n, dim), or (b, n, dim) for the last two. Values in the padding of the molecules are never read; the returned
-features are finite there, and zero for the weights. `Sum` and `Concat` combine several.
+features are finite there, and zero for the two weights. `Sum` and `Concat` combine several encodings.
 """
 
 from molattn.graph.encodings.base import Encoding, Molecules, adjacency, pair_mask

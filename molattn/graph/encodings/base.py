@@ -24,7 +24,7 @@ class Molecules(Protocol):
 
     @property
     def path_lengths(self) -> Tensor:
-        """(b, n, n) bytes: bonds on the shortest path; 0 on the diagonal, 255 between fragments."""
+        """(b, n, n) bytes: the number of bonds on the shortest path; 0 on the diagonal, 255 between fragments."""
         ...
 
     @property
@@ -51,12 +51,12 @@ def adjacency(molecules: Molecules) -> Bool[Tensor, "b n n"]:
 class Encoding(nn.Module):
     """The base class of edge and node features: `forward(molecules)` returns (b, n, n, dim) or (b, n, dim).
 
-    It does not read values in the padding of the molecules; the features that it returns there are finite.
+    It does not read values in the padding of the molecules; the features that it returns for the padding are finite.
     """
 
     dim: int
     """Channels."""
 
     def edge_embedding(self, molecules: Molecules) -> EdgeEmbedding | None:  # noqa: ARG002
-        """The edge features of `forward` as embeddings that are not looked up; None if they are not embeddings."""
+        """The edge features of `forward` as embeddings, not yet looked up; None if they are not embeddings."""
         return None

@@ -18,12 +18,12 @@ def bond_codes(molecules: Molecules) -> Integer[Tensor, "b n n"]:
 
 
 class BondEncoding(Encoding):
-    """A learned row per bond.
+    """A learned embedding of each bond.
 
     e_ij = B[bond_ij]
     B[c] = sum_f T_f[c_f]                a bond code is F small integers packed in a byte
 
-    B is computed once per call, not once per pair. Pairs without a bond also have a code, and so a row.
+    B is computed once per call, not once per pair. Pairs without a bond have a code of their own, and so an embedding.
 
     Shapes: molecules of n atoms -> (b, n, n, dim).
 

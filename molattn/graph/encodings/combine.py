@@ -13,7 +13,7 @@ from molattn.graph.stack import EdgeEmbedding
 class Sum(Encoding):
     """e = e_1 + ... + e_m, of encodings that all describe edges or all describe nodes.
 
-    Shapes: molecules of n atoms -> (..., dim), as each of them.
+    Shapes: molecules of n atoms -> (..., dim), the same shape as that of each encoding.
 
     Args:
         encodings: e_1, ..., e_m, of the same `dim`; at least one.
@@ -51,7 +51,7 @@ class Sum(Encoding):
 class Concat(Encoding):
     """e = [e_1, ..., e_m], of encodings that all describe edges or all describe nodes.
 
-    Shapes: molecules of n atoms -> (..., dim), dim being the sum of theirs.
+    Shapes: molecules of n atoms -> (..., dim), dim being the sum of the encodings' dims.
 
     Args:
         encodings: e_1, ..., e_m; at least one.

@@ -19,10 +19,10 @@ def distances_of(molecules: Molecules, dtype: torch.dtype) -> Float[Tensor, "b n
 
 
 class RadialBases(nn.Module):
-    """Functions of a distance: `forward` takes (...,) finite angstrom and returns (..., num_bases)."""
+    """Basis functions of a distance: `forward` takes (...,) finite distances in angstrom, returns (..., num_bases)."""
 
     num_bases: int
-    """The number of functions."""
+    """The number of basis functions."""
 
 
 class Gaussians(RadialBases):
@@ -71,14 +71,14 @@ class Bessel(RadialBases):
 
     Args:
         num_bases: N, at least 1.
-        cutoff: the distance from which on they are zero; angstrom.
+        cutoff: the distance beyond which they are zero; angstrom.
         exponent: p, at least 1.
 
     Raises:
         ValueError: an argument out of its range.
 
-    Source: Klicpera et al. 2020, arXiv:2003.03123, equations 7 and 8, each divided by its value at 0, so that none
-    is large.
+    Source: Klicpera et al. 2020, arXiv:2003.03123, equations 7 and 8; each function is divided by its value at 0, so
+    that none is large.
     """
 
     orders: Tensor

@@ -37,8 +37,8 @@ class DistanceKernel(Encoding):
     Shapes: molecules of n atoms -> (b, n, n, 1).
 
     Args:
-        kind: "softmax", whose rows sum to 1, "exp", whose rows do not, or a function of the distances and of a mask of
-            the pairs that are in one fragment, like those in `KERNELS`.
+        kind: "softmax", whose rows sum to 1; "exp", whose rows do not; or a function, like those in `KERNELS`, of the
+            distances and a mask that is True for pairs of atoms in the same fragment.
 
     Raises:
         ValueError: an unknown kind; at a call, molecules without distances.
@@ -72,8 +72,8 @@ class AdjacencyWeights(Encoding):
 
     Shapes: molecules of n atoms -> (b, n, n, 1).
 
-    Source: the adjacency of the Molecule Attention Transformer, Maziarka et al. 2020, arXiv:2002.08264, as its
-    authors' program divides it.
+    Source: the adjacency of the Molecule Attention Transformer, Maziarka et al. 2020, arXiv:2002.08264, normalised
+    as in the authors' code.
     """
 
     one: Tensor

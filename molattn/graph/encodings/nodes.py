@@ -8,7 +8,7 @@ from molattn.graph.encodings.base import Encoding, Molecules, adjacency
 
 
 class DegreeEncoding(Encoding):
-    """A learned row per number of neighbours.
+    """A learned embedding of the number of neighbours.
 
     x_i = Z[min(deg_i, max_degree)]        deg_i = sum_j A_ij
 
@@ -16,7 +16,7 @@ class DegreeEncoding(Encoding):
 
     Args:
         dim: channels.
-        max_degree: atoms with more neighbours share one row.
+        max_degree: atoms with this many neighbours or more share one row.
 
     Source: the centrality encoding of Graphormer, Ying et al. 2021, arXiv:2106.05234, equation 5; bonds have no
     direction here, so one table serves for both of its degrees.

@@ -28,7 +28,7 @@ def path_codes(molecules: Molecules, max_path: int, disconnected: int = DISCONNE
 
 
 class PathEncoding(Encoding):
-    """A learned row per length of the shortest path.
+    """A learned embedding of the length of the shortest path.
 
     e_ij = P[min(length_ij, max_path)]        P has one more row for pairs of atoms without a path
 
@@ -36,7 +36,7 @@ class PathEncoding(Encoding):
 
     Args:
         dim: channels.
-        max_path: longer paths share one row; in bonds.
+        max_path: paths of this length or longer share one row; in bonds.
         disconnected: the path length that stands for no path.
     """
 
@@ -59,11 +59,11 @@ class PathEncoding(Encoding):
 
 
 class HeadTable(Encoding):
-    """A learned bias of the logits per head and code of a pair.
+    """A learned bias of the logits, for each head and each code of a pair of atoms.
 
     e_ijh = T[c_ij, h]
 
-    T is initialized with zeros, so that it has no effect at first.
+    T is initialized with zeros, so that it has no effect before training.
 
     Shapes: molecules of n atoms -> (b, n, n, num_heads).
 
@@ -71,7 +71,8 @@ class HeadTable(Encoding):
         num_codes: the number of codes.
         num_heads: h, which is also `dim`.
         codes: a function from molecules to (b, n, n) integers below `num_codes`, whose values in the padding are
-            ignored; by default the length of the shortest path, up to num_codes - 2, and num_codes - 1 without a path.
+            ignored. By default the code is the length of the shortest path, at most num_codes - 2, and num_codes - 1
+            without a path.
 
     Source: with path lengths, the spatial encoding of Graphormer, Ying et al. 2021, arXiv:2106.05234, equation 6.
     """
@@ -94,7 +95,7 @@ class NeighbourhoodOrder(Encoding):
     Shapes: molecules of n atoms -> (b, n, n, dim), dim being max_order + 2.
 
     Args:
-        max_order: longer paths share one column; in bonds.
+        max_order: paths of this length or longer share one column; in bonds.
         disconnected: the path length that stands for no path.
 
     Source: the neighbourhood embedding of R-MAT, Maziarka et al. 2021, arXiv:2110.05841.
@@ -112,22 +113,22 @@ class NeighbourhoodOrder(Encoding):
 
 
 class PathEdgeEncoding(Encoding):
-    """The bonds along the shortest path, a learned row per position on the path and bond.
+    """The bonds along the shortest path, as the mean of a learned embedding of each bond at its position.
 
     e_ij = 1/L sum_(p=1..L) T_p[bond(a_(p-1), a_p)]        on the path i = a_0, a_1, ..., a_L = j, if L <= max_path
     T_p[c] = sum_f T_pf[c_f]                               a bond code is F small integers packed in a byte
 
-    If several paths are shortest, as in rings, e_ij is the mean over all of them, so that it does not depend on the
-    order of the atoms. Position 1 is the bond at the receiver i. Every bond is read in the direction i -> j: its code
-    is that of the pair (a_(p-1), a_p); only dative bonds have another code in the other direction. e_ij is zero for
-    longer paths, without a path, and for an atom with itself.
+    If there are several shortest paths, as in rings, e_ij is the mean over all of them, so that it does not depend on
+    the order of the atoms. Position 1 is the bond at the receiver i. Every bond is read in the direction i -> j: its
+    code is that of the pair (a_(p-1), a_p); only dative bonds have another code in the other direction. e_ij is zero
+    for longer paths, without a path, and for an atom with itself.
 
     The paths are never enumerated. With A the adjacency, F_L(i, j) the number of shortest paths if length_ij = L and
-    zero otherwise, and U_L(i, j) the sum over these paths of the rows along them,
+    zero otherwise, and U_L(i, j) the sum, over these paths, of the embeddings of their bonds,
 
     F_1 = A,                F_L = [length = L] (F_(L-1) A)
-    U_1 = A T_1[bond],      U_L(i, j) = [length_ij = L] sum_k ( U_(L-1)(i, k) A_kj + F_(L-1)(i, k) A_kj T_L[bond_kj] )
-    e_ij = U_L(i, j) / (L F_L(i, j))        with L = length_ij
+    U_1 = A * T_1[bond],    U_L(i, j) = [length_ij = L] sum_k ( U_(L-1)(i, k) A_kj + F_(L-1)(i, k) A_kj T_L[bond_kj] )
+    e_ij = U_L(i, j) / (L F_L(i, j))        with L = length_ij, and * elementwise
 
     Shapes: molecules of n atoms -> (b, n, n, dim). Costs 2 (max_path - 1) products of (n, n) with (n, n dim) matrices.
 
@@ -140,8 +141,8 @@ class PathEdgeEncoding(Encoding):
     Raises:
         ValueError: max_path below 1.
 
-    Source: the edge encoding of Graphormer, Ying et al. 2021, arXiv:2106.05234, equation 7, which takes one shortest
-    path of several.
+    Source: the edge encoding of Graphormer, Ying et al. 2021, arXiv:2106.05234, equation 7, which uses only
+    one of the shortest paths.
     """
 
     unpacked_codes: Tensor
@@ -157,11 +158,11 @@ class PathEdgeEncoding(Encoding):
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
         bonded = adjacency(molecules)
         bonds = bond_codes(molecules).int().masked_fill(~bonded, len(self.unpacked_codes))
-        # One more row, of zeros, for pairs without a bond.
+        # An additional row, of zeros, is for pairs without a bond.
         first, *others = (F.pad(table(self.unpacked_codes), (0, 0, 0, 1)) for table in self.places)
         f = a = bonded.to(first.dtype)  # F_1
         u = look_up(first, bonds.mT)  # U_1; [b, j, i] is the pair (i, j), so that no product has to copy it
-        # Every pair has one length: each entry of these two sums is filled once.
+        # Every pair has one path length: each entry of these two sums gets only one nonzero term.
         rows_along, bonds_along = u, a
         for length, table in enumerate(others, start=2):
             has_length = (molecules.path_lengths == length).to(a.dtype)

@@ -8,10 +8,10 @@ from molattn.graph.encodings.base import Encoding, Molecules, adjacency, pair_ma
 
 
 def random_walks(molecules: Molecules, steps: int, dtype: torch.dtype | None = None) -> Float[Tensor, "b n n k"]:
-    """R_ij = [I, M, M^2, ..., M^(K-1)]_ij        with M = D^-1 A, D the degrees on a diagonal
+    """R_ij = [I, M, M^2, ..., M^(K-1)]_ij        with M = D^-1 A, D the diagonal matrix of the degrees
 
-    R_ijk is the probability that a walk that starts at i is at j after k steps, each along a random bond. The row of M
-    of an atom without bonds is zero.
+    R_ijk is the probability that a walk from i is at j after k steps, each along a random bond. For an atom without
+    bonds, the row of M is zero.
 
     Args:
         molecules: of n atoms.

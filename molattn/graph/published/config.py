@@ -22,10 +22,10 @@ class BlockConfig:
         num_heads: h.
         hidden_dim: channels inside the feed-forward steps; 2 * node_dim by default.
         global_aggr: rho_eu and rho_vu, a name in `EDGES_TO_GRAPH` and `NODES_TO_GRAPH`.
-        dropout: in training.
-        score, normalizer, join: of tensor-dot attention: names in `molattn.attention.SCORES` or `SCORES_WITH_WEIGHTS`,
-            `NORMALIZERS` and `JOINS`.
-        temperature: of the softmax.
+        dropout: probability, in training.
+        score, normalizer, join: for "molattn" and "tensor-dot" only: names in `molattn.attention.SCORES` or
+            `SCORES_WITH_WEIGHTS`, in `NORMALIZERS` and in `JOINS`.
+        temperature: of the softmax, for the same two.
     """
 
     node_dim: int
@@ -86,7 +86,7 @@ class BlockConfig:
     def join_module(self) -> nn.Module | None:
         """The layer that maps the heads to node_dim channels; None for "concat", the block's default.
 
-        A join that keeps the channels of a head is followed by a linear map to node_dim.
+        A join whose output has the channels of one head is followed by a linear layer to node_dim.
 
         Raises:
             ValueError: an unknown name.

@@ -10,8 +10,9 @@ def graphormer(config: BlockConfig) -> GraphNetBlock:
 
     e'_k = softmax_k( (W_q v_r) . (W_k v_s) / sqrt(d) + e_k ) W_v v_s,    e_ij = b_phi(i,j) + c_ij
 
-    b is learned per length of the shortest path and c from the edges along it, shared by all layers; both come from
-    `molattn.graph.encodings`, as do the centrality of the nodes and the graph token.
+    b is learned for each length phi(i,j) of the shortest path, and c is computed from the edges along it; all layers
+    share them. Both come from `molattn.graph.encodings`, and so does the centrality of the nodes. The graph token is
+    `molattn.graph.VirtualNode`.
 
     Source: Ying et al. 2021, arXiv:2106.05234, equations 5 to 9.
 

@@ -17,14 +17,14 @@ _EPS = 1e-6
 
 
 class GritEdgeUpdate(nn.Module):
-    """GRIT's attention: queries and keys are added to the edge features, which give the logits and the new edges.
+    """GRIT's attention: queries, keys and edge features give h_k, from which the logits and the new edges are computed.
 
-    h_k  = relu( rho( (W_q v_r + b_q + W_k v_s) * (W_ew e_k + b_ew) ) + W_eb e_k + b_eb )      (h, d) of each edge
-    w_k  = softmax_k( w_a . h_k )
-    e'_k = w_k (W_v v_s + W_ve h_k)                                                            in each head
+    h_k     = relu( rho( (W_q v_r + b_q + W_k v_s) * (W_ew e_k + b_ew) ) + W_eb e_k + b_eb )      (h, d) of each edge
+    alpha_k = softmax_k( w_a . h_k )
+    e'_k    = alpha_k (W_v v_s + W_ve h_k)                                                        in each head
 
     with * elementwise, rho(x) = sign(x) sqrt(|x|), computed as x / sqrt(|x| + 1e-6), and the edges normalised
-    first (pre-norm). h_k is formed for every edge; the h_k are the messages' `edges`.
+    first (pre-norm). h_k is formed for every edge and returned as `edges` of the messages.
 
     Args:
         node_dim, edge_dim: d_v and d_e.
@@ -88,7 +88,7 @@ class GritEdgeUpdate(nn.Module):
 
 
 class DegreeScaledSum(nn.Module):
-    """rho e->v: the sum over the edges, scaled by the node's degree, which an attention average does not contain.
+    """rho e->v: the sum over the edges, scaled by the node's degree, which attention weights that sum to 1 hide.
 
     ebar_i = a * sum_k e'_k + b * log(1 + degree_i) sum_k e'_k,    a and b learned, channel by channel
 
@@ -115,7 +115,7 @@ class GritEdges(nn.Module):
     Args:
         edge_dim: d_e.
         width: h * d, the channels of h_k.
-        dropout: in training.
+        dropout: probability, in training.
 
     Source: Ma et al. 2023, arXiv:2305.17589.
     """

@@ -17,11 +17,11 @@ LAMBDAS = (1 / 3, 1 / 3, 1 / 3)
 class MixedEdgeUpdate(AttentionEdgeUpdate):
     """Attention whose weights are averaged with fixed weights, given as edge features.
 
-    e'_k = w_k W_v v_s
-    w_k  = lambda_0 softmax_k( (W_q v_r) . (W_k v_s) / sqrt(d) ) + sum_c lambda_c e_kc
+    e'_k    = alpha_k W_v v_s
+    alpha_k = lambda_0 softmax_k( (W_q v_r) . (W_k v_s) / sqrt(d) ) + sum_c lambda_c e_kc
 
-    The weights into a receiver sum to 1 if each channel of e does. With MAT's kernel exp(-d) they do not; the weights
-    are returned as they are used.
+    The weights into a receiver sum to 1 if each channel of e does. With MAT's kernel exp(-d) they do not. The weights
+    in the messages are these alpha_k.
 
     Args:
         node_dim, num_heads, head_dim, edge_dim, global_dim, dropout: as for `AttentionEdgeUpdate`.
@@ -62,7 +62,8 @@ def mat(config: BlockConfig, lambdas: Sequence[float] = LAMBDAS) -> GraphNetBloc
 
     e'_k = ( lambda_a softmax_k( (W_q v_r) . (W_k v_s) / sqrt(d) ) + lambda_d g(d_k) + lambda_g A_k ) W_v v_s
 
-    with g(d) = softmax(-d) or exp(-d) and A with self-loops, its rows divided by their sum, as the authors' code does.
+    with g(d) = softmax(-d) or exp(-d). A includes self-loops, and each of its rows is divided by its sum, as in the
+    authors' code.
 
     Source: Maziarka et al. 2020, arXiv:2002.08264.
     """

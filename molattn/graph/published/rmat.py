@@ -19,8 +19,8 @@ from molattn.graph.published.config import BlockConfig, require_edge_features
 class RelativeEdgeUpdate(AttentionEdgeUpdate):
     """Relative attention: a network of the edge features adds a term to the keys and one to the values.
 
-    e'_k = w_k (v_k + b^V_k)
-    w_k  = softmax_k( ( q . k_k + (q + k_k) . b^K_k ) / sqrt(d) + u . k_k + t . b^K_k )
+    e'_k    = alpha_k (v_k + b^V_k)
+    alpha_k = softmax_k( ( q . k_k + (q + k_k) . b^K_k ) / sqrt(d) + u . k_k + t . b^K_k )
     q = W_q v_r;  k_k = W_k v_s;  v_k = W_v v_s;    b^K_k = W_ke f^K(e_k);  b^V_k = W_ve f^V(e_k)
     f(e) = dropout( leaky_relu_0.1( W e + b ) )
 
@@ -34,7 +34,7 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
     Raises:
         ValueError: no edge features.
 
-    Source: Maziarka et al. 2021, arXiv:2110.05841. In k_k . b^K_k the authors' code has the key of the receiver.
+    Source: Maziarka et al. 2021, arXiv:2110.05841. In k_k . b^K_k the authors' code uses the receiver's key.
     """
 
     w_ke: nn.Linear

@@ -25,9 +25,9 @@ def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = ()) -> Drawing:
     """The drawing of a molecule that was prepared for drawing.
 
     Returns:
-        `width` and `height`; `radius` of a disc; `at`, [x, y, half the width] of each atom and then each virtual node;
-        `numbers`, [x, y] of each atom index; `bonds`, pairs of atoms; and the SVG paths of RDKit, joined by style:
-        `lines`, `thin`, `dashed` and `solid`.
+        `left`, `top`, `width` and `height`; `radius` of a disc; `at`, [x, y, half the width] of each atom and then of
+        each virtual node; `numbers`, [x, y] of each atom index; `bonds`, pairs of atoms; and the SVG paths of RDKit,
+        joined by style: `lines`, `thin`, `dashed` and `solid`.
     """
     # Flexible size: all molecules are drawn at the same scale.
     drawer = rdMolDraw2D.MolDraw2DSVG(-1, -1)

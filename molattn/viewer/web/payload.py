@@ -6,7 +6,7 @@ A weight is a byte times the scale of its row:
 
 so that the error on the page is at most s_i / 2: 0.2% of the largest weight of the row. `weights` holds the bytes
 of (layers, heads, n, n), `scales` the float32 (little endian) of (layers, heads, n), both as base64. The page computes
-the mean and the maximum over the heads from these, with an error of at most half of the largest step of the heads.
+the mean and the maximum over the heads from these, with an error of at most half of the largest s_i of the heads.
 """
 
 import base64
@@ -151,7 +151,7 @@ def _attribution(a: Attribution) -> dict[str, Any]:
 
 
 def _text(text: str) -> str:
-    """Text without control characters, lone surrogates and marks of direction, which are replaced."""
+    """Text with control characters, lone surrogates and direction marks replaced."""
     return _INVISIBLE.sub("\ufffd", str(text))
 
 
