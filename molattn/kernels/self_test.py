@@ -12,7 +12,7 @@ TOLERANCE = 1e-4
 
 @contextmanager
 def isolated_state() -> Iterator[None]:
-    """Seeded float32 random numbers on the CPU with gradients enabled; the caller's generator and modes are restored."""
+    """Seeded float32 random numbers on the CPU, with gradients; the generator and modes of the caller are restored."""
     dtype = torch.get_default_dtype()
     with (
         torch.random.fork_rng(devices=()),

@@ -247,7 +247,7 @@ def test_attention_weights_are_those_of_the_command(
     assert (tmp_path / "command.parquet").read_bytes() == out.read_bytes()
 
 
-def test_a_head_may_have_blanks_around_it(predictor: Predictor, few: Path, tmp_path: Path) -> None:
+def test_a_head_may_have_blanks_around_it(predictor: molattn.Predictor, few: Path, tmp_path: Path) -> None:
     for name, head in (("plain", "mean"), ("blanks", " mean ")):
         with pytest.warns(MolattnWarning):
             predictor.attention_table(few, tmp_path / f"{name}.parquet", layer=0, head=head)
