@@ -75,11 +75,11 @@ class TablePredictor(RowPredictor, Explainer):
             RowsFailed: a row has no prediction, and `strict` is set.
             MissingExtra, ProcessLost: Ray is not installed, or its processes died repeatedly.
 
-        Example:
-            >>> predictor = molattn.load("runs/esol")  # doctest: +SKIP
-            >>> counts = predictor.predict_table("in.csv", "out.csv", num_workers=4, resume=True)  # doctest: +SKIP
-            >>> counts.rows, counts.failed  # doctest: +SKIP
-            (100000, 3)
+        Example::
+
+            predictor = molattn.load("runs/esol")
+            counts = predictor.predict_table("in.csv", "out.csv", num_workers=4, resume=True)
+            counts.rows, counts.failed  # 100000, 3
         """
         job = TableJob(
             input=Path(input),
@@ -161,8 +161,9 @@ class TablePredictor(RowPredictor, Explainer):
             UsageError: a model of atoms, which has no fingerprint of a molecule; and as `predict_table`.
             InputError, RowsFailed: as `predict_table`.
 
-        Example:
-            >>> predictor.embed_table("in.csv", "fingerprints.npy")  # doctest: +SKIP
+        Example::
+
+            predictor.embed_table("in.csv", "fingerprints.npy")
         """
         job = TableJob(
             input=Path(input),
@@ -216,8 +217,9 @@ class TablePredictor(RowPredictor, Explainer):
             InputError: a table that cannot be read, or without a molecule that can be read.
             RowsFailed: a row cannot be read, and `strict` is set.
 
-        Example:
-            >>> predictor.attention_table("in.csv", "maps.parquet", layer=-1, head="mean")  # doctest: +SKIP
+        Example::
+
+            predictor.attention_table("in.csv", "maps.parquet", layer=-1, head="mean")
         """
         from molattn.inference.attention_table import write_attention  # brings in pyarrow
 

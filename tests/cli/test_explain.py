@@ -226,4 +226,4 @@ def test_faithfulness_without_held_out_molecules_is_refused(molattn: Molattn, ow
     (own_run / "predictions.csv").unlink()
     answer = molattn("faithfulness", own_run)
     assert answer.code == 2
-    assert "give some with --table" in answer.err
+    assert "pass molecules with --table" in answer.err
