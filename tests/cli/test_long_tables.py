@@ -238,7 +238,7 @@ def test_other_formats_are_read(molattn: Molattn, run: Path, tmp_path: Path) -> 
     assert answer.code == 0 and "record 1: the record has no structure" in answer.err
 
 
-@pytest.mark.parametrize("name", ["out.sdf", "out.smi", "out.parquet.gz", "out.xlsx"])
+@pytest.mark.parametrize("name", ["out.sdf", "out.smi", "out.parquet.gz", "out.xlsx", "out.npy"])
 def test_unsupported_output_formats_are_refused(
     molattn: Molattn, run: Path, many: Path, tmp_path: Path, name: str
 ) -> None:

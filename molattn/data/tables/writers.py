@@ -76,7 +76,8 @@ def output_format(
     """
     name = "" if path is None else path.name
     format = infer_format(name)
-    if format in ("smi", "sdf") or is_spreadsheet(name) or name.lower().endswith((".npy.gz", ".parquet.gz", ".pq.gz")):
+    unsupported = (".npy", ".npy.gz", ".parquet.gz", ".pq.gz")
+    if format in ("smi", "sdf") or is_spreadsheet(name) or name.lower().endswith(unsupported):
         raise UsageError(f"{name}: molattn writes .csv and .tsv, with .gz or without, and .parquet; name it so")
     if format == "parquet":
         if escape_formulas:
