@@ -107,6 +107,7 @@ class TablePredictor(RowPredictor, Explainer):
         resume: bool = False,
         strict: bool = False,
         force: bool = False,
+        escape_formulas: bool = False,
         progress: TableProgress | None = None,
     ) -> RowCounts:
         """Predict several tables into files of the same names in a folder, which is created; see `predict_table`.
@@ -123,6 +124,7 @@ class TablePredictor(RowPredictor, Explainer):
                 resume=resume,
                 strict=strict,
                 force=force,
+                escape_formulas=escape_formulas,
                 one_of_many=True,
             )
             for table, output in zip(tables, create_output_folder(Path(folder), tables), strict=True)

@@ -188,6 +188,14 @@ def test_several_tables_go_into_a_folder(predictor: molattn.Predictor, few: Path
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["few.csv", "more.csv"]
 
 
+def test_formulas_are_escaped_in_one_table_and_in_several(predictor: molattn.Predictor, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("smiles,note\nCCO,=1+1\n")
+    predictor.predict_table(tmp_path / "in.csv", tmp_path / "one.csv", escape_formulas=True)
+    predictor.predict_tables([tmp_path / "in.csv"], tmp_path / "out", escape_formulas=True)
+    assert "CCO,'=1+1," in (tmp_path / "one.csv").read_text()
+    assert (tmp_path / "out" / "in.csv").read_bytes() == (tmp_path / "one.csv").read_bytes()
+
+
 def test_a_model_that_was_never_saved_predicts_tables(
     predictor: molattn.Predictor, run: Path, few: Path, tmp_path: Path
 ) -> None:
