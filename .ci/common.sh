@@ -61,7 +61,7 @@ nothing_skipped() {
   shift
   case $way in
     uncompiled) may='MOLATTN_COMPILE is 0' ;;
-    lowest) may='binaries of version [0-9.]* are not known' ;;
+    lowest) may='binaries of version [0-9.]* are not supported' ;;
   esac
   if [ -n "$may" ]; then
     left=$(grep -hE '^SKIPPED|[0-9]+ xfailed' "$@" | grep -vE "$may" || true)

@@ -109,16 +109,27 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 def test_47_memory_is_bounded(score: Score, run: Path, tmp_path: Path) -> None:
     """In processes of their own, whose memory the system counts: the worst ways there are, each once."""
+
+    def predict(source: Path, out: Path) -> tuple[subprocess.CompletedProcess[str], str, int]:
+        command = [sys.executable, "-c", _MEASURED, "predict", str(run), str(source), "-o", str(out)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        said, _, used = done.stderr.rpartition("used ")
+        return done, said, int(used)
+
+    # A torch that was built for CUDA takes as much by itself.
+    (tmp_path / "ordinary.csv").write_text("smiles\nCCO\n")
+    _, _, ordinary = predict(tmp_path / "ordinary.csv", tmp_path / "ordinary-out.csv")
+    allowed = max(BYTES, 1024 * ordinary + BYTES // 2)
     worst = [*map(bomb_of, BOMBS), *map(sdf_of, SDFS)]
     for number, table in enumerate(worst if score.long else worst[:1]):
         source, out = tmp_path / f"{number}-{table.name}", tmp_path / f"{number}-out.csv"
         source.write_bytes(table.data)
-        command = [sys.executable, "-c", _MEASURED, "predict", str(run), str(source), "-o", str(out)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        said, _, used = done.stderr.rpartition("used ")
+        done, said, used = predict(source, out)
         score.end_to_end([table.name.encode() + table.data])
-        score.slowest("most memory, MiB", int(used) / 1024)
-        score.check(int(used) * 1024 < BYTES, f"{table.way}: {int(used) / 1024:.0f} MiB")
+        score.slowest("most memory, MiB", used / 1024)
+        score.check(
+            used * 1024 < allowed, f"{table.way}: {used / 1024:.0f} MiB, and an ordinary table {ordinary / 1024:.0f}"
+        )
         if table.must == RIGHT:
             score.check(done.returncode == 0, f"{table.way}: {said}")
             _answered(score, table, out, table.way)
