@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from examples.position_bias import TASKS, TRAININGS, PositionResult, train_on_positions
 from molattn.attention import MultiHeadAttention
-from molattn.sequence import TASKS, TRAININGS, PositionResult, train_on_positions
 from tests.documents.by_hand import F64, array, assert_same, randomise, softmax
 
 # Raised inside Keras when it reads a torch parameter with numpy 2.

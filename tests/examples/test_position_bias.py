@@ -1,10 +1,12 @@
 """The trainings on positions: reproducible, with Keras' initialization. Their results are in tests/documents."""
 
+import sys
+
+import pytest
 import torch
 
+from examples.position_bias import TRAININGS, init_like_keras, main, train_on_positions
 from molattn.attention import MultiHeadAttention
-from molattn.sequence import TRAININGS, train_on_positions
-from molattn.sequence.position_tasks import init_like_keras
 
 
 def test_a_training_is_reproducible_and_restores_the_random_state() -> None:
@@ -23,3 +25,13 @@ def test_the_layer_is_initialized_as_in_keras() -> None:
         largest = layer.get_parameter(f"{name}.weight").abs().max()
         assert largest <= (6 / fans) ** 0.5 < 1.02 * largest
     assert all(not p.any() for p in layer.parameters() if p.dim() != 2)
+
+
+def test_the_command_prints_a_line_for_each_training(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["position_bias", "--epochs", "1"])
+    main()
+    shown = capsys.readouterr().out
+    assert all(f"| {t.published_loss:.2g} |" in shown for t in TRAININGS)
+    assert "Seed 0, 1 epochs" in shown

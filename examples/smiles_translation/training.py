@@ -11,10 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from molattn.chem import canonical_smiles, read_smiles
-from molattn.errors import SmilesError, UsageError
-from molattn.sequence import PAD, Bahdanau, Luong, StepDecoder, Transformer, beam_search, greedy_search
-from molattn.training.smiles_pairs import (
+from examples.smiles_translation.pairs import (
     END,
     START,
     VOCABULARY,
@@ -25,6 +22,9 @@ from molattn.training.smiles_pairs import (
     pair_tensors,
     randomize_smiles,
 )
+from molattn.chem import canonical_smiles, read_smiles
+from molattn.errors import SmilesError, UsageError
+from molattn.sequence import PAD, Bahdanau, Luong, StepDecoder, Transformer, beam_search, greedy_search
 
 Translator = Transformer | Bahdanau | Luong
 _DECODING_BATCH = 128

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.chem import TOKENS, canonical_smiles, mutate_molecules, read_smiles, tokenize
-from molattn.errors import InputError, UsageError
-from molattn.training import translation
-from molattn.training.smiles_pairs import (
+from examples.smiles_translation import training
+from examples.smiles_translation.pairs import (
     END,
     START,
     VOCABULARY,
@@ -18,7 +16,7 @@ from molattn.training.smiles_pairs import (
     pair_tensors,
     randomize_smiles,
 )
-from molattn.training.translation import (
+from examples.smiles_translation.training import (
     TranslationConfig,
     alignment_of,
     evaluate_translator,
@@ -26,6 +24,8 @@ from molattn.training.translation import (
     train_translator,
     translate,
 )
+from molattn.chem import TOKENS, canonical_smiles, mutate_molecules, read_smiles, tokenize
+from molattn.errors import InputError, UsageError
 
 SHORT = ["CCO", "CC=O", "CN", "CC(=O)O", "C#N", "c1ccccc1", "CCS", "CCl"]
 FEW = ["CCO", "CN", "CC=O", "C#N"]
@@ -90,7 +90,7 @@ def test_batches_spell_the_molecules_of_both_lists_afresh_and_the_same_for_the_s
 
 
 def test_the_schedule_rises_and_falls():
-    rates = [translation._schedule(x) for x in np.linspace(0, 1, 101)]
+    rates = [training._schedule(x) for x in np.linspace(0, 1, 101)]
     assert rates[0] > 0
     assert max(rates) == rates[4] == 1
     assert rates[:5] == sorted(rates[:5]) and rates[4:] == sorted(rates[4:], reverse=True)
@@ -148,7 +148,7 @@ def test_scores_count_strings_molecules_and_what_is_the_same_molecule():
     #        exact, another spelling, another molecule, no molecule, nothing written
     written = ["CCO", "OC(=O)C", "CCC", "C1CC", ""]
     scores = score_translations(["CCO", "CC(=O)O", "CN", "C1CC1", "C"], written)
-    assert scores == translation.TranslationScores(5, 1 / 5, 3 / 5, 2 / 5)
+    assert scores == training.TranslationScores(5, 1 / 5, 3 / 5, 2 / 5)
     nothing = score_translations([], [])
     assert nothing.count == 0 and math.isnan(nothing.exact)
 
@@ -176,7 +176,7 @@ class CopyState:
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_translations_come_in_the_order_of_the_sources_and_are_cut_at_max_length(beam, monkeypatch):
-    monkeypatch.setattr(translation, "_DECODING_BATCH", 3)
+    monkeypatch.setattr(training, "_DECODING_BATCH", 3)
     sources = ["CCCCCC", "C", "OCC", "Cl", "c1ccccc1", "CC", "N"]
     assert translate(Copier(), sources, beam=beam) == sources
     assert translate(Copier(), sources, beam=beam, max_length=2) == [decode(encode(s)[:2]) for s in sources]

@@ -1,0 +1,1 @@
+"""Trainings that use molattn's layers for other things than properties of molecules."""

@@ -1,0 +1,1 @@
+"""Translation of random SMILES into canonical ones."""
