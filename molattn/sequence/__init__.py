@@ -26,7 +26,6 @@ from molattn.sequence.layers import (
 )
 from molattn.sequence.luong import LUONG_SCORES, Luong, LuongState
 from molattn.sequence.masks import PAD, causal_padding_mask, padding_mask
-from molattn.sequence.position_tasks import TASKS, TRAININGS, PositionResult, PositionTraining, train_on_positions
 from molattn.sequence.positions import CHANNEL_ORDERS, PositionalEmbedding, sinusoidal_positions
 from molattn.sequence.recurrent import CELLS, RecurrentEncoder
 from molattn.sequence.stacks import Decoder, DecoderWeights, Encoder
@@ -38,8 +37,6 @@ __all__ = [
     "CHANNEL_ORDERS",
     "LUONG_SCORES",
     "PAD",
-    "TASKS",
-    "TRAININGS",
     "Bahdanau",
     "BahdanauState",
     "DecodedSequences",
@@ -54,8 +51,6 @@ __all__ = [
     "KVCache",
     "Luong",
     "LuongState",
-    "PositionResult",
-    "PositionTraining",
     "PositionalEmbedding",
     "RecurrentEncoder",
     "Residual",
@@ -69,5 +64,4 @@ __all__ = [
     "greedy_search",
     "padding_mask",
     "sinusoidal_positions",
-    "train_on_positions",
 ]

@@ -1,15 +1,14 @@
 """Bahdanau's encoder-decoder: attention is computed from the decoder state before the recurrent step."""
 
 from dataclasses import dataclass
-from typing import Literal, overload
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from molattn.attention import Additive, attend
+from molattn.attention import Additive
 from molattn.sequence.masks import PAD
-from molattn.sequence.recurrent import RecurrentEncoder, precompute_keys, score_of_precomputed, unroll
+from molattn.sequence.recurrent import RecurrentDecoder, RecurrentEncoder, attend_to_memory, precompute_keys
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class BahdanauState:
         return BahdanauState(self.memory[rows], self.keys[rows], self.source_mask[rows], self.s[rows])
 
 
-class Bahdanau(nn.Module):
+class Bahdanau(RecurrentDecoder[BahdanauState]):
     """Recurrent encoder-decoder with Bahdanau's attention.
 
     h_j = [->h_j; <-h_j]                                a bidirectional GRU over the source
@@ -87,54 +86,18 @@ class Bahdanau(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(readout_dim, target_vocab)
 
-    @overload
-    def forward(self, source: Tensor, target: Tensor, return_weights: Literal[False] = False) -> Tensor: ...
-
-    @overload
-    def forward(self, source: Tensor, target: Tensor, *, return_weights: Literal[True]) -> tuple[Tensor, Tensor]: ...
-
-    def forward(
-        self, source: Int[Tensor, "b m"], target: Int[Tensor, "b n"], return_weights: bool = False
-    ) -> Float[Tensor, "b n vocab"] | tuple[Float[Tensor, "b n vocab"], Float[Tensor, "b n m"]]:
-        """The logits of the next token after each target token.
-
-        Args:
-            source: (batch, source) integers, padded at the end.
-            target: (batch, target) integers, beginning with the start token.
-            return_weights: also return the alignment.
-
-        Returns:
-            (batch, target, target_vocab); with `return_weights` also the alignment, (batch, target, source).
-
-        Raises:
-            ValueError: the source has padding before a token; the target is empty.
-        """
-        readouts, alignment = unroll(self._decode_step, target, self.init_state(source), return_weights)
-        logits = self.output(readouts)
-        return logits if alignment is None else (logits, alignment)
-
     def init_state(self, source: Int[Tensor, "b m"]) -> BahdanauState:
         """Encodes the source, (batch, source): the state before the first target token."""
         memory, (last,) = self.encoder(source)
         s = torch.tanh(self.w_s(last[1]))
         return BahdanauState(memory, precompute_keys(self.score, memory), (source != PAD)[:, None, :], s)
 
-    def step(self, tokens: Int[Tensor, "b"], state: BahdanauState) -> tuple[Float[Tensor, "b vocab"], BahdanauState]:
-        """Consumes one target token, (batch,): the logits of the next one, (batch, target_vocab), and the new state."""
-        readout, state, _ = self._decode_step(tokens, state, False)
-        return self.output(readout), state
-
     def _decode_step(
         self, tokens: Tensor, state: BahdanauState, return_weights: bool
     ) -> tuple[Tensor, BahdanauState, Tensor | None]:
         """r_t, the state with s_t, and a_t (None without `return_weights`)."""
-        y, query, weights = self.dropout(self.embedding(tokens)), state.s[:, None, :], None
-        inputs, score = (query, state.keys, state.memory, state.source_mask), score_of_precomputed(self.score)
-        if return_weights:
-            c, weights = attend(*inputs, score=score, return_weights=True)
-            weights = weights[:, 0]
-        else:
-            c = attend(*inputs, score=score)
+        y = self.dropout(self.embedding(tokens))
+        c, weights = attend_to_memory(self.score, state.s[:, None, :], state, return_weights)
         c = c[:, 0]
         s = self.cell(torch.cat([y, c], dim=-1), state.s)
         r = self.w_r(torch.cat([s, y, c], dim=-1)).unflatten(-1, (-1, 2)).amax(-1)

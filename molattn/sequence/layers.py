@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, overload
+from typing import ClassVar, Literal, overload
 
 import torch
 import torch.nn.functional as F
@@ -100,7 +100,41 @@ class Residual(nn.Module):
         return x if self.norm_first else self.norm(x)
 
 
-class EncoderLayer(nn.Module):
+class _Layer(nn.Module):
+    """The sublayers of an encoder or decoder layer, each within a `Residual`."""
+
+    has_cross_attention: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        hidden_dim: int | None = None,
+        *,
+        head_dim: int | None = None,
+        activation: str | Activation = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.0,
+        layer_norm_eps: float = 1e-5,
+        bias: bool = True,
+    ):
+        super().__init__()
+        hidden_dim = 4 * d_model if hidden_dim is None else hidden_dim
+        self.self_attention = MultiHeadAttention(d_model, num_heads, head_dim=head_dim, dropout=dropout, bias=bias)
+        if self.has_cross_attention:
+            self.cross_attention = MultiHeadAttention(d_model, num_heads, head_dim=head_dim, dropout=dropout, bias=bias)
+        self.feed_forward = FeedForward(d_model, hidden_dim, activation, dropout, bias)
+        self.around_self = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
+        if self.has_cross_attention:
+            self.around_cross = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
+        self.around_feed_forward = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
+
+    def _add_feed_forward(self, x: Tensor) -> Tensor:
+        """x after the last sublayer."""
+        return self.around_feed_forward.add_output(x, self.feed_forward(self.around_feed_forward.sublayer_input(x)))
+
+
+class EncoderLayer(_Layer):
     """One layer of the encoder: self-attention and feed-forward, each within a `Residual`.
 
     x = residual(x, self-attention);    x = residual(x, feed-forward)
@@ -122,26 +156,6 @@ class EncoderLayer(nn.Module):
 
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1.
     """
-
-    def __init__(
-        self,
-        d_model: int,
-        num_heads: int,
-        hidden_dim: int | None = None,
-        *,
-        head_dim: int | None = None,
-        activation: str | Activation = "relu",
-        norm_first: bool = False,
-        dropout: float = 0.0,
-        layer_norm_eps: float = 1e-5,
-        bias: bool = True,
-    ):
-        super().__init__()
-        hidden_dim = 4 * d_model if hidden_dim is None else hidden_dim
-        self.self_attention = MultiHeadAttention(d_model, num_heads, head_dim=head_dim, dropout=dropout, bias=bias)
-        self.feed_forward = FeedForward(d_model, hidden_dim, activation, dropout, bias)
-        self.around_self = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
-        self.around_feed_forward = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
 
     @overload
     def forward(self, x: Tensor, mask: Tensor | None = None, return_weights: Literal[False] = False) -> Tensor: ...
@@ -171,7 +185,7 @@ class EncoderLayer(nn.Module):
         else:
             output = self.self_attention(h, mask=mask)
         x = self.around_self.add_output(x, output)
-        x = self.around_feed_forward.add_output(x, self.feed_forward(self.around_feed_forward.sublayer_input(x)))
+        x = self._add_feed_forward(x)
         return x if weights is None else (x, weights)
 
     @classmethod
@@ -235,7 +249,7 @@ class DecoderLayerCache:
         return DecoderLayerCache(self.self_attention.select(rows), self.cross_attention.select(rows))
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(_Layer):
     """One layer of the decoder: self-attention, cross-attention to the memory and feed-forward, as in `EncoderLayer`.
 
     x = residual(x, self-attention);    x = residual(x, cross-attention);    x = residual(x, feed-forward)
@@ -250,27 +264,9 @@ class DecoderLayer(nn.Module):
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        num_heads: int,
-        hidden_dim: int | None = None,
-        *,
-        head_dim: int | None = None,
-        activation: str | Activation = "relu",
-        norm_first: bool = False,
-        dropout: float = 0.0,
-        layer_norm_eps: float = 1e-5,
-        bias: bool = True,
-    ):
-        super().__init__()
-        hidden_dim = 4 * d_model if hidden_dim is None else hidden_dim
-        self.self_attention = MultiHeadAttention(d_model, num_heads, head_dim=head_dim, dropout=dropout, bias=bias)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads, head_dim=head_dim, dropout=dropout, bias=bias)
-        self.feed_forward = FeedForward(d_model, hidden_dim, activation, dropout, bias)
-        self.around_self = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
-        self.around_cross = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
-        self.around_feed_forward = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
+    has_cross_attention = True
+    cross_attention: MultiHeadAttention
+    around_cross: Residual
 
     def init_cache(self, memory: Float[Tensor, "b m d"]) -> DecoderLayerCache:
         """The cache before the first target token."""
@@ -309,7 +305,7 @@ class DecoderLayer(nn.Module):
             h, memory.k, memory.v, memory_mask, return_weights=return_weights
         )
         x = self.around_cross.add_output(x, output)
-        x = self.around_feed_forward.add_output(x, self.feed_forward(self.around_feed_forward.sublayer_input(x)))
+        x = self._add_feed_forward(x)
         weights = None if self_weights is None or cross_weights is None else (self_weights, cross_weights)
         return x, DecoderLayerCache(past, memory), weights
 

@@ -1,22 +1,21 @@
 """Luong's encoder-decoder: attention is computed from the decoder state after the recurrent step."""
 
 from dataclasses import dataclass
-from typing import Literal, overload
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from molattn.attention import Score, attend, make_score
+from molattn.attention import Score, make_score
 from molattn.sequence.masks import PAD
 from molattn.sequence.recurrent import (
     Hidden,
+    RecurrentDecoder,
     RecurrentEncoder,
+    attend_to_memory,
     make_rnn,
     precompute_keys,
     run_rnn,
-    score_of_precomputed,
-    unroll,
 )
 
 # The paper's names of the scores -> those of `molattn.attention`.
@@ -47,7 +46,7 @@ class LuongState:
         return LuongState(self.memory[rows], self.keys[rows], self.source_mask[rows], hidden, self.attentional[rows])
 
 
-class Luong(nn.Module):
+class Luong(RecurrentDecoder[LuongState]):
     """Recurrent encoder-decoder with Luong's global attention.
 
     hs_j = stacked LSTM over the source;    its last state initializes the decoder, layer by layer
@@ -111,58 +110,21 @@ class Luong(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(hidden_dim, target_vocab)
 
-    @overload
-    def forward(self, source: Tensor, target: Tensor, return_weights: Literal[False] = False) -> Tensor: ...
-
-    @overload
-    def forward(self, source: Tensor, target: Tensor, *, return_weights: Literal[True]) -> tuple[Tensor, Tensor]: ...
-
-    def forward(
-        self, source: Int[Tensor, "b m"], target: Int[Tensor, "b n"], return_weights: bool = False
-    ) -> Float[Tensor, "b n vocab"] | tuple[Float[Tensor, "b n vocab"], Float[Tensor, "b n m"]]:
-        """The logits of the next token after each target token.
-
-        Args:
-            source: (batch, source) integers, padded at the end.
-            target: (batch, target) integers, beginning with the start token.
-            return_weights: also return the alignment.
-
-        Returns:
-            (batch, target, target_vocab); with `return_weights` also the alignment, (batch, target, source).
-
-        Raises:
-            ValueError: the source has padding before a token; the target is empty; with the location score, the source
-                is longer than max_source_length.
-        """
-        vectors, alignment = unroll(self._decode_step, target, self.init_state(source), return_weights)
-        logits = self.output(vectors)
-        return logits if alignment is None else (logits, alignment)
-
     def init_state(self, source: Int[Tensor, "b m"]) -> LuongState:
         """Encodes the source, (batch, source): the state before the first target token."""
         memory, hidden = self.encoder(source)
         attentional = memory.new_zeros(len(memory), self.w_c.out_features)
         return LuongState(memory, precompute_keys(self.score, memory), (source != PAD)[:, None, :], hidden, attentional)
 
-    def step(self, tokens: Int[Tensor, "b"], state: LuongState) -> tuple[Float[Tensor, "b vocab"], LuongState]:
-        """Consumes one target token, (batch,): the logits of the next one, (batch, target_vocab), and the new state."""
-        vector, state, _ = self._decode_step(tokens, state, False)
-        return self.output(vector), state
-
     def _decode_step(
         self, tokens: Tensor, state: LuongState, return_weights: bool
     ) -> tuple[Tensor, LuongState, Tensor | None]:
         """a~_t, the state with a~_t, and w_t (None without `return_weights`)."""
-        x, weights = self.dropout(self.embedding(tokens)), None
+        x = self.dropout(self.embedding(tokens))
         if self.input_feeding:
             x = torch.cat([x, state.attentional], dim=-1)
         h, hidden = run_rnn(self.rnn, x[:, None, :], state.hidden)
-        inputs, score = (h, state.keys, state.memory, state.source_mask), score_of_precomputed(self.score)
-        if return_weights:
-            c, weights = attend(*inputs, score=score, return_weights=True)
-            weights = weights[:, 0]
-        else:
-            c = attend(*inputs, score=score)
+        c, weights = attend_to_memory(self.score, h, state, return_weights)
         attentional = torch.tanh(self.w_c(torch.cat([c, h], dim=-1)))[:, 0]
         new_state = LuongState(state.memory, state.keys, state.source_mask, hidden, attentional)
         return self.dropout(attentional), new_state, weights

@@ -1,19 +1,32 @@
-"""Shared parts of the recurrent encoder-decoders: the encoder, precomputed keys, and unrolling over the target."""
+"""Shared parts of the recurrent encoder-decoders: the encoder, attention to its output, and the decoder's steps."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, Literal, Protocol, TypeVar, overload, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from molattn.attention import Additive, Score
+from molattn.attention import Additive, Score, attend
 from molattn.sequence.masks import PAD
 
 # The h of a GRU, or the h and the c of an LSTM, each (layers, batch, hidden_dim).
 Hidden = tuple[Tensor, ...]
 State = TypeVar("State")
+
+
+@runtime_checkable
+class DecodingState(Protocol):
+    """What attention reads of a state: `memory`, `keys` and `source_mask`, see `BahdanauState`."""
+
+    @property
+    def memory(self) -> Tensor: ...
+    @property
+    def keys(self) -> Tensor: ...
+    @property
+    def source_mask(self) -> Tensor: ...
+
 
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
@@ -116,13 +129,24 @@ class RecurrentEncoder(nn.Module):
 
 
 def precompute_keys(score: Score, memory: Tensor) -> Tensor:
-    """The keys that `score_of_precomputed` takes, computed once before the first query."""
+    """The keys that `attend_to_memory` takes, computed once before the first query."""
     return score.w_k(memory) if isinstance(score, Additive) else memory
 
 
-def score_of_precomputed(score: Score) -> Score:
-    """`score` for keys from `precompute_keys`: the additive score would project them again for every target token."""
-    return score.forward_projected if isinstance(score, Additive) else score
+def attend_to_memory(
+    score: Score, query: Tensor, state: DecodingState, return_weights: bool
+) -> tuple[Tensor, Tensor | None]:
+    """The context of one query, (batch, 1, ...), and its weights, (batch, source), or None without `return_weights`.
+
+    c = sum_j softmax_j(score(query, key_j)) memory_j
+    """
+    # The keys are projected already: the additive score would project them again for every target token.
+    score = score.forward_projected if isinstance(score, Additive) else score
+    inputs = query, state.keys, state.memory, state.source_mask
+    if not return_weights:
+        return attend(*inputs, score=score), None
+    context, weights = attend(*inputs, score=score, return_weights=True)
+    return context, weights[:, 0]
 
 
 def unroll(
@@ -151,3 +175,49 @@ def unroll(
         if weights is not None:
             alignment.append(weights)
     return torch.stack(features, dim=1), torch.stack(alignment, dim=1) if return_weights else None
+
+
+class RecurrentDecoder(nn.Module, Generic[State]):
+    """What the recurrent encoder-decoders share: one step after the other, and the logits of each."""
+
+    output: nn.Linear
+
+    def init_state(self, source: Int[Tensor, "b m"]) -> State:
+        """Encodes the source, (batch, source): the state before the first target token."""
+        raise NotImplementedError
+
+    def _decode_step(self, tokens: Tensor, state: State, return_weights: bool) -> tuple[Tensor, State, Tensor | None]:
+        """The features of one target token, (batch, c), the new state, and the weights or None."""
+        raise NotImplementedError
+
+    @overload
+    def forward(self, source: Tensor, target: Tensor, return_weights: Literal[False] = False) -> Tensor: ...
+
+    @overload
+    def forward(self, source: Tensor, target: Tensor, *, return_weights: Literal[True]) -> tuple[Tensor, Tensor]: ...
+
+    def forward(
+        self, source: Int[Tensor, "b m"], target: Int[Tensor, "b n"], return_weights: bool = False
+    ) -> Float[Tensor, "b n vocab"] | tuple[Float[Tensor, "b n vocab"], Float[Tensor, "b n m"]]:
+        """The logits of the next token after each target token.
+
+        Args:
+            source: (batch, source) integers, padded at the end.
+            target: (batch, target) integers, beginning with the start token.
+            return_weights: also return the alignment.
+
+        Returns:
+            (batch, target, target_vocab); with `return_weights` also the alignment, (batch, target, source).
+
+        Raises:
+            ValueError: the source has padding before a token; the target is empty; with the location score, the source
+                is longer than its maximum.
+        """
+        features, alignment = unroll(self._decode_step, target, self.init_state(source), return_weights)
+        logits = self.output(features)
+        return logits if alignment is None else (logits, alignment)
+
+    def step(self, tokens: Int[Tensor, "b"], state: State) -> tuple[Float[Tensor, "b vocab"], State]:
+        """Consumes one target token, (batch,): the logits of the next one, (batch, target_vocab), and the new state."""
+        features, state, _ = self._decode_step(tokens, state, False)
+        return self.output(features), state

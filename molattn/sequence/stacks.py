@@ -1,7 +1,7 @@
 """The encoder and decoder stacks, from vectors to vectors; `Transformer` adds embeddings and the output layer."""
 
 from dataclasses import dataclass
-from typing import Literal, cast, overload
+from typing import ClassVar, Literal, cast, overload
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -23,7 +23,47 @@ class DecoderWeights:
     cross_attention: tuple[Float[Tensor, "b h n m"], ...]
 
 
-class Encoder(nn.Module):
+class _Stack(nn.Module):
+    """The layers of an encoder or decoder, and the layer norm after them."""
+
+    layer_type: ClassVar[type[EncoderLayer] | type[DecoderLayer]]
+
+    def __init__(
+        self,
+        num_layers: int,
+        d_model: int,
+        num_heads: int,
+        hidden_dim: int | None = None,
+        *,
+        head_dim: int | None = None,
+        activation: str | Activation = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.0,
+        layer_norm_eps: float = 1e-5,
+        bias: bool = True,
+        final_norm: bool | None = None,
+    ):
+        super().__init__()
+        layers = [
+            self.layer_type(
+                d_model,
+                num_heads,
+                hidden_dim,
+                head_dim=head_dim,
+                activation=activation,
+                norm_first=norm_first,
+                dropout=dropout,
+                layer_norm_eps=layer_norm_eps,
+                bias=bias,
+            )
+            for _ in range(num_layers)
+        ]
+        self.layers = nn.ModuleList(layers)
+        final_norm = norm_first if final_norm is None else final_norm
+        self.norm = nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias) if final_norm else nn.Identity()
+
+
+class Encoder(_Stack):
     """A stack of encoder layers, with a final layer norm if they are pre-norm or `final_norm` is True.
 
     x_l = EncoderLayer_l(x_(l-1));    y = norm(x_L) if final_norm else x_L
@@ -46,39 +86,7 @@ class Encoder(nn.Module):
     ((3, 5, 8), [(3, 2, 5, 5), (3, 2, 5, 5)])
     """
 
-    def __init__(
-        self,
-        num_layers: int,
-        d_model: int,
-        num_heads: int,
-        hidden_dim: int | None = None,
-        *,
-        head_dim: int | None = None,
-        activation: str | Activation = "relu",
-        norm_first: bool = False,
-        dropout: float = 0.0,
-        layer_norm_eps: float = 1e-5,
-        bias: bool = True,
-        final_norm: bool | None = None,
-    ):
-        super().__init__()
-        layers = [
-            EncoderLayer(
-                d_model,
-                num_heads,
-                hidden_dim,
-                head_dim=head_dim,
-                activation=activation,
-                norm_first=norm_first,
-                dropout=dropout,
-                layer_norm_eps=layer_norm_eps,
-                bias=bias,
-            )
-            for _ in range(num_layers)
-        ]
-        self.layers = nn.ModuleList(layers)
-        final_norm = norm_first if final_norm is None else final_norm
-        self.norm = nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias) if final_norm else nn.Identity()
+    layer_type = EncoderLayer
 
     @overload
     def forward(self, x: Tensor, mask: Tensor | None = None, return_weights: Literal[False] = False) -> Tensor: ...
@@ -123,7 +131,7 @@ class Encoder(nn.Module):
         return encoder_from_torch(stack)
 
 
-class Decoder(nn.Module):
+class Decoder(_Stack):
     """A stack of decoder layers, with a final layer norm if they are pre-norm or `final_norm` is True.
 
     x_l = DecoderLayer_l(x_(l-1), memory);    y = norm(x_L) if final_norm else x_L
@@ -142,39 +150,7 @@ class Decoder(nn.Module):
     Source: Vaswani et al. 2017, arXiv:1706.03762.
     """
 
-    def __init__(
-        self,
-        num_layers: int,
-        d_model: int,
-        num_heads: int,
-        hidden_dim: int | None = None,
-        *,
-        head_dim: int | None = None,
-        activation: str | Activation = "relu",
-        norm_first: bool = False,
-        dropout: float = 0.0,
-        layer_norm_eps: float = 1e-5,
-        bias: bool = True,
-        final_norm: bool | None = None,
-    ):
-        super().__init__()
-        layers = [
-            DecoderLayer(
-                d_model,
-                num_heads,
-                hidden_dim,
-                head_dim=head_dim,
-                activation=activation,
-                norm_first=norm_first,
-                dropout=dropout,
-                layer_norm_eps=layer_norm_eps,
-                bias=bias,
-            )
-            for _ in range(num_layers)
-        ]
-        self.layers = nn.ModuleList(layers)
-        final_norm = norm_first if final_norm is None else final_norm
-        self.norm = nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias) if final_norm else nn.Identity()
+    layer_type = DecoderLayer
 
     def init_cache(self, memory: Float[Tensor, "b m d"]) -> tuple[DecoderLayerCache, ...]:
         """The cache of every layer before the first target token."""

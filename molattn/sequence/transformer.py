@@ -101,26 +101,14 @@ class Transformer(nn.Module):
         super().__init__()
         self.embed_source = PositionalEmbedding(source_vocab, d_model, channel_order, dropout)
         self.embed_target = PositionalEmbedding(target_vocab, d_model, channel_order, dropout)
-        self.encoder = Encoder(
-            num_layers,
-            d_model,
-            num_heads,
-            hidden_dim,
-            head_dim=head_dim,
-            activation=activation,
-            norm_first=norm_first,
-            dropout=dropout,
-        )
-        self.decoder = Decoder(
-            num_layers,
-            d_model,
-            num_heads,
-            hidden_dim,
-            head_dim=head_dim,
-            activation=activation,
-            norm_first=norm_first,
-            dropout=dropout,
-        )
+        settings: dict[str, Any] = {
+            "head_dim": head_dim,
+            "activation": activation,
+            "norm_first": norm_first,
+            "dropout": dropout,
+        }
+        self.encoder = Encoder(num_layers, d_model, num_heads, hidden_dim, **settings)
+        self.decoder = Decoder(num_layers, d_model, num_heads, hidden_dim, **settings)
         self.output = nn.Linear(d_model, target_vocab)
 
     @overload
