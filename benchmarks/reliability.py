@@ -69,7 +69,7 @@ LINES = {
     44: "two commands at one output or run: one goes on, the other says so",
     45: "tampered checkpoints: damaged, in one sentence, or the training goes on",
     46: "streams closed or full, readers that go, names of any bytes: the promised code, no traceback",
-    47: "hostile tables end to end: right, or one sentence, within 5 s and 1 GiB",
+    47: "hostile tables end to end: right, or one sentence, within 5 s and 1 GiB, or 0.5 more than ordinary ones",
     48: "other hash seeds, thread counts and processors: the same answers; nothing listens to other machines",
 }
 """What each line of the scoreboard holds."""

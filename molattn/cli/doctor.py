@@ -4,7 +4,7 @@ import os
 import platform
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Annotated
@@ -13,6 +13,7 @@ import typer
 
 from molattn import __version__
 from molattn.cli.terminal import print_json, print_line
+from molattn.plugins import VARIABLE, load_plugins
 
 # Name of the distribution: module that is imported as a check.
 PACKAGES = {
@@ -48,6 +49,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSO
         ("compiled attention", _compiled),
         ("compiled reader", _reader),
         ("extras", _extras),
+        ("plugins", _plugins),
         ("data sets", _data_sets),
         ("cache", _cache),
         ("current folder", _current_folder),
@@ -139,6 +141,16 @@ def _extras() -> str:
                 packages[extra].append(re.split(r"[\[<>=]", package)[0].strip())
     found = [f"{extra} {'yes' if all(map(_installed, names)) else 'no'}" for extra, names in packages.items()]
     return ", ".join(found)
+
+
+def _plugins() -> str:
+    """The plugins, and what each adds."""
+
+    def describe(name: str, added: Mapping[str, tuple[str, ...]]) -> str:
+        return f"{name}: " + ("; ".join(f"{table} {', '.join(names)}" for table, names in added.items()) or "loaded")
+
+    described = [describe(name, added) for name, added in load_plugins().items()]
+    return " | ".join(described) or f"none; {VARIABLE} names some, see molattn.plugins"
 
 
 def _installed(name: str) -> bool:

@@ -26,9 +26,11 @@ from molattn.cli.presets import presets
 from molattn.cli.pretrain import pretrain
 from molattn.cli.terminal import discard_output, prepare_streams, print_line, printable
 from molattn.cli.train import train
+from molattn.cli.train_options import list_plugins
 from molattn.cli.tune import tune
 from molattn.cli.view import view
 from molattn.errors import InputError, MolattnError
+from molattn.plugins import load_plugins
 
 
 class _Commands(TyperGroup):
@@ -133,6 +135,8 @@ def main() -> None:
     if not {"-q", "--quiet"}.intersection(arguments):
         show_log()
     try:
+        if load_plugins():
+            list_plugins()
         _run(arguments)
     except MolattnError as error:
         exit_with_error(f"error: {error}", error.exit_code, debug)

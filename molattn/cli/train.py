@@ -1,6 +1,7 @@
 """`molattn train`: from a table to a trained model and its run folder."""
 
 import sys
+from typing import Any
 
 import typer
 
@@ -12,43 +13,10 @@ from molattn.training.distributed import is_main_process, launched_world_size, r
 from molattn.training.run_status import resolve_resume
 
 
+@opt.with_settings()
 def train(
     table: opt.Table = None,
-    dataset: opt.Dataset = None,
-    data_dir: opt.DataDir = None,
-    smiles_column: opt.SmilesColumn = None,
-    target_columns: opt.TargetColumns = None,
-    task_type: opt.TaskType = None,
-    weight_column: opt.WeightColumn = None,
-    group_column: opt.GroupColumn = None,
-    descriptor_columns: opt.DescriptorColumns = None,
-    molecule_featurizers: opt.MoleculeFeaturizers = None,
-    add_hs: opt.AddHs = None,
-    standardize: opt.Standardize = None,
-    split: opt.Split = None,
-    split_sizes: opt.SplitSizes = None,
-    calibration_size: opt.CalibrationSize = None,
-    split_column: opt.SplitColumn = None,
-    splits_file: opt.SplitsFile = None,
-    num_folds: opt.NumFolds = None,
-    num_replicates: opt.NumReplicates = None,
-    on_3d_failure: opt.On3dFailure = None,
-    model: opt.Model = None,
-    preset: opt.Preset = None,
-    base: opt.Base = None,
-    loss: opt.Loss = None,
-    ensemble_size: opt.EnsembleSize = None,
-    uncertainty_method: opt.UncertaintyMethod = None,
-    calibration_method: opt.CalibrationMethod = None,
-    metrics: opt.Metrics = None,
-    class_balance: opt.ClassBalance = None,
-    epochs: opt.Epochs = None,
-    batch_size: opt.BatchSize = None,
-    seed: opt.Seed = None,
-    accelerator: opt.Accelerator = None,
-    devices: opt.Devices = None,
-    num_nodes: opt.NumNodes = None,
-    num_workers: opt.NumWorkers = None,
+    *,
     output_dir: opt.OutputDir = None,
     resume: opt.Resume = None,
     config: opt.Config = None,
@@ -57,50 +25,16 @@ def train(
     quiet: opt.Quiet = False,
     as_json: opt.AsJson = False,
     help_all: opt.HelpAll = False,  # noqa: ARG001
+    **options: Any,
 ) -> None:
     """Train a model; prints its test metrics, the run's folder, and what to type next.
 
     `molattn train --dataset esol` needs nothing else. Your own table: `molattn train my.csv --target-columns y`.
     """
-    if table is not None and dataset is not None:
+    if table is not None and options["dataset"] is not None:
         raise typer.BadParameter("give a table or --dataset, not both")
-    options = {
-        "dataset": str(table) if table is not None else dataset,
-        "data_dir": None if data_dir is None else str(data_dir),
-        "smiles_column": smiles_column,
-        "target_columns": target_columns,
-        "task_type": task_type,
-        "weight_column": weight_column,
-        "group_column": group_column,
-        "descriptor_columns": descriptor_columns,
-        "molecule_featurizers": molecule_featurizers,
-        "add_hs": add_hs,
-        "standardize": standardize,
-        "split": split,
-        "split_sizes": split_sizes,
-        "calibration_size": calibration_size,
-        "split_column": split_column,
-        "num_folds": num_folds,
-        "num_replicates": num_replicates,
-        "splits_file": None if splits_file is None else str(splits_file),
-        "on_3d_failure": on_3d_failure,
-        "model": model,
-        "preset": preset,
-        "base": base,
-        "loss": loss,
-        "ensemble_size": ensemble_size,
-        "uncertainty_method": uncertainty_method,
-        "calibration_method": calibration_method,
-        "metrics": metrics,
-        "class_balance": class_balance,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "seed": seed,
-        "accelerator": accelerator,
-        "devices": devices,
-        "num_nodes": num_nodes,
-        "num_workers": num_workers,
-    }
+    if table is not None:
+        options["dataset"] = str(table)
     if resume is not None:
         config, output_dir = resolve_resume(resume, config, output_dir, force)
     # Settings are checked before anything heavy is imported.

@@ -49,9 +49,9 @@ def explained_output(artifact: Artifact, target: str | None, outputs: np.ndarray
         UsageError: unknown target, several targets and none is named, or a model that predicts evidence.
     """
     task, targets = artifact.task, artifact.targets
-    if task.loss == "dirichlet":
+    if not task.loss_function.is_explainable:
         raise UsageError(
-            "a model with the loss dirichlet answers evidence, neither log-odds nor scores that attributions could "
+            f"a model with the loss {task.loss} answers evidence, neither log-odds nor scores that attributions could "
             "explain: train with bce or cross-entropy"
         )
     columns = task.distribution_columns(targets) if isinstance(task, Multiclass) else []

@@ -27,6 +27,7 @@ from molattn.models.applicability_domain import ApplicabilityDomain
 from molattn.models.artifact_parts import (
     CALIBRATION,
     DOMAIN,
+    MEMBERS,
     add_prefix,
     count_numbers,
     expected_specs,
@@ -38,11 +39,19 @@ from molattn.models.artifact_parts import (
 )
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.calibration import Calibration, apply_calibration
-from molattn.models.config_file import CONFIG, MAX_CONFIG_BYTES, NEXT_CONFIG, WEIGHTS, model_config_of, read_config
+from molattn.models.config_file import (
+    CONFIG,
+    MAX_CONFIG_BYTES,
+    NEXT_CONFIG,
+    SCHEMA,
+    WEIGHTS,
+    model_config_of,
+    read_config,
+)
 from molattn.models.predictions import Predictions
 from molattn.models.registry import MODELS, build
 from molattn.models.scaler import DescriptorScaler, TargetScaler
-from molattn.models.tasks import REGRESSION, Regression, Task, task_from_dict
+from molattn.models.tasks import REGRESSION, Task, task_from_dict
 from molattn.models.tensor_file import (
     TensorSpec,
     check_finite,
@@ -53,8 +62,7 @@ from molattn.models.tensor_file import (
     read_tensors,
 )
 from molattn.models.uncertainty import NONE, predict_with_uncertainty, resolve_uncertainty_method
-
-_LOSSES_OF_SCHEMA_6 = ("evidential", "quantile", "dirichlet")
+from molattn.plugins import load_plugins
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,7 @@ class Artifact:
             none.
         descriptors: the names and the scaling of the descriptors that the model reads; None for a model without.
         members: the other models of an ensemble, of which `model` is the first.
-        uncertainty: how standard deviations are computed, a name in `molattn.models.uncertainty.METHODS`.
+        uncertainty: how standard deviations are computed, one of `molattn.models.uncertainty.methods()`.
         samples: the number of passes of the uncertainty method "dropout".
         calibration: the scores for prediction intervals and sets; None for a model without.
         domain: the applicability domain; None for a model without.
@@ -138,40 +146,36 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
     """Write the model into `folder`; an existing model there is replaced atomically."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    tensors, extra = _weights(artifact.model), {}
+    tensors, calibration, domain = _weights(artifact.model), artifact.calibration, artifact.domain
     for i, member in enumerate(artifact.members, start=1):
         tensors |= {f"{member_prefix(i)}.{name}": x for name, x in _weights(member).items()}
-        extra["members"] = i
-    if artifact.uncertainty != resolve_uncertainty_method("", artifact.task, len(artifact.models), 0.0):
-        extra["uncertainty"] = {"method": artifact.uncertainty, "samples": artifact.samples}
-    if artifact.calibration is not None:
-        c = artifact.calibration
-        tensors |= add_prefix(CALIBRATION, {f"{t}.{k}": v for t, s in enumerate(c.scores) for k, v in s.items()})
-        extra[CALIBRATION] = {"method": c.method, "uncertainty": c.uncertainty}
-    if artifact.domain is not None:
-        d = artifact.domain
-        tensors |= add_prefix(DOMAIN, {"embeddings": d.embeddings, "bits": d.bits})
-        extra[DOMAIN] = {"farthest": d.max_distance, "least": d.min_similarity}
+    if calibration is not None:
+        scores = {f"{t}.{name}": x for t, of_target in enumerate(calibration.scores) for name, x in of_target.items()}
+        tensors |= add_prefix(CALIBRATION, scores)
+    if domain is not None:
+        tensors |= add_prefix(DOMAIN, {"embeddings": domain.embeddings, "bits": domain.bits})
     weights = save({name: x.detach().cpu().contiguous() for name, x in tensors.items()})
-    molecules: dict[str, Any] = {"add_hs": artifact.add_hs, "max_atoms": artifact.max_atoms}
-    if artifact.conformers is not None:
-        molecules["conformers"] = dataclasses.asdict(artifact.conformers)
-    if artifact.standardize:
-        molecules["standardize"] = artifact.standardize
+    conformers, scaler = artifact.conformers, artifact.scaler
     config = {
-        "schema": _oldest_schema(artifact),
+        "schema": SCHEMA,
         "molattn": version("molattn"),
         "model": dataclasses.asdict(artifact.model.config),
         "targets": [
             {"name": name, "unit": unit, "mean": mean, "std": std}
-            for name, unit, mean, std in zip(
-                artifact.targets, artifact.units, artifact.scaler.mean, artifact.scaler.std, strict=True
-            )
+            for name, unit, mean, std in zip(artifact.targets, artifact.units, scaler.mean, scaler.std, strict=True)
         ],
         "task": artifact.task.to_dict(),
-        "molecules": molecules,
-        **({} if artifact.descriptors is None else {"descriptors": _descriptors(artifact.descriptors)}),
-        **extra,
+        "molecules": {
+            "add_hs": artifact.add_hs,
+            "max_atoms": artifact.max_atoms,
+            "standardize": artifact.standardize,
+            "conformers": None if conformers is None else dataclasses.asdict(conformers),
+        },
+        "descriptors": _descriptors(artifact.descriptors),
+        MEMBERS: len(artifact.members),
+        "uncertainty": {"method": artifact.uncertainty, "samples": artifact.samples},
+        CALIBRATION: calibration and {"method": calibration.method, "uncertainty": calibration.uncertainty},
+        DOMAIN: domain and {"farthest": domain.max_distance, "least": domain.min_similarity},
         "vocabulary": artifact.model.vocabulary(),
         CHECKSUMS: {WEIGHTS: hashlib.sha256(weights).hexdigest()},
     }
@@ -198,27 +202,13 @@ def _finish_replacement(folder: Path) -> None:
             (folder / NEXT_CONFIG).unlink()
 
 
-def _descriptors(scaler: DescriptorScaler) -> list[dict[str, Any]]:
+def _descriptors(scaler: DescriptorScaler | None) -> list[dict[str, Any]]:
+    if scaler is None:
+        return []
     return [
-        {"name": name, "mean": mean, "std": std, **({"computed": True} if i >= len(scaler.provided) else {})}
+        {"name": name, "mean": mean, "std": std, "computed": i >= len(scaler.provided)}
         for i, (name, mean, std) in enumerate(zip(scaler.names, scaler.mean, scaler.std, strict=True))
     ]
-
-
-def _oldest_schema(artifact: Artifact) -> int:
-    """The oldest schema that can describe the artifact, so that older versions of molattn read what they can."""
-    if artifact.descriptors is not None and artifact.descriptors.computed:
-        return 7
-    more = artifact.members or artifact.calibration is not None or artifact.domain is not None
-    if more or artifact.task.loss in _LOSSES_OF_SCHEMA_6:
-        return 6
-    if artifact.task.of_atoms or artifact.descriptors is not None:
-        return 5
-    if artifact.standardize:
-        return 4
-    if artifact.model.head.out_features != len(artifact.targets) or not isinstance(artifact.task, Regression):
-        return 3
-    return 1 if artifact.conformers is None else 2
 
 
 MAX_BUFFER_NUMBERS = 10_000_000
@@ -233,7 +223,9 @@ def load_artifact(folder: str | Path) -> Artifact:
 
     Raises:
         InputError: a file is missing, damaged, newer than this molattn, or made with another vocabulary.
+        UsageError: a plugin cannot be loaded.
     """
+    load_plugins()
     folder = Path(folder)
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
@@ -264,9 +256,9 @@ def _current_config(folder: Path) -> str:
 
 
 def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder: Path) -> Artifact:
-    targets, descriptors, settings = config["targets"], config.get("descriptors", ()), model_config_of(config)
-    task = task_from_dict(config.get("task", {"kind": "regression", "loss": "mse"}))
-    standardize = config["molecules"].get("standardize", "")
+    targets, descriptors, settings = config["targets"], config["descriptors"], model_config_of(config)
+    task, molecules = task_from_dict(config["task"]), config["molecules"]
+    standardize, conformers = molecules["standardize"], molecules["conformers"]
     if standardize and standardize not in STANDARDIZE:
         raise UsageError(f"the standard form {short_repr(standardize)}; upgrade molattn")
     if config["vocabulary"] != MODELS[settings.kind].vocabulary():
@@ -274,7 +266,7 @@ def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder
             f"{folder} was trained with another vocabulary of molecules than that of this molattn; use molattn "
             f"{config['molattn']} or train again"
         )
-    count = 1 + config.get("members", 0)
+    count = 1 + config[MEMBERS]
     build_args = settings, len(task.target_of_output(len(targets))), task.of_atoms, len(descriptors)
     if max(count, settings.num_layers) > len(specs):
         raise ValidationError("its settings require more weights than it has")
@@ -290,15 +282,14 @@ def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder
     for i, model in enumerate(models):
         model.load_state_dict(select_prefix(tensors, member_prefix(i)))
         model.eval().requires_grad_(False)
-    conformers = config["molecules"].get("conformers")
-    method = config.get("uncertainty", {"method": "", "samples": 10})
+    method = config["uncertainty"]
     return Artifact(
         model=first,
         scaler=TargetScaler(tuple(t["mean"] for t in targets), tuple(t["std"] for t in targets)),
         targets=tuple(t["name"] for t in targets),
         units=tuple(t["unit"] for t in targets),
-        add_hs=config["molecules"]["add_hs"],
-        max_atoms=config["molecules"]["max_atoms"],
+        add_hs=molecules["add_hs"],
+        max_atoms=molecules["max_atoms"],
         conformers=None if conformers is None else Conformers(**conformers),
         task=task,
         standardize=standardize,

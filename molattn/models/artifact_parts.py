@@ -18,7 +18,7 @@ from molattn.models.config_file import DOMAIN_SIZE
 from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import Task
 from molattn.models.tensor_file import TensorSpec
-from molattn.models.uncertainty import METHODS
+from molattn.models.uncertainty import methods
 
 MEMBERS, CALIBRATION, DOMAIN = "members", "calibration", "domain"
 """Prefixes of the names of tensors that are not of the first model; a dot follows."""
@@ -48,14 +48,14 @@ def expected_specs(
     """
     model_specs = {name: TensorSpec(x.dtype, tuple(x.shape)) for name, x in model.state_dict().items()}
     specs = dict(model_specs)
-    for i in range(1, 1 + config.get(MEMBERS, 0)):
+    for i in range(1, 1 + config[MEMBERS]):
         specs |= {f"{member_prefix(i)}.{name}": spec for name, spec in model_specs.items()}
-    if CALIBRATION in config:
+    if config[CALIBRATION] is not None:
         for t in range(len(config["targets"])):
             for names in score_names(task, t):
                 count = 1 if names == ("b",) else _length(found, f"{CALIBRATION}.{t}.{names[0]}", 1, MAX_SCORES)
                 specs |= {f"{CALIBRATION}.{t}.{name}": TensorSpec(torch.float64, (count,)) for name in names}
-    if DOMAIN in config:
+    if config[DOMAIN] is not None:
         count = _length(found, f"{DOMAIN}.embeddings", 1, DOMAIN_SIZE.maximum)
         specs[f"{DOMAIN}.embeddings"] = TensorSpec(torch.float32, (count, model.head.in_features))
         specs[f"{DOMAIN}.bits"] = TensorSpec(torch.uint8, (count, FINGERPRINT_BYTES))
@@ -82,7 +82,7 @@ def read_descriptor_scaler(descriptors: Sequence[Mapping[str, Any]]) -> Descript
     """
     if not descriptors:
         return None
-    computed = tuple(d["name"] for d in descriptors if d.get("computed"))
+    computed = tuple(d["name"] for d in descriptors if d["computed"])
     if unknown := unknown_descriptors(computed):
         raise UsageError(f"the descriptor {short_repr(unknown[0])}; upgrade rdkit or molattn")
     names, mean, std = (tuple(d[key] for d in descriptors) for key in ("name", "mean", "std"))
@@ -96,11 +96,11 @@ def read_calibration(config: Mapping[str, Any], tensors: Mapping[str, Tensor], t
         UsageError: unknown methods.
         ValidationError: scores that are not sorted.
     """
-    if (settings := config.get(CALIBRATION)) is None:
+    if (settings := config[CALIBRATION]) is None:
         return None
     if resolve_calibration_method(settings["method"], task) == NONE:
         raise UsageError("a calibration by the method none")
-    if settings["uncertainty"] not in METHODS:
+    if settings["uncertainty"] not in methods():
         raise UsageError(f"a calibration of the uncertainty method {short_repr(settings['uncertainty'])}")
     scores = []
     for t in range(len(config["targets"])):
@@ -114,7 +114,7 @@ def read_calibration(config: Mapping[str, Any], tensors: Mapping[str, Tensor], t
 
 def read_domain(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ApplicabilityDomain | None:
     """The applicability domain; None for a model without."""
-    if (settings := config.get(DOMAIN)) is None:
+    if (settings := config[DOMAIN]) is None:
         return None
     arrays = {name: x.numpy() for name, x in select_prefix(tensors, DOMAIN).items()}
     return ApplicabilityDomain(arrays["embeddings"], arrays["bits"], settings["farthest"], settings["least"])

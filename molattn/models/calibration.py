@@ -55,7 +55,7 @@ class Calibration:
 def score_names(task: Task, t: int) -> list[tuple[str, ...]]:
     """The names of the scores of target t, grouped by equal length."""
     if isinstance(task, Regression):
-        return [("z", "far", *(("quantiles",) if task.loss == "quantile" else ())), ("b",)]
+        return [("z", "far", *(("quantiles",) if task.loss_function.has_quantiles else ())), ("b",)]
     return [("least", "adaptive"), *((f"x{c}", f"y{c}") for c in range(len(task.class_names(t))))]
 
 
@@ -126,7 +126,7 @@ def prediction_intervals(
     """
     check_level(level)
     u = normal_quantile((1 + level) / 2)
-    quantiles = np.split(predictions.distribution, 2, 1) if task.loss == "quantile" else None
+    quantiles = np.split(predictions.distribution, 2, 1) if task.loss_function.has_quantiles else None
     if method == NONE or calibration is None:
         if quantiles is not None:
             stretch = u / normal_quantile(1 - task.alpha / 2)

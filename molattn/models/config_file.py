@@ -20,19 +20,10 @@ from molattn.data.schema import (
 )
 from molattn.errors import InputError, short_repr
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
+from molattn.models.losses import LOSSES
 
-# What each schema adds:
-# 2: conformers, without which a 3D model must not be used;
-# 3: outputs that are not the numbers themselves;
-# 4: standardize, without which molecules would be read differently than in training;
-# 5: outputs of atoms, or descriptors, which the head reads;
-# 6: tensors other than those of one model (of other members, of the calibration or of the applicability domain), or a
-#    loss whose outputs older versions cannot decode;
-# 7: descriptors that are computed.
-# A model that needs none of these is written as 1.
-SCHEMA = 7
-CHECKSUM_SCHEMA = 6
-"""From this schema on, the file always has a checksum of itself; files of older schemas may have none."""
+SCHEMA = 1
+"""The number of the form of the file. From the first release on, a later molattn reads all earlier forms."""
 
 WEIGHTS, CONFIG, NEXT_CONFIG = "model.safetensors", "config.json", "config.next.json"
 
@@ -87,17 +78,13 @@ MODEL_FIELDS: Mapping[str, Record] = {
 """The settings of each kind of model; a setting that is missing has its default."""
 
 _TARGET = Record({"name": NAME, "unit": NAME, "mean": Number(), "std": Number(0.0, exclusive=True)})
-_DESCRIPTOR = Record({"name": NAME, "mean": Number(), "std": Number(0.0)}, {"computed": Boolean()})
+_DESCRIPTOR = Record({"name": NAME, "mean": Number(), "std": Number(0.0), "computed": Boolean()})
 _CONFORMERS = Record(
-    {}, {"seed": Integer(0, 2**31 - 2), "timeout": TIMEOUT, "on_failure": OneOf(("paths", "reject", "stop"))}
+    {"seed": Integer(0, 2**31 - 2), "timeout": TIMEOUT, "on_failure": OneOf(("paths", "reject", "stop"))}
 )
 _TASK = Record(
-    {"kind": WORD, "loss": WORD},
-    {
-        "classes": ListOf(ListOf(NAME, TARGETS, min_length=1), TARGETS),
-        "of_atoms": Boolean(),
-        "alpha": Number(0.0, 1.0, exclusive=True),
-    },
+    {"kind": WORD, "loss": WORD, "of_atoms": Boolean()},
+    {"classes": ListOf(ListOf(NAME, TARGETS, min_length=1), TARGETS), "alpha": Number(0.0, 1.0, exclusive=True)},
 )
 _CONFIG = Record(
     {
@@ -105,21 +92,23 @@ _CONFIG = Record(
         "molattn": WORD,
         "model": InstanceOf(dict, "an object with fields"),
         "targets": ListOf(_TARGET, TARGETS, min_length=1),
+        "task": _TASK,
         "molecules": Record(
-            {"add_hs": Boolean(), "max_atoms": MAX_ATOMS},
-            {"conformers": Nullable(_CONFORMERS), "standardize": String(100)},
+            {
+                "add_hs": Boolean(),
+                "max_atoms": MAX_ATOMS,
+                "standardize": String(100),
+                "conformers": Nullable(_CONFORMERS),
+            }
         ),
+        "descriptors": ListOf(_DESCRIPTOR, TARGETS),
+        "members": MEMBERS,
+        "uncertainty": Record({"method": WORD, "samples": Integer(1, SAMPLES.maximum)}),
+        "calibration": Nullable(Record({"method": WORD, "uncertainty": WORD})),
+        "domain": Nullable(Record({"farthest": Number(0.0), "least": Number(0.0, 1.0)})),
         "vocabulary": InstanceOf(dict, "an object with fields"),
         CHECKSUMS: InstanceOf(dict, "an object with checksums"),
-    },
-    {
-        "task": _TASK,
-        "descriptors": ListOf(_DESCRIPTOR, TARGETS, min_length=1),
-        "members": MEMBERS,
-        "uncertainty": Record({"method": String(100), "samples": Integer(1, SAMPLES.maximum)}),
-        "calibration": Record({"method": WORD, "uncertainty": WORD}),
-        "domain": Record({"farthest": Number(0.0), "least": Number(0.0, 1.0)}),
-    },
+    }
 )
 
 
@@ -172,10 +161,9 @@ def _check_checksums(config: dict[str, Any]) -> None:
     for name in checksums:
         if name not in (WEIGHTS, CONFIG):
             raise ValidationError(f"{CHECKSUMS} has a checksum of {short_repr(name)}, which is not a file of a model")
-    if type(checksums.get(WEIGHTS)) is not str:
-        raise ValidationError(f"{CHECKSUMS} has no checksum of {WEIGHTS}")
-    if checksums.get(CONFIG) is None and config["schema"] >= CHECKSUM_SCHEMA:
-        raise ValidationError(f"{CHECKSUMS} has no checksum of {CONFIG}")
+    for name in (WEIGHTS, CONFIG):
+        if type(checksums.get(name)) is not str:
+            raise ValidationError(f"{CHECKSUMS} has no checksum of {name}")
 
 
 def _model(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -188,10 +176,10 @@ def _model(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _check_consistency(config: dict[str, Any]) -> None:
     """Raise ValidationError for values that are in range but inconsistent."""
-    targets, task = config["targets"], config.get("task", {"kind": "regression", "loss": "mse"})
+    targets, task = config["targets"], config["task"]
     _check_unique("targets", [target["name"] for target in targets])
-    _check_unique("descriptors", [d["name"] for d in config.get("descriptors", ())])
-    computed = [d.get("computed", False) for d in config.get("descriptors", ())]
+    _check_unique("descriptors", [d["name"] for d in config["descriptors"]])
+    computed = [d["computed"] for d in config["descriptors"]]
     if computed != sorted(computed):
         raise ValidationError("descriptors has one that is computed before one that is not")
     classes = task.get("classes")
@@ -203,11 +191,11 @@ def _check_consistency(config: dict[str, Any]) -> None:
         raise ValidationError(f"task.classes are those of {len(classes):,} targets, and there are {len(targets):,}")
     for t, names in enumerate(classes or ()):
         _check_unique(f"task.classes[{t}]", names)
-    if "alpha" in task and task["loss"] != "quantile":
+    if "alpha" in task and task["loss"] in LOSSES and not LOSSES[task["loss"]].has_quantiles:
         raise ValidationError(f"task.alpha goes with the loss quantile, and task.loss is {short_repr(task['loss'])}")
-    if task.get("of_atoms") and (found := next((k for k in ("calibration", "domain") if k in config), None)):
+    if task["of_atoms"] and (found := next((k for k in ("calibration", "domain") if config[k] is not None), None)):
         raise ValidationError(f"{found} is of molecules, and task.of_atoms is true")
-    three_d, model = config["molecules"].get("conformers") is not None, model_config_of(config)
+    three_d, model = config["molecules"]["conformers"] is not None, model_config_of(config)
     if three_d and not isinstance(model, GraphModelConfig):
         raise ValidationError(
             f"molecules.conformers goes with a graph model, and model.kind is {short_repr(model.kind)}"

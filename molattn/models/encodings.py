@@ -1,6 +1,6 @@
 """The encodings of edges and nodes that a model configuration can name.
 
-To add your own: `EDGE_ENCODINGS["mine"] = lambda config: Mine(config.edge_dim)`, and
+To add your own, in a plugin (`molattn.plugins`): `EDGE_ENCODINGS["mine"] = lambda config: Mine(config.edge_dim)`, and
 `--set model.edges='["bond", "path", "mine"]'` uses it.
 """
 

@@ -7,16 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from molattn.errors import InputError
-from molattn.models.distributions import (
-    dirichlet_moments,
-    evidential_variances,
-    mve_std,
-    normal_quantile,
-    quantile_half_widths,
-)
+from molattn.errors import InputError, short_repr
+from molattn.models.losses import DEFAULT_ALPHA, LOSSES, Loss, losses_of
 from molattn.models.predictions import Predictions, no_columns
 from molattn.models.scaler import TargetScaler
+from molattn.plugins import VARIABLE
 
 ATOM_PREFIX = "atom-"
 """The prefix of the names of atom-level tasks."""
@@ -27,18 +22,16 @@ class Task(ABC):
 
     Attributes:
         kind: its name.
-        losses: the losses that it can be trained with; the first is the default.
         metrics: the metrics that are reported by default; the first is reported after each epoch.
         baseline: a description of the baseline, the prediction that does not depend on the molecule.
         baseline_label: a shorter description of it.
-        loss: the loss that the model minimises.
+        loss: the name of the loss that the model minimises, in `molattn.models.losses.LOSSES`.
         of_atoms: whether the targets are of atoms. If so, n is the number of atoms of all molecules, molecule by
             molecule.
         classes: for each target the names of its classes; empty for tasks without.
     """
 
     kind: ClassVar[str]
-    losses: ClassVar[tuple[str, ...]]
     metrics: ClassVar[tuple[str, ...]]
     baseline: ClassVar[str]
     baseline_label: ClassVar[str]
@@ -67,23 +60,24 @@ class Task(ABC):
     def baseline_predictions(self, train: np.ndarray, n: int) -> Predictions:
         """The baseline for n molecules or atoms, from the training targets alone."""
 
-    def extra_columns(self, targets: Sequence[str], with_std: bool = False) -> list[str]:
-        """The names of the columns of `Predictions.extra_values`, with a std if `with_std` or if the loss has one."""
-        return [*self.distribution_columns(targets), *(f"{t}_std" for t in targets if with_std or self.has_std)]
-
     def distribution_columns(self, targets: Sequence[str]) -> list[str]:  # noqa: ARG002
         """The names of the columns of `Predictions.distribution`."""
         return []
 
     @property
+    def loss_function(self) -> Loss:
+        """The loss that the model minimises."""
+        return LOSSES[self.loss]
+
+    @property
     def has_std(self) -> bool:
         """Whether a single model of this loss predicts a standard deviation as well."""
-        return self.loss in _METHOD_OF_LOSS
+        return self.uncertainty_method != "none"
 
     @property
     def uncertainty_method(self) -> str:
-        """The uncertainty method of the loss, as in `--uncertainty-method`; "none" for none."""
-        return _METHOD_OF_LOSS.get(self.loss, "none")
+        """The default uncertainty method of the loss, as in `--uncertainty-method`; "none" for none."""
+        return next(iter(self.loss_function.uncertainty_methods), "none")
 
     def ensemble_mean(self, members: Sequence[Predictions]) -> Predictions:
         """The mean of the predictions of several models, without standard deviations."""
@@ -134,29 +128,24 @@ class Task(ABC):
     def to_dict(self) -> dict[str, Any]:
         """The task as it is written to a model's `config.json`."""
         classes = {"classes": [list(c) for c in self.classes]} if self.classes else {}
-        return {"kind": self.kind, "loss": self.loss, **classes, **({"of_atoms": True} if self.of_atoms else {})}
+        return {"kind": self.kind, "loss": self.loss, "of_atoms": self.of_atoms, **classes}
 
 
 @dataclass(frozen=True)
 class Regression(Task):
-    """Numbers, and with some losses their uncertainty.
-
-    With "mve" and "evidential" the model also predicts a standard deviation; with "quantile" it predicts the median and
-    the quantiles alpha / 2 and 1 - alpha / 2; see `molattn.models.distributions`.
-    """
+    """Numbers, and with some losses their standard deviation or their quantiles alpha / 2 and 1 - alpha / 2."""
 
     kind = "regression"
-    losses = ("mse", "mae", "huber", "mve", "evidential", "quantile")
     metrics = ("rmse", "mae", "r2")
     baseline = "the mean of the training targets"
     baseline_label = "the training mean"
 
     loss: str = "mse"
     of_atoms: bool = False
-    alpha: float = 0.1
+    alpha: float = DEFAULT_ALPHA
 
     def target_of_output(self, num_targets: int) -> list[int]:
-        return [*range(num_targets)] * {"mve": 2, "evidential": 4, "quantile": 3}.get(self.loss, 1)
+        return [*range(num_targets)] * self.loss_function.outputs
 
     def fit_scaler(self, train: np.ndarray) -> TargetScaler:
         return TargetScaler.fit(train)
@@ -165,17 +154,14 @@ class Regression(Task):
         unit = np.array(scaler.std)
         first, *others = np.split(outputs.astype(np.float64), outputs.shape[1] // len(unit), 1)
         values = scaler.unscale(first)
-        if self.loss == "mve":
-            return Predictions(values, no_columns(values), unit * mve_std(*others))
-        if self.loss == "evidential":
-            aleatoric, epistemic = evidential_variances(*others)
-            total = aleatoric + epistemic
-            return Predictions(values, no_columns(values), unit * np.sqrt(total), epistemic / total)
-        if self.loss == "quantile":
-            below, above = (unit * width for width in quantile_half_widths(*others))
-            std = (below + above) / (2 * normal_quantile(1 - self.alpha / 2))
-            return Predictions(values, np.concatenate([values - below, values + above], 1), std)
-        return Predictions(values, no_columns(values))
+        if self.loss_function.spread is None:
+            return Predictions(values, no_columns(values))
+        spread = self.loss_function.spread(others, unit, self.alpha)
+        quantiles = no_columns(values)
+        if spread.half_widths is not None:
+            below, above = spread.half_widths
+            quantiles = np.concatenate([values - below, values + above], 1)
+        return Predictions(values, quantiles, spread.std, spread.epistemic_share)
 
     def baseline_predictions(self, train: np.ndarray, n: int) -> Predictions:
         scaler = TargetScaler.fit(train)
@@ -184,29 +170,24 @@ class Regression(Task):
             return np.broadcast_to(np.asarray(numbers), (n, len(numbers)))
 
         distribution = no_columns(rows(scaler.mean))
-        if self.loss == "quantile":
+        if self.loss_function.has_quantiles:
             distribution = rows(np.nanquantile(train, [self.alpha / 2, 1 - self.alpha / 2], axis=0).ravel())
         return Predictions(rows(scaler.mean), distribution, rows(scaler.std) if self.has_std else None)
 
     def distribution_columns(self, targets: Sequence[str]) -> list[str]:
-        if self.loss != "quantile":
+        if not self.loss_function.has_quantiles:
             return []
         return [f"{t}_q{100 * p:g}" for p in (self.alpha / 2, 1 - self.alpha / 2) for t in targets]
 
     def to_dict(self) -> dict[str, Any]:
-        return super().to_dict() | ({"alpha": self.alpha} if self.loss == "quantile" else {})
+        return super().to_dict() | ({"alpha": self.alpha} if self.loss_function.has_quantiles else {})
 
 
 @dataclass(frozen=True)
 class Binary(Task):
-    """Yes or no, 1 or 0; the model predicts the probability of 1.
-
-    With the loss "dirichlet", the model predicts evidence for 0 and for 1; see
-    `molattn.models.distributions.dirichlet_moments`.
-    """
+    """Yes or no, 1 or 0; the model predicts the probability of 1."""
 
     kind = "binary"
-    losses = ("bce", "dirichlet")
     metrics = ("auroc", "auprc", "mcc", "accuracy", "f1")
     baseline = "the share of ones among the training targets"
     baseline_label = "the training share"
@@ -215,20 +196,16 @@ class Binary(Task):
     of_atoms: bool = False
 
     def target_of_output(self, num_targets: int) -> list[int]:
-        return [*range(num_targets)] * (2 if self.has_std else 1)
+        return [*range(num_targets)] * (self.loss_function.outputs or 2)
 
     def fit_scaler(self, train: np.ndarray) -> TargetScaler:
         return TargetScaler.identity(train.shape[1])
 
     def decode(self, outputs: np.ndarray, scaler: TargetScaler) -> Predictions:
-        outputs = outputs.astype(np.float64)
-        if self.has_std:
-            pairs = outputs.reshape(len(outputs), 2, len(scaler.mean)).swapaxes(1, 2)
-            p, std = dirichlet_moments(pairs)
-            return Predictions(p[..., 1], np.empty((len(outputs), 0)), std[..., 1])
-        # The logistic function without overflow for large |x|.
-        values = np.exp(-np.logaddexp(0.0, -outputs))
-        return Predictions(values, no_columns(values))
+        n, targets = len(outputs), len(scaler.mean)
+        of_targets = outputs.astype(np.float64).reshape(n, outputs.shape[1] // targets, targets).swapaxes(1, 2)
+        p, std = _probabilities(self, of_targets)
+        return Predictions(p[..., 1], no_columns(outputs), None if std is None else std[..., 1])
 
     def baseline_predictions(self, train: np.ndarray, n: int) -> Predictions:
         share = np.broadcast_to(np.array(TargetScaler.fit(train).mean), (n, train.shape[1]))
@@ -256,13 +233,9 @@ class Binary(Task):
 
 @dataclass(frozen=True)
 class Multiclass(Task):
-    """One of several classes; the model predicts the probability of each. Targets are indices of classes.
-
-    With the loss "dirichlet", it predicts evidence for each; see `molattn.models.distributions.dirichlet_moments`.
-    """
+    """One of several classes; the model predicts the probability of each. Targets are indices of classes."""
 
     kind = "multiclass"
-    losses = ("cross-entropy", "dirichlet")
     metrics = ("accuracy", "mcc", "f1", "auroc")
     baseline = "the shares of the classes among the training targets"
     baseline_label = "the training shares"
@@ -279,13 +252,9 @@ class Multiclass(Task):
 
     def decode(self, outputs: np.ndarray, scaler: TargetScaler) -> Predictions:  # noqa: ARG002
         outputs = outputs.astype(np.float64)
-        logits = [outputs[:, self._slice(t)] for t in range(len(self.classes))]
-        if self.has_std:
-            moments = [dirichlet_moments(part) for part in logits]
-            std_of_class = [std[np.arange(len(p)), p.argmax(1)] for p, std in moments]
-            return self.with_probabilities([p for p, _ in moments], np.stack(std_of_class, 1))
-        powers = [np.exp(x - x.max(1, keepdims=True)) for x in logits]
-        return self.with_probabilities([p / p.sum(1, keepdims=True) for p in powers])
+        of_targets = [_probabilities(self, outputs[:, self._slice(t)]) for t in range(len(self.classes))]
+        of_predicted = [std[np.arange(len(p)), p.argmax(1)] for p, std in of_targets if std is not None]
+        return self.with_probabilities([p for p, _ in of_targets], np.stack(of_predicted, 1) if of_predicted else None)
 
     def baseline_predictions(self, train: np.ndarray, n: int) -> Predictions:
         shares = []
@@ -335,13 +304,12 @@ class Multiclass(Task):
         return Predictions(values, np.concatenate(probabilities, 1), std)
 
 
-_METHOD_OF_LOSS = {
-    "mve": "mve",
-    "evidential": "evidential-total",
-    "quantile": "quantile-regression",
-    "dirichlet": "dirichlet",
-}
-"""The losses that provide a standard deviation, with the names of their uncertainty methods."""
+def _probabilities(task: Task, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """The probabilities of the classes and their standard deviations, (..., C), from (..., outputs of a target)."""
+    decode = task.loss_function.probabilities
+    assert decode is not None
+    return decode(outputs)
+
 
 REGRESSION = Regression()
 """The default task."""
@@ -362,8 +330,11 @@ def task_from_dict(settings: Mapping[str, Any]) -> Task:
     """
     settings = dict(settings)
     kind = settings.pop("kind")
-    if kind not in TASKS or settings.get("loss") not in TASKS[kind].losses:
-        raise InputError(f"the model's task is {kind!r} with loss {settings.get('loss')!r}: upgrade molattn to read it")
+    if kind not in TASKS or settings.get("loss") not in losses_of(kind):
+        raise InputError(
+            f"the model's task is {short_repr(kind)} with loss {short_repr(settings.get('loss'))}: upgrade molattn to "
+            f"read it, or install the plugin that defines it, see {VARIABLE}"
+        )
     if "classes" in settings:
         settings["classes"] = tuple(map(tuple, settings["classes"]))
     return TASKS[kind](**settings)

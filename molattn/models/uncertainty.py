@@ -10,27 +10,25 @@ import torch
 from molattn.data.tables.atom_lists import offsets_from_counts
 from molattn.errors import UsageError
 from molattn.models.base import Molecule, MoleculeModel
+from molattn.models.losses import uncertainty_methods
 from molattn.models.predict import compute_outputs, record_not_finite
 from molattn.models.predictions import Predictions
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Task
 
 NONE, ENSEMBLE, DROPOUT = "none", "ensemble", "dropout"
-_METHODS_OF_LOSS = {
-    "mve": ("mve",),
-    "evidential": ("evidential-total", "evidential-epistemic", "evidential-aleatoric"),
-    "quantile": ("quantile-regression",),
-    "dirichlet": ("dirichlet",),
-}
-METHODS = (NONE, ENSEMBLE, DROPOUT, *(name for names in _METHODS_OF_LOSS.values() for name in names))
-"""The choices of `--uncertainty-method`."""
+
+
+def methods() -> tuple[str, ...]:
+    """The choices of `--uncertainty-method`."""
+    return (NONE, ENSEMBLE, DROPOUT, *uncertainty_methods())
 
 
 def resolve_uncertainty_method(requested: str, task: Task, num_models: int, dropout: float) -> str:
     """The requested method; if that is empty, the default of the ensemble or of the loss.
 
     Args:
-        requested: a name in `METHODS`, or empty.
+        requested: one of `methods()`, or empty.
         task: of the model.
         num_models: size of the ensemble; 1 for none.
         dropout: the dropout probability that the model was trained with.
@@ -40,8 +38,8 @@ def resolve_uncertainty_method(requested: str, task: Task, num_models: int, drop
     """
     if not requested:
         return ENSEMBLE if num_models > 1 else task.uncertainty_method
-    if requested not in METHODS:
-        raise UsageError(f"there is no uncertainty method {requested!r}: choose among {', '.join(METHODS)}")
+    if requested not in methods():
+        raise UsageError(f"there is no uncertainty method {requested!r}: choose among {', '.join(methods())}")
     if requested == ENSEMBLE and num_models == 1:
         raise UsageError("the uncertainty method ensemble needs several models: train with --ensemble-size 5")
     if requested == DROPOUT and not dropout:
@@ -49,7 +47,7 @@ def resolve_uncertainty_method(requested: str, task: Task, num_models: int, drop
             "the uncertainty method dropout needs a model with dropout, and this one has none: train it with "
             "--set model.dropout=0.05"
         )
-    loss = next((loss for loss, names in _METHODS_OF_LOSS.items() if requested in names), "")
+    loss, _ = uncertainty_methods().get(requested, ("", ""))
     if loss and loss != task.loss:
         raise UsageError(f"the uncertainty method {requested} needs a model trained with --loss-function {loss}")
     return requested
@@ -83,7 +81,7 @@ def predict_with_uncertainty(
     1050.
 
     Args:
-        method: a name in `METHODS`; the default of the ensemble or the loss if empty.
+        method: one of `methods()`; the default of the ensemble or the loss if empty.
         samples: passes of the method "dropout".
         descriptors, failures: as for `compute_outputs`.
     """
@@ -133,10 +131,10 @@ def _predict(
 def _model_variance(member: Predictions, method: str) -> np.ndarray:
     """The variance that a model itself predicts, or the part of it that the method requests."""
     assert member.std is not None
-    if member.epistemic_share is None or method not in ("evidential-epistemic", "evidential-aleatoric"):
+    _, part = uncertainty_methods().get(method, ("", "total"))
+    if member.epistemic_share is None or part == "total":
         return member.std**2
-    share = member.epistemic_share if method == "evidential-epistemic" else 1 - member.epistemic_share
-    return member.std**2 * share
+    return member.std**2 * (member.epistemic_share if part == "epistemic" else 1 - member.epistemic_share)
 
 
 def _dropout_passes(model: MoleculeModel, samples: int, seed: int) -> Iterator[MoleculeModel]:

@@ -8,15 +8,18 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
+from molattn.models.losses import losses_of
 from molattn.sklearn.base import PARAMETERS, MolAttention, as_value_error
 from molattn.sklearn.validation import check_labels, drop_missing, is_missing, target_names
+
+_OF_TWO, _OF_MORE = (" or ".join(losses_of(kind)) for kind in ("binary", "multiclass"))
 
 
 class MolAttentionClassifier(ClassifierMixin, MolAttention):
     __doc__ = f"""Classification of molecules, with the attention models that `molattn train` trains.
 
     To weight rare classes as much as common ones, use `settings=["training.class_balance=true"]`.
-{PARAMETERS.format(losses='"bce" for two classes, "cross-entropy" for more, "dirichlet" for any; None: default.')}
+{PARAMETERS.format(losses=f"{_OF_TWO} for two classes, {_OF_MORE} for more; None for the first.")}
         classes_: the sorted classes; a list of such arrays if y has several columns.
     """
 

@@ -7,13 +7,14 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from molattn.models.losses import losses_of
 from molattn.sklearn.base import PARAMETERS, MolAttention, as_value_error
 from molattn.sklearn.validation import check_values, target_names
 
 
 class MolAttentionRegressor(RegressorMixin, MolAttention):
     __doc__ = f"""Regression of properties of molecules, with the attention models that `molattn train` trains.
-{PARAMETERS.format(losses='"mse" (None), "mae", "huber", "mve", "evidential" or "quantile".')}
+{PARAMETERS.format(losses=f"{', '.join(losses_of('regression'))}; None for the first.")}
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

@@ -74,7 +74,7 @@ def _regression_scores(answers: Predictions, y: np.ndarray, task: Regression, t:
         # The standard deviation of identical predictions is zero.
         std, b = np.maximum(answers.std[:, t], MIN_STD), float(np.median(others.std[:, t]))
     scores = {"z": np.sort(error / std), "far": np.sort(np.abs(error) / (std + b)), "b": np.array([b])}
-    if task.loss == "quantile":
+    if task.loss_function.has_quantiles:
         lower, upper = (q[:, t] for q in np.split(answers.distribution, 2, 1))
         scores["quantiles"] = np.sort(np.maximum(lower - y, y - upper))
     return scores

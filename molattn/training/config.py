@@ -13,7 +13,50 @@ from typing import Any
 from molattn.errors import UsageError
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
 from molattn.models.presets import PRESETS
+from molattn.plugins import load_plugins
 from molattn.training.bases import AUTO, NONE, find_base, with_base_sizes
+
+# As in molattn.data, molattn.chem and molattn.models.losses, which are not imported for the help screen.
+SPLITS = ("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified")
+FEATURIZERS = ("rdkit_few", "rdkit_2d")
+LOSSES = ("mse", "mae", "huber", "mve", "evidential", "quantile", "bce", "cross-entropy", "dirichlet")
+
+
+@dataclass(frozen=True)
+class Option:
+    """How a setting is offered as an option of commands.
+
+    Attributes:
+        help: what it says in the help.
+        names: more names, short ones; or all names, with the long ones.
+        metavar: what stands for the value in the help; by the type of the setting if None.
+        hidden: whether only `--help-all` shows it.
+        table: which of `molattn.plugins.TABLES` holds its values; empty for none.
+    """
+
+    help: str
+    names: tuple[str, ...] = ()
+    metavar: str | None = None
+    hidden: bool = True
+    table: str = ""
+
+
+def option(
+    default: Any,
+    text: str,
+    *names: str,
+    metavar: str | None = None,
+    hidden: bool = True,
+    table: str = "",
+    show_default: bool | None = None,
+) -> Any:
+    """A field with a default that is also an option, see `Option`.
+
+    Its help ends with the default if that is not zero or empty, or as `show_default` says.
+    """
+    if (default not in ("", (), False)) if show_default is None else show_default:
+        text = f"{text} [default: {' '.join(map(str, default)) if isinstance(default, tuple) else default}]"
+    return field(default=default, metadata={"option": Option(text, names, metavar, hidden, table)})
 
 
 @dataclass(frozen=True)
@@ -53,29 +96,45 @@ class DataConfig:
             "atom-regression", "atom-binary" or "atom-multiclass"; inferred from the targets when empty.
     """
 
-    dataset: str = ""
-    data_dir: str = ""
-    smiles_column: str = ""
-    target_columns: tuple[str, ...] = ()
-    weight_column: str = ""
-    group_column: str = ""
-    descriptor_columns: tuple[str, ...] = ()
-    molecule_featurizers: tuple[str, ...] = ()
-    add_hs: bool = False
+    dataset: str = option("", "A data set by name, such as esol, or a table's path.", hidden=False)
+    data_dir: str = option("", "A folder of data sets to search first, and to download to; MOLATTN_DATA.")
+    smiles_column: str = option("", "Column of SMILES; found by its name if not given.", hidden=False)
+    target_columns: tuple[str, ...] = option(
+        (), "Column to learn; repeat it to learn several.", metavar="NAME", hidden=False
+    )
+    task_type: str = option(
+        "", "regression, binary or multiclass; atom-regression, ...; inferred if not given.", "-t", hidden=False
+    )
+    weight_column: str = option("", "Column of weights of the rows.", metavar="NAME")
+    group_column: str = option("", "Column of groups: the rows of a group have the same split label.", metavar="NAME")
+    descriptor_columns: tuple[str, ...] = option(
+        (), "Column of numbers that joins the readout; may be repeated.", metavar="NAME"
+    )
+    molecule_featurizers: tuple[str, ...] = option(
+        (), f"Descriptors that RDKit computes and that join the readout: {', '.join(FEATURIZERS)}.", metavar="NAME"
+    )
+    add_hs: bool = option(False, "Make hydrogens atoms of the graph.", hidden=False)
     max_atoms: int = 1000
-    standardize: str = ""
+    standardize: str = option("", "Standard form of molecules: parent (no salt, neutral) or tautomer.")
     conformers: bool = False
     conformer_seed: int = 0
     conformer_timeout: int = 10
-    on_3d_failure: str = "paths"
-    split: str = "random"
-    split_sizes: tuple[float, ...] = (0.8, 0.1, 0.1)
-    calibration_size: float = 0.0
-    split_column: str = ""
-    splits_file: str = ""
-    num_folds: int = 1
+    on_3d_failure: str = option(
+        "paths", "A molecule without a 3D geometry: paths (path lengths instead), reject or stop."
+    )
+    split: str = option(
+        "random", f"How to split: {', '.join(SPLITS)}.", "--split", "--split-type", table="split", hidden=False
+    )
+    split_sizes: tuple[float, ...] = option((0.8, 0.1, 0.1), "Shares of train, val, test.")
+    calibration_size: float = option(
+        0.0, "Share of the molecules held out, from training, to calibrate.", metavar="SHARE"
+    )
+    split_column: str = option(
+        "", "A column of the table with train, val or test for each row.", "--split-column", "--splits-column"
+    )
+    splits_file: str = option("", "A table with columns smiles and split, row for row.", metavar="PATH", hidden=False)
+    num_folds: int = option(1, "k-fold cross-validation: k runs, each molecule tested in one.", show_default=False)
     fold: int = -1
-    task_type: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,13 +167,11 @@ class TrainingConfig:
         num_workers: worker processes that read molecules; 0 reads them in the main process.
         threads: CPU threads of tensor operations. A small model gains little from a second one, and synchronized
             threads become very slow when other processes need the cores.
-        loss: for regression "mse", "mae", "huber", "mve" or "evidential" (a mean and a standard deviation) or
-            "quantile" (the median and two quantiles), for binary targets "bce" or "dirichlet", for several classes
-            "cross-entropy" or "dirichlet"; the first one of the task when empty.
+        loss: a name in `molattn.models.losses.LOSSES`; the first one of the task when empty.
         alpha: of the loss "quantile": its two quantiles are alpha / 2 and 1 - alpha / 2.
         evidential_regularization: of the losses "evidential" and "dirichlet": the weight of the penalty for evidence
             for a wrong prediction.
-        uncertainty_method: how standard deviations are computed, a name in `molattn.models.uncertainty.METHODS`; by
+        uncertainty_method: how standard deviations are computed, one of `molattn.models.uncertainty.methods()`; by
             default that of the ensemble or the loss.
         dropout_sampling_size: forward passes of the uncertainty method "dropout".
         calibration_method: the default calibration of the model, a name in `molattn.models.calibration.METHODS`; the
@@ -129,34 +186,42 @@ class TrainingConfig:
             class: one number, or one for each target.
     """
 
-    epochs: int = 100
-    batch_size: int = 32
+    epochs: int = option(100, "Maximum number of epochs.", hidden=False)
+    batch_size: int = option(32, "Molecules in a batch.", "-b", hidden=False)
     learning_rate: float = 1e-3
     weight_decay: float = 1e-2
     warmup: float = 0.05
     ema: float = 0.99
     grad_clip: float = 1.0
     patience: int = 40
-    seed: int = 0
-    base: str = AUTO
+    seed: int = option(0, "Of split, weights and batches.", hidden=False, show_default=True)
+    base: str = option(
+        AUTO,
+        "Where weights start: a base model's name (nci) or folder, none, or auto: nci where it fits.",
+        hidden=False,
+    )
     auxiliary: float = 0.0
     checkpoint_every: int = 1
-    num_replicates: int = 1
-    ensemble_size: int = 1
-    accelerator: str = "auto"
-    devices: str = "auto"
-    num_nodes: int = 1
-    num_workers: int = 0
+    num_replicates: int = option(1, "Number of runs, with this seed and the next ones.", show_default=False)
+    ensemble_size: int = option(1, "Models whose mean is the prediction.")
+    accelerator: str = option("auto", "What computes: auto, cpu or gpu.")
+    devices: str = option("auto", "Number of devices on each machine, a process for each.")
+    num_nodes: int = option(1, "Machines that train together.")
+    num_workers: int = option(0, "Processes that read molecules.", "-n", hidden=False, show_default=True)
     threads: int = 1
-    loss: str = ""
+    loss: str = option("", f"The loss: {', '.join(LOSSES)}.", "--loss-function", "--loss", "-l", table="loss")
     alpha: float = 0.1
     evidential_regularization: float = 0.2
-    uncertainty_method: str = ""
+    uncertainty_method: str = option(
+        "", "How standard deviations are computed, such as dropout. [default: by ensemble or loss]"
+    )
     dropout_sampling_size: int = 10
-    calibration_method: str = ""
+    calibration_method: str = option("", "conformal-regression, zscaling, isotonic; conformal-multiclass, ...")
     domain_size: int = 1000
-    metrics: tuple[str, ...] = ()
-    class_balance: bool = False
+    metrics: tuple[str, ...] = option(
+        (), "What is reported, such as auroc; may be repeated.", "--metric", table="metric"
+    )
+    class_balance: bool = option(False, "Weight classes equally in the loss.")
     positive_weights: tuple[float, ...] = ()
 
 
@@ -217,8 +282,9 @@ def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterab
         settings: texts `section.key=value`.
 
     Raises:
-        UsageError: as `RunConfig.updated`.
+        UsageError: as `RunConfig.updated`; or a plugin cannot be loaded.
     """
+    load_plugins()
     resolved = RunConfig()
     options = dict(options)
     preset = options.pop("preset", None)

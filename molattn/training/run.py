@@ -20,7 +20,7 @@ from molattn.models.calibration import NONE
 from molattn.models.config_file import DOMAIN_SIZE, MAX_ATOMS, MEMBERS, MODEL_FIELDS, SAMPLES, TIMEOUT
 from molattn.models.predictions import Predictions
 from molattn.models.registry import MODELS
-from molattn.models.uncertainty import METHODS as UNCERTAINTY_METHODS
+from molattn.models.uncertainty import methods as uncertainty_methods
 from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training import distributed, run_folder
 from molattn.training.calibrate import calibrate, check_calibration
@@ -398,7 +398,7 @@ def check_config(config: RunConfig) -> None:
         raise UsageError(f"a setting is out of range: {error}") from None
     distributed.check_world_size(config.training)
     for name, value, known in (
-        ("uncertainty_method", config.training.uncertainty_method, UNCERTAINTY_METHODS),
+        ("uncertainty_method", config.training.uncertainty_method, uncertainty_methods()),
         ("calibration_method", config.training.calibration_method, CALIBRATION_METHODS),
     ):
         if value and value not in known:

@@ -11,7 +11,8 @@ from molattn.data.tables.numbers import NUMBER
 from molattn.data.tables.sdf_atom_lists import ReorderedTable, is_rdkit_atom_list, reorder_atom_lists
 from molattn.data.tables.table import Table, column, column_index
 from molattn.errors import InputError, UsageError, short_repr
-from molattn.models.tasks import ATOM_PREFIX, TASK_TYPES, TASKS, Binary, Multiclass, Regression, Task
+from molattn.models.losses import DEFAULT_ALPHA, LOSSES, losses_of
+from molattn.models.tasks import ATOM_PREFIX, TASK_TYPES, Binary, Multiclass, Regression, Task
 
 MAX_CLASSES = 100
 """The largest number of classes of a multiclass target."""
@@ -234,13 +235,12 @@ def _infer_kind(targets: np.ndarray, classes: tuple[tuple[str, ...], ...]) -> st
 
 
 def _create_task(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], of_atoms: bool, alpha: float) -> Task:
-    losses = TASKS[kind].losses
+    losses = losses_of(kind)
     loss = loss or losses[0]
     if loss not in losses:
-        owner = next((k for k, task in TASKS.items() if loss in task.losses), "")
-        if not owner:
-            known = ", ".join(dict.fromkeys(name for task in TASKS.values() for name in task.losses))
-            raise UsageError(f"there is no loss {loss!r}: choose among {known}")
+        if loss not in LOSSES:
+            raise UsageError(f"there is no loss {loss!r}: choose among {', '.join(LOSSES)}")
+        owner = LOSSES[loss].kinds[0]
         raise UsageError(
             f"the loss {loss!r} is of {owner} targets, and these are {kind}: choose {' or '.join(losses)}, or add "
             f"--task-type {ATOM_PREFIX if of_atoms else ''}{owner}"
@@ -249,7 +249,7 @@ def _create_task(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], of_
         return Multiclass(loss, classes, of_atoms)
     if kind == Binary.kind:
         return Binary(loss, of_atoms)
-    return Regression(loss, of_atoms, alpha if loss == "quantile" else Regression.alpha)
+    return Regression(loss, of_atoms, alpha if LOSSES[loss].has_quantiles else DEFAULT_ALPHA)
 
 
 def _normalized(text: str) -> str:

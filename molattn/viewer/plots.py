@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
+from molattn.models.losses import LOSSES
 from molattn.models.tasks import Task
 from molattn.training.evaluation import Evaluation
 from molattn.training.fit import EpochRecord
@@ -19,17 +20,6 @@ _SPLIT_STYLES = {
     "train": {"color": "#bbbbbb", "marker": ".", "s": 8, "zorder": 1},
     "val": {"color": "#56b4e9", "marker": "^", "s": 14, "zorder": 2},
     "test": {"color": "#d55e00", "marker": "o", "s": 12, "zorder": 3},
-}
-_LOSSES = {
-    "mse": "standardised RMSE",
-    "mae": "standardised MAE",
-    "huber": "Huber loss, standardised",
-    "mve": "negative log-likelihood, standardised",
-    "evidential": "evidential loss, standardised",
-    "quantile": "pinball loss, standardised",
-    "dirichlet": "evidential loss",
-    "bce": "cross-entropy",
-    "cross-entropy": "cross-entropy",
 }
 _VECTOR_POINTS = 3000  # number of points up to which they are drawn one by one
 
@@ -93,7 +83,7 @@ def learning_curve(history: Sequence[EpochRecord], loss: str = "mse") -> Picture
     The loss "mse" is drawn as its root, in standard deviations of the training targets. The training loss is that of
     the batches during the epoch, with dropout; the validation loss is that of the averaged weights, so it may be lower.
     """
-    root = loss == "mse"
+    root = LOSSES[loss].root
     epochs = np.array([r.epoch for r in history], dtype=int)
     train, val = (np.array([getattr(r, name) for r in history]) for name in ("train_loss", "val_loss"))
     if root:
@@ -116,7 +106,7 @@ def learning_curve(history: Sequence[EpochRecord], loss: str = "mse") -> Picture
             axes.set_yscale("log")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("epoch")
-        axes.set_ylabel(_LOSSES[loss])
+        axes.set_ylabel(LOSSES[loss].label)
         axes.legend(frameon=False, fontsize=8)
         return render(figure)
 

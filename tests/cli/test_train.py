@@ -12,6 +12,8 @@ import pytest
 
 from molattn.cli.progress import TerminalReporter
 from molattn.data import SPLITS, SPLITS_BY_TARGET
+from molattn.models.losses import LOSSES
+from molattn.training.config import LOSSES as LOSSES_OF_THE_HELP
 from tests.cli.conftest import QUICK, Molattn
 
 
@@ -333,6 +335,7 @@ def test_hidden_options_work(molattn: Molattn, table: Path, tmp_path: Path) -> N
     assert "--devices" not in shown
     for split in (*SPLITS, *SPLITS_BY_TARGET):
         assert split in shown
+    assert tuple(LOSSES) == LOSSES_OF_THE_HELP
     every = molattn("train", "--help-all")
     assert every.code == 0
     assert all(name in every.out for name in ("--devices", "--descriptor-columns", "--num-folds", "--resume", "--seed"))

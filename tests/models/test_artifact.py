@@ -136,20 +136,20 @@ def test_a_3d_model_saves_its_conformer_settings(artifact: Artifact, tmp_path: P
     conformers = Conformers(seed=7, timeout=3, on_failure="reject")
     save_artifact(tmp_path, replace(artifact, conformers=conformers))
     assert load_artifact(tmp_path).conformers == conformers
-    # A molattn that knows no 3D must not use it.
-    assert json.loads((tmp_path / "config.json").read_text())["schema"] == 2
 
 
-def test_a_model_without_3d_is_written_and_read_as_before(folder: Path) -> None:
+def test_a_model_without_options_has_every_field(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
-    assert config["schema"] == 1
-    assert config["molecules"] == {"add_hs": False, "max_atoms": 1000}
-    assert load_artifact(folder).conformers is None
-    assert load_artifact(folder).samples == 10
+    assert config["schema"] == SCHEMA == 1
+    assert config["molecules"] == {"add_hs": False, "max_atoms": 1000, "standardize": "", "conformers": None}
+    assert (config["descriptors"], config["members"]) == ([], 0)
+    assert config["uncertainty"] == {"method": "none", "samples": 10}
+    assert config["calibration"] is config["domain"] is None
 
 
 def test_unknown_conformer_settings_are_an_error(folder: Path) -> None:
-    _change(folder, schema=2, molecules={"add_hs": False, "max_atoms": 1000, "conformers": {"seed": -1}})
+    conformers = {"seed": -1, "timeout": 10, "on_failure": "paths"}
+    _change(folder, molecules={"add_hs": False, "max_atoms": 1000, "standardize": "", "conformers": conformers})
     with pytest.raises(InputError, match="damaged"):
         load_artifact(folder)
 
@@ -185,29 +185,18 @@ def test_scaler_leaves_out_missing_labels_and_constant_targets() -> None:
     np.testing.assert_allclose(scaler.unscale(scaler.scale(targets)), targets)
 
 
-def test_an_older_artifact_is_a_regression(artifact: Artifact, folder: Path) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    assert config["schema"] == 1
-    del config["task"], config["sha256"]["config.json"]
-    (folder / "config.json").write_text(json.dumps(config))
-    assert load_artifact(folder).task == artifact.task == Regression()
-
-
 @pytest.mark.parametrize("task", [Regression("mve"), Binary(), Multiclass(classes=(("a", "b", "c"),))])
-def test_the_task_is_loaded_and_the_schema_stops_older_versions_that_would_misread_it(
-    tmp_path: Path, task: Task
-) -> None:
+def test_the_task_is_loaded(tmp_path: Path, task: Task) -> None:
     model = GraphModel(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), len(task.target_of_output(1))).eval()
     written = Artifact(model, TargetScaler.identity(1), ("y",), ("",), False, 1000, task=task)
     save_artifact(tmp_path, written)
-    assert json.loads((tmp_path / "config.json").read_text())["schema"] == 3
     loaded = load_artifact(tmp_path)
     assert loaded.task == task
     assert loaded.model.head.out_features == len(task.target_of_output(1))
 
 
 def test_an_unknown_task_is_an_error(folder: Path) -> None:
-    _change(folder, task={"kind": "ranking", "loss": "mse"})
+    _change(folder, task={"kind": "ranking", "loss": "mse", "of_atoms": False})
     with pytest.raises(InputError, match="the model's task is 'ranking'"):
         load_artifact(folder)
 
@@ -284,13 +273,16 @@ def test_the_format_on_disk(everything: Artifact, tmp_path: Path) -> None:
     assert molecules.pop("conformers")["seed"] == 7
     assert molecules == {"add_hs": True, "max_atoms": 50, "standardize": "parent"}
     assert config == {
-        "schema": 6,
+        "schema": 1,
         "targets": [
             {"name": "a", "unit": "m", "mean": 1.0, "std": 3.0},
             {"name": "b", "unit": "", "mean": 2.0, "std": 4.0},
         ],
-        "task": {"kind": "regression", "loss": "mse"},
-        "descriptors": [{"name": "d", "mean": 0.5, "std": 2.5}, {"name": "e", "mean": 1.5, "std": 0.0}],
+        "task": {"kind": "regression", "loss": "mse", "of_atoms": False},
+        "descriptors": [
+            {"name": "d", "mean": 0.5, "std": 2.5, "computed": False},
+            {"name": "e", "mean": 1.5, "std": 0.0, "computed": False},
+        ],
         "members": 2,
         "uncertainty": {"method": "dropout", "samples": 4},
         "calibration": {"method": "isotonic", "uncertainty": "ensemble"},
@@ -300,42 +292,6 @@ def test_the_format_on_disk(everything: Artifact, tmp_path: Path) -> None:
     own = set(everything.model.state_dict())
     beside = {f"calibration.{t}.{k}" for t in (0, 1) for k in ("z", "far", "b")} | {"domain.embeddings", "domain.bits"}
     assert names == own | {f"members.{i}.{n}" for i in (1, 2) for n in own} | beside
-
-
-def _schema_of(artifact: Artifact, folder: Path) -> int:
-    save_artifact(folder, artifact)
-    return json.loads((folder / "config.json").read_text())["schema"]
-
-
-def test_the_oldest_sufficient_schema_is_written(artifact: Artifact, everything: Artifact, tmp_path: Path) -> None:
-    def model(outputs: int, descriptors: int = 0) -> GraphModel:
-        return GraphModel(SMALL, outputs, num_descriptors=descriptors).eval()
-
-    domain, scores = everything.domain, {"z": np.ones(2), "far": np.ones(2), "b": np.zeros(1)}
-    assert domain is not None
-    forms: list[tuple[int, dict[str, object]]] = [
-        (1, {}),
-        (2, {"conformers": Conformers()}),
-        (3, {"task": Binary()}),
-        (3, {"task": Regression("mve"), "model": model(2)}),
-        (4, {"standardize": "parent"}),
-        (4, {"standardize": "parent", "conformers": Conformers(), "task": Binary()}),
-        (5, {"descriptors": DescriptorScaler(("d",), (0.0,), (1.0,)), "model": model(1, 1)}),
-        (5, {"descriptors": DescriptorScaler(("d",), (0.0,), (1.0,)), "model": model(1, 1), "standardize": "parent"}),
-        (6, {"members": (model(1),)}),
-        (6, {"calibration": Calibration("zscaling", "none", (scores,))}),
-        (6, {"domain": replace(domain, embeddings=domain.embeddings[:, :16])}),
-        (6, {"task": Regression("evidential"), "model": model(4)}),
-        (6, {"task": Regression("quantile"), "model": model(3)}),
-    ]
-    for number, (schema, changes) in enumerate(forms):
-        form = replace(artifact, **{"uncertainty": "", **changes})  # pyright: ignore[reportArgumentType]
-        assert _schema_of(form, tmp_path / str(number)) == schema, changes
-        again = load_artifact(tmp_path / str(number))
-        assert again.uncertainty == form.uncertainty
-        assert (again.calibration is None) == ("calibration" not in changes)
-        assert (again.domain is None) == ("domain" not in changes)
-        assert again.calibration_method == ("zscaling" if "calibration" in changes else "none")
 
 
 def test_columns_are_those_of_the_requested_uncertainty_method(everything: Artifact, artifact: Artifact) -> None:
@@ -407,7 +363,7 @@ def test_a_failed_save_leaves_the_old_model(artifact: Artifact, folder: Path, mo
             "what is not available: there is no uncertainty method",
         ),
         (
-            {"molecules": {"add_hs": True, "max_atoms": 5, "standardize": "x"}},
+            {"molecules": {"add_hs": True, "max_atoms": 5, "standardize": "x", "conformers": None}},
             "not available: the standard form 'x'; up",
         ),
         ({"model": {"kind": "oracle"}}, r"a model of the kind 'oracle'; this molattn has [\w-]+(, [\w-]+)+$"),

@@ -10,7 +10,6 @@ import torch
 
 from molattn.chem import molecule_graph
 from molattn.data.store.batches import collate
-from molattn.errors import InputError
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
@@ -114,9 +113,3 @@ def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
     assert loaded.task.name == "atom-regression"
     assert loaded.model.of_atoms
     np.testing.assert_array_equal(compute_outputs(loaded.model, GRAPHS), compute_outputs(model, GRAPHS))
-    # An older molattn would take the atoms for molecules.
-    text = (tmp_path / "config.json").read_text()
-    assert '"schema": 5' in text
-    (tmp_path / "config.json").write_text(text.replace('"schema": 5', '"schema": 99'))
-    with pytest.raises(InputError, match="upgrade molattn"):
-        load_artifact(tmp_path)

@@ -16,25 +16,22 @@ from molattn.errors import InputError
 from molattn.models.artifact import load_artifact
 from molattn.models.config import CONFIGS
 from molattn.models.config_file import (
-    CHECKSUM_SCHEMA,
     MAX_CONFIG_BYTES,
     MODEL_FIELDS,
-    SCHEMA,
     model_config_of,
     read_config,
 )
 from molattn.models.presets import PRESETS
+from tests.models.forms import FORMS, model_folders
 from tests.models.tensors import saved
 
-FROZEN = Path(__file__).parents[1] / "frozen" / "0.1.0"
 BASES = sorted((Path(__file__).parents[2] / "bases").glob("*/config.json"))
-KEPT = [*sorted(FROZEN.glob("*/config.json")), *BASES]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A quantile model with an applicability domain."""
-    return Path(shutil.copytree(FROZEN / "quantile", tmp_path / "model"))
+    return Path(shutil.copytree(model_folders()["quantile"], tmp_path / "model"))
 
 
 def _changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> str:
@@ -66,11 +63,10 @@ def test_every_preset_is_in_range(name: str) -> None:
     assert model_config_of({"model": read}).kind == "graph"
 
 
-@pytest.mark.parametrize("path", KEPT, ids=[path.parent.name for path in KEPT])
-def test_configurations_of_all_versions_are_read(path: Path) -> None:
-    before = json.loads(path.read_text())
-    found = read_config(path.parent)
-    assert json.loads(json.dumps(found)) == before
+@pytest.mark.parametrize("name", [*FORMS, *(path.parent.name for path in BASES)])
+def test_configurations_of_all_forms_are_read(name: str) -> None:
+    folder = model_folders()[name] if name in FORMS else BASES[0].parents[1] / name
+    assert json.loads(json.dumps(read_config(folder))) == json.loads((folder / "config.json").read_text())
 
 
 @pytest.mark.parametrize(
@@ -121,11 +117,11 @@ def test_a_setting_that_is_out_of_range_is_named(folder: Path, key: str, value: 
         (lambda c: c["task"].update(of_atoms=True), "domain is of molecules, and task.of_atoms is true"),
         (lambda c: c["domain"].update(least=2), "domain.least is 2, and must be a number from 0 to 1"),
         (lambda c: c["model"].update(edges=["distance"]), "model.edges reads distances, and there is no molecules.con"),
-        (lambda c: c.update(schema="9"), "schema is '9', and must be a whole number from 1 to 7"),
-        (lambda c: c.update(schema=9.5), "schema is 9.5, and must be a whole number from 1 to 7"),
-        (lambda c: c.update(schema=-1), "schema is -1, and must be a whole number from 1 to 7"),
-        (lambda c: c.update(schema=True), "schema is True, and must be a whole number from 1 to 7"),
-        (lambda c: c.update(schema=None), "schema is None, and must be a whole number from 1 to 7"),
+        (lambda c: c.update(schema="9"), "schema is '9', and must be a whole number from 1 to 1"),
+        (lambda c: c.update(schema=9.5), "schema is 9.5, and must be a whole number from 1 to 1"),
+        (lambda c: c.update(schema=-1), "schema is -1, and must be a whole number from 1 to 1"),
+        (lambda c: c.update(schema=True), "schema is True, and must be a whole number from 1 to 1"),
+        (lambda c: c.update(schema=None), "schema is None, and must be a whole number from 1 to 1"),
         (lambda c: c.pop("schema"), "the file has no field 'schema'"),
         (
             lambda c: c.update(schema=99, molattn="\x1b[2J"),
@@ -138,7 +134,7 @@ def test_the_error_names_an_invalid_value(folder: Path, change: Callable[[dict[s
     assert said in _changed(folder, change)
 
 
-def test_a_missing_checksum_is_an_error_for_schemas_that_always_have_one(folder: Path) -> None:
+def test_a_missing_checksum_is_an_error(folder: Path) -> None:
     path = folder / "config.json"
     config = json.loads(path.read_text())
     del config["sha256"]["config.json"]
@@ -149,12 +145,6 @@ def test_a_missing_checksum_is_an_error_for_schemas_that_always_have_one(folder:
     del config["sha256"]
     path.write_text(json.dumps(config))
     assert "it has no sha256 with checksums" in _said(folder)
-    assert json.loads((FROZEN / "regression" / "config.json").read_text())["schema"] < CHECKSUM_SCHEMA <= SCHEMA
-    shutil.copytree(FROZEN / "regression", folder, dirs_exist_ok=True)
-    config = json.loads(path.read_text())
-    del config["sha256"]["config.json"]
-    path.write_text(json.dumps(config))
-    assert load_artifact(folder).targets == ("y",)
 
 
 @pytest.mark.parametrize(
@@ -196,8 +186,9 @@ def test_zeros_in_a_name_are_not_taken_for_the_checksum() -> None:
 
 
 def test_a_model_of_tokens_has_no_conformers(tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(FROZEN / "tokens", tmp_path / "model"))
-    assert "goes with a graph model" in _changed(folder, lambda c: c["molecules"].update(conformers={}))
+    folder = Path(shutil.copytree(model_folders()["tokens"], tmp_path / "model"))
+    conformers = {"seed": 0, "timeout": 10, "on_failure": "paths"}
+    assert "goes with a graph model" in _changed(folder, lambda c: c["molecules"].update(conformers=conformers))
 
 
 def test_the_error_for_a_damaged_base_names_the_damage(tmp_path: Path) -> None:
@@ -258,10 +249,10 @@ def test_invalid_weights_are_an_error(folder: Path, change: Callable[[dict[str, 
 
 
 def test_calibration_scores_must_be_sorted(tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(FROZEN / "ensemble", tmp_path / "model"))
+    folder = Path(shutil.copytree(model_folders()["ensemble"], tmp_path / "model"))
     said = reweighed(folder, lambda x: x.update({"calibration.0.z": x["calibration.0.z"].flip(0).contiguous()}))
     assert "the tensor 'calibration.0.z' is not in ascending order" in said
-    shutil.copytree(FROZEN / "ensemble", folder, dirs_exist_ok=True)
+    shutil.copytree(model_folders()["ensemble"], folder, dirs_exist_ok=True)
     said = reweighed(folder, lambda x: x.update({"calibration.0.b": x["calibration.0.z"].clone()}))
     assert "the tensor 'calibration.0.b' is float64 (" in said and "float64 (1,)" in said
 

@@ -11,12 +11,13 @@ from sklearn.dummy import DummyClassifier
 from torch.distributions import Dirichlet
 
 from molattn.errors import InputError
+from molattn.models.losses import losses_of
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import TASK_TYPES, Binary, Multiclass, Regression, Task, task_from_dict
 
 CLASSES = Multiclass(classes=(("a", "b"), ("x", "y", "z")))
 EVIDENCE = [Binary("dirichlet"), Multiclass("dirichlet", CLASSES.classes)]
-ALL = [*map(Regression, Regression.losses), Binary(), CLASSES, *EVIDENCE]
+ALL = [*map(Regression, losses_of("regression")), Binary(), CLASSES, *EVIDENCE]
 OUTPUTS = np.random.default_rng(0).normal(size=(7, 8)) * 5
 
 
@@ -38,7 +39,7 @@ def test_predictions_and_baseline_have_the_shapes_of_their_columns(task: Task) -
     scaler = task.fit_scaler(train)
     for predictions, n in ((task.decode(outputs, scaler), 7), (task.baseline_predictions(train, 4), 4)):
         assert predictions.values.shape == (n, 2)
-        assert predictions.extra_values.shape == (n, len(task.extra_columns(["p", "q"])))
+        assert predictions.extra_values.shape == (n, len(task.distribution_columns(["p", "q"])) + 2 * task.has_std)
         assert task.to_array(predictions).shape[:2] == (n, 2)
         assert len(task.scores(predictions, 1)) == n
 
@@ -57,7 +58,7 @@ def test_probabilities_are_those_of_torch_even_at_extreme_logits() -> None:
         wanted = torch.softmax(torch.tensor(OUTPUTS[:, columns] / 5), 1).numpy()
         assert CLASSES.probabilities(unsure, t) == pytest.approx(wanted)
     assert CLASSES.class_names(1) == ("x", "y", "z")
-    assert CLASSES.extra_columns(["p", "q"]) == ["p_prob_a", "p_prob_b", "q_prob_x", "q_prob_y", "q_prob_z"]
+    assert CLASSES.distribution_columns(["p", "q"]) == ["p_prob_a", "p_prob_b", "q_prob_x", "q_prob_y", "q_prob_z"]
     assert CLASSES.table_value(2.0, 1) == "z"
     array = CLASSES.to_array(predictions)
     assert array.shape == (7, 2, 3)
@@ -84,7 +85,7 @@ def two(task: Task) -> TargetScaler:
     return TargetScaler((1.0, -2.0), (10.0, 0.5)) if task.kind == "regression" else TargetScaler.identity(2)
 
 
-@pytest.mark.parametrize("loss", Regression.losses)
+@pytest.mark.parametrize("loss", losses_of("regression"))
 @pytest.mark.parametrize("of_atoms", [False, True])
 def test_numbers_are_predicted_in_the_unit_of_their_target(loss: str, of_atoms: bool) -> None:
     task = Regression(loss, of_atoms)
@@ -134,7 +135,7 @@ def test_the_std_of_quantiles_is_that_of_a_normal_distribution(alpha: float) -> 
 
 def test_the_baseline_of_regression_is_mean_std_and_quantiles() -> None:
     train = np.array([[1.0, 10.0], [2.0, np.nan], [4.0, 30.0], [9.0, 20.0]])
-    for loss in Regression.losses:
+    for loss in losses_of("regression"):
         guess = Regression(loss, alpha=0.4).baseline_predictions(train, 3)
         np.testing.assert_allclose(guess.values, np.tile([4.0, 20.0], (3, 1)))
         if loss == "quantile":
@@ -225,6 +226,15 @@ def test_ensembles_predict_the_mean(task: Task) -> None:
             np.testing.assert_array_equal(task.member_values(part, mixed)[:, t], wanted)
 
 
+def test_the_outputs_of_each_loss() -> None:
+    numbers = {"mse": 1, "mae": 1, "huber": 1, "mve": 2, "evidential": 4, "quantile": 3}
+    assert {loss: Regression(loss).target_of_output(2) for loss in numbers} == {
+        k: [0, 1] * n for k, n in numbers.items()
+    }
+    assert Binary().target_of_output(2) == [0, 1] and Binary("dirichlet").target_of_output(2) == [0, 1, 0, 1]
+    assert CLASSES.target_of_output(2) == replace(CLASSES, loss="dirichlet").target_of_output(2) == [0, 0, 1, 1, 1]
+
+
 def test_names_of_tasks_and_uncertainty_methods_of_losses() -> None:
     names = {
         "mve": "mve",
@@ -235,16 +245,12 @@ def test_names_of_tasks_and_uncertainty_methods_of_losses() -> None:
     for task in ALL:
         assert task.uncertainty_method == names.get(task.loss, "none")
         assert task.has_std == (task.loss in names)
-        assert task.extra_columns(["p", "q"])[len(task.distribution_columns(["p", "q"])) :] == (
-            ["p_std", "q_std"] if task.has_std else []
-        )
-        assert task.extra_columns(["p", "q"], with_std=True)[-2:] == ["p_std", "q_std"]
         of_atoms = replace(task, of_atoms=True)
         assert (task.name, of_atoms.name) == (task.kind, f"atom-{task.kind}")
         assert {task.name, of_atoms.name} <= set(TASK_TYPES)
         assert task_from_dict(of_atoms.to_dict()) == of_atoms
         # What is the default is not written, for older versions to read it.
-        assert "of_atoms" not in task.to_dict()
+        assert task.to_dict()["of_atoms"] is False
     assert task_from_dict(Regression("quantile", alpha=0.3).to_dict()) == Regression("quantile", alpha=0.3)
     assert "alpha" not in Regression().to_dict() and "classes" not in Regression().to_dict()
     assert [Regression(loss).target_of_output(2) for loss in ("mse", "mve", "quantile", "evidential")] == [

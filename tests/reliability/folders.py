@@ -31,9 +31,9 @@ from molattn import Predictor
 from molattn.data.checksummed_json import dumps_checksummed
 from molattn.errors import MolattnError
 from molattn.inference import PredictionOptions
+from tests.models.forms import model_folders
 from tests.models.tensors import saved
 
-FROZEN = sorted((Path(__file__).parents[1] / "frozen" / "0.1.0").iterdir())
 SMILES = ("CC(=O)Oc1ccccc1C(=O)O", "C1CC1N")
 NUMBERS = (0, -1, 1, 2, 3, 7, 1e-300, 1e308, -1e308, 10**9, 2**31, 2**63, 10**400, 0.5, 1.5, -0.0, math.nan, math.inf)
 TEXTS = ("", "x", "\ud800", "\x00", "\x1b[31m", "a\nb", "é" * 10, "x" * 200_000, "__class__", "../../x", "nan")
@@ -189,7 +189,7 @@ def matters(content: Content) -> bytes:
 def hostile(seed: int, folder: Path) -> Callable[[], list[Any] | None]:
     """Write model number `seed`; returns a function for its expected predictions, None if they are unknown."""
     chance = Random(seed)
-    kept = chance.choice(FROZEN)
+    kept = chance.choice(list(model_folders().values()))
     config, tensors = json.loads((kept / "config.json").read_text()), load_file(kept / "model.safetensors")
     before = matters((config, tensors))
     for _ in range(chance.choice((1, 1, 1, 2, 4))):
@@ -220,7 +220,7 @@ def main() -> None:
     torch.set_num_threads(1)
     first, count = int(sys.argv[1]), int(sys.argv[2])
     tried, faults, slowest, digests = Counter[str](), [], 0.0, set[str]()
-    for kept in FROZEN:  # what is imported at the first use counts for nobody
+    for kept in model_folders().values():  # what is imported at the first use counts for nobody
         asked(molattn.load(kept))
     home = Path(tempfile.mkdtemp(prefix="molattn-folders-"))
     try:

@@ -20,7 +20,6 @@ from pathlib import Path
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
 FORMATS = (".csv", ".tsv", ".smi", ".sdf", ".csv.gz", ".parquet", ".sdf.gz")
-MODEL = HERE.parent / "frozen" / "0.1.0" / "regression"
 
 
 def smiles(data: bytes, _: Path) -> object:
@@ -54,14 +53,16 @@ def model(data: bytes, folder: Path) -> object:
     """The reader of models: a configuration with a matching checksum, or, after a byte below 32, weights."""
     from molattn.data.checksummed_json import dumps_checksummed
     from molattn.models.artifact import load_artifact
+    from tests.models.forms import model_folders
 
-    kept = json.loads((MODEL / "config.json").read_bytes())
+    intact = model_folders()["regression"]
+    kept = json.loads((intact / "config.json").read_bytes())
     if data[:1] < b" ":
         (folder / "model.safetensors").write_bytes(data[1:])
         kept["sha256"]["model.safetensors"] = hashlib.sha256(data[1:]).hexdigest()
         (folder / "config.json").write_bytes(dumps_checksummed(kept, "config.json"))
     else:
-        shutil.copy(MODEL / "model.safetensors", folder)
+        shutil.copy(intact / "model.safetensors", folder)
         with contextlib.suppress(ValueError, RecursionError):
             content = json.loads(data)
             if isinstance(content, dict) and isinstance(content.get("sha256"), dict):
@@ -105,8 +106,11 @@ def _seeds(reader: str) -> list[bytes]:
         from molattn.training.config import RunConfig
 
         return [tomli_w.dumps(RunConfig().to_dict()).encode(), b"[training]\nepochs = 3\n"]
-    frozen = sorted(MODEL.parent.glob("*/config.json"))
-    return [*(path.read_bytes() for path in frozen), b"\0" + (MODEL / "model.safetensors").read_bytes()]
+    from tests.models.forms import model_folders
+
+    models = model_folders()
+    configs = [(folder / "config.json").read_bytes() for folder in models.values()]
+    return [*configs, b"\0" + (models["regression"] / "model.safetensors").read_bytes()]
 
 
 def keep(reader: str, count: int) -> None:

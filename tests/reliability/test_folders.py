@@ -19,7 +19,7 @@ from molattn.chem import molecule_graph
 from molattn.errors import InputError, MolattnWarning, SmilesError
 from molattn.models.artifact import load_artifact, save_artifact
 from tests.cli.conftest import Molattn
-from tests.reliability.folders import FROZEN
+from tests.models.forms import model_folders
 from tests.reliability.score import Score
 from tests.training.runs import REPOSITORY
 
@@ -28,7 +28,7 @@ SAID = "the model's output for it is not a finite number"
 
 def _overflowing(kept: str, folder: Path, times: float = 1e38) -> Path:
     """A model with finite weights whose forward pass overflows at least once."""
-    artifact = load_artifact(next(path for path in FROZEN if path.name == kept))
+    artifact = load_artifact(model_folders()[kept])
     for model in artifact.models:
         model.head.weight.mul_(times)
         model.head.bias.fill_(3e38)
@@ -41,7 +41,7 @@ def _overflowing(kept: str, folder: Path, times: float = 1e38) -> Path:
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_40_numbers_that_are_not_finite_are_refused(score: Score, number: float, tmp_path: Path) -> None:
-    for kept in FROZEN:
+    for kept in model_folders().values():
         artifact = load_artifact(kept)
         names = ("head.weight", *(("domain",) if artifact.domain is not None else ()))
         for name in names:

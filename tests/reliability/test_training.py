@@ -12,6 +12,7 @@ from molattn.attention import MultiHeadAttention
 from molattn.chem import molecule_graph, random_smiles, read_smiles
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
+from molattn.models.losses import losses_of
 from molattn.models.presets import PRESETS
 from molattn.models.registry import build
 from molattn.models.scaler import TargetScaler
@@ -27,7 +28,11 @@ from tests.molecules import esol
 from tests.reliability.score import Score
 
 SMILES, VALUES = esol(60)
-TASKS: list[Task] = [*map(Regression, Regression.losses), Binary(), Multiclass(classes=(("a", "b"), ("a", "b", "c")))]
+TASKS: list[Task] = [
+    *map(Regression, losses_of("regression")),
+    Binary(),
+    Multiclass(classes=(("a", "b"), ("a", "b", "c"))),
+]
 
 
 def _table(path: Path, columns: dict[str, list[object]]) -> Path:

@@ -12,6 +12,7 @@ from molattn.data import Table, offsets_from_counts, read_records
 from molattn.errors import InputError, MolattnError, UsageError
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
+from molattn.models.losses import losses_of
 from molattn.models.predict import compute_outputs
 from molattn.models.scaler import TargetScaler
 from molattn.models.smiles_model import SmilesModel
@@ -48,7 +49,7 @@ def _gradients(
 
 
 TASKS = [
-    *(Regression(loss, of_atoms=True) for loss in Regression.losses),
+    *(Regression(loss, of_atoms=True) for loss in losses_of("regression")),
     Binary(of_atoms=True),
     Multiclass(classes=(("a", "b"), ("a", "b", "c")), of_atoms=True),
 ]

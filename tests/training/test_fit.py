@@ -11,6 +11,7 @@ from molattn.data.store.batches import Batch, BucketBatchSampler, batches_by_siz
 from molattn.errors import InputError
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
+from molattn.models.losses import losses_of
 from molattn.models.predict import predict_molecules
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
@@ -92,7 +93,7 @@ def test_training_that_diverges_is_an_error() -> None:
 @pytest.mark.parametrize(
     "task",
     [
-        *map(Regression, Regression.losses),
+        *map(Regression, losses_of("regression")),
         Binary(),
         Multiclass(classes=(("a", "b"), ("a", "b", "c"))),
     ],

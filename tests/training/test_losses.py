@@ -5,14 +5,15 @@ import pytest
 import torch
 
 from molattn.errors import UsageError
+from molattn.models.losses import LOSSES, losses_of
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
-from molattn.training.losses import LOSSES, TaskLoss, class_weights, mean_loss
+from molattn.training.losses import TaskLoss, class_weights, mean_loss
 
 NAN = float("nan")
 CLASSES = Multiclass(classes=(("a", "b"), ("x", "y", "z")))
 EVIDENCE = [Binary("dirichlet"), Multiclass("dirichlet", CLASSES.classes)]
-ALL = [*map(Regression, Regression.losses), Binary(), CLASSES, *EVIDENCE]
+ALL = [*map(Regression, losses_of("regression")), Binary(), CLASSES, *EVIDENCE]
 
 
 def _data(task: Task, n: int = 6) -> tuple[torch.Tensor, torch.Tensor]:

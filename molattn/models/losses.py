@@ -1,0 +1,305 @@
+"""The loss functions by name: what each minimises, how the outputs of its models are decoded, and how it is plotted.
+
+To add your own, `register_loss(Loss(...))` in a module that `MOLATTN_PLUGINS` names or in a package with an entry point
+in the group `molattn.plugins`; `--loss-function` and all else then have it.
+
+In the equations, o are the outputs of a model and z the targets, w is 1 without weights, and l is
+`training.evidential_regularization`. `molattn.models.distributions` defines gamma, nu, alpha, beta, q_p, a_c, S and
+p_c, with the sources.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from molattn.models.distributions import (
+    MIN_VARIANCE,
+    dirichlet_moments,
+    evidential_variances,
+    mve_std,
+    normal_quantile,
+    quantile_half_widths,
+)
+
+DEFAULT_ALPHA = 0.1
+"""The quantiles of the loss "quantile" are alpha / 2 and 1 - alpha / 2."""
+
+DEFAULT_REGULARIZATION = 0.2
+"""The weight of the penalty for evidence for a wrong prediction."""
+
+
+@dataclass(frozen=True)
+class LossArguments:
+    """What a loss function may read in addition to outputs and targets.
+
+    Attributes:
+        target_of_output: the target of each output, (outputs,).
+        weights: w of the positive class of each target, (T,), or w of every class of every target, one after the other;
+            None for none.
+        alpha: see `DEFAULT_ALPHA`.
+        regularization: `training.evidential_regularization`.
+    """
+
+    target_of_output: Tensor
+    weights: Tensor | None = None
+    alpha: float = DEFAULT_ALPHA
+    regularization: float = DEFAULT_REGULARIZATION
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The distribution that a model predicts around its values, (n, T) each, in the units of the targets.
+
+    Attributes:
+        std: the standard deviation.
+        epistemic_share: the share of the epistemic variance in std^2; None if the loss does not separate it.
+        half_widths: the distances of the quantiles alpha / 2 and 1 - alpha / 2; None for losses without quantiles.
+    """
+
+    std: np.ndarray
+    epistemic_share: np.ndarray | None = None
+    half_widths: tuple[np.ndarray, np.ndarray] | None = None
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss function and the meaning of the outputs of a model that minimises it.
+
+    Attributes:
+        name: its name in `--loss-function`.
+        kinds: the kinds of tasks that it applies to: "regression", "binary", "multiclass".
+        label: the label of the axis of a learning curve.
+        function: the losses of all labels, (b, T), from the outputs, (b, outputs), the targets, (b, T), standardised
+            for regression and indices of classes otherwise, without missing values, and `LossArguments`.
+        outputs: the number of outputs for a target; 0 is one for each class. The outputs of a model are the first
+            of each target, then the second of each target, ...; but for several classes, those of the first target,
+            then those of the second, ...
+        spread: for regression, the distribution from the outputs after the first, (n, T) each, the unit of each target,
+            (T,), and alpha. The first output is the standardised value. None if that is all.
+        probabilities: for classes, the probabilities and their standard deviations, None for none, (..., C) each, from
+            the outputs of a target, (..., outputs).
+        uncertainty_methods: the methods of `--uncertainty-method` that this loss provides, the default first: for each
+            the part of the variance that it is, "total", "epistemic" or "aleatoric".
+        has_quantiles: whether the spread has quantiles; the setting `training.alpha` applies to such losses.
+        root: whether a learning curve has the square root of the loss.
+        is_explainable: whether the first outputs are standardised values, log-odds or scores, which attributions can
+            explain.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    label: str
+    function: Callable[[Tensor, Tensor, LossArguments], Tensor]
+    outputs: int = 1
+    spread: Callable[[Sequence[np.ndarray], np.ndarray, float], Spread] | None = None
+    probabilities: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | None]] | None = None
+    uncertainty_methods: Mapping[str, str] = field(default_factory=dict)
+    has_quantiles: bool = False
+    root: bool = False
+    is_explainable: bool = True
+
+
+LOSSES: dict[str, Loss] = {}
+"""The losses by name; the first one of a kind of task is its default."""
+
+
+def register_loss(loss: Loss) -> None:
+    """Add a loss to `LOSSES`.
+
+    Raises:
+        ValueError: there is another one of that name, or one for classes has no `probabilities`.
+    """
+    if loss.name in LOSSES:
+        raise ValueError(f"there is already a loss {loss.name!r}")
+    if loss.probabilities is None and loss.kinds != ("regression",):
+        raise ValueError(f"the loss {loss.name!r} applies to classes and has no `probabilities`")
+    LOSSES[loss.name] = loss
+
+
+def losses_of(kind: str) -> tuple[str, ...]:
+    """The names of the losses for a kind of task, the default first."""
+    return tuple(name for name, loss in LOSSES.items() if kind in loss.kinds)
+
+
+def uncertainty_methods() -> dict[str, tuple[str, str]]:
+    """The uncertainty methods that losses provide: for each the name of the loss, and the part of the variance."""
+    return {method: (loss.name, part) for loss in LOSSES.values() for method, part in loss.uncertainty_methods.items()}
+
+
+def _mse(outputs: Tensor, z: Tensor, _: LossArguments) -> Tensor:
+    """(o - z)^2"""
+    return (outputs - z).square()
+
+
+def _mae(outputs: Tensor, z: Tensor, _: LossArguments) -> Tensor:
+    """|o - z|"""
+    return (outputs - z).abs()
+
+
+def _huber(outputs: Tensor, z: Tensor, _: LossArguments) -> Tensor:
+    """(o - z)^2 / 2 up to 1, |o - z| - 1/2 beyond"""
+    return F.huber_loss(outputs, z.to(outputs.dtype), reduction="none")
+
+
+def _mve(outputs: Tensor, z: Tensor, _: LossArguments) -> Tensor:
+    """(log s^2 + (o_mean - z)^2 / s^2) / 2,   s^2 = softplus(o_spread)"""
+    mean, spread = outputs.chunk(2, dim=1)
+    variance = F.softplus(spread) + MIN_VARIANCE
+    return 0.5 * (variance.log() + (mean - z).square() / variance)
+
+
+def _mve_spread(others: Sequence[np.ndarray], unit: np.ndarray, _: float) -> Spread:
+    return Spread(unit * mve_std(others[0]))
+
+
+def _evidential(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
+    """The negative log-likelihood of Student's t, and a penalty for evidence for a wrong prediction.
+
+    log(pi / nu) / 2 - alpha log W + (alpha + 1/2) log(nu (gamma - z)^2 + W)
+        + log(Gamma(alpha) / Gamma(alpha + 1/2)) + l |gamma - z| (2 nu + alpha),   W = 2 beta (1 + nu)
+    """
+    gamma, *others = outputs.chunk(4, dim=1)
+    nu, above_one, beta = (F.softplus(o) + MIN_VARIANCE for o in others)
+    alpha = 1 + above_one
+    residual, omega = gamma - z, 2 * beta * (1 + nu)
+    likelihood = (
+        0.5 * (math.pi / nu).log()
+        - alpha * omega.log()
+        + (alpha + 0.5) * (nu * residual.square() + omega).log()
+        + torch.lgamma(alpha)
+        - torch.lgamma(alpha + 0.5)
+    )
+    return likelihood + arguments.regularization * residual.abs() * (2 * nu + alpha)
+
+
+def _evidential_spread(others: Sequence[np.ndarray], unit: np.ndarray, _: float) -> Spread:
+    aleatoric, epistemic = evidential_variances(*others)
+    total = aleatoric + epistemic
+    return Spread(unit * np.sqrt(total), epistemic / total)
+
+
+def _quantile(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
+    """sum over p in (1/2, a/2, 1 - a/2) of max(p (z - q_p), (p - 1) (z - q_p)),   a = `training.alpha`"""
+    median, below, above = outputs.chunk(3, dim=1)
+    alpha = arguments.alpha
+    quantiles = ((0.5, median), (alpha / 2, median - F.softplus(below)), (1 - alpha / 2, median + F.softplus(above)))
+    return sum((torch.maximum(p * (z - q), (p - 1) * (z - q)) for p, q in quantiles), torch.zeros_like(median))
+
+
+def _quantile_spread(others: Sequence[np.ndarray], unit: np.ndarray, alpha: float) -> Spread:
+    below, above = (unit * width for width in quantile_half_widths(*others))
+    return Spread((below + above) / (2 * normal_quantile(1 - alpha / 2)), half_widths=(below, above))
+
+
+def _bce(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
+    """-w z log p - (1 - z) log(1 - p),   p = logistic(o)"""
+    targets, weights = z.to(outputs.dtype), arguments.weights
+    return F.binary_cross_entropy_with_logits(outputs, targets, pos_weight=weights, reduction="none")
+
+
+def _logistic(outputs: np.ndarray) -> tuple[np.ndarray, None]:
+    p = np.exp(-np.logaddexp(0.0, -outputs))  # without overflow for large |o|
+    return np.concatenate([1 - p, p], -1), None
+
+
+def _cross_entropy(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
+    """-w_z log p_z,   p = softmax(o)"""
+
+    def of_target(t: int) -> Tensor:
+        columns = arguments.target_of_output == t
+        weight = None if arguments.weights is None else arguments.weights[columns]
+        return F.cross_entropy(outputs[:, columns], z[:, t].long(), weight=weight, reduction="none")
+
+    return torch.stack([of_target(t) for t in range(z.shape[1])], dim=1)
+
+
+def _softmax(outputs: np.ndarray) -> tuple[np.ndarray, None]:
+    powers = np.exp(outputs - outputs.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True), None
+
+
+def _dirichlet(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
+    """The expected squared error of the probabilities, and a penalty for evidence for a wrong class.
+
+    w_z (sum_c [((c is z) - p_c)^2 + p_c (1 - p_c) / (S + 1)] + l KL(Dir(a'), Dir(1))),   a'_c = a_c but 1 for z
+    """
+    target_of_output, weights = arguments.target_of_output, arguments.weights
+
+    def of_target(t: int) -> Tensor:
+        columns = target_of_output == t
+        a, true = 1 + F.softplus(outputs[:, columns]), z[:, t].long()
+        one_hot = F.one_hot(true, a.shape[1]).to(a.dtype)
+        total = a.sum(1, keepdim=True)
+        p = a / total
+        loss = ((one_hot - p).square() + p * (1 - p) / (total + 1)).sum(1)
+        loss = loss + arguments.regularization * _kl_to_uniform(1 + (a - 1) * (1 - one_hot))
+        if weights is None:
+            return loss
+        # Binary targets have one weight each, that of the positive class.
+        binary = len(weights) < len(target_of_output)
+        return loss * (torch.where(true == 1, weights[t], 1.0) if binary else weights[columns][true])
+
+    return torch.stack([of_target(t) for t in range(z.shape[1])], dim=1)
+
+
+def _kl_to_uniform(a: Tensor) -> Tensor:
+    """KL(Dir(a), Dir(1)), (b,) from (b, C)."""
+    total = a.sum(1, keepdim=True)
+    constant = torch.lgamma(total[:, 0]) - torch.lgamma(a).sum(1) - math.lgamma(a.shape[1])
+    return constant + ((a - 1) * (torch.digamma(a) - torch.digamma(total))).sum(1)
+
+
+_REGRESSION, _CLASSES = ("regression",), ("binary", "multiclass")
+_EVIDENTIAL = {"evidential-total": "total", "evidential-epistemic": "epistemic", "evidential-aleatoric": "aleatoric"}
+
+for _loss in (
+    Loss("mse", _REGRESSION, "standardised RMSE", _mse, root=True),
+    Loss("mae", _REGRESSION, "standardised MAE", _mae),
+    Loss("huber", _REGRESSION, "Huber loss, standardised", _huber),
+    Loss(
+        "mve",
+        _REGRESSION,
+        "negative log-likelihood, standardised",
+        _mve,
+        outputs=2,
+        spread=_mve_spread,
+        uncertainty_methods={"mve": "total"},
+    ),
+    Loss(
+        "evidential",
+        _REGRESSION,
+        "evidential loss, standardised",
+        _evidential,
+        outputs=4,
+        spread=_evidential_spread,
+        uncertainty_methods=_EVIDENTIAL,
+    ),
+    Loss(
+        "quantile",
+        _REGRESSION,
+        "pinball loss, standardised",
+        _quantile,
+        outputs=3,
+        spread=_quantile_spread,
+        uncertainty_methods={"quantile-regression": "total"},
+        has_quantiles=True,
+    ),
+    Loss("bce", ("binary",), "cross-entropy", _bce, probabilities=_logistic),
+    Loss("cross-entropy", ("multiclass",), "cross-entropy", _cross_entropy, outputs=0, probabilities=_softmax),
+    Loss(
+        "dirichlet",
+        _CLASSES,
+        "evidential loss",
+        _dirichlet,
+        outputs=0,
+        probabilities=dirichlet_moments,
+        uncertainty_methods={"dirichlet": "total"},
+        is_explainable=False,
+    ),
+):
+    register_loss(_loss)

@@ -1,0 +1,108 @@
+"""Plugins: modules of others that add a loss, a metric, an encoding, a command, ... to the tables of molattn.
+
+A plugin is a Python module that, when it is imported, adds to the tables in `TABLES`, such as
+
+    from molattn.models.losses import Loss, register_loss
+
+    register_loss(Loss("log-cosh", ("regression",), "log-cosh, standardised", lambda o, z, _: (o - z).cosh().log()))
+
+It is found by an entry point of an installed package,
+
+    [project.entry-points."molattn.plugins"]
+    log-cosh = "my_package.log_cosh"
+
+or by the environment variable MOLATTN_PLUGINS: names of modules, or paths of .py files, with commas between them. A
+plugin runs with all rights of the user. Therefore a model folder never names one: a model that needs a plugin opens
+only where its user has it.
+"""
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from molattn.errors import UsageError, short_repr
+
+GROUP, VARIABLE = "molattn.plugins", "MOLATTN_PLUGINS"
+
+TABLES: Mapping[str, tuple[str, ...]] = {
+    "score": ("molattn.attention.score:SCORES", "molattn.attention.score:SCORES_WITH_WEIGHTS"),
+    "join": ("molattn.attention.heads:JOINS",),
+    "normalizer": ("molattn.attention.normalize:NORMALIZERS",),
+    "attention block": ("molattn.graph.published:BLOCKS",),
+    "readout": ("molattn.graph.readout:READOUTS",),
+    "edge encoding": ("molattn.models.encodings:EDGE_ENCODINGS",),
+    "node encoding": ("molattn.models.encodings:NODE_ENCODINGS",),
+    "loss": ("molattn.models.losses:LOSSES",),
+    "metric": ("molattn.training.metrics:METRICS",),
+    "split": ("molattn.data.splits.splitters:SPLITS", "molattn.data.splits.splitters:SPLITS_BY_TARGET"),
+    "preset": ("molattn.models.presets:PRESETS",),
+}
+"""The tables that a plugin can add to, "module:NAME", by what they hold."""
+
+Additions = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""For each plugin the names that it added to each of the `TABLES`."""
+
+
+@cache
+def load_plugins() -> Additions:
+    """Import the plugins, once in a process, and return what each has added.
+
+    Raises:
+        UsageError: a plugin that cannot be imported.
+    """
+    names = [name.strip() for name in os.environ.get(VARIABLE, "").split(",")]
+    sources = {name: f"taken out of {VARIABLE}" for name in names if name}
+    for entry in entry_points(group=GROUP):
+        package = "its package" if entry.dist is None else entry.dist.name
+        sources[entry.module] = f"removed by uninstalling {package}"
+    return {name: _load(name, removal) for name, removal in sources.items()}
+
+
+def added_by_plugins(table: str) -> list[str]:
+    """The names that plugins have added to one of the `TABLES`; none if none have been loaded."""
+    if not load_plugins.cache_info().currsize:
+        return []
+    return [name for additions in load_plugins().values() for name in additions.get(table, ())]
+
+
+def _load(name: str, removal: str) -> Mapping[str, tuple[str, ...]]:
+    """Import one plugin."""
+    before = _names()
+    try:
+        if name.endswith(".py"):
+            _import_file(Path(name))
+        else:
+            importlib.import_module(name)
+    except Exception as error:
+        raise UsageError(
+            f"the plugin {short_repr(name)} cannot be loaded, {type(error).__name__}: {error}; until it is mended it "
+            f"can be {removal}"
+        ) from error
+    added = {table: tuple(n for n in names if n not in before[table]) for table, names in _names().items()}
+    return {table: names for table, names in added.items() if names}
+
+
+def _import_file(path: Path) -> None:
+    """Import a .py file, under its stem as the name of the module."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+
+
+def _names() -> dict[str, list[str]]:
+    """All names in each of the `TABLES`."""
+    return {what: [name for place in places for name in _table(place)] for what, places in TABLES.items()}
+
+
+def _table(place: str) -> Mapping[str, object]:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)

@@ -1,0 +1,76 @@
+"""Small models of every form on disk, with random weights: the same ones in every process."""
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from molattn.chem import Conformers
+from molattn.models.applicability_domain import FINGERPRINT_BYTES, ApplicabilityDomain
+from molattn.models.artifact import Artifact, save_artifact
+from molattn.models.calibration import Calibration
+from molattn.models.config import GraphModelConfig, ModelConfig, SmilesModelConfig
+from molattn.models.presets import PRESETS
+from molattn.models.registry import build
+from molattn.models.scaler import DescriptorScaler, TargetScaler
+from molattn.models.tasks import REGRESSION, Binary, Regression, Task
+
+GRAPH = GraphModelConfig(hidden_dim=8, num_heads=2, num_layers=1)
+MAT = replace(GRAPH, **{k: tuple(v) if isinstance(v, list) else v for k, v in PRESETS["mat"].settings["model"].items()})
+TOKENS = SmilesModelConfig(hidden_dim=8, num_heads=2, num_layers=1)
+SCORES = {"z": np.linspace(-2.0, 2.0, 12), "far": np.linspace(0.0, 2.0, 12), "b": np.zeros(1)}
+
+
+def _artifact(
+    targets: str = "y", config: ModelConfig = GRAPH, task: Task = REGRESSION, size: int = 1, **parts: Any
+) -> Artifact:
+    """An artifact of `size` models with these targets, a letter each."""
+    outputs, scaler = len(task.target_of_output(len(targets))), parts.get("descriptors")
+    models = [
+        build(config, outputs, task.of_atoms, len(scaler.names) if scaler else 0).eval().requires_grad_(False)
+        for _ in range(size)
+    ]
+    numbers = TargetScaler(tuple(-3.0 for _ in targets), tuple(2.0 for _ in targets))
+    scale = numbers if isinstance(task, Regression) else TargetScaler.identity(len(targets))
+    units = tuple("" for _ in targets)
+    return Artifact(models[0], scale, tuple(targets), units, False, 1000, task=task, members=tuple(models[1:]), **parts)
+
+
+def _domain() -> ApplicabilityDomain:
+    chance = np.random.default_rng(0)
+    bits = chance.integers(0, 256, (6, FINGERPRINT_BYTES), dtype=np.uint8)
+    return ApplicabilityDomain.fit(chance.normal(size=(6, 8)), bits)
+
+
+FORMS: dict[str, Callable[[], Artifact]] = {
+    "regression": _artifact,
+    "conformers": lambda: _artifact(config=MAT, conformers=Conformers()),
+    "binary": lambda: _artifact("c", task=Binary()),
+    "parent": lambda: _artifact("yz", standardize="parent"),
+    "atoms": lambda: _artifact("q", task=Regression(of_atoms=True)),
+    "descriptors": lambda: _artifact(descriptors=DescriptorScaler(("z",), (0.5,), (2.0,))),
+    "ensemble": lambda: _artifact(size=2, calibration=Calibration("conformal-regression", "ensemble", (SCORES,))),
+    "tokens": lambda: _artifact(config=TOKENS),
+    "quantile": lambda: _artifact(task=Regression("quantile"), domain=_domain()),
+    "computed": lambda: _artifact(descriptors=DescriptorScaler(("qed",), (0.5,), (0.2,), ("qed",))),
+}
+"""Functions that make an artifact, by the name of its form."""
+
+
+@cache
+def model_folders() -> dict[str, Path]:
+    """The folder of a model of each form; they are removed at the end of the process."""
+    home = Path(tempfile.mkdtemp(prefix="molattn-models-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    with torch.random.fork_rng():
+        for name, form in FORMS.items():
+            torch.manual_seed(0)
+            save_artifact(home / name, form())
+    return {name: home / name for name in FORMS}

@@ -1,0 +1,55 @@
+"""The table of losses: what it refuses, and what is looked up in it."""
+
+import numpy as np
+import pytest
+import torch
+
+from molattn.models.losses import LOSSES, Loss, losses_of, register_loss, uncertainty_methods
+
+
+def _squared(outputs: torch.Tensor, z: torch.Tensor, _: object) -> torch.Tensor:
+    return (outputs - z).square()
+
+
+def test_a_loss_has_a_name_of_its_own_and_one_for_classes_has_probabilities() -> None:
+    before = dict(LOSSES)
+    with pytest.raises(ValueError, match="there is already a loss 'mse'"):
+        register_loss(Loss("mse", ("regression",), "again", _squared))
+    for kinds in (("binary",), ("regression", "binary")):
+        with pytest.raises(ValueError, match="'brier' applies to classes and has no `probabilities`"):
+            register_loss(Loss("brier", kinds, "Brier score", _squared))
+    assert before == LOSSES
+    try:
+        register_loss(loss := Loss("squared", ("regression",), "squared error", _squared))
+        assert {**before, "squared": loss} == LOSSES and losses_of("regression")[-1] == "squared"
+    finally:
+        LOSSES.pop("squared", None)
+
+
+def test_the_losses_and_uncertainty_methods_of_each_kind_of_task() -> None:
+    assert losses_of("regression") == ("mse", "mae", "huber", "mve", "evidential", "quantile")
+    assert losses_of("binary") == ("bce", "dirichlet")
+    assert losses_of("multiclass") == ("cross-entropy", "dirichlet")
+    assert losses_of("ranking") == ()
+    assert uncertainty_methods() == {
+        "mve": ("mve", "total"),
+        "evidential-total": ("evidential", "total"),
+        "evidential-epistemic": ("evidential", "epistemic"),
+        "evidential-aleatoric": ("evidential", "aleatoric"),
+        "quantile-regression": ("quantile", "total"),
+        "dirichlet": ("dirichlet", "total"),
+    }
+    assert [name for name, loss in LOSSES.items() if loss.has_quantiles] == ["quantile"]
+    assert [name for name, loss in LOSSES.items() if loss.root] == ["mse"]
+    assert [name for name, loss in LOSSES.items() if not loss.is_explainable] == ["dirichlet"]
+
+
+def test_probabilities_are_those_of_torch_along_the_last_axis() -> None:
+    outputs = np.random.default_rng(0).normal(size=(4, 3, 5))
+    p, std = LOSSES["cross-entropy"].probabilities(outputs)  # pyright: ignore[reportOptionalCall]
+    assert std is None
+    np.testing.assert_allclose(p, torch.softmax(torch.tensor(outputs), -1), rtol=1e-12)
+    p, std = LOSSES["bce"].probabilities(outputs[..., :1])  # pyright: ignore[reportOptionalCall]
+    assert std is None and p.shape == (4, 3, 2)
+    np.testing.assert_allclose(p[..., 1], torch.sigmoid(torch.tensor(outputs[..., 0])), rtol=1e-12)
+    np.testing.assert_allclose(p.sum(-1), 1.0, rtol=1e-12)

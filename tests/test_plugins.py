@@ -1,0 +1,146 @@
+"""Plugins: one module adds to every table, and the command line uses it."""
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from molattn.plugins import TABLES, VARIABLE
+from tests.molecules import esol
+
+PLUGIN = '''
+import torch
+from molattn.attention.heads import JOINS
+from molattn.attention.normalize import NORMALIZERS
+from molattn.attention.score import SCORES
+from molattn.cli.main import app
+from molattn.cli.terminal import print_line
+from molattn.data.splits.splitters import SPLITS, random_split
+from molattn.graph.encodings import Encoding
+from molattn.graph.published import BLOCKS
+from molattn.graph.readout import READOUTS
+from molattn.models.encodings import EDGE_ENCODINGS, NODE_ENCODINGS
+from molattn.models.losses import Loss, register_loss
+from molattn.models.presets import PRESETS, Preset
+from molattn.training.metrics import METRICS, Metric
+
+
+class Close(Encoding):
+    """1 / (1 + path length), in each channel."""
+
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, molecules):
+        return (1 / (1 + molecules.path_lengths.float())).unsqueeze(-1).expand(*molecules.path_lengths.shape, self.dim)
+
+
+class Ones(Encoding):
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+        self.weight = torch.nn.Parameter(torch.ones(dim))
+
+    def forward(self, molecules):
+        return self.weight.expand(*molecules.mask.shape, self.dim)
+
+
+register_loss(
+    Loss("log-cosh", ("regression",), "log-cosh, standardised", lambda o, z, _: torch.cosh(o - z).log())
+)
+SCORES["half_dot"] = lambda q, k, layout: layout.pairwise_dot(q / 2, k)
+NORMALIZERS["sharp"] = lambda logits, layout: layout.softmax(2 * logits)
+JOINS["mine"] = JOINS["concat"]
+BLOCKS["mine"] = BLOCKS["molattn"]
+READOUTS["mine"] = READOUTS["sum"]
+EDGE_ENCODINGS["close"] = lambda config: Close(config.edge_dim)
+NODE_ENCODINGS["ones"] = lambda config: Ones(config.hidden_dim)
+METRICS["largest-error"] = Metric("largest error", ("regression",), False, lambda y, p: float(abs(y - p).max()))
+SPLITS["mine"] = lambda keys, sizes, seed, *, groups: random_split(keys, sizes, seed + 1, groups)
+PRESETS["tiny"] = Preset("a small one", "mine", "", {"model": {"hidden_dim": 16, "num_layers": 1}})
+
+
+@app.command()
+def greet(name: str) -> None:
+    """Greet someone."""
+    print_line(f"hello {name}")
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rows = [f"{s},{y}" for s, y in zip(*esol(40), strict=True)]
+    (tmp_path / "table.csv").write_text("\n".join(["smiles,y", *rows]) + "\n")
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    return tmp_path
+
+
+def _molattn(folder: Path, *arguments: str, plugins: str = "mine.py", code: int = 0) -> str:
+    environment = {**os.environ, VARIABLE: plugins}
+    command = [sys.executable, "-m", "molattn", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_a_plugin_adds_to_every_table_and_the_command_line_uses_it(folder: Path) -> None:
+    help_text = " ".join(_molattn(folder, "train", "--help-all").replace("│", "").split())
+    for name in ("By plugins: mine.", "By plugins: tiny.", "By plugins: log-cosh.", "By plugins: largest-error."):
+        assert name in help_text
+    settings = ("model.score=half_dot", "model.normalizer=sharp", "model.join=mine", "model.readout=mine")
+    encodings = ('model.edges=["bond", "path", "close"]', 'model.nodes=["ones"]')
+    options = [word for setting in (*settings, *encodings) for word in ("--set", setting)]
+    how = ("--loss-function", "log-cosh", "--metric", "largest-error", "--split", "mine", "--preset", "tiny")
+    shown = _molattn(folder, "train", "table.csv", *how, *options, "--epochs", "2", "-o", "run")
+    assert "largest error" in shown
+    assert (folder / "run/plots/learning_curve.png").is_file()
+    assert "CCO" in _molattn(folder, "predict", "run", "--smiles", "CCO")
+    assert "largest error" in _molattn(folder, "evaluate", "run", "table.csv", "--metric", "largest-error")
+    _molattn(folder, "explain", "run", "--smiles", "CCO", "-o", "picture.png")
+    assert (folder / "picture.png").is_file()
+    _molattn(
+        folder, "train", "table.csv", "--preset", "tiny", "--set", "model.attention=mine", "--epochs", "1", "-o", "b"
+    )
+    assert "greet" in _molattn(folder, "--help")
+    assert "tiny" in _molattn(folder, "presets")
+    doctor = _molattn(folder, "doctor")
+    assert all(f"{table} " in doctor for table in TABLES)
+    assert "install the plugin that defines it" in _molattn(
+        folder, "predict", "run", "--smiles", "C", plugins="", code=3
+    )
+
+
+def test_the_documentation_lists_every_table_and_its_example_runs(folder: Path) -> None:
+    text = (Path(__file__).parents[1] / "docs/extending.md").read_text()
+    listed = dict(re.findall(r"^\| ([a-z ]+) \| (`.*`) in `", text, re.MULTILINE))
+    files = {what: re.findall(rf"^\| {what} \|.*? in `(\S+)`", text, re.MULTILINE)[0] for what in TABLES}
+    for what, places in TABLES.items():
+        for place in places:
+            module, _, name = place.partition(":")
+            assert f"`{name}`" in listed[what] or what == "loss"
+            assert importlib.import_module(module).__file__ == str(Path(__file__).parents[1] / files[what])
+    (folder / "log_cosh.py").write_text(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0])
+    shown = _molattn(folder, "doctor", plugins="log_cosh.py")
+    assert "log_cosh.py: loss log-cosh" in shown
+
+
+def test_a_plugin_that_cannot_be_loaded_is_named(folder: Path) -> None:
+    (folder / "bad.py").write_text("1 / 0")
+    error = _molattn(folder, "train", "table.csv", plugins="mine.py, bad.py", code=2)
+    assert "the plugin 'bad.py' cannot be loaded, ZeroDivisionError" in error
+    assert "taken out of MOLATTN_PLUGINS" in error
+    assert "there is no file" in _molattn(folder, "doctor", plugins="missing.py", code=2)
+
+
+def test_a_package_is_a_plugin_by_its_entry_point(folder: Path) -> None:
+    package = folder / "mine-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[molattn.plugins]\nmine = mine\n")
+    assert _molattn(folder, "greet", "Ada", plugins="") == "hello Ada\n"
