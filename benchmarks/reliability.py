@@ -75,12 +75,14 @@ LINES = {
 """What each line of the scoreboard holds."""
 
 
-def counted(lines: list[int], quick: bool) -> list[dict[str, Any]]:
+def counted(lines: list[int], quick: bool, workers: int) -> list[dict[str, Any]]:
     """What every test of these lines counted, all of them for none; `quick` tries as many as the test suite does."""
     chosen = " or ".join(f"test_{line:02d}_" for line in lines)
     with tempfile.TemporaryDirectory() as folder:
         scores = Path(folder) / "scores"
-        command = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-o", "timeout=3600", "tests/reliability"]
+        parallel = ["-n", str(workers), "--dist", "worksteal"]
+        command = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-o", "timeout=3600", *parallel]
+        command.append("tests/reliability")
         environment = {**os.environ, "MOLATTN_RELIABILITY": "" if quick else "long", "MOLATTN_SCORES": str(scores)}
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         subprocess.run([*command, *(["-k", chosen] if chosen else [])], cwd=ROOT, env=environment, check=False)
@@ -144,12 +146,13 @@ def main() -> None:
     parser.add_argument("--lines", type=int, nargs="*", default=[], help="of the scoreboard; all by default")
     parser.add_argument("-o", "--output", type=Path, default=Path("reliability.json"))
     parser.add_argument("--quick", action="store_true", help="try as many of each as the test suite does")
+    parser.add_argument("--workers", type=int, default=2, help="tests at a time (default: 2)")
     parser.add_argument("--page", type=Path, help="a Markdown file to write as well")
     options = parser.parse_args()
     if options.page and options.lines:
         parser.error("--page takes all lines: leave out --lines")
     start, where = time.perf_counter(), machine(("torch", "rdkit", "safetensors", "pyarrow"))
-    scores = counted(options.lines, options.quick)
+    scores = counted(options.lines, options.quick, options.workers)
     print(f"\n{headline(scores)}\n\n{table(scores, options.lines)}\n\n{in_words(where)}")
     seconds = time.perf_counter() - start
     print(f"{seconds:.0f} s.")

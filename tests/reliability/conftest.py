@@ -40,8 +40,9 @@ def score(request: pytest.FixtureRequest, record_property: Any) -> Iterator[Scor
     record = json.dumps(counted.record(passed))
     record_property("score", record)
     if name := os.environ.get("MOLATTN_SCORES"):
-        with open(name, "a", encoding="utf-8") as file:
-            file.write(counted.line_of_json(passed) + "\n")
+        # Unbuffered, so that a line is one call that appends: workers write to the same file.
+        with open(name, "ab", buffering=0) as file:
+            file.write((counted.line_of_json(passed) + "\n").encode())
     if passed:
         assert counted.holds, record
 
