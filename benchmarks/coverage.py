@@ -63,7 +63,7 @@ def resplits(run: Path, level: float, count: int) -> dict[str, dict[str, list[fl
     from molattn.data.tables.table import column, read_table
     from molattn.models.calibration import prediction_intervals
     from molattn.training.calibrate import calibrate
-    from molattn.training.extra_descriptors import append_computed_descriptors
+    from molattn.training.descriptors import append_computed_descriptors
 
     table = read_table(run / "predictions.csv")
     artifact = molattn.load(run)._artifact

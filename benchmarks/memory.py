@@ -35,7 +35,7 @@ STEPS = """
 import sys, torch
 from molattn.chem import molecule_graph
 from molattn.models.config import GraphModelConfig
-from molattn.models.registry import build
+from molattn.models.base import build
 torch.set_num_threads(1)
 model = build(GraphModelConfig(), 1)
 optimizer = torch.optim.AdamW(model.parameters())

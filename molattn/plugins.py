@@ -34,7 +34,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "join": ("molattn.attention.heads:JOINS",),
     "normalizer": ("molattn.attention.normalize:NORMALIZERS",),
     "attention block": ("molattn.graph.published:BLOCKS",),
-    "readout": ("molattn.graph.readout:READOUTS",),
+    "readout": ("molattn.graph.aggregate:READOUTS",),
     "edge encoding": ("molattn.models.encodings:EDGE_ENCODINGS",),
     "node encoding": ("molattn.models.encodings:NODE_ENCODINGS",),
     "loss": ("molattn.models.losses:LOSSES",),

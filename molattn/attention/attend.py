@@ -25,7 +25,7 @@ from molattn.attention.score import SCORES, SCORES_WITH_WEIGHTS, Score, dot, sca
 from molattn.kernels import edge_attention, segments
 from molattn.kernels.chunked import chunked_edge_attention
 from molattn.kernels.dispatch import Operation
-from molattn.kernels.tensor_checks import all_true, eager_unsupported_reason, has_concrete_values, is_transformed
+from molattn.kernels.operations import all_true, eager_unsupported_reason, has_concrete_values, is_transformed
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from molattn.attention.arguments import check_dropout
 from molattn.kernels import elementwise
 from molattn.kernels.dispatch import Operation
 from molattn.kernels.elementwise import new_key
-from molattn.kernels.tensor_checks import eager_unsupported_reason
+from molattn.kernels.operations import eager_unsupported_reason
 
 
 def dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from molattn.kernels.tensor_checks import all_true, is_transformed
+from molattn.kernels.operations import all_true, is_transformed
 
 
 @runtime_checkable

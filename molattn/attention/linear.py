@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from molattn.kernels.tensor_checks import is_transformed
+from molattn.kernels.operations import is_transformed
 
 # Below this number of multiplications, the overhead of oneDNN outweighs its speed.
 _SMALL = 2**20

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from molattn.attention.layout import AttentionLayout, DenseLayout
-from molattn.kernels.tensor_checks import has_concrete_values
+from molattn.kernels.operations import has_concrete_values
 
 Normalizer = Callable[[Tensor, AttentionLayout], Tensor]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from molattn.chem.atoms import ATOM_FEATURES, AtomFeature, atom_codes
 from molattn.chem.bonds import BOND_FEATURES, BOND_SIZE, bond_codes, pack_bond, unpack_bond
-from molattn.chem.clusters import butina_clusters
+from molattn.chem.codes import DISCONNECTED, MAX_PATH, path_lengths
 from molattn.chem.conformers import (
     BOND_LENGTH,
     NO_GEOMETRY,
@@ -19,32 +19,25 @@ from molattn.chem.conformers import (
     Conformers,
     conformer,
 )
-from molattn.chem.contributions import (
-    CONTRIBUTIONS,
-    atom_contributions,
-    contributions_table,
-    rdkit_version,
-)
 from molattn.chem.descriptors import (
+    CONTRIBUTIONS,
     FEW_DESCRIPTORS,
     MOLECULE_FEATURIZERS,
+    atom_contributions,
+    contributions_table,
     descriptors,
     featurizer_descriptors,
+    rdkit_version,
     unknown_descriptors,
 )
-from molattn.chem.enumeration import nci_molecules, random_smiles, round_trip_smiles
 from molattn.chem.features import Feature
-from molattn.chem.fingerprints import Fingerprints, morgan_bits
-from molattn.chem.functional_groups import FUNCTIONAL_GROUPS, functional_groups
-from molattn.chem.grow import grow_molecules
-from molattn.chem.inchi import inchi_key, inchikey_skeletons
-from molattn.chem.molblock import smiles_from_molblock
+from molattn.chem.fingerprints import Fingerprints, butina_clusters, morgan_bits
+from molattn.chem.generate import grow_molecules, mutate_molecules, nci_molecules, random_smiles, round_trip_smiles
 from molattn.chem.molecule import MoleculeGraph, Progress, featurize, molecule_graph
-from molattn.chem.mutate import mutate_molecules
 from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smiles, read_smiles
-from molattn.chem.paths import DISCONNECTED, MAX_PATH, path_lengths
-from molattn.chem.scaffold import murcko_scaffold
-from molattn.chem.standardize import STANDARDIZE, standardized_smiles
+from molattn.chem.sdf import smiles_from_molblock
+from molattn.chem.standardize import STANDARDIZE, inchi_key, inchikey_skeletons, standardized_smiles
+from molattn.chem.substructures import FUNCTIONAL_GROUPS, functional_groups, murcko_scaffold
 from molattn.chem.tokens import TOKENS, SmilesTokens, smiles_tokens, tokenize, tokenize_all
 
 if TYPE_CHECKING:

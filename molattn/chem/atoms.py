@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from rdkit import Chem
 
-from molattn.chem.features import UNKNOWN, Feature
-from molattn.chem.parts import atoms_of
+from molattn.chem.features import UNKNOWN, Feature, atoms_of
 from molattn.chem.stereo import StereoLabels, stereo_labels
 
 

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from rdkit import Chem
 
-from molattn.chem.features import UNKNOWN, Feature
-from molattn.chem.parts import bonds_of
+from molattn.chem.features import UNKNOWN, Feature, bonds_of
 from molattn.chem.stereo import StereoLabels, stereo_labels
 
 BOND_FEATURES: tuple[Feature, ...] = (

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdDistGeom, rdForceFieldHelpers
 
+from molattn.chem.codes import DISCONNECTED
 from molattn.chem.parse import MAX_ATOMS, convert_rdkit_errors, read_smiles
-from molattn.chem.paths import DISCONNECTED
 from molattn.errors import ConformerError
 
 ON_FAILURE = ("paths", "reject", "stop")

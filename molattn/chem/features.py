@@ -1,6 +1,8 @@
-"""A categorical feature: its name and the labels of its codes."""
+"""Categorical features: their names and the labels of their codes; and the atoms and bonds of a molecule, in order."""
 
 from dataclasses import dataclass, field
+
+from rdkit import Chem
 
 UNKNOWN = "unknown"
 
@@ -31,3 +33,13 @@ class Feature:
     def size(self) -> int:
         """Number of codes, the `num_embeddings` of an embedding."""
         return len(self.labels)
+
+
+def atoms_of(mol: Chem.Mol) -> list[Chem.Atom]:
+    """All atoms, in order. Faster than `mol.GetAtoms()`, which checks at each step that the molecule is unchanged."""
+    return [mol.GetAtomWithIdx(i) for i in range(mol.GetNumAtoms())]
+
+
+def bonds_of(mol: Chem.Mol) -> list[Chem.Bond]:
+    """All bonds, in order."""
+    return [mol.GetBondWithIdx(i) for i in range(mol.GetNumBonds())]

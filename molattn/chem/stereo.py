@@ -12,8 +12,7 @@ from typing import NamedTuple
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdCIPLabeler
 
-from molattn.chem.features import UNKNOWN
-from molattn.chem.parts import atoms_of, bonds_of
+from molattn.chem.features import UNKNOWN, atoms_of, bonds_of
 
 MAX_ITERATIONS = 10_000
 """Largest number of comparisons by the labeler: a protein needs about 600; some cages would exhaust the memory."""

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from molattn.cli.options import NumWorkers, Quiet, Run, SmilesColumn
-from molattn.cli.start import load_predictor
+from molattn.cli.options import NumWorkers, Quiet, Run, SmilesColumn, load_predictor
 from molattn.cli.terminal import print_json, print_status, warn
 from molattn.errors import RowsFailed, UsageError
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.options import Force, Quiet, Run, Target
-from molattn.cli.start import load_predictor
+from molattn.cli.options import Force, Quiet, Run, Target, load_predictor
 from molattn.cli.terminal import print_line, print_status, warn
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 

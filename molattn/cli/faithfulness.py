@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.options import Quiet, Run, Target
-from molattn.cli.start import load_predictor
+from molattn.cli.options import Quiet, Run, Target, load_predictor
 from molattn.cli.terminal import console, print_json, print_line, warn
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.options import InputFormat, MoleculeTable, NumWorkers, Quiet, Run, SmilesColumn
-from molattn.cli.start import load_predictor
+from molattn.cli.options import InputFormat, MoleculeTable, NumWorkers, Quiet, Run, SmilesColumn, load_predictor
 from molattn.cli.terminal import console, print_line, print_status, warn
 from molattn.errors import InputError, RowsFailed, UsageError
 

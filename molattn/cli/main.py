@@ -12,10 +12,8 @@ import typer
 from typer.core import TyperGroup
 
 from molattn import __version__
-from molattn.cli.attention import attention
 from molattn.cli.datasets import datasets
 from molattn.cli.doctor import doctor
-from molattn.cli.embed import embed
 from molattn.cli.errors import describe_environment_error, exit_with_error, show_log, show_warning
 from molattn.cli.evaluate import evaluate
 from molattn.cli.explain import explain
@@ -24,6 +22,7 @@ from molattn.cli.heads import heads
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.pretrain import pretrain
+from molattn.cli.tables import attention, embed
 from molattn.cli.terminal import discard_output, prepare_streams, print_line, printable
 from molattn.cli.train import train
 from molattn.cli.train_options import list_plugins

@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.options import Force, InputFormat, NumWorkers, Quiet, Resume, Run, Smiles, SmilesColumn, parse_shard
-from molattn.cli.start import load_predictor
+from molattn.cli.options import (
+    Force,
+    InputFormat,
+    NumWorkers,
+    Quiet,
+    Resume,
+    Run,
+    Smiles,
+    SmilesColumn,
+    load_predictor,
+    parse_shard,
+)
 from molattn.cli.terminal import stdout_writer, warn
 from molattn.errors import RowsFailed, UsageError
 
@@ -129,8 +139,8 @@ def predict(
     )
     with locked_outputs(_jobs(job, tables, output)) as jobs:
         predictor = load_predictor(run)
-        from molattn.inference.batch_predictor import PredictionOptions
-        from molattn.inference.engines import predict_jobs
+        from molattn.inference.base_predictor import PredictionOptions
+        from molattn.inference.table_engine import predict_jobs
 
         progress = partial(TableProgress, quiet=quiet)
         counts = predict_jobs(predictor, jobs, PredictionOptions(*options), engine, progress, warn)
@@ -157,8 +167,8 @@ def _predict_smiles(
 ) -> None:
     """Print the prediction of each SMILES; warn of those that failed, or raise RowsFailed."""
     predictor = load_predictor(run)
-    from molattn.cli.predictions import print_predictions
-    from molattn.inference.batch_predictor import PredictionOptions
+    from molattn.cli.table_report import print_predictions
+    from molattn.inference.base_predictor import PredictionOptions
 
     failed = print_predictions(predictor, smiles, as_json, PredictionOptions(*options))
     if failed:

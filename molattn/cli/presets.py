@@ -15,7 +15,7 @@ def presets(
 
     `molattn train --dataset esol --preset mat` trains one; `--set` still changes any of its settings.
     """
-    from molattn.models.registry import build
+    from molattn.models.base import build
     from molattn.training.config import resolve
 
     counts = {

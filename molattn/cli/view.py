@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.options import Force, Quiet, Run, Smiles, SmilesColumn
-from molattn.cli.start import load_predictor
+from molattn.cli.options import Force, Quiet, Run, Smiles, SmilesColumn, load_predictor
 from molattn.cli.terminal import print_status, warn
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
@@ -118,7 +117,7 @@ def _rows(
 
 def _value(text: str) -> float | str | None:
     """A number, or else the name of a class; None for an empty cell."""
-    from molattn.data.tables.numbers import NUMBER
+    from molattn.data.tables.columns import NUMBER
 
     bare = text.strip()
     return float(bare) if NUMBER.fullmatch(bare) else bare or None

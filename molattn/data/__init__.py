@@ -4,10 +4,13 @@ Molecules are parsed in `molattn.chem`.
 """
 
 from molattn.data.datasets.cards import (
+    DATA_VARIABLE,
     DatasetCard,
     Download,
     Pin,
     TargetColumn,
+    cache_dir,
+    data_dirs,
     dataset_names,
     datasets_dir,
     load_card,
@@ -15,12 +18,18 @@ from molattn.data.datasets.cards import (
     verify,
 )
 from molattn.data.datasets.fetch import fetch_dataset, find_dataset
-from molattn.data.datasets.folders import DATA_VARIABLE, cache_dir, data_dirs
-from molattn.data.splits.calibration import hold_out_calibration
-from molattn.data.splits.folds import assign_folds, fold_labels
-from molattn.data.splits.labels import ALL_SPLIT_LABELS, CALIBRATION, DEFAULT_SIZES, SPLIT_LABELS
-from molattn.data.splits.leakage import Leak, describe_leakage, find_leakage
-from molattn.data.splits.predefined import read_split_column, read_split_file
+from molattn.data.splits.folds import assign_folds, fold_labels, hold_out_calibration
+from molattn.data.splits.labels import (
+    ALL_SPLIT_LABELS,
+    CALIBRATION,
+    DEFAULT_SIZES,
+    SPLIT_LABELS,
+    Leak,
+    describe_leakage,
+    find_leakage,
+    read_split_column,
+    read_split_file,
+)
 from molattn.data.splits.splitters import (
     SPLITS,
     SPLITS_BY_TARGET,

@@ -9,8 +9,7 @@ from molattn.data.store.batches import MoleculeBatch
 from molattn.errors import SmilesError, UsageError
 from molattn.explain.attention_map import NOT_MEASURED
 from molattn.explain.attribution import Attribution
-from molattn.explain.methods import METHODS, choose_method
-from molattn.explain.terms import Terms
+from molattn.explain.methods import METHODS, Terms, choose_method
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.models.graph_model import GraphModel

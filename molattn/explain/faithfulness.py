@@ -12,9 +12,14 @@ from molattn.chem import MoleculeGraph
 from molattn.data.store.batches import collate
 from molattn.errors import SmilesError, UsageError
 from molattn.explain.attribute import explained_output
-from molattn.explain.methods import METHODS, available_methods, choose_method, random_attributions
-from molattn.explain.occlusion import deletion_outputs
-from molattn.explain.terms import MoleculeOrBatch
+from molattn.explain.methods import (
+    METHODS,
+    MoleculeOrBatch,
+    available_methods,
+    choose_method,
+    deletion_outputs,
+    random_attributions,
+)
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
 from molattn.models.descriptors import compute_descriptors

@@ -23,7 +23,10 @@ from molattn.graph.aggregate import (
     EDGES_TO_GRAPH,
     EDGES_TO_NODES,
     NODES_TO_GRAPH,
+    READOUTS,
+    AdditiveReadout,
     AttentionOverEdges,
+    AttentionReadout,
     max_all_edges,
     max_edges,
     max_nodes,
@@ -59,7 +62,6 @@ from molattn.graph.encodings import (
     Sum,
 )
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
-from molattn.graph.readout import READOUTS, AdditiveReadout, AttentionReadout
 from molattn.graph.stack import EdgeEmbedding, run_blocks, unfused_reason
 from molattn.graph.updates import GlobalUpdate, NodeUpdate, ResidualEdges
 from molattn.graph.virtual_node import VirtualNode

@@ -15,7 +15,7 @@ from molattn.graph.conv_inputs import ConvInputs, Pair, parse_inputs, shape
 from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
 from molattn.graph.graph import DenseGraph
 from molattn.kernels import segments
-from molattn.kernels.tensor_checks import all_true, eager_unsupported_reason
+from molattn.kernels.operations import all_true, eager_unsupported_reason
 
 
 class TensorDotConv(MessagePassing):

@@ -25,7 +25,7 @@ from molattn.attention import (
 from molattn.attention.dropout import dropout_mask
 from molattn.attention.score import Location, scaled_dot
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
-from molattn.kernels.tensor_checks import all_true
+from molattn.kernels.operations import all_true
 
 EDGE_ROLES = ("keys", "values", "bias", "logits")
 """How edge features enter attention: in the keys, in the values, as a learned bias, or added to the logits as is."""

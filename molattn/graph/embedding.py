@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from molattn.kernels import lookup
 from molattn.kernels.dispatch import Operation
-from molattn.kernels.tensor_checks import eager_unsupported_reason
+from molattn.kernels.operations import eager_unsupported_reason
 
 
 def look_up(table: Float[Tensor, "c d"], codes: Integer[Tensor, "*items"]) -> Float[Tensor, "*items d"]:

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from molattn.attention import DenseLayout, EdgeListLayout, PaddedGraphLayout
-from molattn.kernels.tensor_checks import all_true
+from molattn.kernels.operations import all_true
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,17 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from molattn.inference.batch_predictor import PredictionOptions
-    from molattn.inference.loading import load
-    from molattn.inference.predictor import Predictor
-    from molattn.inference.row_counts import AttentionCounts, RowCounts
-    from molattn.inference.rows import RowPrediction
+    from molattn.inference.base_predictor import PredictionOptions
+    from molattn.inference.predictor import Predictor, load
+    from molattn.inference.rows import AttentionCounts, RowCounts, RowPrediction
 
 _MODULES = {
-    "PredictionOptions": "batch_predictor",
+    "PredictionOptions": "base_predictor",
     "Predictor": "predictor",
-    "RowCounts": "row_counts",
-    "AttentionCounts": "row_counts",
+    "RowCounts": "rows",
+    "AttentionCounts": "rows",
     "RowPrediction": "rows",
-    "load": "loading",
+    "load": "predictor",
 }
 __all__ = [
     "AttentionCounts",

@@ -20,7 +20,7 @@ from molattn.data.tables.row_stream import RowStream
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 from molattn.explain import AttentionMap
 from molattn.inference.explainer import Explainer
-from molattn.inference.row_counts import AttentionCounts
+from molattn.inference.rows import AttentionCounts
 from molattn.inference.table_engine import ProgressFactory
 
 ROW_GROUP = 500_000

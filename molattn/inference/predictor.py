@@ -1,4 +1,4 @@
-"""`Predictor`: a trained model that predicts molecules."""
+"""`Predictor`, and `load`, which makes one from a run folder."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -9,12 +9,14 @@ import numpy as np
 
 from molattn.chem import Progress
 from molattn.errors import InputError, UsageError, describe_bad_smiles
-from molattn.inference.base_predictor import descriptor_rows
-from molattn.inference.batch_predictor import BatchPredictor, PredictionOptions
+from molattn.explain.faithfulness_file import read_summaries
+from molattn.inference.base_predictor import BatchPredictor, PredictionOptions, descriptor_rows
 from molattn.inference.rows import RowPrediction, split_atoms, warn_failed
 from molattn.inference.table_predictor import TablePredictor
+from molattn.models.artifact import load_artifact
 from molattn.models.predictions import Predictions
 from molattn.models.uncertainty import NONE
+from molattn.training.run_status import check_has_model
 
 
 class Predictor(TablePredictor):
@@ -247,3 +249,20 @@ class Predictor(TablePredictor):
 
     def __repr__(self) -> str:
         return f"Predictor of {', '.join(self.targets)}"
+
+
+def _model_folder(run: str | Path) -> Path:
+    """The model's folder in a run folder: its subfolder `model`, or the folder itself if it has none."""
+    inside = Path(run) / "model"
+    return inside if inside.is_dir() else Path(run)
+
+
+def load(run: str | Path) -> Predictor:
+    """Load the predictor of a run folder, or of the `model` folder in it, on the CPU.
+
+    Raises:
+        InputError: there is no model, it is damaged, or the run is not finished.
+    """
+    check_has_model(Path(run))
+    folder = _model_folder(run)
+    return Predictor(load_artifact(folder), read_summaries(Path(run), folder), folder)

@@ -18,9 +18,10 @@ from molattn import errors
 from molattn.data.tables.parts import MANIFEST, PartFiles, Parts
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import MissingExtra, MolattnError, ProcessLost, UsageError
-from molattn.inference.batch_predictor import PredictionOptions
-from molattn.inference.loading import load
-from molattn.inference.row_counts import RowCounts
+from molattn.inference.base_predictor import PredictionOptions
+from molattn.inference.predictor import load
+from molattn.inference.row_predictor import TableTask, prediction_task
+from molattn.inference.rows import RowCounts
 from molattn.inference.table_engine import (
     PART,
     ProgressFactory,
@@ -32,7 +33,6 @@ from molattn.inference.table_engine import (
     open_table,
 )
 from molattn.inference.table_job import TableJob
-from molattn.inference.table_task import TableTask, prediction_task
 
 RETRIES = 4
 """How often a part is started again after the process that wrote it has died."""

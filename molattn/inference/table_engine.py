@@ -1,8 +1,9 @@
-"""Process tables of any length: every row is in the output, in order, and memory is bounded.
+"""Tables of any length, predicted in bounded memory by this process or with Ray: parts, resumes and shards.
 
 A long output is written in parts, each of which is complete or absent, so that an interrupted run can be resumed.
 """
 
+import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
@@ -25,11 +26,11 @@ from molattn.data.tables.writers import (
     open_compressed,
     output_format,
 )
-from molattn.errors import InputError, RowsFailed, UsageError
-from molattn.inference.row_counts import RowCounts
-from molattn.inference.rows import RowPrediction
-from molattn.inference.table_job import TableJob
-from molattn.inference.table_task import RowFunction, TableTask
+from molattn.errors import InputError, MolattnWarning, RowsFailed, UsageError
+from molattn.inference.base_predictor import PredictionOptions
+from molattn.inference.row_predictor import RowFunction, RowPredictor, TableTask, prediction_task
+from molattn.inference.rows import RowCounts, RowPrediction
+from molattn.inference.table_job import LOCAL, TableJob, check_engine
 
 NumberedChunk = tuple[int, Chunk]
 """The number of the part that a chunk of rows belongs to, and the chunk."""
@@ -288,3 +289,57 @@ def _without_duplicates(columns: Sequence[NewColumn], existing: Sequence[str], w
         renamed.append(replace(column, name=name))
         used.add(name)
     return renamed
+
+
+TableProgress = Callable[[int, int | None], object]
+"""Called with the number of rows read so far, and of all rows, None if that is unknown."""
+
+
+def predict_jobs(
+    predictor: RowPredictor,
+    jobs: Sequence[TableJob],
+    options: PredictionOptions,
+    engine: str,
+    progress: ProgressFactory,
+    warn: Warn,
+) -> RowCounts:
+    """Predict tables whose outputs the caller has locked; see `table_engine.run_jobs`.
+
+    Args:
+        predictor: the model.
+        jobs: the tables.
+        options: what is computed in addition to the predictions.
+        engine: "local", one after the other in this process, or "ray".
+        progress, warn: as for `run_jobs`.
+
+    Raises:
+        UsageError: the model does not support the options, or is not in a folder that Ray's processes can read.
+    """
+    check_engine(engine)
+    task = prediction_task(predictor, options)
+    if engine == LOCAL:
+        return run_jobs(jobs, task, progress, warn)
+    from molattn.inference.ray_engine import run_on_ray  # needs an extra
+
+    if predictor.folder is None:
+        raise UsageError("--engine ray needs a model in a folder: save it, and load it from there")
+    return run_on_ray(jobs, task, predictor.folder, options, progress, warn)
+
+
+def callback_progress(callback: TableProgress | None) -> ProgressFactory:
+    """Report progress to a function."""
+
+    @contextmanager
+    def progress(total: int | None, before: int) -> Iterator[Callable[[int], None]]:
+        def report(done: int) -> None:
+            if callback is not None:
+                callback(before + done, total)
+
+        yield report
+
+    return progress
+
+
+def warn_user(message: str) -> None:
+    """Issue a `MolattnWarning` at the caller of the caller's caller."""
+    warnings.warn(MolattnWarning(message), stacklevel=4)

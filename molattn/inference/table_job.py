@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from molattn.data.locks import lock_output, raise_open_file_limit
+from molattn.data.files import lock_output, raise_open_file_limit
 from molattn.data.tables.parts import parts_folder
 from molattn.data.tables.readers import count_rows, infer_format
 from molattn.data.tables.row_stream import CHUNK_SIZE

@@ -5,20 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from molattn.errors import MolattnWarning
-from molattn.inference.batch_predictor import DEFAULT_OPTIONS, PredictionOptions
-from molattn.inference.engines import TableProgress, callback_progress, predict_jobs, warn_user
+from molattn.inference.base_predictor import DEFAULT_OPTIONS, PredictionOptions
 from molattn.inference.explainer import Explainer
-from molattn.inference.row_counts import AttentionCounts, RowCounts
-from molattn.inference.row_predictor import RowPredictor
-from molattn.inference.table_engine import run_jobs
-from molattn.inference.table_job import (
-    TableJob,
-    check_attention_output,
-    create_output_folder,
-    is_npy,
-    locked_outputs,
-)
-from molattn.inference.table_task import fingerprint_task
+from molattn.inference.row_predictor import RowPredictor, fingerprint_task
+from molattn.inference.rows import AttentionCounts, RowCounts
+from molattn.inference.table_engine import TableProgress, callback_progress, predict_jobs, run_jobs, warn_user
+from molattn.inference.table_job import TableJob, check_attention_output, create_output_folder, is_npy, locked_outputs
 
 
 class TablePredictor(RowPredictor, Explainer):

@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from molattn.kernels.tensor_checks import all_true
+from molattn.kernels.operations import all_true
 
 # The number of attention weights, over all heads, of a chunk: its tensors fit into the second-level cache of a CPU.
 _CHUNK = 2**18

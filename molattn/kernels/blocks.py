@@ -21,9 +21,14 @@ from torch import Tensor
 from molattn.kernels import loader
 from molattn.kernels.edge_attention import MAX_TABLES, Graphs, Task, edge_attention_reference
 from molattn.kernels.elementwise import Dropout, dropout_mask, make_dropout, new_key
-from molattn.kernels.registration import register
-from molattn.kernels.self_test import first_mismatch, isolated_state
-from molattn.kernels.tensor_checks import check_argument, data_pointer, eager_unsupported_reason
+from molattn.kernels.operations import (
+    check_argument,
+    data_pointer,
+    eager_unsupported_reason,
+    first_mismatch,
+    isolated_state,
+    register,
+)
 
 SOURCE = loader.SOURCE_FOLDER / "blocks.c"
 _LANES = 16

@@ -18,9 +18,7 @@ from torch import Tensor
 
 from molattn.kernels import loader
 from molattn.kernels.batch_layout import BatchLayout
-from molattn.kernels.registration import register
-from molattn.kernels.self_test import first_mismatch, isolated_state
-from molattn.kernels.tensor_checks import check_argument, data_pointer
+from molattn.kernels.operations import check_argument, data_pointer, first_mismatch, isolated_state, register
 
 SOURCE = loader.SOURCE_FOLDER / "edge_attention.c"
 MAX_TABLES = 4

@@ -1,7 +1,7 @@
 """Builds the C files of molattn with the C compiler of the machine at first use, and loads them.
 
 A shared library is stored in the user's cache under a name with a hash of the source, the compiler, its options and the
-processor. It is loaded if it is unchanged since it was written (see `molattn.trusted_files`), and rebuilt if not. A
+processor. It is loaded if it is unchanged since it was written (see `molattn.cache`), and rebuilt if not. A
 compiler that fails or hangs is not tried again for a day. Every caller has a reference implementation in case there is
 no library.
 
@@ -31,8 +31,9 @@ from itertools import count
 from pathlib import Path
 from threading import RLock
 
-from molattn.cache import CACHE_VARIABLE, cache_folder
-from molattn.trusted_files import (
+from molattn.cache import (
+    CACHE_VARIABLE,
+    cache_folder,
     check_private_folder,
     checksum_path,
     install_file,

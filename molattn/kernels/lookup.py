@@ -15,9 +15,7 @@ import torch
 from torch import Tensor
 
 from molattn.kernels import loader
-from molattn.kernels.registration import register
-from molattn.kernels.self_test import first_mismatch, isolated_state
-from molattn.kernels.tensor_checks import check_argument
+from molattn.kernels.operations import check_argument, first_mismatch, isolated_state, register
 
 SOURCE = loader.SOURCE_FOLDER / "lookup.c"
 MAX_ROWS = 2**31 - 1

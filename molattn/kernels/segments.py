@@ -18,9 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from molattn.kernels import loader
-from molattn.kernels.registration import register
-from molattn.kernels.self_test import first_mismatch, isolated_state
-from molattn.kernels.tensor_checks import check_argument, data_pointer
+from molattn.kernels.operations import check_argument, data_pointer, first_mismatch, isolated_state, register
 
 SOURCE = loader.SOURCE_FOLDER / "segments.c"
 _LANES = 16

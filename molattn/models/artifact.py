@@ -19,37 +19,33 @@ from safetensors.torch import save
 from torch import Tensor
 
 from molattn.chem import STANDARDIZE, Conformers
-from molattn.data.checksummed_json import CHECKSUMS, dumps_checksummed
 from molattn.data.files import write_bytes
-from molattn.data.schema import ValidationError
+from molattn.data.schema import CHECKSUMS, ValidationError, dumps_checksummed
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.applicability_domain import ApplicabilityDomain
-from molattn.models.artifact_parts import (
+from molattn.models.base import MODELS, Molecule, MoleculeModel, build
+from molattn.models.calibration import Calibration, apply_calibration
+from molattn.models.config_file import (
     CALIBRATION,
+    CONFIG,
     DOMAIN,
+    MAX_CONFIG_BYTES,
     MEMBERS,
+    NEXT_CONFIG,
+    SCHEMA,
+    WEIGHTS,
     add_prefix,
     count_numbers,
     expected_specs,
     member_prefix,
+    model_config_of,
     read_calibration,
+    read_config,
     read_descriptor_scaler,
     read_domain,
     select_prefix,
 )
-from molattn.models.base import Molecule, MoleculeModel
-from molattn.models.calibration import Calibration, apply_calibration
-from molattn.models.config_file import (
-    CONFIG,
-    MAX_CONFIG_BYTES,
-    NEXT_CONFIG,
-    SCHEMA,
-    WEIGHTS,
-    model_config_of,
-    read_config,
-)
 from molattn.models.predictions import Predictions
-from molattn.models.registry import MODELS, build
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import REGRESSION, Task, task_from_dict
 from molattn.models.tensor_file import (

@@ -1,9 +1,10 @@
-"""The base class of all molecule models."""
+"""The base class of molecule models, and the model classes by kind."""
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -204,3 +205,37 @@ def to_float64(x: Tensor) -> Tensor:
     batch then change the output by less than the resolution of float32.
     """
     return x if x.device.type == "mps" else x.to(torch.float64)
+
+
+class _LazyModels(Mapping[str, type[MoleculeModel]]):
+    """Model classes, each imported on first access, so that unused kinds are not imported."""
+
+    def __init__(self, locations: Mapping[str, tuple[str, str]]):
+        self._locations = locations
+
+    def __getitem__(self, kind: str) -> type[MoleculeModel]:
+        module, name = self._locations[kind]
+        return getattr(import_module(module), name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._locations)
+
+    def __len__(self) -> int:
+        return len(self._locations)
+
+
+MODELS = _LazyModels(
+    {
+        "graph": ("molattn.models.graph_model", "GraphModel"),
+        "smiles-transformer": ("molattn.models.smiles_model", "SmilesModel"),
+    }
+)
+
+
+def build(config: ModelConfig, num_targets: int, of_atoms: bool = False, num_descriptors: int = 0) -> MoleculeModel:
+    """The untrained model that `config` describes, for molecules with extra descriptors, or for atoms.
+
+    Raises:
+        ValueError: inconsistent settings.
+    """
+    return MODELS[config.kind](config, num_targets, of_atoms, num_descriptors)

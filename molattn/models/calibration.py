@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from molattn.errors import UsageError
-from molattn.models.distributions import normal_quantile
-from molattn.models.predictions import Predictions
+from molattn.models.predictions import Predictions, normal_quantile
 from molattn.models.tasks import Regression, Task
 
 ZSCALING, ISOTONIC = "zscaling", "isotonic"

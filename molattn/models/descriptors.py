@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from molattn.chem import descriptors
-from molattn.data.tables.columns import find_column, format_names
-from molattn.data.tables.numbers import parse_required_numbers
+from molattn.data.tables.columns import find_column, format_names, parse_required_numbers
 from molattn.errors import SmilesError, UsageError
 from molattn.models.base import Molecule
 from molattn.models.scaler import DescriptorScaler

@@ -4,7 +4,7 @@ To add your own, `register_loss(Loss(...))` in a module that `MOLATTN_PLUGINS` n
 in the group `molattn.plugins`; `--loss-function` and all else then have it.
 
 In the equations, o are the outputs of a model and z the targets, w is 1 without weights, and l is
-`training.evidential_regularization`. `molattn.models.distributions` defines gamma, nu, alpha, beta, q_p, a_c, S and
+`training.evidential_regularization`. `molattn.models.predictions` defines gamma, nu, alpha, beta, q_p, a_c, S and
 p_c, with the sources.
 """
 
@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from molattn.models.distributions import (
+from molattn.models.predictions import (
     MIN_VARIANCE,
     dirichlet_moments,
     evidential_variances,

@@ -13,8 +13,16 @@ All three models have the same interface, and each is a `StepDecoder` for `greed
 """
 
 from molattn.attention import causal_mask
-from molattn.sequence.bahdanau import Bahdanau, BahdanauState
+from molattn.sequence.decoders import LUONG_SCORES, Bahdanau, BahdanauState, Luong, LuongState
 from molattn.sequence.decoding import DecodedSequences, DecodingState, StepDecoder, beam_search, greedy_search
+from molattn.sequence.embedding import (
+    CHANNEL_ORDERS,
+    PAD,
+    PositionalEmbedding,
+    causal_padding_mask,
+    padding_mask,
+    sinusoidal_positions,
+)
 from molattn.sequence.layers import (
     ACTIVATIONS,
     DecoderLayer,
@@ -24,9 +32,6 @@ from molattn.sequence.layers import (
     KVCache,
     Residual,
 )
-from molattn.sequence.luong import LUONG_SCORES, Luong, LuongState
-from molattn.sequence.masks import PAD, causal_padding_mask, padding_mask
-from molattn.sequence.positions import CHANNEL_ORDERS, PositionalEmbedding, sinusoidal_positions
 from molattn.sequence.recurrent import CELLS, RecurrentEncoder
 from molattn.sequence.stacks import Decoder, DecoderWeights, Encoder
 from molattn.sequence.transformer import Transformer, TransformerState, TransformerWeights

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from molattn.attention import MultiHeadAttention
+from molattn.sequence.embedding import ChannelOrder
 from molattn.sequence.layers import Activation, DecoderLayer, EncoderLayer, FeedForward, Residual
-from molattn.sequence.positions import ChannelOrder
 from molattn.sequence.stacks import Decoder, Encoder
 from molattn.sequence.transformer import Transformer
 

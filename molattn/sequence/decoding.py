@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from molattn.sequence.masks import PAD
+from molattn.sequence.embedding import PAD
 
 
 @runtime_checkable

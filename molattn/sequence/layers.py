@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from molattn.attention import MultiHeadAttention
 from molattn.attention.arguments import check_sizes
 from molattn.attention.dropout import Dropout
-from molattn.sequence.masks import zero_nonfinite_padding
+from molattn.sequence.embedding import zero_nonfinite_padding
 
 Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "gelu": F.gelu}

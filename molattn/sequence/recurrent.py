@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from molattn.attention import Additive, Score, attend
-from molattn.sequence.masks import PAD
+from molattn.sequence.embedding import PAD
 
 # The h of a GRU, or the h and the c of an LSTM, each (layers, batch, hidden_dim).
 Hidden = tuple[Tensor, ...]

@@ -7,9 +7,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from molattn.sequence.embedding import ChannelOrder, PositionalEmbedding, causal_padding_mask, padding_mask
 from molattn.sequence.layers import Activation, DecoderLayerCache
-from molattn.sequence.masks import causal_padding_mask, padding_mask
-from molattn.sequence.positions import ChannelOrder, PositionalEmbedding
 from molattn.sequence.stacks import Decoder, Encoder
 
 

@@ -10,7 +10,6 @@ X is n SMILES: a list, an array, a Series, or one column of a table, (n, 1). Wit
 ValueError, as in scikit-learn.
 """
 
-from molattn.sklearn.classifier import MolAttentionClassifier
-from molattn.sklearn.regressor import MolAttentionRegressor
+from molattn.sklearn.estimators import MolAttentionClassifier, MolAttentionRegressor
 
 __all__ = ["MolAttentionClassifier", "MolAttentionRegressor"]

@@ -7,8 +7,7 @@
 """
 
 from molattn.testing.case import TOLERANCE, CheckFailed
+from molattn.testing.cases import SMILES, random_graphs
 from molattn.testing.checks import check_model
-from molattn.testing.graph_layers import random_graphs
-from molattn.testing.molecule_models import SMILES
 
 __all__ = ["SMILES", "TOLERANCE", "CheckFailed", "check_model", "random_graphs"]

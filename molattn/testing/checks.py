@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from molattn.graph import DenseGraph
 from molattn.testing.case import TOLERANCE, Case, CheckFailed, Outputs, assert_same
-from molattn.testing.graph_layers import GraphLayerCase, cast, random_graphs
-from molattn.testing.molecule_models import molecule_model_case
+from molattn.testing.cases import GraphLayerCase, cast, molecule_model_case, random_graphs
 
 
 def check_model(

@@ -12,12 +12,11 @@ from molattn.data import RejectedRow, guess_smiles_column, read_records, read_ta
 from molattn.errors import InputError, SmilesError
 from molattn.models.artifact import Artifact
 from molattn.models.predictions import Predictions
-from molattn.training.extra_descriptors import append_computed_descriptors
+from molattn.training.descriptors import append_computed_descriptors
 from molattn.training.labels import MatchedLabels, check_atom_targets, match_labels
-from molattn.training.metrics import mean_over_targets, resolve_metrics
+from molattn.training.metrics import LEVEL, mean_over_targets, resolve_metrics, uncertainty_metrics
 from molattn.training.run_folder import metrics_by_target
 from molattn.training.targets import encode_targets
-from molattn.training.uncertainty_metrics import LEVEL, uncertainty_metrics
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ import torch
 from molattn.data import load_card
 from molattn.errors import InputError, UsageError
 from molattn.models.artifact import load_artifact
-from molattn.models.base import MoleculeModel
+from molattn.models.base import MoleculeModel, build
 from molattn.models.config import GraphModelConfig
-from molattn.models.registry import build
 from molattn.models.uncertainty import DROPOUT
 from molattn.training.bases import (
     AUTO,
@@ -26,7 +25,7 @@ from molattn.training.bases import (
     find_base,
 )
 from molattn.training.config import DataConfig, RunConfig
-from molattn.training.extra_descriptors import num_extra_descriptors
+from molattn.training.descriptors import num_extra_descriptors
 from molattn.training.unlabelled import NCI
 
 

@@ -16,9 +16,8 @@ from molattn.training import distributed
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, StepInputs
 from molattn.training.flat_parameters import ExponentialMovingAverage, FlatParameters
-from molattn.training.losses import TaskLoss, class_weights, mean_loss
 from molattn.training.metrics import compute_metrics, mean_over_targets
-from molattn.training.objectives import AuxiliaryObjective
+from molattn.training.objectives import AuxiliaryObjective, TaskLoss, class_weights, mean_loss
 
 
 class Learner(nn.Module):

@@ -1,16 +1,20 @@
-"""Prepare the data set of a run: read the table and its molecules, and split them."""
+"""Prepare the data set of a run: read the table and its molecules, split them, and warn of what looks wrong."""
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 
 import numpy as np
 
-from molattn.chem import STANDARDIZE, Conformers, Progress
+from molattn.chem import NO_GEOMETRY, NOT_OPTIMISED, STANDARDIZE, Conformers, Progress
 from molattn.chem.molecule import CHUNK_SIZE, CHUNK_SIZE_3D
 from molattn.data import (
     CALIBRATION,
     SPLIT_LABELS,
+    RejectedRow,
     Table,
     column,
+    describe_leakage,
+    find_leakage,
     fold_labels,
     hold_out_calibration,
     read_records,
@@ -20,20 +24,93 @@ from molattn.data import (
     split_labels,
 )
 from molattn.data.store.cache import Featurization, cached_molecules
-from molattn.errors import ConformerError, InputError, UsageError
+from molattn.data.store.molecule_store import MoleculeStore
+from molattn.errors import ConformerError, InputError, UsageError, short_repr
 from molattn.models.base import MoleculeModel
 from molattn.models.tasks import Regression
-from molattn.training import data_warnings
 from molattn.training.config import DataConfig
 from molattn.training.dataset import PreparedDataset
-from molattn.training.extra_descriptors import (
+from molattn.training.descriptors import (
     append_computed_descriptors,
     computed_descriptor_names,
     fit_descriptor_scaler,
 )
-from molattn.training.labels import check_atom_targets, match_labels, molecule_means
-from molattn.training.table_source import find_table
-from molattn.training.targets import encode_targets, has_atom_targets, resolve_task
+from molattn.training.labels import check_atom_targets, find_table, match_labels, molecule_means
+from molattn.training.targets import encode_targets, has_atom_targets, resolve_task, single_class_targets
+
+
+def rejected_rows(rejected: list[RejectedRow], where: str = "") -> list[str]:
+    """How many rows were rejected, and the first of them; empty if none were."""
+    if not rejected:
+        return []
+    first = rejected[0]
+    count = "1 row is" if len(rejected) == 1 else f"{len(rejected)} rows are"
+    return [f"{count} left out{where}; the first, {first.location}: {first.reason}"]
+
+
+def _is_about_3d(warning: str) -> bool:
+    return warning.startswith((NO_GEOMETRY, NOT_OPTIMISED))
+
+
+# Problems of molecules, and which of their warnings report them.
+_PROBLEMS: tuple[tuple[str, Callable[[str], bool]], ...] = (
+    ("parts that the codes cannot represent", lambda w: not _is_about_3d(w)),
+    ("no 3D geometry", lambda w: w.startswith(NO_GEOMETRY)),
+    ("a 3D geometry that is not optimised", lambda w: w.startswith(NOT_OPTIMISED)),
+)
+
+
+def unreliable_molecules(molecules: MoleculeStore) -> list[str]:
+    """How many molecules the model's input does not represent fully, and the first of them, for each problem."""
+    messages = []
+    warned = list(molecules.warnings)
+    for problem, reports in _PROBLEMS:
+        affected = [(i, w) for i, found in warned if (w := next(filter(reports, found), None))]
+        if affected:
+            count = "1 molecule has" if len(affected) == 1 else f"{len(affected)} molecules have"
+            first, warning = affected[0]
+            messages.append(f"{count} {problem}; the first, {molecules[[first]].smiles[0]}: {warning}")
+    return messages
+
+
+def split_leakage(
+    rows: np.ndarray, keys: list[str], groups: list[str] | None, split_labels: np.ndarray, origin: str
+) -> list[str]:
+    """The molecules, and the groups if there are any, that are in more than one split, by the rows of the table."""
+    messages = []
+    for what, names in (("molecule", keys), ("group", groups)):
+        if names is not None:
+            of_rows = np.full(len(split_labels), "", dtype=object)
+            of_rows[rows] = names
+            if found := find_leakage(of_rows.tolist(), split_labels.tolist()):
+                messages.append(f"{describe_leakage(found, what)}; {origin}")
+    return messages
+
+
+def single_class_labels(dataset: PreparedDataset) -> list[str]:
+    """The targets whose training labels are all of one class; empty if there are none."""
+    names = single_class_targets(dataset.subset("train").targets, dataset.config.target_columns, dataset.task)
+    if not names:
+        return []
+    count = (
+        f"{short_repr(names[0])} has"
+        if len(names) == 1
+        else f"{len(names)} targets, the first {short_repr(names[0])}, have"
+    )
+    return [f"{count} training labels of one class only: there is nothing to tell apart"]
+
+
+def standardized_molecules(dataset: PreparedDataset, table: Table) -> list[str]:
+    """How many molecules standardisation changed, and the first of them; empty if it changed none."""
+    changed = dataset.standardized
+    if not changed:
+        return []
+    row, form = changed[0]
+    verb = "molecule is" if len(changed) == 1 else "molecules are"
+    return [
+        f"{len(changed)} {verb} read in another form, see standardized.csv; the first, {table.location(row)}: "
+        f"{short_repr(dataset.smiles[row])} as {short_repr(form)}"
+    ]
 
 
 def prepare(
@@ -118,7 +195,7 @@ def prepare(
             )
     except InputError as error:
         # Rejected rows may be the cause.
-        raise InputError("; ".join([str(error), *data_warnings.rejected_rows(rejected)])) from error
+        raise InputError("; ".join([str(error), *rejected_rows(rejected)])) from error
     split_labels[rows] = assigned
     dataset = PreparedDataset(
         config=config,
@@ -135,9 +212,9 @@ def prepare(
             *filter(None, [source.message, storage_warning]),
             *encoded.warnings,
             *records.warnings,
-            *data_warnings.rejected_rows(rejected, ", see rejected.csv"),
-            *data_warnings.unreliable_molecules(molecules),
-            *data_warnings.split_leakage(rows, keys, groups, split_labels, origin),
+            *rejected_rows(rejected, ", see rejected.csv"),
+            *unreliable_molecules(molecules),
+            *split_leakage(rows, keys, groups, split_labels, origin),
         ],
         task=task,
         task_message=task_message,
@@ -151,9 +228,7 @@ def prepare(
     descriptors = append_computed_descriptors(computed, descriptor_columns, molecules, num_workers)
     if descriptors is not None:
         dataset = _with_descriptors(dataset, descriptors, table)
-    dataset.warnings.extend(
-        [*data_warnings.single_class_labels(dataset), *data_warnings.standardized_molecules(dataset, table)]
-    )
+    dataset.warnings.extend([*single_class_labels(dataset), *standardized_molecules(dataset, table)])
     return dataset
 
 

@@ -13,22 +13,19 @@ import tomli_w
 import torch
 
 from molattn.chem import DESCRIPTORS
-from molattn.data.files import clear_folder, remove_temporary_files, write_text
-from molattn.data.locks import lock_folder
+from molattn.data.files import clear_folder, lock_folder, remove_temporary_files, write_text
 from molattn.data.store.cache import cached_molecules
 from molattn.data.tables.table import write_table
 from molattn.errors import InputError, MolattnError, SmilesError, UsageError
 from molattn.models.artifact import WEIGHTS, Artifact, save_artifact
-from molattn.models.base import MoleculeModel
-from molattn.models.registry import MODELS
+from molattn.models.base import MODELS, MoleculeModel
 from molattn.models.scaler import TargetScaler
 from molattn.training.bases import CARD, NONE
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import RunConfig
 from molattn.training.dataset import LabelledMolecules
-from molattn.training.descriptor_targets import DescriptorTargets, compute_descriptors, standardize_targets
-from molattn.training.ensemble import initialize_model
-from molattn.training.fit import EpochRecord, FitResult, fit
+from molattn.training.descriptors import DescriptorTargets, compute_descriptors, standardize_targets
+from molattn.training.fit import EpochRecord, FitResult, fit, initialize_model
 from molattn.training.objectives import MaskedAtomPrediction
 from molattn.training.prepare import read_options
 from molattn.training.run import Reporter, check_config

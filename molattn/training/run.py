@@ -15,28 +15,25 @@ from molattn.data import CALIBRATION
 from molattn.data.schema import ValidationError
 from molattn.errors import MolattnError, ProcessLost, UsageError
 from molattn.models.artifact import Artifact, save_artifact
+from molattn.models.base import MODELS
 from molattn.models.calibration import METHODS as CALIBRATION_METHODS
 from molattn.models.calibration import NONE
-from molattn.models.config_file import DOMAIN_SIZE, MAX_ATOMS, MEMBERS, MODEL_FIELDS, SAMPLES, TIMEOUT
+from molattn.models.config_file import DOMAIN_SIZE, MAX_ATOMS, MODEL_FIELDS, NUM_MEMBERS, SAMPLES, TIMEOUT
 from molattn.models.predictions import Predictions
-from molattn.models.registry import MODELS
 from molattn.models.uncertainty import methods as uncertainty_methods
 from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training import distributed, run_folder
-from molattn.training.calibrate import calibrate, check_calibration
+from molattn.training.calibrate import calibrate, check_calibration, fit_domain
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, RunConfig
 from molattn.training.dataset import PreparedDataset
-from molattn.training.domain import fit_domain
-from molattn.training.ensemble import fit_ensemble, initialize_model
-from molattn.training.extra_descriptors import check_featurizers
-from molattn.training.fit import EpochRecord
+from molattn.training.descriptors import check_featurizers
+from molattn.training.fit import EpochRecord, fit_ensemble, initialize_model
 from molattn.training.initialization import resolve_initialization
-from molattn.training.losses import class_weights
-from molattn.training.metrics import resolve_metrics
+from molattn.training.metrics import LEVEL, resolve_metrics, uncertainty_metrics
+from molattn.training.objectives import class_weights
 from molattn.training.prepare import conformer_settings, prepare
 from molattn.training.run_status import CHECKPOINT, METRICS, MODEL, check_resumable, resume_hint
-from molattn.training.uncertainty_metrics import LEVEL, uncertainty_metrics
 
 
 @runtime_checkable
@@ -382,7 +379,7 @@ def check_config(config: RunConfig) -> None:
             config.data.conformer_timeout > TIMEOUT.maximum,
             f"conformer_timeout is {TIMEOUT.maximum:,} seconds at the most",
         ),
-        (config.training.ensemble_size > MEMBERS.maximum, f"ensemble_size is {MEMBERS.maximum:,} at the most"),
+        (config.training.ensemble_size > NUM_MEMBERS.maximum, f"ensemble_size is {NUM_MEMBERS.maximum:,} at the most"),
         (
             config.training.dropout_sampling_size > SAMPLES.maximum,
             f"dropout_sampling_size is at most {SAMPLES.maximum:,}",

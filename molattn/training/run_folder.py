@@ -15,8 +15,7 @@ import numpy as np
 import tomli_w
 
 from molattn.data import ALL_SPLIT_LABELS, SPLIT_LABELS, format_list
-from molattn.data.files import clear_folder, remove_temporary_files, write_text
-from molattn.data.locks import lock_folder
+from molattn.data.files import clear_folder, lock_folder, remove_temporary_files, write_text
 from molattn.data.tables.table import write_table
 from molattn.errors import UsageError
 from molattn.models.predictions import Predictions

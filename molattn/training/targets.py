@@ -6,9 +6,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from molattn.data.tables.atom_lists import format_list, parse_list
-from molattn.data.tables.numbers import NUMBER
-from molattn.data.tables.sdf_atom_lists import ReorderedTable, is_rdkit_atom_list, reorder_atom_lists
+from molattn.data.tables.atom_lists import (
+    ReorderedTable,
+    format_list,
+    is_rdkit_atom_list,
+    parse_list,
+    reorder_atom_lists,
+)
+from molattn.data.tables.columns import NUMBER
 from molattn.data.tables.table import Table, column, column_index
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.losses import DEFAULT_ALPHA, LOSSES, losses_of

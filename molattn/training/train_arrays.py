@@ -9,23 +9,20 @@ from molattn.chem import canonical_smiles, read_smiles
 from molattn.data import CALIBRATION, hold_out_calibration, split_labels
 from molattn.errors import InputError, SmilesError, describe_bad_smiles, short_repr
 from molattn.models.artifact import Artifact
-from molattn.models.base import Molecule
+from molattn.models.base import MODELS, Molecule
 from molattn.models.calibration import NONE
-from molattn.models.registry import MODELS
 from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import Task
 from molattn.models.uncertainty import resolve_uncertainty_method
-from molattn.training.calibrate import calibrate, check_calibration
+from molattn.training.calibrate import calibrate, check_calibration, fit_domain
 from molattn.training.config import RunConfig
 from molattn.training.dataset import LabelledMolecules
-from molattn.training.domain import fit_domain
-from molattn.training.ensemble import fit_ensemble
-from molattn.training.extra_descriptors import (
+from molattn.training.descriptors import (
     append_computed_descriptors,
     computed_descriptor_names,
     fit_descriptor_scaler,
 )
-from molattn.training.fit import EpochRecord
+from molattn.training.fit import EpochRecord, fit_ensemble
 from molattn.training.initialization import resolve_initialization
 from molattn.training.metrics import resolve_metrics
 from molattn.training.prepare import conformer_settings

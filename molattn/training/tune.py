@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import tomli_w
 
-from molattn.data.files import write_text
-from molattn.data.locks import lock_folder
+from molattn.data.files import lock_folder, write_text
 from molattn.errors import InputError, MissingExtra, UsageError
-from molattn.models.registry import MODELS
+from molattn.models.base import MODELS
 from molattn.training.bases import AUTO, NONE
 from molattn.training.config import RunConfig, read_config
 from molattn.training.dataset import PreparedDataset
-from molattn.training.ensemble import fit_ensemble, initialize_model
-from molattn.training.extra_descriptors import check_featurizers
-from molattn.training.fit import EpochRecord
+from molattn.training.descriptors import check_featurizers
+from molattn.training.fit import EpochRecord, fit_ensemble, initialize_model
 from molattn.training.initialization import resolve_initialization
 from molattn.training.metrics import METRICS, resolve_metrics
 from molattn.training.prepare import prepare

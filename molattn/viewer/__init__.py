@@ -7,15 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from molattn.viewer.alignments import alignment
-    from molattn.viewer.attributions import draw_attribution
-    from molattn.viewer.cells import matrices, matrix
+    from molattn.viewer.cells import alignment, matrices, matrix
     from molattn.viewer.class_plots import class_plot, confusion_plot
-    from molattn.viewer.grids import head_grid
-    from molattn.viewer.head_plots import heads_plot
-    from molattn.viewer.lines import curves
+    from molattn.viewer.figures import curves
+    from molattn.viewer.heads import head_grid, heads_plot
     from molattn.viewer.picture import Picture
-    from molattn.viewer.pictures import draw_atom_values, draw_atoms, heat_map
+    from molattn.viewer.pictures import draw_atom_values, draw_atoms, draw_attribution, heat_map
     from molattn.viewer.plots import learning_curve, parity_plot, write_plots
     from molattn.viewer.web import page, write_page
     from molattn.viewer.widget import AttentionWidget
@@ -45,15 +42,15 @@ __all__ = [
 _MODULES = {
     "AttentionWidget": "widget",
     "Picture": "picture",
-    "alignment": "alignments",
+    "alignment": "cells",
     "class_plot": "class_plots",
     "confusion_plot": "class_plots",
-    "curves": "lines",
+    "curves": "figures",
     "draw_atom_values": "pictures",
     "draw_atoms": "pictures",
-    "draw_attribution": "attributions",
-    "head_grid": "grids",
-    "heads_plot": "head_plots",
+    "draw_attribution": "pictures",
+    "head_grid": "heads",
+    "heads_plot": "heads",
     "heat_map": "pictures",
     "learning_curve": "plots",
     "matrices": "cells",

@@ -1,14 +1,17 @@
-"""matplotlib figures for `molattn.viewer`: reproducible to the byte, and independent of the user's settings."""
+"""matplotlib figures, reproducible to the byte and independent of the user's settings, and line plots."""
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib.style
+import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from molattn.errors import UsageError
 from molattn.viewer.picture import Picture
 
 _STYLE = {
@@ -63,3 +66,60 @@ def shorten(text: str, limit: int) -> str:
     """`text` for a picture: on one line, without characters that XML forbids, cut after `limit` characters."""
     text = _UNPRINTABLE.sub(" ", text).strip()
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+# Distinguishable with any colour vision (Okabe & Ito); the markers differ as well.
+_STYLES = [("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D"), ("#e69f00", "v"), ("#56b4e9", "P")]
+_MARKED = 40  # number of points up to which they have markers
+
+
+def curves(
+    x: Any,
+    series: Mapping[str, Any],
+    *,
+    title: str = "",
+    x_label: str = "",
+    y_label: str = "",
+    log: Sequence[str] = (),
+    x_ticks: bool = False,
+) -> Picture:
+    """Draw one line for each series over the same x.
+
+    Args:
+        x: (n,) numbers.
+        series: (n,) numbers by name, up to six; NaN leaves a gap.
+        title: title of the figure.
+        x_label, y_label: labels of the axes.
+        log: which axes are logarithmic: "x", "y", "xy" or none.
+        x_ticks: whether the ticks are exactly at x.
+
+    Raises:
+        UsageError: no series, more than six, or one with another length than x.
+    """
+    x = np.asarray(x, dtype=np.float64)
+    lines = {name: np.asarray(values, dtype=np.float64) for name, values in series.items()}
+    if not 0 < len(lines) <= len(_STYLES):
+        raise UsageError(f"a picture has one to {len(_STYLES)} curves, not {len(lines)}")
+    for name, values in lines.items():
+        if values.shape != x.shape or x.ndim != 1:
+            raise UsageError(f"{shorten(name, 40)} has shape {values.shape}, x has {x.shape}: one number for each x")
+    with default_style():
+        figure = new_figure(6.0, 3.8)
+        figure.set_layout_engine("constrained")
+        axes = figure.add_subplot()
+        for (name, values), (colour, marker) in zip(lines.items(), _STYLES, strict=False):
+            axes.plot(x, values, color=colour, marker=marker if len(x) <= _MARKED else "", markersize=5)
+            axes.lines[-1].set_label(shorten(name, 40).lstrip("_"))
+        if "x" in log:
+            axes.set_xscale("log")
+        if "y" in log:
+            axes.set_yscale("log")
+        if x_ticks:
+            axes.set_xticks(x, [f"{value:g}" for value in x])
+            axes.set_xticks([], minor=True)
+        axes.set_title(shorten(title, 80), parse_math=False)
+        axes.set_xlabel(shorten(x_label, 60), parse_math=False)
+        axes.set_ylabel(shorten(y_label, 60), parse_math=False)
+        for text in axes.legend(frameon=False, fontsize=9).get_texts():
+            text.set_parse_math(False)
+        return render(figure)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from molattn.chem.molblock import read_molblock, smiles_from_molblock
+from molattn.chem.sdf import read_molblock, smiles_from_molblock
 from molattn.errors import SmilesError
 
 V2000 = "title\n\n\n  1  0  0  0  0  0  0  0  0  0999 V2000\n    0.0000    0.0000    0.0000 C   0  0\n{}M  END"

@@ -22,7 +22,7 @@ import pytest
 import molattn as library
 from molattn.chem import FEW_DESCRIPTORS
 from molattn.cli.table_report import TableProgress
-from molattn.data.checksummed_json import dumps_checksummed
+from molattn.data.schema import dumps_checksummed
 from molattn.data.tables.parts import Parts, parts_folder
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.inference import table_engine

@@ -178,7 +178,7 @@ def test_imported_objects_are_excluded_from_garbage_collection(run: Path) -> Non
     code = f"""
 import gc, sys
 from pathlib import Path
-from molattn.cli.start import load_predictor
+from molattn.cli.options import load_predictor
 load_predictor(Path({str(run)!r}))
 first = gc.get_freeze_count()
 assert gc.isenabled() and first > 100_000, first

@@ -8,7 +8,7 @@ import pytest
 
 import molattn as package
 from molattn.data import read_table
-from molattn.data.checksummed_json import dumps_checksummed
+from molattn.data.schema import dumps_checksummed
 from molattn.errors import InputError
 from tests.assertions import assert_same_answers
 from tests.cli.conftest import QUICK, Molattn

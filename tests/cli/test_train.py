@@ -142,7 +142,7 @@ def test_a_run_that_fails_leaves_no_folder(
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("molattn.training.ensemble.fit", stop)
+    monkeypatch.setattr("molattn.training.fit.fit", stop)
     answer = molattn("train", table, *QUICK, "-o", tmp_path / "run")
     assert answer.code == 130
     assert not (tmp_path / "run").exists()
@@ -390,7 +390,7 @@ def test_an_internal_error_is_reported_and_debug_shows_a_traceback(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("molattn.training.ensemble.fit", fail)
+    monkeypatch.setattr("molattn.training.fit.fit", fail)
     answer = molattn("train", table, *QUICK, "-o", tmp_path / "run")
     assert answer.code == 1
     assert "internal error: ZeroDivisionError: oops" in answer.err

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from molattn.data.checksummed_json import dumps_checksummed, loads_checksummed
+from molattn.data.schema import dumps_checksummed, loads_checksummed
 
 
 def test_the_form_on_disk() -> None:

@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 
-from molattn.data.datasets import download as module
-from molattn.data.datasets.download import UnreachableError, download
+from molattn.data.datasets import fetch as module
+from molattn.data.datasets.fetch import UnreachableError, download
 from molattn.errors import InputError
 from tests.data.server import certificate, serve
 

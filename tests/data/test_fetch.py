@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from molattn.data import cache_dir, column, dataset_names, fetch_dataset, files, find_dataset, load_card, read_table
-from molattn.data.datasets.download import UnreachableError
+from molattn.data.datasets.fetch import UnreachableError
 from molattn.errors import InputError, UsageError
 from tests.data.server import serve
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from molattn.data.locks import lock_folder, lock_output, raise_open_file_limit
+from molattn.data.files import lock_folder, lock_output, raise_open_file_limit
 from molattn.errors import UsageError
 
 

@@ -10,9 +10,9 @@ import pytest
 from rdkit import Chem
 
 from molattn.chem import molecule_graph
-from molattn.chem.molblock import read_molblock
+from molattn.chem.sdf import read_molblock
 from molattn.data import Table, read_table
-from molattn.data.tables.sdf_atom_lists import is_rdkit_atom_list, reorder_atom_lists
+from molattn.data.tables.atom_lists import is_rdkit_atom_list, reorder_atom_lists
 from tests.molecules import esol
 
 # Hydrogens that stay atoms, ions, isotopes, stereochemistry; and molecules as they come.

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from molattn.data.tables import text_input
-from molattn.data.tables.text_input import open_input, read_blocks, read_lines
+from molattn.data.tables import row_stream
+from molattn.data.tables.row_stream import open_input, read_blocks, read_lines
 from molattn.errors import InputError
 
 
@@ -48,7 +48,7 @@ def test_a_file_that_cannot_be_read_on() -> None:
 
 
 def test_the_unpacked_bytes_of_a_gzip_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_input, "_BLOCK", 1000)
+    monkeypatch.setattr(row_stream, "_BLOCK", 1000)
     packed = gzip.compress(bytes(3000))
     for most, whole in ((3000, True), (None, True), (2999, False)):
         with gzip.open(io.BytesIO(packed)) as file:
@@ -72,7 +72,7 @@ def test_a_damaged_gzip() -> None:
 
 @pytest.mark.parametrize("block", [1, 2, 3, 4, 100])
 def test_line_ends_are_unchanged_wherever_blocks_end(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(text_input, "_BLOCK", block)
+    monkeypatch.setattr(row_stream, "_BLOCK", block)
     assert read(b"a\r\nb\rc\n\nd\r\r\n\re") == ["a\r\n", "b\r", "c\n", "\n", "d\r", "\r\n", "\r", "e"]
     assert read(b"") == []
     assert read(b"\r") == ["\r"]
@@ -89,8 +89,8 @@ def test_line_ends_are_unchanged_wherever_blocks_end(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("block", [1, 4, 7])
 def test_the_length_of_a_line_is_limited(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(text_input, "_BLOCK", block)
-    monkeypatch.setattr(text_input, "MAX_LINE_BYTES", 10)
+    monkeypatch.setattr(row_stream, "_BLOCK", block)
+    monkeypatch.setattr(row_stream, "MAX_LINE_BYTES", 10)
     assert read(b"0123456789") == ["0123456789"]
     assert read(b"012345678\n" * 3 + b"0123456789") == ["012345678\n"] * 3 + ["0123456789"]
     with pytest.raises(InputError, match="line 3: a line of over 10 bytes: is this a table"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from molattn.errors import InputError, UsageError
-from molattn.explain import AttentionMap, attention_file
+from molattn.explain import AttentionMap
 from molattn.viewer import draw_atoms, heat_map
 from tests.viewer.maps import ASPIRIN, attention_map, with_virtual_node
 
@@ -81,7 +81,7 @@ def test_other_files_are_refused(tmp_path):
 
 
 def test_a_file_of_a_newer_molattn_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(attention_file, "SCHEMA", 2)
+    monkeypatch.setattr("molattn.explain.attention_map.SCHEMA", 2)
     attention_map("CO").save(tmp_path / "map.safetensors")
     monkeypatch.undo()
     with pytest.raises(InputError, match="upgrade molattn"):

@@ -10,20 +10,31 @@ import torch
 import molattn
 from molattn.chem import Conformers, molecule_graph
 from molattn.errors import SmilesError, UsageError
-from molattn.explain.additive import additive, cam
 from molattn.explain.attribute import attribute
 from molattn.explain.attribution import Attribution
-from molattn.explain.from_attention import received, rollout
-from molattn.explain.gradients import TOLERANCE, grad_attention, integrated_gradients
-from molattn.explain.methods import METHODS, available_methods, choose_method, random_attributions
-from molattn.explain.occlusion import deletion_outputs, masked_outputs, occlusion
-from molattn.explain.terms import Terms
+from molattn.explain.methods import (
+    METHODS,
+    TOLERANCE,
+    Terms,
+    additive,
+    available_methods,
+    cam,
+    choose_method,
+    deletion_outputs,
+    grad_attention,
+    integrated_gradients,
+    masked_outputs,
+    occlusion,
+    random_attributions,
+    received,
+    rollout,
+)
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact
+from molattn.models.base import build
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.predict import compute_attention, compute_outputs
 from molattn.models.presets import PRESETS
-from molattn.models.registry import build
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import Binary, Multiclass
 from molattn.training.config import resolve

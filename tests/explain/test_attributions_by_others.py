@@ -10,17 +10,30 @@ import torch
 
 from molattn.chem import MoleculeGraph, molecule_graph
 from molattn.errors import UsageError
-from molattn.explain import occlusion
-from molattn.explain.additive import additive, cam
+from molattn.explain import methods
 from molattn.explain.attribute import ExplainedOutput, attribute, attribution_of, explained_output
-from molattn.explain.from_attention import received, rollout
-from molattn.explain.gradients import TOLERANCE, grad_attention, integrated_gradients
-from molattn.explain.methods import METHODS, available_methods, choose_method, random_attributions
-from molattn.explain.occlusion import deletion_outputs, masked_outputs
-from molattn.explain.terms import Method, Terms, as_batch, repeat_batch
+from molattn.explain.methods import (
+    METHODS,
+    TOLERANCE,
+    Method,
+    Terms,
+    additive,
+    as_batch,
+    available_methods,
+    cam,
+    choose_method,
+    deletion_outputs,
+    grad_attention,
+    integrated_gradients,
+    masked_outputs,
+    random_attributions,
+    received,
+    repeat_batch,
+    rollout,
+)
+from molattn.models.base import build
 from molattn.models.config import GraphModelConfig
 from molattn.models.predict import compute_attention, compute_outputs
-from molattn.models.registry import build
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import Binary, Multiclass
 from tests.explain.test_attributions import artifact_of, model_of
@@ -48,14 +61,14 @@ def test_occlusion_is_the_difference_to_the_output_without_the_atom(
     for output in (0, 1):
         whole = compute_outputs(model, [molecule])[0, output]
         wanted = [whole - compute_outputs(model, [without(molecule, [i])])[0, output] for i in range(7)]
-        found = occlusion.occlusion(model, molecule, output)
+        found = methods.occlusion(model, molecule, output)
         np.testing.assert_allclose(found.values, wanted, atol=1e-5)
         assert (found.in_units, found.adds_up, found.constant) == (True, False, None)
     # However many fit into a batch.
     node_masks = np.array([[True] * 7, [False] + [True] * 6, [True] * 5 + [False] * 2])
     wanted = np.stack([compute_outputs(model, [without(molecule, gone)])[0] for gone in ([], [0], [5, 6])])
     for pairs in (1, 2 * 49, 400_000):
-        monkeypatch.setattr(occlusion, "_PAIRS", pairs)
+        monkeypatch.setattr(methods, "_PAIRS", pairs)
         np.testing.assert_allclose(masked_outputs(model, molecule, node_masks), wanted, atol=1e-5)
     orders, counts = [np.array([6, 0, 1, 2, 3, 4, 5]), np.arange(7)], [0, 1, 3]
     found = deletion_outputs(model, molecule, orders, counts)

@@ -8,10 +8,9 @@ import torch
 
 from molattn.chem import atom_contributions, molecule_graph
 from molattn.errors import MolattnWarning, UsageError
-from molattn.explain.additive import additive
 from molattn.explain.faithfulness import FRACTIONS, RANDOM, agreement, measure_faithfulness
 from molattn.explain.faithfulness_file import FILE, read_summaries, write_faithfulness
-from molattn.explain.methods import random_attributions
+from molattn.explain.methods import additive, random_attributions
 from molattn.inference import Predictor
 from molattn.models.artifact import save_artifact
 from tests.explain.test_attributions import artifact_of, model_of

@@ -13,13 +13,11 @@ from sklearn.metrics import roc_auc_score
 
 from molattn.chem import MoleculeGraph, molecule_graph
 from molattn.errors import SmilesError, UsageError
-from molattn.explain.additive import additive
 from molattn.explain.faithfulness import FRACTIONS, RANDOM, Faithfulness, agreement, measure_faithfulness
-from molattn.explain.methods import METHODS, random_attributions
-from molattn.explain.occlusion import deletion_outputs
+from molattn.explain.methods import METHODS, additive, deletion_outputs, random_attributions
+from molattn.models.base import build
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
-from molattn.models.registry import build
 from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import Multiclass
 from tests.explain.test_attributions import artifact_of, model_of

@@ -13,7 +13,7 @@ from molattn.models.predict import compute_outputs, iter_attention
 from molattn.models.scaler import TargetScaler
 from molattn.models.smiles_model import SmilesModel
 from molattn.viewer import draw_atoms
-from molattn.viewer.molecule import molecule_of
+from molattn.viewer.discs import molecule_of
 from tests.molecules import SPECIAL
 from tests.viewer.svg import discs
 

@@ -16,7 +16,7 @@ from molattn.data.tables.parts import Parts, parts_folder
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError, MolattnWarning, RowsFailed, UsageError
 from molattn.inference import PredictionOptions, table_engine
-from molattn.inference.row_counts import AttentionCounts, RowCounts
+from molattn.inference.rows import AttentionCounts, RowCounts
 from molattn.models.artifact import load_artifact
 from tests.molecules import esol
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from molattn.cache import check_private_folder, install_file, is_intact
 from molattn.kernels import edge_attention, loader
 from molattn.kernels.edge_attention import Graphs, Task
-from molattn.trusted_files import check_private_folder, install_file, is_intact
 
 SOURCE = loader.SOURCE_FOLDER / "edge_attention.c"
 SMALL = SOURCE.with_name("lookup.c")

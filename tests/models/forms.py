@@ -15,10 +15,10 @@ import torch
 from molattn.chem import Conformers
 from molattn.models.applicability_domain import FINGERPRINT_BYTES, ApplicabilityDomain
 from molattn.models.artifact import Artifact, save_artifact
+from molattn.models.base import build
 from molattn.models.calibration import Calibration
 from molattn.models.config import GraphModelConfig, ModelConfig, SmilesModelConfig
 from molattn.models.presets import PRESETS
-from molattn.models.registry import build
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import REGRESSION, Binary, Regression, Task
 

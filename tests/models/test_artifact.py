@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from molattn.chem import Conformers, molecule_graph
-from molattn.data.checksummed_json import dumps_checksummed
+from molattn.data.schema import dumps_checksummed
 from molattn.errors import InputError
 from molattn.models import artifact as artifact_module
 from molattn.models.applicability_domain import ApplicabilityDomain

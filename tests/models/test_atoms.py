@@ -11,11 +11,11 @@ import torch
 from molattn.chem import molecule_graph
 from molattn.data.store.batches import collate
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
+from molattn.models.base import build
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import compute_attention, compute_outputs
 from molattn.models.presets import PRESETS
-from molattn.models.registry import build
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Regression
 from tests.molecules import SPECIAL, esol

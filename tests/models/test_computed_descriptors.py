@@ -15,8 +15,8 @@ from molattn.chem import DESCRIPTORS, FEW_DESCRIPTORS, featurizer_descriptors, s
 from molattn.errors import InputError, MolattnWarning, UsageError
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
+from molattn.models.base import build
 from molattn.models.config import GraphModelConfig
-from molattn.models.registry import build
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from tests.assertions import assert_same_answers
 

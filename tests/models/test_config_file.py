@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from molattn.data.checksummed_json import dumps_checksummed, loads_checksummed
+from molattn.data.schema import dumps_checksummed, loads_checksummed
 from molattn.errors import InputError
 from molattn.models.artifact import load_artifact
 from molattn.models.config import CONFIGS

@@ -18,11 +18,10 @@ from molattn.data.store.batches import collate
 from molattn.errors import MolattnWarning, SmilesError, UsageError
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
-from molattn.models.base import MoleculeModel
+from molattn.models.base import MoleculeModel, build
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.descriptors import DescriptorStream
 from molattn.models.graph_model import GraphModel
-from molattn.models.registry import build
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from tests.assertions import assert_same_answers
 

@@ -6,8 +6,8 @@ import torch
 from molattn.attention import BACKENDS, DenseLayout, EdgeListLayout, PaddedGraphLayout, backend, record_backends
 from molattn.chem import Conformers, molecule_graph
 from molattn.kernels.blocks import unavailable_reason
+from molattn.models.base import build
 from molattn.models.presets import PRESETS
-from molattn.models.registry import build
 from molattn.training.config import resolve
 from tests.assertions import assert_close
 

@@ -13,12 +13,12 @@ from molattn.graph import GraphNetBlock
 from molattn.graph.encodings import Encoding
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact
+from molattn.models.base import build
 from molattn.models.config import CONFIGS, GraphModelConfig
 from molattn.models.encodings import EDGE_ENCODINGS, NODE_ENCODINGS
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import compute_attention
 from molattn.models.presets import PRESETS
-from molattn.models.registry import build
 from molattn.models.scaler import TargetScaler
 from molattn.testing import CheckFailed, check_model
 from molattn.training.config import resolve

@@ -9,10 +9,9 @@ import torch
 from molattn.chem import Conformers
 from molattn.errors import SmilesError, UsageError
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
-from molattn.models.base import Molecule, MoleculeModel
+from molattn.models.base import MODELS, Molecule, MoleculeModel, build
 from molattn.models.config import CONFIGS
 from molattn.models.predict import compute_attention, predict_molecules
-from molattn.models.registry import MODELS, build
 from molattn.models.scaler import TargetScaler
 from molattn.models.smiles_model import SmilesModel
 from tests.molecules import SPECIAL, esol

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from molattn.chem import molecule_graph
-from molattn.data.checksummed_json import dumps_checksummed
+from molattn.data.schema import dumps_checksummed
 from molattn.errors import InputError, UsageError
 from molattn.models.applicability_domain import ApplicabilityDomain
 from molattn.models.artifact import Artifact, load_artifact, save_artifact

@@ -28,7 +28,7 @@ from safetensors.torch import load_file
 
 import molattn
 from molattn import Predictor
-from molattn.data.checksummed_json import dumps_checksummed
+from molattn.data.schema import dumps_checksummed
 from molattn.errors import MolattnError
 from molattn.inference import PredictionOptions
 from tests.models.forms import model_folders

@@ -15,7 +15,7 @@ import pytest
 import molattn as library
 from molattn import Predictor
 from molattn.chem import molecule_graph
-from molattn.data.checksummed_json import dumps_checksummed
+from molattn.data.schema import dumps_checksummed
 from molattn.data.store.cache import cached_molecules
 from molattn.data.tables.parts import parts_folder
 from molattn.data.tables.row_stream import CHUNK_SIZE

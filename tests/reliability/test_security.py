@@ -25,8 +25,8 @@ import torch
 import molattn as library
 from molattn.chem import molecule_graph
 from molattn.data import files, read_table
-from molattn.data.checksummed_json import dumps_checksummed
-from molattn.data.datasets.download import download
+from molattn.data.datasets.fetch import download
+from molattn.data.schema import dumps_checksummed
 from molattn.data.store.cache import cached_molecules
 from molattn.errors import InputError, MolattnError
 from molattn.explain import AttentionMap

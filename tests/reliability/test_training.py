@@ -10,18 +10,18 @@ import torch
 import molattn as library
 from molattn.attention import MultiHeadAttention
 from molattn.chem import molecule_graph, random_smiles, read_smiles
+from molattn.models.base import build
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.losses import losses_of
 from molattn.models.presets import PRESETS
-from molattn.models.registry import build
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from molattn.testing import CheckFailed, check_model
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.fit import fit
-from molattn.training.losses import TaskLoss
+from molattn.training.objectives import TaskLoss
 from tests.cli.conftest import QUICK, Molattn
 from tests.models.test_presets import small
 from tests.molecules import esol

@@ -10,8 +10,8 @@ from torch_geometric.nn import TransformerConv
 from molattn.attention import MultiHeadAttention
 from molattn.graph import AttentionEdgeUpdate, AttentionOverEdges, GraphNetBlock, ResidualEdges, TensorDotConv
 from molattn.graph.published import BLOCKS, BlockConfig
+from molattn.models.base import build
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
-from molattn.models.registry import build
 from molattn.testing import CheckFailed, check_model, random_graphs
 
 SMALL = {"hidden_dim": 16, "num_heads": 2, "num_layers": 2}

@@ -5,7 +5,7 @@ import pytest
 
 from molattn.chem import FEW_DESCRIPTORS, descriptors
 from molattn.errors import SmilesError
-from molattn.training.descriptor_targets import CLIP, compute_descriptors, standardize_targets
+from molattn.training.descriptors import CLIP, compute_descriptors, standardize_targets
 from tests.molecules import esol
 
 SMILES, _ = esol(30)

@@ -8,7 +8,7 @@ from molattn.errors import UsageError
 from molattn.models.losses import LOSSES, losses_of
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
-from molattn.training.losses import TaskLoss, class_weights, mean_loss
+from molattn.training.objectives import TaskLoss, class_weights, mean_loss
 
 NAN = float("nan")
 CLASSES = Multiclass(classes=(("a", "b"), ("x", "y", "z")))

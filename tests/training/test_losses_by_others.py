@@ -15,7 +15,7 @@ from molattn.errors import UsageError
 from molattn.models.losses import DEFAULT_REGULARIZATION, losses_of
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
-from molattn.training.losses import TaskLoss, class_weights, mean_loss
+from molattn.training.objectives import TaskLoss, class_weights, mean_loss
 
 NAN = float("nan")
 CLASSES = (("a", "b"), ("x", "y", "z"))

@@ -8,7 +8,7 @@ from sklearn.metrics import log_loss
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Multiclass, Regression
 from molattn.training.calibrate import calibrate
-from molattn.training.uncertainty_metrics import (
+from molattn.training.metrics import (
     class_nll,
     ece,
     ence,

@@ -9,8 +9,8 @@ from molattn.chem import read_smiles
 from molattn.errors import InputError, UsageError
 from molattn.explain import Attribution
 from molattn.viewer import draw_attribution
-from molattn.viewer.attributions import format_values
 from molattn.viewer.discs import DARKEST, ORANGE
+from molattn.viewer.pictures import format_values
 from tests.viewer.maps import ASPIRIN, METHANE, MOLECULES
 from tests.viewer.svg import assert_sound, discs, root
 

@@ -1,12 +1,15 @@
-"""The labels of a split, and how ordered molecules, or groups of them, are assigned to its subsets."""
+"""The labels of a split: how they are assigned, read from a column or a file, and checked for leakage."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from molattn.errors import InputError, UsageError
+from molattn.data.tables.table import Table, column, read_table
+from molattn.errors import InputError, UsageError, short_repr
 
 SPLIT_LABELS = ("train", "val", "test")
 CALIBRATION = "cal"
@@ -131,3 +134,100 @@ def missing_labels(labels: Labels, sizes: Sequence[float]) -> list[str]:
 def pluralize(number: int, what: str) -> str:
     """`1 row`, `2 rows`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+class Leak(NamedTuple):
+    """A molecule, or a group, in more than one subset of a split."""
+
+    key: str
+    labels: tuple[str, ...]
+    """Its split labels, in the order train, val, test, cal."""
+    rows: tuple[int, ...]
+    """Its rows, from 0, except those left out of the split."""
+
+
+def find_leakage(keys: Sequence[str], labels: Sequence[str] | Labels) -> list[Leak]:
+    """The molecules, or groups, in more than one subset, by their first row; rows with the label `""` are ignored.
+
+    keys: n canonical SMILES, or names of groups. labels: n labels.
+    """
+    rows_by_key: dict[str, list[int]] = defaultdict(list)
+    for row, (key, label) in enumerate(zip(keys, labels, strict=True)):
+        if label:
+            rows_by_key[key].append(row)
+    leaks = []
+    for key, rows in rows_by_key.items():
+        found = {str(labels[row]) for row in rows}
+        if len(found) > 1:
+            leaks.append(Leak(key, tuple(label for label in ALL_SPLIT_LABELS if label in found), tuple(rows)))
+    return leaks
+
+
+def describe_leakage(leaks: Sequence[Leak], what: str = "molecule") -> str:
+    """The result of `find_leakage` as a sentence with counts and up to three examples; the keys are called `what`."""
+    if not leaks:
+        return f"no {what} is in more than one subset of the split"
+    examples = "; ".join(
+        f"{short_repr(leak.key)} in {' and '.join(leak.labels)}, rows {_first(leak.rows)}" for leak in leaks[:3]
+    )
+    more = "; ..." if len(leaks) > 3 else ""
+    subject = f"{what} is" if len(leaks) == 1 else f"{what}s are"
+    rows = pluralize(sum(len(leak.rows) for leak in leaks), "row")
+    return f"{len(leaks)} {subject} in more than one subset of the split, {rows} in all ({examples}{more})"
+
+
+def _first(rows: Sequence[int], max_rows: int = 6) -> str:
+    return ", ".join([*map(str, rows[:max_rows]), *(["..."] if len(rows) > max_rows else [])])
+
+
+_SPELLINGS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test", "": ""}
+_SPELLINGS |= {"cal": CALIBRATION, "calib": CALIBRATION, "calibration": CALIBRATION}
+
+
+def read_split_file(path: str | Path, smiles: Sequence[str]) -> Labels:
+    """The labels in a split file.
+
+    It is a table with the columns `smiles` and `split`, with a row for each row of the data, in the same order and
+    with the same SMILES text. `split` is train, val (or valid, validation), test or cal (or calib, calibration); an
+    empty one leaves the row out.
+
+    smiles: the n SMILES of the data, unchanged. Returns (n,) labels.
+    Raises InputError, with row and line, for another label or a row that differs from the data, and if train, val or
+    test is empty; UsageError if a column is missing.
+    """
+    table = read_table(path)
+    found = column(table, "smiles")
+    counts = f"the split file has {pluralize(len(found), 'row')}, the data {len(smiles)}"
+    for row, (in_file, in_data) in enumerate(zip(found, smiles, strict=False)):
+        if in_file != in_data:
+            more = f"; {counts}" if len(found) != len(smiles) else ""
+            raise InputError(
+                f"{path}, {table.location(row)}: row {row} (from 0) is {short_repr(in_file)}, that of the data is "
+                f"{short_repr(in_data)}{more}; a split file has the rows of the data in the same order"
+            )
+    if len(found) != len(smiles):
+        row = min(len(found), len(smiles))
+        raise InputError(f"{path}: {counts}; they are the same before row {row} (from 0)")
+
+    return read_split_column(table, "split")
+
+
+def read_split_column(table: Table, name: str) -> Labels:
+    """The labels in a column of a table: as for `read_split_file`.
+
+    Raises InputError, with the line, for another label and if train, val or test is empty; UsageError if there is no
+    such column.
+    """
+    labels = np.full(len(table.rows), "", dtype="<U5")
+    for row, text in enumerate(column(table, name)):
+        label = _SPELLINGS.get(text.strip().lower())
+        if label is None:
+            raise InputError(
+                f"{table.source}, {table.location(row)}: column {short_repr(name)} has {short_repr(text)}; "
+                "it must be train, val, test, cal for calibration, or empty to leave the row out"
+            )
+        labels[row] = label
+    empty = [label for label in SPLIT_LABELS if label not in labels]
+    if empty:
+        raise InputError(f"{table.source}: no row is {' or '.join(empty)}; each of train, val and test needs one")
+    return labels

@@ -17,15 +17,14 @@ from typing import Any, NamedTuple
 from filelock import FileLock, Timeout
 
 from molattn import chem
-from molattn.cache import CACHE_VARIABLE
+from molattn.cache import CACHE_VARIABLE, check_parent_folders
 from molattn.chem import Progress, rdkit_version
 from molattn.chem.workers import WORKER_DIED, map_chunks
-from molattn.data.datasets.folders import molecule_cache_dir
+from molattn.data.datasets.cards import molecule_cache_dir
 from molattn.data.store.molecule_store import MoleculeStore, pack_error, row_packer, store_dtypes
 from molattn.data.store.packing import Packing
 from molattn.data.store.ragged import DamagedFileError, FileDigest, RaggedColumns, RaggedWriter
 from molattn.errors import ConformerError, SmilesError, UsageError
-from molattn.trusted_files import check_parent_folders
 
 SCHEMA = 1
 HEADER = "header.json"

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from molattn.data.datasets.folders import cache_dir
+from molattn.data.datasets.cards import cache_dir
 from molattn.data.files import write_bytes
 from molattn.data.tables.columns import validate_column_names
 from molattn.data.tables.row_stream import CELL_BYTES, CHUNK_SIZE, MAX_CHUNK_BYTES, Chunk, RowStream, chunk_too_large

@@ -1,13 +1,25 @@
-"""Cells with a list of one value for each atom, and the rows of labels of each molecule."""
+"""Lists of one value for each atom: in the cells of a table, and as properties of an SDF.
+
+RDKit writes them as properties with the names `atom.dprop.NAME` (numbers), `atom.iprop.NAME` (whole numbers),
+`atom.bprop.NAME` (0 and 1) and `atom.prop.NAME` (strings): values separated by whitespace
+(`Chem.CreateAtomDoublePropertyList` and similar functions). A missing value is `n/a`, or another marker that is given
+in brackets before the first value: `[?] 0.1 ? 0.3`. A list with any other name has the form of lists in other tables,
+such as `[0.1, null, 0.3]`.
+"""
 
 import ast
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from molattn.data.tables.columns import find_column
+from molattn.data.tables.table import Table
+from molattn.errors import short_repr
 
 _MISSING = frozenset(("", "null", "none", "nan"))
 # The syntax of JSON.
@@ -100,3 +112,84 @@ def _normalize(item: Any) -> str:
     text = "" if item is None else str(item).strip()
     lower = text.casefold()
     return "" if lower in _MISSING else {"true": "1", "false": "0"}.get(lower, text)
+
+
+_ATOM_LIST = re.compile(r"atom\.[dib]?prop\..+")
+
+
+@dataclass(frozen=True)
+class ReorderedTable:
+    """A table whose atom lists are in the order of the atoms of its SMILES.
+
+    Attributes:
+        table: with the reordered lists; unchanged if it is not from an SDF.
+        reasons: why the lists of a row do not match its atoms, by row; these lists are empty in `table`.
+        left_out: the rows with values of hydrogens that are not atoms of the graph; these values are left out.
+    """
+
+    table: Table
+    reasons: dict[int, str] = field(default_factory=dict)
+    left_out: list[int] = field(default_factory=list)
+
+
+def is_rdkit_atom_list(table: Table, name: str) -> bool:
+    """Whether a column is, by its name, an atom property list of RDKit in an SDF."""
+    return bool(table.atom_maps) and _ATOM_LIST.fullmatch(name.strip()) is not None
+
+
+def reorder_atom_lists(table: Table, columns: Sequence[str], add_hs: bool) -> ReorderedTable:
+    """The table with the lists in `columns` in the order of the atoms of its SMILES; with `add_hs` hydrogens follow.
+
+    A hydrogen that is implicit in the record has a missing value. The value of one that is an atom of the record but
+    not of the graph is left out.
+    """
+    if not table.atom_maps:
+        return ReorderedTable(table)
+    rows = list(table.rows)
+    reasons: dict[int, str] = {}
+    left_out: list[int] = []
+    indices = [(name, find_column(table.columns, name, table.source)) for name in columns]
+    for row, atom_map in table.atom_maps.items():
+        rows[row] = cells = list(rows[row])
+        try:
+            lists = {k: _values(table, name, cells[k], atom_map) for name, k in indices if cells[k].strip()}
+        except ValueError as error:
+            reasons[row] = str(error)
+            lists = {}
+        order = [*atom_map.order.tolist(), *(atom_map.hydrogens.tolist() if add_hs else ())]
+        for _, k in indices:
+            cells[k] = format_list([lists[k][i] if i >= 0 else "" for i in order]) if k in lists else ""
+        unused = set(range(atom_map.size)).difference(order)
+        if any(values[i] for values in lists.values() for i in unused):
+            left_out.append(row)
+    return ReorderedTable(replace(table, rows=rows, atom_maps={}), reasons, left_out)
+
+
+def _values(table: Table, name: str, text: str, atom_map: Any) -> list[str]:
+    """The values of a list, as text, in the order of the atoms of the record; empty for a missing value.
+
+    Raises:
+        ValueError: it is not a list, or its length is not the number of atoms.
+    """
+    try:
+        values = _parse_rdkit_list(text) if is_rdkit_atom_list(table, name) else parse_list(text)
+    except ValueError as error:
+        raise ValueError(f"column {short_repr(name)}: {short_repr(text)}: {error}") from error
+    if len(values) != atom_map.size:
+        counted = "1 value" if len(values) == 1 else f"{len(values)} values"
+        count = "1 atom" if atom_map.size == 1 else f"{atom_map.size} atoms"
+        hydrogens = ", explicit hydrogens among them" if atom_map.size > len(atom_map.order) else ""
+        raise ValueError(f"column {short_repr(name)}: {counted} for the {count} of the record{hydrogens}")
+    return values
+
+
+def _parse_rdkit_list(text: str) -> list[str]:
+    """The values of an atom property list of RDKit."""
+    values, missing = text.split(), "n/a"
+    if values[0].startswith("["):
+        if not values[0].endswith("]"):
+            raise ValueError(
+                "the marker of missing values, without spaces, must be in brackets before the first value: [?] 1 ?"
+            )
+        missing = values.pop(0)[1:-1]
+    return ["" if value == missing else value for value in values]

@@ -12,8 +12,7 @@ from pathlib import Path
 from molattn.data.files import file_suffix
 from molattn.data.tables.csv_text import csv_stream
 from molattn.data.tables.molecule_files import sdf_stream, smi_stream
-from molattn.data.tables.row_stream import RowStream
-from molattn.data.tables.text_input import STDIN, open_input, read_blocks, read_lines, source_name
+from molattn.data.tables.row_stream import STDIN, RowStream, open_input, read_blocks, read_lines, source_name
 from molattn.errors import InputError, UsageError, short_repr
 
 FORMATS = ("csv", "tsv", "smi", "sdf", "parquet")

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from molattn.data.tables.atom_lists import parse_list
-from molattn.data.tables.columns import format_names, guess_smiles_column
-from molattn.data.tables.numbers import (
+from molattn.data.tables.columns import (
+    format_names,
+    guess_smiles_column,
     missing_value_reason,
     parse_finite,
     parse_numbers,

@@ -17,8 +17,7 @@ from molattn.data import files
 from molattn.data.tables.columns import find_column
 from molattn.data.tables.csv_text import csv_line, csv_stream
 from molattn.data.tables.readers import infer_delimiter, infer_format, open_stream
-from molattn.data.tables.row_stream import RowStream, row_bytes
-from molattn.data.tables.text_input import read_lines
+from molattn.data.tables.row_stream import RowStream, read_lines, row_bytes
 from molattn.errors import InputError, UsageError
 
 MIN_MEMORY_LIMIT, MEMORY_PER_BYTE = 2**29, 64

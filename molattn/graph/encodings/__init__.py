@@ -20,14 +20,26 @@ Each is an `Encoding`, a module with `dim` channels; `forward(molecules)` takes 
 features are finite there, and zero for the two weights. `Sum` and `Concat` combine several encodings.
 """
 
-from molattn.graph.encodings.base import Encoding, Molecules, adjacency, pair_mask
-from molattn.graph.encodings.bonds import BondEncoding, BondOneHot
-from molattn.graph.encodings.combine import Concat, Sum
-from molattn.graph.encodings.distances import Bessel, DistanceEncoding, Gaussians, RadialBases
-from molattn.graph.encodings.fixed_weights import AdjacencyWeights, DistanceKernel
-from molattn.graph.encodings.nodes import DegreeEncoding
-from molattn.graph.encodings.paths import HeadTable, NeighbourhoodOrder, PathEdgeEncoding, PathEncoding, path_codes
-from molattn.graph.encodings.walks import RandomWalkEncoding, RandomWalkNodes, random_walks
+from molattn.graph.encodings.base import Concat, Encoding, Molecules, Sum, adjacency, pair_mask
+from molattn.graph.encodings.bonds import BondEncoding, BondOneHot, DegreeEncoding
+from molattn.graph.encodings.distances import (
+    AdjacencyWeights,
+    Bessel,
+    DistanceEncoding,
+    DistanceKernel,
+    Gaussians,
+    RadialBases,
+)
+from molattn.graph.encodings.paths import (
+    HeadTable,
+    NeighbourhoodOrder,
+    PathEdgeEncoding,
+    PathEncoding,
+    RandomWalkEncoding,
+    RandomWalkNodes,
+    path_codes,
+    random_walks,
+)
 
 __all__ = [
     "AdjacencyWeights",

@@ -1,14 +1,14 @@
-"""The bond between two atoms as features of their edge, learned or not."""
+"""The bond between two atoms as features of their edge, and the degree of an atom."""
 
 from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Integer
-from torch import Tensor
+from torch import Tensor, nn
 
 from molattn.graph.embedding import SumEmbedding, look_up
-from molattn.graph.encodings.base import Encoding, Molecules, pair_mask
+from molattn.graph.encodings.base import Encoding, Molecules, adjacency, pair_mask
 from molattn.graph.stack import EdgeEmbedding
 
 
@@ -74,3 +74,27 @@ class BondOneHot(Encoding):
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
         return look_up(self.table, bond_codes(molecules))
+
+
+class DegreeEncoding(Encoding):
+    """A learned embedding of the number of neighbours.
+
+    x_i = Z[min(deg_i, max_degree)]        deg_i = sum_j A_ij
+
+    Shapes: molecules of n atoms -> (b, n, dim).
+
+    Args:
+        dim: channels.
+        max_degree: atoms with this many neighbours or more share one row.
+
+    Source: the centrality encoding of Graphormer, Ying et al. 2021, arXiv:2106.05234, equation 5; bonds have no
+    direction here, so one table serves for both of its degrees.
+    """
+
+    def __init__(self, dim: int, max_degree: int):
+        super().__init__()
+        self.dim, self.max_degree = dim, max_degree
+        self.degree = nn.Embedding(max_degree + 1, dim)
+
+    def forward(self, molecules: Molecules) -> Float[Tensor, "b n d"]:
+        return look_up(self.degree.weight, adjacency(molecules).sum(-1).clamp(max=self.max_degree))

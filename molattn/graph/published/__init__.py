@@ -6,13 +6,11 @@ Edge encodings, virtual nodes and readouts are chosen where a model is built.
 from collections.abc import Callable
 
 from molattn.graph.block import GraphNetBlock
-from molattn.graph.published.config import BlockConfig
 from molattn.graph.published.gaan import GatedSum, gaan
 from molattn.graph.published.graphormer import graphormer
 from molattn.graph.published.grit import DegreeScaledSum, GritEdges, GritEdgeUpdate, grit
-from molattn.graph.published.mat import MixedEdgeUpdate, mat
-from molattn.graph.published.rmat import RelativeEdgeUpdate, rmat
-from molattn.graph.published.tensor_dot import molattn, tensor_dot
+from molattn.graph.published.mat import MixedEdgeUpdate, RelativeEdgeUpdate, mat, rmat
+from molattn.graph.published.tensor_dot import BlockConfig, molattn, tensor_dot
 
 BLOCKS: dict[str, Callable[[BlockConfig], GraphNetBlock]] = {
     "molattn": molattn,

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from molattn.graph.aggregate import Messages
 from molattn.graph.block import GraphNetBlock
 from molattn.graph.edge_update import AttentionEdgeUpdate
-from molattn.graph.published.config import BlockConfig
+from molattn.graph.published.tensor_dot import BlockConfig
 
 
 class GatedSum(nn.Module):

@@ -2,7 +2,7 @@
 
 from molattn.graph.block import GraphNetBlock
 from molattn.graph.edge_update import AttentionEdgeUpdate
-from molattn.graph.published.config import BlockConfig
+from molattn.graph.published.tensor_dot import BlockConfig
 
 
 def graphormer(config: BlockConfig) -> GraphNetBlock:

@@ -10,7 +10,7 @@ from molattn.graph.aggregate import Messages
 from molattn.graph.block import GraphNetBlock
 from molattn.graph.edge_update import EdgeMessages, LiteralMessages, not_none
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
-from molattn.graph.published.config import BlockConfig, require_edge_features
+from molattn.graph.published.tensor_dot import BlockConfig, require_edge_features
 
 # rho(x) = sign(x) sqrt(|x|) has an infinite slope at 0; this makes it finite.
 _EPS = 1e-6

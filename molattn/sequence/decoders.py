@@ -1,4 +1,4 @@
-"""Luong's encoder-decoder: attention is computed from the decoder state after the recurrent step."""
+"""Bahdanau's and Luong's encoder-decoders: attention before the recurrent step, and after it."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from molattn.attention import Score, make_score
-from molattn.sequence.masks import PAD
+from molattn.attention import Additive, Score, make_score
+from molattn.sequence.embedding import PAD
 from molattn.sequence.recurrent import (
     Hidden,
     RecurrentDecoder,
@@ -17,6 +17,100 @@ from molattn.sequence.recurrent import (
     precompute_keys,
     run_rnn,
 )
+
+
+@dataclass(frozen=True)
+class BahdanauState:
+    """The decoding state after t target tokens.
+
+    Attributes:
+        memory: h_j, the encoder output, (batch, source, 2 * hidden_dim).
+        keys: W_k h_j + b, computed once, (batch, source, attention_dim).
+        source_mask: (batch, 1, source), True for tokens, False for padding.
+        s: s_t, (batch, hidden_dim).
+    """
+
+    memory: Float[Tensor, "b m c"]
+    keys: Float[Tensor, "b m a"]
+    source_mask: Bool[Tensor, "b 1 m"]
+    s: Float[Tensor, "b d"]
+
+    def select(self, rows: Int[Tensor, "k"]) -> "BahdanauState":
+        """The state of the given batch rows, in that order; rows may be repeated."""
+        return BahdanauState(self.memory[rows], self.keys[rows], self.source_mask[rows], self.s[rows])
+
+
+class Bahdanau(RecurrentDecoder[BahdanauState]):
+    """Recurrent encoder-decoder with Bahdanau's attention.
+
+    h_j = [->h_j; <-h_j]                                a bidirectional GRU over the source
+    s_0 = tanh(W_s <-h_1 + b_s)
+    a_t = softmax_j( w . tanh(W_q s_(t-1) + W_k h_j + b) )
+    c_t = sum_j a_tj h_j
+    s_t = GRU([E y_(t-1); c_t], s_(t-1))
+    r_t = maxout(W_r [s_t; E y_(t-1); c_t] + b_r)       the maximum of each pair of neighbours
+    logits_t = W_o r_t + b_o                            of y_t
+
+    The output depends on s_t, as in the paper's equation 4, not on s_(t-1), as in its appendix. Token 0 is padding: it
+    is not encoded in the source, and not attended to.
+
+    Args:
+        source_vocab, target_vocab: vocabulary sizes, including token 0.
+        embed_dim: channels of the token embeddings.
+        hidden_dim: channels of s_t, and of h_j in one direction.
+        attention_dim: hidden channels of the additive score; hidden_dim by default.
+        readout_dim: channels of r_t; hidden_dim by default.
+        dropout: dropout probability of the embeddings and of r_t, in training.
+
+    Source: Bahdanau et al. 2015, arXiv:1409.0473. The GRU is torch's, with the reset gate after the recurrent
+    matrix.
+
+    >>> model = Bahdanau(source_vocab=11, target_vocab=13, embed_dim=6, hidden_dim=8)
+    >>> source, target = torch.tensor([[3, 4, 5, 0]]), torch.tensor([[1, 6, 7]])
+    >>> logits, alignment = model(source, target, return_weights=True)
+    >>> tuple(logits.shape), tuple(alignment.shape)
+    ((1, 3, 13), (1, 3, 4))
+    """
+
+    def __init__(
+        self,
+        source_vocab: int,
+        target_vocab: int,
+        embed_dim: int,
+        hidden_dim: int,
+        *,
+        attention_dim: int | None = None,
+        readout_dim: int | None = None,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        memory_dim, readout_dim = 2 * hidden_dim, readout_dim or hidden_dim
+        self.encoder = RecurrentEncoder(source_vocab, embed_dim, hidden_dim, bidirectional=True, dropout=dropout)
+        self.w_s = nn.Linear(hidden_dim, hidden_dim)
+        self.embedding = nn.Embedding(target_vocab, embed_dim, padding_idx=PAD)
+        self.score = Additive(hidden_dim, memory_dim, attention_dim or hidden_dim)
+        self.cell = nn.GRUCell(embed_dim + memory_dim, hidden_dim)
+        self.w_r = nn.Linear(hidden_dim + embed_dim + memory_dim, 2 * readout_dim)
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(readout_dim, target_vocab)
+
+    def init_state(self, source: Int[Tensor, "b m"]) -> BahdanauState:
+        """Encodes the source, (batch, source): the state before the first target token."""
+        memory, (last,) = self.encoder(source)
+        s = torch.tanh(self.w_s(last[1]))
+        return BahdanauState(memory, precompute_keys(self.score, memory), (source != PAD)[:, None, :], s)
+
+    def _decode_step(
+        self, tokens: Tensor, state: BahdanauState, return_weights: bool
+    ) -> tuple[Tensor, BahdanauState, Tensor | None]:
+        """r_t, the state with s_t, and a_t (None without `return_weights`)."""
+        y = self.dropout(self.embedding(tokens))
+        c, weights = attend_to_memory(self.score, state.s[:, None, :], state, return_weights)
+        c = c[:, 0]
+        s = self.cell(torch.cat([y, c], dim=-1), state.s)
+        r = self.w_r(torch.cat([s, y, c], dim=-1)).unflatten(-1, (-1, 2)).amax(-1)
+        return self.dropout(r), BahdanauState(state.memory, state.keys, state.source_mask, s), weights
+
 
 # The paper's names of the scores -> those of `molattn.attention`.
 LUONG_SCORES = {"dot": "dot", "general": "general", "concat": "additive", "location": "location"}

@@ -1,0 +1,299 @@
+"""New SMILES and molecules: random SMILES, random edits, and recombination at BRICS bonds."""
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from rdkit import Chem, RDConfig, rdBase
+from rdkit.Chem import BRICS
+
+from molattn.chem.parse import canonical_smiles, read_smiles
+from molattn.chem.standardize import inchi_key
+from molattn.errors import SmilesError
+
+# RDKit treats seed 0 as "no seed", and accepts 32 bits.
+_SEEDS = 2**31 - 1
+
+
+def random_smiles(mol: Chem.Mol, seed: int) -> str:
+    """A random SMILES of a molecule: with a random first atom and random order of branches.
+
+    Args:
+        mol: As `read_smiles` returns it.
+        seed: From 0; the same seed gives the same SMILES of the same molecule.
+
+    Raises ValueError for a seed outside of [0, 2^31 - 1).
+
+    Source: RDKit's `MolToRandomSmilesVect`.
+    """
+    if not 0 <= seed < _SEEDS:
+        raise ValueError(f"a seed is from 0 to {_SEEDS - 1}, got {seed}")
+    (smiles,) = Chem.MolToRandomSmilesVect(mol, 1, randomSeed=seed + 1)
+    return smiles
+
+
+def round_trip_smiles(text: str, max_length: int) -> str | None:
+    """The canonical SMILES of a molecule, if it is short, has one fragment and survives parsing and writing.
+
+    None for anything else: no molecule, several fragments, more than `max_length` characters, or one of the few
+    canonical SMILES that RDKit parses and then writes differently.
+    """
+    try:
+        canonical = canonical_smiles(read_smiles(text))
+        if len(canonical) > max_length or "." in canonical:
+            return None
+        return canonical if canonical_smiles(read_smiles(canonical)) == canonical else None
+    except SmilesError:
+        return None
+
+
+def nci_molecules(max_length: int) -> list[str]:
+    """The short molecules among the 4,999 of the NCI in RDKit's data: distinct `round_trip_smiles`, sorted.
+
+    Raises FileNotFoundError if RDKit was installed without its data.
+    """
+    lines = (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text(encoding="utf-8").splitlines()
+    found = {round_trip_smiles(line.split("\t")[0], max_length) for line in lines if line.strip()}
+    return sorted(smiles for smiles in found if smiles is not None)
+
+
+_CHAIN = (6, 6, 6, 7, 7, 8, 8, 16, 9, 17, 35)
+_AROMATIC = (6, 7, 8, 16)
+_ORDERS = (Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE)
+_EDIT_ATTEMPTS = 50
+"""Largest number of attempts per requested molecule."""
+
+Edit = Callable[[Chem.RWMol, Chem.Mol, np.random.Generator], Chem.Mol | None]
+
+
+def mutate_molecules(
+    smiles: Sequence[str], count: int, *, seed: int, max_length: int, exclude: Collection[str] = ()
+) -> list[str]:
+    """New molecules, each an input molecule after one to three random edits.
+
+    An edit changes an element or a bond order, adds or removes an atom, keeps one of the fragments of a cut bond, or
+    joins two of the input molecules.
+
+    Args:
+        smiles: Input molecules; none of them is returned.
+        count: Number of distinct molecules; fewer are returned if the edits find no more.
+        seed: The same seed gives the same molecules, in the same order.
+        max_length: Largest number of characters of a canonical SMILES.
+        exclude: Canonical SMILES that must not be returned, such as those of a test set.
+
+    Returns: distinct `round_trip_smiles` without radicals.
+    """
+    rng = np.random.default_rng(seed)
+    mols = [read_smiles(text) for text in smiles]
+    taken = {*exclude, *(round_trip_smiles(text, max_length) for text in smiles)}
+    made: list[str] = []
+    with rdBase.BlockLogs():
+        for _ in range(_EDIT_ATTEMPTS * count if mols else 0):
+            if len(made) == count:
+                break
+            mol: Chem.Mol | None = mols[rng.integers(len(mols))]
+            for _ in range(rng.integers(1, 4)):
+                mol = mutate(mol, mols[rng.integers(len(mols))], rng)
+                if mol is None:
+                    break
+            new = None if mol is None else round_trip_smiles(Chem.MolToSmiles(mol), max_length)
+            if new is not None and new not in taken:
+                taken.add(new)
+                made.append(new)
+    return made
+
+
+def mutate(mol: Chem.Mol, other: Chem.Mol, rng: np.random.Generator) -> Chem.Mol | None:
+    """`mol` after one of `EDITS`, drawn at random, which may join `other`; None if the result is not a molecule."""
+    edit = EDITS[rng.integers(len(EDITS))]
+    return sanitized(edit(Chem.RWMol(mol), other, rng))
+
+
+def sanitized(new: Chem.Mol | None) -> Chem.Mol | None:
+    """The edited molecule, sanitised; None if it is invalid or has a radical."""
+    if new is None or not new.GetNumAtoms():
+        return None
+    try:
+        Chem.SanitizeMol(new)
+    except (ValueError, RuntimeError):
+        return None
+    Chem.AssignStereochemistry(new, cleanIt=True, force=True)
+    return None if any(atom.GetNumRadicalElectrons() for atom in new.GetAtoms()) else new
+
+
+def _change_element(mol: Chem.RWMol, _: Chem.Mol, rng: np.random.Generator) -> Chem.Mol | None:
+    atom = mol.GetAtomWithIdx(int(rng.integers(mol.GetNumAtoms())))
+    if atom.GetFormalCharge():
+        return None
+    elements = _AROMATIC if atom.GetIsAromatic() else _CHAIN
+    atom.SetAtomicNum(elements[rng.integers(len(elements))])
+    atom.SetNoImplicit(False)
+    atom.SetNumExplicitHs(0)
+    return mol
+
+
+def _change_bond(mol: Chem.RWMol, _: Chem.Mol, rng: np.random.Generator) -> Chem.Mol | None:
+    bonds = [bond for bond in mol.GetBonds() if not bond.GetIsAromatic()]
+    if not bonds:
+        return None
+    bonds[rng.integers(len(bonds))].SetBondType(_ORDERS[rng.integers(len(_ORDERS))])
+    return mol
+
+
+def _add_atom(mol: Chem.RWMol, _: Chem.Mol, rng: np.random.Generator) -> Chem.Mol | None:
+    atom = _atom_with_hydrogen(mol, rng)
+    if atom is None:
+        return None
+    new = mol.AddAtom(Chem.Atom(_CHAIN[rng.integers(len(_CHAIN))]))
+    return _add_bond(mol, atom, new)
+
+
+def _remove_atom(mol: Chem.RWMol, _: Chem.Mol, rng: np.random.Generator) -> Chem.Mol | None:
+    ends = [atom.GetIdx() for atom in mol.GetAtoms() if atom.GetDegree() == 1]
+    if not ends:
+        return None
+    mol.RemoveAtom(ends[rng.integers(len(ends))])
+    return mol
+
+
+def _cut(mol: Chem.RWMol, _: Chem.Mol, rng: np.random.Generator) -> Chem.Mol | None:
+    bonds = [bond for bond in mol.GetBonds() if not bond.IsInRing() and bond.GetBondType() == _ORDERS[0]]
+    if not bonds:
+        return None
+    bond = bonds[rng.integers(len(bonds))]
+    mol.RemoveBond(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx())
+    fragments = Chem.GetMolFrags(mol, asMols=True, sanitizeFrags=False)
+    return fragments[rng.integers(len(fragments))]
+
+
+def _join(mol: Chem.RWMol, other: Chem.Mol, rng: np.random.Generator) -> Chem.Mol | None:
+    first, second = _atom_with_hydrogen(mol, rng), _atom_with_hydrogen(other, rng)
+    if first is None or second is None:
+        return None
+    n = mol.GetNumAtoms()
+    mol.InsertMol(other)
+    return _add_bond(mol, first, n + second)
+
+
+EDITS: tuple[Edit, ...] = (_change_element, _change_bond, _add_atom, _remove_atom, _cut, _join)
+
+
+def _atom_with_hydrogen(mol: Chem.Mol, rng: np.random.Generator) -> int | None:
+    """A random atom with a hydrogen, which a bond can replace."""
+    atoms = [atom.GetIdx() for atom in mol.GetAtoms() if atom.GetTotalNumHs()]
+    return atoms[rng.integers(len(atoms))] if atoms else None
+
+
+def _add_bond(mol: Chem.RWMol, i: int, j: int) -> Chem.Mol:
+    """Replace a hydrogen of atom i and one of atom j by a single bond between them."""
+    for atom in (mol.GetAtomWithIdx(i), mol.GetAtomWithIdx(j)):
+        atom.SetNumExplicitHs(max(atom.GetNumExplicitHs() - 1, 0))
+    mol.AddBond(i, j, _ORDERS[0])
+    return mol
+
+
+MAX_LENGTH_GROWN = 100
+"""Largest number of characters of a canonical SMILES: without it, joining would make larger and larger molecules."""
+
+# Largest number of attempts per requested molecule.
+_ATTEMPTS = 50
+_MAX_EDITS = 3
+
+# The BRICS environments of the atom to keep and of the atom beyond the bond.
+_Environments = tuple[str, str]
+
+
+class _Cut(NamedTuple):
+    """A BRICS bond: its molecule, the atom to keep, and the atom beyond the bond."""
+
+    mol: Chem.Mol
+    keep: int
+    beyond: int
+
+
+def grow_molecules(
+    smiles: Sequence[str], count: int, *, seed: int, is_excluded: Callable[[str], bool] = lambda _: False
+) -> list[str]:
+    """New molecules, each two halves of input molecules, or an input molecule after one to three random edits.
+
+    Halves come from two molecules cut at bonds with the same BRICS environments, and are joined by such a bond. No
+    molecule is returned twice, and no input molecule is returned; molecules are compared by InChIKey.
+
+    Args:
+        smiles: input molecules.
+        count: number of molecules; fewer are returned if `_ATTEMPTS` attempts per molecule find no more.
+        seed: the same seed gives the same molecules, in the same order.
+        is_excluded: called with each new SMILES; molecules for which it returns True are dropped.
+
+    Returns: `round_trip_smiles`.
+
+    Raises SmilesError for an input that is not a molecule.
+
+    Source: Degen et al., ChemMedChem 2008, 3, 1503 (https://doi.org/10.1002/cmdc.200800178), for BRICS.
+    """
+    rng = np.random.default_rng(seed)
+    mols = [read_smiles(text) for text in smiles]
+    taken = {inchi_key(text) for text in smiles}
+    made: list[str] = []
+    with rdBase.BlockLogs():
+        cuts = _cuts(mols)
+        kinds = [kind for kind, found in cuts.items() for _ in found]
+        for _ in range(_ATTEMPTS * count if mols else 0):
+            if len(made) == count:
+                break
+            if kinds and rng.integers(2):
+                new = _recombined(cuts, kinds[rng.integers(len(kinds))], rng)
+            else:
+                new = _mutated(mols, rng)
+            text = None if new is None else round_trip_smiles(canonical_smiles(new), MAX_LENGTH_GROWN)
+            if text is None or not (key := inchi_key(text)) or key in taken or is_excluded(text):
+                continue
+            taken.add(key)
+            made.append(text)
+    return made
+
+
+def _cuts(mols: Sequence[Chem.Mol]) -> dict[_Environments, list[_Cut]]:
+    """Both directions of all BRICS bonds, by the environments of the atom to keep and of the atom beyond."""
+    cuts: dict[_Environments, list[_Cut]] = {}
+    for mol in mols:
+        for (i, j), (environment_i, environment_j) in BRICS.FindBRICSBonds(mol):
+            cuts.setdefault((environment_i, environment_j), []).append(_Cut(mol, i, j))
+            cuts.setdefault((environment_j, environment_i), []).append(_Cut(mol, j, i))
+    return cuts
+
+
+def _recombined(
+    cuts: dict[_Environments, list[_Cut]], kind: _Environments, rng: np.random.Generator
+) -> Chem.Mol | None:
+    """A half of one molecule joined with the complementary half of another."""
+    first, second = cuts[kind], cuts[kind[1], kind[0]]
+    one, other = first[rng.integers(len(first))], second[rng.integers(len(second))]
+    (half, i), (rest, j) = _half(one), _half(other)
+    mol, n = Chem.RWMol(half), half.GetNumAtoms()
+    mol.InsertMol(rest)
+    mol.AddBond(i, n + j, one.mol.GetBondBetweenAtoms(one.keep, one.beyond).GetBondType())
+    return sanitized(mol)
+
+
+def _half(cut: _Cut) -> tuple[Chem.Mol, int]:
+    """The fragment that is kept, and the index in it of the atom at the cut."""
+    mol = Chem.RWMol(cut.mol)
+    mol.RemoveBond(cut.keep, cut.beyond)
+    atom_indices: list[tuple[int, ...]] = []
+    fragments = Chem.GetMolFrags(mol, asMols=True, sanitizeFrags=False, fragsMolAtomMapping=atom_indices)
+    return next(
+        (fragment, indices.index(cut.keep))
+        for fragment, indices in zip(fragments, atom_indices, strict=True)
+        if cut.keep in indices
+    )
+
+
+def _mutated(mols: Sequence[Chem.Mol], rng: np.random.Generator) -> Chem.Mol | None:
+    mol: Chem.Mol | None = mols[int(rng.integers(len(mols)))]
+    for _ in range(rng.integers(1, _MAX_EDITS + 1)):
+        mol = mutate(mol, mols[int(rng.integers(len(mols)))], rng)
+        if mol is None:
+            return None
+    return mol

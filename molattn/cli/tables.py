@@ -1,0 +1,121 @@
+"""`molattn embed` and `molattn attention`: fingerprints and attention weights for every row of a table."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from molattn.cli.options import (
+    Force,
+    InputFormat,
+    MoleculeTable,
+    NumWorkers,
+    Quiet,
+    Resume,
+    Run,
+    SmilesColumn,
+    load_predictor,
+    parse_shard,
+)
+from molattn.cli.terminal import print_status, warn
+
+
+def embed(
+    run: Run,
+    table: MoleculeTable,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="Where the vectors go: .parquet, .csv, .tsv or .npy.", show_default=False),
+    ],
+    smiles_column: SmilesColumn = None,
+    input_format: InputFormat = None,
+    num_workers: NumWorkers = 0,
+    shard: Annotated[
+        str | None, typer.Option(help="i/n: embed only the i-th of n parts of the rows.", show_default=False)
+    ] = None,
+    resume: Resume = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no vector.")] = False,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Embed every row of a table: the vector before the model's last, linear map, as a fingerprint.
+
+    `molattn embed runs/esol in.csv -o out.parquet` keeps every row and column of in.csv, in order, and adds `f0`, `f1`,
+    ..., `status` (ok or error) and `error` (why). A `.npy` file holds only the vectors, one row for each row of the
+    table, NaN where a molecule cannot be read. All else is as for `molattn predict`.
+    """
+    from molattn.cli.table_report import TableProgress, report_rows
+    from molattn.inference.table_job import TableJob, is_npy, locked_outputs
+
+    job = TableJob(
+        input=table,
+        output=output,
+        smiles_column=smiles_column,
+        input_format=input_format,
+        shard=parse_shard(shard),
+        num_workers=num_workers,
+        resume=resume,
+        strict=strict,
+        force=force,
+        quiet=quiet,
+    )
+    with locked_outputs([job]):
+        predictor = load_predictor(run)
+        from molattn.inference.row_predictor import fingerprint_task
+        from molattn.inference.table_engine import run_jobs
+
+        task = fingerprint_task(predictor, numbers_only=is_npy(output))
+        counts = run_jobs([job], task, partial(TableProgress, quiet=quiet), warn)
+    report_rows(counts, "fingerprint", "embedded", output, quiet)
+
+
+def attention(
+    run: Run,
+    table: MoleculeTable,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where the weights go: .parquet or .csv.", show_default=False)
+    ],
+    smiles_column: SmilesColumn = None,
+    input_format: InputFormat = None,
+    layer: Annotated[
+        int | None, typer.Option(help="One layer only; negative numbers count from the last.", show_default=False)
+    ] = None,
+    head: Annotated[
+        str | None, typer.Option(help="One head only, or the mean or max of all.", show_default=False)
+    ] = None,
+    num_workers: NumWorkers = 0,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 at a row that cannot be read.")] = False,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the attention weights of every molecule of a table, one weight per row.
+
+    `molattn attention runs/esol in.csv -o maps.parquet` has the columns row (of in.csv, from 0), smiles, layer, head,
+    receiver, sender, their labels and elements, bond, path_length and weight. A molecule of 25 atoms has 625 weights
+    for every layer and head: `--layer -1 --head mean` keeps one of them. Tables may be of any length. A row that
+    cannot be read is left out, counted and named.
+    """
+    from molattn.cli.table_report import TableProgress
+    from molattn.inference.table_job import check_attention_output
+
+    check_attention_output(output, force)
+    predictor = load_predictor(run)
+    from molattn.inference.attention_table import write_attention
+
+    counts = write_attention(
+        predictor,
+        table,
+        output,
+        partial(TableProgress, quiet=quiet),
+        smiles_column=smiles_column,
+        input_format=input_format,
+        layer=layer,
+        head=head,
+        num_workers=num_workers,
+        strict=strict,
+    )
+    if not quiet:
+        print_status(f"{counts.weights:,} weights of {counts.rows - counts.failed} molecules, written to {output}")
+    if counts.warning:
+        warn(counts.warning)
