@@ -5,9 +5,10 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from molattn.errors import MolattnWarning
+from molattn.training.options import TrainOptions
 from molattn.training.run_status import resolve_resume
 
 SECONDS_BETWEEN_LINES = 5.0
@@ -23,7 +24,7 @@ def train(
     force: bool = False,
     resume: str | Path | None = None,
     quiet: bool = False,
-    **options: Any,
+    **options: Unpack[TrainOptions],
 ):
     """Train a model and write its run folder: what `molattn train` does.
 
@@ -36,7 +37,8 @@ def train(
         force: replace a run in `output_dir`.
         resume: the folder of an unfinished run to continue, with its own settings.
         quiet: print only warnings.
-        options: any setting by its name: `epochs`, `seed`, `split`, `target_columns`, ...; see `RunConfig`.
+        options: any setting by its name, `epochs`, `seed`, `split`, `target_columns`, ..., as in `TrainOptions`; what
+            each does is said in `RunConfig`.
 
     Returns:
         A `RunResult`: `.folder`, `.metrics`, `.history` and the predictions; or a `MultipleRunsResult` for folds and
@@ -53,11 +55,10 @@ def train(
         from molattn.data.tables.arrow import cache_frame
 
         dataset = cache_frame(dataset)
-    if dataset:
-        options["dataset"] = str(dataset)
+    given: dict[str, Any] = {**options, "dataset": str(dataset)} if dataset else {**options}
     if resume is not None:
         config, output_dir = resolve_resume(resume, config, output_dir, force)
-    return run(resolve(config, options, settings), output_dir, PrintReporter(quiet), force, resume is not None)
+    return run(resolve(config, given, settings), output_dir, PrintReporter(quiet), force, resume is not None)
 
 
 def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool = False, resume: bool = False):

@@ -2,10 +2,12 @@
 
 import inspect
 import pickle
+import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import joblib
 import numpy as np
@@ -23,8 +25,9 @@ from sklearn.utils import get_tags
 import molattn
 from molattn import MolAttentionClassifier, MolAttentionRegressor
 from molattn.chem import standardized_smiles
-from molattn.models.presets import PRESETS
-from molattn.training.config import RunConfig
+from molattn.models.config import CONFIGS
+from molattn.training.config import DataConfig, RunConfig, TrainingConfig
+from molattn.training.options import TrainOptions
 from tests.molecules import esol
 
 SMILES, VALUES = esol(40)
@@ -305,18 +308,37 @@ def test_invalid_labels_are_errors() -> None:
         regressor(validation_fraction=0.9).fit(SMILES, np.stack([VALUES, [1.0] + [np.nan] * 39], 1))
 
 
-def test_parameters_are_the_options_of_train_and_their_defaults() -> None:
-    sections = RunConfig().to_dict()
-    own = {"settings", "verbose", "validation_fraction", "random_state", "preset", "model"}
+def test_parameters_are_the_options_of_train_and_have_no_values_of_their_own() -> None:
+    sections = {name for settings in RunConfig().to_dict().values() for name in settings}
+    own = {"settings", "verbose", "validation_fraction", "random_state", "smiles_column", "descriptor_columns"}
     parameters = inspect.signature(MolAttentionRegressor).parameters
     assert parameters == inspect.signature(MolAttentionClassifier).parameters
-    for name in set(parameters) - own:
-        (value,) = [settings[name] for settings in sections.values() if name in settings]
-        assert parameters[name].default in (None, value)
-    # A parameter that always has a value would silently take back what a preset says.
-    fixed = {name for name in set(parameters) - own if parameters[name].default is not None}
-    for preset in PRESETS.values():
-        assert not fixed & {name for settings in preset.settings.values() for name in settings}
+    settings = set(parameters) - own
+    assert settings - {"preset", "model"} < sections and len(settings) > 50
+    # A parameter that always has a value would silently take back what a preset or a base model says.
+    assert all(parameters[name].default is None for name in settings)
+    for name in parameters:
+        assert re.search(rf"^ {{4}}(\w+, )*{name}(, \w+)*: ", MolAttentionRegressor.__doc__, re.MULTILINE), name
+
+
+def test_every_setting_is_an_option_of_train_by_its_type() -> None:
+    kinds = {tuple[str, ...]: Sequence[str] | str | None, tuple[float, ...]: Sequence[float] | float | None}
+    hints: dict[str, Any] = {}
+    for kind in (DataConfig, TrainingConfig, *CONFIGS.values()):
+        hints |= {name: kinds.get(hint, hint | None) for name, hint in get_type_hints(kind).items()}
+    del hints["kind"], hints["dataset"]
+    assert get_type_hints(TrainOptions) == {"preset": str | None, "model": str | None, **hints}
+
+
+def test_a_parameter_that_does_not_exist_is_refused_with_the_closest_one() -> None:
+    with pytest.raises(TypeError, match=r"'hidden_dims'; did you mean 'hidden_dim'\?"):
+        MolAttentionRegressor(**{"hidden_dims": 3})
+
+
+def test_any_setting_can_be_searched() -> None:
+    search = GridSearchCV(regressor(epochs=1), {"max_path": [3, 6], "edges": [("path",)]}, cv=2, error_score="raise")
+    config = search.fit(SMILES, VALUES).best_estimator_.predictor_.model.config
+    assert config.edges == ("path",) and config.max_path in (3, 6)
 
 
 def test_a_preset_and_any_other_setting_reach_the_model() -> None:

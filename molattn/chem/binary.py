@@ -49,7 +49,7 @@ PROPERTIES: dict[str, Callable[[int], Any]] = {
 A binary holds no CIP labels. `cip.h` assigns those that CIP rule 1 decides; if a molecule has any others, all its
 labels come from RDKit."""
 
-_CODE_MODULES = ("atoms.py", "binary.py", "bonds.py", "codes.py", "features.py", "paths.py", "stereo.py")
+_CODE_MODULES = ("atoms.py", "binary.py", "bonds.py", "codes.py", "features.py", "stereo.py")
 _LABELS = ("none", "E", "Z")
 _NONE = 255
 _UINT8 = np.dtype(np.uint8)

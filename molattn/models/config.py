@@ -30,8 +30,9 @@ class GraphModelConfig:
         radial_bases, num_bases, cutoff: for "distance": "gaussian" or "bessel", number, and cutoff in angstrom.
         distance_kernel: for "distance-kernel": "exp" or "softmax".
         lambdas: for MAT: the weights of attention, distance and adjacency; they sum to 1.
-        score, normalizer, join: for the attentions "molattn" and "tensor-dot": names in `molattn.attention.SCORES` or
-            `SCORES_WITH_WEIGHTS`, in `NORMALIZERS` and in `JOINS`.
+        score: for the attentions "molattn" and "tensor-dot": a name in `molattn.attention.SCORES` or
+            `SCORES_WITH_WEIGHTS`.
+        normalizer, join: of the same two attentions: names in `molattn.attention.NORMALIZERS` and `JOINS`.
         temperature: of the softmax of the same two attentions; 0 is hard attention.
     """
 

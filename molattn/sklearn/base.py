@@ -5,8 +5,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Any, Self
+from textwrap import indent
+from typing import Any, Self, Unpack
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -20,125 +22,77 @@ from molattn._train import PrintReporter
 from molattn.data.tables.columns import parse_required_numbers
 from molattn.errors import MolattnError
 from molattn.inference import Predictor, load
-from molattn.models.config import GraphModelConfig
 from molattn.sklearn.validation import MoleculeTable, check_molecules
-from molattn.training.config import DataConfig, TrainingConfig, resolve
+from molattn.training.config import closest_name, resolve
+from molattn.training.options import EstimatorOptions, describe_settings
 
 # A model in a pickle: the contents of the files of its folder, by name.
 _Files = dict[str, bytes]
 
-PARAMETERS = """
-    Args:
-        preset: a published model, one of `molattn presets`; None for the default model.
-        model: "graph", or "smiles-transformer" for one that reads the tokens of the SMILES.
-        hidden_dim, num_layers, num_heads, dropout, readout: of the model; see `molattn.models.config`. None
-            for the value of the preset.
-        add_hs: whether hydrogens become atoms of the graph.
-        smiles_column: the SMILES column of an X with several columns: its name, or its index from 0. By default found
-            by its name in a data frame, and the first column of an array.
-        descriptor_columns: columns of extra descriptors, by name or index; standardised with the training molecules.
-            Missing values are not supported: impute them beforehand, for example in a `ColumnTransformer`.
-        molecule_featurizers: extra descriptors that RDKit computes: "rdkit_few", a dozen of them, or "rdkit_2d", all;
-            () for none. None for the default of the base model or of training from scratch.
-        standardize: "parent" or "tautomer", the standardization applied to molecules first; None for none.
-        loss: {losses}
-        ensemble_size: number of models whose predictions are averaged; they differ in their seeds.
-        uncertainty_method: how standard deviations are computed, such as "dropout"; None for that of the ensemble or
-            the loss.
-        calibration_size: share of the molecules of `fit` that is held out from training for calibration.
-        calibration_method: how predictions are calibrated, such as "zscaling"; None for conformal intervals, or sets of
-            classes.
-        base: the base model to start from, by name ("nci") or folder; "none" for none. "auto" and None use nci if
-            it is compatible.
-        epochs, learning_rate: of the training; None for the default of fine-tuning or of training from scratch.
-        batch_size, weight_decay, patience: of the training; see `TrainingConfig`.
-        validation_fraction: share of the molecules of `fit` that is held out from training to select the best epoch.
-        split: how those are chosen: "random", "scaffold", "stratified", ...; the same molecule is never in both.
-        random_state: an integer for reproducible models; a `RandomState`; or None for a different model each time.
-        accelerator: of `fit`: "cpu", "gpu", or "auto" for a GPU if one is available.
-        num_workers: processes that read molecules.
-        threads: CPU threads of the training.
-        settings: any other setting of `molattn train --set`, as "section.key=value".
-        verbose: whether `fit` reports its progress on standard error.
+SETTINGS = tuple(EstimatorOptions.__annotations__)
+"""The settings of `molattn train` that are parameters."""
 
-    Attributes:
-        predictor_: the `molattn.Predictor`, with `.attention(smiles)`, `.embed(smiles)` and `.save(folder)`.
-        history_: losses and the validation metric, a dictionary for each epoch.
-        best_epoch_: the epoch, from 0, whose weights the model has.
-        n_outputs_: number of targets.
-        n_features_in_: number of columns of X; 1 for a list of SMILES.
-        feature_names_in_: names of the columns, if they are strings and columns are selected."""
+PARAMETERS = """
+Args:
+    smiles_column: the SMILES column of an X with several columns: its name, or its index from 0. By default found by
+        its name in a data frame, and the first column of an array.
+    descriptor_columns: columns of extra descriptors, by name or index; standardised with the training molecules.
+        Missing values are not supported: impute them beforehand, for example in a `ColumnTransformer`.
+    validation_fraction: share of the molecules of `fit` that is held out from training, by `split`, to select the best
+        epoch.
+    random_state: an integer for reproducible models; a `RandomState`; or None for a different model each time.
+    settings: any other setting of `molattn train --set`, as "section.key=value".
+    verbose: whether `fit` reports its progress on standard error.
+
+    All others are settings of `molattn train`; None is the default of each, that of the preset or base model if there
+    is one.
+
+    preset: a published model, one of `molattn presets`.
+    model: the kind of the model, "graph" or "smiles-transformer".
+SETTINGS
+
+Attributes:
+    predictor_: the `molattn.Predictor`, with `.attention(smiles)`, `.embed(smiles)` and `.save(folder)`.
+    history_: losses and the validation metric, a dictionary for each epoch.
+    best_epoch_: the epoch, from 0, whose weights the model has.
+    n_outputs_: number of targets.
+    n_features_in_: number of columns of X; 1 for a list of SMILES.
+    feature_names_in_: names of the columns, if they are strings and columns are selected.
+""".replace("SETTINGS", indent(describe_settings(SETTINGS), "    "))
 
 
 class MolAttention(BaseEstimator):
-    """The base class of the two estimators. A pickle holds the model as the bytes of its files, not as objects."""
+    """The base class of the two estimators. A pickle holds the model as the bytes of its files, not as objects.
+
+    scikit-learn reads the names and defaults of the parameters from the signature of `__init__`, in which each setting
+    has a place.
+    """
+
+    num_workers: int | None
 
     def __init__(
         self,
         *,
-        preset: str | None = None,
-        model: str = "graph",
-        hidden_dim: int = GraphModelConfig.hidden_dim,
-        num_layers: int | None = None,
-        num_heads: int = GraphModelConfig.num_heads,
-        dropout: float = GraphModelConfig.dropout,
-        readout: str | None = None,
-        add_hs: bool = DataConfig.add_hs,
         smiles_column: str | int | None = None,
         descriptor_columns: Sequence[str | int] | None = None,
-        molecule_featurizers: Sequence[str] | None = None,
-        standardize: str | None = None,
-        loss: str | None = None,
-        ensemble_size: int = TrainingConfig.ensemble_size,
-        uncertainty_method: str | None = None,
-        calibration_size: float = DataConfig.calibration_size,
-        calibration_method: str | None = None,
-        base: str | None = None,
-        epochs: int | None = None,
-        batch_size: int = TrainingConfig.batch_size,
-        learning_rate: float | None = None,
-        weight_decay: float = TrainingConfig.weight_decay,
-        patience: int = TrainingConfig.patience,
         validation_fraction: float = 0.1,
-        split: str = DataConfig.split,
-        random_state: Any = TrainingConfig.seed,
-        accelerator: str = TrainingConfig.accelerator,
-        num_workers: int = TrainingConfig.num_workers,
-        threads: int = TrainingConfig.threads,
+        random_state: Any = 0,
         settings: Sequence[str] = (),
         verbose: bool = False,
+        **options: Unpack[EstimatorOptions],
     ):
-        self.preset = preset
-        self.model = model
-        self.hidden_dim = hidden_dim
-        self.num_layers = num_layers
-        self.num_heads = num_heads
-        self.dropout = dropout
-        self.readout = readout
-        self.add_hs = add_hs
         self.smiles_column = smiles_column
         self.descriptor_columns = descriptor_columns
-        self.molecule_featurizers = molecule_featurizers
-        self.standardize = standardize
-        self.loss = loss
-        self.ensemble_size = ensemble_size
-        self.uncertainty_method = uncertainty_method
-        self.calibration_size = calibration_size
-        self.calibration_method = calibration_method
-        self.base = base
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.patience = patience
         self.validation_fraction = validation_fraction
-        self.split = split
         self.random_state = random_state
-        self.accelerator = accelerator
-        self.num_workers = num_workers
-        self.threads = threads
         self.settings = settings
         self.verbose = verbose
+        if unknown := [name for name in options if name not in SETTINGS]:
+            raise TypeError(
+                f"{type(self).__name__} has no parameter {unknown[0]!r}{closest_name(unknown[0], SETTINGS)}"
+            )
+        for name in SETTINGS:
+            setattr(self, name, options.get(name))
 
     def _molecules(self, X: Any) -> MoleculeTable:
         return check_molecules(X, self.smiles_column, self.descriptor_columns)
@@ -203,7 +157,7 @@ class MolAttention(BaseEstimator):
         check_is_fitted(self)
         molecules = self._molecules(X)
         with as_value_error():
-            args = molecules.smiles, self.num_workers, "raise", molecules.descriptors
+            args = molecules.smiles, self.num_workers or 0, "raise", molecules.descriptors
             predictions = np.asarray(self.predictor_.predict(*args))
         return predictions[:, None] if self.n_outputs_ == 1 else predictions
 
@@ -230,6 +184,12 @@ class MolAttention(BaseEstimator):
         if "predictor_" in state:
             state["predictor_"] = _from_files(state["predictor_"])
         super().__setstate__(state)
+
+
+# Each setting by its name, in place of `**options`.
+_PARAMETERS = [p for p in signature(MolAttention.__init__).parameters.values() if p.kind is not p.VAR_KEYWORD]
+_PARAMETERS += [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in SETTINGS]
+MolAttention.__init__.__signature__ = Signature(_PARAMETERS)  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def _descriptor_array(molecules: MoleculeTable) -> np.ndarray | None:

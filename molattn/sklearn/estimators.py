@@ -8,15 +8,13 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from molattn.models.losses import losses_of
 from molattn.sklearn.base import PARAMETERS, MolAttention, as_value_error
 from molattn.sklearn.validation import check_labels, check_values, drop_missing, is_missing, target_names
 
 
 class MolAttentionRegressor(RegressorMixin, MolAttention):
     __doc__ = f"""Regression of properties of molecules, with the attention models that `molattn train` trains.
-{PARAMETERS.format(losses=f"{', '.join(losses_of('regression'))}; None for the first.")}
-    """
+{PARAMETERS}"""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to n SMILES and their values.
@@ -47,7 +45,7 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
         check_is_fitted(self)
         molecules = self._molecules(X)
         with as_value_error():
-            args = molecules.smiles, self.num_workers, "raise", molecules.descriptors
+            args = molecules.smiles, self.num_workers or 0, "raise", molecules.descriptors
             both = self.predictor_.predict(*args, return_std=True)
         return tuple(map(self._restore_shape, both))
 
@@ -60,7 +58,7 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
         self._predict_array(X)  # reports SMILES that cannot be read
         molecules = self._molecules(X)
         with as_value_error():
-            args = molecules.smiles, level, self.num_workers, molecules.descriptors
+            args = molecules.smiles, level, self.num_workers or 0, molecules.descriptors
             lower, upper = self.predictor_.predict_interval(*args)
         return self._restore_shape(lower), self._restore_shape(upper)
 
@@ -80,16 +78,10 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
         return float(np.mean(scores))
 
 
-_OF_TWO, _OF_MORE = (" or ".join(losses_of(kind)) for kind in ("binary", "multiclass"))
-
-
 class MolAttentionClassifier(ClassifierMixin, MolAttention):
     __doc__ = f"""Classification of molecules, with the attention models that `molattn train` trains.
-
-    To weight rare classes as much as common ones, use `settings=["training.class_balance=true"]`.
-{PARAMETERS.format(losses=f"{_OF_TWO} for two classes, {_OF_MORE} for more; None for the first.")}
-        classes_: the sorted classes; a list of such arrays if y has several columns.
-    """
+{PARAMETERS}    classes_: the sorted classes; a list of such arrays if y has several columns.
+"""
 
     classes_: Any
 
@@ -158,7 +150,7 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
         self._predict_array(X)  # reports SMILES that cannot be read
         molecules = self._molecules(X)
         with as_value_error():
-            rows = self.predictor_.predict_set(molecules.smiles, level, self.num_workers, molecules.descriptors)
+            rows = self.predictor_.predict_set(molecules.smiles, level, self.num_workers or 0, molecules.descriptors)
         several = self.n_outputs_ > 1
         result = []
         for t in range(self.n_outputs_):

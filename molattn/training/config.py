@@ -254,7 +254,7 @@ class RunConfig:
         explicit: set[str] = set()
         for section, values in sections.items():
             if section not in SECTIONS:
-                raise UsageError(f"{source}: there is no section [{section}]{_closest(section, SECTIONS)}")
+                raise UsageError(f"{source}: there is no section [{section}]{closest_name(section, SECTIONS)}")
             if not isinstance(values, dict):
                 raise UsageError(f"{source}: {section} is a section; write its settings below [{section}]")
             current = getattr(self, section)
@@ -264,7 +264,7 @@ class RunConfig:
             chosen = {}
             for key, value in values.items():
                 if key not in hints:
-                    raise UsageError(f"{source}: [{section}] has no setting {key!r}{_closest(key, hints)}")
+                    raise UsageError(f"{source}: [{section}] has no setting {key!r}{closest_name(key, hints)}")
                 chosen[key] = _coerced(value, hints[key], f"{source}: {section}.{key}")
             changed[section] = dataclasses.replace(current, **chosen)
             explicit.update(f"{section}.{key}" for key in chosen)
@@ -290,7 +290,7 @@ def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterab
     preset = options.pop("preset", None)
     if preset is not None:
         if preset not in PRESETS:
-            raise UsageError(f"there is no preset {preset!r}{_closest(preset, PRESETS)}")
+            raise UsageError(f"there is no preset {preset!r}{closest_name(preset, PRESETS)}")
         resolved = resolved.updated(PRESETS[preset].settings, f"preset {preset}")
     if config is not None:
         resolved = resolved.updated(read_config(config), str(config))
@@ -299,7 +299,7 @@ def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterab
     # The kind of model first, because the other settings depend on it.
     for name, value in sorted(options.items(), key=lambda option: option[0] != "model"):
         if name not in place_of:
-            raise UsageError(f"there is no option {name!r}{_closest(name, place_of)}")
+            raise UsageError(f"there is no option {name!r}{closest_name(name, place_of)}")
         if value is not None:
             section, key = place_of[name]
             resolved = resolved.updated({section: {key: value}}, f"option {name}")
@@ -330,7 +330,7 @@ def _of_kind(current: ModelConfig, kind: Any, source: str) -> ModelConfig:
     if kind == current.kind:
         return current
     if kind not in CONFIGS:
-        raise UsageError(f"{source}: there is no model {kind!r}{_closest(str(kind), CONFIGS)}")
+        raise UsageError(f"{source}: there is no model {kind!r}{closest_name(str(kind), CONFIGS)}")
     return CONFIGS[kind]()
 
 
@@ -387,7 +387,7 @@ def _coerced(value: Any, hint: Any, where: str) -> Any:
 _TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
-def _closest(name: str, names: Iterable[str]) -> str:
+def closest_name(name: str, names: Iterable[str]) -> str:
     names = list(names)
     close = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names)}"
