@@ -72,10 +72,9 @@ def resplits(run: Path, level: float, count: int) -> dict[str, dict[str, list[fl
     rows = {side: np.flatnonzero(sides == side) for side in ("val", "test")}
     smiles = np.array(column(table, "smiles"), dtype=object)
     truth = np.array(column(table, target), dtype=float)[:, None]
-    form = {"add_hs": artifact.add_hs, "max_atoms": artifact.max_atoms, "standardize": artifact.standardize}
     answers = {}
     for side, chosen in rows.items():
-        molecules = artifact.model.read(smiles[chosen], **form)
+        molecules = artifact.model.read(smiles[chosen], artifact.read_options)
         scaler = artifact.descriptors
         values = None if scaler is None else append_computed_descriptors(scaler.computed, None, molecules)
         z = None if scaler is None or values is None else scaler.scale(values)

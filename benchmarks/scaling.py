@@ -50,7 +50,7 @@ class Point:
 
     def batch(self) -> MoleculeBatch:
         """Chains of carbon."""
-        graphs = GraphModel.read(["C" * self.atoms] * self.molecules, add_hs=False, max_atoms=1000)
+        graphs = GraphModel.read(["C" * self.atoms] * self.molecules)
         return collate(graphs)  # pyright: ignore[reportArgumentType]
 
 

@@ -33,7 +33,7 @@ from molattn.chem.descriptors import (
 from molattn.chem.features import Feature
 from molattn.chem.fingerprints import Fingerprints, butina_clusters, morgan_bits
 from molattn.chem.generate import grow_molecules, mutate_molecules, nci_molecules, random_smiles, round_trip_smiles
-from molattn.chem.molecule import MoleculeGraph, Progress, featurize, molecule_graph
+from molattn.chem.molecule import DEFAULT_READ_OPTIONS, MoleculeGraph, Progress, ReadOptions, featurize, molecule_graph
 from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smiles, read_smiles
 from molattn.chem.sdf import smiles_from_molblock
 from molattn.chem.standardize import STANDARDIZE, inchi_key, inchikey_skeletons, standardized_smiles
@@ -51,6 +51,7 @@ __all__ = [
     "BOND_LENGTH",
     "BOND_SIZE",
     "CONTRIBUTIONS",
+    "DEFAULT_READ_OPTIONS",
     "DESCRIPTORS",
     "DISCONNECTED",
     "FEW_DESCRIPTORS",
@@ -72,6 +73,7 @@ __all__ = [
     "Fingerprints",
     "MoleculeGraph",
     "Progress",
+    "ReadOptions",
     "SmilesTokens",
     "atom_codes",
     "atom_contributions",

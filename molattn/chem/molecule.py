@@ -144,6 +144,26 @@ class MoleculeGraph:
         )
 
 
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a SMILES is read: the arguments of `molecule_graph` and `smiles_tokens` that a model is trained with.
+
+    Attributes:
+        add_hs: Whether hydrogens are atoms of the graph; they then follow the others.
+        max_atoms: Largest number of atoms.
+        conformers: How to compute distances; None for no distances.
+        standardize: A key of `STANDARDIZE`; empty for none.
+    """
+
+    add_hs: bool = False
+    max_atoms: int = MAX_ATOMS
+    conformers: Conformers | None = None
+    standardize: str = ""
+
+
+DEFAULT_READ_OPTIONS = ReadOptions()
+
+
 def molecule_graph(
     smiles: object,
     *,

@@ -38,7 +38,7 @@ def evaluate(
 
     predictor = load_predictor(run)
     with TerminalReporter(quiet) as reporter:
-        progress = None if predictor.conformers is None else reporter.molecules
+        progress = None if predictor.read_options.conformers is None else reporter.molecules
         result = predictor.evaluate(
             table,
             smiles_column=smiles_column or "",

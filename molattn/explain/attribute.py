@@ -134,7 +134,7 @@ def attribution_of(
         constant=None if terms.constant is None else explained.mean + explained.std * terms.constant,
         other_terms={label: value * scale for label, value in {**terms.other_terms, **descriptor_terms}.items()},
         adds_up=terms.adds_up,
-        add_hs=artifact.add_hs,
+        add_hs=artifact.read_options.add_hs,
         faithfulness=faithfulness,
         in_units=terms.in_units,
     )

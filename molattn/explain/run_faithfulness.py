@@ -97,7 +97,7 @@ def measure_run(
     else:
         sample = molecules
     name = ground_truth_property(run, target or artifact.targets[0])
-    limits = (artifact.max_atoms, artifact.add_hs)
+    limits = (artifact.read_options.max_atoms, artifact.read_options.add_hs)
     truth = None if not name else lambda m: atom_contributions(m.encoded_smiles, name, *limits)
     options: dict[str, Any] = {"methods": methods, "seed": seed, "progress": progress}
     result = measure_faithfulness(artifact, sample, target, truth=truth, **options)  # pyright: ignore[reportArgumentType]

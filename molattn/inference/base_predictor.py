@@ -47,8 +47,10 @@ class BasePredictor:
         self._artifact = artifact
         self._measured: Mapping[str, Mapping[str, str]] = measured or {}
         self.folder = folder
-        c = artifact.conformers
-        self.conformers = c if c is None or c.on_failure != "stop" else replace(c, on_failure="reject")
+        options, c = artifact.read_options, artifact.read_options.conformers
+        if c is not None and c.on_failure == "stop":
+            options = replace(options, conformers=replace(c, on_failure="reject"))
+        self.read_options = options
         self.targets, self.units = artifact.targets, artifact.units
         self.extra_columns = tuple(artifact.extra_columns())
         self.descriptors = () if artifact.descriptors is None else artifact.descriptors.provided
@@ -118,11 +120,8 @@ class BasePredictor:
         descriptors: DescriptorStream,
     ) -> Generator[list[MoleculeRow], None, None]:
         """Molecules with their descriptors, in order, in chunks; read as in training."""
-        a = self._artifact
-        reader = a.model.reader(
-            add_hs=a.add_hs, max_atoms=a.max_atoms, conformers=self.conformers, standardize=a.standardize
-        )
-        size = WORKER_CHUNK_SIZE if self.conformers is None else WORKER_CHUNK_SIZE_3D
+        reader = self.model.reader(self.read_options)
+        size = WORKER_CHUNK_SIZE if self.read_options.conformers is None else WORKER_CHUNK_SIZE_3D
         done = 0
         with closing(map_chunks(smiles, descriptors.reader(reader), num_workers, size)) as chunks:
             for texts, outcomes in chunks:
@@ -136,16 +135,7 @@ class BasePredictor:
         self, smiles: Iterable[object], num_workers: int = 0, progress: Progress | None = None
     ) -> Sequence[Molecule | SmilesError]:
         """The molecules, read as in training."""
-        a = self._artifact
-        return a.model.read(
-            smiles,
-            add_hs=a.add_hs,
-            max_atoms=a.max_atoms,
-            num_workers=num_workers,
-            conformers=self.conformers,
-            progress=progress,
-            standardize=a.standardize,
-        )
+        return self.model.read(smiles, self.read_options, num_workers, progress)
 
 
 def descriptor_rows(descriptors: Any, single: bool) -> Any:
@@ -279,7 +269,7 @@ class BatchPredictor:
             ends = self._intervals_or_sets(raw, self.options.interval)
             extra = [row + new for row, new in zip(extra, ends, strict=True)]
         if self.options.applicability and a.domain is not None and len(molecules):
-            bits = morgan_bits([m.smiles for m in molecules], max_atoms=a.max_atoms)
+            bits = morgan_bits([m.smiles for m in molecules], max_atoms=a.read_options.max_atoms)
             vectors = embed_molecules(a.model, molecules, descriptors=z, failures=failures)
             distances, similarities, unlike = a.domain.measure(vectors, bits)
             measured = zip(distances.tolist(), similarities.tolist(), unlike, strict=True)

@@ -127,7 +127,7 @@ class Explainer(BasePredictor):
                 weights=weights,
                 prediction=prediction,
                 units=units,
-                add_hs=a.add_hs,
+                add_hs=a.read_options.add_hs,
                 virtual=a.model.virtual_labels,
                 rows_sum_to_one=a.model.rows_sum_to_one,
                 position_type=a.model.position_type,

@@ -27,8 +27,8 @@ class Predictor(TablePredictor):
         units: T units, empty where unknown.
         extra_columns: M names of its other outputs: the probability of every class, quantiles, standard deviations.
         descriptors: names of the k descriptors that it reads in addition to each molecule; empty for none.
-        conformers: how molecules get a 3D geometry, as in training; None for a model without 3D. Where training would
-            stop at a molecule without a geometry, prediction reports it as an error of its row.
+        read_options: how molecules are read, as in training. Where training would stop at a molecule without a 3D
+            geometry, prediction reports it as an error of its row.
     """
 
     @property
@@ -243,7 +243,7 @@ class Predictor(TablePredictor):
             smiles_column=smiles_column,
             metrics=tuple(metrics),
             num_workers=num_workers,
-            conformers=self.conformers,
+            read_options=self.read_options,
             progress=progress,
         )
 

@@ -18,7 +18,7 @@ import numpy as np
 from safetensors.torch import save
 from torch import Tensor
 
-from molattn.chem import STANDARDIZE, Conformers
+from molattn.chem import DEFAULT_READ_OPTIONS, STANDARDIZE, Conformers, ReadOptions
 from molattn.data.files import write_bytes
 from molattn.data.schema import CHECKSUMS, ValidationError, dumps_checksummed
 from molattn.errors import InputError, UsageError, short_repr
@@ -70,11 +70,8 @@ class Artifact:
         scaler: converts the model's outputs to the units of the targets.
         targets: T names.
         units: T units, empty where unknown.
-        add_hs, max_atoms: how molecules are read.
-        conformers: how the distances of molecules are computed; None if the model was trained without distances.
+        read_options: how molecules are read, as in training.
         task: what the model's outputs mean.
-        standardize: the standardization applied to molecules first, a key of `molattn.chem.STANDARDIZE`; empty for
-            none.
         descriptors: the names and the scaling of the descriptors that the model reads; None for a model without.
         members: the other models of an ensemble, of which `model` is the first.
         uncertainty: how standard deviations are computed, one of `molattn.models.uncertainty.methods()`.
@@ -87,11 +84,8 @@ class Artifact:
     scaler: TargetScaler
     targets: tuple[str, ...]
     units: tuple[str, ...]
-    add_hs: bool
-    max_atoms: int
-    conformers: Conformers | None = None
+    read_options: ReadOptions = DEFAULT_READ_OPTIONS
     task: Task = REGRESSION
-    standardize: str = ""
     descriptors: DescriptorScaler | None = None
     members: tuple[MoleculeModel, ...] = ()
     uncertainty: str = ""
@@ -151,7 +145,7 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
     if domain is not None:
         tensors |= add_prefix(DOMAIN, {"embeddings": domain.embeddings, "bits": domain.bits})
     weights = save({name: x.detach().cpu().contiguous() for name, x in tensors.items()})
-    conformers, scaler = artifact.conformers, artifact.scaler
+    scaler = artifact.scaler
     config = {
         "schema": SCHEMA,
         "molattn": version("molattn"),
@@ -161,12 +155,7 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
             for name, unit, mean, std in zip(artifact.targets, artifact.units, scaler.mean, scaler.std, strict=True)
         ],
         "task": artifact.task.to_dict(),
-        "molecules": {
-            "add_hs": artifact.add_hs,
-            "max_atoms": artifact.max_atoms,
-            "standardize": artifact.standardize,
-            "conformers": None if conformers is None else dataclasses.asdict(conformers),
-        },
+        "molecules": dataclasses.asdict(artifact.read_options),
         "descriptors": _descriptors(artifact.descriptors),
         MEMBERS: len(artifact.members),
         "uncertainty": {"method": artifact.uncertainty, "samples": artifact.samples},
@@ -284,11 +273,8 @@ def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder
         scaler=TargetScaler(tuple(t["mean"] for t in targets), tuple(t["std"] for t in targets)),
         targets=tuple(t["name"] for t in targets),
         units=tuple(t["unit"] for t in targets),
-        add_hs=molecules["add_hs"],
-        max_atoms=molecules["max_atoms"],
-        conformers=None if conformers is None else Conformers(**conformers),
+        read_options=ReadOptions(**{**molecules, "conformers": conformers and Conformers(**conformers)}),
         task=task,
-        standardize=standardize,
         descriptors=read_descriptor_scaler(descriptors),
         members=tuple(models[1:]),
         uncertainty=resolve_uncertainty_method(method["method"], task, count, settings.dropout),

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from molattn.chem import Conformers, Progress
+from molattn.chem import DEFAULT_READ_OPTIONS, Progress, ReadOptions
 from molattn.data.store.batches import Batch
 from molattn.data.store.molecule_store import molecule_sizes
 from molattn.data.store.packing import Packing
@@ -94,19 +94,15 @@ class MoleculeModel(nn.Module, ABC):
     @abstractmethod
     def read(
         smiles: Iterable[object],
-        *,
-        add_hs: bool,
-        max_atoms: int,
+        options: ReadOptions = DEFAULT_READ_OPTIONS,
         num_workers: int = 0,
-        conformers: Conformers | None = None,
         progress: Progress | None = None,
-        standardize: str = "",
     ) -> Sequence[Molecule | SmilesError]:
         """The molecules of many SMILES, in order; an error in place of each that cannot be read.
 
         Args:
-            smiles, add_hs, max_atoms, num_workers, progress, standardize: as for `molattn.chem.featurize`.
-            conformers: how to compute distances; None for no distances.
+            smiles, num_workers, progress: as for `molattn.chem.featurize`.
+            options: how each is read.
 
         Raises:
             UsageError: conformers for a model that reads no distances.
@@ -116,12 +112,12 @@ class MoleculeModel(nn.Module, ABC):
     @staticmethod
     @abstractmethod
     def reader(
-        *, add_hs: bool, max_atoms: int, conformers: Conformers | None = None, standardize: str = ""
+        options: ReadOptions = DEFAULT_READ_OPTIONS,
     ) -> Callable[[object], Molecule]:
         """A picklable function from one SMILES to its molecule, as `read` returns it; it raises SmilesError.
 
         Args:
-            add_hs, max_atoms, conformers, standardize: as for `read`.
+            options: how it is read.
 
         Raises:
             UsageError: conformers for a model that reads no distances.

@@ -10,7 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from molattn.attention import JOINS, NORMALIZERS, SCORES, SCORES_WITH_WEIGHTS
-from molattn.chem import ATOM_FEATURES, BOND_FEATURES, Conformers, MoleculeGraph, Progress, featurize, molecule_graph
+from molattn.chem import (
+    ATOM_FEATURES,
+    BOND_FEATURES,
+    DEFAULT_READ_OPTIONS,
+    MoleculeGraph,
+    Progress,
+    ReadOptions,
+    featurize,
+    molecule_graph,
+)
 from molattn.data.store.batches import MoleculeBatch, collate
 from molattn.data.store.packing import GraphPacking
 from molattn.errors import SmilesError
@@ -92,33 +101,19 @@ class GraphModel(MoleculeModel):
     @staticmethod
     def read(
         smiles: Iterable[object],
-        *,
-        add_hs: bool,
-        max_atoms: int,
+        options: ReadOptions = DEFAULT_READ_OPTIONS,
         num_workers: int = 0,
-        conformers: Conformers | None = None,
         progress: Progress | None = None,
-        standardize: str = "",
     ) -> list[MoleculeGraph | SmilesError]:
         """The graphs of many SMILES: see `molattn.chem.featurize`."""
-        return featurize(
-            smiles,
-            add_hs=add_hs,
-            max_atoms=max_atoms,
-            num_workers=num_workers,
-            conformers=conformers,
-            progress=progress,
-            standardize=standardize,
-        )
+        return featurize(smiles, num_workers=num_workers, progress=progress, **vars(options))
 
     @staticmethod
     def reader(
-        *, add_hs: bool, max_atoms: int, conformers: Conformers | None = None, standardize: str = ""
+        options: ReadOptions = DEFAULT_READ_OPTIONS,
     ) -> Callable[[object], MoleculeGraph]:
         """From one SMILES to its graph: see `molattn.chem.molecule_graph`."""
-        return partial(
-            molecule_graph, add_hs=add_hs, max_atoms=max_atoms, conformers=conformers, standardize=standardize
-        )
+        return partial(molecule_graph, **vars(options))
 
     @staticmethod
     def packing(*, conformers: bool = False) -> GraphPacking:

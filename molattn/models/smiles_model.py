@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from molattn.chem import TOKENS, Conformers, Progress, SmilesTokens, smiles_tokens, tokenize_all
+from molattn.chem import DEFAULT_READ_OPTIONS, TOKENS, Progress, ReadOptions, SmilesTokens, smiles_tokens, tokenize_all
 from molattn.data.store.batches import TokenBatch, collate_tokens
 from molattn.data.store.packing import TokenPacking
 from molattn.errors import SmilesError, UsageError
@@ -58,40 +58,38 @@ class SmilesModel(MoleculeModel):
     @staticmethod
     def read(
         smiles: Iterable[object],
-        *,
-        add_hs: bool,
-        max_atoms: int,
+        options: ReadOptions = DEFAULT_READ_OPTIONS,
         num_workers: int = 0,
-        conformers: Conformers | None = None,
         progress: Progress | None = None,
-        standardize: str = "",
     ) -> list[SmilesTokens | SmilesError]:
         """The tokens of many SMILES: see `molattn.chem.tokenize_all`.
 
         Raises:
-            UsageError: `conformers` is not None; tokens have no distances.
+            UsageError: conformers; tokens have no distances.
         """
-        _check(conformers)
+        _check(options)
         return tokenize_all(
             smiles,
-            add_hs=add_hs,
-            max_atoms=max_atoms,
+            add_hs=options.add_hs,
+            max_atoms=options.max_atoms,
             num_workers=num_workers,
             progress=progress,
-            standardize=standardize,
+            standardize=options.standardize,
         )
 
     @staticmethod
     def reader(
-        *, add_hs: bool, max_atoms: int, conformers: Conformers | None = None, standardize: str = ""
+        options: ReadOptions = DEFAULT_READ_OPTIONS,
     ) -> Callable[[object], SmilesTokens]:
         """A function from one SMILES to its tokens: see `molattn.chem.smiles_tokens`.
 
         Raises:
-            UsageError: `conformers` is not None; tokens have no distances.
+            UsageError: conformers; tokens have no distances.
         """
-        _check(conformers)
-        return partial(smiles_tokens, add_hs=add_hs, max_atoms=max_atoms, standardize=standardize)
+        _check(options)
+        return partial(
+            smiles_tokens, add_hs=options.add_hs, max_atoms=options.max_atoms, standardize=options.standardize
+        )
 
     @staticmethod
     def packing(*, conformers: bool = False) -> TokenPacking:  # noqa: ARG004 (tokens have none)
@@ -125,6 +123,6 @@ class SmilesModel(MoleculeModel):
         return total / mask.sum(1)
 
 
-def _check(conformers: Conformers | None) -> None:
-    if conformers is not None:
+def _check(options: ReadOptions) -> None:
+    if options.conformers is not None:
         raise UsageError("the model 'smiles-transformer' reads no 3D: leave out data.conformers, or --model graph")

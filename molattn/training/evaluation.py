@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from molattn.chem import Conformers
+from molattn.chem import ReadOptions
 from molattn.data import RejectedRow, guess_smiles_column, read_records, read_table
 from molattn.errors import InputError, SmilesError
 from molattn.models.artifact import Artifact
@@ -58,7 +58,7 @@ def evaluate(
     smiles_column: str = "",
     metrics: tuple[str, ...] = (),
     num_workers: int = 0,
-    conformers: Conformers | None = None,
+    read_options: ReadOptions | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Evaluate a model on a table that has the columns of its targets.
@@ -69,33 +69,26 @@ def evaluate(
         smiles_column: found by its name when empty.
         metrics: names in `METRICS`; the task's defaults when empty.
         num_workers, progress: as for `molattn.chem.featurize`.
-        conformers: the settings of the 3D geometries; None for a model without 3D.
+        read_options: how molecules are read; None for as in training.
 
     Raises:
         UsageError: a column or a metric that does not exist.
         InputError: a table that cannot be read, labels that do not go with the model's task, or no usable row.
     """
     task, targets = artifact.task, artifact.targets
+    read_options = read_options or artifact.read_options
     names = resolve_metrics(task.kind, task.metrics, metrics)
     table = read_table(path)
     column = smiles_column or guess_smiles_column(table.columns, table.smiles_column)
     if task.of_atoms:
-        check_atom_targets(type(artifact.model), artifact.standardize)
-    encoded = encode_targets(table, targets, task.name, task.classes, task.of_atoms, artifact.add_hs)
+        check_atom_targets(type(artifact.model), read_options.standardize)
+    encoded = encode_targets(table, targets, task.name, task.classes, task.of_atoms, read_options.add_hs)
     scaler = artifact.descriptors
     descriptor_columns = () if scaler is None else scaler.provided
     records = read_records(
         encoded.table, column, targets, of_atoms=task.of_atoms, descriptor_columns=descriptor_columns
     )
-    outcomes = artifact.model.read(
-        records.smiles,
-        add_hs=artifact.add_hs,
-        max_atoms=artifact.max_atoms,
-        num_workers=num_workers,
-        conformers=conformers,
-        progress=progress,
-        standardize=artifact.standardize,
-    )
+    outcomes = artifact.model.read(records.smiles, read_options, num_workers, progress)
     scaled, unusable = None, {}
     if scaler is not None:
         values = append_computed_descriptors(scaler.computed, records.descriptors, outcomes, num_workers)

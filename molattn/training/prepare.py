@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from molattn.chem import NO_GEOMETRY, NOT_OPTIMISED, STANDARDIZE, Conformers, Progress
+from molattn.chem import NO_GEOMETRY, NOT_OPTIMISED, STANDARDIZE, Conformers, Progress, ReadOptions
 from molattn.chem.molecule import CHUNK_SIZE, CHUNK_SIZE_3D
 from molattn.data import (
     CALIBRATION,
@@ -161,7 +161,7 @@ def prepare(
     )
     try:
         outcomes, stored_in, storage_warning = cached_molecules(
-            records.smiles, read_options(config, model), num_workers, progress
+            records.smiles, featurization(config, model), num_workers, progress
         )
     except ConformerError as error:
         line = f", {table.location(int(records.rows[error.row]))}" if error.row is not None else ""
@@ -232,25 +232,22 @@ def prepare(
     return dataset
 
 
-def conformer_settings(config: DataConfig) -> Conformers | None:
-    """The settings of the 3D geometries; None for a run without 3D."""
-    if not config.conformers:
-        return None
-    return Conformers(config.conformer_seed, config.conformer_timeout, config.on_3d_failure)
+def read_options(config: DataConfig) -> ReadOptions:
+    """How the molecules of a run are read."""
+    conformers = None
+    if config.conformers:
+        conformers = Conformers(config.conformer_seed, config.conformer_timeout, config.on_3d_failure)
+    return ReadOptions(config.add_hs, config.max_atoms, conformers, config.standardize)
 
 
-def read_options(config: DataConfig, model: type[MoleculeModel]) -> Featurization:
-    """How the molecules of a run are read, with the settings that identify them in the cache."""
-    conformers = conformer_settings(config)
-    settings = {"add_hs": config.add_hs, "max_atoms": config.max_atoms, "standardize": config.standardize}
+def featurization(config: DataConfig, model: type[MoleculeModel]) -> Featurization:
+    """How the molecules of a run are read and packed, with the settings that identify them in the cache."""
+    options = read_options(config)
+    conformers = options.conformers
     return Featurization(
-        featurize=model.reader(**settings, conformers=conformers),
+        featurize=model.reader(options),
         packing=model.packing(conformers=conformers is not None),
-        settings={
-            **settings,
-            "conformers": None if conformers is None else asdict(conformers),
-            "vocabulary": model.vocabulary(),
-        },
+        settings={**asdict(options), "vocabulary": model.vocabulary()},
         stop_on_conformer_error=config.on_3d_failure == "stop",
         chunk_size=CHUNK_SIZE if conformers is None else CHUNK_SIZE_3D,
     )

@@ -27,7 +27,7 @@ from molattn.training.dataset import LabelledMolecules
 from molattn.training.descriptors import DescriptorTargets, compute_descriptors, standardize_targets
 from molattn.training.fit import EpochRecord, FitResult, fit, initialize_model
 from molattn.training.objectives import MaskedAtomPrediction
-from molattn.training.prepare import read_options
+from molattn.training.prepare import featurization, read_options
 from molattn.training.run import Reporter, check_config
 from molattn.training.run_folder import write_history
 from molattn.training.run_status import CHECKPOINT
@@ -157,7 +157,7 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
     model = initialize_model(run, len(targets.names), False)
     auxiliary_objective = _masked_atom_objective(config, model)
     stored, *_ = cached_molecules(
-        molecules.smiles, read_options(run.data, MODELS[run.model.kind]), run.training.num_workers, reporter.molecules
+        molecules.smiles, featurization(run.data, MODELS[run.model.kind]), run.training.num_workers, reporter.molecules
     )
     if bad := next((m for m in stored if isinstance(m, SmilesError)), None):
         raise bad
@@ -274,9 +274,9 @@ def _write(
     seconds: float,
 ) -> None:
     """Write the files of the base model, its card last: a base model with a card is complete."""
-    data, best = config.run.data, fitted.history[fitted.best_epoch]
+    best = fitted.history[fitted.best_epoch]
     artifact = Artifact(
-        model.cpu(), targets.scaler, targets.names, ("",) * len(targets.names), data.add_hs, data.max_atoms
+        model.cpu(), targets.scaler, targets.names, ("",) * len(targets.names), read_options(config.run.data)
     )
     save_artifact(folder, artifact)
     write_history(folder, [fitted.history])

@@ -32,7 +32,7 @@ from molattn.training.fit import EpochRecord, fit_ensemble, initialize_model
 from molattn.training.initialization import resolve_initialization
 from molattn.training.metrics import LEVEL, resolve_metrics, uncertainty_metrics
 from molattn.training.objectives import class_weights
-from molattn.training.prepare import conformer_settings, prepare
+from molattn.training.prepare import prepare, read_options
 from molattn.training.run_status import CHECKPOINT, METRICS, MODEL, check_resumable, resume_hint
 
 
@@ -261,11 +261,8 @@ def _train_and_evaluate(
         scaler,
         data.target_columns,
         dataset.units,
-        data.add_hs,
-        data.max_atoms,
-        conformer_settings(data),
+        read_options(data),
         task,
-        data.standardize,
         dataset.descriptor_scaler,
         fitted.models[1:],
         resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout),

@@ -25,7 +25,7 @@ from molattn.training.descriptors import (
 from molattn.training.fit import EpochRecord, fit_ensemble
 from molattn.training.initialization import resolve_initialization
 from molattn.training.metrics import resolve_metrics
-from molattn.training.prepare import conformer_settings
+from molattn.training.prepare import read_options
 from molattn.training.run import Reporter, check_config
 
 
@@ -78,13 +78,7 @@ def train_arrays(
     check_config(config)
     data, settings = resolve_initialization(config, task.of_atoms)[0].data, config.training
     read = MODELS[config.model.kind].read(
-        smiles,
-        add_hs=data.add_hs,
-        max_atoms=data.max_atoms,
-        num_workers=settings.num_workers,
-        conformers=conformer_settings(data),
-        progress=reporter.molecules if data.conformers else None,
-        standardize=data.standardize,
+        smiles, read_options(data), settings.num_workers, reporter.molecules if data.conformers else None
     )
     bad = [(i, smiles[i], m.reason) for i, m in enumerate(read) if isinstance(m, SmilesError)]
     if bad:
@@ -136,11 +130,8 @@ def train_arrays(
         scaler=scaler,
         targets=tuple(names),
         units=("",) * len(names),
-        add_hs=data.add_hs,
-        max_atoms=data.max_atoms,
-        conformers=conformer_settings(data),
+        read_options=read_options(data),
         task=task,
-        standardize=data.standardize,
         descriptors=descriptor_scaler,
         members=fitted.models[1:],
         uncertainty=method,

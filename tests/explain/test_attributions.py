@@ -58,7 +58,7 @@ def artifact_of(model, targets=("y",), task=None):
     n = len(targets)
     scaler = TargetScaler((3.0,) * n, (2.0,) * n) if task is None else TargetScaler.identity(n)
     settings = {} if task is None else {"task": task}
-    return Artifact(model, scaler, tuple(targets), ("cm",) * n, False, 1000, **settings)
+    return Artifact(model, scaler, tuple(targets), ("cm",) * n, **settings)
 
 
 def answer(model, smiles, output=0):

@@ -59,7 +59,7 @@ def test_rows_that_do_not_sum_to_1_are_shares_all_the_same():
 def test_a_model_whose_queries_and_biases_are_zero_has_ratios_of_1():
     torch.manual_seed(0)
     model = GraphModel(GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=2)).eval()
-    predictor = Predictor(Artifact(model, TargetScaler((0.0,), (1.0,)), ("y",), ("",), False, 1000))
+    predictor = Predictor(Artifact(model, TargetScaler((0.0,), (1.0,)), ("y",), ("",)))
     before = summarize_heads(predictor.attentions(SMILES)).to_frame().to_pandas()
     with torch.no_grad():
         for block in model.blocks:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.chem import molecule_graph
+from molattn.chem import ReadOptions, molecule_graph
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
@@ -43,7 +43,9 @@ def model():
 @pytest.mark.parametrize("standardize", ["", "parent", "tautomer"])
 @pytest.mark.parametrize("add_hs", [False, True])
 def test_the_map_is_of_the_molecule_that_the_model_read(model, standardize, add_hs):
-    artifact = Artifact(model, TargetScaler((0.0,), (1.0,)), ("y",), ("",), add_hs, 100, standardize=standardize)
+    artifact = Artifact(
+        model, TargetScaler((0.0,), (1.0,)), ("y",), ("",), ReadOptions(add_hs, 100, standardize=standardize)
+    )
     for smiles, attention in zip(WRITTEN, Predictor(artifact).attentions(WRITTEN), strict=True):
         read = molecule_graph(smiles, add_hs=add_hs, standardize=standardize)
         again = attention.graph()
@@ -57,7 +59,7 @@ def test_the_map_is_of_the_molecule_that_the_model_read(model, standardize, add_
 
 
 def test_unusual_molecules_are_drawn_with_a_disc_per_atom(model):
-    predictor = Predictor(Artifact(model, TargetScaler((0.0,), (1.0,)), ("y",), ("",), False, 100))
+    predictor = Predictor(Artifact(model, TargetScaler((0.0,), (1.0,)), ("y",), ("",), ReadOptions(max_atoms=100)))
     for smiles in WRITTEN[-12:]:
         attention = predictor.attention(smiles)
         assert len(discs(draw_atoms(attention, 0))) == attention.num_atoms
@@ -66,7 +68,9 @@ def test_unusual_molecules_are_drawn_with_a_disc_per_atom(model):
 def test_a_model_of_smiles_has_maps_of_tokens():
     torch.manual_seed(0)
     smiles_model = SmilesModel(SmilesModelConfig(hidden_dim=16, num_heads=2, num_layers=1)).eval()
-    predictor = Predictor(Artifact(smiles_model, TargetScaler((0.0,), (1.0,)), ("y",), ("",), False, 100))
+    predictor = Predictor(
+        Artifact(smiles_model, TargetScaler((0.0,), (1.0,)), ("y",), ("",), ReadOptions(max_atoms=100))
+    )
     for attention in predictor.attentions(["OCC", "c1ccccc1[N+](=O)[O-]", "C"]):
         assert attention.position_type == "tokens"
         assert "".join(attention.symbols) == attention.smiles

@@ -28,4 +28,4 @@ def artifact() -> Artifact:
     torch.manual_seed(0)
     model = GraphModel(GraphModelConfig())
     fit(model, train, val, scaler, TrainingConfig(epochs=3, ema=0.5, accelerator="cpu"))
-    return Artifact(model.requires_grad_(False), scaler, ("log_solubility",), ("log10(mol/L)",), False, 1000)
+    return Artifact(model.requires_grad_(False), scaler, ("log_solubility",), ("log10(mol/L)",))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from molattn.chem import Conformers
+from molattn.chem import Conformers, ReadOptions
 from molattn.models.applicability_domain import FINGERPRINT_BYTES, ApplicabilityDomain
 from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.base import build
@@ -40,7 +40,7 @@ def _artifact(
     numbers = TargetScaler(tuple(-3.0 for _ in targets), tuple(2.0 for _ in targets))
     scale = numbers if isinstance(task, Regression) else TargetScaler.identity(len(targets))
     units = tuple("" for _ in targets)
-    return Artifact(models[0], scale, tuple(targets), units, False, 1000, task=task, members=tuple(models[1:]), **parts)
+    return Artifact(models[0], scale, tuple(targets), units, task=task, members=tuple(models[1:]), **parts)
 
 
 def _domain() -> ApplicabilityDomain:
@@ -51,9 +51,9 @@ def _domain() -> ApplicabilityDomain:
 
 FORMS: dict[str, Callable[[], Artifact]] = {
     "regression": _artifact,
-    "conformers": lambda: _artifact(config=MAT, conformers=Conformers()),
+    "conformers": lambda: _artifact(config=MAT, read_options=ReadOptions(conformers=Conformers())),
     "binary": lambda: _artifact("c", task=Binary()),
-    "parent": lambda: _artifact("yz", standardize="parent"),
+    "parent": lambda: _artifact("yz", read_options=ReadOptions(standardize="parent")),
     "atoms": lambda: _artifact("q", task=Regression(of_atoms=True)),
     "descriptors": lambda: _artifact(descriptors=DescriptorScaler(("z",), (0.5,), (2.0,))),
     "ensemble": lambda: _artifact(size=2, calibration=Calibration("conformal-regression", "ensemble", (SCORES,))),

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from molattn.chem import Conformers, molecule_graph
+from molattn.chem import Conformers, ReadOptions, molecule_graph
 from molattn.data.schema import dumps_checksummed
 from molattn.errors import InputError
 from molattn.models import artifact as artifact_module
@@ -36,7 +36,7 @@ def artifact() -> Artifact:
     """A small model; its predictions do not matter here."""
     torch.manual_seed(0)
     model = GraphModel(SMALL).eval().requires_grad_(False)
-    return Artifact(model, TargetScaler((-3.0,), (2.0,)), ("log_solubility",), ("log10(mol/L)",), False, 1000)
+    return Artifact(model, TargetScaler((-3.0,), (2.0,)), ("log_solubility",), ("log10(mol/L)",))
 
 
 @pytest.fixture
@@ -133,9 +133,9 @@ def test_the_error_for_a_newer_model_says_upgrade(folder: Path) -> None:
 
 
 def test_a_3d_model_saves_its_conformer_settings(artifact: Artifact, tmp_path: Path) -> None:
-    conformers = Conformers(seed=7, timeout=3, on_failure="reject")
-    save_artifact(tmp_path, replace(artifact, conformers=conformers))
-    assert load_artifact(tmp_path).conformers == conformers
+    options = ReadOptions(conformers=Conformers(seed=7, timeout=3, on_failure="reject"))
+    save_artifact(tmp_path, replace(artifact, read_options=options))
+    assert load_artifact(tmp_path).read_options == options
 
 
 def test_a_model_without_options_has_every_field(folder: Path) -> None:
@@ -188,7 +188,7 @@ def test_scaler_leaves_out_missing_labels_and_constant_targets() -> None:
 @pytest.mark.parametrize("task", [Regression("mve"), Binary(), Multiclass(classes=(("a", "b", "c"),))])
 def test_the_task_is_loaded(tmp_path: Path, task: Task) -> None:
     model = GraphModel(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), len(task.target_of_output(1))).eval()
-    written = Artifact(model, TargetScaler.identity(1), ("y",), ("",), False, 1000, task=task)
+    written = Artifact(model, TargetScaler.identity(1), ("y",), ("",), task=task)
     save_artifact(tmp_path, written)
     loaded = load_artifact(tmp_path)
     assert loaded.task == task
@@ -222,11 +222,8 @@ def everything() -> Artifact:
         scaler=TargetScaler((1.0, 2.0), (3.0, 4.0)),
         targets=("a", "b"),
         units=("m", ""),
-        add_hs=True,
-        max_atoms=50,
-        conformers=Conformers(seed=7),
+        read_options=ReadOptions(True, 50, Conformers(seed=7), "parent"),
         task=task,
-        standardize="parent",
         descriptors=DescriptorScaler(("d", "e"), (0.5, 1.5), (2.5, 0.0)),
         members=tuple(models[1:]),
         uncertainty="dropout",
@@ -241,7 +238,7 @@ def everything() -> Artifact:
 def test_every_part_of_an_artifact_is_saved_and_loaded(everything: Artifact, tmp_path: Path) -> None:
     save_artifact(tmp_path / "new" / "model", everything)
     found = load_artifact(tmp_path / "new" / "model")
-    for name in ("scaler", "targets", "units", "add_hs", "max_atoms", "conformers", "task", "standardize"):
+    for name in ("scaler", "targets", "units", "read_options", "task"):
         assert getattr(found, name) == getattr(everything, name), name
     for name in ("descriptors", "uncertainty", "samples"):
         assert getattr(found, name) == getattr(everything, name), name
@@ -438,7 +435,7 @@ def test_a_file_has_float32_whatever_the_default_dtype(tmp_path, at_save, at_loa
     try:
         torch.set_default_dtype(at_save)
         model = GraphModel(SMALL)
-        save_artifact(tmp_path, Artifact(model, TargetScaler((0.0,), (1.0,)), ("y",), ("",), False, 1000))
+        save_artifact(tmp_path, Artifact(model, TargetScaler((0.0,), (1.0,)), ("y",), ("",)))
         torch.set_default_dtype(at_load)
         read = load_artifact(tmp_path)
         assert torch.get_default_dtype() == at_load

@@ -107,7 +107,7 @@ def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
     model = _model("graphormer").float()
     task = Regression(of_atoms=True)
     scaler = TargetScaler((0.5, 1.0), (2.0, 3.0))
-    save_artifact(tmp_path, Artifact(model, scaler, ("a", "b"), ("", ""), False, 1000, None, task))
+    save_artifact(tmp_path, Artifact(model, scaler, ("a", "b"), ("", ""), task=task))
     loaded = load_artifact(tmp_path)
     assert loaded.task == task
     assert loaded.task.name == "atom-regression"

@@ -11,7 +11,7 @@ import torch
 from rdkit import Chem
 from rdkit.Chem import Crippen, rdMolDescriptors
 
-from molattn.chem import DESCRIPTORS, FEW_DESCRIPTORS, featurizer_descriptors, standardized_smiles
+from molattn.chem import DESCRIPTORS, FEW_DESCRIPTORS, ReadOptions, featurizer_descriptors, standardized_smiles
 from molattn.errors import InputError, MolattnWarning, UsageError
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
@@ -30,7 +30,7 @@ def predictor(scaler: DescriptorScaler = SCALER, **settings: object) -> Predicto
     config = GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=1)
     model = build(config, 1, num_descriptors=len(scaler.names)).eval().requires_grad_(False)
     model.head.weight[:, -len(scaler.names) :] = 1.0
-    artifact = Artifact(model, TargetScaler((0.5,), (2.0,)), ("y",), ("",), False, 1000)
+    artifact = Artifact(model, TargetScaler((0.5,), (2.0,)), ("y",), ("",))
     return Predictor(replace(artifact, descriptors=scaler, **settings))
 
 
@@ -70,7 +70,7 @@ def test_the_smiles_of_a_molecule_does_not_matter(spelling: str) -> None:
 
 
 def test_descriptors_are_of_the_standardized_molecule() -> None:
-    made = predictor(standardize="parent")
+    made = predictor(read_options=ReadOptions(standardize="parent"))
     salt = "CC(=O)[O-].[Na+]"
     assert made.predict(salt) == pytest.approx(predictor().predict(standardized_smiles(salt, "parent")), abs=1e-6)
     assert made.predict(salt) != pytest.approx(predictor().predict(salt), abs=1e-3)

@@ -112,7 +112,7 @@ def test_initial_weights_without_descriptors_are_unchanged() -> None:
 @pytest.fixture
 def predictor() -> Predictor:
     scaler = DescriptorScaler(("logp", "mw", "constant"), (1.0, 100.0, 5.0), (2.0, 50.0, 0.0))
-    artifact = Artifact(made(CONFIGS[0], 3), TargetScaler((0.5,), (2.0,)), ("y",), ("",), False, 1000)
+    artifact = Artifact(made(CONFIGS[0], 3), TargetScaler((0.5,), (2.0,)), ("y",), ("",))
     return Predictor(replace(artifact, descriptors=scaler))
 
 
@@ -205,7 +205,7 @@ def test_descriptors_that_do_not_match_are_an_error(
 
 
 def test_a_model_without_descriptors_rejects_them() -> None:
-    plain = Predictor(Artifact(made(CONFIGS[0], 0), TargetScaler((0.0,), (1.0,)), ("y",), ("",), False, 1000))
+    plain = Predictor(Artifact(made(CONFIGS[0], 0), TargetScaler((0.0,), (1.0,)), ("y",), ("",)))
     assert plain.descriptors == () and np.isfinite(plain.predict("CCO"))
     with pytest.raises(UsageError, match="the model reads no descriptors"):
         plain.predict("CCO", descriptors=[1.0])

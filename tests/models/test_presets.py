@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.chem import Conformers, conformer, molecule_graph
+from molattn.chem import Conformers, ReadOptions, conformer, molecule_graph
 from molattn.data.store.batches import collate
 from molattn.errors import SmilesError, UsageError
 from molattn.graph import GraphNetBlock
@@ -203,9 +203,7 @@ def test_requesting_attention_changes_no_prediction_and_attention_is_batch_invar
         TargetScaler((1.0,), (2.0,)),
         ("y",),
         ("",),
-        False,
-        100,
-        Conformers() if model.config.needs_3d else None,
+        ReadOptions(conformers=Conformers() if model.config.needs_3d else None),
     )
     predictor = Predictor(artifact)
     smiles = [ASPIRIN, "C", "not one", "CC(=O)[O-].[NH4+]", FLEXIBLE]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.chem import Conformers
+from molattn.chem import Conformers, ReadOptions
 from molattn.errors import SmilesError, UsageError
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
 from molattn.models.base import MODELS, Molecule, MoleculeModel, build
@@ -27,7 +27,7 @@ def model() -> MoleculeModel:
 
 
 def _read(smiles: tuple[str, ...] | list[str]) -> list[Molecule]:
-    made = SmilesModel.read(smiles, add_hs=False, max_atoms=1000)
+    made = SmilesModel.read(smiles)
     return [m for m in made if not isinstance(m, SmilesError)]
 
 
@@ -55,7 +55,7 @@ def test_all_smiles_of_a_molecule_predict_the_same(model: MoleculeModel) -> None
 
 def test_conformers_are_an_error() -> None:
     with pytest.raises(UsageError, match="'smiles-transformer' reads no 3D"):
-        SmilesModel.read(["C"], add_hs=False, max_atoms=1000, conformers=Conformers())
+        SmilesModel.read(["C"], ReadOptions(conformers=Conformers()))
 
 
 def test_order_matters(model: MoleculeModel) -> None:
@@ -75,7 +75,7 @@ def test_attention_is_over_the_tokens_of_the_canonical_smiles(model: MoleculeMod
 
 
 def test_save_and_load_are_bitwise_exact(model: MoleculeModel, tmp_path: Path) -> None:
-    save_artifact(tmp_path, Artifact(model, SCALER, ("y",), ("",), False, 1000))
+    save_artifact(tmp_path, Artifact(model, SCALER, ("y",), ("",)))
     loaded = load_artifact(tmp_path)
     assert isinstance(loaded.model, SmilesModel)
     molecules = _read(SMILES)

@@ -39,7 +39,7 @@ def _ensemble(task: Task, members: int = 3, **fields: object) -> Artifact:
         models.append(GraphModel(SMALL, len(task.target_of_output(2))).eval().requires_grad_(False))
     scaler = TargetScaler((1.0, -2.0), (3.0, 0.5)) if isinstance(task, Regression) else TargetScaler.identity(2)
     settings = {"task": task, "members": tuple(models[1:]), **fields}
-    return Artifact(models[0], scaler, ("p", "q"), ("", ""), False, 1000, **settings)  # pyright: ignore
+    return Artifact(models[0], scaler, ("p", "q"), ("", ""), **settings)  # pyright: ignore
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda t: f"{t.kind}-{t.loss}")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.chem import molecule_graph, random_smiles, read_smiles
+from molattn.chem import ReadOptions, molecule_graph, random_smiles, read_smiles
 from molattn.data import Table, offsets_from_counts, read_records
 from molattn.errors import InputError, MolattnError, UsageError
 from molattn.models.config import GraphModelConfig
@@ -138,7 +138,7 @@ def test_a_value_per_element_is_learned() -> None:
 def _matched(rows: list[list[str]], names: list[str]):
     table = Table(("smiles", *names), rows, "t.csv", list(range(2, 2 + len(rows))))
     records = read_records(table, "smiles", names, of_atoms=True)
-    made = GraphModel.read(records.smiles, add_hs=False, max_atoms=100)
+    made = GraphModel.read(records.smiles, ReadOptions(max_atoms=100))
     sizes = [getattr(outcome, "size", 0) for outcome in made]
     return match_labels(records, sizes, lambda i: made[i].reason, table, EncodedTable(table), names)  # pyright: ignore
 
