@@ -1,7 +1,6 @@
 """`molattn heads`: a summary of what each attention head attends to, over the molecules of a table."""
 
-from collections.abc import Iterator
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,11 +8,9 @@ import typer
 
 from molattn.cli.options import InputFormat, MoleculeTable, NumWorkers, Quiet, Run, SmilesColumn, load_predictor
 from molattn.cli.terminal import console, print_line, print_status, warn
-from molattn.errors import InputError, RowsFailed, UsageError
 
 if TYPE_CHECKING:
     from molattn.explain import HeadSummary
-    from molattn.inference import Predictor
 
 _SHORT = {
     "bonded": "1",
@@ -27,7 +24,6 @@ _LEGEND = (
     "head: layer.head; entropy: in % of log n; looks most at: the functional group whose share, from all other",
     "atoms, is the most times that of uniform attention. The tables of -o have all groups, elements and numbers.",
 )
-TABLES, PICTURES = (".csv", ".tsv", ".parquet"), (".svg", ".png")
 
 
 def heads(
@@ -48,7 +44,7 @@ def heads(
     smiles_column: SmilesColumn = None,
     input_format: InputFormat = None,
     num_workers: NumWorkers = 0,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row cannot be read.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 at a row that cannot be read.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the output files.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -59,96 +55,36 @@ def heads(
     groups; each next to the share of uniform attention, and their ratio; and the entropy. Memory is bounded. It is
     what the model looks at, not proof of why it answers as it does.
     """
+    from molattn.cli.table_report import TableProgress
+    from molattn.explain.head_summary import check_summary_output
     from molattn.inference.table_job import check_output
 
     outputs = list(outputs or ())
     for path in outputs:
-        if path.suffix.lower() not in (*TABLES, *PICTURES):
-            raise UsageError(f"{path}: name it {', '.join(TABLES)} for a table, {' or '.join(PICTURES)} for a figure")
+        check_summary_output(path)
         check_output(path, force)
 
     predictor = load_predictor(run)
-    if predictor.model.position_type != "atoms":
-        raise UsageError(
-            f"{run} attends to the {predictor.model.position_type} of a SMILES: it sees no atoms and bonds"
-        )
-    summary, failed, rows, first = _summary(predictor, table, input_format, smiles_column, num_workers, max_rows, quiet)
-    if failed:
-        message = f"{failed} of {rows} rows are left out; the first, {first}"
-        if strict:
-            raise RowsFailed(message)
-        warn(message)
-    if not summary.molecules:
-        raise InputError(f"{table} has no molecule to summarise")
+    from molattn.inference.attention_table import summarize_table
+
+    summary, counts = summarize_table(
+        predictor,
+        table,
+        partial(TableProgress, quiet=quiet),
+        smiles_column=smiles_column,
+        input_format=input_format,
+        max_rows=max_rows,
+        num_workers=num_workers,
+        strict=strict,
+    )
+    if counts.failed:
+        warn(counts.warning("are left out"))
     for path in outputs:
-        _write(summary, path)
+        summary.save(path)
         if not quiet:
             print_status(f"{path} is written")
     if not quiet:
         _print(summary)
-
-
-def _summary(
-    predictor: "Predictor",
-    table: Path,
-    input_format: str | None,
-    smiles_column: str | None,
-    num_workers: int,
-    limit: int | None,
-    quiet: bool,
-) -> tuple["HeadSummary", int, int, str]:
-    """The summary, the numbers of rows that could not be read and of all rows, and the first that could not."""
-    from molattn.cli.table_report import TableProgress
-    from molattn.data import guess_smiles_column
-    from molattn.data.tables.columns import find_column
-    from molattn.data.tables.readers import count_rows, open_stream
-    from molattn.errors import SmilesError
-    from molattn.explain import HeadSummary
-
-    summary, failed, rows, first = HeadSummary(), 0, 0, ""
-    total = count_rows(table, input_format) if table.is_file() else None
-    if limit is not None:
-        total = limit if total is None else min(limit, total)
-    places: list[int] = []
-    with open_stream(table, input_format) as stream, TableProgress(total, quiet=quiet) as progress:
-        index = find_column(
-            stream.columns, smiles_column or stream.smiles_column or guess_smiles_column(stream.columns), stream.source
-        )
-
-        def molecules() -> Iterator[object]:
-            for chunk in stream.chunks:
-                places.extend(chunk.lines)
-                yield from stream.molecule_column(chunk, index)
-
-        for made in predictor.attentions(islice(molecules(), limit), num_workers, progress):
-            rows += 1
-            place = places.pop(0)
-            if isinstance(made, SmilesError):
-                failed += 1
-                first = first or f"{stream.unit} {place}: {made}"
-            else:
-                summary.add(made)
-    return summary, failed, rows, first
-
-
-def _write(summary: "HeadSummary", path: Path) -> None:
-    if path.suffix.lower() in PICTURES:
-        from molattn.viewer import heads_plot
-
-        heads_plot(summary).save(path)
-        return
-    import pyarrow.csv as pc
-    import pyarrow.parquet as pq
-
-    from molattn.data.files import atomic_write
-
-    frame = summary.to_frame()
-    with atomic_write(path) as file:
-        if path.suffix.lower() == ".parquet":
-            pq.write_table(frame, file)
-        else:
-            delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-            pc.write_csv(frame, file, pc.WriteOptions(delimiter=delimiter, quoting_style="needed"))
 
 
 def _print(summary: "HeadSummary") -> None:

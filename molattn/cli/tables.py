@@ -117,5 +117,5 @@ def attention(
     )
     if not quiet:
         print_status(f"{counts.weights:,} weights of {counts.rows - counts.failed} molecules, written to {output}")
-    if counts.warning:
-        warn(counts.warning)
+    if counts.failed:
+        warn(counts.warning("have no weights"))

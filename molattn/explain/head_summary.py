@@ -3,12 +3,14 @@
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from molattn.chem import DISCONNECTED, MAX_ATOMS, functional_groups
-from molattn.errors import InputError, MolattnWarning, SmilesError
+from molattn.data.files import atomic_write
+from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError
 from molattn.explain.attention_map import NOT_MEASURED, AttentionMap, normalize_rows
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ COLUMNS = {
     "atoms": "int64",
 }
 """The columns of `HeadSummary.to_frame`, and their Arrow types."""
+
+TABLES, PICTURES = (".csv", ".tsv", ".parquet"), (".svg", ".png")
+"""The suffixes of the files that `HeadSummary.save` writes."""
 
 Key = tuple[str, str, str]
 """The kind of classes ("distance", "elements", "group" or "entropy"), the receiver class, the sender class."""
@@ -157,6 +162,42 @@ class HeadSummary:
                 for name, value in zip(COLUMNS, row, strict=True):
                     columns[name].append(value)
         return pa.table({n: pa.array(v, pa.type_for_alias(COLUMNS[n])) for n, v in columns.items()})
+
+    def save(self, path: str | Path) -> None:
+        """Write the table of `to_frame` (.csv, .tsv or .parquet) or its figure (.svg or .png), atomically.
+
+        Raises:
+            UsageError: another suffix.
+        """
+        path = Path(path)
+        suffix = check_summary_output(path)
+        if suffix in PICTURES:
+            from molattn.viewer import heads_plot
+
+            heads_plot(self).save(path)
+            return
+        import pyarrow.csv as pc
+        import pyarrow.parquet as pq
+
+        with atomic_write(path) as file:
+            if suffix == ".parquet":
+                pq.write_table(self.to_frame(), file)
+            else:
+                delimiter = "\t" if suffix == ".tsv" else ","
+                options = pc.WriteOptions(delimiter=delimiter, quoting_style="needed")
+                pc.write_csv(self.to_frame(), file, options)
+
+
+def check_summary_output(path: Path) -> str:
+    """The suffix of a file that `HeadSummary.save` can write.
+
+    Raises:
+        UsageError: another suffix.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in (*TABLES, *PICTURES):
+        raise UsageError(f"{path}: name it {', '.join(TABLES)} for a table, {' or '.join(PICTURES)} for a figure")
+    return suffix
 
 
 def summarize_heads(maps: Iterable[AttentionMap | SmilesError]) -> HeadSummary:

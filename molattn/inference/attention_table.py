@@ -1,9 +1,10 @@
-"""The attention weights of a whole table of molecules, written as one tidy table, one weight per row."""
+"""The attention of all molecules of a table: written as one tidy table, one weight per row, or summarised by head."""
 
 from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,8 @@ from molattn.data import guess_smiles_column
 from molattn.data.files import atomic_write
 from molattn.data.tables.columns import find_column
 from molattn.data.tables.readers import count_rows, open_stream
-from molattn.data.tables.row_stream import RowStream
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
-from molattn.explain import AttentionMap
+from molattn.explain import AttentionMap, HeadSummary
 from molattn.inference.explainer import Explainer
 from molattn.inference.rows import AttentionCounts
 from molattn.inference.table_engine import ProgressFactory
@@ -43,28 +43,54 @@ def write_attention(
     """Write the attention weights of all molecules of a table; see `molattn.Predictor.attention_table`."""
     counts = AttentionCounts()
     with ExitStack() as stack:
-        stream = stack.enter_context(open_stream(input, input_format))
-        name = smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
-        index = find_column(stream.columns, name, stream.source)
-        total = count_rows(input, input_format) if input.is_file() else None
-        file = stack.enter_context(atomic_write(output))
-        report = stack.enter_context(progress(total, 0))
-        writer = _FrameWriter(file, output.suffix.lower())
-        for row, place, found in _maps(explainer, stream, index, num_workers):
-            if isinstance(found, SmilesError):
-                counts.failed += 1
-                counts.first_failed = counts.first_failed or f"{stream.unit} {place}: {found.reason}"
-                if strict:
-                    raise RowsFailed(f"{counts.first_failed}; --strict stops at the first row that cannot be read")
-            else:
-                counts.weights += writer.write(row, found.smiles, select_weights(found, layer, head))
-            counts.rows = row + 1
-            report(counts.rows)
-        if not counts.weights:
-            why = f"; the first, {counts.first_failed}" if counts.failed else ": it has no rows"
-            raise InputError(f"{stream.source}: no molecule can be read{why}")
+        maps = stack.enter_context(
+            _open_maps(
+                explainer,
+                input,
+                progress,
+                counts,
+                num_workers,
+                strict,
+                smiles_column=smiles_column,
+                input_format=input_format,
+            )
+        )
+        writer = _FrameWriter(stack.enter_context(atomic_write(output)), output.suffix.lower())
+        for row, found in maps:
+            counts.weights += writer.write(row, found.smiles, select_weights(found, layer, head))
         writer.close()
     return counts
+
+
+def summarize_table(
+    explainer: Explainer,
+    input: Path,
+    progress: ProgressFactory,
+    *,
+    smiles_column: str | None = None,
+    input_format: str | None = None,
+    max_rows: int | None = None,
+    num_workers: int = 0,
+    strict: bool = False,
+) -> tuple[HeadSummary, AttentionCounts]:
+    """Summarise the attention of each head over a table; see `molattn.Predictor.summarize_heads`."""
+    if explainer.model.position_type != "atoms":
+        raise UsageError(f"the model attends to the {explainer.model.position_type} of a SMILES: it sees no atoms")
+    summary, counts = HeadSummary(), AttentionCounts()
+    with _open_maps(
+        explainer,
+        input,
+        progress,
+        counts,
+        num_workers,
+        strict,
+        max_rows,
+        smiles_column=smiles_column,
+        input_format=input_format,
+    ) as maps:
+        for _, found in maps:
+            summary.add(found)
+    return summary, counts
 
 
 def select_weights(attention: AttentionMap, layer: int | None = None, head: str | None = None) -> pa.Table:
@@ -102,20 +128,57 @@ def select_weights(attention: AttentionMap, layer: int | None = None, head: str 
     return frame.set_column(frame.schema.get_field_index("head"), "head", names.cast(kind))
 
 
-def _maps(
-    explainer: Explainer, stream: RowStream, index: int, num_workers: int
-) -> Iterator[tuple[int, object, AttentionMap | SmilesError]]:
-    """Row, place, and map or error of every molecule, in order."""
+@contextmanager
+def _open_maps(
+    explainer: Explainer,
+    input: Path,
+    progress: ProgressFactory,
+    counts: AttentionCounts,
+    num_workers: int,
+    strict: bool,
+    max_rows: int | None = None,
+    *,
+    smiles_column: str | None,
+    input_format: str | None,
+) -> Iterator[Iterator[tuple[int, AttentionMap]]]:
+    """Row and map of each molecule of a table, in order; `counts` gets the rows that cannot be read.
+
+    Raises:
+        InputError: no molecule can be read.
+        RowsFailed: one cannot be read, and `strict` is set.
+    """
     places: deque[tuple[int, object]] = deque()
+    with ExitStack() as stack:
+        stream = stack.enter_context(open_stream(input, input_format))
+        name = smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
+        index = find_column(stream.columns, name, stream.source)
+        total = count_rows(input, input_format) if input.is_file() else None
+        if max_rows is not None:
+            total = max_rows if total is None else min(max_rows, total)
+        report = stack.enter_context(progress(total, 0))
 
-    def molecules() -> Iterator[object]:
-        for chunk in stream.chunks:
-            places.extend((chunk.start + i, place) for i, place in enumerate(chunk.lines))
-            yield from stream.molecule_column(chunk, index)
+        def molecules() -> Iterator[object]:
+            for chunk in stream.chunks:
+                places.extend((chunk.start + i, place) for i, place in enumerate(chunk.lines))
+                yield from stream.molecule_column(chunk, index)
 
-    with closing(explainer.attentions(molecules(), num_workers)) as maps:
-        for found in maps:
-            yield *places.popleft(), found
+        def maps() -> Iterator[tuple[int, AttentionMap]]:
+            for found in stack.enter_context(closing(explainer.attentions(islice(molecules(), max_rows), num_workers))):
+                row, place = places.popleft()
+                counts.rows += 1
+                if isinstance(found, SmilesError):
+                    counts.failed += 1
+                    counts.first_failed = counts.first_failed or f"{stream.unit} {place}: {found}"
+                    if strict:
+                        raise RowsFailed(f"{counts.first_failed}; --strict stops at the first row that cannot be read")
+                else:
+                    yield row, found
+                report(counts.rows)
+            if counts.failed == counts.rows:
+                why = f"; the first, {counts.first_failed}" if counts.failed else ": it has no rows"
+                raise InputError(f"{stream.source}: no molecule can be read{why}")
+
+        yield maps()
 
 
 class _FrameWriter:

@@ -196,7 +196,7 @@ class RowCounts:
 
 @dataclass
 class AttentionCounts:
-    """How many weights `attention_table` wrote, and which rows failed.
+    """How many rows of a table have attention maps, how many weights were written, and which rows failed.
 
     Attributes:
         rows: rows of the input.
@@ -210,9 +210,6 @@ class AttentionCounts:
     first_failed: str = ""
     weights: int = 0
 
-    @property
-    def warning(self) -> str:
-        """A sentence about the rows that failed; empty for none."""
-        if not self.failed:
-            return ""
-        return f"{self.failed} of {self.rows} rows have no weights; the first, {self.first_failed}"
+    def warning(self, what: str) -> str:
+        """A sentence about the rows that failed, such as `what` "have no weights"."""
+        return f"{self.failed} of {self.rows} rows {what}; the first, {self.first_failed}"

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from molattn.errors import MolattnWarning
 from molattn.inference.base_predictor import DEFAULT_OPTIONS, PredictionOptions
@@ -11,6 +12,9 @@ from molattn.inference.row_predictor import RowPredictor, fingerprint_task
 from molattn.inference.rows import AttentionCounts, RowCounts
 from molattn.inference.table_engine import TableProgress, callback_progress, predict_jobs, run_jobs, warn_user
 from molattn.inference.table_job import TableJob, check_attention_output, create_output_folder, is_npy, locked_outputs
+
+if TYPE_CHECKING:
+    from molattn.explain import HeadSummary
 
 
 class TablePredictor(RowPredictor, Explainer):
@@ -230,6 +234,53 @@ class TablePredictor(RowPredictor, Explainer):
             num_workers=num_workers,
             strict=strict,
         )
-        if counts.warning:
-            warnings.warn(MolattnWarning(counts.warning), stacklevel=2)
+        if counts.failed:
+            warnings.warn(MolattnWarning(counts.warning("have no weights")), stacklevel=2)
         return counts
+
+    def summarize_heads(
+        self,
+        input: str | Path,
+        *,
+        smiles_column: str | None = None,
+        input_format: str | None = None,
+        max_rows: int | None = None,
+        num_workers: int = 0,
+        strict: bool = False,
+        progress: TableProgress | None = None,
+    ) -> "HeadSummary":
+        """Summarise what each head attends to over the molecules of a table: what `molattn heads` does.
+
+        A row that cannot be read is left out; a `MolattnWarning` reports how many there are.
+
+        Args:
+            input, smiles_column, input_format, num_workers, strict, progress: as for `predict_table`.
+            max_rows: read only this many rows, the first ones; None for all.
+
+        Returns:
+            A `HeadSummary`: `.to_frame()`, `.save("heads.csv")`, `.save("heads.svg")`.
+
+        Raises:
+            UsageError: a column that does not exist, or a model that attends to tokens.
+            InputError: a table that cannot be read, or without a molecule that can be read.
+            RowsFailed: a row cannot be read, and `strict` is set.
+
+        Example::
+
+            predictor.summarize_heads("in.csv").save("heads.svg")
+        """
+        from molattn.inference.attention_table import summarize_table  # brings in pyarrow
+
+        summary, counts = summarize_table(
+            self,
+            Path(input),
+            callback_progress(progress),
+            smiles_column=smiles_column,
+            input_format=input_format,
+            max_rows=max_rows,
+            num_workers=num_workers,
+            strict=strict,
+        )
+        if counts.failed:
+            warnings.warn(MolattnWarning(counts.warning("are left out")), stacklevel=2)
+        return summary

@@ -41,4 +41,4 @@ def test_invalid_arguments_are_refused(molattn, run, table, tmp_path):
     assert (tmp_path / "there.csv").read_text() == "mine"
     (tmp_path / "bad.csv").write_text("smiles\nC1CC\n")
     answer = molattn("heads", run, tmp_path / "bad.csv")
-    assert answer.code == 3 and "no molecule to summarise" in answer.err
+    assert answer.code == 3 and "no molecule can be read" in answer.err
