@@ -71,6 +71,27 @@ class MissingExtra(MolattnError):
         super().__init__(f"{what_for} needs {package}: pip install 'molattn[{extra}]'")
 
 
+EXTRAS = ("keras", "notebook", "ray", "tune", "widget")
+
+
+def installed_extras() -> dict[str, bool]:
+    """For each extra of molattn, whether all of its packages are installed."""
+    import re
+    from importlib.metadata import distributions, requires
+
+    here = {re.sub(r"[-_.]+", "-", d.name).lower() for d in distributions()}
+    conditions = [requirement.replace('"', "'").partition(";")[::2] for requirement in requires("molattn") or []]
+    names = {
+        extra: [
+            re.split(r"[\[<>=]", package)[0].strip() for package, when in conditions if f"extra == '{extra}'" in when
+        ]
+        for extra in EXTRAS
+    }
+    return {
+        extra: all(re.sub(r"[-_.]+", "-", n).lower() in here for n in packages) for extra, packages in names.items()
+    }
+
+
 class ProcessLost(MolattnError):
     """Another process that the work depends on has ended; what was saved is intact and can be resumed from."""
 

@@ -106,3 +106,13 @@ def _names() -> dict[str, list[str]]:
 def _table(place: str) -> Mapping[str, object]:
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+def describe_plugins() -> str:
+    """The plugins, and what each adds, in one line."""
+
+    def describe(name: str, added: Mapping[str, tuple[str, ...]]) -> str:
+        return f"{name}: " + ("; ".join(f"{table} {', '.join(names)}" for table, names in added.items()) or "loaded")
+
+    described = [describe(name, added) for name, added in load_plugins().items()]
+    return " | ".join(described) or f"none; {VARIABLE} names some, see molattn.plugins"

@@ -35,21 +35,9 @@ def list_all(data_dir: _DataDir = None, as_json: _Json = False) -> None:
 
     listed = [(card, *_locate(card, data_dir)) for card in map(load_card, dataset_names())]
     if as_json:
-        print_json(
-            [
-                {
-                    "name": card.name,
-                    "title": card.title,
-                    "rows": card.rows,
-                    "targets": list(card.target_columns),
-                    "task": card.task,
-                    "metric": card.metric,
-                    "split": card.split,
-                    "path": path,
-                }
-                for card, path, _ in listed
-            ]
-        )
+        keys = ("name", "title", "rows", "target_columns", "task", "metric", "split")
+        contents = [{key: getattr(card, key) for key in keys} | {"path": path} for card, path, _ in listed]
+        print_json([{"targets" if k == "target_columns" else k: v for k, v in c.items()} for c in contents])
         return
     from rich.table import Table
 
@@ -158,6 +146,4 @@ def _locate(card: "DatasetCard", data_dir: Path | None) -> tuple[str | None, str
     except InputError as error:
         warn(error)
         return None, "damaged"
-    if found is not None:
-        return str(found.path), "here"
-    return None, "RDKit" if card.computed else "download"
+    return (None, "RDKit" if card.computed else "download") if found is None else (str(found.path), "here")

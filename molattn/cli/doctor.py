@@ -2,18 +2,18 @@
 
 import os
 import platform
-import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from molattn import __version__
 from molattn.cli.terminal import print_json, print_line
-from molattn.plugins import VARIABLE, load_plugins
+from molattn.errors import installed_extras
+from molattn.plugins import describe_plugins
 
 # Name of the distribution: module that is imported as a check.
 PACKAGES = {
@@ -22,7 +22,6 @@ PACKAGES = {
     "torch-geometric": "torch_geometric",
     "pyarrow": "pyarrow.parquet",
 }
-EXTRAS = ("keras", "notebook", "ray", "tune", "widget")
 
 
 @dataclass(frozen=True)
@@ -46,11 +45,11 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSO
         *((name, lambda n=name, m=module: _package(n, m)) for name, module in PACKAGES.items()),
         ("processors", _processors),
         ("GPU", _gpu),
-        ("compiled attention", _compiled),
+        ("compiled attention", _kernels),
         ("compiled reader", _reader),
         ("extras", _extras),
-        ("plugins", _plugins),
-        ("data sets", _data_sets),
+        ("plugins", describe_plugins),
+        ("data sets", _datasets),
         ("cache", _cache),
         ("current folder", _current_folder),
     ]
@@ -102,25 +101,10 @@ def _gpu() -> str:
     return "none that torch can use; molattn works without"
 
 
-def _compiled() -> str:
-    from molattn.kernels import blocks, edge_attention, elementwise, lookup, segments
-    from molattn.kernels.dispatch import BACKEND_VARIABLE
-    from molattn.kernels.loader import MARCH_VARIABLE
+def _kernels() -> str:
+    from molattn.kernels import describe_kernels
 
-    why = next(
-        filter(
-            None, (kernel.unavailable_reason() for kernel in (edge_attention, blocks, lookup, elementwise, segments))
-        ),
-        "",
-    )
-    if why:
-        return f"no, torch's operations instead, training about 3 times slower: {why}"
-    if chosen := os.environ.get(BACKEND_VARIABLE, "").strip():
-        return f"yes, but {BACKEND_VARIABLE} allows {chosen} alone"
-    march = os.environ.get(MARCH_VARIABLE, "").strip()
-    return (
-        f"yes, for {march} ({MARCH_VARIABLE})" if march else f"yes, for this processor; {MARCH_VARIABLE} names another"
-    )
+    return describe_kernels()
 
 
 def _reader() -> str:
@@ -132,46 +116,13 @@ def _reader() -> str:
 
 
 def _extras() -> str:
-    """Which extras are installed: an extra is if all of its packages are."""
-    packages: dict[str, list[str]] = {extra: [] for extra in EXTRAS}
-    for requirement in requires("molattn") or []:
-        package, _, condition = requirement.partition(";")
-        for extra in EXTRAS:
-            if f"extra == '{extra}'" in condition.replace('"', "'"):
-                packages[extra].append(re.split(r"[\[<>=]", package)[0].strip())
-    found = [f"{extra} {'yes' if all(map(_installed, names)) else 'no'}" for extra, names in packages.items()]
-    return ", ".join(found)
+    return ", ".join(f"{extra} {'yes' if installed else 'no'}" for extra, installed in installed_extras().items())
 
 
-def _plugins() -> str:
-    """The plugins, and what each adds."""
+def _datasets() -> str:
+    from molattn.data.datasets.fetch import describe_datasets
 
-    def describe(name: str, added: Mapping[str, tuple[str, ...]]) -> str:
-        return f"{name}: " + ("; ".join(f"{table} {', '.join(names)}" for table, names in added.items()) or "loaded")
-
-    described = [describe(name, added) for name, added in load_plugins().items()]
-    return " | ".join(described) or f"none; {VARIABLE} names some, see molattn.plugins"
-
-
-def _installed(name: str) -> bool:
-    try:
-        version(name)
-    except PackageNotFoundError:
-        return False
-    return True
-
-
-def _data_sets() -> str:
-    from molattn.data import dataset_names, load_card
-    from molattn.data.datasets.fetch import find_dataset
-
-    cards = [load_card(name) for name in dataset_names()]
-    here = {card.name: found for card in cards if (found := find_dataset(card)) is not None}
-    missing = [card.name for card in cards if card.name not in here and card.download is None and not card.computed]
-    if missing:
-        raise RuntimeError(f"the table of {', '.join(missing)} is missing: reinstall molattn")
-    others = len(cards) - len(here)
-    return f"{', '.join(here)} at hand, their checksums hold; {others} more are fetched or made when they are used"
+    return describe_datasets()
 
 
 def _cache() -> str:

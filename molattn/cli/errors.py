@@ -4,9 +4,11 @@ import errno
 import logging
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from molattn.cli.terminal import discard_output, print_status, warn
-from molattn.errors import MolattnWarning, short_repr
+from molattn.errors import InputError, MolattnError, MolattnWarning, short_repr
 
 _DISK_FULL = {
     errno.ENOSPC: "the disk is full",
@@ -45,6 +47,26 @@ def exit_with_error(text: str, code: int, debug: bool, next_line: str = "") -> N
     # Python would exit with another code if the rest of its output cannot be written.
     discard_output()
     sys.exit(code)
+
+
+@contextmanager
+def errors_as_exit_codes(debug: bool) -> Iterator[None]:
+    """Turn every exception into one line on standard error and an exit code; with `debug`, a traceback too."""
+    try:
+        yield
+    except MolattnError as error:
+        exit_with_error(f"error: {error}", error.exit_code, debug)
+    except KeyboardInterrupt:
+        exit_with_error("stopped", 130, debug)
+    except BrokenPipeError:
+        # The reader of the output has closed it, as `head` does: exit quietly.
+        discard_output()
+        sys.exit(0)
+    except Exception as error:
+        if text := describe_environment_error(error):
+            exit_with_error(f"error: {text}", InputError.exit_code, debug)
+        text = f"internal error: {type(error).__name__}: {error}"
+        exit_with_error(text, 1, debug, "This is a fault of molattn; --debug shows where.")
 
 
 class _StderrHandler(logging.Handler):

@@ -121,8 +121,7 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> int | None:
             # Until then, processes waiting for the failed one notice by themselves, and report where their run is.
             _terminate(processes)
         time.sleep(0.1)
-    found = [i for i, process in enumerate(processes) if process.returncode]
-    return failed if failed is not None or not found else found[0]
+    return next((i for i, p in enumerate(processes) if failed is None and p.returncode), failed)
 
 
 def _terminate(processes: Sequence[subprocess.Popen[bytes]]) -> None:

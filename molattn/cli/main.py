@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from molattn import __version__
 from molattn.cli.datasets import datasets
 from molattn.cli.doctor import doctor
-from molattn.cli.errors import describe_environment_error, exit_with_error, show_log, show_warning
+from molattn.cli.errors import errors_as_exit_codes, show_log, show_warning
 from molattn.cli.evaluate import evaluate
 from molattn.cli.explain import explain
 from molattn.cli.faithfulness import faithfulness
@@ -23,12 +23,11 @@ from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.pretrain import pretrain
 from molattn.cli.tables import attention, embed
-from molattn.cli.terminal import discard_output, prepare_streams, print_line, printable
+from molattn.cli.terminal import prepare_streams, print_line, printable
 from molattn.cli.train import train
 from molattn.cli.train_options import list_plugins
 from molattn.cli.tune import tune
 from molattn.cli.view import view
-from molattn.errors import InputError, MolattnError
 from molattn.plugins import load_plugins
 
 
@@ -126,34 +125,16 @@ def main() -> None:
     os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
     prepare_streams()
     _keep_memory()
-    debug = "--debug" in sys.argv[1:]
     # `--debug` is also accepted after the subcommand, where users add it after an error.
-    arguments = [a for a in sys.argv[1:] if a != "--debug"]
+    debug, arguments = "--debug" in sys.argv[1:], [a for a in sys.argv[1:] if a != "--debug"]
     if not debug:
         warnings.showwarning = show_warning
     if not {"-q", "--quiet"}.intersection(arguments):
         show_log()
-    try:
+    with errors_as_exit_codes(debug):
         if load_plugins():
             list_plugins()
         _run(arguments)
-    except MolattnError as error:
-        exit_with_error(f"error: {error}", error.exit_code, debug)
-    except KeyboardInterrupt:
-        exit_with_error("stopped", 130, debug)
-    except BrokenPipeError:
-        # The reader of the output has closed it, as `head` does: exit quietly.
-        discard_output()
-        sys.exit(0)
-    except Exception as error:
-        if text := describe_environment_error(error):
-            exit_with_error(f"error: {text}", InputError.exit_code, debug)
-        exit_with_error(
-            f"internal error: {type(error).__name__}: {error}",
-            1,
-            debug,
-            "This is a fault of molattn; --debug shows where.",
-        )
 
 
 def _run(arguments: list[str]) -> None:

@@ -1,6 +1,5 @@
 """`molattn predict`: predictions of molecules, given by SMILES or in tables."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,10 +19,9 @@ from molattn.cli.options import (
     parse_shard,
 )
 from molattn.cli.terminal import stdout_writer, warn
-from molattn.errors import RowsFailed, UsageError
 
 if TYPE_CHECKING:
-    from molattn.inference.table_job import TableJob
+    pass
 
 # As in molattn.inference.table_job, which is not imported for the help screen.
 LOCAL, RAY = "local", "ray"
@@ -117,11 +115,13 @@ def predict(
         raise typer.BadParameter("--json goes with --smiles; a table brings a table")
     options = (interval, uncertainty_method or "", calibration_method or "", applicability)
     if smiles:
-        _predict_smiles(run, smiles, options, as_json, strict)
+        from molattn.cli.predictions import predict_smiles
+
+        predict_smiles(load_predictor(run), smiles, options, as_json, strict)
         return
     assert tables
     from molattn.cli.table_report import TableProgress, report_rows
-    from molattn.inference.table_job import TableJob, locked_outputs
+    from molattn.inference.table_job import TableJob, jobs_of_tables, locked_outputs
 
     job = TableJob(
         input=tables[0],
@@ -137,7 +137,7 @@ def predict(
         quiet=quiet,
         escape_formulas=escape_formulas,
     )
-    with locked_outputs(_jobs(job, tables, output)) as jobs:
+    with locked_outputs(jobs_of_tables(job, tables, output)) as jobs:
         predictor = load_predictor(run)
         from molattn.inference.base_predictor import PredictionOptions
         from molattn.inference.table_engine import predict_jobs
@@ -145,35 +145,3 @@ def predict(
         progress = partial(TableProgress, quiet=quiet)
         counts = predict_jobs(predictor, jobs, PredictionOptions(*options), engine, progress, warn)
     report_rows(counts, "prediction", "predicted", job.output, quiet)
-
-
-def _jobs(job: "TableJob", tables: Sequence[Path], output: str | None) -> list["TableJob"]:
-    """The job of each table; `job` itself for one table that goes to one file."""
-    from dataclasses import replace
-
-    from molattn.inference.table_job import create_output_folder
-
-    if output is None or (len(tables) == 1 and not output.endswith("/") and not Path(output).is_dir()):
-        if len(tables) > 1:
-            raise UsageError(f"{len(tables)} tables go into a folder: give --output FOLDER/")
-        return [job]
-    outputs = create_output_folder(Path(output), tables)
-    pairs = zip(tables, outputs, strict=True)
-    return [replace(job, input=table, output=path, one_of_many=True) for table, path in pairs]
-
-
-def _predict_smiles(
-    run: Path, smiles: Sequence[str], options: tuple[float | None, str, str, bool], as_json: bool, strict: bool
-) -> None:
-    """Print the prediction of each SMILES; warn of those that failed, or raise RowsFailed."""
-    predictor = load_predictor(run)
-    from molattn.cli.table_report import print_predictions
-    from molattn.inference.base_predictor import PredictionOptions
-
-    failed = print_predictions(predictor, smiles, as_json, PredictionOptions(*options))
-    if failed:
-        first = f"--smiles {failed[0].smiles}: {failed[0].error}"
-        count = f"{len(failed)} of {len(smiles)} rows have no prediction; the first, {first}"
-        if strict:
-            raise RowsFailed(count)
-        warn(count)

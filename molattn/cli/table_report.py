@@ -1,17 +1,15 @@
-"""Predictions on a terminal: of a few SMILES, as lines or JSON; progress over the rows of a table, and its end."""
+"""Progress over the rows of a table, and what is reported at its end."""
 
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from molattn.cli.terminal import console, print_json, print_line, print_status, printable, warn
+from molattn.cli.terminal import console, print_status, warn
 
 if TYPE_CHECKING:
-    from molattn.inference import PredictionOptions, Predictor, RowPrediction
-    from molattn.inference.rows import RowCounts, Value
+    from molattn.inference.rows import RowCounts
 
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -90,46 +88,3 @@ def report_rows(counts: "RowCounts", noun: str, verb: str, output: Path | None, 
         print_status(f"{counts.rows - counts.failed} of {counts.rows} rows {verb}, written to {output}")
     if failures:
         warn(failures)
-
-
-def _format(value: "Value") -> str:
-    """A prediction as text."""
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_format, value))}]"
-    return value if isinstance(value, str) else f"{value:.3f}"
-
-
-def print_predictions(
-    predictor: "Predictor", smiles: Sequence[str], as_json: bool, options: "PredictionOptions"
-) -> list["RowPrediction"]:
-    """Print one line per SMILES; return the ones that failed."""
-    names = [c.name for c in predictor.extra_columns_for(options)]
-    rows = list(predictor.predict_rows(smiles, options=options))
-    if as_json:
-        content = [
-            {
-                "smiles": r.smiles,
-                **dict(zip(predictor.targets, r.values or [None] * len(predictor.targets), strict=True)),
-                **dict(zip(names, r.extra_values or [None] * len(names), strict=True)),
-            }
-            | {"status": "error" if r.error else "ok", "error": r.error, "warnings": list(r.warnings)}
-            for r in rows
-        ]
-        print_json(content)
-        return [r for r in rows if r.error]
-    binary = predictor.task.kind == "binary"
-    units = ["probability" if binary else u for u in predictor.units]
-    header = [f"{t} ({u})" if u else t for t, u in zip(predictor.targets, units, strict=True)] + names
-    lines = [("smiles", *header)]
-    for r in rows:
-        values = [f"error: {r.error}"]
-        if r.values is not None:
-            values = list(map(_format, (*r.values, *r.extra_values)))
-        lines.append((printable(r.smiles), *values))
-    width = max(len(line[0]) for line in lines)
-    for line in lines:
-        print_line("  ".join([line[0].ljust(width), *line[1:]]))
-    for r in rows:
-        for warning in r.warnings:
-            warn(f"{r.smiles}: {warning}")
-    return [r for r in rows if r.error]

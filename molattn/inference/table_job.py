@@ -6,7 +6,7 @@ Imports neither torch nor RDKit: the command line checks its arguments first.
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from molattn.data.files import lock_output, raise_open_file_limit
@@ -140,6 +140,20 @@ def locked_outputs(jobs: Sequence[TableJob]) -> Iterator[Sequence[TableJob]]:
                 # Checked again: the file may have appeared or disappeared before it was locked.
                 job.check()
         yield jobs
+
+
+def jobs_of_tables(job: TableJob, tables: Sequence[Path], output: str | None) -> list[TableJob]:
+    """The job of each table, like `job`; `job` itself for one table that goes to one file or to standard output.
+
+    Raises:
+        UsageError, InputError: as `create_output_folder`, or several tables without a folder.
+    """
+    if output is None or (len(tables) == 1 and not output.endswith("/") and not Path(output).is_dir()):
+        if len(tables) > 1:
+            raise UsageError(f"{len(tables)} tables go into a folder: give --output FOLDER/")
+        return [job]
+    pairs = zip(tables, create_output_folder(Path(output), tables), strict=True)
+    return [replace(job, input=table, output=path, one_of_many=True) for table, path in pairs]
 
 
 def create_output_folder(folder: Path, tables: Sequence[Path]) -> list[Path]:

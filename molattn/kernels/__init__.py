@@ -13,3 +13,21 @@ use, and uses a library only if its structs have the layout of the ctypes struct
 forward and backward. `dispatch` selects the implementation of an operation. binary.c, which reads molecules, belongs to
 `molattn.chem.binary`.
 """
+
+import os
+
+
+def describe_kernels() -> str:
+    """Whether all kernels are in use, for which processor, or why not, in one line."""
+    from molattn.kernels import blocks, edge_attention, elementwise, lookup, segments
+    from molattn.kernels.dispatch import BACKEND_VARIABLE
+    from molattn.kernels.loader import MARCH_VARIABLE
+
+    for kernel in (edge_attention, blocks, lookup, elementwise, segments):
+        if why := kernel.unavailable_reason():
+            return f"no, torch's operations instead, training about 3 times slower: {why}"
+    if chosen := os.environ.get(BACKEND_VARIABLE, "").strip():
+        return f"yes, but {BACKEND_VARIABLE} allows {chosen} alone"
+    if march := os.environ.get(MARCH_VARIABLE, "").strip():
+        return f"yes, for {march} ({MARCH_VARIABLE})"
+    return f"yes, for this processor; {MARCH_VARIABLE} names another"

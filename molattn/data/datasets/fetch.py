@@ -19,6 +19,7 @@ from molattn.data.datasets.cards import (
     Pin,
     cache_dir,
     data_dirs,
+    dataset_names,
     load_card,
     pin_path,
     read_pin,
@@ -243,3 +244,18 @@ def _select_columns(card: DatasetCard, public_file: Download, table: Table) -> t
     if not table.rows:
         raise InputError(f"{table.source} has no rows")
     return [card.smiles_column, *names], [[row[index] for index in indices] for row in table.rows]
+
+
+def describe_datasets() -> str:
+    """Which data sets are here, and how many others can be fetched or computed, in one line.
+
+    Raises:
+        RuntimeError: a table that comes with molattn is missing.
+    """
+    cards = [load_card(name) for name in dataset_names()]
+    here = {card.name: found for card in cards if (found := find_dataset(card)) is not None}
+    missing = [card.name for card in cards if card.name not in here and card.download is None and not card.computed]
+    if missing:
+        raise RuntimeError(f"the table of {', '.join(missing)} is missing: reinstall molattn")
+    others = len(cards) - len(here)
+    return f"{', '.join(here)} at hand, their checksums hold; {others} more are fetched or made when they are used"
