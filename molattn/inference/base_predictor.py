@@ -27,7 +27,7 @@ from molattn.models.calibration import (
     prediction_sets,
     resolve_calibration_method,
 )
-from molattn.models.descriptors import DescriptorStream, MoleculeRow
+from molattn.models.descriptors import DescriptorStream, Row
 from molattn.models.predict import embed_molecules
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression, Task
@@ -95,40 +95,40 @@ class BasePredictor:
 
     def _read_one(self, smiles: str, descriptors: Any) -> tuple[Molecule, np.ndarray | None]:
         """The molecule of one SMILES and its descriptors; raises SmilesError."""
-        (read,) = self._read_list([smiles], descriptor_rows(descriptors, True))
-        return read
+        (found,) = self._read_list([smiles], descriptor_rows(descriptors, True))
+        return found
 
     def _read_list(self, smiles: list[object], descriptors: Any) -> list[tuple[Molecule, np.ndarray | None]]:
         """Molecules with their descriptors; raises SmilesError at the first bad one, warns of a missing geometry."""
         found = []
-        rows = DescriptorStream(self._artifact.descriptors, descriptors)
-        for text, molecule, z in rows.join(smiles, self._read_molecules(smiles)):
-            if isinstance(molecule, SmilesError):
-                raise molecule
-            for warning in molecule.warnings:
+        stream = DescriptorStream(self._artifact.descriptors, descriptors)
+        for row in stream.join(smiles, self._read_molecules(smiles)):
+            if isinstance(row.molecule, SmilesError):
+                raise row.molecule
+            for warning in row.molecule.warnings:
                 if warning.startswith(NO_GEOMETRY):
-                    warnings.warn(MolattnWarning(f"{short_repr(text)}: {warning}"), stacklevel=4)
-            found.append((molecule, z))
-        rows.check_end()
+                    warnings.warn(MolattnWarning(f"{short_repr(row.smiles)}: {warning}"), stacklevel=4)
+            found.append((row.molecule, row.descriptors))
+        stream.check_end()
         return found
 
-    def _iter_reads(
+    def _read_rows(
         self,
         smiles: Iterable[object],
         num_workers: int,
         progress: Callable[[int], None] | None,
         descriptors: DescriptorStream,
-    ) -> Generator[list[MoleculeRow], None, None]:
-        """Molecules with their descriptors, in order, in chunks; read as in training."""
+    ) -> Generator[list[Row], None, None]:
+        """A row for each SMILES, in order, in chunks; read as in training."""
         reader = self.model.reader(self.read_options)
         size = WORKER_CHUNK_SIZE if self.read_options.conformers is None else WORKER_CHUNK_SIZE_3D
         done = 0
         with closing(map_chunks(smiles, descriptors.reader(reader), num_workers, size)) as chunks:
-            for texts, outcomes in chunks:
-                done += len(texts)
+            for of_chunk, molecules in chunks:
+                done += len(of_chunk)
                 if progress is not None:
                     progress(done)
-                yield list(descriptors.join(texts, outcomes))
+                yield descriptors.join(of_chunk, molecules)
         descriptors.check_end()
 
     def _read_molecules(

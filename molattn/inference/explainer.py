@@ -18,7 +18,7 @@ from molattn.explain.attribute import attribute
 from molattn.explain.methods import choose_method
 from molattn.inference.base_predictor import BasePredictor
 from molattn.models.base import Molecule
-from molattn.models.descriptors import DescriptorStream, MoleculeRow, stack_descriptors
+from molattn.models.descriptors import DescriptorStream, Row, usable_molecules
 from molattn.models.predict import MAX_ATTENTION_PAIRS, NOT_FINITE, iter_attention
 from molattn.models.tasks import Multiclass
 
@@ -42,7 +42,7 @@ class Explainer(BasePredictor):
             SmilesError: the SMILES, or its descriptors, cannot be read.
         """
         molecule, z = self._read_one(smiles, descriptors)
-        (attention,) = self._maps([molecule], stack_descriptors([z]))
+        (attention,) = self._maps([molecule], None if z is None else z[None])
         if isinstance(attention, SmilesError):
             raise attention
         return attention
@@ -65,34 +65,32 @@ class Explainer(BasePredictor):
             num_workers: processes that read molecules.
             progress: called now and then with the number of SMILES read so far.
         """
-        waiting: list[MoleculeRow] = []
+        waiting: list[Row] = []
         pairs = done = without_geometry = 0
         first = ""
         scaler = None if descriptors is None and self.descriptors else self._artifact.descriptors
-        with closing(self._iter_reads(smiles, num_workers, progress, DescriptorStream(scaler, descriptors))) as chunks:
-            for read in chain.from_iterable(chunks):
+        with closing(self._read_rows(smiles, num_workers, progress, DescriptorStream(scaler, descriptors))) as chunks:
+            for row in chain.from_iterable(chunks):
                 done += 1
-                waiting.append(read)
-                text, outcome, _ = read
-                if not isinstance(outcome, SmilesError):
-                    pairs += outcome.size**2
-                    found = next((w for w in outcome.warnings if w.startswith(NO_GEOMETRY)), "")
+                waiting.append(row)
+                if not isinstance(row.molecule, SmilesError):
+                    pairs += row.molecule.size**2
+                    found = next((w for w in row.molecule.warnings if w.startswith(NO_GEOMETRY)), "")
                     without_geometry += bool(found)
-                    first = first or (found and f"{short_repr(text)}: {found}")
+                    first = first or (found and f"{short_repr(row.smiles)}: {found}")
                 if pairs >= MAX_ATTENTION_PAIRS or len(waiting) == CHUNK_SIZE:
-                    yield from self._map_reads(waiting)
+                    yield from self._map_rows(waiting)
                     waiting, pairs = [], 0
-        yield from self._map_reads(waiting)
+        yield from self._map_rows(waiting)
         if without_geometry:
             message = f"{without_geometry} of {done} SMILES have no 3D geometry; the first, {first}"
             warnings.warn(MolattnWarning(message), stacklevel=2)
 
-    def _map_reads(self, reads: Sequence[MoleculeRow]) -> Iterator[AttentionMap | SmilesError]:
-        """A map or an error for each SMILES."""
-        good = [(m, z) for _, m, z in reads if not isinstance(m, SmilesError)]
-        maps = self._maps([m for m, _ in good], stack_descriptors(z for _, z in good))
-        for _, outcome, _ in reads:
-            yield outcome if isinstance(outcome, SmilesError) else next(maps)
+    def _map_rows(self, rows: Sequence[Row]) -> Iterator[AttentionMap | SmilesError]:
+        """A map or an error for each row."""
+        maps = self._maps(*usable_molecules(rows))
+        for row in rows:
+            yield row.molecule if isinstance(row.molecule, SmilesError) else next(maps)
 
     def _maps(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> Iterator[AttentionMap | SmilesError]:
         """The map of each molecule, or an error where the model's output is not finite.
@@ -167,7 +165,7 @@ class Explainer(BasePredictor):
         name = choose_method(a.model, method)
 
         def explain(molecule: Molecule, z: np.ndarray | None) -> Attribution:
-            found = attribute(a, molecule, name, target, descriptors=stack_descriptors([z]))
+            found = attribute(a, molecule, name, target, descriptors=None if z is None else z[None])
             of_target = self._measured.get(found.target) or self._measured.get(target or a.targets[0], {})
             return replace(found, faithfulness=of_target.get(name, NOT_MEASURED))
 

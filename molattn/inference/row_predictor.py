@@ -18,9 +18,9 @@ from molattn.inference.base_predictor import (
     ExtraColumn,
     PredictionOptions,
 )
-from molattn.inference.rows import RowPrediction, RowValues, all_finite, predict_reads, transpose
+from molattn.inference.rows import RowPrediction, RowValues, all_finite, predict_rows, transpose
 from molattn.models.base import Molecule
-from molattn.models.descriptors import DescriptorStream, MoleculeRow
+from molattn.models.descriptors import DescriptorStream, Row
 from molattn.models.predict import NOT_FINITE, embed_molecules
 
 
@@ -93,15 +93,15 @@ class RowPredictor(BasePredictor):
         descriptors: Any,
     ) -> Generator[RowPrediction, None, None]:
         """A row for each SMILES, `CHUNK_SIZE` of them predicted together, in bounded memory."""
-        waiting: list[MoleculeRow] = []
-        rows = DescriptorStream(self._artifact.descriptors, descriptors)
-        with closing(self._iter_reads(smiles, num_workers, progress, rows)) as chunks:
-            for reads in chunks:
-                waiting += reads
+        waiting: list[Row] = []
+        stream = DescriptorStream(self._artifact.descriptors, descriptors)
+        with closing(self._read_rows(smiles, num_workers, progress, stream)) as chunks:
+            for rows in chunks:
+                waiting += rows
                 while len(waiting) >= CHUNK_SIZE:
-                    yield from predict_reads(waiting[:CHUNK_SIZE], predict)
+                    yield from predict_rows(waiting[:CHUNK_SIZE], predict)
                     del waiting[:CHUNK_SIZE]
-        yield from predict_reads(waiting, predict)
+        yield from predict_rows(waiting, predict)
 
 
 def _with_failures(predicted: list[RowValues | str], failures: dict[int, str]) -> list[RowValues | str]:

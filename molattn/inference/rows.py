@@ -13,7 +13,7 @@ from molattn.data.tables.parts import Parts
 from molattn.data.tables.row_stream import Chunk, RowStream
 from molattn.errors import MolattnWarning, SmilesError, short_repr
 from molattn.models.base import Molecule
-from molattn.models.descriptors import MoleculeRow, stack_descriptors
+from molattn.models.descriptors import Row, usable_molecules
 
 Value = float | str | tuple[float, ...] | tuple[str, ...]
 """The prediction of one target: a number or the name of a class; a tuple of them for the atoms of a molecule."""
@@ -81,27 +81,26 @@ def geometry_warning(row: RowPrediction) -> str:
     return next((w for w in row.warnings if w.startswith(NO_GEOMETRY)), "")
 
 
-def predict_reads(
-    reads: Sequence[MoleculeRow], predict: Callable[[Sequence[Molecule], np.ndarray | None], list[RowValues | str]]
+def predict_rows(
+    rows: Sequence[Row], predict: Callable[[Sequence[Molecule], np.ndarray | None], list[RowValues | str]]
 ) -> Iterator[RowPrediction]:
-    """A row for each SMILES, in order, with the values that `predict` returns for its molecule, or an error.
+    """The prediction of each row, in order, with the values that `predict` returns for its molecule, or an error.
 
     Args:
-        reads: SMILES with their molecules and descriptors.
+        rows: SMILES with their molecules and descriptors.
         predict: from molecules and descriptors to the values of each, or why it has none.
     """
-    molecules = [m for _, m, _ in reads if not isinstance(m, SmilesError)]
-    predicted = iter(predict(molecules, stack_descriptors(z for _, m, z in reads if not isinstance(m, SmilesError))))
-    for text, outcome, _ in reads:
-        if isinstance(outcome, SmilesError):
-            yield RowPrediction(text, None, outcome.reason)
+    predicted = iter(predict(*usable_molecules(rows)))
+    for smiles, molecule, _ in rows:
+        if isinstance(molecule, SmilesError):
+            yield RowPrediction(smiles, None, molecule.reason)
             continue
         found = next(predicted)
         if isinstance(found, str):
-            yield RowPrediction(text, None, found)
+            yield RowPrediction(smiles, None, found)
         else:
             values, extra = found
-            yield RowPrediction(text, values, "", outcome.warnings, extra)
+            yield RowPrediction(smiles, values, "", molecule.warnings, extra)
 
 
 def warn_failed(rows: Sequence[RowPrediction], noun: str) -> None:

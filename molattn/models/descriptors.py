@@ -1,7 +1,7 @@
 """Extra descriptors of molecules, provided or computed, which are joined to a stream of molecules for a model."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -14,8 +14,19 @@ from molattn.errors import SmilesError, UsageError
 from molattn.models.base import Molecule
 from molattn.models.scaler import DescriptorScaler
 
-MoleculeRow = tuple[object, Molecule | SmilesError, np.ndarray | None]
-"""A SMILES as in the input, its molecule or the error, and its standardised descriptors, (k,), if any."""
+
+class Row(NamedTuple):
+    """One SMILES on its way to a prediction.
+
+    Attributes:
+        smiles: as in the input.
+        molecule: as the model reads it, or the error where it cannot be used.
+        descriptors: standardised, (k,); None without.
+    """
+
+    smiles: object
+    molecule: Molecule | SmilesError
+    descriptors: np.ndarray | None = None
 
 
 class DescriptorStream:
@@ -52,25 +63,25 @@ class DescriptorStream:
         return partial(_read_described, make, names) if names else make
 
     def join(
-        self, texts: Sequence[object], outcomes: Sequence["Molecule | DescribedMolecule | SmilesError"]
-    ) -> list[MoleculeRow]:
+        self, smiles: Sequence[object], molecules: Sequence["Molecule | DescribedMolecule | SmilesError"]
+    ) -> list[Row]:
         """The next molecules with their descriptors; an error for each that cannot be used.
 
         Args:
-            texts: SMILES as in the input.
-            outcomes: the results of `reader`, or molecules, or errors.
+            smiles: as in the input.
+            molecules: the results of `reader`, or molecules, or errors.
 
         Raises:
             UsageError: there are too few rows, or a row does not have k numbers.
         """
         if self.scaler is None:
-            molecules = [outcome for outcome in outcomes if not isinstance(outcome, DescribedMolecule)]
-            return [(text, outcome, None) for text, outcome in zip(texts, molecules, strict=True)]
-        rows = [()] * len(texts) if self._rows is None else list(islice(self._rows, len(texts)))
-        if len(rows) < len(texts):
+            plain = [molecule for molecule in molecules if not isinstance(molecule, DescribedMolecule)]
+            return [Row(*pair) for pair in zip(smiles, plain, strict=True)]
+        provided = [()] * len(smiles) if self._rows is None else list(islice(self._rows, len(smiles)))
+        if len(provided) < len(smiles):
             raise UsageError("there are fewer rows of descriptors than SMILES: give one for each")
-        described = [self._with_computed(outcome, self.scaler) for outcome in outcomes]
-        return [self._join(*row, self.scaler) for row in zip(texts, described, rows, strict=True)]
+        described = [self._with_computed(molecule, self.scaler) for molecule in molecules]
+        return [self._join(*row, self.scaler) for row in zip(smiles, described, provided, strict=True)]
 
     def check_end(self) -> None:
         """Raise UsageError if there are more rows than molecules."""
@@ -79,25 +90,25 @@ class DescriptorStream:
 
     @staticmethod
     def _with_computed(
-        outcome: "Molecule | DescribedMolecule | SmilesError", scaler: DescriptorScaler
+        molecule: "Molecule | DescribedMolecule | SmilesError", scaler: DescriptorScaler
     ) -> "DescribedMolecule | SmilesError":
-        if isinstance(outcome, DescribedMolecule | SmilesError):
-            return outcome
-        return DescribedMolecule(outcome, compute_descriptors(outcome, scaler.computed))
+        if isinstance(molecule, DescribedMolecule | SmilesError):
+            return molecule
+        return DescribedMolecule(molecule, compute_descriptors(molecule, scaler.computed))
 
     @staticmethod
     def _join(
-        text: object, outcome: "DescribedMolecule | SmilesError", cells: Sequence[object], scaler: DescriptorScaler
-    ) -> MoleculeRow:
+        smiles: object, molecule: "DescribedMolecule | SmilesError", cells: Sequence[object], scaler: DescriptorScaler
+    ) -> Row:
         if len(cells) != len(scaler.provided):
             raise UsageError(f"a row has {len(cells)} descriptors; the model reads {format_names(scaler.provided)}")
-        if isinstance(outcome, SmilesError):
-            return text, outcome, None
+        if isinstance(molecule, SmilesError):
+            return Row(smiles, molecule)
         numbers, reason = parse_required_numbers(cells, scaler.provided)
-        row = [] if reason else [*numbers, *outcome.computed]
-        if reason := reason or scaler.range_error(row):
-            return text, SmilesError(text, reason), None
-        return text, outcome.molecule, scaler.scale(np.array(row)[None])[0]
+        values = [] if reason else [*numbers, *molecule.computed]
+        if reason := reason or scaler.range_error(values):
+            return Row(smiles, SmilesError(smiles, reason))
+        return Row(smiles, molecule.molecule, scaler.scale(np.array(values)[None])[0])
 
 
 class DescribedMolecule(NamedTuple):
@@ -107,8 +118,8 @@ class DescribedMolecule(NamedTuple):
     computed: list[float]
 
 
-def _read_described(make: Callable[[object], Molecule], names: tuple[str, ...], text: object) -> DescribedMolecule:
-    molecule = make(text)
+def _read_described(make: Callable[[object], Molecule], names: tuple[str, ...], smiles: object) -> DescribedMolecule:
+    molecule = make(smiles)
     return DescribedMolecule(molecule, compute_descriptors(molecule, names))
 
 
@@ -117,10 +128,11 @@ def compute_descriptors(molecule: Molecule, names: tuple[str, ...]) -> list[floa
     return descriptors(molecule.encoded_smiles, names, max_atoms=sys.maxsize).tolist() if names else []
 
 
-def stack_descriptors(rows: Iterable[np.ndarray | None]) -> np.ndarray | None:
-    """(n, k) from the descriptors of n molecules; None if there are none."""
-    not_none = [row for row in rows if row is not None]
-    return np.stack(not_none) if not_none else None
+def usable_molecules(rows: Sequence[Row]) -> tuple[list[Molecule], np.ndarray | None]:
+    """The n molecules of the rows that have one, and their descriptors, (n, k), None without."""
+    molecules = [row.molecule for row in rows if not isinstance(row.molecule, SmilesError)]
+    descriptors = [row.descriptors for row in rows if row.descriptors is not None]
+    return molecules, np.stack(descriptors) if descriptors else None
 
 
 def _rows(provided: Any, names: Sequence[str]) -> Iterator[Sequence[object]]:

@@ -123,8 +123,8 @@ def test_43_a_table_on_a_terminal(score: Score, run: Path, tmp_path: Path) -> No
 def _another(lock: str, path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Another process, at work on `path`."""
     code = (
-        "import sys, time; from pathlib import Path; from molattn.data import locks\n"
-        f"with locks.{lock}(Path(sys.argv[1])): print(flush=True); time.sleep(600)"
+        "import sys, time; from pathlib import Path; from molattn.data import files\n"
+        f"with files.{lock}(Path(sys.argv[1])): print(flush=True); time.sleep(600)"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
     assert process.stdout is not None
