@@ -20,24 +20,37 @@ import pyarrow.parquet as pq
 import pytest
 
 import molattn as library
-from molattn.chem import FEW_DESCRIPTORS
+from molattn.cli.main import main
 from molattn.cli.table_report import TableProgress
 from molattn.data.schema import dumps_checksummed
 from molattn.data.tables.parts import Parts, parts_folder
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.inference import table_engine
 from tests.assertions import assert_same_answers
-from tests.cli.conftest import Molattn
+from tests.cli.conftest import QUICK, Molattn
 
 ROOT = Path(__file__).parents[2]
 ROWS = 2 * CHUNK_SIZE + 10
-DIM = 16 + len(FEW_DESCRIPTORS)  # the width of `QUICK`, and the extra descriptors
+DIM = 16  # the width of `QUICK`
 BAD = -(-ROWS // 97)
 
 
 @pytest.fixture
 def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_engine, "PART", 1)
+
+
+@pytest.fixture(scope="module")
+def run(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run without RDKit's descriptors, which would take most of the time of these predictions."""
+    folder = tmp_path_factory.mktemp("runs") / "plain"
+    arguments = ["train", table, *QUICK, "--set", "data.molecule_featurizers=[]", "-o", folder, "--quiet"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["molattn", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+    assert stop.value.code == 0
+    return folder
 
 
 @pytest.fixture(scope="module")
