@@ -13,7 +13,7 @@ from molattn.cli.launch import end_with_launcher, launch
 from molattn.cli.terminal import console, print_json, print_line
 from molattn.training.config import resolve
 from molattn.training.distributed import is_main_process, launched_world_size, requested_world_size
-from molattn.training.run_status import resolve_resume
+from molattn.training.run_status import check_new_folder, resolve_resume
 
 if TYPE_CHECKING:
     from molattn.training.multiple_runs import MultipleRunsResult
@@ -111,15 +111,19 @@ def train(
         nodes = resolved.training.num_nodes
         raise typer.Exit(launch(sys.argv[1:], several // nodes, nodes))
     end_with_launcher()
-    from molattn._train import run
     from molattn.cli.datasets import fetch_with_progress
-    from molattn.cli.progress import TerminalReporter
-    from molattn.cli.train import report_run, report_runs
-    from molattn.training.labels import is_path
-    from molattn.training.multiple_runs import MultipleRunsResult
+    from molattn.training.table_source import find_table, is_path
 
+    if output_dir is not None and resume is None:
+        check_new_folder(output_dir, force)
     if resolved.data.dataset and not is_path(resolved.data.dataset):
         fetch_with_progress(resolved.data.dataset, resolved.data.data_dir, quiet or not is_main_process())
+    find_table(resolved.data)
+
+    from molattn._train import run
+    from molattn.cli.progress import TerminalReporter
+    from molattn.training.multiple_runs import MultipleRunsResult
+
     with TerminalReporter(quiet) as reporter:
         result = run(resolved, output_dir, reporter, force, resume is not None)
     if not is_main_process():

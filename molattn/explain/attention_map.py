@@ -180,8 +180,6 @@ class AttentionMap:
         Raises:
             UsageError: another suffix, or a folder that does not exist.
         """
-        from molattn.explain.attention_map import save
-
         save(self, Path(path))
 
     @classmethod
@@ -191,8 +189,6 @@ class AttentionMap:
         Raises:
             InputError: the file is missing, damaged, something else, or written by a newer molattn.
         """
-        from molattn.explain.attention_map import load
-
         return load(Path(path))
 
     def html(

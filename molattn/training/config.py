@@ -16,9 +16,11 @@ from molattn.models.presets import PRESETS
 from molattn.plugins import load_plugins
 from molattn.training.bases import AUTO, NONE, find_base, with_base_sizes
 
-# As in molattn.data, molattn.chem and molattn.models.losses, which are not imported for the help screen.
+# As in molattn.data, molattn.chem and molattn.models, which are not imported for the help screen.
 SPLITS = ("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified")
 FEATURIZERS = ("rdkit_few", "rdkit_2d")
+ATOM_PREFIX = "atom-"
+TASK_TYPES = ("regression", "binary", "multiclass", "atom-regression", "atom-binary", "atom-multiclass")
 LOSSES = ("mse", "mae", "huber", "mve", "evidential", "quantile", "bce", "cross-entropy", "dirichlet")
 
 

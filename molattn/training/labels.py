@@ -1,98 +1,17 @@
-"""The table of a run, and the labels of its molecules; every row is either used or rejected with a reason."""
+"""Labels for the molecules that were read from a table; every row is either used or rejected with a reason."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
 from molattn.chem import read_smiles
-from molattn.data import fetch_dataset, guess_smiles_column, read_columns
 from molattn.data.tables.atom_lists import offsets_from_counts
 from molattn.data.tables.records import Records, RejectedRow
 from molattn.data.tables.table import Table
 from molattn.errors import UsageError, short_repr
 from molattn.models.base import MoleculeModel
-from molattn.models.tasks import ATOM_PREFIX
-from molattn.training.config import DataConfig
-from molattn.training.targets import EncodedTable, parse_task_type
-
-
-@dataclass(frozen=True)
-class TableSource:
-    """The table of a run.
-
-    Attributes:
-        config: the settings, with every column named.
-        path: of the table.
-        name: that on its card, or the stem of its file.
-        units: unit of each target, empty where unknown.
-        message: how it was downloaded, if this call did that; otherwise empty.
-    """
-
-    config: DataConfig
-    path: Path
-    name: str
-    units: tuple[str, ...]
-    message: str = ""
-
-    @property
-    def sha256(self) -> str:
-        """The checksum of the table's bytes."""
-        return hashlib.sha256(self.path.read_bytes()).hexdigest()
-
-
-def is_path(dataset: str) -> bool:
-    """Whether a data set is given as the path of a table, rather than by name."""
-    return bool(Path(dataset).suffix) or Path(dataset).is_file()
-
-
-def find_table(config: DataConfig) -> TableSource:
-    """Find the table that the settings name.
-
-    Raises:
-        UsageError: there is none, it cannot be downloaded, or the target columns are ambiguous.
-    """
-    config = replace(config, task_type=parse_task_type(config.task_type))
-    if not config.dataset:
-        raise UsageError("no data set is given: add --dataset esol, or the path of a table such as my.csv")
-    if is_path(config.dataset):
-        path = Path(config.dataset)
-        columns, known = read_columns(path)
-        smiles = config.smiles_column or guess_smiles_column(columns, known)
-        reserved = _reserved_columns(config, smiles)
-        others = [c for c in columns if c.strip() not in reserved]
-        targets = config.target_columns or (tuple(others) if len(others) == 1 else ())
-        if not targets:
-            raise UsageError(f"name the columns to learn with --target-columns: {path} has {', '.join(others)}")
-        config = replace(config, smiles_column=smiles, target_columns=targets)
-        return TableSource(config, path, path.stem, ("",) * len(targets))
-    card, message = fetch_dataset(config.dataset, config.data_dir)
-    smiles = config.smiles_column or card.smiles_column
-    of_card = card.atom_targets if config.task_type.startswith(ATOM_PREFIX) else card.targets
-    if config.task_type.startswith(ATOM_PREFIX) and not (of_card or config.target_columns):
-        raise UsageError(f"the data set {card.name} has no targets of atoms, as {config.task_type} needs them")
-    targets = config.target_columns or tuple(t.name for t in of_card)
-    if not targets:
-        reserved = _reserved_columns(config, smiles)
-        targets = tuple(name for name in read_columns(card.path)[0] if name not in reserved)
-    units = {t.name: t.unit for t in (*card.targets, *card.atom_targets)}
-    known = {t.name for t in card.targets}
-    config = replace(
-        config,
-        smiles_column=smiles,
-        target_columns=targets,
-        task_type=config.task_type or (parse_task_type(card.task) if set(targets) <= known else ""),
-    )
-    return TableSource(config, card.path, card.name, tuple(units.get(t, "") for t in targets), message)
-
-
-def _reserved_columns(config: DataConfig, smiles: str) -> set[str]:
-    """The names of the columns that are not targets."""
-    others = (smiles, config.weight_column, config.group_column, config.split_column, *config.descriptor_columns)
-    return {name.strip() for name in others}
-
+from molattn.training.targets import EncodedTable
 
 NO_ATOM_LIMIT = 10**9
 """More atoms than any molecule has: the limit was applied when the molecules were first read."""

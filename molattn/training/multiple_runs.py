@@ -19,9 +19,9 @@ from molattn.training import distributed, run_folder
 from molattn.training.bases import FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH
 from molattn.training.checkpoint import differences
 from molattn.training.config import RunConfig, read_config
-from molattn.training.labels import find_table
 from molattn.training.run import Reporter, RunResult, SilentReporter, check_config, run
 from molattn.training.run_status import CONFIG, METRICS, is_unfinished, resume_hint
+from molattn.training.table_source import find_table
 
 
 @dataclass(frozen=True)

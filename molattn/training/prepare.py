@@ -35,7 +35,8 @@ from molattn.training.descriptors import (
     computed_descriptor_names,
     fit_descriptor_scaler,
 )
-from molattn.training.labels import check_atom_targets, find_table, match_labels, molecule_means
+from molattn.training.labels import check_atom_targets, match_labels, molecule_means
+from molattn.training.table_source import find_table
 from molattn.training.targets import encode_targets, has_atom_targets, resolve_task, single_class_targets
 
 

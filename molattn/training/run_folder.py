@@ -24,7 +24,7 @@ from molattn.training.config import RunConfig
 from molattn.training.dataset import PreparedDataset
 from molattn.training.fit import EpochRecord
 from molattn.training.metrics import compute_metrics, mean_over_targets
-from molattn.training.run_status import CONFIG, check_resumable, is_unfinished, resume_hint
+from molattn.training.run_status import CONFIG, check_new_folder, check_resumable
 
 _PACKAGES = ("molattn", "torch", "rdkit", "numpy", "torch-geometric", "safetensors")
 
@@ -54,14 +54,8 @@ def create(locks: ExitStack, folder: str | Path | None, name: str, force: bool =
         locks.enter_context(lock_folder(path))
     else:
         locks.enter_context(lock_folder(path))
-        if any(path.iterdir()):
-            if not force and is_unfinished(path):
-                raise UsageError(f"{resume_hint(path)}, --force starts over")
-            if not force:
-                raise UsageError(f"{path} exists: give another --output-dir, or --force to replace it")
-            if not (path / CONFIG).is_file():
-                raise UsageError(f"{path} exists and is not a run of molattn: --force replaces runs only")
-            clear_folder(path)
+        check_new_folder(path, force)
+        clear_folder(path)
     return path
 
 

@@ -42,6 +42,19 @@ def resolve_resume(run: str | Path, config: object, output_dir: object, force: b
     return folder / CONFIG, folder
 
 
+def check_new_folder(folder: Path, force: bool) -> None:
+    """Raise UsageError if a new run cannot go into `folder`: it is a file, or has files in it that `force` keeps."""
+    if folder.is_file():
+        raise UsageError(f"{folder} is a file: give another --output-dir")
+    if folder.is_dir() and any(folder.iterdir()):
+        if not force and is_unfinished(folder):
+            raise UsageError(f"{resume_hint(folder)}, --force starts over")
+        if not force:
+            raise UsageError(f"{folder} exists: give another --output-dir, or --force to replace it")
+        if not (folder / CONFIG).is_file():
+            raise UsageError(f"{folder} exists and is not a run of molattn: --force replaces runs only")
+
+
 def check_has_model(folder: Path) -> None:
     """Raise InputError for an unfinished run, or a folder of several runs with a model each."""
     if is_unfinished(folder):

@@ -17,7 +17,7 @@ from molattn.data.tables.columns import NUMBER
 from molattn.data.tables.table import Table, column, column_index
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.losses import DEFAULT_ALPHA, LOSSES, losses_of
-from molattn.models.tasks import ATOM_PREFIX, TASK_TYPES, Binary, Multiclass, Regression, Task
+from molattn.models.tasks import ATOM_PREFIX, Binary, Multiclass, Regression, Task
 
 MAX_CLASSES = 100
 """The largest number of classes of a multiclass target."""
@@ -26,7 +26,6 @@ MAX_INFERRED_CLASSES = 20
 
 # Ways of writing a missing value; the error messages of records.py advise to leave the cell empty instead.
 _MISSING = frozenset(("nan", "na", "n/a", "n/d", "nd", "null", "none", "-", "?"))
-_ALIASES = {"classification": "binary", f"{ATOM_PREFIX}classification": f"{ATOM_PREFIX}binary"}
 
 
 @dataclass(frozen=True)
@@ -46,18 +45,6 @@ class EncodedTable:
     classes: tuple[tuple[str, ...], ...] = ()
     reasons: dict[int, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-
-
-def parse_task_type(text: str) -> str:
-    """The task type that a user wrote; empty stays empty, "classification" is "binary".
-
-    Raises:
-        UsageError: there is no such task type.
-    """
-    kind = _ALIASES.get(text, text)
-    if kind and kind not in TASK_TYPES:
-        raise UsageError(f"there is no task type {text!r}: choose one of {', '.join(TASK_TYPES)}")
-    return kind
 
 
 def has_atom_targets(table: Table, columns: Sequence[str], kind: str) -> bool:

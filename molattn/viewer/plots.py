@@ -39,9 +39,6 @@ def uncertainty_plots(
     """
     if raw.std is None and artifact.calibration is None:
         return {}
-    # Here, since plots.py imports this module.
-    from molattn.viewer.plots import safe_file_names
-
     names = ["uncertainty"]
     if len(artifact.targets) > 1:
         names = [f"uncertainty-{name}" for name in safe_file_names(artifact.targets)]

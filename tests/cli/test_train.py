@@ -13,7 +13,9 @@ import pytest
 from molattn.cli.progress import TerminalReporter
 from molattn.data import SPLITS, SPLITS_BY_TARGET
 from molattn.models.losses import LOSSES
+from molattn.models.tasks import TASK_TYPES
 from molattn.training.config import LOSSES as LOSSES_OF_THE_HELP
+from molattn.training.config import TASK_TYPES as TASK_TYPES_OF_THE_HELP
 from tests.cli.conftest import QUICK, Molattn
 
 
@@ -413,3 +415,32 @@ assert not heavy, heavy
 """
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert sum(line.startswith("│ --") and not line.startswith("│ --help") for line in shown.splitlines()) <= 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--dataset", "esoll"], "did you mean esol?"),
+        (["{table}", "--target-columns", "z"], "has no column 'z'; it has 'smiles', 'y'"),
+        (["{table}", "--split-column", "side"], "has no column 'side'"),
+        (["--dataset", "esol", "--target-columns", "z"], "esol.csv has no column 'z'"),
+        (["nowhere.csv"], "there is no file nowhere.csv"),
+        (["{table}", "-o", "{run}"], "exists: give another --output-dir, or --force"),
+    ],
+)
+def test_what_is_seen_at_once_is_said_before_torch_and_rdkit_are_imported(
+    run: Path, table: Path, arguments: list[str], message: str
+) -> None:
+    code = (
+        "import atexit, sys; from molattn.cli.main import main\n"
+        "atexit.register(lambda: print(sorted({'torch', 'rdkit'} & set(sys.modules)), file=sys.stderr))\n"
+        "main()"
+    )
+    command = [sys.executable, "-c", code, "train", *(text.format(table=table, run=run) for text in arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    assert done.returncode in (2, 3) and message in done.stderr
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_the_task_types_of_the_help_are_those_of_the_tasks() -> None:
+    assert TASK_TYPES_OF_THE_HELP == TASK_TYPES

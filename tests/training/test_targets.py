@@ -7,7 +7,8 @@ from molattn.data import read_records
 from molattn.data.tables.table import Table
 from molattn.errors import InputError, UsageError
 from molattn.models.tasks import Binary, Multiclass, Regression
-from molattn.training.targets import encode_targets, parse_task_type, resolve_task, single_class_targets
+from molattn.training.table_source import parse_task_type
+from molattn.training.targets import encode_targets, resolve_task, single_class_targets
 
 
 def _table(*columns: list[str]) -> Table:

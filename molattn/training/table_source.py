@@ -1,0 +1,111 @@
+"""The table of a run: its path, and its columns. Importing this module loads neither torch nor RDKit."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from molattn.data import fetch_dataset, guess_smiles_column, read_columns
+from molattn.data.tables.columns import find_column
+from molattn.errors import UsageError
+from molattn.training.config import ATOM_PREFIX, TASK_TYPES, DataConfig
+
+_ALIASES = {"classification": "binary", f"{ATOM_PREFIX}classification": f"{ATOM_PREFIX}binary"}
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """The table of a run.
+
+    Attributes:
+        config: the settings, with every column named.
+        path: of the table.
+        name: that on its card, or the stem of its file.
+        units: unit of each target, empty where unknown.
+        message: how it was downloaded, if this call did that; otherwise empty.
+    """
+
+    config: DataConfig
+    path: Path
+    name: str
+    units: tuple[str, ...]
+    message: str = ""
+
+    @property
+    def sha256(self) -> str:
+        """The checksum of the table's bytes."""
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+
+
+def is_path(dataset: str) -> bool:
+    """Whether a data set is given as the path of a table, rather than by name."""
+    return bool(Path(dataset).suffix) or Path(dataset).is_file()
+
+
+def find_table(config: DataConfig) -> TableSource:
+    """Find the table that the settings name.
+
+    Raises:
+        UsageError: there is none, it cannot be downloaded, or the target columns are ambiguous.
+    """
+    config = replace(config, task_type=parse_task_type(config.task_type))
+    if not config.dataset:
+        raise UsageError("no data set is given: add --dataset esol, or the path of a table such as my.csv")
+    if is_path(config.dataset):
+        path = Path(config.dataset)
+        columns, known = read_columns(path)
+        smiles = config.smiles_column or guess_smiles_column(columns, known)
+        reserved = _reserved_columns(config, smiles)
+        others = [c for c in columns if c.strip() not in reserved]
+        targets = config.target_columns or (tuple(others) if len(others) == 1 else ())
+        if not targets:
+            raise UsageError(f"name the columns to learn with --target-columns: {path} has {', '.join(others)}")
+        config = replace(config, smiles_column=smiles, target_columns=targets)
+        _check_columns(config, columns, str(path))
+        return TableSource(config, path, path.stem, ("",) * len(targets))
+    card, message = fetch_dataset(config.dataset, config.data_dir)
+    smiles = config.smiles_column or card.smiles_column
+    of_card = card.atom_targets if config.task_type.startswith(ATOM_PREFIX) else card.targets
+    if config.task_type.startswith(ATOM_PREFIX) and not (of_card or config.target_columns):
+        raise UsageError(f"the data set {card.name} has no targets of atoms, as {config.task_type} needs them")
+    targets = config.target_columns or tuple(t.name for t in of_card)
+    if not targets:
+        reserved = _reserved_columns(config, smiles)
+        targets = tuple(name for name in read_columns(card.path)[0] if name not in reserved)
+    units = {t.name: t.unit for t in (*card.targets, *card.atom_targets)}
+    known = {t.name for t in card.targets}
+    config = replace(
+        config,
+        smiles_column=smiles,
+        target_columns=targets,
+        task_type=config.task_type or (parse_task_type(card.task) if set(targets) <= known else ""),
+    )
+    _check_columns(config, read_columns(card.path)[0], card.path.name)
+    return TableSource(config, card.path, card.name, tuple(units.get(t, "") for t in targets), message)
+
+
+def parse_task_type(text: str) -> str:
+    """The task type that a user wrote; empty stays empty, "classification" is "binary".
+
+    Raises:
+        UsageError: there is no such task type.
+    """
+    kind = _ALIASES.get(text, text)
+    if kind and kind not in TASK_TYPES:
+        raise UsageError(f"there is no task type {text!r}: choose one of {', '.join(TASK_TYPES)}")
+    return kind
+
+
+def _reserved_columns(config: DataConfig, smiles: str) -> set[str]:
+    """The names of the columns that are not targets."""
+    others = (smiles, config.weight_column, config.group_column, config.split_column, *config.descriptor_columns)
+    return {name.strip() for name in others}
+
+
+def _check_columns(config: DataConfig, columns: Sequence[str], source: str) -> None:
+    """Raise InputError for a column that the table does not have, before its molecules are read."""
+    named = (config.smiles_column, *config.target_columns, config.weight_column, config.group_column)
+    named = (*named, config.split_column, *config.descriptor_columns)
+    if len(set(columns)) == len(columns):
+        for name in filter(None, named):
+            find_column(columns, name, source)
