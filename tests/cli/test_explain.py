@@ -123,7 +123,7 @@ def test_attention_writes_every_weight_and_names_bad_rows(
     path = tmp_path / f"maps.{suffix}"
     answer = molattn("attention", run, four, "-o", path)
     assert answer.code == 0
-    assert "warning: 1 of 4 rows have no weights; the first, line 3: RDKit cannot read it" in answer.err
+    assert "warning: 1 of 4 rows have no weights; the first, line 3: 'C1CC': RDKit cannot read it" in answer.err
     if suffix == "parquet":
         rows = pq.read_table(path).to_pylist()
     else:
