@@ -377,3 +377,6 @@ def test_standard_deviations_intervals_and_sets() -> None:
     sure = classifier(calibration_size=0.3).fit(SMILES, KINDS)
     within = sure.predict_set(SMILES, 0.8)
     assert within.shape == (40, 2) and within.dtype == bool
+    for function in (model.predict_interval, sure.predict_set):
+        with pytest.raises(ValueError, match="1 of 2 SMILES cannot be used.*row 1, 'C1CC'"):
+            function(["CCO", "C1CC"], 0.8)

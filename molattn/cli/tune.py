@@ -36,8 +36,11 @@ def tune(
         ),
     ] = None,
     pruner: Annotated[
-        str, typer.Option(help="How poor trials are stopped early: median, hyperband or none.")
-    ] = "median",
+        str | None,
+        typer.Option(
+            help="How poor trials are stopped early: median, hyperband or none. [default: median]", show_default=False
+        ),
+    ] = None,
     output_dir: Annotated[
         Path | None, typer.Option("--output-dir", "-o", help="A new folder. [default: runs/NAME-tune]")
     ] = None,
@@ -73,8 +76,11 @@ def tune(
         if not (resume / TUNED).is_file():
             raise UsageError(f"{resume} is not a study of molattn tune, it has no {TUNED}: there is nothing to resume")
         previous = read_config(resume / TUNED)
-        where, pruner = where or previous.pop("search"), previous.pop("pruner")
-        previous.pop("search", None)
+        if missing := [name for name in ("search", "pruner") if name not in previous]:
+            raise UsageError(f"{resume / TUNED} is damaged, it has no {missing[0]!r}: start a new study")
+        # Others than those of the study are refused below.
+        where, pruner = where or previous["search"], pruner or previous["pruner"]
+        previous = {name: value for name, value in previous.items() if name not in ("search", "pruner")}
         resolved = resolve(None, {}).updated(previous, str(resume / TUNED))
         resolved = resolved.updated(
             {"training": {"num_workers": options["num_workers"] or resolved.training.num_workers}}, "--num-workers"
@@ -89,7 +95,7 @@ def tune(
 
     folder = resume or output_dir or Path("runs") / f"{Path(resolved.data.dataset).stem or 'study'}-tune"
     with TuneReporter(quiet) as reporter:
-        found = run(resolved, folder, reporter, num_trials, where, pruner, resume is not None)
+        found = run(resolved, folder, reporter, num_trials, where, pruner or "median", resume is not None)
     if as_json:
         content = {"folder": str(found.folder), "metric": found.metric, "value": found.value}
         print_json({**content, "trials": found.trials, "values": found.values})

@@ -1,6 +1,6 @@
 """rho, the aggregations of edges to their receivers and of a graph, and the readouts; with tables by name.
 
-Each takes the nodes, (n, d) or (b, n, d), and their graph, and returns (b, d). It computes in the precision of the
+A readout takes the nodes, (n, d) or (b, n, d), and their graph, and returns (b, d). It computes in the precision of the
 nodes.
 """
 

@@ -77,17 +77,13 @@ class Predictor(TablePredictor):
             InputError: SMILES that cannot be read, by their rows, if `on_error` is "raise".
             UsageError: another `on_error`; standard deviations of a model that has none.
         """
-        if on_error not in ("nan", "raise"):
-            raise UsageError(f"on_error is 'nan' or 'raise', not {on_error!r}")
         batch = BatchPredictor(self._artifact, PredictionOptions(uncertainty_method=uncertainty_method))
         if return_std and batch.uncertainty == NONE:
             raise UsageError(
                 "the model has no standard deviations: train with ensemble_size=5, or with the loss mve, "
                 "evidential, quantile or dirichlet, or ask for uncertainty_method='dropout'"
             )
-        rows, single = self._rows(smiles, num_workers, descriptors, batch.options)
-        if on_error == "raise" and (bad := [(i, r.smiles, r.error) for i, r in enumerate(rows) if r.error]):
-            raise InputError(describe_bad_smiles(bad, len(rows)))
+        rows, single = self._rows(smiles, num_workers, descriptors, batch.options, on_error)
         if self.task.of_atoms:
             both = [self._arrays(split_atoms(row), len(batch.columns)) for row in rows]
             warn_failed(rows, "prediction")
@@ -106,6 +102,7 @@ class Predictor(TablePredictor):
         num_workers: int = 0,
         descriptors: Any = None,
         calibration_method: str = "",
+        on_error: Literal["nan", "raise"] = "nan",
     ) -> tuple[Any, Any]:
         """Lower and upper ends of prediction intervals: (lower, upper), each shaped as predictions.
 
@@ -115,18 +112,19 @@ class Predictor(TablePredictor):
         `molattn.models.calibration.prediction_intervals`.
 
         Args:
-            smiles, num_workers, descriptors: as for `predict`.
+            smiles, num_workers, descriptors, on_error: as for `predict`.
             level: above 0 and below 1.
             calibration_method: "conformal-regression", "zscaling" or "isotonic"; "none" for the model's own,
                 uncalibrated ones; the model's default when empty.
 
         Raises:
+            InputError: SMILES that cannot be read, by their rows, if `on_error` is "raise".
             UsageError: a model of classes or without calibration, or too few calibration molecules for the level.
         """
         if self.task.kind != "regression":
             raise UsageError("intervals are of numbers, and the model answers classes: ask for predict_set")
         options = PredictionOptions(interval=level, calibration_method=calibration_method)
-        rows, single = self._rows(smiles, num_workers, descriptors, options)
+        rows, single = self._rows(smiles, num_workers, descriptors, options, on_error)
         ends = np.full((len(rows), len(self.targets), 2), np.nan)
         for i, row in enumerate(rows):
             if row.values is not None:
@@ -142,6 +140,7 @@ class Predictor(TablePredictor):
         num_workers: int = 0,
         descriptors: Any = None,
         calibration_method: str = "",
+        on_error: Literal["nan", "raise"] = "nan",
     ) -> Any:
         """Prediction sets: a tuple of class names for each SMILES, the true one among them with probability `level`.
 
@@ -149,18 +148,19 @@ class Predictor(TablePredictor):
         `molattn.models.calibration.prediction_sets`.
 
         Args:
-            smiles, num_workers, descriptors: as for `predict`.
+            smiles, num_workers, descriptors, on_error: as for `predict`.
             level: above 0 and below 1.
             calibration_method: "conformal-multiclass", "conformal-adaptive" or "isotonic"; "none" for what the model
                 itself believes; the model's default when empty.
 
         Raises:
+            InputError: SMILES that cannot be read, by their rows, if `on_error` is "raise".
             UsageError: a model of numbers or without calibration, or too few calibration molecules for the level.
         """
         if self.task.kind == "regression":
             raise UsageError("sets are of classes, and the model answers numbers: ask for predict_interval")
         options = PredictionOptions(interval=level, calibration_method=calibration_method)
-        rows, single = self._rows(smiles, num_workers, descriptors, options)
+        rows, single = self._rows(smiles, num_workers, descriptors, options, on_error)
         several = len(self.targets) > 1
         first = len(self.extra_columns)
         found = [
@@ -171,12 +171,22 @@ class Predictor(TablePredictor):
         return found[0] if single else found
 
     def _rows(
-        self, smiles: str | Iterable[object], num_workers: int, descriptors: Any, options: PredictionOptions
+        self,
+        smiles: str | Iterable[object],
+        num_workers: int,
+        descriptors: Any,
+        options: PredictionOptions,
+        on_error: str,
     ) -> tuple[list[RowPrediction], bool]:
         """The rows of some SMILES, and whether it was a single string."""
+        if on_error not in ("nan", "raise"):
+            raise UsageError(f"on_error is 'nan' or 'raise', not {on_error!r}")
         single = isinstance(smiles, str)
         texts, z = [smiles] if single else smiles, descriptor_rows(descriptors, single)
-        return list(self.predict_rows(texts, num_workers, None, z, options)), single
+        rows = list(self.predict_rows(texts, num_workers, None, z, options))
+        if on_error == "raise" and (bad := [(i, r.smiles, r.error) for i, r in enumerate(rows) if r.error]):
+            raise InputError(describe_bad_smiles(bad, len(rows)))
+        return rows, single
 
     def _squeeze(self, values: np.ndarray) -> np.ndarray:
         """Without the axis of targets if there is one target."""

@@ -55,11 +55,11 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
         Raises:
             ValueError: SMILES that cannot be read, by their rows; a model that was fitted without `calibration_size`.
         """
-        self._predict_array(X)  # reports SMILES that cannot be read
+        check_is_fitted(self)
         molecules = self._molecules(X)
         with as_value_error():
             args = molecules.smiles, level, self.num_workers or 0, molecules.descriptors
-            lower, upper = self.predictor_.predict_interval(*args)
+            lower, upper = self.predictor_.predict_interval(*args, on_error="raise")
         return self._restore_shape(lower), self._restore_shape(upper)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -147,10 +147,11 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
         Raises:
             ValueError: SMILES that cannot be read, by their rows; a model that was fitted without `calibration_size`.
         """
-        self._predict_array(X)  # reports SMILES that cannot be read
+        check_is_fitted(self)
         molecules = self._molecules(X)
         with as_value_error():
-            rows = self.predictor_.predict_set(molecules.smiles, level, self.num_workers or 0, molecules.descriptors)
+            args = molecules.smiles, level, self.num_workers or 0, molecules.descriptors
+            rows = self.predictor_.predict_set(*args, on_error="raise")
         several = self.n_outputs_ > 1
         result = []
         for t in range(self.n_outputs_):

@@ -108,6 +108,13 @@ def test_an_interrupted_study_can_be_resumed(
     assert json.loads(more.out)["trials"] == 5
     refused = molattn("tune", "--resume", folder, "--epochs", "9")
     assert refused.code == 2 and "has its own settings" in refused.err
+    for options, name in ((("--pruner", "none"), "pruner"), (("--search", "training.ema=0.5..0.9"), "search")):
+        refused = molattn("tune", "--resume", folder, *options)
+        assert refused.code == 2 and f"was started with other settings of {name}" in refused.err
+    settings = (folder / "tune.toml").read_text()
+    (folder / "tune.toml").write_text(settings.replace("pruner =", "other ="))
+    refused = molattn("tune", "--resume", folder)
+    assert refused.code == 2 and "tune.toml is damaged, it has no 'pruner'" in refused.err
 
 
 def test_poor_trials_are_pruned(molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
