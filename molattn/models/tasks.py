@@ -136,7 +136,7 @@ class Regression(Task):
     """Numbers, and with some losses their standard deviation or their quantiles alpha / 2 and 1 - alpha / 2."""
 
     kind = "regression"
-    metrics = ("rmse", "mae", "r2")
+    metrics = ("rmse", "mae", "r2", "spearman")
     baseline = "the mean of the training targets"
     baseline_label = "the training mean"
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from molattn.errors import UsageError
@@ -51,6 +53,16 @@ def test_the_most_probable_of_several_classes_is_predicted() -> None:
     # Two classes out of three are enough for one against the rest.
     two = compute_metrics(np.array([0.0, 1.0, 1.0, 1.0]), p, ("auroc",))
     assert two["auroc"] == pytest.approx((1.0 + 1.0) / 2, abs=0.4)
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=30))
+def test_spearman_is_that_of_scipy_with_ties_too(pairs: list[tuple[int, int]]) -> None:
+    y, p = np.array(pairs, dtype=float).T
+    found = compute_metrics(y, p, ("spearman",))["spearman"]
+    if len(set(y)) == 1 or len(set(p)) == 1:
+        assert found is None
+    else:
+        assert found == pytest.approx(spearmanr(y, p)[0], abs=1e-9)
 
 
 def test_missing_labels_do_not_count() -> None:
