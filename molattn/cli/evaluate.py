@@ -29,7 +29,8 @@ def evaluate(
     """Measure a model on a table whose columns have the names of its targets.
 
     `molattn evaluate runs/esol other.csv` prints the metrics that training printed. Rows without a label or with a
-    SMILES that cannot be read are left out and counted.
+    SMILES that cannot be read are left out and counted. Molecules that the model was trained or chosen with (in
+    splits.csv of the run) flatter it: the others are measured apart.
     """
     if output_dir is not None and output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         raise UsageError(f"{output_dir} exists: give another --output-dir")
@@ -55,8 +56,13 @@ def evaluate(
         if strict:
             raise RowsFailed(message)
         warn(message)
+    if seen := int(result.seen.sum()):
+        count = f"{seen:,} of {len(result.rows):,} molecules are among those that the model was trained or chosen with"
+        apart = "the others are measured apart" if result.unseen_metrics else "no other is in the table"
+        warn(f"{count} (splits.csv of the run), which flatters it; {apart}")
     rejected = [{"row": r.row, "line": r.line, "smiles": r.smiles, "reason": r.reason} for r in result.rejected]
     content = {"targets": result.metrics, **({"mean": result.mean} if result.mean else {}), "rejected": rejected}
+    content |= {"baseline": result.baseline, "seen": int(result.seen.sum()), "unseen": result.unseen_metrics}
     if result.uncertainty:
         content["uncertainty"] = result.uncertainty
     if output_dir is not None:
@@ -76,6 +82,6 @@ def evaluate(
     else:
         of = "atoms" if predictor.task.of_atoms else "molecules"
         units = dict(zip(predictor.targets, predictor.units, strict=True))
-        print_metrics(result.metrics, of, units)
+        print_metrics(result.metrics, of, units, result.baseline, predictor.task.baseline_label, result.unseen_metrics)
         if result.uncertainty:
             print_uncertainty(result.uncertainty, of, units)

@@ -17,6 +17,7 @@ def print_metrics(
     units: Mapping[str, str],
     baseline: Mapping[str, Mapping[str, Any]] | None = None,
     always: str = "",
+    unseen: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """Print metrics target by target, with the reason of each that is undefined.
 
@@ -26,6 +27,7 @@ def print_metrics(
         units: unit of each target, empty where unknown.
         baseline: the same for a constant prediction; None for none.
         always: that prediction in words.
+        unseen: the same for the molecules that the model has not seen; None if they are not told apart.
     """
     from molattn.training.metrics import METRICS
 
@@ -33,7 +35,9 @@ def print_metrics(
     if len(measured) <= MAX_TABLES:
         for target, model in measured.items():
             columns = {"this model": model}
-            if baseline is not None:
+            if unseen:
+                columns = {"all": model, f"the {unseen[target]['n']} not seen in training": unseen[target]}
+            if baseline:
                 columns[f"always {always}"] = baseline[target]
             unit = f" in {units[target]}" if units[target] and any(METRICS[n].has_unit for n in names) else ""
             print_line()
@@ -44,7 +48,9 @@ def print_metrics(
         print_line(f"{molecules}:")
         rows = [[target, str(m["n"]), *(number(m[n]) for n in names)] for target, m in measured.items()]
         rows.append(["mean of all", "", *(_mean(measured, n) for n in names)])
-        if baseline is not None:
+        if unseen:
+            rows.append(["mean of those not seen in training", "", *(_mean(unseen, n) for n in names)])
+        if baseline:
             rows.append([f"always {always}", "", *(_mean(baseline, n) for n in names)])
         _print(["", "labels", *(METRICS[n].label for n in names)], rows)
     for target, model in measured.items():

@@ -238,14 +238,15 @@ class Predictor(TablePredictor):
             num_workers, progress: as for `molattn.chem.featurize`.
 
         Returns:
-            An `Evaluation`: `.metrics`, `.answers`, `.targets` and `.rejected`.
+            An `Evaluation`: `.metrics`, `.answers`, `.targets` and `.rejected`; and `.unseen_metrics`, of the molecules
+            that are not among those of the run's `splits.csv` that the model was trained or chosen with.
 
         Raises:
             UsageError: a column or metric that does not exist.
             InputError: a table that cannot be used.
         """
         # Imported here: prediction does not need what training brings in.
-        from molattn.training.evaluation import evaluate
+        from molattn.training.evaluation import evaluate, seen_smiles
 
         return evaluate(
             self._artifact,
@@ -254,6 +255,7 @@ class Predictor(TablePredictor):
             metrics=tuple(metrics),
             num_workers=num_workers,
             read_options=self.read_options,
+            seen=() if self.folder is None else seen_smiles(self.folder.parent),
             progress=progress,
         )
 

@@ -1,21 +1,25 @@
 """Evaluate a trained model on a table with labels."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from molattn.chem import ReadOptions
+from molattn.chem import ReadOptions, canonical_smiles, read_smiles, standardized_smiles
+from molattn.chem.molecule import map_rows
 from molattn.data import RejectedRow, guess_smiles_column, read_records, read_table
 from molattn.errors import InputError, SmilesError
 from molattn.models.artifact import Artifact
 from molattn.models.predictions import Predictions
+from molattn.models.tasks import Regression
 from molattn.training.descriptors import append_computed_descriptors
-from molattn.training.labels import MatchedLabels, check_atom_targets, match_labels
+from molattn.training.labels import NO_ATOM_LIMIT, MatchedLabels, check_atom_targets, match_labels
 from molattn.training.metrics import LEVEL, mean_over_targets, resolve_metrics, uncertainty_metrics
 from molattn.training.run_folder import metrics_by_target
+from molattn.training.run_status import SPLITS_FILE
 from molattn.training.targets import encode_targets
 
 
@@ -31,6 +35,11 @@ class Evaluation:
         answers: the predictions for them.
         metrics: {target: {metric: value, "n": labels}}.
         mean: of the metrics over the targets; empty for one target.
+        baseline: the metrics of always answering the training mean; empty for classes, whose training shares a model
+            does not hold.
+        seen: (n,) whether the model was trained, chosen or calibrated with the molecule of each row; all False where
+            the run's split is not known.
+        unseen_metrics: the metrics of the other rows; empty if all rows or none have been seen.
         rejected: the rows that were not evaluated, and why.
         offsets: (n + 1,) where the rows of `targets` of each molecule begin, and where the last end; None for one row
             per molecule.
@@ -45,6 +54,9 @@ class Evaluation:
     answers: Predictions
     metrics: dict[str, dict[str, Any]]
     mean: dict[str, Any]
+    baseline: dict[str, dict[str, Any]]
+    seen: np.ndarray
+    unseen_metrics: dict[str, dict[str, Any]]
     rejected: list[RejectedRow]
     offsets: np.ndarray | None = None
     uncertainty: dict[str, Any] = field(default_factory=dict)
@@ -59,6 +71,7 @@ def evaluate(
     metrics: tuple[str, ...] = (),
     num_workers: int = 0,
     read_options: ReadOptions | None = None,
+    seen: Iterable[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Evaluate a model on a table that has the columns of its targets.
@@ -70,6 +83,7 @@ def evaluate(
         metrics: names in `METRICS`; the task's defaults when empty.
         num_workers, progress: as for `molattn.chem.featurize`.
         read_options: how molecules are read; None for as in training.
+        seen: SMILES of the molecules that the model was trained, chosen or calibrated with; see `seen_smiles`.
 
     Raises:
         UsageError: a column or a metric that does not exist.
@@ -124,6 +138,15 @@ def evaluate(
     true = matched.targets
     answers = artifact.apply_calibration(raw)
     by_target = metrics_by_target(task, targets, true, answers, names)
+    baseline = {}
+    if isinstance(task, Regression):
+        constant = task.baseline_predictions(np.array([artifact.scaler.mean]), len(true))
+        baseline = metrics_by_target(task, targets, true, constant, names)
+    smiles = [records.smiles[i] for i in matched.indices]
+    is_seen, unseen = _are_seen(smiles, seen, read_options.standardize, num_workers), {}
+    if is_seen.any() and not is_seen.all():
+        kept = ~is_seen if matched.offsets is None else np.repeat(~is_seen, np.diff(matched.offsets))
+        unseen = metrics_by_target(task, targets, true[kept], answers[kept], names)
     calibration, uncertainty = artifact.calibration, {}
     if raw.std is not None or calibration is not None:
         method = artifact.calibration_method
@@ -131,13 +154,42 @@ def evaluate(
         uncertainty = {"method": artifact.uncertainty, "calibration": method, "level": LEVEL, "test": test}
     return Evaluation(
         rows=records.rows[matched.indices],
-        smiles=[records.smiles[i] for i in matched.indices],
+        smiles=smiles,
         targets=true,
         answers=answers,
         metrics=by_target,
         mean=mean_over_targets(by_target, names) if len(targets) > 1 else {},
+        baseline=baseline,
+        seen=is_seen,
+        unseen_metrics=unseen,
         rejected=matched.rejected,
         offsets=matched.offsets,
         uncertainty=uncertainty,
         warnings=(*encoded.warnings, *records.warnings),
     )
+
+
+def seen_smiles(run: Path) -> list[str]:
+    """The SMILES of a run's `splits.csv` that are not of its test molecules; none where there is no such file."""
+    path = run / SPLITS_FILE
+    if not path.is_file():
+        return []
+    table = read_table(path)
+    smiles, label = (table.columns.index(name) for name in ("smiles", "split"))
+    return [row[smiles] for row in table.rows if row[label] not in ("", "test")]
+
+
+def _are_seen(smiles: Sequence[str], seen: Iterable[str], standardize: str, num_workers: int) -> np.ndarray:
+    """(n,) whether each molecule is among those of `seen`, however it is written."""
+    seen = list(seen)
+    if not seen:
+        return np.zeros(len(smiles), dtype=bool)
+    key = partial(_key, standardize)
+    known = set(map_rows(seen, key, num_workers))
+    return np.array([found in known for found in map_rows(smiles, key, num_workers)])
+
+
+def _key(standardize: str, smiles: object) -> str:
+    if standardize:
+        smiles = standardized_smiles(smiles, standardize, NO_ATOM_LIMIT)
+    return canonical_smiles(read_smiles(smiles, max_atoms=NO_ATOM_LIMIT), max_atoms=NO_ATOM_LIMIT)

@@ -24,7 +24,7 @@ from molattn.training.config import RunConfig
 from molattn.training.dataset import PreparedDataset
 from molattn.training.fit import EpochRecord
 from molattn.training.metrics import compute_metrics, mean_over_targets
-from molattn.training.run_status import CONFIG, check_new_folder, check_resumable
+from molattn.training.run_status import CONFIG, SPLITS_FILE, check_new_folder, check_resumable
 
 _PACKAGES = ("molattn", "torch", "rdkit", "numpy", "torch-geometric", "safetensors")
 
@@ -91,7 +91,7 @@ def write_config(folder: Path, config: RunConfig) -> None:
 
 def write_splits(folder: Path, dataset: PreparedDataset) -> None:
     """Write `splits.csv`: the split label of every row of the table, in its order, for `--splits-file`."""
-    write_table(folder / "splits.csv", ("smiles", "split"), zip(dataset.smiles, dataset.split_labels, strict=True))
+    write_table(folder / SPLITS_FILE, ("smiles", "split"), zip(dataset.smiles, dataset.split_labels, strict=True))
 
 
 def write_rejected(folder: Path, dataset: PreparedDataset) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from molattn.errors import InputError, UsageError
 
 CONFIG, METRICS, MODEL, CHECKPOINT = "config.toml", "metrics.json", "model", "checkpoint"
+SPLITS_FILE = "splits.csv"
 TUNED, STUDY, BEST = "tune.toml", "study.jsonl", "best.toml"
 """In the folder of `molattn tune`: its settings, its trials, and the best settings."""
 

@@ -9,6 +9,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import molattn as library
+from molattn.chem import random_smiles, read_smiles
 from tests.cli.conftest import QUICK, Answer, Molattn
 from tests.molecules import esol
 
@@ -137,6 +138,38 @@ def test_evaluate_agrees_with_the_metrics_of_training(molattn: Molattn, run: Pat
     assert "Spearman" in answer.out
     assert molattn("evaluate", run, table, "-o", folder).code == 2
     assert molattn("evaluate", run, table, "--strict").code == 4
+
+
+def test_molecules_of_the_training_are_measured_apart(molattn: Molattn, run: Path, table: Path, tmp_path: Path) -> None:
+    with open(run / "splits.csv", newline="") as file:
+        label = {row["smiles"]: row["split"] for row in csv.DictReader(file)}
+    with open(table, newline="") as file:
+        rows = [row for row in csv.DictReader(file) if label[row["smiles"]] and row["y"] != "unknown"]
+    test = [row for row in rows if label[row["smiles"]] == "test"]
+
+    def write(name: str, rows: list[dict[str, str]]) -> Path:
+        # Written otherwise than in training, as `Chem.MolToSmiles(..., rootedAtAtom)` does.
+        cells = [f"{random_smiles(read_smiles(row['smiles']), seed=1)},{row['y']}" for row in rows]
+        (tmp_path / name).write_text("\n".join(["smiles,y", *cells]) + "\n")
+        return tmp_path / name
+
+    every = molattn("evaluate", run, write("all.csv", rows))
+    assert every.code == 0
+    seen = len(rows) - len(test)
+    assert f"{seen} of {len(rows)} molecules are among those that the model was trained or chosen with" in every.err
+    assert "always the training mean" in every.out and f"the {len(test)} not seen in training" in every.out
+    content = json.loads(molattn("evaluate", run, tmp_path / "all.csv", "--json").out)
+    alone = molattn("evaluate", run, write("test.csv", test), "--json")
+    assert "trained or chosen" not in alone.err
+    metrics = json.loads((run / "metrics.json").read_text())
+    for found in (content["unseen"], json.loads(alone.out)["targets"]):
+        assert found["y"]["rmse"] == pytest.approx(metrics["test"]["y"]["rmse"], rel=1e-5)
+    assert json.loads(alone.out)["baseline"]["y"]["rmse"] == pytest.approx(
+        metrics["baseline"]["test"]["y"]["rmse"], rel=1e-6
+    )
+    assert content["seen"] == seen and json.loads(alone.out)["unseen"] == {}
+    known = [row for row in rows if label[row["smiles"]] != "test"]
+    assert "no other is in the table" in molattn("evaluate", run, write("known.csv", known)).err
 
 
 def test_evaluate_needs_the_targets_columns(molattn: Molattn, run: Path, binary: Path) -> None:
