@@ -7,7 +7,10 @@ Importing this module loads nothing heavy.
 """
 
 import os
+import signal
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ACCELERATORS = ("auto", "cpu", "gpu", "cuda")
+
+GRACE = 5.0
+"""Seconds that a rank has to end by itself after SIGTERM, before it is ended."""
 
 _in_process_group = False
 
@@ -103,10 +109,43 @@ def process_group(settings: "TrainingConfig") -> Iterator[None]:
             dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo", **_rendezvous())
     _in_process_group = True
     try:
-        with _reports_lost_process():
+        with _reports_lost_process(), end_on_sigterm(GRACE):
             yield
     finally:
         _in_process_group = False
+
+
+@contextmanager
+def end_on_sigterm(grace: float) -> Iterator[None]:
+    """End this process, with a shell's exit code 143, if it is still in the block `grace` seconds after SIGTERM.
+
+    Python runs a signal's handler in the main thread, between two of its own instructions: never, while that thread
+    waits in torch for a rank that does not respond. Does nothing outside the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received, sent = os.pipe()
+    os.set_blocking(sent, False)
+    in_block = True
+
+    def watch() -> None:
+        while number := os.read(received, 1):
+            if number[0] == signal.SIGTERM:
+                time.sleep(grace)
+                if in_block:
+                    os._exit(128 + signal.SIGTERM)
+        os.close(received)
+
+    # The number of each signal that has a handler is written here at once, whatever the main thread does.
+    before = signal.set_wakeup_fd(sent, warn_on_full_buffer=False)
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        in_block = False
+        signal.set_wakeup_fd(before)
+        os.close(sent)
 
 
 def _rendezvous() -> dict[str, Any]:

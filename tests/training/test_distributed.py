@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -122,3 +123,45 @@ def test_two_ranks_train_like_one_process(tmp_path: Path) -> None:
             assert [row[:3] for row in found] == [row[:3] for row in wanted]
             a, b = (np.array([row[-1] for row in rows[1:]], float) for rows in (found, wanted))
             assert np.abs(a - b).max() < 1e-4, name
+
+
+@pytest.mark.parametrize(
+    ("wait", "printed"), [("store.get('never set')", ""), ("time.sleep(100)", "cleaned up\n")], ids=["torch", "Python"]
+)
+def test_sigterm_ends_a_rank_wherever_it_waits(wait: str, printed: str) -> None:
+    code = (
+        "import sys, time\n"
+        "from datetime import timedelta\n"
+        "from torch.distributed import TCPStore\n"
+        "from molattn.training.checkpoint import exit_on_sigterm\n"
+        "from molattn.training.distributed import end_on_sigterm\n"
+        "store = TCPStore('127.0.0.1', 0, 1, True, timeout=timedelta(seconds=100))\n"
+        "try:\n"
+        "    with end_on_sigterm(1.0), exit_on_sigterm():\n"
+        "        print('ready', flush=True)\n"
+        f"        {wait}\n"
+        "finally:\n"
+        "    print('cleaned up', flush=True)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 143
+            # A main thread that runs Python gets to its cleanup code; one that waits in torch does not.
+            assert process.stdout.read() == printed
+        finally:
+            process.kill()
+
+
+def test_what_goes_on_after_sigterm_is_not_ended_outside_the_block() -> None:
+    code = (
+        "import os, signal, time\n"
+        "from molattn.training.distributed import end_on_sigterm\n"
+        "signal.signal(signal.SIGTERM, lambda *_: None)\n"
+        "with end_on_sigterm(0.5):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "time.sleep(1.0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
