@@ -15,6 +15,7 @@ from molattn.cli.main import main
 from molattn.data.tables.parts import Parts, parts_folder
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError, MolattnWarning, RowsFailed, UsageError
+from molattn.explain import summarize_heads
 from molattn.inference import PredictionOptions, table_engine
 from molattn.inference.rows import AttentionCounts, RowCounts
 from molattn.models.artifact import load_artifact
@@ -265,3 +266,21 @@ def test_a_head_may_have_blanks_around_it(predictor: molattn.Predictor, few: Pat
 def test_counts_are_read_from_the_records_of_earlier_versions() -> None:
     record = {"rows": 5, "failed": 1, "first": "line 3: why", "flat": 2, "first_flat": "row 0, 'C': no geometry"}
     assert RowCounts.from_record(record).to_record() == record
+
+
+def test_heads_are_summarised_over_a_table(predictor: molattn.Predictor, few: Path, tmp_path: Path) -> None:
+    seen: list[tuple[int, int | None]] = []
+    with pytest.warns(MolattnWarning, match="1 of 3 rows are left out; the first, line 3: 'C1CC'"):
+        summary = predictor.summarize_heads(few, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 3), (2, 3), (3, 3)] and summary.molecules == 2
+    assert summary.to_frame().equals(summarize_heads(predictor.attentions(["CCO", "c1ccccc1"])).to_frame())
+    assert predictor.summarize_heads(few, max_rows=1).molecules == 1
+    with pytest.raises(RowsFailed, match="line 3: 'C1CC'"):
+        predictor.summarize_heads(few, strict=True)
+    with pytest.raises(UsageError, match="has no column 'x'"):
+        predictor.summarize_heads(few, smiles_column="x")
+    for name, start in (("h.csv", b'"layer"'), ("h.tsv", b'"layer"\t'), ("h.parquet", b"PAR1"), ("h.svg", b"<?xml")):
+        summary.save(tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(start)
+    with pytest.raises(UsageError, match=r"h\.txt: name it \.csv"):
+        summary.save(tmp_path / "h.txt")
