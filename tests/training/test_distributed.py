@@ -126,9 +126,9 @@ def test_two_ranks_train_like_one_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wait", "printed"), [("store.get('never set')", ""), ("time.sleep(100)", "cleaned up\n")], ids=["torch", "Python"]
+    ("wait", "cleans_up"), [("store.get('never set')", False), ("time.sleep(100)", True)], ids=["torch", "Python"]
 )
-def test_sigterm_ends_a_rank_wherever_it_waits(wait: str, printed: str) -> None:
+def test_sigterm_ends_a_rank_wherever_it_waits(wait: str, cleans_up: bool) -> None:
     code = (
         "import sys, time\n"
         "from datetime import timedelta\n"
@@ -148,8 +148,9 @@ def test_sigterm_ends_a_rank_wherever_it_waits(wait: str, printed: str) -> None:
             assert process.stdout is not None and process.stdout.readline() == "ready\n"
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 143
-            # A main thread that runs Python gets to its cleanup code; one that waits in torch does not.
-            assert process.stdout.read() == printed
+            # A main thread that runs Python gets to its cleanup code. One that waits in torch does not, but the signal may
+            # come before it has begun to wait, and then it does.
+            assert process.stdout.read() in ({"cleaned up\n"} if cleans_up else {"", "cleaned up\n"})
         finally:
             process.kill()
 
