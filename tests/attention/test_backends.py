@@ -7,7 +7,17 @@ import sys
 import pytest
 import torch
 
-from molattn.attention import BACKENDS, OPERATIONS, MultiHeadAttention, attend, backend, record_backends
+from molattn.attention import (
+    BACKENDS,
+    OPERATIONS,
+    EdgeListLayout,
+    EdgeTerms,
+    MultiHeadAttention,
+    PaddedGraphLayout,
+    attend,
+    backend,
+    record_backends,
+)
 from molattn.errors import UsageError
 from molattn.kernels import dispatch
 from tests.assertions import assert_close
@@ -59,6 +69,95 @@ def test_every_backend_gives_the_same_numbers():
     for name in BACKENDS:
         with backend(name):
             assert_close(layer(x, mask=mask), wanted, 1e-6)
+
+
+def padded_graphs(f=3, channels=4):
+    """q, k and v of three heads of two graphs, and what else `attend` takes."""
+    g = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, 3, 5, d, generator=g) for d in (4, 4, channels))
+    weights = (torch.randn(3, d, f, generator=g) for d in (4, channels))
+    edges = EdgeTerms(torch.randn(2, 5, 5, f, generator=g), *weights, torch.randn(3, f, generator=g))
+    layout = PaddedGraphLayout(torch.arange(5) < torch.tensor([[5], [3]]))
+    return (q, k, v, layout), {"edges": edges}
+
+
+def edge_list():
+    """The same of 20 edges between six nodes."""
+    g = torch.Generator().manual_seed(0)
+    sender, receiver = torch.randint(6, (2, 20), generator=g)
+    return (*torch.randn(3, 6, 3, 4, generator=g), EdgeListLayout(sender, receiver, 6)), {}
+
+
+def reference(*arguments, **options):
+    with backend("reference"):
+        return attend(*arguments, **options)
+
+
+def test_kernels_of_padded_graphs_run_only_where_they_apply(monkeypatch):
+    arguments, options = padded_graphs()
+    (fast,) = taken(attend, *arguments, **options)
+    assert fast in ("compiled", "chunked")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert taken(attend, *arguments, **options) == ["reference"]
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert taken(attend, *arguments, **options) == ["reference"]
+
+
+@pytest.mark.parametrize("changed", ["bias", "channels of values", "edges without channels"])
+def test_arguments_that_kernels_of_padded_graphs_do_not_take(changed):
+    arguments, options = padded_graphs(
+        f=0 if changed == "edges without channels" else 3, channels=6 if changed == "channels of values" else 4
+    )
+    if changed == "bias":
+        options["bias"] = torch.randn(2, 3, 5, 5, generator=torch.Generator().manual_seed(1))
+    expected = reference(*arguments, **options)
+    nodes = arguments[3].node_mask
+    for names in (BACKENDS, *((name,) for name in BACKENDS)):
+        with backend(*names):
+            found = attend(*arguments, **options)
+            assert_close(found.transpose(1, 2)[nodes], expected.transpose(1, 2)[nodes], 1e-5)
+            assert "compiled" not in taken(attend, *arguments, **options)
+
+
+def test_a_derivative_with_respect_to_values_alone_is_a_transformation_too():
+    (q, k, v, layout), options = padded_graphs()
+
+    def of_values(v):
+        return attend(q, k, v, layout, **options).sin().sum()
+
+    assert taken(torch.func.grad(of_values), v) == ["reference"]
+    leaf = v.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(reference(q, k, leaf, layout, **options).sin().sum(), leaf)
+    assert_close(torch.func.grad(of_values)(v), expected, 1e-5)
+
+
+@pytest.mark.parametrize("form", [padded_graphs, edge_list])
+@pytest.mark.parametrize("names", [BACKENDS, ("chunked",), ("reference",)], ids="+".join)
+def test_dropout_draws_a_mask_unless_one_is_passed(form, names):
+    arguments, options = form()
+    q = arguments[0]
+    shape = (20, 3) if form is edge_list else (2, 3, 5, 5)
+    with backend(*names):
+        without = attend(*arguments, **options)
+        passed = attend(*arguments, **options, dropout=0.5, dropout_mask=q.new_ones(shape))
+        drawn = []
+        for seed in (0, 0, 1):
+            torch.manual_seed(seed)
+            drawn.append(attend(*arguments, **options, dropout=0.5))
+    assert_close(passed, without, 1e-5)
+    assert_close(drawn[0], drawn[1], 1e-6)
+    assert (drawn[0] - without).abs().max() > 0.1 < (drawn[0] - drawn[2]).abs().max()
+
+
+def test_with_dropout_a_gradient_that_is_differentiated_again_is_that_of_the_same_mask():
+    inputs = [x.requires_grad_() for x in torch.randn(3, 2, 5, 4, generator=torch.Generator().manual_seed(0))]
+    gradients = []
+    for create_graph in (False, True):
+        torch.manual_seed(1)
+        output = attend(*inputs, dropout=0.5)
+        gradients.append(torch.autograd.grad(output.sin().sum(), inputs, create_graph=create_graph))
+    for once, again in zip(*gradients, strict=True):
+        assert_close(again.detach(), once, 1e-5)
 
 
 def test_the_output_is_the_sum_with_the_returned_weights():

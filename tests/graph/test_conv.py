@@ -15,6 +15,7 @@ from torch_geometric.nn import GATConv, HeteroConv, Sequential, TransformerConv,
 from torch_geometric.utils import to_dense_adj, to_dense_batch
 
 import molattn.graph
+from molattn.attention import General, Softmax, dot, sparsemax
 from molattn.graph import DenseGraph, Graph, TensorDotConv
 from tests.assertions import assert_close, assert_equivariant, assert_identical
 from tests.graph.graphs import F64, double
@@ -148,6 +149,17 @@ def test_from_pyg_with_one_channel_and_no_edge_features():
     assert ours.edge_dim is None and repr(ours.to_pyg()) == repr(theirs)
 
 
+def test_from_pyg_of_pairs_of_channels():
+    there = TransformerConv((IN, IN), OUT)
+    assert TensorDotConv.from_pyg(there).in_channels == (IN, IN) == TensorDotConv.from_pyg(there).to_pyg().in_channels
+    lazy = TransformerConv(-1, OUT)  # one size, which becomes two at the first call
+    x, edge_index = (torch.randn(5, IN), torch.randn(3, 2)), torch.tensor([[0, 4, 3], [1, 1, 2]])
+    expected = lazy(x, edge_index)
+    ours = TensorDotConv.from_pyg(lazy)
+    assert ours.in_channels == (IN, 2)
+    assert_close(ours(x, edge_index), expected, 1e-5)
+
+
 def test_settings_of_only_one_of_the_two_layers_raise():
     for layer, message in (
         (transformer_conv(aggr=["max", "add"]), "several aggregations"),
@@ -164,6 +176,8 @@ def test_settings_of_only_one_of_the_two_layers_raise():
         (TensorDotConv(IN, OUT, edge_dim=EDGE), "W_ve"),
         (TensorDotConv(IN, OUT, edge_dim=EDGE, edge_roles=("keys",)), "edge roles other"),
         (TensorDotConv(IN, OUT, edge_dim=EDGE, edge_roles=("keys", "values", "bias")), "edge roles other"),
+        (TensorDotConv(IN, OUT, score="dot"), "another score or normalizer"),
+        (TensorDotConv(IN, OUT, normalizer="sparsemax"), "another score or normalizer"),
     ):
         with pytest.raises(ValueError, match=message):
             layer.to_pyg()
@@ -339,6 +353,20 @@ def test_repr():
     )
 
 
+@pytest.mark.parametrize(
+    ("score", "normalizer", "shown"),
+    [
+        ("dot", "sparsemax", "score='dot', normalizer='sparsemax'"),
+        (dot, sparsemax, "score='dot', normalizer='sparsemax'"),
+        (General(8, 8), Softmax(0.5), "score='General', normalizer='Softmax(temperature=0.5)'"),
+    ],
+    ids=["names", "functions", "modules"],
+)
+def test_scores_and_normalizers_are_shown_by_name(score, normalizer, shown):
+    conv = TensorDotConv(16, 8, score=score, normalizer=normalizer)
+    assert repr(conv) == f"TensorDotConv(16, 8, heads=1, {shown})"
+
+
 @pytest.mark.parametrize("share", [True, False])
 def test_a_state_dict_and_a_deep_copy_restore_the_layer(share):
     conv, batch = whole_layer(share_edge_weight=share), batch_of([4, 3])
@@ -416,6 +444,7 @@ def test_invalid_inputs_raise_with_one_sentence(inputs, error, message):
         ({"x": torch.zeros(5, IN)}, r"x is \(graphs, nodes, 6\)"),
         ({"mask": torch.ones(2, 4, dtype=torch.bool)}, r"mask is \(2, 5\)"),
         ({"edge_attr": torch.zeros(2, 5, 4, EDGE)}, r"edge_attr is \(2, 5, 5, 3\)"),
+        ({"edge_attr": torch.zeros(2, 5, 5, EDGE + 1)}, r"edge_attr is \(2, 5, 5, 3\)"),
         ({"u": torch.zeros(1, GLOBAL)}, r"u is \(2, 5\)"),
         ({"edge_mask": torch.ones(5, 5, dtype=torch.bool)}, r"edge_mask is \(2, 5, 5\)"),
     ],
@@ -442,14 +471,26 @@ def test_no_values_are_read_on_other_devices_than_the_cpu():
         ((-2, 4, 1), "in_channels"),
         ((0, 4, 1), "in_channels"),
         (((6, 0), 4, 1), "in_channels"),
+        (((0, 6), 4, 1), "in_channels"),
         ((6, 0, 1), "out_channels"),
         ((6, -1, 1), "out_channels"),
         ((6, 4, 0), "heads"),
+        ((6, 4, -1), "heads"),
     ],
 )
 def test_invalid_sizes_raise_in_the_constructor(sizes, name):
-    with pytest.raises(ValueError, match=f"^{name} is a whole number of at least 1"):
+    lazy = ", or -1 to infer it from the first call" if name == "in_channels" else ""
+    with pytest.raises(ValueError, match=f"^{name} is a whole number of at least 1{lazy}, not -?[0-9]$"):
         TensorDotConv(*sizes)
+
+
+@pytest.mark.parametrize("in_channels", [1, IN, (2, 1), (-1, IN)], ids=str)
+def test_the_edge_update_has_the_sizes_of_the_receivers_and_edges(in_channels):
+    conv = TensorDotConv(in_channels, OUT, heads=2, edge_dim=EDGE)
+    receivers = in_channels[1] if isinstance(in_channels, tuple) else in_channels
+    phi_e = conv.phi_e
+    assert (phi_e.node_dim, phi_e.w_q.in_features) == (receivers, receivers)
+    assert (phi_e.num_heads, phi_e.head_dim, phi_e.edge_dim) == (2, OUT, EDGE)
 
 
 def test_in_pygs_sequential():

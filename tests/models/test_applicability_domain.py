@@ -2,10 +2,30 @@
 
 import numpy as np
 import pytest
+import torch
 
-from molattn.chem import Fingerprints, morgan_bits
+from molattn.chem import Fingerprints, molecule_graph, morgan_bits
 from molattn.models.applicability_domain import LABELS, ApplicabilityDomain, max_tanimoto, mean_nearest_distance
+from molattn.models.config import GraphModelConfig
+from molattn.models.graph_model import GraphModel
+from molattn.models.predict import embed_molecules
+from molattn.training.calibrate import fit_domain
 from tests.molecules import SPECIAL, esol
+
+TWELVE = esol(12)[0]
+GRAPHS = [molecule_graph(smiles) for smiles in TWELVE]
+
+
+def _model(**settings: object) -> GraphModel:
+    torch.manual_seed(0)
+    config = GraphModelConfig(hidden_dim=8, num_layers=1, num_heads=2, edge_dim=4)
+    return GraphModel(config, **settings).eval()  # pyright: ignore[reportArgumentType]
+
+
+def _rows_of(domain: ApplicabilityDomain | None, embeddings: np.ndarray) -> list[int]:
+    """The molecules whose embeddings a domain has, in its order."""
+    assert domain is not None
+    return [int(np.linalg.norm(embeddings - row, axis=1).argmin()) for row in domain.embeddings]
 
 
 def test_similarity_is_that_of_rdkit_and_1_without_bits() -> None:
@@ -43,3 +63,46 @@ def test_95_percent_of_the_training_molecules_are_within_each_limit() -> None:
     assert flags == ["fingerprint", "embedding"]
     assert distances[1] > 100 and alike[1] == 1.0
     assert domain.measure(x[1:], strange[:1])[2] == ["both"] and set(flags) < set(LABELS)
+
+
+def test_the_domain_has_each_training_molecule_once_in_their_order() -> None:
+    model = _model()
+    twice = [3, 0, 3, 1, 0, 2]
+    molecules, keys = [GRAPHS[i] for i in twice], [TWELVE[i] for i in twice]
+    domain = fit_domain(model, molecules, keys, 100, 0)
+    assert domain is not None
+    once = [3, 0, 1, 2]
+    np.testing.assert_allclose(domain.embeddings, embed_molecules(model, [GRAPHS[i] for i in once]), rtol=1e-5)
+    np.testing.assert_array_equal(domain.bits, morgan_bits([TWELVE[i] for i in once]))
+
+
+def test_a_large_training_set_is_represented_by_a_sample_of_its_molecules() -> None:
+    model = _model()
+    embeddings = embed_molecules(model, GRAPHS)
+    samples = [_rows_of(fit_domain(model, GRAPHS, TWELVE, 9, seed), embeddings) for seed in (0, 0, 1, 2)]
+    for sample in samples:
+        assert len(set(sample)) == 9 and sample == sorted(sample)
+    assert samples[0] == samples[1]
+    assert len({tuple(sample) for sample in samples}) > 1
+    for size in (12, 13):
+        assert _rows_of(fit_domain(model, GRAPHS, TWELVE, size, 0), embeddings) == list(range(12))
+
+
+def test_two_molecules_are_a_domain_and_fewer_are_none() -> None:
+    model = _model()
+    for size, molecules in ((2, GRAPHS), (100, GRAPHS[:2])):
+        domain = fit_domain(model, molecules, TWELVE[: len(molecules)], size, 0)
+        assert domain is not None and len(domain.embeddings) == len(domain.bits) == 2
+    assert fit_domain(model, GRAPHS, TWELVE, 0, 0) is None
+    assert fit_domain(model, GRAPHS[:1] * 3, TWELVE[:1] * 3, 100, 0) is None
+    assert fit_domain(_model(of_atoms=True), GRAPHS, TWELVE, 100, 0) is None
+
+
+def test_descriptors_are_part_of_the_embeddings_of_the_domain() -> None:
+    z = np.random.default_rng(0).normal(size=(12, 2))
+    domain = fit_domain(_model(num_descriptors=2), GRAPHS, TWELVE, 5, 0, z)
+    assert domain is not None
+    rows = [int(np.abs(z - row).sum(1).argmin()) for row in domain.embeddings[:, -2:]]
+    assert len(set(rows)) == 5
+    np.testing.assert_allclose(domain.embeddings[:, -2:], z[rows], rtol=1e-6)
+    np.testing.assert_array_equal(domain.bits, morgan_bits([TWELVE[i] for i in rows]))
