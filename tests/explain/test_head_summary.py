@@ -5,6 +5,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -16,6 +17,7 @@ from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.scaler import TargetScaler
+from molattn.viewer import heads_plot
 from tests.molecules import SPECIAL, esol
 from tests.viewer.maps import ASPIRIN, attention_map, with_virtual_node
 
@@ -190,3 +192,38 @@ def test_molecules_that_cannot_be_read_are_left_out_and_said():
         summarize_heads(maps)
     with pytest.raises(InputError, match="no molecule to summarise: the first, row 0, 'C1CC'"):
         summarize_heads(maps[1:2])
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("h.csv", pd.read_csv),
+        ("h.tsv", pd.read_table),
+        ("H.TSV", pd.read_table),
+        ("h.parquet", pd.read_parquet),
+    ],
+)
+def test_pandas_reads_the_saved_table(tmp_path, name, read):
+    summary = summarize_heads(attention_map(s, 2, 3, seed=i) for i, s in enumerate((ASPIRIN, "CCO", "[Na+].[Cl-]")))
+    summary.save(tmp_path / name)
+    frame = summary.to_frame().to_pandas()
+    assert frame.sender.str.contains(" ").any() and frame.ratio.isna().any()
+    pd.testing.assert_frame_equal(read(tmp_path / name), frame, check_dtype=False, rtol=1e-12)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_the_saved_figure_is_that_of_the_viewer(tmp_path):
+    summary = summarize_heads([attention_map("CCO", 1, 2)])
+    for name in ("h.svg", "h.png"):
+        summary.save(str(tmp_path / name))
+    picture = heads_plot(summary)
+    assert (tmp_path / "h.svg").read_text(encoding="utf-8") == picture.svg
+    assert (tmp_path / "h.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["h.txt", "h", "csv"])
+def test_a_summary_is_not_saved_under_another_suffix(tmp_path, name):
+    said = f"{name}: name it .csv, .tsv, .parquet for a table, .svg or .png for a figure"
+    with pytest.raises(UsageError, match=said):
+        summarize_heads([attention_map("C", 1, 1)]).save(tmp_path / name)
+    assert not list(tmp_path.iterdir())

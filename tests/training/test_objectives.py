@@ -59,6 +59,17 @@ def test_a_missing_auxiliary_target_has_no_gradient() -> None:
     assert objective(model, batch, *everything)[1].item() == 0.0
 
 
+def test_a_single_auxiliary_target_is_the_mean_over_it() -> None:
+    model, batch = _model(), collate(GRAPHS[:4])
+    objective = AuxiliaryRegression(model, 2, 0.25)
+    z = torch.full((4, 2), torch.nan)
+    z[1, 0] = 3.0
+    error = objective.head(model.fingerprint(batch).float())[1, 0] - 3.0
+    torch.testing.assert_close(objective(model, batch, z)[1], 0.25 * error.square())
+    with pytest.raises(ValueError, match="needs auxiliary targets of each molecule"):
+        objective(model, batch, None)
+
+
 def test_the_features_of_a_masked_atom_are_hidden() -> None:
     model, batch = _model(), collate(GRAPHS[:5])
     objective = MaskedAtomPrediction(model, 1.0, 1.0)
@@ -69,6 +80,21 @@ def test_the_features_of_a_masked_atom_are_hidden() -> None:
     outputs, loss = MaskedAtomPrediction(model, 0.0, 1.0)(model, batch, None)
     torch.testing.assert_close(outputs, model(batch), rtol=0, atol=0)
     assert loss.item() == 0.0
+
+
+def test_a_probability_of_0_masks_nothing_whatever_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = _model(), collate(GRAPHS[:5])
+    monkeypatch.setattr(torch, "rand", torch.zeros)  # numbers from 0, inclusive, to 1
+    nothing, something = (MaskedAtomPrediction(model, fraction, 1.0)(model, batch, None) for fraction in (0.0, 1e-9))
+    assert nothing[1].item() == 0.0 < something[1].item()
+
+
+def test_the_vector_of_masked_atoms_begins_near_0() -> None:
+    torch.manual_seed(0)
+    wide = GraphModel(replace(SMALL, hidden_dim=256))
+    mask = MaskedAtomPrediction(wide, 0.1, 1.0).mask.detach()
+    assert float(mask.std()) == pytest.approx(0.02, rel=0.2)  # as the embeddings of BERT
+    assert abs(float(mask.mean())) < 0.01
 
 
 def test_masked_atoms_are_learned() -> None:
@@ -124,6 +150,18 @@ def test_auxiliary_targets_change_only_the_weights_of_the_model() -> None:
     assert plain.keys() == once.keys()
     assert all(torch.equal(once[name], again[name]) for name in once)
     assert not torch.equal(plain["head.weight"], once["head.weight"])
+
+
+def test_the_weights_of_an_auxiliary_objective_depend_on_the_seed_of_the_training_only() -> None:
+    model, train = _model(), replace(TRAIN, auxiliary_targets=np.zeros((30, 3)))
+    weights = []
+    for outside, seed in ((1, 5), (2, 5), (2, 6)):
+        torch.manual_seed(outside)
+        before = torch.get_rng_state()
+        objective = build_auxiliary_objective(model, train, TrainingConfig(auxiliary=0.3, seed=seed))
+        assert objective is not None and torch.equal(torch.get_rng_state(), before)
+        weights.append(objective.head.weight)
+    assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[1], weights[2])
 
 
 def test_identical_molecules_have_no_auxiliary_targets() -> None:
