@@ -104,8 +104,5 @@ class PrintReporter:
 
     def epoch(self, record: Any, epochs: int) -> None:
         """Report the end of an epoch, for about ten epochs of at most `epochs`."""
-        if not self.quiet and (record.epoch + 1) % max(1, epochs // 10) == 0:
-            from molattn.training.metrics import METRICS
-
-            metric = f"validation {METRICS[record.metric].label} {record.val_metric:.3f}"
-            print(f"epoch {record.epoch + 1}/{epochs}: {metric}", file=sys.stderr)
+        if not self.quiet and record.epoch % max(1, epochs // 10) == 0:
+            print(f"epoch {record.epoch}/{epochs}: {record.describe()}", file=sys.stderr)

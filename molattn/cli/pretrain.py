@@ -85,10 +85,10 @@ def pretrain(
     with TerminalReporter(quiet) as reporter:
         result = run(config, output_dir, reporter, force, resume)
     if not quiet:
-        best = result.history[result.best_epoch]
+        best = result.history[result.best_epoch - 1]
         print_line(
             f"{len(result.targets.names)} descriptors of {len(result.molecules.smiles):,} molecules: validation RMSE "
-            f"{best.val_metric:.3f} of their standard deviation, at epoch {result.best_epoch + 1}"
+            f"{best.val_metric:.3f} of their standard deviation, at epoch {result.best_epoch}"
         )
         folder = shlex.quote(str(result.folder))
         print_line(f"The base lies in {result.folder}: model.safetensors, config.json, card.toml, history.csv. Next:")

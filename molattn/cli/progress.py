@@ -26,7 +26,6 @@ class TerminalReporter:
         self.reading_task: TaskID | None = None
         self.task: TaskID | None = None
         self.last_line = time.monotonic()
-        self.best = float("inf")
 
     def _bar(self, what: str) -> Progress:
         return Progress(
@@ -75,22 +74,16 @@ class TerminalReporter:
 
     def epoch(self, record: "EpochRecord", epochs: int) -> None:
         """Report the end of one of at most `epochs` epochs."""
-        # Already imported by training.
-        from molattn.training.metrics import METRICS
-
-        if record.best:
-            self.best = record.val_metric
-        name, value = METRICS[record.metric].label, _number(record.val_metric)
-        text = f"validation {name} {value}, best {_number(self.best)}"
+        text = record.describe()
         if self.progress.disable:
             # Without a terminal, as in a log file, ten lines in all show that it is running.
-            if not self.quiet and (record.epoch + 1) % max(1, epochs // 10) == 0:
-                print_status(f"epoch {record.epoch + 1} of {epochs}: {text}")
+            if not self.quiet and record.epoch % max(1, epochs // 10) == 0:
+                print_status(f"epoch {record.epoch} of {epochs}: {text}")
             return
         if self.task is None:
             self.progress.start()
             self.task = self.progress.add_task("", total=epochs)
-        self.progress.update(self.task, completed=record.epoch + 1, description=text)
+        self.progress.update(self.task, completed=record.epoch, description=text)
 
 
 class TuneReporter(TerminalReporter):
@@ -108,7 +101,7 @@ class TuneReporter(TerminalReporter):
     def epoch(self, record: "EpochRecord", epochs: int) -> None:
         """Report the end of one of at most `epochs` epochs of a trial."""
         if self.trials_task is not None:
-            running = f"epoch {record.epoch + 1} of {epochs}: {_number(record.val_metric)}"
+            running = f"epoch {record.epoch} of {epochs}: {_number(record.val_metric)}"
             self.trials.update(self.trials_task, description=f"{self.best_of_trials}{running}")
 
     def trial(self, done: int, total: int, best: float | None) -> None:

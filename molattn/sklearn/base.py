@@ -54,7 +54,7 @@ SETTINGS
 Attributes:
     predictor_: the `molattn.Predictor`, with `.attention(smiles)`, `.embed(smiles)` and `.save(folder)`.
     history_: losses and the validation metric, a dictionary for each epoch.
-    best_epoch_: the epoch, from 0, whose weights the model has.
+    best_epoch_: the epoch, from 1, whose weights the model has.
     n_outputs_: number of targets.
     n_features_in_: number of columns of X; 1 for a list of SMILES.
     feature_names_in_: names of the columns, if they are strings and columns are selected.

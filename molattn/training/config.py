@@ -152,7 +152,10 @@ class TrainingConfig:
         ema: decay per step of the exponential moving average of the weights, which is validated and saved; 0 for none.
             It is smaller in the first steps, so that a short training does not average its random initialization.
         grad_clip: maximum norm of the gradient.
-        patience: epochs without a better validation loss after which training stops.
+        tracking_metric: what chooses the epoch whose weights are kept, and stops the training: "val_loss" or one of the
+            reported metrics, on the validation molecules. The default is the first of them for binary targets, and
+            "val_loss" otherwise.
+        patience: epochs without a better `tracking_metric` after which training stops.
         seed: of the split, the weights, the batches and the dropout.
         base: the initialization: the name of a base model, or the folder of one that `molattn pretrain` wrote; "none"
             to train from scratch, "auto" for molattn's default base model if it is compatible.
@@ -195,6 +198,9 @@ class TrainingConfig:
     warmup: float = 0.05
     ema: float = 0.99
     grad_clip: float = 1.0
+    tracking_metric: str = option(
+        "", "What chooses the epoch: val_loss or a metric. [default: a metric for binary targets]", table="metric"
+    )
     patience: int = 40
     seed: int = option(0, "Of split, weights and batches.", hidden=False, show_default=True)
     base: str = option(

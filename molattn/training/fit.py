@@ -1,65 +1,39 @@
 """Fit the models of a run: the loop over epochs and batches, the best weights, early stopping, and ensembles."""
 
 import gc
-import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader
 
-from molattn.data.schema import MAX_FLOAT, Boolean, Integer, ListOf, Number, Record, String, ValidationError, mismatch
 from molattn.data.store.batches import BucketBatchSampler, batches_by_size
 from molattn.data.store.molecule_store import molecule_sizes
 from molattn.errors import InputError
 from molattn.models.base import MoleculeModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Regression, Task
-from molattn.models.tensor_file import check_finite
 from molattn.training import distributed
 from molattn.training.checkpoint import Checkpoints, EpochCheckpointer, exit_on_sigterm, preserve_random_states
-from molattn.training.checkpoint_validation import check_tensors
 from molattn.training.config import RunConfig, TrainingConfig
 from molattn.training.dataset import LabelledMolecules, RowIndices, StepInputs, collate_step
 from molattn.training.distributed import select_device
+from molattn.training.early_stopping import EarlyStopping, EpochRecord
 from molattn.training.initialization import initialize_model
 from molattn.training.learner import Learner
+from molattn.training.metrics import VAL_LOSS, label_of, why_undefined
 from molattn.training.objectives import AuxiliaryObjective, add_auxiliary_targets, build_auxiliary_objective
 
 
 @dataclass(frozen=True)
-class EpochRecord:
-    """One line of the history.
-
-    Attributes:
-        epoch: from 0.
-        learning_rate: after the epoch.
-        train_loss, val_loss: means over labels; for regression with the default loss, mean squared errors of
-            standardised targets. The epoch with the least val_loss is the best.
-        val_metric: of the validation molecules, in the target's unit if it has one; the mean over several targets, NaN
-            if it is undefined.
-        best: whether this epoch is the best so far.
-        metric: the name of `val_metric`.
-    """
-
-    epoch: int
-    learning_rate: float
-    train_loss: float
-    val_loss: float
-    val_metric: float
-    best: bool
-    metric: str = "rmse"
-
-
-@dataclass(frozen=True)
 class FitResult:
-    """The history of a fit, and the epoch whose weights the model has."""
+    """The history of a fit, and the epoch, from 1, whose weights the model has."""
 
     history: list[EpochRecord]
     best_epoch: int
@@ -76,8 +50,11 @@ def fit(
     task: Task = REGRESSION,
     metric: str = "",
     auxiliary_objective: AuxiliaryObjective | None = None,
+    tracking_metric: str = VAL_LOSS,
 ) -> FitResult:
-    """Fit `model` in place to `train`; it ends with the weights of the epoch with the least loss on `val`.
+    """Fit `model` in place to `train`; it ends with the weights of the epoch that is the best on `val`.
+
+    That is the earliest epoch with the least loss on `val`, or with the best value of another `tracking_metric`.
 
     loss = mean over known labels of ((y - mean) / std - model)^2, or the loss of another task in `TaskLoss`
 
@@ -101,6 +78,8 @@ def fit(
         task: of the model.
         metric: computed on `val` after every epoch; the task's first by default.
         auxiliary_objective: an additional loss on `train`; None without.
+        tracking_metric: what chooses the epoch, and stops the training: "val_loss", or a metric, which then stands for
+            `metric`. An epoch where the metric is undefined is chosen only if it is so in every epoch: then the first.
 
     Raises:
         InputError: no epoch had a finite validation loss.
@@ -112,8 +91,9 @@ def fit(
         molecule_sizes(train.molecules), config.batch_size, config.seed, rank=rank, world_size=size
     )
     steps = config.epochs * len(sampler)
-    learner = Learner(model, train, scaler, config, task, metric or task.metrics[0], auxiliary_objective, steps)
-    early_stopping = EarlyStopping(config.patience, on_epoch, model.state_dict())
+    metric = metric or task.metrics[0] if tracking_metric == VAL_LOSS else tracking_metric
+    learner = Learner(model, train, scaler, config, task, metric, auxiliary_objective, steps)
+    early_stopping = EarlyStopping(config.patience, on_epoch, model.state_dict(), tracking_metric)
     checkpointer = None if checkpoints is None else EpochCheckpointer(checkpoints, early_stopping)
     rows_of_val = [rows[rank::size] for rows in batches_by_size(molecule_sizes(val.molecules), 4 * config.batch_size)]
     pin = device.type == "cuda"  # a GPU copies the next batch while it computes this one
@@ -211,84 +191,6 @@ def _deterministic(threads: int) -> Iterator[None]:
         torch.set_num_threads(threads_before)
 
 
-class _Loss:
-    """The schema of a loss: a number as Python's JSON writes it; a loss that was not finite is NaN or infinite."""
-
-    def validate(self, value: Any, path: str) -> float:
-        if type(value) not in (int, float) or (abs(value) > MAX_FLOAT and not math.isinf(value)):
-            raise mismatch(path, value, "a number")
-        return float(value)
-
-
-_RECORD = Record(
-    {
-        "epoch": Integer(0, 10**9),
-        "learning_rate": Number(0.0),
-        "train_loss": _Loss(),
-        "val_loss": _Loss(),
-        "val_metric": _Loss(),
-        "best": Boolean(),
-        "metric": String(100),
-    }
-)
-_STATE = Record({"history": ListOf(_RECORD, 10**6), "best": _Loss(), "best_epoch": Integer(-1, 10**9)})
-
-
-class EarlyStopping:
-    """Stores the history and the weights of the best epoch, and decides when to stop.
-
-    Args:
-        patience: epochs without improvement after which training stops.
-        on_epoch: called with the record of each epoch.
-        reference: the state of the model, with the names, dtypes and shapes of the weights.
-
-    Attributes:
-        history: the records of all epochs.
-        state: the weights of the best epoch; None before there is one.
-        best, best_epoch: the least validation loss, and its epoch.
-    """
-
-    def __init__(self, patience: int, on_epoch: Callable[[EpochRecord], None], reference: Mapping[str, Tensor]):
-        self.patience, self.on_epoch, self.reference = patience, on_epoch, reference
-        self.history: list[EpochRecord] = []
-        self.state: dict[str, Tensor] | None = None
-        self.best, self.best_epoch = math.inf, -1
-
-    def to_dict(self) -> dict[str, Any]:
-        """Its state, except the weights, in plain values."""
-        return {"history": [asdict(r) for r in self.history], "best": self.best, "best_epoch": self.best_epoch}
-
-    def restore(self, saved: dict[str, Any], state: dict[str, Tensor] | None) -> None:
-        """Restore the values of `to_dict`, and the weights.
-
-        Raises:
-            ValidationError: they are not those of a training of this model.
-        """
-        saved = _STATE.validate(saved, "watch")
-        history = [EpochRecord(**r) for r in saved["history"]]
-        if [r.epoch for r in history] != list(range(len(history))) or saved["best_epoch"] >= len(history):
-            raise ValidationError("watch.history does not have consecutive epochs, the best among them")
-        if (state is None) != (saved["best_epoch"] < 0):
-            raise ValidationError("it has weights of the best epoch without a best epoch, or the reverse")
-        if state is not None:
-            check_tensors(state, self.reference)
-            check_finite(state)
-        self.history, self.best, self.best_epoch, self.state = history, saved["best"], saved["best_epoch"], state
-
-    def update(self, epoch: int, learner: Learner) -> bool:
-        """Record an epoch; returns whether to stop."""
-        train_loss, val_loss = learner.train_losses.pop(), learner.val_losses.pop()
-        better = val_loss < self.best
-        if better:
-            self.best, self.best_epoch = val_loss, epoch
-            self.state = {k: v.detach().cpu().clone() for k, v in learner.average.module.state_dict().items()}
-        rate = learner.optimizer.param_groups[0]["lr"]
-        record = EpochRecord(epoch, rate, train_loss, val_loss, learner.pop_metric(), better, learner.metric)
-        self.history.append(record)
-        self.on_epoch(record)
-        return epoch - self.best_epoch >= self.patience
-
-
 @dataclass(frozen=True)
 class FittedEnsemble:
     """Trained models, and the result of each fit."""
@@ -308,11 +210,12 @@ def fit_ensemble(
     on_member: Callable[[int, Checkpoints | None], None] = lambda _, __: None,
     checkpoints: Callable[[int], Checkpoints | None] = lambda _: None,
     warn: Callable[[str], None] = lambda _: None,
+    tracking_metric: str = VAL_LOSS,
 ) -> FittedEnsemble:
     """Fit `config.training.ensemble_size` models to the same molecules, one after the other.
 
     Member i uses the seed of the run plus i for its weights, batches and dropout. All members choose their best epoch
-    with the same validation molecules.
+    with the same validation molecules; by their loss if the tracking metric is undefined for the labels of these.
 
     Args:
         metric: the validation metric of every epoch.
@@ -320,8 +223,13 @@ def fit_ensemble(
         on_member: called as a member begins, with its index, from 0, and its checkpoints.
         checkpoints: returns those of a member; a member whose training is finished is not trained again.
         warn: called with messages for the user.
+        tracking_metric: the quantity that chooses the epoch, see `fit`.
     """
     models, fits = [], []
+    if tracking_metric != VAL_LOSS and (reason := why_undefined(tracking_metric, task.kind, val.targets)):
+        label = label_of(tracking_metric)
+        warn(f"the {label} of the validation molecules is undefined ({reason}): their loss chooses the epoch instead")
+        tracking_metric = VAL_LOSS
     explicit = "training.auxiliary" in config.explicit_keys
     train = add_auxiliary_targets(train, config.training, warn if explicit else lambda _: None)
     for i in range(config.training.ensemble_size):
@@ -337,6 +245,7 @@ def fit_ensemble(
         saved = checkpoints(i)
         on_member(i, saved)
         auxiliary_objective = build_auxiliary_objective(model, train, training)
-        fits.append(fit(model, train, val, scaler, training, on_epoch, saved, task, metric, auxiliary_objective))
+        chosen_by = (metric, auxiliary_objective, tracking_metric)
+        fits.append(fit(model, train, val, scaler, training, on_epoch, saved, task, *chosen_by))
         models.append(model.cpu().eval())
     return FittedEnsemble(tuple(models), tuple(fits))

@@ -16,6 +16,9 @@ from molattn.models.calibration import Calibration, apply_calibration, predictio
 from molattn.models.predictions import Predictions, normal_quantile
 from molattn.models.tasks import Regression, Task
 
+VAL_LOSS = "val_loss"
+"""The quantity, besides the metrics, that can choose the epoch: the loss of the validation molecules."""
+
 THRESHOLD = 0.5
 """The least probability at which the positive class is predicted."""
 
@@ -90,6 +93,48 @@ def resolve_metrics(kind: str, default: Sequence[str], requested: Sequence[str])
         if name not in fitting:
             raise UsageError(f"the metric {name!r} does not go with {kind} targets: choose among {', '.join(fitting)}")
     return tuple(dict.fromkeys(requested)) or tuple(default)
+
+
+def resolve_tracking_metric(kind: str, names: Sequence[str], requested: str) -> str:
+    """The quantity that chooses the epoch: the requested one, or the default for targets of this kind.
+
+    That is the first reported metric for the kinds in `TRACKED_BY_METRIC`, and `VAL_LOSS` for the others.
+
+    Args:
+        kind: of the targets.
+        names: the reported metrics.
+        requested: a name; empty for the default.
+
+    Raises:
+        UsageError: it is neither `VAL_LOSS` nor a reported metric.
+    """
+    if not requested:
+        return names[0] if kind in TRACKED_BY_METRIC else VAL_LOSS
+    if requested in (VAL_LOSS, *names):
+        return requested
+    known = f"choose among {', '.join((VAL_LOSS, *names))}"
+    resolve_metrics(kind, (), (requested,))
+    raise UsageError(f"the tracking metric {requested!r} is not reported: add --metric {requested}, or {known}")
+
+
+def why_undefined(name: str, kind: str, targets: np.ndarray) -> str:
+    """Why a metric is undefined for every target, even of perfect predictions; empty if it is defined for one.
+
+    Shapes: targets (n, T), NaN where the label is missing.
+    """
+    reasons = []
+    for y in targets.T:
+        perfect = np.eye(int(np.nanmax(y, initial=0)) + 1)[np.nan_to_num(y).astype(int)] if kind == "multiclass" else y
+        measured = compute_metrics(y, perfect, (name,))
+        if measured[name] is not None:
+            return ""
+        reasons.append(measured["why"][name])
+    return ", ".join(dict.fromkeys(reasons))
+
+
+def label_of(name: str) -> str:
+    """How a quantity that can choose the epoch is called in a sentence: "loss", or the label of a metric."""
+    return "loss" if name == VAL_LOSS else METRICS[name].label
 
 
 def _rmse(y: np.ndarray, p: np.ndarray) -> float:
@@ -196,6 +241,9 @@ METRICS: dict[str, Metric] = {
     "f1": Metric("F1", _CLASSIFICATION, True, _f1),
 }
 """The metrics by name."""
+
+TRACKED_BY_METRIC = ("binary",)
+"""The kinds of targets whose epoch is chosen by the first reported metric; `docs/epochs.md` has the evidence."""
 
 
 LEVEL = 0.9

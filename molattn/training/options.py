@@ -60,6 +60,7 @@ class EstimatorOptions(TypedDict, total=False):
     warmup: float | None
     ema: float | None
     grad_clip: float | None
+    tracking_metric: str | None
     patience: int | None
     base: str | None
     auxiliary: float | None

@@ -92,7 +92,7 @@ class PretrainResult:
         molecules: the molecules that it was trained on.
         targets: their descriptors.
         history: of the epochs.
-        best_epoch: the epoch whose weights it has, from 0.
+        best_epoch: the epoch whose weights it has, from 1.
     """
 
     folder: Path
@@ -274,7 +274,7 @@ def _write(
     seconds: float,
 ) -> None:
     """Write the files of the base model, its card last: a base model with a card is complete."""
-    best = fitted.history[fitted.best_epoch]
+    best = fitted.history[fitted.best_epoch - 1]
     artifact = Artifact(
         model.cpu(), targets.scaler, targets.names, ("",) * len(targets.names), read_options(config.run.data)
     )

@@ -30,7 +30,13 @@ from molattn.training.dataset import PreparedDataset
 from molattn.training.descriptors import check_featurizers
 from molattn.training.fit import EpochRecord, fit_ensemble, initialize_model
 from molattn.training.initialization import resolve_initialization
-from molattn.training.metrics import LEVEL, resolve_metrics, uncertainty_metrics
+from molattn.training.metrics import (
+    LEVEL,
+    label_of,
+    resolve_metrics,
+    resolve_tracking_metric,
+    uncertainty_metrics,
+)
 from molattn.training.objectives import class_weights
 from molattn.training.prepare import prepare, read_options
 from molattn.training.run_status import CHECKPOINT, METRICS, MODEL, check_resumable, resume_hint
@@ -159,7 +165,8 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
     task, settings = dataset.task, config.training
     check_featurizers(config, task.of_atoms)
     names = resolve_metrics(task.kind, task.metrics, settings.metrics)
-    # Called here so that invalid weights are an error before the folder is created.
+    # Called here so that invalid settings are an error before the folder is created.
+    resolve_tracking_metric(task.kind, names, settings.tracking_metric)
     class_weights(task, dataset.subset("train").targets, settings.class_balance, settings.positive_weights)
     config, message = resolve_initialization(
         replace(config, data=dataset.config), task.of_atoms, len(dataset.indices("train"))
@@ -231,6 +238,7 @@ def _train_and_evaluate(
     task = dataset.task
     train, val = dataset.subset("train"), dataset.subset("val")
     scaler = task.fit_scaler(train.targets)
+    tracking_metric = resolve_tracking_metric(task.kind, names, settings.tracking_metric)
     start = time.perf_counter()
     before = 0.0
 
@@ -248,14 +256,16 @@ def _train_and_evaluate(
         reporter.epoch(record, settings.epochs)
 
     fitted = fit_ensemble(
-        config, task, scaler, train, val, names[0], on_epoch, on_member, checkpoints, reporter.warning
+        config, task, scaler, train, val, names[0], on_epoch, on_member, checkpoints, reporter.warning, tracking_metric
     )
     seconds = before + time.perf_counter() - start
     first = fitted.fits[0]
+    tracked = first.history[0].tracking_metric
     if several:
-        reporter.stage(f"evaluating the ensemble of {settings.ensemble_size}, each at its best epoch on validation")
+        which = f"the ensemble of {settings.ensemble_size}, each at its best epoch"
     else:
-        reporter.stage(f"evaluating epoch {first.best_epoch + 1}, the best of {len(first.history)} on validation")
+        which = f"epoch {first.best_epoch}, the best of {len(first.history)}"
+    reporter.stage(f"evaluating {which} by validation {label_of(tracked)}")
     artifact = Artifact(
         fitted.models[0],
         scaler,
@@ -295,6 +305,7 @@ def _train_and_evaluate(
         **_uncertainty(dataset, artifact, raw),
         "units": dict(zip(data.target_columns, dataset.units, strict=True)),
         "best_epoch": [f.best_epoch for f in fitted.fits] if several else first.best_epoch,
+        "tracking_metric": tracked,
         "epochs": [len(f.history) for f in fitted.fits] if several else len(first.history),
         "parameters": sum(p.numel() for model in fitted.models for p in model.parameters()),
     }

@@ -146,11 +146,12 @@ def _exact(value: float | str) -> str:
 
 
 def write_history(folder: Path, histories: Sequence[Sequence[EpochRecord]]) -> None:
-    """Write `history.csv`: one line per epoch; the column of the metric has its name, such as `val_rmse`.
+    """Write `history.csv`: one line per epoch, from 1; the column of the metric has its name, such as `val_rmse`.
 
     For an ensemble the lines of every member, with a first column of its index, from 0.
     """
-    names = [f.name for f in dataclasses.fields(EpochRecord) if f.name != "metric"]
+    same = ("metric", "tracking_metric", "best_value")
+    names = [f.name for f in dataclasses.fields(EpochRecord) if f.name not in same]
     columns = [f"val_{histories[0][0].metric}" if name == "val_metric" else name for name in names]
     rows = [(i, [str(getattr(r, name)) for name in names]) for i, history in enumerate(histories) for r in history]
     if len(histories) == 1:

@@ -24,7 +24,7 @@ from molattn.training.descriptors import (
 )
 from molattn.training.fit import EpochRecord, fit_ensemble
 from molattn.training.initialization import resolve_initialization
-from molattn.training.metrics import resolve_metrics
+from molattn.training.metrics import resolve_metrics, resolve_tracking_metric
 from molattn.training.prepare import read_options
 from molattn.training.run import Reporter, check_config
 
@@ -36,7 +36,7 @@ class TrainedArrays:
     Attributes:
         artifact: the model, on the CPU and in evaluation mode, with all that is needed to use it.
         history: of the epochs; for an ensemble that of its first member.
-        best_epoch: the epoch whose weights the model has, from 0; for an ensemble that of its first member.
+        best_epoch: the epoch whose weights the model has, from 1; for an ensemble that of its first member.
     """
 
     artifact: Artifact
@@ -117,12 +117,16 @@ def train_arrays(
     config, _ = resolve_initialization(config, task.of_atoms, len(train.molecules))
     settings = config.training
     method = resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
-    metric = resolve_metrics(task.kind, task.metrics, settings.metrics)[0]
+    metrics = resolve_metrics(task.kind, task.metrics, settings.metrics)
+    tracking_metric = resolve_tracking_metric(task.kind, metrics, settings.tracking_metric)
 
     def on_epoch(record: EpochRecord) -> None:
         reporter.epoch(record, settings.epochs)
 
-    fitted = fit_ensemble(config, task, scaler, train, val, metric, on_epoch, warn=reporter.warning)
+    warn = reporter.warning
+    fitted = fit_ensemble(
+        config, task, scaler, train, val, metrics[0], on_epoch, warn=warn, tracking_metric=tracking_metric
+    )
     for model in fitted.models:
         model.requires_grad_(False)
     artifact = Artifact(

@@ -20,7 +20,7 @@ from molattn.training.dataset import PreparedDataset
 from molattn.training.descriptors import check_featurizers
 from molattn.training.fit import EpochRecord, fit_ensemble, initialize_model
 from molattn.training.initialization import resolve_initialization
-from molattn.training.metrics import METRICS, resolve_metrics
+from molattn.training.metrics import METRICS, VAL_LOSS, resolve_metrics, resolve_tracking_metric
 from molattn.training.prepare import prepare
 from molattn.training.run import Reporter, check_config
 from molattn.training.run_status import BEST, STUDY, TUNED
@@ -142,7 +142,10 @@ def _tune(
         raise
     for warning in dataset.warnings:
         reporter.warning(warning)
-    metric = resolve_metrics(dataset.task.kind, dataset.task.metrics, training.metrics)[0]
+    names = resolve_metrics(dataset.task.kind, dataset.task.metrics, training.metrics)
+    tracking_metric = resolve_tracking_metric(dataset.task.kind, names, training.tracking_metric)
+    # Losses of trials with different settings cannot be compared.
+    metric = names[0] if tracking_metric == VAL_LOSS else tracking_metric
     larger = METRICS[metric].larger_is_better
     check_featurizers(config, dataset.task.of_atoms)
     molecules = len(dataset.indices("train"))
@@ -172,7 +175,8 @@ def _tune(
         trial = study.ask()
         try:
             values = {name: _suggest(trial, name, where) for name, where in space.items()}
-            found = _run_trial(with_settings(config, values, "search"), dataset, metric, trial, reporter)
+            tried = with_settings(config, values, "search")
+            found = _run_trial(tried, dataset, metric, tracking_metric, trial, reporter)
         except optuna.TrialPruned:
             study.tell(trial, state=optuna.trial.TrialState.PRUNED)
         except (UsageError, InputError) as error:
@@ -197,10 +201,11 @@ def _run_trial(
     config: RunConfig,
     dataset: PreparedDataset,
     metric: str,
+    tracking_metric: str,
     trial: "optuna.Trial",
     reporter: TuneReporter,
 ) -> float:
-    """The value of a trial: the metric of the validation molecules at the epoch with the least validation loss."""
+    """The value of a trial: the metric of the validation molecules at the epoch that `tracking_metric` chooses."""
     import optuna
 
     check_config(config)
@@ -223,7 +228,7 @@ def _run_trial(
             if trial.should_prune():
                 raise optuna.TrialPruned
 
-    fit_ensemble(single, task, scaler, train, val, metric, on_epoch)
+    fit_ensemble(single, task, scaler, train, val, metric, on_epoch, tracking_metric=tracking_metric)
     if not math.isfinite(best):
         raise InputError(
             f"the {METRICS[metric].label} of the validation molecules is undefined: choose another --metric"

@@ -15,7 +15,7 @@ from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression, Task
 from molattn.training.evaluation import Evaluation
 from molattn.training.fit import EpochRecord
-from molattn.training.metrics import binned_errors
+from molattn.training.metrics import VAL_LOSS, binned_errors, label_of
 from molattn.training.run import RunResult
 from molattn.viewer.figures import default_style, new_figure, render, shorten
 from molattn.viewer.picture import Picture
@@ -227,7 +227,8 @@ def learning_curve(history: Sequence[EpochRecord], loss: str = "mse") -> Picture
         axes.plot(epochs, train, color="#999999", marker=marker, label="train")
         axes.plot(epochs, val, color="#0072b2", marker=marker, label="validation")
         if best is not None:
-            words = f"best: epoch {best.epoch}"
+            by = "" if best.tracking_metric == VAL_LOSS else f", by {label_of(best.tracking_metric)}"
+            words = f"best: epoch {best.epoch}{by}"
             height = best.val_loss**0.5 if root else best.val_loss
             axes.plot(best.epoch, height, "o", color="#d55e00", markersize=7, label=words)
         finite = np.concatenate([train, val])

@@ -193,7 +193,7 @@ def test_an_interrupted_run_resumes_bit_for_bit(molattn: Molattn, tmp_path: Path
     assert molattn("train", table, *ASKED, *FAST, "-o", tmp_path / "whole").code == 0
 
     def epoch(_: object, record: object, __: int) -> None:
-        if record.epoch == 1:  # pyright: ignore[reportAttributeAccessIssue]
+        if record.epoch == 2:  # pyright: ignore[reportAttributeAccessIssue]
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:

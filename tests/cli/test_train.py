@@ -303,7 +303,7 @@ def test_ctrl_c_keeps_an_unfinished_run_that_resume_continues(
     molattn: Molattn, table: Path, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def epoch(_: object, record: object, __: int) -> None:
-        if record.epoch == 1:  # pyright: ignore[reportAttributeAccessIssue]
+        if record.epoch == 2:  # pyright: ignore[reportAttributeAccessIssue]
             raise KeyboardInterrupt
 
     folder = tmp_path / "run"

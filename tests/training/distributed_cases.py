@@ -19,6 +19,7 @@ CASES: dict[str, dict[str, Any]] = {
     "plain": {},
     "dropout": {"settings": ["model.dropout=0.2"]},
     "weights": {"weight_column": "w", "target_columns": ["y", "z"], "settings": ["training.auxiliary=0.3"]},
+    "classes": {"target_columns": ["c"]},
     "ensemble": {"ensemble_size": 2},
     "folds": {"num_folds": 2},
 }
@@ -29,8 +30,8 @@ def train(folder: Path, name: str) -> Any:
     rows = list(zip(*esol(61), strict=True))
     table = folder / f"{name}-{os.environ.get('RANK', 'single')}.csv"
     table.parent.mkdir(exist_ok=True)
-    lines = [f"{s},{y},{'' if i % 3 else i / 10},{i % 5}" for i, (s, y) in enumerate(rows)]
-    table.write_text("\n".join(["smiles,y,z,w", *lines]) + "\n")
+    lines = [f"{s},{y},{'' if i % 3 else i / 10},{i % 5},{int(y > -3)}" for i, (s, y) in enumerate(rows)]
+    table.write_text("\n".join(["smiles,y,z,w,c", *lines]) + "\n")
     options = {"target_columns": ["y"], "epochs": 3, "batch_size": 12, "accelerator": "cpu", "quiet": True}
     options |= {k: v for k, v in CASES[name].items() if k != "settings"}
     settings = [*SMALL, "model.dropout=0", *CASES[name].get("settings", [])]

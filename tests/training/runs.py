@@ -31,16 +31,16 @@ def train_small(table: Path, folder: Path, settings: tuple[str, ...] = (), **opt
     return molattn.train(table, output_dir=folder, settings=[*SMALL, *settings], **options)
 
 
-def resume(folder: Path, **options: object):
+def resume(folder: Path, quiet: bool = True, **options: object):
     """Resume a run."""
-    return molattn.train(resume=folder, quiet=True, **options)
+    return molattn.train(resume=folder, quiet=quiet, **options)
 
 
 def interrupt(table: Path, folder: Path, after: int, by: signal.Signals = signal.SIGINT, **options: object) -> None:
     """Train, and raise a signal while the epoch after `after` epochs is reported."""
 
     def epoch(_: object, record: object, __: int) -> None:
-        if record.epoch == after:  # pyright: ignore[reportAttributeAccessIssue]
+        if record.epoch == after + 1:  # pyright: ignore[reportAttributeAccessIssue]
             signal.raise_signal(by)
 
     before = signal.signal(by, signal.default_int_handler if by is signal.SIGINT else signal.SIG_DFL)

@@ -236,7 +236,7 @@ def test_a_run_from_a_base_model_is_repeated_and_resumed_bitwise(base: str, tabl
     assert again.metrics == whole.metrics != scratch.metrics
 
     def stop(_: object, record: object, __: int) -> None:
-        if record.epoch == 1:  # pyright: ignore[reportAttributeAccessIssue]
+        if record.epoch == 2:  # pyright: ignore[reportAttributeAccessIssue]
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:

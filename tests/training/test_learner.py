@@ -100,7 +100,8 @@ def by_hand(model: GraphModel, config: TrainingConfig, warmup: int) -> tuple[lis
         rmse = math.sqrt(val) * SCALER.std[0]
         best = val < min((r.val_loss for r in history), default=math.inf)
         kept = copy.deepcopy(average.module) if best else kept
-        history.append(EpochRecord(epoch, schedule.get_last_lr()[0], float(np.mean(losses)), val, rmse, best))
+        rate, mean = schedule.get_last_lr()[0], float(np.mean(losses))
+        history.append(EpochRecord(epoch + 1, rate, mean, val, rmse, best))
     return history, kept
 
 

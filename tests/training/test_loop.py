@@ -92,12 +92,15 @@ def test_fit_prints_and_writes_nothing(
     assert not [str(w.message) for w in recorded]
 
 
+@pytest.mark.parametrize("tracking_metric", ["val_loss", "mae", "spearman"])
 @pytest.mark.parametrize("patience", [1, 3])
-def test_a_constant_loss_stops_the_training(patience: int) -> None:
-    # With a learning rate of 0 every epoch has the same loss.
-    recorded = fitted(replace(CONFIG, learning_rate=0.0, epochs=6, patience=patience))
+def test_a_constant_value_stops_the_training(patience: int, tracking_metric: str) -> None:
+    # With a learning rate of 0 every epoch has the same loss and metrics.
+    config = replace(CONFIG, learning_rate=0.0, epochs=6, patience=patience)
+    recorded = fitted(config, tracking_metric=tracking_metric)
     assert [r.best for r in recorded.history] == [True] + [False] * patience
-    assert recorded.best_epoch == 0
+    assert recorded.best_epoch == 1
+    assert {r.tracking_metric for r in recorded.history} == {tracking_metric}
 
 
 def test_the_default_metric_is_the_first_of_the_task() -> None:
@@ -139,11 +142,12 @@ def test_randomness_depends_on_the_seed_only_and_the_weights_are_separate_afterw
 
 def test_the_state_of_early_stopping_can_be_restored() -> None:
     monitor, other = (EarlyStopping(3, lambda _: None, {"w": torch.zeros(2)}) for _ in range(2))
-    monitor.history = [EpochRecord(0, 0.1, 1.0, 2.0, 3.0, True, "mae"), EpochRecord(1, 0.1, 1.0, 2.5, 3.0, False)]
-    monitor.best, monitor.best_epoch, monitor.state = 2.0, 0, {"w": torch.ones(2)}
+    first = EpochRecord(1, 0.1, 1.0, 2.0, 3.0, True, "mae", best_value=2.0)
+    monitor.history = [first, EpochRecord(2, 0.1, 1.0, 2.5, 3.0, False, "mae", best_value=2.0)]
+    monitor.best, monitor.best_epoch, monitor.state = 2.0, 1, {"w": torch.ones(2)}
     other.restore(monitor.to_dict(), monitor.state)
     assert vars(other)["history"] == monitor.history
-    assert (other.best, other.best_epoch, other.state) == (2.0, 0, monitor.state)
+    assert (other.best, other.best_epoch, other.state) == (2.0, 1, monitor.state)
 
 
 def test_modes_of_submodules_are_restored_after_evaluation() -> None:

@@ -64,7 +64,7 @@ def test_a_run_can_be_interrupted_repeatedly(table: Path, whole: Path, tmp_path:
         with pytest.MonkeyPatch.context() as patch:
 
             def epoch(_: object, record: object, __: int, after: int = after) -> None:
-                if record.epoch == after:  # pyright: ignore[reportAttributeAccessIssue]
+                if record.epoch == after + 1:  # pyright: ignore[reportAttributeAccessIssue]
                     raise OSError("the disk is full")
 
             patch.setattr("molattn._train.PrintReporter.epoch", epoch)

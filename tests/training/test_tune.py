@@ -57,6 +57,18 @@ def test_the_best_settings_train_as_they_were_tried(molattn: Molattn, table: Pat
     assert float(history[-1]["val_rmse"]) == pytest.approx(min(values), rel=1e-6)
 
 
+def test_trials_are_compared_by_the_tracked_metric(molattn: Molattn, table: Path, tmp_path: Path) -> None:
+    names = ("--metric", "rmse", "--metric", "mae", "--tracking-metric", "mae")
+    folder, run = tmp_path / "study", tmp_path / "run"
+    answer = molattn("tune", table, *QUICK, *WHERE, *names, "--num-trials", "1", "-o", folder, "--json", "-q")
+    assert answer.code == 0, answer.err
+    (trial,), found = _trials(folder), json.loads(answer.out)
+    assert (found["metric"], found["value"]) == ("mae", float(trial["val_mae"]))
+    assert molattn("train", "--config", folder / "best.toml", "-o", run, "-q").code == 0
+    values = [float(row["val_mae"]) for row in csv.DictReader((run / "history.csv").open())]
+    assert min(values) == pytest.approx(found["value"], rel=1e-6)
+
+
 def test_test_molecules_are_not_used(molattn: Molattn, table: Path, tmp_path: Path) -> None:
     split = tmp_path / "split.csv"
     rows = table.read_text().splitlines()[1:]

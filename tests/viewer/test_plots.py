@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ HOSTILE = "<script>&$x^$--></svg>\x00"
 
 
 def history(epochs=12):
-    return [EpochRecord(i, 1e-3, math.exp(-i / 3) + 0.01, math.exp(-i / 4) + 0.05, 1.0, i < 9) for i in range(epochs)]
+    losses = [(math.exp(-i / 3) + 0.01, math.exp(-i / 4) + 0.05) for i in range(epochs)]
+    return [EpochRecord(i + 1, 1e-3, train, val, 1.0, i < 9) for i, (train, val) in enumerate(losses)]
 
 
 def data(n=60, seed=0):
@@ -85,12 +87,14 @@ def test_a_learning_curve_is_sound_and_names_the_best_epoch(epochs):
     picture = learning_curve(history(epochs))
     assert_sound(picture)
     assert picture == learning_curve(history(epochs))
-    assert f"best: epoch {min(epochs - 1, 8)}" in picture.svg
+    assert f"best: epoch {min(epochs, 9)}" in picture.svg
     assert "standardised RMSE" in picture.svg
+    by_metric = learning_curve([replace(r, metric="auroc", tracking_metric="auroc") for r in history(epochs)])
+    assert f"best: epoch {min(epochs, 9)}, by AUROC" in by_metric.svg
 
 
 def test_a_learning_curve_with_epochs_that_are_not_finite_is_drawn():
-    records = [EpochRecord(0, 1e-3, math.nan, math.inf, math.inf, False), *history()[1:]]
+    records = [EpochRecord(1, 1e-3, math.nan, math.inf, math.inf, False), *history()[1:]]
     assert_sound(learning_curve(records))
 
 

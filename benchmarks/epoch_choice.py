@@ -1,0 +1,168 @@
+"""Which epoch of a training to keep, and when to stop: rules compared on molecules that chose nothing.
+
+    python benchmarks/epoch_choice.py tdc
+    python benchmarks/epoch_choice.py tdc --datasets herg caco2_wang --folds 0 1 2 --epochs 20
+    python benchmarks/epoch_choice.py --page docs/epochs.md
+
+`tdc` is a folder with a table NAME/train_val.csv for each data set, columns Drug and Y; the tables of test molecules
+beside them are not opened. Each table is cut into five folds as in `benchmarks/folds.py`, by molecule ("random") or by
+scaffold. One fold is held out, half of the next one validates and the other half is trained on: 70% of the molecules
+train, 10% validate, 20% are held out. One training with the default settings goes through all its epochs, whatever the
+validation says, and after each the loss and metrics of the validation molecules and the metrics of the held-out ones are
+written down, by the averaged weights that would be kept. What a rule would have kept, and after how many epochs it would
+have stopped, is computed from these lines. The same command goes on where it was stopped.
+"""
+
+import argparse
+import csv
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from folds import FOLDS, canonical, folds
+
+from molattn.chem import murcko_scaffold
+from molattn.data import column, read_table, write_table
+from molattn.data.store.batches import batches_by_size
+from molattn.data.store.molecule_store import molecule_sizes
+from molattn.errors import MolattnError
+from molattn.models.base import MODELS
+from molattn.training import fit
+from molattn.training.config import resolve
+from molattn.training.dataset import LabelledMolecules, collate_step
+from molattn.training.initialization import resolve_initialization
+from molattn.training.learner import Learner
+from molattn.training.metrics import compute_metrics
+from molattn.training.prepare import prepare
+
+METRICS = {"binary": ("auroc", "auprc"), "regression": ("rmse", "mae", "spearman")}
+MEASURED = [f"{side}_{name}" for names in METRICS.values() for name in names for side in ("val", "held")]
+COLUMNS = ["dataset", "task", "split", "fold", "epochs", "train", "val", "epoch", "train_loss", "val_loss", *MEASURED]
+SPLITS = {"random": canonical, "scaffold": murcko_scaffold}
+
+
+def sides(smiles: list[str], split: str, fold: int) -> np.ndarray:
+    """The side of every row: the fold is the test side, and half of the next one, by groups, the validation side."""
+    group_of = SPLITS[split]
+    labels = folds(smiles, np.full(len(smiles), "train"), group_of)[fold]
+    rows = np.flatnonzero(labels == "val")
+    groups = {group: i for i, group in enumerate(dict.fromkeys(group_of(smiles[row]) for row in rows))}
+    for row in rows:
+        if groups[group_of(smiles[row])] % 2:
+            labels[row] = "train"
+    return labels
+
+
+def measure(learner: Learner, part: LabelledMolecules, names: Sequence[str]) -> dict[str, Any]:
+    """The metrics of the averaged weights on molecules with one target; None where undefined."""
+    model = learner.average.module
+    model.eval()
+    outputs, targets = [], []
+    with torch.inference_mode():
+        for rows in batches_by_size(molecule_sizes(part.molecules), 128):
+            batch = collate_step(learner.model, part, rows.tolist())[0]
+            outputs.append(model(batch).numpy())
+            targets.append(np.asarray(batch.targets))
+    answers = learner.task.decode(np.concatenate(outputs), learner.scaler)
+    return compute_metrics(np.concatenate(targets)[:, 0], learner.task.scores(answers, 0), names)
+
+
+def curves(path: Path, split: str, fold: int, epochs: int) -> list[dict[str, Any]]:
+    """One training, a line for each epoch."""
+    table = read_table(path)
+    rows = [(s, y) for s, y in zip(column(table, "Drug"), column(table, "Y"), strict=True) if readable(s)]
+    smiles, lines = [s for s, _ in rows], []
+    with tempfile.TemporaryDirectory() as folder:
+        labelled = [(s, y, side) for (s, y), side in zip(rows, sides(smiles, split, fold), strict=True)]
+        write_table(Path(folder) / "fold.csv", ("smiles", "y", "split"), labelled)
+        wanted = {"dataset": f"{folder}/fold.csv", "split_column": "split", "target_columns": ["y"]}
+        schedule = {"epochs": epochs} if epochs else {}
+        config = resolve(None, {**wanted, **schedule, "patience": 10_000})
+        resolved, _ = resolve_initialization(config)
+        dataset = prepare(resolved.data, MODELS[config.model.kind], config.training.seed, 0, lambda *_: None, "", 0.1)
+    task, train, val = dataset.task, dataset.subset("train"), dataset.subset("val")
+    held, names = dataset.subset("test"), METRICS[dataset.task.kind]
+    config, _ = resolve_initialization(replace(config, data=dataset.config), task.of_atoms, len(train.molecules))
+
+    class Recorder(fit.EarlyStopping):
+        """`EarlyStopping` that also measures the molecules held out."""
+
+        def update(self, epoch: int, learner: Learner) -> bool:
+            """Measure an epoch, then decide as without this."""
+            measured = {side: measure(learner, part, names) for side, part in (("val", val), ("held", held))}
+            stop = super().update(epoch, learner)
+            last = self.history[-1]
+            shown = {f"{side}_{name}": found[name] for side, found in measured.items() for name in names}
+            losses = {"train_loss": last.train_loss, "val_loss": last.val_loss}
+            lines.append({"epoch": epoch + 1} | {k: f"{v:.5g}" for k, v in (losses | shown).items() if v is not None})
+            return stop
+
+    with mock.patch.object(fit, "EarlyStopping", Recorder):
+        fit.fit_ensemble(config, task, task.fit_scaler(train.targets), train, val, task.metrics[0])
+    where = {"task": task.kind, "train": len(train.molecules), "val": len(val.molecules)}
+    return [where | {"epochs": config.training.epochs} | line for line in lines]
+
+
+def readable(smiles: str) -> bool:
+    """Whether RDKit reads the molecule."""
+    try:
+        return bool(canonical(smiles))
+    except MolattnError:
+        return False
+
+
+def read_lines(path: Path) -> list[dict[str, str]]:
+    """The lines of a CSV file; none where there is no file yet."""
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Train what is missing, the smallest sets first, fold by fold."""
+    names = arguments.datasets or sorted(path.parent.name for path in arguments.data.glob("*/train_val.csv"))
+    sizes = {name: len(read_table(arguments.data / name / "train_val.csv").rows) for name in names}
+    for fold in arguments.folds:
+        for name in sorted(names, key=lambda name: (sizes[name], name)):
+            for split in arguments.splits:
+                for epochs in arguments.epochs:
+                    done = {tuple(line[k] for k in COLUMNS[:1] + COLUMNS[2:5]) for line in read_lines(arguments.output)}
+                    if (name, split, str(fold), str(epochs)) in done:
+                        continue
+                    start = time.process_time()
+                    found = curves(arguments.data / name / "train_val.csv", split, fold, epochs)
+                    new = not arguments.output.is_file()
+                    with arguments.output.open("a", newline="", encoding="utf-8") as file:
+                        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+                        if new:
+                            writer.writeheader()
+                        writer.writerows({"dataset": name, "split": split, "fold": fold} | line for line in found)
+                    took = time.process_time() - start
+                    print(f"{name}, {split} {fold}, {epochs} epochs: {took:.0f} s of CPU", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Train what is missing; then the rules, and the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, nargs="?", help="the folder of the tables; nothing is trained without it")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="a line for each epoch of each training")
+    parser.add_argument("--datasets", nargs="+", default=[])
+    parser.add_argument("--splits", nargs="+", default=list(SPLITS), choices=list(SPLITS))
+    parser.add_argument("--folds", type=int, nargs="+", default=[0], choices=range(FOLDS))
+    parser.add_argument("--epochs", type=int, nargs="+", default=[40])
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.data:
+        run(arguments)
+
+
+if __name__ == "__main__":
+    main()

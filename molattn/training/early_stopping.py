@@ -1,0 +1,161 @@
+"""Which epoch of a training is kept, and when the training stops."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor
+
+from molattn.data.schema import MAX_FLOAT, Boolean, Integer, ListOf, Number, Record, String, ValidationError, mismatch
+from molattn.models.tensor_file import check_finite
+from molattn.training.checkpoint_validation import check_tensors
+from molattn.training.learner import Learner
+from molattn.training.metrics import METRICS, VAL_LOSS, label_of
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One line of the history.
+
+    Attributes:
+        epoch: from 1.
+        learning_rate: after the epoch.
+        train_loss, val_loss: means over labels; for regression with the default loss, mean squared errors of
+            standardised targets.
+        val_metric: of the validation molecules, in the target's unit if it has one; the mean over several targets, NaN
+            if it is undefined.
+        best: whether this epoch is the best so far.
+        metric: the name of `val_metric`.
+        tracking_metric: the quantity whose best value chooses the epoch: "val_loss" or `metric`.
+        best_value: the best value of that quantity so far.
+    """
+
+    epoch: int
+    learning_rate: float
+    train_loss: float
+    val_loss: float
+    val_metric: float
+    best: bool
+    metric: str = "rmse"
+    tracking_metric: str = VAL_LOSS
+    best_value: float = math.nan
+
+    @property
+    def tracked_value(self) -> float:
+        """The value of the quantity that chooses the epoch."""
+        return self.val_loss if self.tracking_metric == VAL_LOSS else self.val_metric
+
+    def describe(self) -> str:
+        """What chooses the epoch, its value and the best so far, and the metric if that is another quantity.
+
+        >>> EpochRecord(1, 1e-3, 0.5, 0.4, 0.81, True, "auroc", "auroc", 0.81).describe()
+        'validation AUROC 0.810, best 0.810'
+        >>> EpochRecord(1, 1e-3, 0.5, 0.4, 0.81, True, "rmse", "val_loss", 0.4).describe()
+        'validation loss 0.400, best 0.400, RMSE 0.810'
+        """
+        value, best, metric = map(_shown, (self.tracked_value, self.best_value, self.val_metric))
+        text = f"validation {label_of(self.tracking_metric)} {value}, best {best}"
+        return f"{text}, {label_of(self.metric)} {metric}" if self.tracking_metric == VAL_LOSS else text
+
+
+def _shown(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else "undefined"
+
+
+class _Float:
+    """The schema of a loss or metric: a number as Python's JSON writes it, NaN and infinities included."""
+
+    def validate(self, value: Any, path: str) -> float:
+        if type(value) not in (int, float) or (abs(value) > MAX_FLOAT and not math.isinf(value)):
+            raise mismatch(path, value, "a number")
+        return float(value)
+
+
+_RECORD = Record(
+    {
+        "epoch": Integer(1, 10**9),
+        "learning_rate": Number(0.0),
+        "train_loss": _Float(),
+        "val_loss": _Float(),
+        "val_metric": _Float(),
+        "best": Boolean(),
+        "metric": String(100),
+        "tracking_metric": String(100),
+        "best_value": _Float(),
+    }
+)
+_STATE = Record({"history": ListOf(_RECORD, 10**6), "best": _Float(), "best_epoch": Integer(0, 10**9)})
+
+
+class EarlyStopping:
+    """Stores the history and the weights of the best epoch, and decides when to stop.
+
+    Args:
+        patience: epochs without improvement after which training stops.
+        on_epoch: called with the record of each epoch.
+        reference: the state of the model, with the names, dtypes and shapes of the weights.
+        tracking_metric: the quantity that chooses the epoch: "val_loss" or the metric of the learner.
+
+    Attributes:
+        history: the records of all epochs.
+        state: the weights of the best epoch; None before there is one.
+        best, best_epoch: the best value of the quantity, NaN before there is one, and its epoch, from 1; 0 for none.
+    """
+
+    def __init__(
+        self,
+        patience: int,
+        on_epoch: Callable[[EpochRecord], None],
+        reference: Mapping[str, Tensor],
+        tracking_metric: str = VAL_LOSS,
+    ):
+        self.patience, self.on_epoch, self.reference = patience, on_epoch, reference
+        self.tracking_metric = tracking_metric
+        self.history: list[EpochRecord] = []
+        self.state: dict[str, Tensor] | None = None
+        self.best, self.best_epoch = math.nan, 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its state, except the weights, in plain values."""
+        return {"history": [asdict(r) for r in self.history], "best": self.best, "best_epoch": self.best_epoch}
+
+    def restore(self, saved: dict[str, Any], state: dict[str, Tensor] | None) -> None:
+        """Restore the values of `to_dict`, and the weights.
+
+        Raises:
+            ValidationError: they are not those of a training of this model.
+        """
+        saved = _STATE.validate(saved, "watch")
+        history = [EpochRecord(**r) for r in saved["history"]]
+        if [r.epoch for r in history] != list(range(1, len(history) + 1)) or saved["best_epoch"] > len(history):
+            raise ValidationError("watch.history does not have consecutive epochs, the best among them")
+        if (state is None) != (saved["best_epoch"] < 1):
+            raise ValidationError("it has weights of the best epoch without a best epoch, or the reverse")
+        if state is not None:
+            check_tensors(state, self.reference)
+            check_finite(state)
+        self.history, self.best, self.best_epoch, self.state = history, saved["best"], saved["best_epoch"], state
+
+    def update(self, epoch: int, learner: Learner) -> bool:
+        """Record an epoch, from 0; returns whether to stop."""
+        train_loss, val_loss, metric = learner.train_losses.pop(), learner.val_losses.pop(), learner.pop_metric()
+        value = val_loss if self.tracking_metric == VAL_LOSS else metric
+        better = math.isfinite(val_loss) and self._is_better(value)
+        if better:
+            self.best, self.best_epoch = value, epoch + 1
+            self.state = {k: v.detach().cpu().clone() for k, v in learner.average.module.state_dict().items()}
+        rate, names = learner.optimizer.param_groups[0]["lr"], (learner.metric, self.tracking_metric)
+        record = EpochRecord(epoch + 1, rate, train_loss, val_loss, metric, better, *names, self.best)
+        self.history.append(record)
+        self.on_epoch(record)
+        return epoch + 1 - self.best_epoch >= self.patience
+
+    def _is_better(self, value: float) -> bool:
+        """Whether a value is better than the best; any is better than none, and a number better than NaN."""
+        if not self.best_epoch:
+            return True
+        if math.isnan(self.best) or math.isnan(value):
+            return not math.isnan(value)
+        larger = self.tracking_metric != VAL_LOSS and METRICS[self.tracking_metric].larger_is_better
+        return value > self.best if larger else value < self.best
