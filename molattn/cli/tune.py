@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,12 +10,14 @@ from molattn.cli.options import Quiet
 from molattn.cli.terminal import print_json, print_line
 from molattn.cli.train_options import with_settings
 from molattn.errors import UsageError
-from molattn.training.config import read_config, resolve
-from molattn.training.run_status import TUNED
+from molattn.training.config import resolve
+
+if TYPE_CHECKING:
+    from molattn.training.tune import TuneResult
 
 OFFERED = (
     *("dataset", "smiles_column", "target_columns", "task_type", "split", "splits_file", "metrics", "loss", "model"),
-    *("epochs", "seed", "accelerator", "num_workers"),
+    *("base", "epochs", "seed", "accelerator", "num_workers"),
 )
 """The settings that are options; `--set` reaches the others."""
 
@@ -26,7 +28,7 @@ def tune(
         Path | None, typer.Argument(help="A CSV, TSV, Parquet, SMI or SDF table to learn from.", show_default=False)
     ] = None,
     *,
-    num_trials: Annotated[int, typer.Option(help="Trials in all, pruned ones among them.")] = 20,
+    num_trials: Annotated[int, typer.Option(help="Trials in all, with the default and pruned ones among them.")] = 20,
     search: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,8 +64,13 @@ def tune(
 ) -> None:
     """Find settings by trial; `best.toml` is for `molattn train --config`.
 
-    `molattn tune --dataset esol` tries twenty settings. Trials are compared on the validation molecules; test
-    molecules are not used. `--resume FOLDER` continues an interrupted study with its own settings.
+    `molattn tune --dataset esol` tries twenty settings: first the default, which is `molattn train` of the same
+    options, then others around it, from the same base model. What the base model fixes, such as `model.hidden_dim`, is
+    searched with `--base none` or where `--search` names it: then training starts from scratch. Trials are compared on
+    the validation molecules; test molecules are not used.
+
+    `--resume FOLDER` continues an interrupted study with its own settings. Given in several terminals at the same time,
+    it shares the trials of one study among them.
     """
     if table is not None and options["dataset"] is not None:
         raise typer.BadParameter("give a table or --dataset, not both")
@@ -73,24 +80,18 @@ def tune(
     if resume is not None:
         if output_dir is not None or config is not None:
             raise UsageError("a study that is resumed has its folder and settings: give no --config or --output-dir")
-        if not (resume / TUNED).is_file():
-            raise UsageError(f"{resume} is not a study of molattn tune, it has no {TUNED}: there is nothing to resume")
-        previous = read_config(resume / TUNED)
-        if missing := [name for name in ("search", "pruner") if name not in previous]:
-            raise UsageError(f"{resume / TUNED} is damaged, it has no {missing[0]!r}: start a new study")
-        # Others than those of the study are refused below.
-        where, pruner = where or previous["search"], pruner or previous["pruner"]
-        previous = {name: value for name, value in previous.items() if name not in ("search", "pruner")}
-        resolved = resolve(None, {}).updated(previous, str(resume / TUNED))
-        resolved = resolved.updated(
-            {"training": {"num_workers": options["num_workers"] or resolved.training.num_workers}}, "--num-workers"
-        )
         if any(value is not None for name, value in options.items() if name != "num_workers") or settings:
             raise UsageError("a study that is resumed has its own settings: give only --resume and --num-trials")
+        from molattn.training.study_folder import read_study
+
+        resolved, own_where, own_pruner = read_study(resume)
+        # Others than those of the study are refused below.
+        where, pruner = where or own_where, pruner or own_pruner
+        if options["num_workers"] is not None:
+            resolved = resolved.updated({"training": {"num_workers": options["num_workers"]}}, "--num-workers")
     else:
         resolved = resolve(config, options, settings or ())
     from molattn.cli.progress import TuneReporter
-    from molattn.training.metrics import METRICS
     from molattn.training.tune import tune as run
 
     folder = resume or output_dir or Path("runs") / f"{Path(resolved.data.dataset).stem or 'study'}-tune"
@@ -98,12 +99,31 @@ def tune(
         found = run(resolved, folder, reporter, num_trials, where, pruner or "median", resume is not None)
     if as_json:
         content = {"folder": str(found.folder), "metric": found.metric, "value": found.value}
-        print_json({**content, "trials": found.trials, "values": found.values})
+        content |= {"trials": found.trials, "values": found.values, "best_trial": found.number}
+        print_json({**content, "default_value": found.default_value, "default_values": found.default_values})
     elif not quiet:
-        print_line()
-        print_line(f"Best of {found.trials} trials, validation {METRICS[found.metric].label} {found.value:.4g}:")
+        _report(found)
+
+
+def _report(found: "TuneResult") -> None:
+    """Print the best beside the default, what differs between them, and the next command."""
+    from molattn.training.metrics import METRICS
+
+    print_line()
+    print_line(f"Validation {METRICS[found.metric].label} of {found.trials} trials:")
+    default = "no value, see trials.csv" if found.default_value is None else f"{found.default_value:.4g}"
+    print_line(f"  default  {default}   (molattn train of the same options)")
+    if found.is_default:
+        print_line("No trial was better than the default: best.toml repeats the default.")
+    else:
+        print_line(f"  best     {found.value:.4g}   (trial {found.number})")
+        print_line("What the best has set otherwise:")
         for name, value in found.values.items():
-            print_line(f"  {name} = {value:.4g}" if isinstance(value, float) else f"  {name} = {value}")
-        best = shlex.quote(str(found.folder / "best.toml"))
-        print_line(f"The study lies in {found.folder}: best.toml, trials.csv and all trials. Next:")
-        print_line(f"  molattn train --config {best}")
+            print_line(f"  {name} = {_text(value)}   (default {_text(found.default_values[name])})")
+    best = shlex.quote(str(found.folder / "best.toml"))
+    print_line(f"The study lies in {found.folder}: best.toml, trials.csv and all trials. Next:")
+    print_line(f"  molattn train --config {best}")
+
+
+def _text(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -133,5 +133,11 @@ def with_base_sizes(base: Base, model: ModelConfig, explicit: set[str]) -> Model
     return replace(base.model, **keep)
 
 
+def fixed_by_base(name: str) -> bool:
+    """Whether a base model fixes the setting "section.key", so that a run with another value cannot start from it."""
+    section, _, key = name.partition(".")
+    return name in ("data.add_hs", "data.conformers") or (section == "model" and key not in _OVERRIDABLE)
+
+
 def _as_json(value: object) -> str:
     return json.dumps(list(value) if isinstance(value, tuple) else value)

@@ -252,6 +252,14 @@ class RunConfig:
             for section, values in ((name, dataclasses.asdict(getattr(self, name))) for name in SECTIONS)
         }
 
+    def explicit_settings(self) -> dict[str, dict[str, Any]]:
+        """As `to_dict`, only those settings that were set explicitly."""
+        found = {
+            section: {key: value for key, value in values.items() if f"{section}.{key}" in self.explicit_keys}
+            for section, values in self.to_dict().items()
+        }
+        return {section: values for section, values in found.items() if values}
+
     def updated(self, sections: dict[str, Any], source: str) -> "RunConfig":
         """This configuration with the values of `sections`; `source` is named in error messages.
 
@@ -279,13 +287,15 @@ class RunConfig:
         return dataclasses.replace(self, **changed, explicit_keys=self.explicit_keys | explicit)
 
 
-def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterable[str] = ()) -> RunConfig:
+def resolve(
+    config: str | Path | dict[str, Any] | None, options: dict[str, Any], settings: Iterable[str] = ()
+) -> RunConfig:
     """The settings of a run, each source overriding those before it: defaults, `preset`, file, options, `settings`.
 
     Options that are None are ignored.
 
     Args:
-        config: the path of a TOML file; None for none.
+        config: the path of a TOML file, or its sections; None for none.
         options: values by the names of settings, without their sections; also `preset`, and `model` for its kind.
         settings: texts `section.key=value`.
 
@@ -301,7 +311,8 @@ def resolve(config: str | Path | None, options: dict[str, Any], settings: Iterab
             raise UsageError(f"there is no preset {preset!r}{closest_name(preset, PRESETS)}")
         resolved = resolved.updated(PRESETS[preset].settings, f"preset {preset}")
     if config is not None:
-        resolved = resolved.updated(read_config(config), str(config))
+        sections, source = (config, "config") if isinstance(config, dict) else (read_config(config), str(config))
+        resolved = resolved.updated(sections, source)
     place_of = {f.name: (section, f.name) for section, types in SECTIONS.items() for t in types for f in fields(t)}
     place_of["model"] = ("model", "kind")
     # The kind of model first, because the other settings depend on it.

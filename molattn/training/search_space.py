@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from molattn.errors import UsageError, short_repr
+from molattn.training.bases import AUTO, NONE, fixed_by_base
 from molattn.training.config import RunConfig
 
 # A range with at least this ratio of its ends is searched on a logarithmic scale.
@@ -24,6 +25,10 @@ class Categorical:
 
     values: tuple[Any, ...]
 
+    def contains(self, value: Any) -> bool:
+        """Whether it is one of the values."""
+        return value in self.values
+
 
 @dataclass(frozen=True)
 class NumericRange:
@@ -40,6 +45,10 @@ class NumericRange:
     is_integer: bool
     log: bool
 
+    def contains(self, value: Any) -> bool:
+        """Whether it is a number in the range."""
+        return isinstance(value, int | float) and self.low <= value <= self.high
+
 
 Space = dict[str, Categorical | NumericRange]
 """The values of each setting, by its name, such as "model.num_layers"."""
@@ -53,11 +62,13 @@ DEFAULT_SPACE: Space = {
     "training.weight_decay": NumericRange(1e-4, 1e-1, False, True),
     "training.batch_size": Categorical((16, 32, 64)),
 }
-"""The default search space, for those of these settings that the model has."""
+"""The default search space, for those of these settings that the model has and that its base model does not fix."""
 
 
 def search_space(texts: Iterable[str], config: RunConfig) -> Space:
     """The space that `--search` describes, or the default one if `texts` is empty.
+
+    The default space is around the base model of `config`, if it names one: settings that this fixes are not searched.
 
     Each text is "section.setting=" followed by a list in TOML, [32, 64], or a range, 2..6 or 1e-4..1e-2; a range of
     positive numbers that spans a factor of ten is searched on a logarithmic scale.
@@ -67,7 +78,12 @@ def search_space(texts: Iterable[str], config: RunConfig) -> Space:
     """
     texts = list(texts)
     if not texts:
-        return {name: values for name, values in DEFAULT_SPACE.items() if _has(config, name)}
+        from_base = config.training.base not in (AUTO, NONE)
+        return {
+            name: values
+            for name, values in DEFAULT_SPACE.items()
+            if _has(config, name) and not (from_base and fixed_by_base(name))
+        }
     space: Space = {}
     for text in texts:
         name, equals, where = text.partition("=")
@@ -90,6 +106,12 @@ def with_settings(config: RunConfig, values: dict[str, Any], source: str) -> Run
         section, _, key = name.partition(".")
         config = config.updated({section: {key: value}}, source)
     return config
+
+
+def value_of(config: RunConfig, name: str) -> Any:
+    """The value of the setting "section.setting"."""
+    section, _, key = name.partition(".")
+    return getattr(getattr(config, section), key)
 
 
 def _has(config: RunConfig, name: str) -> bool:
@@ -121,3 +143,4 @@ def _number(value: Any, where: Categorical | NumericRange) -> Any:
 
 
 _NOT_SEARCHED = ("model.kind", "training.seed", "training.loss", "training.metrics", "training.num_replicates")
+_NOT_SEARCHED += ("training.base",)

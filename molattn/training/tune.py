@@ -1,8 +1,5 @@
 """Hyper-parameter optimisation with Optuna, by the metric of the validation molecules."""
 
-import csv
-import io
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +11,8 @@ import tomli_w
 from molattn.data.files import lock_folder, write_text
 from molattn.errors import InputError, MissingExtra, UsageError
 from molattn.models.base import MODELS
-from molattn.training.bases import AUTO, NONE
-from molattn.training.config import RunConfig, read_config
+from molattn.training.bases import AUTO, NONE, fixed_by_base
+from molattn.training.config import RunConfig
 from molattn.training.dataset import PreparedDataset
 from molattn.training.descriptors import check_featurizers
 from molattn.training.fit import EpochRecord, fit_ensemble, initialize_model
@@ -23,14 +20,15 @@ from molattn.training.initialization import resolve_initialization
 from molattn.training.metrics import METRICS, VAL_LOSS, resolve_metrics, resolve_tracking_metric
 from molattn.training.prepare import prepare
 from molattn.training.run import Reporter, check_config
-from molattn.training.run_status import BEST, STUDY, TUNED
-from molattn.training.search_space import Categorical, search_space, with_settings
+from molattn.training.run_status import BEST
+from molattn.training.search_space import Categorical, Space, search_space, value_of, with_settings
+from molattn.training.study import TRIALS, SharedStudy, is_default, open_study, study_lock
+from molattn.training.study_folder import check_study_folder, create_study_folder, remove_study_folder
 
 if TYPE_CHECKING:
     import optuna
 
 PRUNERS = ("median", "hyperband", "none")
-TRIALS = "trials.csv"
 
 
 @dataclass(frozen=True)
@@ -39,11 +37,15 @@ class TuneResult:
 
     Attributes:
         folder: of the study.
-        config: the best settings, those of `best.toml`.
+        config: the best settings, those that a training with `best.toml` has.
         values: the values of the searched settings.
         metric: the validation metric that was optimised.
         value: that of the metric in the best trial.
         trials: the number of finished trials, including pruned ones.
+        number: that of the best trial, from 0.
+        default_values: the values of the searched settings in the default.
+        default_value: the metric of the default; None if it has none.
+        is_default: whether no trial was better than the default.
     """
 
     folder: Path
@@ -52,6 +54,10 @@ class TuneResult:
     metric: str
     value: float
     trials: int
+    number: int
+    default_values: dict[str, Any]
+    default_value: float | None
+    is_default: bool
 
 
 @runtime_checkable
@@ -73,16 +79,17 @@ def tune(
 ) -> TuneResult:
     """Run trials until `trials` are finished, and write the best settings as `best.toml` for `molattn train --config`.
 
-    Every trial trains one model on the training molecules, and its value is the validation metric of its best epoch;
-    test and calibration molecules are not used. Trials start from scratch unless a base model is named, because a base
-    model has a fixed size. Trials whose intermediate values are worse than most are pruned. All trials are stored in
-    `study.jsonl` as they end: an interrupted study can be resumed, and its unfinished trial is repeated.
+    The first trial is the default: a training with `config`, as `molattn train` has it. The others change the searched
+    settings. If one of these is fixed by the base model that `config` starts from by default, all but the first trial
+    train from scratch.
+
+    An interrupted study can be resumed. Several processes may resume one at the same time, and share its trials.
 
     Args:
         config: the settings that are not searched.
         folder: a new one; with `resume`, that of a study with the same settings.
         reporter: of the progress.
-        trials: the total number, including those of a resumed study.
+        trials: the total number, including those of a resumed study and of other processes.
         search: the search space; see `search_space`.
         pruner: one of `PRUNERS`.
         resume: resume the study in `folder`.
@@ -92,23 +99,8 @@ def tune(
         InputError: data that cannot be used, or no trial that gave a model.
         MissingExtra: Optuna is not installed.
     """
-    with lock_folder(folder):
-        return _tune(config, folder, reporter, trials, search, pruner, resume)
-
-
-def _tune(
-    config: RunConfig,
-    folder: Path,
-    reporter: TuneReporter,
-    trials: int,
-    search: Sequence[str],
-    pruner: str,
-    resume: bool,
-) -> TuneResult:
     try:
         import optuna
-        from optuna.storages import JournalStorage
-        from optuna.storages.journal import JournalFileBackend
     except ImportError:
         raise MissingExtra("optuna", "tune", "molattn tune") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -117,84 +109,165 @@ def _tune(
         raise UsageError("--num-trials must be at least 1")
     if pruner not in PRUNERS:
         raise UsageError(f"there is no pruner {pruner!r}: choose among {', '.join(PRUNERS)}")
-    base = NONE if config.training.base == AUTO else config.training.base
-    config = replace(config, training=replace(config.training, num_replicates=1, base=base))
-    # Resolved before anything is read, to raise errors early, and because `prepare` computes descriptors.
-    resolved, _ = resolve_initialization(config)
-    space = search_space(search, resolved)
-    settings = {**resolved.to_dict(), "search": list(search), "pruner": pruner}
-    _open_folder(folder, settings, resume)
+    # Errors of the settings are raised before anything is read.
+    search_space(search, resolve_initialization(config)[0])
+    settings = {**config.explicit_settings(), "search": list(search), "pruner": pruner}
+    if resume:
+        check_study_folder(folder, settings)
+    else:
+        with lock_folder(folder):
+            create_study_folder(folder, settings)
     try:
-        reporter.stage("reading molecules")
-        training = config.training
-        dataset = prepare(
-            resolved.data,
-            MODELS[config.model.kind],
-            training.seed,
-            training.num_workers,
-            reporter.molecules,
-            training.loss,
-            training.alpha,
-        )
+        default, searched, space = _plan(config, search, reporter)
     except BaseException:
         if not resume:
-            _remove_settings(folder)
+            remove_study_folder(folder)
         raise
-    for warning in dataset.warnings:
-        reporter.warning(warning)
-    names = resolve_metrics(dataset.task.kind, dataset.task.metrics, training.metrics)
-    tracking_metric = resolve_tracking_metric(dataset.task.kind, names, training.tracking_metric)
+    task, start = default.dataset.task, default.resolved({})
+    names = resolve_metrics(task.kind, task.metrics, config.training.metrics)
+    tracking_metric = resolve_tracking_metric(task.kind, names, config.training.tracking_metric)
     # Losses of trials with different settings cannot be compared.
     metric = names[0] if tracking_metric == VAL_LOSS else tracking_metric
-    larger = METRICS[metric].larger_is_better
+    defaults = {name: value_of(start, name) for name in space}
+    # The sampler learns from the default unless the other trials start elsewhere.
+    known = {name: value for name, value in defaults.items() if searched is default and space[name].contains(value)}
+    made = _pruner(pruner, start.training.epochs)
+    with open_study(folder, METRICS[metric].larger_is_better, made, config.training.seed, known) as study:
+        waiting = False
+
+        def on_wait() -> None:
+            nonlocal waiting
+            if not waiting:
+                reporter.stage("the last trials run in other processes: waiting for them")
+            waiting = True
+
+        while True:
+            reporter.trial(study.finished, trials, study.best_value)
+            trial = study.next_trial(trials, on_wait)
+            if trial is None:
+                break
+            own = default if is_default(trial) else searched
+            suggested = {name: space[name] for name in (known if is_default(trial) else space)}
+            _try(study, trial, own, suggested, metric, tracking_metric, reporter)
+            study.write_trials(defaults, metric)
+        if waiting:
+            reporter.trial(study.finished, trials, study.best_value)
+        study.write_trials(defaults, metric)
+        return _finish(folder, study, default, searched, defaults, metric)
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What trials have in common: the settings that are not searched, and the data set that they train on."""
+
+    config: RunConfig
+    dataset: PreparedDataset
+
+    def resolved(self, values: dict[str, Any]) -> RunConfig:
+        """All settings of a trial, as `molattn train` resolves them."""
+        dataset = self.dataset
+        config = with_settings(self.config, values, "search")
+        return resolve_initialization(config, dataset.task.of_atoms, len(dataset.indices("train")))[0]
+
+
+def _start(config: RunConfig, reporter: TuneReporter) -> _Start:
+    # Resolved first, because `prepare` computes descriptors.
+    resolved, _ = resolve_initialization(config)
+    training = config.training
+    dataset = prepare(
+        resolved.data,
+        MODELS[config.model.kind],
+        training.seed,
+        training.num_workers,
+        reporter.molecules,
+        training.loss,
+        training.alpha,
+    )
     check_featurizers(config, dataset.task.of_atoms)
-    molecules = len(dataset.indices("train"))
-    config, message = resolve_initialization(replace(config, data=dataset.config), dataset.task.of_atoms, molecules)
-    if message:
-        reporter.stage(message)
-    try:
-        study = optuna.create_study(
-            storage=JournalStorage(JournalFileBackend(str(folder / STUDY))),
-            study_name="molattn",
-            direction="maximize" if larger else "minimize",
-            load_if_exists=True,
-            pruner=_pruner(pruner, training.epochs),
+    return _Start(replace(config, data=dataset.config), dataset)
+
+
+def _plan(config: RunConfig, search: Sequence[str], reporter: TuneReporter) -> tuple[_Start, _Start, Space]:
+    """The start of the default, that of the other trials, and the search space."""
+    reporter.stage("reading molecules")
+    default = _start(config, reporter)
+    for warning in default.dataset.warnings:
+        reporter.warning(warning)
+    dataset = default.dataset
+    resolved, message = resolve_initialization(default.config, dataset.task.of_atoms, len(dataset.indices("train")))
+    space = search_space(search, resolved)
+    reporter.stage(message or "training starts from scratch")
+    base, fixed = resolved.training.base, [name for name in space if fixed_by_base(name)]
+    if base == NONE or not fixed:
+        return default, default, space
+    if config.training.base != AUTO:
+        raise UsageError(
+            f"--search {fixed[0]}: the base model {base} fixes this setting: leave it out, or give --base {NONE}"
         )
-    except (LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:
-        raise InputError(
-            f"{folder / STUDY} is damaged, its trials cannot be read ({type(error).__name__}): begin anew with another "
-            "--output-dir"
-        ) from error
-    # A new seed after each resumption, otherwise the same settings would be suggested again.
-    study.sampler = optuna.samplers.TPESampler(seed=training.seed + len(study.trials), n_startup_trials=5)
-    for trial in study.get_trials(states=(optuna.trial.TrialState.RUNNING,)):
-        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-        study.enqueue_trial(trial.params)
-    while (done := _finished(study)) < trials:
-        reporter.trial(done, trials, _best(study))
-        trial = study.ask()
-        try:
-            values = {name: _suggest(trial, name, where) for name, where in space.items()}
-            tried = with_settings(config, values, "search")
-            found = _run_trial(tried, dataset, metric, tracking_metric, trial, reporter)
-        except optuna.TrialPruned:
-            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-        except (UsageError, InputError) as error:
-            # Incompatible settings, or a training without a model: finished, without a value.
-            trial.set_user_attr("error", str(error))
-            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-            reporter.warning(f"trial {trial.number + 1}: {error}")
-        else:
-            study.tell(trial, found)
-        _write_trials(folder, study, list(space), metric)
-    reporter.trial(done, trials, _best(study))
-    if _best(study) is None:
+    reporter.stage(
+        f"all trials but the first, the default, train from scratch: the base model {base} fixes {', '.join(fixed)}"
+    )
+    return default, _start(config.updated({"training": {"base": NONE}}, "search"), reporter), space
+
+
+def _try(
+    study: SharedStudy,
+    trial: "optuna.Trial",
+    start: _Start,
+    space: Space,
+    metric: str,
+    tracking_metric: str,
+    reporter: TuneReporter,
+) -> None:
+    """Run a trial with values from `space`, and tell the study what came of it."""
+    import optuna
+
+    pruned = optuna.trial.TrialState.PRUNED
+    try:
+        values = {name: _suggest(trial, name, where) for name, where in space.items()}
+        config = start.resolved({} if is_default(trial) else values)
+        found = _run_trial(config, start.dataset, metric, tracking_metric, trial, reporter)
+    except optuna.TrialPruned:
+        study.study.tell(trial, state=pruned)
+    except (UsageError, InputError) as error:
+        # Incompatible settings, or a training without a model: finished, without a value.
+        trial.set_user_attr("error", str(error))
+        study.study.tell(trial, state=pruned)
+        reporter.warning(f"trial {trial.number}: {error}")
+    else:
+        study.study.tell(trial, found)
+
+
+def _finish(
+    folder: Path, study: SharedStudy, default: _Start, searched: _Start, defaults: dict[str, Any], metric: str
+) -> TuneResult:
+    """Write `best.toml`: the settings that were given, the base model, and those values of the best that differ."""
+    best, first, done = study.best_trial, study.default_trial, study.finished
+    if best is None:
         raise InputError(f"none of the {done} trials had a model with a defined metric: see {folder / TRIALS}")
-    values = {name: study.best_trial.params[name] for name in space}
-    best = with_settings(config, values, "search")
-    text = f"# The best of {done} trials by the {METRICS[metric].label} of the validation molecules, "
-    write_text(folder / BEST, f"{text}{study.best_value:.6g}.\n" + tomli_w.dumps(best.to_dict()))
-    return TuneResult(folder, best, values, metric, study.best_value, done)
+    assert best.value is not None
+    own, values = (default, {}) if is_default(best) else (searched, {name: best.params[name] for name in defaults})
+    resolved = own.resolved(values)
+    given = with_settings(own.config, {**values, "training.base": resolved.training.base}, "search")
+    label, known = METRICS[metric].label, "" if first is None else f", {first.value:.6g} with the default settings"
+    text = f"# The best of {done} trials by the {label} of the validation molecules: {best.value:.6g}{known}.\n"
+    if is_default(best):
+        text = f"# The default settings: none of {done} trials had a better {label} of the validation molecules, "
+        text += f"{best.value:.6g}.\n"
+    with study_lock(folder):
+        write_text(folder / BEST, text + tomli_w.dumps(given.explicit_settings()))
+    return TuneResult(
+        folder,
+        resolved,
+        values or defaults,
+        metric,
+        best.value,
+        done,
+        best.number,
+        defaults,
+        None if first is None else first.value,
+        is_default(best),
+    )
 
 
 def _run_trial(
@@ -225,7 +298,7 @@ def _run_trial(
             best = record.val_metric
         if math.isfinite(best):
             trial.report(best, record.epoch)
-            if trial.should_prune():
+            if trial.should_prune() and not is_default(trial):
                 raise optuna.TrialPruned
 
     fit_ensemble(single, task, scaler, train, val, metric, on_epoch, tracking_metric=tracking_metric)
@@ -253,58 +326,3 @@ def _pruner(name: str, epochs: int) -> "optuna.pruners.BasePruner":
     if name == "hyperband":
         return optuna.pruners.HyperbandPruner(min_resource=max(1, epochs // 10), max_resource=epochs)
     return optuna.pruners.NopPruner()
-
-
-def _finished(study: "optuna.Study") -> int:
-    return sum(trial.state.name in ("COMPLETE", "PRUNED") for trial in study.get_trials(deepcopy=False))
-
-
-def _best(study: "optuna.Study") -> float | None:
-    """The value of the best trial; None before there is one."""
-    if any(trial.state.name == "COMPLETE" for trial in study.get_trials(deepcopy=False)):
-        return study.best_value
-    return None
-
-
-def _write_trials(folder: Path, study: "optuna.Study", names: list[str], metric: str) -> None:
-    """`trials.csv`: a line for each trial, with its settings, value and state."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["trial", "state", f"val_{metric}", "epochs", *names, "error"])
-    for trial in study.get_trials(deepcopy=False):
-        values = trial.intermediate_values
-        last = trial.value if trial.value is not None else values[max(values)] if values else ""
-        row = [trial.number, trial.state.name.lower(), last, len(values)]
-        writer.writerow([*row, *(trial.params.get(n, "") for n in names), trial.user_attrs.get("error", "")])
-    write_text(folder / TRIALS, text.getvalue())
-
-
-def _open_folder(folder: Path, settings: dict[str, Any], resume: bool) -> None:
-    """Create the folder and write the settings of the study; with `resume`, compare them.
-
-    Raises:
-        UsageError: the folder exists, or is not that of a study with these settings.
-    """
-    if not resume:
-        if (folder / TUNED).is_file():
-            raise UsageError(f"{folder} holds a study: --resume {folder} continues it, or give another --output-dir")
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UsageError(f"{folder} exists: give another --output-dir")
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / TUNED, tomli_w.dumps(settings))
-        return
-    if not (folder / TUNED).is_file():
-        raise UsageError(f"{folder} is not a study of molattn tune, it has no {TUNED}: there is nothing to resume")
-    before = read_config(folder / TUNED)
-    now = json.loads(json.dumps(settings))
-    for part in (before, now):
-        if isinstance(part.get("training"), dict):
-            part["training"].pop("num_workers", None)
-    changed = [name for name in now if before.get(name) != now[name]]
-    if changed:
-        raise UsageError(f"{folder} was started with other settings of {', '.join(changed)}: restore them")
-
-
-def _remove_settings(folder: Path) -> None:
-    """Remove the settings of a study that did not start."""
-    (folder / TUNED).unlink(missing_ok=True)

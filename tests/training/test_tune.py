@@ -2,17 +2,23 @@
 
 import csv
 import json
+import subprocess
+import sys
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from molattn.chem import read_smiles
-from molattn.errors import UsageError
+from molattn.errors import InputError, UsageError
 from molattn.training.config import RunConfig, resolve
+from molattn.training.dataset import PreparedDataset
+from molattn.training.initialization import resolve_initialization
+from molattn.training.run_status import STUDY
 from molattn.training.search_space import Categorical, NumericRange, search_space
-from molattn.training.tune import STUDY
 from tests.cli.conftest import Molattn
 from tests.cli.conftest import molattn as molattn  # the fixture
 from tests.molecules import esol
@@ -45,11 +51,16 @@ def test_the_best_settings_train_as_they_were_tried(molattn: Molattn, table: Pat
     trials = _trials(folder)
     assert [t["state"] for t in trials] == ["complete"] * 4
     values = [float(t["val_rmse"]) for t in trials]
+    assert [t["is_default"] for t in trials] == ["yes", "no", "no", "no"]
     best = trials[values.index(min(values))]
     config = tomllib.loads((folder / "best.toml").read_text())
-    assert config["training"]["learning_rate"] == float(best["training.learning_rate"])
-    assert config["model"]["readout"] == best["model.readout"]
-    assert 1e-4 <= config["training"]["learning_rate"] <= 1e-2 and config["training"]["epochs"] == 2
+    # Only what was given, and what differs.
+    given = {"num_layers": 1, "hidden_dim": 16}, {"epochs": 2, "accelerator": "cpu", "base": "none"}
+    if best["is_default"] == "no":
+        given[0]["readout"] = best["model.readout"]
+        given[1]["learning_rate"] = float(best["training.learning_rate"])
+        assert 1e-4 <= given[1]["learning_rate"] <= 1e-2
+    assert config == {"data": {"dataset": str(table)}, "model": given[0], "training": given[1]}
     # What `molattn train` makes of it is what the trial was worth: the validation metric of its best epoch.
     run = tmp_path / "run"
     assert molattn("train", "--config", folder / "best.toml", "-o", run, "-q").code == 0
@@ -129,6 +140,159 @@ def test_an_interrupted_study_can_be_resumed(
     assert refused.code == 2 and "tune.toml is damaged, it has no 'pruner'" in refused.err
 
 
+def test_a_study_without_a_model_is_an_error(
+    molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from molattn.training import tune as tune_module
+
+    def fail(*_: object) -> float:
+        raise InputError("no epoch had a finite validation loss")
+
+    monkeypatch.setattr(tune_module, "_run_trial", fail)
+    answer = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "2", "-o", tmp_path / "study", "-q")
+    assert answer.code == 3 and "none of the 2 trials had a model" in answer.err
+    assert "trial 0: no epoch had a finite validation loss" in answer.err
+
+
+def test_the_first_trial_is_the_default_and_the_search_keeps_its_base(
+    molattn: Molattn, table: Path, tmp_path: Path
+) -> None:
+    quick = ("--epochs", "1", "--accelerator", "cpu")
+    answer = molattn("tune", table, *quick, "--num-trials", "2", "-o", tmp_path / "study")
+    assert answer.code == 0, answer.err
+    assert "training starts from the base model nci" in answer.err
+    first, second = _trials(tmp_path / "study")
+    searched = {name: first[name] for name in first if name.startswith(("model.", "training."))}
+    assert set(searched) == {
+        "model.dropout",
+        "training.learning_rate",
+        "training.weight_decay",
+        "training.batch_size",
+    }
+    assert (first["is_default"], second["is_default"]) == ("yes", "no")
+    # What `molattn train` of the same options has, and what it reaches.
+    assert molattn("train", table, *quick, "-o", tmp_path / "run", "-q").code == 0
+    config = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
+    assert config["training"]["base"] == "nci"
+    for name, value in searched.items():
+        section, key = name.split(".")
+        assert float(value) == config[section][key]
+    (row,) = csv.DictReader((tmp_path / "run" / "history.csv").open())
+    assert float(first["val_rmse"]) == pytest.approx(float(row["val_rmse"]), rel=1e-6)
+    # The best of them trains as it was tried.
+    assert tomllib.loads((tmp_path / "study" / "best.toml").read_text())["training"]["base"] == "nci"
+    assert molattn("train", "--config", tmp_path / "study" / "best.toml", "-o", tmp_path / "best", "-q").code == 0
+    (row,) = csv.DictReader((tmp_path / "best" / "history.csv").open())
+    best = min(float(t["val_rmse"]) for t in (first, second))
+    assert float(row["val_rmse"]) == pytest.approx(best, rel=1e-6)
+    assert f"default  {float(first['val_rmse']):.4g}" in answer.out
+
+
+@pytest.mark.parametrize("better", [False, True])
+def test_the_best_is_printed_beside_the_default(
+    molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, better: bool
+) -> None:
+    from molattn.training import tune as tune_module
+
+    tried = []
+
+    def run_trial(config: RunConfig, *_: object) -> float:
+        tried.append(config)
+        return {0: 1.0, 2: 0.5 if better else 1.0}.get(len(tried) - 1, 1.5)
+
+    monkeypatch.setattr(tune_module, "_run_trial", run_trial)
+    folder = tmp_path / "study"
+    answer = molattn("tune", table, *QUICK, "--set", "training.ema=0.9", *WHERE, "--num-trials", "4", "-o", folder)
+    assert answer.code == 0, answer.err
+    assert "Validation RMSE of 4 trials:" in answer.out and "default  1   (" in answer.out
+    best = tomllib.loads((folder / "best.toml").read_text())
+    if better:
+        assert "best     0.5   (trial 2)" in answer.out
+        rate = tried[2].training.learning_rate
+        assert f"training.learning_rate = {rate:.4g}   (default 0.001)" in answer.out
+        assert best["training"]["learning_rate"] == rate
+    else:
+        assert "No trial was better than the default: best.toml repeats the default." in answer.out
+        assert "learning_rate" not in best["training"] and "readout" not in best["model"]
+    assert best["training"]["ema"] == 0.9
+    # What `molattn train` makes of best.toml is what was tried.
+    resolved, _ = resolve_initialization(resolve(folder / "best.toml", {}))
+    expected = tried[2 if better else 0]
+    assert (resolved.model, resolved.training) == (expected.model, expected.training)
+
+
+def test_a_setting_that_the_base_fixes_is_searched_from_scratch(
+    molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from molattn.training import tune as tune_module
+
+    tried = []
+
+    def run_trial(config: RunConfig, dataset: PreparedDataset, *_: object) -> float:
+        tried.append((config, dataset))
+        return 1.0 / len(tried)
+
+    monkeypatch.setattr(tune_module, "_run_trial", run_trial)
+    arguments = ("tune", table, "--search", "model.hidden_dim=[16, 24]", "--num-trials", "3")
+    answer = molattn(*arguments, "-o", tmp_path / "a")
+    assert answer.code == 0, answer.err
+    assert "all trials but the first, the default, train from scratch: the base model nci fixes model.hid" in answer.err
+    assert [config.training.base for config, _ in tried] == ["nci", "none", "none"]
+    assert [config.training.epochs for config, _ in tried] == [40, 100, 100]
+    assert [config.model.hidden_dim in (16, 24) for config, _ in tried] == [False, True, True]
+    # From scratch the model reads descriptors, as `molattn train --base none` has it.
+    assert [dataset.descriptors is None for _, dataset in tried] == [True, False, False]
+    best = tomllib.loads((tmp_path / "a" / "best.toml").read_text())
+    assert best["training"]["base"] == "none" and best["model"] == {"hidden_dim": tried[2][0].model.hidden_dim}
+    refused = molattn(*arguments, "--base", "nci", "-o", tmp_path / "b")
+    assert refused.code == 2
+    assert "--search model.hidden_dim: the base model nci fixes this setting" in refused.err
+    assert not (tmp_path / "b").exists()
+    tried.clear()
+    answer = molattn("tune", table, "--base", "none", "--num-trials", "2", "-o", tmp_path / "c")
+    assert answer.code == 0 and "training starts from scratch" in answer.err
+    assert {"model.hidden_dim", "model.num_layers"} <= set(_trials(tmp_path / "c")[0])
+
+
+def test_two_processes_share_the_trials_of_a_study(
+    molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from molattn.training import study as study_module
+    from molattn.training import tune as tune_module
+
+    folder, total = tmp_path / "study", ("--num-trials", "4", "-q", "--json")
+    others: list[subprocess.Popen[str]] = []
+    # Imported here, after `importorskip`.
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    real = tune_module._run_trial
+
+    def run_trial(*arguments: Any) -> float:
+        # While the first trial runs here, another process resumes the study, and runs two of the four.
+        if not others:
+            command = (sys.executable, "-m", "molattn", "tune", "--resume", str(folder), *total)
+            others.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+            while not (folder / "trials.csv").exists() or sum(t["state"] == "complete" for t in _trials(folder)) < 2:
+                assert others[0].poll() is None, others[0].communicate()
+                time.sleep(0.05)
+        return real(*arguments)
+
+    monkeypatch.setattr(tune_module, "_run_trial", run_trial)
+    monkeypatch.setattr(study_module, "SECONDS_BETWEEN_LOOKS", 0.05)
+    answer = molattn("tune", table, *QUICK, *WHERE, *total, "-o", folder)
+    out, err = others[0].communicate(timeout=300)
+    assert answer.code == 0 and others[0].returncode == 0, (answer.err, err)
+    trials = _trials(folder)
+    assert [t["trial"] for t in trials] == ["0", "1", "2", "3"]
+    assert [t["state"] for t in trials] == ["complete"] * 4
+    assert len({t["training.learning_rate"] for t in trials}) == 4
+    assert json.loads(answer.out) == json.loads(out)
+    study = optuna.load_study(study_name="molattn", storage=JournalStorage(JournalFileBackend(str(folder / STUDY))))
+    assert len({t.user_attrs["process"] for t in study.trials}) == 2
+    assert not list(folder.glob(".process-*"))
+
+
 def test_poor_trials_are_pruned(molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from molattn.training import tune as tune_module
 
@@ -136,9 +300,10 @@ def test_poor_trials_are_pruned(molattn: Molattn, table: Path, tmp_path: Path, m
         tune_module, "_pruner", lambda *_: optuna.pruners.ThresholdPruner(upper=0.0, n_warmup_steps=0)
     )  # whatever is above 0 is poor
     answer = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "2", "-o", tmp_path / "study", "-q")
-    assert answer.code == 3 and "none of the 2 trials had a model" in answer.err
+    assert answer.code == 0, answer.err
     trials = _trials(tmp_path / "study")
-    assert [(t["state"], t["epochs"]) for t in trials] == [("pruned", "1")] * 2
+    # The default is never pruned.
+    assert [(t["state"], t["epochs"]) for t in trials] == [("complete", "2"), ("pruned", "1")]
 
 
 @pytest.mark.parametrize(("name", "kind"), [("median", "MedianPruner"), ("hyperband", "HyperbandPruner")])
@@ -154,7 +319,8 @@ def test_incompatible_settings_are_a_trial_without_a_value(molattn: Molattn, tab
     assert answer.code == 0, answer.err
     trials = _trials(tmp_path / "s")
     assert all((t["model.num_heads"] == "5") == bool(t["error"]) for t in trials)
-    assert tomllib.loads((tmp_path / "s" / "best.toml").read_text())["model"]["num_heads"] == 4
+    best = tomllib.loads((tmp_path / "s" / "best.toml").read_text())["model"]
+    assert best.get("num_heads", 8) in (4, 8)
 
 
 def test_search_space() -> None:
@@ -166,6 +332,11 @@ def test_search_space() -> None:
     assert space["model.dropout"] == NumericRange(0.0, 0.5, False, False)
     assert search_space(["model.readout=['mean', 'sum']"], config) == {"model.readout": Categorical(("mean", "sum"))}
     assert "model.readout" in search_space([], config)
+    # Around a base model, whose sizes are fixed.
+    around = search_space([], resolve(None, {"base": "nci"}))
+    assert set(around) == {name for name in search_space([], config) if not name.startswith("model.")} | {
+        "model.dropout"
+    }
     tokens = resolve(None, {"model": "smiles-transformer"})
     assert "model.readout" not in search_space([], tokens) and "model.dropout" in search_space([], tokens)
     for text, reason in (
@@ -176,6 +347,7 @@ def test_search_space() -> None:
         ("model.num_layers=['two', 'three']", "takes a whole number"),
         ("data.split=['random', 'scaffold']", "determines what is compared, and cannot be searched"),
         ("training.seed=[1, 2]", "determines what is compared, and cannot be searched"),
+        ("training.base=['nci', 'none']", "determines what is compared, and cannot be searched"),
     ):
         with pytest.raises(UsageError, match=reason):
             search_space([text], config)
@@ -189,7 +361,7 @@ def test_targets_of_atoms_are_tuned_without_descriptors(molattn: Molattn, tmp_pa
     answer = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "1", "-o", tmp_path / "study", "-q")
     assert answer.code == 0, answer.err
     best = tomllib.loads((tmp_path / "study" / "best.toml").read_text())
-    assert best["training"]["auxiliary"] == 0
+    assert best["training"]["base"] == "none" and best["data"] == {"dataset": str(table)}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,210 @@
+"""An Optuna study in a folder: several processes may work on it at once, and an interruption leaves it whole."""
+
+import csv
+import io
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
+
+from molattn.data.files import write_text
+from molattn.errors import InputError
+from molattn.training.run_status import STUDY
+
+if TYPE_CHECKING:
+    import optuna
+
+TRIALS = "trials.csv"
+SECONDS_BETWEEN_LOOKS = 1.0
+"""How often a process that has nothing left to do looks whether the trials of the others are finished."""
+
+_DEFAULT, _PROCESS = "default", "process"  # user attributes of a trial
+
+
+class SharedStudy:
+    """The trials of a study, of which one, the default, has the settings that are not searched.
+
+    Every process holds a lock as long as it lives, whose name its trials carry. A trial in the state RUNNING whose lock
+    is free was interrupted: it fails, and another with the same settings is run.
+
+    Args:
+        folder: of the study.
+        study: Optuna's.
+        seed: of the sampler; each trial has its own, so that processes suggest different settings.
+    """
+
+    def __init__(self, folder: Path, study: "optuna.Study", seed: int):
+        self.folder, self.study, self.seed = folder, study, seed
+        self.process = secrets.token_hex(4)
+
+    def next_trial(self, total: int, on_wait: Callable[[], None]) -> "optuna.Trial | None":
+        """A new trial; None once `total` are finished. Waits while other processes run the last of them.
+
+        Args:
+            total: the number of trials, pruned ones among them.
+            on_wait: called each time that nothing is left but to wait.
+        """
+        import optuna
+
+        while True:
+            with study_lock(self.folder):
+                self._recover()
+                trials = self.study.get_trials(deepcopy=False)
+                running = sum(t.state.name == "RUNNING" for t in trials)
+                if self.finished >= total:
+                    return None
+                if self.finished + running < total:
+                    begun = sum(t.state.name != "WAITING" for t in trials)
+                    self.study.sampler = optuna.samplers.TPESampler(seed=self.seed + begun, n_startup_trials=5)
+                    trial = self.study.ask()
+                    trial.set_user_attr(_PROCESS, self.process)
+                    return trial
+            on_wait()
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+
+    def _recover(self) -> None:
+        """Let the trials of processes that have ended fail, and enqueue their settings again."""
+        import optuna
+
+        for trial in self.study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+            process = trial.user_attrs.get(_PROCESS, "")
+            if process != self.process and not _is_alive(self.folder, process):
+                self.study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+                self.study.enqueue_trial(trial.params, user_attrs={_DEFAULT: True} if is_default(trial) else {})
+
+    @property
+    def finished(self) -> int:
+        """The number of finished trials, pruned ones among them."""
+        return sum(trial.state.name in ("COMPLETE", "PRUNED") for trial in self.study.get_trials(deepcopy=False))
+
+    @property
+    def default_trial(self) -> "optuna.trial.FrozenTrial | None":
+        """The trial of the default, if it has a value."""
+        trials = self.study.get_trials(deepcopy=False)
+        return next((t for t in trials if t.state.name == "COMPLETE" and is_default(t)), None)
+
+    @property
+    def best_trial(self) -> "optuna.trial.FrozenTrial | None":
+        """The best trial, which is the default unless another is better; None if no trial has a value."""
+        import optuna
+
+        if not any(trial.state.name == "COMPLETE" for trial in self.study.get_trials(deepcopy=False)):
+            return None
+        best, default = self.study.best_trial, self.default_trial
+        if default is None:
+            return best
+        larger = self.study.direction is optuna.study.StudyDirection.MAXIMIZE
+        assert best.value is not None and default.value is not None
+        return best if (best.value > default.value if larger else best.value < default.value) else default
+
+    @property
+    def best_value(self) -> float | None:
+        """The value of the best trial."""
+        return None if self.best_trial is None else self.best_trial.value
+
+    def write_trials(self, defaults: Mapping[str, Any], metric: str) -> None:
+        """`trials.csv`: a line for each trial, with its settings, value and state.
+
+        Args:
+            defaults: the searched settings, and the values of the default.
+            metric: whose value is that of a trial.
+        """
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["trial", "state", f"val_{metric}", "epochs", *defaults, "is_default", "error"])
+        with study_lock(self.folder):
+            for trial in self.study.get_trials(deepcopy=False):
+                values = trial.intermediate_values
+                last = trial.value if trial.value is not None else values[max(values)] if values else ""
+                default = is_default(trial)
+                params = defaults if default else trial.params
+                row = [
+                    trial.number,
+                    trial.state.name.lower(),
+                    last,
+                    len(values),
+                    *(params.get(n, "") for n in defaults),
+                ]
+                writer.writerow([*row, "yes" if default else "no", trial.user_attrs.get("error", "")])
+            write_text(self.folder / TRIALS, text.getvalue())
+
+
+def is_default(trial: "optuna.Trial | optuna.trial.FrozenTrial") -> bool:
+    """Whether a trial has the settings that are not searched."""
+    return bool(trial.user_attrs.get(_DEFAULT))
+
+
+@contextmanager
+def open_study(
+    folder: Path,
+    larger_is_better: bool,
+    pruner: "optuna.pruners.BasePruner",
+    seed: int,
+    default: Mapping[str, Any],
+) -> Iterator[SharedStudy]:
+    """The study in `folder`, created with the default as its first trial if there is none.
+
+    Args:
+        folder: of the study.
+        larger_is_better: whether the metric is maximised.
+        pruner: which ends poor trials early.
+        seed: of the sampler.
+        default: the values of the default, of those settings whose search space they are in.
+
+    Raises:
+        InputError: the file of the trials is damaged.
+    """
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    try:
+        with study_lock(folder):
+            study = optuna.create_study(
+                storage=JournalStorage(JournalFileBackend(str(folder / STUDY))),
+                study_name="molattn",
+                direction="maximize" if larger_is_better else "minimize",
+                load_if_exists=True,
+                pruner=pruner,
+            )
+            if not study.get_trials(deepcopy=False):
+                study.enqueue_trial(dict(default), user_attrs={_DEFAULT: True})
+    except (LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:
+        raise InputError(
+            f"{folder / STUDY} is damaged, its trials cannot be read ({type(error).__name__}): begin anew with another "
+            "--output-dir"
+        ) from error
+    shared = SharedStudy(folder, study, seed)
+    path = _process_lock(folder, shared.process)
+    try:
+        with FileLock(path):
+            yield shared
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def study_lock(folder: Path) -> FileLock:
+    """The lock that a process holds while it reads and changes the state of the study."""
+    return FileLock(folder / ".study.lock")
+
+
+def _process_lock(folder: Path, process: str) -> Path:
+    return folder / f".process-{process}.lock"
+
+
+def _is_alive(folder: Path, process: str) -> bool:
+    """Whether the process with this name runs."""
+    path = _process_lock(folder, process)
+    if not process or not path.is_file():
+        return False
+    try:
+        with FileLock(path, timeout=0):
+            pass
+    except Timeout:
+        return True
+    path.unlink(missing_ok=True)
+    return False
