@@ -1,7 +1,5 @@
 """`molattn explain`: how much each atom contributed to a prediction."""
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -46,11 +44,19 @@ def explain(
     `molattn explain runs/esol --smiles CCO -o ethanol.svg` draws it. Of several SMILES a picture is written for each,
     with its number from 0 in the name; .csv and .html take all into one file. The methods are listed the most faithful
     first; `molattn faithfulness RUN` measures them for a model, and every picture says what was found.
+
+    Of a class the score that becomes its probability is explained: the log-odds of a binary target, log(p / (1 - p)).
+    The probability, which `molattn predict` prints, stands beside it.
     """
     paths = _paths(output, len(smiles), force)
 
     predictor = load_predictor(run)
     found = _attributions(predictor, smiles, method, target, strict)
+    if len(predictor.members) > 1 and not quiet:
+        print_status(
+            f"the first of the {len(predictor.members)} models of the ensemble is explained, with its own prediction; "
+            "molattn predict prints their mean"
+        )
     if output is None:
         _print([a for a in found if a is not None])
         return
@@ -61,9 +67,10 @@ def explain(
                 attribution.draw().save(path)
         written = [str(p) for p, a in zip(paths, found, strict=True) if a is not None]
     elif suffix == ".csv":
+        from molattn.cli.attribution_table import attribution_table
         from molattn.data.files import write_text
 
-        write_text(output, _table(found))
+        write_text(output, attribution_table(found))
         written = [str(output)]
     else:
         _page(predictor, [a for a in found if a is not None], output)
@@ -120,25 +127,6 @@ def _print(found: Sequence["Attribution"]) -> None:
         width = max(len(label) for label, _ in shares)
         for label, value in shares:
             print_line(f"  {label.ljust(width)}  {value:+.3f}")
-
-
-def _table(found: Sequence["Attribution | None"]) -> str:
-    """A CSV with one line for every atom, for the constant and other terms, and for the prediction."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("row", "smiles", "target", "method", "part", "atom", "element", "value", "unit"))
-    for row, a in enumerate(found):
-        if a is None:
-            continue
-        head = (row, a.smiles, a.target, a.method)
-        unit = a.unit if a.in_units else ""
-        for i, (symbol, value) in enumerate(zip(a.symbols, a.values.tolist(), strict=True)):
-            writer.writerow((*head, "atom", i, symbol, repr(value), unit))
-        rest = {"constant": a.constant, **a.other_terms, "prediction": a.prediction}
-        for part, value in rest.items():
-            if value is not None:
-                writer.writerow((*head, part, "", "", repr(float(value)), a.unit))
-    return text.getvalue()
 
 
 def _page(predictor: "Predictor", found: Sequence["Attribution"], output: Path) -> None:

@@ -1,6 +1,7 @@
 """Attribution for a trained model and a molecule: selection of the explained output, and conversion to its unit."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +29,8 @@ class ExplainedOutput:
         output: its index among the outputs of the model.
         unit: unit of y.
         mean, std: scale from the output to y; 0 and 1 for scores of classes.
+        quantity: the name of y if it is the log-odds or score of a class; empty for numbers.
+        class_of: the indices of the target and of its class whose probability y becomes; None for numbers.
     """
 
     target: str
@@ -35,6 +38,8 @@ class ExplainedOutput:
     unit: str
     mean: float = 0.0
     std: float = 1.0
+    quantity: str = ""
+    class_of: tuple[int, int] | None = None
 
 
 def explained_output(artifact: Artifact, target: str | None, outputs: np.ndarray) -> ExplainedOutput:
@@ -59,17 +64,38 @@ def explained_output(artifact: Artifact, target: str | None, outputs: np.ndarray
         raise UsageError(f"say which target to explain with --target: {', '.join((*targets, *columns))}")
     name = targets[0] if target is None else target
     if name in columns:
-        return ExplainedOutput(name, columns.index(name), "score")
+        return _class_score(artifact, columns, columns.index(name))
     if name not in targets:
         raise UsageError(f"there is no target {name!r}: choose one of {', '.join((*targets, *columns))}")
     t = targets.index(name)
     if isinstance(task, Multiclass):
         own = [k for k, owner in enumerate(task.target_of_output(len(targets))) if owner == t]
         best = own[int(np.argmax(outputs[own]))]
-        return ExplainedOutput(columns[best], best, "score")
+        return _class_score(artifact, columns, best)
     if isinstance(task, Binary):
-        return ExplainedOutput(name, t, "log-odds")
+        return ExplainedOutput(name, t, "log-odds", quantity=f"log-odds of {name}", class_of=(t, 1))
     return ExplainedOutput(name, t, artifact.units[t], artifact.scaler.mean[t], artifact.scaler.std[t])
+
+
+def _class_score(artifact: Artifact, columns: Sequence[str], output: int) -> ExplainedOutput:
+    """The score of one class of several, by the index of its output."""
+    owners = artifact.task.target_of_output(len(artifact.targets))
+    t = owners[output]
+    c = output - owners.index(t)
+    quantity = f"score of class {artifact.task.class_names(t)[c]} of {artifact.targets[t]}"
+    return ExplainedOutput(columns[output], output, "score", quantity=quantity, class_of=(t, c))
+
+
+def class_probability(artifact: Artifact, explained: ExplainedOutput, outputs: np.ndarray) -> dict[str, float | None]:
+    """`probability` and `calibrated` of an `Attribution`, from the outputs of its molecule, (outputs,)."""
+    if explained.class_of is None:
+        return {"probability": None, "calibrated": None}
+    t, c = explained.class_of
+    decoded = artifact.task.decode(outputs[None], artifact.scaler)
+    own, final = (
+        float(artifact.task.probabilities(p, t)[0, c]) for p in (decoded, artifact.apply_calibration(decoded))
+    )
+    return {"probability": own, "calibrated": None if final == own else final}
 
 
 def attribute(
@@ -104,6 +130,7 @@ def attribute(
     assert isinstance(batch, MoleculeBatch)
     terms = METHODS[name].compute(model, batch, explained.output)
     found = attribution_of(artifact, molecule, terms, name, explained, float(outputs[explained.output]), faithfulness)
+    found = replace(found, **class_probability(artifact, explained, outputs))
     numbers = [*found.values, *found.other_terms.values(), found.prediction, found.constant or 0.0]
     if not np.isfinite(numbers).all():
         raise SmilesError(molecule.smiles, NOT_FINITE)
@@ -137,4 +164,5 @@ def attribution_of(
         add_hs=artifact.read_options.add_hs,
         faithfulness=faithfulness,
         in_units=terms.in_units,
+        quantity=explained.quantity,
     )

@@ -23,6 +23,9 @@ class Attribution:
 
     If `adds_up`:    prediction = constant + sum_i values_i + sum(other_terms)    in the target's unit
 
+    For classes, `prediction` is what the model computes before it becomes a probability: the log-odds of a binary
+    target, log(p / (1 - p)), or the score of a class before the softmax.
+
     Attributes:
         smiles: the SMILES of the atoms.
         symbols: n element symbols.
@@ -30,13 +33,16 @@ class Attribution:
         method: the method, such as "additive" or "integrated-gradients".
         target: the target whose prediction is explained.
         unit: unit of the target; empty if unknown.
-        prediction: the prediction.
+        prediction: the prediction, or the log-odds or score of a class.
         constant: the constant term, or the prediction for the baseline; None if the method has none.
         other_terms: attributions to anything but atoms, such as descriptors of the whole molecule, by name.
         adds_up: whether the attributions sum to the prediction (completeness).
         add_hs: whether hydrogens are atoms; they follow those of the SMILES.
         faithfulness: how faithful the method was found to be for this model, in one line.
         in_units: whether the values are in the target's unit; False for attention weights, which have none.
+        quantity: the name of `prediction` if it is not the predicted value, such as "log-odds of active".
+        probability: that of the class, from `prediction`; None for numbers.
+        calibrated: the probability after calibration, as predictions have it; None if calibration does not change it.
     """
 
     smiles: str
@@ -52,6 +58,9 @@ class Attribution:
     add_hs: bool = False
     faithfulness: str = NOT_MEASURED
     in_units: bool = True
+    quantity: str = ""
+    probability: float | None = None
+    calibrated: float | None = None
 
     @property
     def num_atoms(self) -> int:
@@ -77,8 +86,11 @@ class Attribution:
     @property
     def equation(self) -> str:
         """The prediction as text, as a sum if `adds_up`; many `other_terms` are shown as one."""
-        unit = f" {self.unit}" if self.unit else ""
-        text = f"{self.target} {self.prediction:.3f}{unit}"
+        unit = f" {self.unit}" if self.unit and not self.quantity else ""
+        text = f"{self.quantity or self.target} {self.prediction:.3f}{unit}"
+        if self.probability is not None:
+            calibrated = "" if self.calibrated is None else f", calibrated {self.calibrated:.3f}"
+            text = f"{text} (probability {self.probability:.3f}{calibrated})"
         if not self.adds_up:
             return f"{text}; these values are not a sum of it"
         parts = self.parts

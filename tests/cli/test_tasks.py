@@ -2,6 +2,8 @@
 
 import csv
 import json
+import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +59,14 @@ def test_zeros_and_ones_are_predicted_as_probabilities(molattn: Molattn, binary:
     assert predicted == pytest.approx([float(r["soluble_pred"]) for r in rows], abs=1e-6)
     printed = molattn("predict", run, "--smiles", "CCO").out
     assert "soluble (probability)" in printed
+    # What is explained is called by its name, beside the probability that was predicted.
+    probability = printed.split()[-1]
+    explained = molattn("explain", run, "--smiles", "CCO").out.splitlines()
+    assert re.match(rf"log-odds of soluble -?\d+\.\d+ \(probability {probability}\) = ", explained[1])
+    assert explained[2].startswith("additive, in log-odds; ")
+    assert molattn("explain", run, "--smiles", "CCO", "-o", tmp_path / "x.csv").code == 0
+    parts = {r["part"]: float(r["value"]) for r in _rows(tmp_path / "x.csv")}
+    assert 1 / (1 + math.exp(-parts["prediction"])) == pytest.approx(parts["probability"])
     # The settings that were written bring the same run.
     assert molattn("train", "--config", run / "config.toml", "-o", tmp_path / "again", "-q").code == 0
     assert (run / "metrics.json").read_bytes() == (tmp_path / "again" / "metrics.json").read_bytes()

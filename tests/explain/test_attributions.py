@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit, softmax
 
 import molattn
 from molattn.chem import Conformers, molecule_graph
@@ -32,6 +33,7 @@ from molattn.explain.methods import (
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact
 from molattn.models.base import build
+from molattn.models.calibration import Calibration
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.predict import compute_attention, compute_outputs
 from molattn.models.presets import PRESETS
@@ -41,6 +43,7 @@ from molattn.training.config import resolve
 from tests.molecules import esol
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
+ENDS = np.array([0.0, 1.0])
 SUMS = ("additive", "sum", "mean")
 
 
@@ -249,8 +252,24 @@ def test_one_of_several_targets_must_be_named():
 def test_log_odds_are_explained_for_a_binary_target():
     model = model_of()
     found = attribute(artifact_of(model, task=Binary()), molecule_graph("CCO"))
-    assert found.unit == "log-odds"
+    assert (found.unit, found.quantity) == ("log-odds", "log-odds of y")
     assert found.prediction == pytest.approx(answer(model, "CCO"))
+    # The sum of the terms is the log-odds, of which the probability is the logistic function.
+    assert sum(found.parts.values()) == pytest.approx(found.prediction, rel=1e-5)
+    assert found.probability == pytest.approx(expit(found.prediction)) and found.calibrated is None
+    left, terms = found.equation.split(" = ")
+    assert left == f"log-odds of y {found.prediction:.3f} (probability {found.probability:.3f})"
+    assert sum(map(float, re.findall(r"-?\d+\.\d+", terms.replace("- ", "-")))) == pytest.approx(
+        found.prediction, abs=2e-3
+    )
+    calibration = Calibration("isotonic", "none", ({"x0": ENDS, "y0": ENDS, "x1": ENDS, "y1": ENDS / 2},))
+    found = attribute(
+        dataclasses.replace(artifact_of(model, task=Binary()), calibration=calibration), molecule_graph("CCO")
+    )
+    assert found.probability is not None
+    mapped = found.probability / 2 / (found.probability / 2 + 1 - found.probability)
+    assert found.calibrated == pytest.approx(mapped)
+    assert f"(probability {found.probability:.3f}, calibrated {mapped:.3f})" in found.equation
 
 
 def test_for_several_classes_the_score_of_the_predicted_or_the_named_class_is_explained():
@@ -263,6 +282,8 @@ def test_for_several_classes_the_score_of_the_predicted_or_the_named_class_is_ex
         found = attribute(artifact, molecule_graph("CCO"), "additive", target)
         assert (found.target, found.unit) == (f"y_prob_{best}", "score")
         assert found.prediction == pytest.approx(outputs.max())
+        assert found.probability == pytest.approx(softmax(outputs).max())
+        assert found.equation.startswith(f"score of class {best} of y {outputs.max():.3f} (probability ")
     assert attribute(artifact, molecule_graph("CCO"), target="y_prob_mid").prediction == pytest.approx(outputs[1])
 
 

@@ -299,13 +299,14 @@ def test_the_explained_output_follows_from_the_target() -> None:
     outputs = np.array([0.5, -1.0, 2.0, 3.0, 1.0])
     classes = Multiclass(classes=(("a", "b"), ("x", "y", "z")))
     artifact = artifact_of(model_of(5), ("p", "q"), classes)
-    for target, output, name in (
-        ("p", 0, "p_prob_a"),
-        ("q", 3, "q_prob_y"),
-        ("p_prob_b", 1, "p_prob_b"),
-        ("q_prob_z", 4, "q_prob_z"),
+    for target, output, name, quantity, class_of in (
+        ("p", 0, "p_prob_a", "score of class a of p", (0, 0)),
+        ("q", 3, "q_prob_y", "score of class y of q", (1, 1)),
+        ("p_prob_b", 1, "p_prob_b", "score of class b of p", (0, 1)),
+        ("q_prob_z", 4, "q_prob_z", "score of class z of q", (1, 2)),
     ):
-        assert explained_output(artifact, target, outputs) == ExplainedOutput(name, output, "score", 0.0, 1.0)
+        expected = ExplainedOutput(name, output, "score", 0.0, 1.0, quantity, class_of)
+        assert explained_output(artifact, target, outputs) == expected
     for target, words in (
         (None, "say which target .*: p, q, p_prob_a, .*q_prob_z"),
         ("r", "no target 'r': choose .*q_prob_z"),
@@ -318,7 +319,8 @@ def test_the_explained_output_follows_from_the_target() -> None:
     assert explained_output(numbers, "q", outputs) == ExplainedOutput("q", 1, "kg", 2.0, 4.0)
     assert explained_output(numbers, "p", outputs) == ExplainedOutput("p", 0, "cm", 1.0, 3.0)
     binary = artifact_of(model_of(2), ("p", "q"), Binary())
-    assert explained_output(binary, "q", outputs) == ExplainedOutput("q", 1, "log-odds", 0.0, 1.0)
+    expected = ExplainedOutput("q", 1, "log-odds", 0.0, 1.0, "log-odds of q", (1, 1))
+    assert explained_output(binary, "q", outputs) == expected
     alone = artifact_of(model_of(1))
     assert explained_output(alone, None, outputs[:1]) == explained_output(alone, "y", outputs[:1])
     for task in (Binary("dirichlet"), Multiclass("dirichlet", (("a", "b"),))):

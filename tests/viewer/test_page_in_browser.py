@@ -311,6 +311,14 @@ def attribution(adds_up=True, **more):
     )  # fmt: skip
 
 
+def test_attributions_of_a_class_have_its_score_and_its_probability(opened):
+    of_class = replace(attribution(), quantity="log-odds of active", unit="log-odds", probability=0.8175745)
+    tab = opened(page([], [of_class]))
+    assert rows(tab)[-2:] == [("log-odds of active", 1.5), ("probability", 0.8176)]
+    assert "The terms add up to the log-odds of active." in tab.locator("section footer").inner_text()
+    assert "predicted 0.818" in tab.locator(".answers").inner_text()
+
+
 def test_attributions_have_their_terms_their_sum_and_a_method_to_choose(opened):
     other = replace(attribution(adds_up=False), method="occlusion", faithfulness="AUROC 0.9")
     tab = opened(page([attention_map(ASPIRIN)], [attribution(), other]))

@@ -712,18 +712,20 @@ export function show(root, data, start = {}, changed = () => {}) {
     const sum = a.values.reduce((x, y) => x + y, 0),
       top = Math.max(...a.values.map(Math.abs)) || 1;
     const outside = a.others.reduce((x, [, v]) => x + (v ?? 0), 0),
-      total = (a.constant ?? 0) + sum + outside;
+      total = (a.constant ?? 0) + sum + outside,
+      quantity = a.quantity || "prediction";
     const constant = a.constant === null ? [] : [["constant", "", a.constant]];
     const totals = [
       ...constant.map(([name, , v]) => line(name, v)),
       line(`all ${m.places}s`, sum),
       ...a.others.map(([name, v]) => line(name, v)),
       ...(a.adds_up ? [line("sum", total)] : []),
-      line("prediction", a.prediction, { class: "on" }),
+      line(quantity, a.prediction, { class: "on" }),
+      ...(a.probability === null ? [] : [line("probability", a.probability)]),
     ];
     const words = a.adds_up
-      ? "The terms add up to the prediction."
-      : "The values do not add up to the prediction: compare them with each other.";
+      ? `The terms add up to the ${quantity}.`
+      : `The values do not add up to the ${quantity}: compare them with each other.`;
     drawing.label(a.values.map(signed));
     drawing.key(formatNumber(-top), formatNumber(top), `contribution${a.adds_up && unit ? `,${unit}` : ""}`, -1);
     const view = h(
@@ -739,7 +741,7 @@ export function show(root, data, start = {}, changed = () => {}) {
           "figure",
           { class: "drawing" },
           drawing.svg,
-          h("figcaption", {}, "Orange raises the prediction, blue lowers it."),
+          h("figcaption", {}, `Orange raises the ${quantity}, blue lowers it.`),
         ),
         h(
           "div",
@@ -783,6 +785,7 @@ export function show(root, data, start = {}, changed = () => {}) {
       ...constant,
       ...a.others.map(([name, v]) => [name, "", v ?? ""]),
       ["prediction", "", a.prediction ?? ""],
+      ...(a.probability === null ? [] : [["probability", "", a.probability]]),
     ];
     return { view, draw, drawing, lines, rows };
   }

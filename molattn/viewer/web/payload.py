@@ -238,7 +238,9 @@ def _of_attribution(a: Attribution) -> dict[str, Any]:
     # The SMILES is the concatenation of tokens, and hardly ever of element symbols; then both are the same.
     position_type = "tokens" if "".join(a.symbols) == a.smiles else "atoms"
     labels = [f"{symbol}{i}" for i, symbol in enumerate(a.symbols)]
-    answer = {"target": _text(a.target), "predicted": _number(a.prediction), "true": None, "unit": _text(a.unit)}
+    # Of a class its probability, as in the answers of attention maps.
+    predicted, unit = (a.prediction, a.unit) if a.probability is None else (_probability(a), "")
+    answer = {"target": _text(a.target), "predicted": _number(predicted), "true": None, "unit": _text(unit)}
     return {**_molecule_of(a, labels, position_type, (), "the attribution"), "attention": None, "answers": [answer]}
 
 
@@ -275,11 +277,18 @@ def _attribution(a: Attribution) -> dict[str, Any]:
         "unit": _text(a.unit),
         "values": [float(f"{v:.7g}") for v in values],
         "prediction": _number(a.prediction),
+        "quantity": _text(a.quantity),
+        "probability": _number(_probability(a)),
         "constant": _number(a.constant),
         "others": [[_text(name), _number(value)] for name, value in a.other_terms.items()],
         "adds_up": a.adds_up,
         "measured": _text(a.faithfulness),
     }
+
+
+def _probability(a: Attribution) -> float | None:
+    """The probability as predictions have it."""
+    return a.probability if a.calibrated is None else a.calibrated
 
 
 def _text(text: str) -> str:

@@ -1,0 +1,31 @@
+"""Attributions as a table, for `molattn explain -o x.csv`."""
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from molattn.explain import Attribution
+
+
+def attribution_table(found: Sequence["Attribution | None"]) -> str:
+    """A CSV with one line for every atom, for the constant and other terms, for the prediction and its probability."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("row", "smiles", "target", "method", "part", "atom", "element", "value", "unit"))
+    for row, a in enumerate(found):
+        if a is None:
+            continue
+        head = (row, a.smiles, a.target, a.method)
+        unit = a.unit if a.in_units else ""
+        for i, (symbol, value) in enumerate(zip(a.symbols, a.values.tolist(), strict=True)):
+            writer.writerow((*head, "atom", i, symbol, repr(value), unit))
+        rest = {"constant": a.constant, **a.other_terms, "prediction": a.prediction}
+        for part, value in rest.items():
+            if value is not None:
+                writer.writerow((*head, part, "", "", repr(float(value)), a.unit))
+        if a.probability is not None:
+            probability = a.probability if a.calibrated is None else a.calibrated
+            writer.writerow((*head, "probability", "", "", repr(probability), ""))
+    return text.getvalue()
