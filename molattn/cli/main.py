@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from molattn import __version__
+from molattn.cli.check import check
 from molattn.cli.datasets import datasets
 from molattn.cli.doctor import doctor
 from molattn.cli.errors import errors_as_exit_codes, show_log, show_warning
@@ -68,15 +69,8 @@ app.command(
     epilog="--help-all shows more options: weights, groups, descriptors, folds, losses, metrics, --resume. "
     "--set reaches every setting of a run's config.toml: training.loss=huber, data.conformers=true, ...",
 )(train)
-app.command(no_args_is_help=True)(predict)
-app.command(no_args_is_help=True)(embed)
-app.command(no_args_is_help=True)(evaluate)
-app.command(no_args_is_help=True)(explain)
-app.command(no_args_is_help=True)(attention)
-app.command(no_args_is_help=True)(faithfulness)
-app.command(no_args_is_help=True)(heads)
-app.command(no_args_is_help=True)(view)
-app.command(no_args_is_help=True)(tune)
+for _command in (check, predict, embed, evaluate, explain, attention, faithfulness, heads, view, tune):
+    app.command(no_args_is_help=True)(_command)
 app.command()(pretrain)
 app.command()(presets)
 app.command()(doctor)
@@ -98,8 +92,8 @@ def _molattn(
 ) -> None:
     """Graph attention for chemistry: learn a property from SMILES, predict it, see what atoms attend to.
 
-    Exit codes: 0 done, 1 internal error, 2 usage, 3 bad input data, 4 rows failed under --strict, 5 a missing extra,
-    6 a process that others wait for has ended.
+    Exit codes: 0 done, 1 internal error or failed check, 2 usage, 3 bad input data, 4 rows failed under --strict,
+    5 a missing extra, 6 a process that others wait for has ended.
     """
 
 

@@ -85,6 +85,8 @@ class PreparedDataset:
         descriptor_scaler: the scaler of `descriptors`, fitted to the training molecules.
         offsets: (n + 1,) where the rows of targets of each molecule begin, and where the last end; None for one row per
             molecule.
+        lines: where each row of the table starts in its source, in `line_unit`.
+        line_unit: "line", "record" or "row".
     """
 
     config: DataConfig
@@ -106,6 +108,16 @@ class PreparedDataset:
     descriptors: np.ndarray | None = None
     descriptor_scaler: DescriptorScaler | None = None
     offsets: np.ndarray | None = None
+    lines: Sequence[int] = ()
+    line_unit: str = "line"
+
+    def line(self, i: int) -> int:
+        """Where molecule i, of the n, is in the source of the table, in `line_unit`."""
+        return self.lines[int(self.rows[i])]
+
+    def location(self, i: int) -> str:
+        """The same in words, such as `line 5`."""
+        return f"{self.line_unit} {self.line(i)}"
 
     def indices(self, split: str) -> np.ndarray:
         """The indices of the molecules, among the n, that have the split label `split`."""

@@ -223,6 +223,8 @@ def prepare(
         groups=groups,
         stored_in=stored_in,
         offsets=matched.offsets,
+        lines=table.lines,
+        line_unit=table.unit,
     )
     _check_splits(dataset)
     descriptor_columns = None if records.descriptors is None else records.descriptors[usable]

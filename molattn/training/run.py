@@ -26,6 +26,7 @@ from molattn.training import distributed, run_folder
 from molattn.training.calibrate import calibrate, check_calibration, fit_domain
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, RunConfig
+from molattn.training.curation import curate
 from molattn.training.dataset import PreparedDataset
 from molattn.training.descriptors import check_featurizers
 from molattn.training.fit import EpochRecord, fit_ensemble, initialize_model
@@ -235,6 +236,10 @@ def _train_and_evaluate(
         run_folder.write_splits(path, dataset)
         run_folder.write_rejected(path, dataset)
         run_folder.write_standardized(path, dataset)
+        curation = curate(dataset)
+        run_folder.write_curation(path, curation)
+        for message in curation.summary():
+            reporter.stage(message)
     task = dataset.task
     train, val = dataset.subset("train"), dataset.subset("val")
     scaler = task.fit_scaler(train.targets)

@@ -21,6 +21,7 @@ from molattn.errors import UsageError
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Task
 from molattn.training.config import RunConfig
+from molattn.training.curation import Curation
 from molattn.training.dataset import PreparedDataset
 from molattn.training.fit import EpochRecord
 from molattn.training.metrics import compute_metrics, mean_over_targets
@@ -99,6 +100,11 @@ def write_rejected(folder: Path, dataset: PreparedDataset) -> None:
     if dataset.rejected:
         rows = [(str(r.row), str(r.line), r.smiles, r.reason) for r in dataset.rejected]
         write_table(folder / "rejected.csv", ("row", "line", "smiles", "reason"), rows)
+
+
+def write_curation(folder: Path, curation: Curation) -> None:
+    """Write `curation.json`: what was found in the data before the training."""
+    write_json(folder / "curation.json", curation.to_dict())
 
 
 def write_standardized(folder: Path, dataset: PreparedDataset) -> None:

@@ -1,0 +1,125 @@
+"""`molattn check`: what is off with a table, before a model is trained on it."""
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from molattn.cli import train_options as opt
+from molattn.cli.terminal import print_json, print_line, print_status
+from molattn.errors import InputError
+from molattn.training.config import resolve
+
+if TYPE_CHECKING:
+    from molattn.training.config import RunConfig
+    from molattn.training.curation import Curation
+
+NOT_TRAINABLE = 1
+"""The exit code for a table that no model can be trained on."""
+
+
+@opt.with_settings(
+    "dataset",
+    "smiles_column",
+    "target_columns",
+    "task_type",
+    "weight_column",
+    "group_column",
+    "descriptor_columns",
+    "standardize",
+    "add_hs",
+    "data_dir",
+    "split",
+    "split_sizes",
+    "split_column",
+    "splits_file",
+    "calibration_size",
+    "seed",
+    "num_workers",
+)
+def check(
+    table: opt.Table = None,
+    *,
+    config: opt.Config = None,
+    settings: opt.Settings = None,
+    quiet: opt.Quiet = False,
+    as_json: opt.AsJson = False,
+    **options: Any,
+) -> None:
+    """Read a table as training would, and say what is off with it: replicates, salts, ranges, classes, splits.
+
+    `molattn check my.csv --target-columns y` exits with 0 if a model can be trained on the table, and with 1 and one
+    sentence if not.
+    """
+    if table is not None and options["dataset"] is not None:
+        raise typer.BadParameter("give a table or --dataset, not both")
+    if table is not None:
+        options["dataset"] = str(table)
+    resolved = resolve(config, options, settings or ())
+    try:
+        found = _curate(resolved, quiet)
+    except InputError as error:
+        if as_json:
+            print_json({"trainable": False, "error": str(error)})
+        else:
+            print_status(f"error: {error}")
+        raise typer.Exit(NOT_TRAINABLE) from None
+    if as_json:
+        print_json({"trainable": True, **found.to_dict()})
+    else:
+        _report(found)
+
+
+def _curate(config: "RunConfig", quiet: bool) -> "Curation":
+    """Read the data of a run, and check it.
+
+    Raises:
+        InputError: no model can be trained on it.
+    """
+    from molattn.cli.datasets import fetch_with_progress
+    from molattn.training.table_source import find_table, is_path
+
+    if config.data.dataset and not is_path(config.data.dataset):
+        fetch_with_progress(config.data.dataset, config.data.data_dir, quiet)
+    find_table(config.data)
+
+    from molattn.cli.progress import TerminalReporter
+    from molattn.models.base import MODELS
+    from molattn.training.curation import curate
+    from molattn.training.initialization import resolve_initialization
+    from molattn.training.prepare import prepare
+    from molattn.training.run import check_config
+
+    check_config(config)
+    # As in training, which then finds the molecules in the cache.
+    data, settings = resolve_initialization(config)[0].data, config.training
+    with TerminalReporter(quiet) as reporter:
+        dataset = prepare(
+            data,
+            MODELS[config.model.kind],
+            settings.seed,
+            settings.num_workers,
+            reporter.molecules,
+            settings.loss,
+            settings.alpha,
+        )
+    return curate(dataset, standardize=True, num_workers=settings.num_workers)
+
+
+def _report(found: "Curation") -> None:
+    """Print the counts, what needs attention, and what else there is to know."""
+    content, dataset = found.to_dict(), found.dataset
+    targets = ", ".join(content["targets"][:6]) + (", ..." if len(content["targets"]) > 6 else "")
+    left_out = f", {content['left_out']:,} left out" if content["left_out"] else ""
+    print_line(f"{content['rows']:,} rows, {content['used']:,} can be used{left_out}; {content['task']} of {targets}")
+    if dataset.task_message:
+        print_line(dataset.task_message)
+    print_line(", ".join(f"{label} {count:,}" for label, count in content["split"].items()))
+    for title, needs_attention in (("needs attention", True), ("for information", False)):
+        messages = [f.message for f in found.findings if f.needs_attention == needs_attention]
+        if messages:
+            print_line()
+            print_line(f"{title}:")
+        for message in messages:
+            print_line(f"  - {message}")
+    print_line()
+    print_line("A model can be trained on it.")

@@ -1,0 +1,77 @@
+"""Rows of a table that are the same molecule: which they are, and whether their labels agree."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from molattn.models.tasks import Regression, Task
+
+CONFLICT = 0.5
+"""Numbers of one molecule are in conflict if they differ by more than this share of the standard deviation of all."""
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """The molecules that are in several rows.
+
+    Attributes:
+        order: (m,) the indices of these rows, molecule by molecule, ascending within each.
+        starts: (g + 1,) where each of the g molecules begins in `order`, and where the last ends.
+    """
+
+    order: np.ndarray
+    starts: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def rows(self, group: int) -> np.ndarray:
+        """The rows of one of the molecules, ascending."""
+        return self.order[self.starts[group] : self.starts[group + 1]]
+
+    def lowest(self, targets: np.ndarray) -> np.ndarray:
+        """(g, T) the smallest known label of each molecule, from those of all rows, (n, T); NaN without any."""
+        return self._reduced(np.fmin, targets)
+
+    def highest(self, targets: np.ndarray) -> np.ndarray:
+        """(g, T) the largest known label of each molecule, from those of all rows, (n, T); NaN without any."""
+        return self._reduced(np.fmax, targets)
+
+    def _reduced(self, function: np.ufunc, targets: np.ndarray) -> np.ndarray:
+        if not len(self):
+            return np.empty((0, targets.shape[1]))
+        return function.reduceat(targets[self.order], self.starts[:-1], axis=0)
+
+
+def find_replicates(keys: Sequence[object]) -> Replicates:
+    """The molecules that are in several rows, in the order of their first rows.
+
+    keys: n of them; rows are of one molecule if they have the same one, such as the canonical SMILES.
+    """
+    number: dict[object, int] = {}
+    ids = np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
+    counts = np.bincount(ids, minlength=len(number))
+    repeated = np.flatnonzero(counts[ids] > 1)
+    order = repeated[np.argsort(ids[repeated], kind="stable")]
+    sizes = counts[counts > 1]
+    return Replicates(order, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+
+
+def label_spread(targets: np.ndarray, task: Task) -> np.ndarray:
+    """(T,) what the labels of one molecule may differ by: `CONFLICT` standard deviations of all labels; 0 for classes.
+
+    targets: (n, T), NaN where missing; each target has a label.
+    """
+    if not isinstance(task, Regression):
+        return np.zeros(targets.shape[1])
+    return CONFLICT * np.array([np.std(y[np.isfinite(y)]) if np.isfinite(y).any() else 0.0 for y in targets.T])
+
+
+def find_conflicts(replicates: Replicates, targets: np.ndarray, task: Task) -> np.ndarray:
+    """(g, T) whether the labels of each molecule are in conflict: classes that differ, or numbers by `CONFLICT`.
+
+    targets: (n, T), NaN where missing.
+    """
+    difference = replicates.highest(targets) - replicates.lowest(targets)
+    return np.nan_to_num(difference) > label_spread(targets, task)
