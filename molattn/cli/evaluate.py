@@ -61,7 +61,12 @@ def evaluate(
         apart = "the others are measured apart" if result.unseen_metrics else "no other is in the table"
         warn(f"{count} (splits.csv of the run), which flatters it; {apart}")
     rejected = [{"row": r.row, "line": r.line, "smiles": r.smiles, "reason": r.reason} for r in result.rejected]
-    content = {"targets": result.metrics, **({"mean": result.mean} if result.mean else {}), "rejected": rejected}
+    content = {
+        "targets": result.metrics,
+        "intervals": result.intervals,
+        **({"mean": result.mean} if result.mean else {}),
+        "rejected": rejected,
+    }
     content |= {"baseline": result.baseline, "seen": int(result.seen.sum()), "unseen": result.unseen_metrics}
     if result.uncertainty:
         content["uncertainty"] = result.uncertainty
@@ -82,6 +87,7 @@ def evaluate(
     else:
         of = "atoms" if predictor.task.of_atoms else "molecules"
         units = dict(zip(predictor.targets, predictor.units, strict=True))
-        print_metrics(result.metrics, of, units, result.baseline, predictor.task.baseline_label, result.unseen_metrics)
+        always, unseen, intervals = predictor.task.baseline_label, result.unseen_metrics, result.intervals
+        print_metrics(result.metrics, of, units, result.baseline, always, unseen, intervals)
         if result.uncertainty:
             print_uncertainty(result.uncertainty, of, units)

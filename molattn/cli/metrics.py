@@ -1,6 +1,6 @@
 """Metrics on a terminal: a table for each target, or one for all of many targets."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from molattn.cli.terminal import console, print_line
@@ -18,6 +18,7 @@ def print_metrics(
     baseline: Mapping[str, Mapping[str, Any]] | None = None,
     always: str = "",
     unseen: Mapping[str, Mapping[str, Any]] | None = None,
+    intervals: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """Print metrics target by target, with the reason of each that is undefined.
 
@@ -28,21 +29,26 @@ def print_metrics(
         baseline: the same for a constant prediction; None for none.
         always: that prediction in words.
         unseen: the same for the molecules that the model has not seen; None if they are not told apart.
+        intervals: {target: {metric: [lower, upper]}} of `measured`, shown where it is one column of
+            a table; None for none.
     """
     from molattn.training.metrics import METRICS
 
     names = [name for name in METRICS if name in next(iter(measured.values()))]
     if len(measured) <= MAX_TABLES:
         for target, model in measured.items():
-            columns = {"this model": model}
+            columns = {"all" if unseen else "this model": [number(model[n]) for n in names]}
+            if intervals and not unseen:
+                columns["95% interval"] = [_interval(intervals[target][n]) for n in names]
             if unseen:
-                columns = {"all": model, f"the {unseen[target]['n']} not seen in training": unseen[target]}
+                columns[f"the {unseen[target]['n']} not seen in training"] = [number(unseen[target][n]) for n in names]
             if baseline:
-                columns[f"always {always}"] = baseline[target]
+                columns[f"always {always}"] = [number(baseline[target][n]) for n in names]
             unit = f" in {units[target]}" if units[target] and any(METRICS[n].has_unit for n in names) else ""
             print_line()
             print_line(f"{target}{unit}, {model['n']} {molecules}:")
-            _print(["", *columns], [[METRICS[n].label, *(number(c[n]) for c in columns.values())] for n in names])
+            labels = [METRICS[n].label for n in names]
+            _print(["", *columns], [list(row) for row in zip(labels, *columns.values(), strict=True)])
     else:
         print_line()
         print_line(f"{molecules}:")
@@ -99,6 +105,10 @@ def _mean(measured: Mapping[str, Mapping[str, Any]], name: str) -> str:
     from molattn.training.metrics import mean_over_targets
 
     return number(mean_over_targets(measured, (name,))[name])
+
+
+def _interval(ends: Sequence[float] | None) -> str:
+    return "undefined" if ends is None else " to ".join(map(number, ends))
 
 
 def number(value: float | None) -> str:

@@ -26,7 +26,8 @@ def report_run(result: "RunResult") -> None:
 
     metrics, always = result.metrics, result.dataset.task.baseline_label
     of = "atoms of " if result.dataset.task.of_atoms else ""
-    print_metrics(metrics["test"], f"{of}test molecules", metrics["units"], metrics["baseline"]["test"], always)
+    test, baseline, intervals = metrics["test"], metrics["baseline"]["test"], metrics["test_intervals"]
+    print_metrics(test, f"{of}test molecules", metrics["units"], baseline, always, intervals=intervals)
     if "uncertainty" in metrics:
         print_uncertainty(metrics["uncertainty"], f"{of}test molecules", metrics["units"])
     run, program = shlex.quote(str(result.folder)), _program()

@@ -15,6 +15,7 @@ from molattn.errors import InputError, SmilesError
 from molattn.models.artifact import Artifact
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression
+from molattn.training.bootstrap import interval_by_target
 from molattn.training.descriptors import append_computed_descriptors
 from molattn.training.labels import NO_ATOM_LIMIT, MatchedLabels, check_atom_targets, match_labels
 from molattn.training.metrics import LEVEL, mean_over_targets, resolve_metrics, uncertainty_metrics
@@ -34,6 +35,8 @@ class Evaluation:
             atoms, as in `PreparedDataset`.
         answers: the predictions for them.
         metrics: {target: {metric: value, "n": labels}}.
+        intervals: the 95% intervals of the metrics, {target: {metric: [lower, upper]}}; see
+            `molattn.training.bootstrap`.
         mean: of the metrics over the targets; empty for one target.
         baseline: the metrics of always answering the training mean; empty for classes, whose training shares a model
             does not hold.
@@ -53,6 +56,7 @@ class Evaluation:
     targets: np.ndarray
     answers: Predictions
     metrics: dict[str, dict[str, Any]]
+    intervals: dict[str, dict[str, Any]]
     mean: dict[str, Any]
     baseline: dict[str, dict[str, Any]]
     seen: np.ndarray
@@ -143,7 +147,11 @@ def evaluate(
         constant = task.baseline_predictions(np.array([artifact.scaler.mean]), len(true))
         baseline = metrics_by_target(task, targets, true, constant, names)
     smiles = [records.smiles[i] for i in matched.indices]
-    is_seen, unseen = _are_seen(smiles, seen, read_options.standardize, num_workers), {}
+    is_seen, keys = _are_seen(smiles, seen, read_options.standardize, num_workers)
+    unseen: dict[str, dict[str, Any]] = {}
+    owners = np.array(keys, dtype=object)
+    if matched.offsets is not None:
+        owners = np.repeat(owners, np.diff(matched.offsets))
     if is_seen.any() and not is_seen.all():
         kept = ~is_seen if matched.offsets is None else np.repeat(~is_seen, np.diff(matched.offsets))
         unseen = metrics_by_target(task, targets, true[kept], answers[kept], names)
@@ -158,6 +166,7 @@ def evaluate(
         targets=true,
         answers=answers,
         metrics=by_target,
+        intervals=interval_by_target(task, targets, true, answers, names, owners),
         mean=mean_over_targets(by_target, names) if len(targets) > 1 else {},
         baseline=baseline,
         seen=is_seen,
@@ -179,14 +188,20 @@ def seen_smiles(run: Path) -> list[str]:
     return [row[smiles] for row in table.rows if row[label] not in ("", "test")]
 
 
-def _are_seen(smiles: Sequence[str], seen: Iterable[str], standardize: str, num_workers: int) -> np.ndarray:
-    """(n,) whether each molecule is among those of `seen`, however it is written."""
+def _are_seen(
+    smiles: Sequence[str], seen: Iterable[str], standardize: str, num_workers: int
+) -> tuple[np.ndarray, Sequence[object]]:
+    """(n,) whether each molecule is among those of `seen`, however it is written; and a key of each molecule.
+
+    Without `seen` the key is the SMILES as it is written.
+    """
     seen = list(seen)
     if not seen:
-        return np.zeros(len(smiles), dtype=bool)
+        return np.zeros(len(smiles), dtype=bool), smiles
     key = partial(_key, standardize)
     known = set(map_rows(seen, key, num_workers))
-    return np.array([found in known for found in map_rows(smiles, key, num_workers)])
+    keys = map_rows(smiles, key, num_workers)
+    return np.array([found in known for found in keys]), keys
 
 
 def _key(standardize: str, smiles: object) -> str:

@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from molattn.models.predictions import Predictions
 from molattn.models.uncertainty import methods as uncertainty_methods
 from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training import distributed, run_folder
+from molattn.training.bootstrap import interval_by_target
 from molattn.training.calibrate import calibrate, check_calibration, fit_domain
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, RunConfig
@@ -306,6 +308,7 @@ def _train_and_evaluate(
     baseline = task.baseline_predictions(train.targets, len(dataset.targets))
     metrics = {
         **run_folder.metrics_by_split(dataset, answers, names),
+        "test_intervals": _test_intervals(dataset, answers, names, settings.seed),
         "baseline": {"what": task.baseline} | run_folder.metrics_by_split(dataset, baseline, names),
         **_uncertainty(dataset, artifact, raw),
         "units": dict(zip(data.target_columns, dataset.units, strict=True)),
@@ -326,6 +329,18 @@ def _train_and_evaluate(
     return RunResult(
         path, metrics, dataset, answers.values, first.history, answers.extra_values, artifact, answers, raw
     )
+
+
+def _test_intervals(
+    dataset: PreparedDataset, answers: Predictions, names: Sequence[str], seed: int
+) -> dict[str, dict[str, Any]]:
+    """The "test_intervals" entry of `metrics.json`; see `molattn.training.bootstrap.interval_by_target`."""
+    test = dataset.indices("test")
+    rows, owners = dataset.targets_of(test), np.array(dataset.molecules[test].keys, dtype=object)
+    if dataset.offsets is not None:
+        owners = np.repeat(owners, np.diff(dataset.offsets)[test])
+    targets = dataset.config.target_columns
+    return interval_by_target(dataset.task, targets, dataset.targets[rows], answers[rows], names, owners, seed)
 
 
 def _uncertainty(dataset: PreparedDataset, artifact: Artifact, answers: Predictions) -> dict[str, Any]:

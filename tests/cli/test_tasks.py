@@ -177,6 +177,9 @@ def test_molecules_of_the_training_are_measured_apart(molattn: Molattn, run: Pat
     assert json.loads(alone.out)["baseline"]["y"]["rmse"] == pytest.approx(
         metrics["baseline"]["test"]["y"]["rmse"], rel=1e-6
     )
+    lower, upper = json.loads(alone.out)["intervals"]["y"]["rmse"]
+    assert lower < metrics["test"]["y"]["rmse"] < upper
+    assert "95% interval" in molattn("evaluate", run, tmp_path / "test.csv").out
     assert content["seen"] == seen and json.loads(alone.out)["unseen"] == {}
     known = [row for row in rows if label[row["smiles"]] != "test"]
     assert "no other is in the table" in molattn("evaluate", run, write("known.csv", known)).err

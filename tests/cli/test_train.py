@@ -33,6 +33,11 @@ def test_the_output_ends_with_metrics_the_folder_and_two_commands(
     for side in (metrics["test"], metrics["baseline"]["test"]):
         for name in ("rmse", "mae", "r2"):
             assert f"{side['y'][name]:.3f}" in answer.out
+    assert "95% interval" in answer.out
+    for name in ("rmse", "mae", "r2"):
+        lower, upper = metrics["test_intervals"]["y"][name]
+        assert f"{lower:.3f} to {upper:.3f}" in answer.out
+        assert lower <= metrics["test"]["y"][name] <= upper
     *_, where, smiles, file = answer.out.strip().splitlines()
     assert str(tmp_path / "run") in where
     assert molattn(*smiles.split()[1:]).code == 0
