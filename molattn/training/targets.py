@@ -1,6 +1,7 @@
 """The targets of a table: the task that is inferred from them, and class names encoded as indices."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +15,7 @@ from molattn.data.tables.atom_lists import (
     reorder_atom_lists,
 )
 from molattn.data.tables.columns import NUMBER
+from molattn.data.tables.missing import describe_missing_words, is_missing_word, missing_words
 from molattn.data.tables.table import Table, column, column_index
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.losses import DEFAULT_ALPHA, LOSSES, losses_of
@@ -24,17 +26,14 @@ MAX_CLASSES = 100
 MAX_INFERRED_CLASSES = 20
 """The largest number of different words from which a multiclass target is inferred."""
 
-# Ways of writing a missing value; the error messages of records.py advise to leave the cell empty instead.
-_MISSING = frozenset(("nan", "na", "n/a", "n/d", "nd", "null", "none", "-", "?"))
-
 
 @dataclass(frozen=True)
 class EncodedTable:
     """A table whose target columns hold numbers.
 
     Attributes:
-        table: for multiclass targets with the class index in each cell, or in each item of its list; otherwise
-            unchanged.
+        table: with empty cells in place of words for a missing value, and for multiclass targets with the class index
+            in each cell, or in each item of its list.
         classes: the names of the classes of each target; empty if there are none.
         reasons: why a row holds no class, or no list of its atoms, by row; the targets of such a row are empty in
             `table`.
@@ -92,7 +91,7 @@ def encode_targets(
     of_atoms: bool = False,
     add_hs: bool = False,
 ) -> EncodedTable:
-    """Encode class names as indices, and bring lists of atoms into the order of the SMILES.
+    """Encode class names as indices, empty cells of missing values, bring lists of atoms into the order of the SMILES.
 
     Targets are multiclass if `kind` is, or if it is empty and the columns hold a few repeated words and no number.
     Classes are sorted: as numbers if all are whole numbers, otherwise alphabetically.
@@ -113,6 +112,8 @@ def encode_targets(
     if of_atoms:
         ordered = reorder_atom_lists(table, columns, add_hs)
         table, reasons, warnings = ordered.table, ordered.reasons, _left_out(ordered)
+    else:
+        table, warnings = _without_missing_words(table, columns)
     positions = [column_index(table, name) for name in columns]
     cells = [[_labels(row[position], of_atoms) for row in table.rows] for position in positions]
     texts = [[text for labels in of_column for text in labels or ()] for of_column in cells]
@@ -137,6 +138,20 @@ def encode_targets(
     return EncodedTable(replace(table, rows=rows), classes, reasons, warnings)
 
 
+def _without_missing_words(table: Table, columns: Sequence[str]) -> tuple[Table, tuple[str, ...]]:
+    """The table with empty cells in place of words for a missing value, and a message about them, if there are any."""
+    positions = [column_index(table, name) for name in columns]
+    missing = {k: words for k in positions if (words := missing_words([row[k] for row in table.rows]))}
+    if not missing:
+        return table, ()
+    rows = list(table.rows)
+    for i, row in enumerate(table.rows):
+        if any(row[k].strip() in words for k, words in missing.items()):
+            rows[i] = ["" if k in missing and cell.strip() in missing[k] else cell for k, cell in enumerate(row)]
+    names = [name for name, k in zip(columns, positions, strict=True) if k in missing]
+    return replace(table, rows=rows), (describe_missing_words(sum(missing.values(), Counter()), names),)
+
+
 def _left_out(ordered: ReorderedTable) -> tuple[str, ...]:
     """A warning about values of hydrogens that are not used; empty if there are none."""
     if not ordered.left_out:
@@ -157,7 +172,7 @@ def _labels(text: str, of_atoms: bool) -> list[str] | None:
 
 
 def _unknown_class(text: str, classes: Sequence[str], of_atoms: bool) -> str:
-    if text.casefold() in _MISSING:
+    if is_missing_word(text):
         return f"{short_repr(text)}: {'write null' if of_atoms else 'leave the field empty'} for a missing value"
     return f"{short_repr(text)} is none of the classes {_abbreviated(classes)}"
 
@@ -254,7 +269,7 @@ def _normalized(text: str) -> str:
 
 def _is_words(texts: Sequence[str]) -> bool:
     """Whether a column holds a few words that repeat, and no number."""
-    known = [text for text in texts if text and text.casefold() not in _MISSING]
+    known = [text for text in texts if text and not is_missing_word(text)]
     found = set(known)
     return (
         2 <= len(found) <= MAX_INFERRED_CLASSES
@@ -270,7 +285,7 @@ def _starts_a_number(text: str) -> bool:
 
 def _classes(name: str, texts: Sequence[str]) -> tuple[str, ...]:
     """The names of the classes in a column, in order."""
-    found = {text for text in texts if text and text.casefold() not in _MISSING}
+    found = {text for text in texts if text and not is_missing_word(text)}
     if not 2 <= len(found) <= MAX_CLASSES:
         raise InputError(
             f"column {name!r} holds {len(found)} different labels, and a target of several classes has 2 to "

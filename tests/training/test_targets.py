@@ -85,8 +85,6 @@ def test_repeated_words_are_classes_in_alphabetical_order() -> None:
 @pytest.mark.parametrize(
     "cells",
     [
-        ["1.5", "2.5", "N/D", "N/D"],  # numbers, some of which are missing
-        ["nan", "nan", "NA", "NA"],
         ["0,5", "0,5", "1,5", "1,5"],
         ["<10", "<10", ">20", ">20"],
         ["red", "green", "blue", "grey"],  # every word once: names, not classes
@@ -122,10 +120,20 @@ def test_a_row_with_a_class_that_the_model_lacks_has_a_reason() -> None:
     encoded = encode_targets(_table(["a", "c", "n/a", "b"]), ["y0"], "multiclass", (("a", "b"),))
     assert encoded.reasons == {
         1: "column 'y0': 'c' is none of the classes a, b",
-        2: "column 'y0': 'n/a': leave the field empty for a missing value",
     }
+    assert encoded.warnings == ("1 cell of column 'y0' is read as missing: 'n/a' (1)",)
     records = read_records(encoded.table, "smiles", ["y0"])
     assert [r.row for r in records.rejected] == [1, 2]
+
+
+def test_words_for_missing_values_are_empty_cells() -> None:
+    table = _table(["1.5", " NA ", "n.d.", "", "2"], ["-", "x", "+", "None", "<NA>"])
+    encoded = encode_targets(table, ["y0", "y1"], "regression")
+    assert [row[1:] for row in encoded.table.rows] == [["1.5", "-"], ["", "x"], ["", "+"], ["", ""], ["2", ""]]
+    assert [row[1:] for row in table.rows][1:3] == [[" NA ", "x"], ["n.d.", "+"]], "the table itself is unchanged"
+    assert encoded.warnings == (
+        "4 cells of the target columns are read as missing: 'NA' (1), 'n.d.' (1), 'None' (1), '<NA>' (1)",
+    )
 
 
 def test_targets_with_one_class_are_found() -> None:

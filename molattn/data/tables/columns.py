@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
+from molattn.data.tables.missing import is_missing_word
 from molattn.errors import InputError, UsageError, short_repr
 
 _MAX_SHOWN, _MAX_SEARCHED, _MAX_LENGTH = 40, 1000, 200
@@ -161,7 +162,7 @@ def parse_finite(value: object) -> float | None:
 def _hint(text: str) -> str:
     if DECIMAL_COMMA.fullmatch(text):
         return f": write a decimal point, {text.replace(',', '.')}"
-    if text.casefold() in ("nan", "na", "n/a", "n/d", "nd", "null", "none", "-", "?"):
+    if is_missing_word(text):
         return ": leave the field empty for a missing value"
     if NUMBER.fullmatch(text.replace("\u2212", "-")) and "\u2212" in text:
         return ": write the minus sign as -"
