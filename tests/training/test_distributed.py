@@ -148,8 +148,8 @@ def test_sigterm_ends_a_rank_wherever_it_waits(wait: str, cleans_up: bool) -> No
             assert process.stdout is not None and process.stdout.readline() == "ready\n"
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 143
-            # A main thread that runs Python gets to its cleanup code. One that waits in torch does not, but the signal may
-            # come before it has begun to wait, and then it does.
+            # A main thread that runs Python gets to its cleanup code; one that waits in torch does not, unless the
+            # signal came before it began to wait.
             assert process.stdout.read() in ({"cleaned up\n"} if cleans_up else {"", "cleaned up\n"})
         finally:
             process.kill()
