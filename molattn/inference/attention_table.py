@@ -1,7 +1,7 @@
 """The attention of all molecules of a table: written as one tidy table, one weight per row, or summarised by head."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -74,8 +74,7 @@ def summarize_table(
     strict: bool = False,
 ) -> tuple[HeadSummary, AttentionCounts]:
     """Summarise the attention of each head over a table; see `molattn.Predictor.summarize_heads`."""
-    if explainer.model.position_type != "atoms":
-        raise UsageError(f"the model attends to the {explainer.model.position_type} of a SMILES: it sees no atoms")
+    _check_atoms(explainer)
     summary, counts = HeadSummary(), AttentionCounts()
     with _open_maps(
         explainer,
@@ -91,6 +90,31 @@ def summarize_table(
         for _, found in maps:
             summary.add(found)
     return summary, counts
+
+
+def summarize_smiles(
+    explainer: Explainer, smiles: Sequence[object], places: Sequence[str], num_workers: int = 0, strict: bool = False
+) -> tuple[HeadSummary, AttentionCounts]:
+    """Summarise the attention of each head over a list of SMILES, which `places` name in messages."""
+    _check_atoms(explainer)
+    summary, counts = HeadSummary(), AttentionCounts()
+    for place, found in zip(places, explainer.attentions(smiles, num_workers), strict=True):
+        counts.rows += 1
+        if not isinstance(found, SmilesError):
+            summary.add(found)
+            continue
+        counts.failed += 1
+        counts.first_failed = counts.first_failed or f"{place}: {found}"
+        if strict:
+            raise RowsFailed(f"{counts.first_failed}; --strict stops at the first SMILES that cannot be read")
+    if counts.failed == counts.rows:
+        raise InputError(f"no molecule can be read; the first, {counts.first_failed}")
+    return summary, counts
+
+
+def _check_atoms(explainer: Explainer) -> None:
+    if explainer.model.position_type != "atoms":
+        raise UsageError(f"the model attends to the {explainer.model.position_type} of a SMILES: it sees no atoms")
 
 
 def select_weights(attention: AttentionMap, layer: int | None = None, head: str | None = None) -> pa.Table:

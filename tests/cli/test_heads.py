@@ -42,3 +42,30 @@ def test_invalid_arguments_are_refused(molattn, run, table, tmp_path):
     (tmp_path / "bad.csv").write_text("smiles\nC1CC\n")
     answer = molattn("heads", run, tmp_path / "bad.csv")
     assert answer.code == 3 and "no molecule can be read" in answer.err
+
+
+def test_without_a_table_the_test_molecules_of_the_run_are_read(molattn, run, tmp_path):
+    answer = molattn("heads", run, "-o", tmp_path / "test.csv")
+    assert answer.code == 0, answer.err
+    assert "4 test molecules of solubility.csv" in answer.err and "4 molecules" in answer.out
+    test = [r["smiles"] for r in pc.read_csv(run / "predictions.csv").to_pylist() if r["split"] == "test"]
+    given = [x for text in test for x in ("--smiles", text)]
+    assert molattn("heads", run, *given, "-o", tmp_path / "given.csv").code == 0
+    assert (tmp_path / "test.csv").read_bytes() == (tmp_path / "given.csv").read_bytes()
+
+
+def test_smiles_are_given_one_by_one(molattn, run, table, tmp_path):
+    answer = molattn("heads", run, "--smiles", "CCO", "-s", "C1CC", "-s", "CCN")
+    assert answer.code == 0 and "2 molecules, 6 atoms" in answer.out
+    assert "1 of 3 rows are left out; the first, --smiles number 1: 'C1CC'" in answer.err
+    for arguments, code, message in [
+        ((table, "-s", "CCO"), 2, "not both"),
+        (("-s", "C1CC"), 3, "no molecule can be read; the first, --smiles number 0"),
+        (("-s", "C1CC", "-s", "C", "--strict"), 4, "--smiles number 0: 'C1CC'"),
+        (("--smiles-column", "x"), 2, "go with a table"),
+    ]:
+        answer = molattn("heads", run, *arguments)
+        assert answer.code == code and message in answer.err, answer
+    (tmp_path / "model").symlink_to(run / "model")
+    answer = molattn("heads", tmp_path)
+    assert answer.code == 2 and "has no predictions.csv, which lists its test molecules" in answer.err
