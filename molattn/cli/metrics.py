@@ -11,6 +11,18 @@ MAX_TABLES = 3
 """Up to this many targets, each has its own table."""
 
 
+EXPLANATIONS = {
+    "coverage": "within {level}%: the share of true values inside the model's {level}% intervals; {level}% is right",
+    "width": "mean width: that of these intervals; narrower is better where the share is right",
+    "size": "mean size: the number of classes in a set that holds the true one with {level}% probability; 1 is best",
+    "nll": "NLL: negative log-likelihood of the true values; lower is better",
+    "ence": "ENCE: relative gap between predicted standard deviations and actual errors; 0 is best",
+    "ece": "ECE: mean gap between predicted probabilities and how often they are right; 0 is best",
+    "miscalibration_area": "miscalibration area: mean gap between coverage and level, over all levels; 0 is best",
+}
+"""The metrics of uncertainties, each in a line."""
+
+
 def print_metrics(
     measured: Mapping[str, Mapping[str, Any]],
     molecules: str,
@@ -87,6 +99,10 @@ def print_uncertainty(measured: Mapping[str, Any], molecules: str, units: Mappin
             print_line(f"  {target}: no coverage: {values['why']['coverage']}")
     if len(measured["test"]) > MAX_UNCERTAINTIES:
         print_line(f"  and {len(measured['test']) - MAX_UNCERTAINTIES} more targets, see metrics.json")
+    printed = {name for values in measured["test"].values() for name, v in values.items() if v is not None}
+    for name, text in EXPLANATIONS.items():
+        if name in printed:
+            print_line(f"  {text.format(level=f'{100 * level:g}')}")
 
 
 def _print(heads: list[str], rows: list[list[str]]) -> None:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import molattn as library
+from molattn.cli.metrics import EXPLANATIONS, print_uncertainty
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.inference import table_engine
 from tests.cli.conftest import QUICK, Molattn
@@ -194,3 +195,19 @@ def test_evidence_for_classes(molattn: Molattn, labelled: Path, tmp_path: Path) 
     assert 0 < row["grade_std"] < 0.5 and set(row["grade_set"]) <= set(GRADES)
     answer = molattn("explain", run, "-s", "CCO", "-o", tmp_path / "x.svg")
     assert answer.code == 2 and "answers evidence, neither log-odds nor scores" in answer.err
+
+
+def test_each_metric_of_uncertainties_is_explained_in_a_line_where_it_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    values = {"coverage": 0.93, "width": 1.2, "nll": 0.5, "ence": 0.1, "miscalibration_area": 0.03}
+    measured = {"method": "ensemble", "calibration": "none", "level": 0.9, "test": {"y": values, "z": values}}
+    print_uncertainty(measured, "test molecules", {"y": "kg", "z": ""})
+    lines = capsys.readouterr().out.splitlines()
+    assert "  y: 93.0% within 90%, mean width 1.2 kg, NLL 0.5, ENCE 0.10, miscalibration area 0.030" in lines
+    for name in ("within 90%", "mean width", "NLL", "ENCE", "miscalibration area"):
+        (line,) = (line for line in lines if line.startswith(f"  {name}: "))
+        assert len(line) <= 100
+    assert not any(line.startswith(("  ECE", "  mean size")) for line in lines)
+    print_uncertainty({**measured, "test": {"y": dict.fromkeys(EXPLANATIONS, 0.5)}}, "test molecules", {})
+    assert sum(": " in line for line in capsys.readouterr().out.splitlines()) == 1 + len(EXPLANATIONS)
