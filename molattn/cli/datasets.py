@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.terminal import console, print_json, print_line, print_status, warn
+from molattn.cli.terminal import console, print_json, print_line, warn
 
 if TYPE_CHECKING:
     from molattn.data import DatasetCard
@@ -27,7 +27,7 @@ _Name = Annotated[str, typer.Argument(help="A name in `molattn datasets list`.",
 
 @datasets.command("list")
 def list_all(data_dir: _DataDir = None, as_json: _Json = False) -> None:
-    """List all data sets: what is learned, how results are reported, and where the table is.
+    """List all data sets: rows, targets, task, unit, and where the table is.
 
     It is available here, or is downloaded, or made by RDKit, when it is first used.
     """
@@ -35,22 +35,26 @@ def list_all(data_dir: _DataDir = None, as_json: _Json = False) -> None:
 
     listed = [(card, *_locate(card, data_dir)) for card in map(load_card, dataset_names())]
     if as_json:
-        keys = ("name", "title", "rows", "target_columns", "task", "metric", "split")
-        contents = [{key: getattr(card, key) for key in keys} | {"path": path} for card, path, _ in listed]
+        keys = ("name", "title", "target_columns", "task", "metric", "split")
+        contents = [
+            {key: getattr(card, key) for key in keys} | {"rows": rows, "units": _units(card), "path": path}
+            for card, path, _, rows in listed
+        ]
         print_json([{"targets" if k == "target_columns" else k: v for k, v in c.items()} for c in contents])
         return
-    from rich.table import Table
-
-    table = Table()
-    table.add_column("name", no_wrap=True)
-    table.add_column("what it is")
-    table.add_column("rows", justify="right", no_wrap=True)
-    table.add_column("metric", no_wrap=True)
-    table.add_column("table", no_wrap=True)
-    for card, _, where in listed:
-        rows = "" if card.rows is None else f"{card.rows:,}"
-        table.add_row(card.name, card.title, rows, card.metric, where)
-    console().print(table)
+    width = max(len(card.name) for card, *_ in listed)
+    print_line(f"{'name'.ljust(width)}  {'rows':>7}  {'targets':>7}  {'task':<14}  {'unit':<13}  table")
+    for card, _, where, rows in listed:
+        count = "" if rows is None else f"{rows:,}"
+        units = _units(card)
+        unit = units[0] if len(units) == 1 else "several" if units else ""
+        line = (
+            f"{card.name.ljust(width)}  {count:>7}  {len(card.targets) or '':>7}  {card.task:<14}  {unit:<13}  {where}"
+        )
+        print_line(line)
+        print_line(f"  {card.title}")
+    print_line()
+    print_line("No number of rows: it is known after the first download. No number of targets: all other columns are.")
     print_line("Learn from one with: molattn train --dataset esol")
 
 
@@ -60,8 +64,8 @@ def show(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None
     from molattn.data import load_card
 
     card = load_card(name)
-    path, where = _locate(card, data_dir)
-    content = {key: value for key, value in asdict(card).items() if key != "folder"} | {"path": path}
+    path, where, rows = _locate(card, data_dir)
+    content = {key: value for key, value in asdict(card).items() if key != "folder"} | {"rows": rows, "path": path}
     if as_json:
         print_json(content)
         return
@@ -72,7 +76,7 @@ def show(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None
     out.print(Text(card.name, "bold"), Text(f" {card.title}"))
     facts = Table(show_header=False, box=None)
     facts.add_row("table", path or where)
-    facts.add_row("rows", "not known before the first download" if card.rows is None else f"{card.rows:,}")
+    facts.add_row("rows", "not known before the first download" if rows is None else f"{rows:,}")
     facts.add_row("sha256", card.sha256 or "not known before the first download")
     facts.add_row("SMILES", card.smiles_column)
     if not card.targets:
@@ -102,6 +106,7 @@ def get(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None:
     """
     import hashlib
 
+    from molattn.cli.download import fetch_with_progress
     from molattn.data import read_table
 
     card = fetch_with_progress(name, data_dir)
@@ -114,36 +119,26 @@ def get(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None:
     print_line(f"Learn from it with: molattn train --dataset {name}{f' --data-dir {data_dir}' if data_dir else ''}")
 
 
-def fetch_with_progress(name: str, data_dir: str | Path | None, quiet: bool = False) -> "DatasetCard":
-    """The card of a data set whose table is available, downloaded with a progress bar if necessary."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from molattn.data import fetch_dataset
-
-    err = console(stderr=True)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(
-        *columns, console=err, disable=quiet or not err.is_terminal, transient=True, refresh_per_second=5
-    ) as bar:
-        task = bar.add_task(name, total=None, visible=False)
-
-        def progress(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total or None, visible=True)
-
-        card, message = fetch_dataset(name, data_dir or "", progress)
-    if message and not quiet:
-        print_status(message)
-    return card
+def _units(card: "DatasetCard") -> list[str]:
+    """The units of the targets, each once."""
+    return list(dict.fromkeys(target.unit for target in card.targets if target.unit))
 
 
-def _locate(card: "DatasetCard", data_dir: Path | None) -> tuple[str | None, str]:
-    """The path of a data set's table, None if missing, and where it comes from in a word; warns of a damaged one."""
+def _locate(card: "DatasetCard", data_dir: Path | None) -> tuple[str | None, str, int | None]:
+    """The path of a data set's table, None if missing, where it comes from in a word, and the number of its rows.
+
+    Warns of a damaged table. The rows are those on the card, or of the table that was downloaded; None if unknown.
+    """
     from molattn.data import find_dataset
+    from molattn.data.datasets.cards import read_pin
     from molattn.errors import InputError
 
     try:
         found = find_dataset(card, data_dir or "")
     except InputError as error:
         warn(error)
-        return None, "damaged"
-    return (None, "RDKit" if card.computed else "download") if found is None else (str(found.path), "here")
+        return None, "damaged", card.rows
+    if found is None:
+        return None, "RDKit" if card.computed else "download", card.rows
+    pin = read_pin(found)
+    return str(found.path), "here", card.rows if pin is None else pin.rows

@@ -74,12 +74,16 @@ class _StderrHandler(logging.Handler):
         print_status(record.getMessage())
 
 
-def show_log() -> None:
-    """Print the records of the library's log, such as that it compiles something, as lines on standard error."""
+def show_log(verbose: bool = False) -> None:
+    """Print the records of the library's log, such as that it compiles something, as lines on standard error.
+
+    Args:
+        verbose: also what is only of interest to those who look for a reason, such as what came from a cache.
+    """
     log = logging.getLogger("molattn")
     if not log.handlers:
         log.addHandler(_StderrHandler())
-        log.setLevel(logging.INFO)
+    log.setLevel(logging.DEBUG if verbose else logging.INFO)
 
 
 def show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:

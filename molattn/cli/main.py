@@ -1,7 +1,5 @@
 """The `molattn` command: its subcommands, and the way it starts and exits."""
 
-import ctypes
-import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ from molattn import __version__
 from molattn.cli.check import check
 from molattn.cli.datasets import datasets
 from molattn.cli.doctor import doctor
+from molattn.cli.environment import keep_memory, set_environment
 from molattn.cli.errors import errors_as_exit_codes, show_log, show_warning
 from molattn.cli.evaluate import evaluate
 from molattn.cli.explain import explain
@@ -23,6 +22,7 @@ from molattn.cli.heads import heads
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.pretrain import pretrain
+from molattn.cli.several_values import SeveralValues
 from molattn.cli.tables import attention, embed
 from molattn.cli.terminal import prepare_streams, print_line, printable
 from molattn.cli.train import train
@@ -65,12 +65,20 @@ app = typer.Typer(
     epilog="Start with: molattn train --dataset esol",
 )
 app.command(
+    cls=SeveralValues,
     no_args_is_help=True,
-    epilog="--help-all shows more options: weights, groups, descriptors, folds, losses, metrics, --resume. "
-    "--set reaches every setting of a run's config.toml: training.loss=huber, data.conformers=true, ...",
+    epilog="--help-all: losses, weights, groups, descriptors, calibration, devices.",
 )(train)
-for _command in (check, predict, embed, evaluate, explain, attention, faithfulness, heads, view, tune):
-    app.command(no_args_is_help=True)(_command)
+app.command(cls=SeveralValues, no_args_is_help=True)(check)
+app.command(no_args_is_help=True)(predict)
+app.command(no_args_is_help=True)(embed)
+app.command(cls=SeveralValues, no_args_is_help=True)(evaluate)
+app.command(no_args_is_help=True)(explain)
+app.command(no_args_is_help=True)(attention)
+app.command(no_args_is_help=True)(faithfulness)
+app.command(no_args_is_help=True)(heads)
+app.command(no_args_is_help=True)(view)
+app.command(cls=SeveralValues, no_args_is_help=True)(tune)
 app.command()(pretrain)
 app.command()(presets)
 app.command()(doctor)
@@ -97,34 +105,17 @@ def _molattn(
     """
 
 
-def _keep_memory() -> None:
-    """Configure glibc's allocator to keep memory between batches: returning it and faulting its pages in again takes
-    longer than the computation."""
-    mmap_threshold, trim_threshold = -3, -1
-    try:
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):
-        return
-    mallopt(mmap_threshold, 2**25)
-    mallopt(trim_threshold, 2**27)
-
-
 def main() -> None:
     """Run the command line and exit with its code."""
-    # Waiting OpenMP threads that spin are very slow when another process needs the cores. Read by torch.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # oneDNN and torch each cache primitives for 1,024 matrix shapes. Every batch brings new shapes, so that a long
-    # table would fill hundreds of megabytes with entries that are never used again.
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
-    os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
+    set_environment()
     prepare_streams()
-    _keep_memory()
+    keep_memory()
     # `--debug` is also accepted after the subcommand, where users add it after an error.
     debug, arguments = "--debug" in sys.argv[1:], [a for a in sys.argv[1:] if a != "--debug"]
     if not debug:
         warnings.showwarning = show_warning
     if not {"-q", "--quiet"}.intersection(arguments):
-        show_log()
+        show_log(verbose=not {"-v", "--verbose"}.isdisjoint(arguments))
     with errors_as_exit_codes(debug):
         if load_plugins():
             list_plugins()

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,9 +20,6 @@ from molattn.cli.options import (
 )
 from molattn.cli.terminal import stdout_writer, warn
 
-if TYPE_CHECKING:
-    pass
-
 # As in molattn.inference.table_job, which is not imported for the help screen.
 LOCAL, RAY = "local", "ray"
 
@@ -32,7 +29,7 @@ def predict(
     tables: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[TABLES]",
+            metavar="TABLES",
             help="Tables of molecules: .csv, .tsv, .smi, .sdf, .parquet; - reads one from standard input.",
             show_default=False,
         ),
@@ -70,11 +67,15 @@ def predict(
     ] = False,
     uncertainty_method: Annotated[
         str | None,
-        typer.Option(help="How standard deviations are made: dropout, none, ...", show_default=False),
+        typer.Option(
+            help="How standard deviations are made: dropout, none, ... [default: as trained]", show_default=False
+        ),
     ] = None,
     calibration_method: Annotated[
         str | None,
-        typer.Option(help="How intervals are made: zscaling, isotonic, none, ...", show_default=False),
+        typer.Option(
+            help="How intervals are made: zscaling, isotonic, none, ... [default: as trained]", show_default=False
+        ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no prediction.")] = False,
     force: Force = False,

@@ -10,6 +10,9 @@ from molattn.cli.options import NumWorkers, Quiet, SmilesColumn
 from molattn.cli.terminal import print_line
 from molattn.errors import UsageError
 
+# As in molattn.training.pretraining, which is not imported for the help screen.
+DEFAULTS = {"masked_atoms": 0.15, "masked_weight": 1.0, "epochs": 50, "batch_size": 64}
+
 
 def pretrain(
     table: Annotated[
@@ -18,11 +21,12 @@ def pretrain(
             help="A CSV, TSV, Parquet, SMI or SDF table of molecules. [default: those of RDKit]", show_default=False
         ),
     ] = None,
-    output_dir: Annotated[
-        Path, typer.Option("--output-dir", "-o", help="Folder of the base model.", show_default=False)
-    ] = Path("base"),
+    output_dir: Annotated[Path, typer.Option("--output-dir", "-o", help="Folder of the base model.")] = Path("base"),
     molecules: Annotated[
-        str | None, typer.Option(help="nci: the molecules that come with RDKit.", show_default=False)
+        str | None,
+        typer.Option(
+            help="nci: the molecules that come with RDKit. [default: nci without a table]", show_default=False
+        ),
     ] = None,
     smiles_column: SmilesColumn = None,
     grow: Annotated[int, typer.Option(min=0, help="This many more molecules, grown from these.")] = 0,
@@ -31,17 +35,31 @@ def pretrain(
         typer.Option(help="A table of molecules to exclude; may be repeated.", show_default=False),
     ] = None,
     masked_atoms: Annotated[
-        float | None, typer.Option(help="Share of atoms to hide and find again; 0 for none.", show_default=False)
+        float | None,
+        typer.Option(
+            help=f"Share of atoms to hide and find again; 0 for none. [default: {DEFAULTS['masked_atoms']}]",
+            show_default=False,
+        ),
     ] = None,
     masked_weight: Annotated[
         float | None,
-        typer.Option(help="Weight of their loss, relative to that of the descriptors.", show_default=False),
+        typer.Option(
+            help=f"Weight of their loss, relative to that of the descriptors. [default: {DEFAULTS['masked_weight']}]",
+            show_default=False,
+        ),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Number of epochs.", show_default=False)] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help=f"Number of epochs. [default: {DEFAULTS['epochs']}]", show_default=False)
+    ] = None,
     batch_size: Annotated[
-        int | None, typer.Option("--batch-size", "-b", help="Molecules in a batch.", show_default=False)
+        int | None,
+        typer.Option(
+            "--batch-size", "-b", help=f"Molecules in a batch. [default: {DEFAULTS['batch_size']}]", show_default=False
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of growing, weights and batches.", show_default=False)] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of growing, weights and batches. [default: 0]", show_default=False)
+    ] = None,
     num_workers: NumWorkers = 0,
     settings: Annotated[
         list[str] | None,

@@ -5,9 +5,9 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from molattn.cli.terminal import console, print_status, warn
+from molattn.cli.terminal import bar_column, console, print_status, warn
 
 if TYPE_CHECKING:
     from molattn.training.fit import EpochRecord
@@ -30,7 +30,7 @@ class TerminalReporter:
     def _bar(self, what: str) -> Progress:
         return Progress(
             TextColumn(what),
-            BarColumn(),
+            bar_column(),
             MofNCompleteColumn(),
             TextColumn("{task.description}", markup=False),
             TimeRemainingColumn(),

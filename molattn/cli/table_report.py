@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from molattn.cli.terminal import console, print_status, warn
+from molattn.cli.terminal import bar_column, console, print_status, warn
 
 if TYPE_CHECKING:
     from molattn.inference.rows import RowCounts
@@ -33,9 +33,9 @@ class TableProgress:
         self.bar = None
         if not quiet and sys.stderr.isatty():
             # Imported here: output to a file does not need it.
-            from rich.progress import BarColumn, Progress, TextColumn
+            from rich.progress import Progress, TextColumn
 
-            columns = TextColumn("molecules"), BarColumn(), TextColumn("{task.description}", markup=False)
+            columns = TextColumn("molecules"), bar_column(), TextColumn("{task.description}", markup=False)
             self.bar = Progress(*columns, console=console(stderr=True), transient=True)
             self.task = self.bar.add_task("", total=total)
 

@@ -73,6 +73,13 @@ def console(stderr: bool = False) -> "Console":
     return Plain(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
+def bar_column() -> Any:
+    """The bar of a progress display, in colours of the terminal's palette that do not look like an error."""
+    from rich.progress import BarColumn
+
+    return BarColumn(complete_style="cyan", finished_style="green", pulse_style="cyan")
+
+
 def stdout_writer() -> Callable[[str], object]:
     """A function that writes the text of a table to standard output, byte for byte unless it is a terminal."""
     if sys.stdout.isatty():

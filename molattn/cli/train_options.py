@@ -9,19 +9,17 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from molattn.models.config import CONFIGS
-from molattn.models.presets import PRESETS
 from molattn.plugins import added_by_plugins
 from molattn.training.config import DataConfig, Option, RunConfig, TrainingConfig
 
 _PANELS = {DataConfig: "Data", TrainingConfig: "Training"}
 _RUN = "Run"
 # The type of a setting -> what the command line reads.
-_TYPES: dict[Any, Any] = {tuple[str, ...]: list[str], tuple[float, ...]: tuple[float, float, float]}
+_TYPES: dict[Any, Any] = {tuple[str, ...]: list[str], tuple[float, ...]: list[float]}
+_KIND = RunConfig().model.kind
 _OTHERS = {
-    "model": Option(f"The model: {' or '.join(CONFIGS)}. [default: {RunConfig().model.kind}]", hidden=False),
-    "preset": Option(
-        "A published model, see `molattn presets`: " + ", ".join(PRESETS) + ".", hidden=False, table="preset"
-    ),
+    "model": Option(" or ".join(CONFIGS).replace(_KIND, f"{_KIND} (default)"), metavar="KIND", hidden=False),
+    "preset": Option("A published model, see `molattn presets`.", metavar="NAME", hidden=False, table="preset"),
 }
 """Options that set more than one setting."""
 
@@ -92,17 +90,26 @@ def _show_all(context: typer.Context, requested: bool) -> None:
 
 
 Table = Annotated[
-    Path | None, typer.Argument(help="A CSV, TSV, Parquet, SMI or SDF table to learn from.", show_default=False)
+    Path | None,
+    typer.Argument(
+        help="A CSV, TSV, Parquet, SMI or SDF table to learn from.",
+        metavar="TABLE",
+        show_default=False,
+    ),
 ]
-OutputDir = Annotated[Path | None, _option(_RUN, "Folder of the run. [default: runs/NAME]", "--output-dir", "-o")]
-Resume = Annotated[Path | None, _option(_RUN, "Folder of an unfinished run to continue.", metavar="RUN", hidden=True)]
-Config = Annotated[Path | None, _option(_RUN, "A TOML file of settings, such as a run's config.toml.")]
+OutputDir = Annotated[
+    Path | None, _option(_RUN, "The run's folder. [default: runs/NAME]", "--output-dir", "-o", metavar="PATH")
+]
+Resume = Annotated[Path | None, _option(_RUN, "The folder of an unfinished run to continue.", metavar="PATH")]
+Config = Annotated[Path | None, _option(_RUN, "Settings, such as a run's config.toml.", metavar="PATH")]
 Settings = Annotated[
-    list[str] | None, _option(_RUN, "Any setting, e.g. model.num_layers=6.", "--set", metavar="SECTION.KEY=VALUE")
+    list[str] | None, _option(_RUN, "Any other setting: model.num_layers=6.", "--set", metavar="KEY=VAL")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the run there.", rich_help_panel=_RUN)]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only errors, warnings.", rich_help_panel=_RUN)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.", rich_help_panel=_RUN)]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="More of what is done.", rich_help_panel=_RUN)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.", rich_help_panel=_RUN)]
 HelpAll = Annotated[
-    bool, typer.Option("--help-all", help="Show all options and exit.", is_eager=True, callback=_show_all)
+    bool,
+    typer.Option("--help-all", help="Show more options.", is_eager=True, callback=_show_all, rich_help_panel=_RUN),
 ]

@@ -28,7 +28,9 @@ def tune(
         Path | None, typer.Argument(help="A CSV, TSV, Parquet, SMI or SDF table to learn from.", show_default=False)
     ] = None,
     *,
-    num_trials: Annotated[int, typer.Option(help="Trials in all, with the default and pruned ones among them.")] = 20,
+    num_trials: Annotated[
+        int, typer.Option(help="Trials in all: the default, pruned ones, and those of other processes among them.")
+    ] = 20,
     search: Annotated[
         list[str] | None,
         typer.Option(
@@ -67,7 +69,7 @@ def tune(
     `molattn tune --dataset esol` tries twenty settings: first the default, which is `molattn train` of the same
     options, then others around it, from the same base model. What the base model fixes, such as `model.hidden_dim`, is
     searched with `--base none` or where `--search` names it: then training starts from scratch. Trials are compared on
-    the validation molecules; test molecules are not used.
+    the validation molecules, by the first `--metric`; test molecules are not used.
 
     `--resume FOLDER` continues an interrupted study with its own settings. Given in several terminals at the same time,
     it shares the trials of one study among them.

@@ -14,7 +14,7 @@ from molattn.errors import UsageError
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
 from molattn.models.presets import PRESETS
 from molattn.plugins import load_plugins
-from molattn.training.bases import AUTO, NONE, find_base, with_base_sizes
+from molattn.training.bases import AUTO, FINE_TUNING, NONE, find_base, with_base_sizes
 
 # As in molattn.data, molattn.chem and molattn.models, which are not imported for the help screen.
 SPLITS = ("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified")
@@ -69,11 +69,13 @@ class DataConfig:
         dataset: the name of a data set of molattn, or the path of a table.
         data_dir: a folder of data sets to search first, and to download to; empty for the default ones.
         smiles_column: the table's column of SMILES; found by its name when empty.
-        target_columns: the table's columns to learn.
+        target_columns: the table's columns to learn. `*` in a name stands for any characters and `?` for one: "tox_*",
+            or "*" for all columns that nothing else is said of. Names may also be one text, "A,B".
         weight_column: the table's column of the weights of rows, 0 or more; empty for none.
         group_column: the table's column of the group of each row, such as an assay or a series; rows of one group get
             the same split label. Empty for none.
-        descriptor_columns: the table's columns of extra descriptors, standardised and concatenated to the readout.
+        descriptor_columns: the table's columns of extra descriptors, standardised and concatenated to the readout;
+            named as `target_columns`.
         molecule_featurizers: extra descriptors that RDKit computes, also standardised and concatenated to the readout,
             names in `molattn.chem.MOLECULE_FEATURIZERS`. The default of a graph model from scratch is "rdkit_few", a
             dozen.
@@ -98,26 +100,32 @@ class DataConfig:
             "atom-regression", "atom-binary" or "atom-multiclass"; inferred from the targets when empty.
     """
 
-    dataset: str = option("", "A data set by name, such as esol, or a table's path.", hidden=False)
+    dataset: str = option("", "A data set, see `molattn datasets list`.", metavar="NAME", hidden=False)
     data_dir: str = option("", "A folder of data sets to search first, and to download to; MOLATTN_DATA.")
-    smiles_column: str = option("", "Column of SMILES; found by its name if not given.", hidden=False)
+    smiles_column: str = option("", "Column of SMILES. [default: by its name]", metavar="NAME", hidden=False)
     target_columns: tuple[str, ...] = option(
-        (), "Column to learn; repeat it to learn several.", metavar="NAME", hidden=False
+        (), r"Columns to learn: A B, or 'tox\_\*', or '\*' for all others.", metavar="NAME", hidden=False
     )
     task_type: str = option(
-        "", "regression, binary or multiclass; atom-regression, ...; inferred if not given.", "-t", hidden=False
+        "",
+        "regression, binary, multiclass or, of atoms, atom-regression, ... [default: by the labels]",
+        "-t",
+        metavar="TYPE",
+        hidden=False,
     )
     weight_column: str = option("", "Column of weights of the rows.", metavar="NAME")
     group_column: str = option("", "Column of groups: the rows of a group have the same split label.", metavar="NAME")
     descriptor_columns: tuple[str, ...] = option(
-        (), "Column of numbers that joins the readout; may be repeated.", metavar="NAME"
+        (), "Column of numbers that joins the readout; several as for --target-columns.", metavar="NAME"
     )
     molecule_featurizers: tuple[str, ...] = option(
         (), f"Descriptors that RDKit computes and that join the readout: {', '.join(FEATURIZERS)}.", metavar="NAME"
     )
-    add_hs: bool = option(False, "Make hydrogens atoms of the graph.", hidden=False)
+    add_hs: bool = option(False, "Make hydrogens atoms of the graph.")
     max_atoms: int = 1000
-    standardize: str = option("", "Standard form of molecules: parent (no salt, neutral) or tautomer.")
+    standardize: str = option(
+        "", "Form of the molecules: parent (no salt, neutral) or tautomer.", metavar="FORM", hidden=False
+    )
     conformers: bool = False
     conformer_seed: int = 0
     conformer_timeout: int = 10
@@ -125,17 +133,23 @@ class DataConfig:
         "paths", "A molecule without a 3D geometry: paths (path lengths instead), reject or stop."
     )
     split: str = option(
-        "random", f"How to split: {', '.join(SPLITS)}.", "--split", "--split-type", table="split", hidden=False
+        "random",
+        f"How to split: {', '.join(SPLITS)}.",
+        "--split",
+        "--split-type",
+        metavar="NAME",
+        table="split",
+        hidden=False,
     )
-    split_sizes: tuple[float, ...] = option((0.8, 0.1, 0.1), "Shares of train, val, test.")
+    split_sizes: tuple[float, ...] = option((0.8, 0.1, 0.1), "Shares of train, val, test.", metavar="SHARES")
     calibration_size: float = option(
         0.0, "Share of the molecules held out, from training, to calibrate.", metavar="SHARE"
     )
     split_column: str = option(
         "", "A column of the table with train, val or test for each row.", "--split-column", "--splits-column"
     )
-    splits_file: str = option("", "A table with columns smiles and split, row for row.", metavar="PATH", hidden=False)
-    num_folds: int = option(1, "k-fold cross-validation: k runs, each molecule tested in one.", show_default=False)
+    splits_file: str = option("", "A table with columns smiles and split.", metavar="PATH", hidden=False)
+    num_folds: int = option(1, "k-fold cross-validation: k runs.", metavar="K", hidden=False, show_default=False)
     fold: int = -1
 
 
@@ -191,9 +205,15 @@ class TrainingConfig:
             class: one number, or one for each target.
     """
 
-    epochs: int = option(100, "Maximum number of epochs.", hidden=False)
-    batch_size: int = option(32, "Molecules in a batch.", "-b", hidden=False)
-    learning_rate: float = 1e-3
+    epochs: int = option(
+        100,
+        f"Maximum number. [default: {FINE_TUNING['training']['epochs']} from a base model, 100 from scratch]",
+        metavar="N",
+        hidden=False,
+        show_default=False,
+    )
+    batch_size: int = option(32, "Molecules in a batch.", "-b", metavar="N", hidden=False)
+    learning_rate: float = option(1e-3, "Maximum, after a warm-up.", metavar="X", hidden=False)
     weight_decay: float = 1e-2
     warmup: float = 0.05
     ema: float = 0.99
@@ -201,21 +221,22 @@ class TrainingConfig:
     tracking_metric: str = option(
         "", "What chooses the epoch: val_loss or a metric. [default: a metric for binary targets]", table="metric"
     )
-    patience: int = 40
-    seed: int = option(0, "Of split, weights and batches.", hidden=False, show_default=True)
+    patience: int = option(40, "Stop after this many epochs without a better one.", metavar="N", hidden=False)
+    seed: int = option(0, "Of split, weights, batches.", metavar="N", hidden=False, show_default=True)
     base: str = option(
         AUTO,
-        "Where weights start: a base model's name (nci) or folder, none, or auto: nci where it fits.",
+        "Pretrained weights: nci, a folder, none; auto is nci where it fits.",
+        metavar="BASE",
         hidden=False,
     )
     auxiliary: float = 0.0
     checkpoint_every: int = 1
     num_replicates: int = option(1, "Number of runs, with this seed and the next ones.", show_default=False)
-    ensemble_size: int = option(1, "Models whose mean is the prediction.")
+    ensemble_size: int = option(1, "Models that are averaged.", metavar="N", hidden=False)
     accelerator: str = option("auto", "What computes: auto, cpu or gpu.")
     devices: str = option("auto", "Number of devices on each machine, a process for each.")
     num_nodes: int = option(1, "Machines that train together.")
-    num_workers: int = option(0, "Processes that read molecules.", "-n", hidden=False, show_default=True)
+    num_workers: int = option(0, "Processes that read molecules.", "-n", metavar="N", hidden=False, show_default=True)
     threads: int = 1
     loss: str = option("", f"The loss: {', '.join(LOSSES)}.", "--loss-function", "--loss", "-l", table="loss")
     alpha: float = 0.1
@@ -227,9 +248,9 @@ class TrainingConfig:
     calibration_method: str = option("", "conformal-regression, zscaling, isotonic; conformal-multiclass, ...")
     domain_size: int = 1000
     metrics: tuple[str, ...] = option(
-        (), "What is reported, such as auroc; may be repeated.", "--metric", table="metric"
+        (), "What is reported: rmse mae, or auroc auprc.", "--metric", metavar="NAME", table="metric", hidden=False
     )
-    class_balance: bool = option(False, "Weight classes equally in the loss.")
+    class_balance: bool = option(False, "Weight classes equally in the loss.", hidden=False)
     positive_weights: tuple[float, ...] = ()
 
 

@@ -218,7 +218,7 @@ def prepare(
             *split_leakage(rows, keys, groups, split_labels, origin),
         ],
         task=task,
-        task_message=task_message,
+        task_message="; ".join(filter(None, [source.columns_message, task_message])),
         weights=None if records.weights is None else records.weights[usable],
         groups=groups,
         stored_in=stored_in,

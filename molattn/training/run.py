@@ -1,6 +1,7 @@
 """A run: train and evaluate a model, and write its run folder."""
 
 import hashlib
+import logging
 import shutil
 import time
 from collections.abc import Sequence
@@ -43,6 +44,8 @@ from molattn.training.metrics import (
 from molattn.training.objectives import class_weights
 from molattn.training.prepare import prepare, read_options
 from molattn.training.run_status import CHECKPOINT, METRICS, MODEL, check_resumable, resume_hint
+
+_log = logging.getLogger(__name__)
 
 
 @runtime_checkable
@@ -159,8 +162,8 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
     )
     if not config.data.conformers and config.data.on_3d_failure != DataConfig.on_3d_failure:
         reporter.warning("on_3d_failure has no effect: this run has no 3D, which --set data.conformers=true turns on")
-    if dataset.stored_in is not None:
-        reporter.stage(f"loaded the molecules from the cache in {dataset.stored_in}")
+    if dataset.stored_in is not None and distributed.is_main_process():
+        _log.debug("loaded the molecules from the cache in %s", dataset.stored_in)
     if dataset.task_message:
         reporter.stage(dataset.task_message)
     for warning in dataset.warnings:

@@ -1,13 +1,14 @@
 """The table of a run: its path, and its columns. Importing this module loads neither torch nor RDKit."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from molattn.data import fetch_dataset, guess_smiles_column, read_columns
-from molattn.data.tables.columns import find_column
-from molattn.errors import UsageError
+from molattn.data.tables.columns import find_column, format_names
+from molattn.errors import UsageError, short_repr
 from molattn.training.config import ATOM_PREFIX, TASK_TYPES, DataConfig
 
 _ALIASES = {"classification": "binary", f"{ATOM_PREFIX}classification": f"{ATOM_PREFIX}binary"}
@@ -23,6 +24,7 @@ class TableSource:
         name: that on its card, or the stem of its file.
         units: unit of each target, empty where unknown.
         message: how it was downloaded, if this call did that; otherwise empty.
+        columns_message: which columns patterns such as "tox_*" stand for; empty without.
     """
 
     config: DataConfig
@@ -30,6 +32,7 @@ class TableSource:
     name: str
     units: tuple[str, ...]
     message: str = ""
+    columns_message: str = ""
 
     @property
     def sha256(self) -> str:
@@ -55,6 +58,7 @@ def find_table(config: DataConfig) -> TableSource:
         path = Path(config.dataset)
         columns, known = read_columns(path)
         smiles = config.smiles_column or guess_smiles_column(columns, known)
+        config, columns_message = _expand(config, columns, smiles)
         reserved = _reserved_columns(config, smiles)
         others = [c for c in columns if c.strip() not in reserved]
         targets = config.target_columns or (tuple(others) if len(others) == 1 else ())
@@ -62,9 +66,10 @@ def find_table(config: DataConfig) -> TableSource:
             raise UsageError(f"name the columns to learn with --target-columns: {path} has {', '.join(others)}")
         config = replace(config, smiles_column=smiles, target_columns=targets)
         _check_columns(config, columns, str(path))
-        return TableSource(config, path, path.stem, ("",) * len(targets))
+        return TableSource(config, path, path.stem, ("",) * len(targets), "", columns_message)
     card, message = fetch_dataset(config.dataset, config.data_dir)
     smiles = config.smiles_column or card.smiles_column
+    config, columns_message = _expand(config, read_columns(card.path)[0], smiles)
     of_card = card.atom_targets if config.task_type.startswith(ATOM_PREFIX) else card.targets
     if config.task_type.startswith(ATOM_PREFIX) and not (of_card or config.target_columns):
         raise UsageError(f"the data set {card.name} has no targets of atoms, as {config.task_type} needs them")
@@ -81,7 +86,8 @@ def find_table(config: DataConfig) -> TableSource:
         task_type=config.task_type or (parse_task_type(card.task) if set(targets) <= known else ""),
     )
     _check_columns(config, read_columns(card.path)[0], card.path.name)
-    return TableSource(config, card.path, card.name, tuple(units.get(t, "") for t in targets), message)
+    of_targets = tuple(units.get(t, "") for t in targets)
+    return TableSource(config, card.path, card.name, of_targets, message, columns_message)
 
 
 def parse_task_type(text: str) -> str:
@@ -100,6 +106,51 @@ def _reserved_columns(config: DataConfig, smiles: str) -> set[str]:
     """The names of the columns that are not targets."""
     others = (smiles, config.weight_column, config.group_column, config.split_column, *config.descriptor_columns)
     return {name.strip() for name in others}
+
+
+def _expand(config: DataConfig, columns: Sequence[str], smiles: str) -> tuple[DataConfig, str]:
+    """The settings with every target and descriptor column by its name, and which columns their patterns stand for."""
+    messages: list[str] = []
+    for setting in ("descriptor_columns", "target_columns"):
+        other = "target_columns" if setting == "descriptor_columns" else "descriptor_columns"
+        texts: tuple[str, ...] = getattr(config, setting)
+        reserved = _reserved_columns(replace(config, descriptor_columns=()), smiles) | {*getattr(config, other)}
+        names = expand_columns(texts, columns, reserved, f"--{setting.replace('_', '-')}")
+        if names != texts:
+            messages.append(f"{', '.join(map(short_repr, texts))} in {setting}: {format_names(names)}")
+        config = replace(config, **{setting: names})
+    return config, "; ".join(messages)
+
+
+def expand_columns(
+    texts: Sequence[str], columns: Sequence[str], reserved: Container[str], option: str
+) -> tuple[str, ...]:
+    """The names of columns that `texts` stand for, in this order, each once.
+
+    A text is, in this order, the name of a column; names and patterns separated by commas; or a pattern, where `*`
+    stands for any characters and `?` for one, which chooses among the columns that are not `reserved`. Any other text
+    is left as it is.
+
+    Raises:
+        UsageError: a pattern that no column has; `option` is named in the message.
+    """
+    stripped = [name.strip() for name in columns]
+    found: list[str] = []
+    for text in texts:
+        if text.strip() in stripped:
+            found.append(text)
+        elif "," in text:
+            found += expand_columns([part.strip() for part in text.split(",")], columns, reserved, option)
+        elif "*" in text or "?" in text:
+            pattern = text.strip().replace("[", "[[]")  # brackets are part of names, such as "c [mol/L]"
+            chosen = [name for name in stripped if name not in reserved and fnmatchcase(name, pattern)]
+            if not chosen:
+                others = format_names([name for name in stripped if name not in reserved])
+                raise UsageError(f"{option} {short_repr(text)} is the pattern of no column: the table has {others}")
+            found += chosen
+        else:
+            found.append(text)
+    return tuple(dict.fromkeys(found))
 
 
 def _check_columns(config: DataConfig, columns: Sequence[str], source: str) -> None:

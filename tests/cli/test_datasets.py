@@ -21,6 +21,14 @@ def test_all_are_listed(molattn: Molattn) -> None:
     assert answer.code == 0
     for name in dataset_names():
         assert name in answer.out
+    lines = answer.out.splitlines()
+    assert lines[0].split() == ["name", "rows", "targets", "task", "unit", "table"]
+    rows = {line.split()[0]: line.split()[1:] for line in lines[1:] if line and not line.startswith(" ")}
+    assert rows["esol"] == ["1,128", "1", "regression", "log10(mol/L)", "here"]
+    assert rows["tox21"] == ["7,831", "12", "classification", "download"]
+    assert rows["sider"] == ["classification", "download"]  # neither rows nor targets are known before
+    assert lines[lines.index(next(x for x in lines if x.startswith("esol "))) + 1].strip() == load_card("esol").title
+    assert max(map(len, lines[:-2])) <= 80
     listed = {d["name"]: d for d in json.loads(molattn("datasets", "list", "--json").out)}
     assert set(listed) == set(dataset_names())
     assert listed["esol"]["path"] == str(load_card("esol").path)
@@ -40,7 +48,9 @@ def test_a_card_is_shown(molattn: Molattn) -> None:
 
 def test_an_unknown_name_is_refused(molattn: Molattn) -> None:
     answer = molattn("datasets", "show", "freesov")
-    assert answer.code == 2 and "did you mean freesolv?" in answer.err
+    assert answer.code == 2 and "there is no data set 'freesov': did you mean 'freesolv'?" in answer.err
+    answer = molattn("train", "--dataset", "xyzzy")
+    assert answer.code == 2 and "a table of your own is a path, such as my.csv. There are bace-" in answer.err
 
 
 def test_a_generated_data_set_is_cached(molattn: Molattn, tmp_path: Path) -> None:
@@ -72,6 +82,18 @@ def test_training_by_name_takes_a_table_from_a_folder(molattn: Molattn, tmp_path
     assert answer.code == 0, answer.err
     assert "pic50 in -log10(mol/L)" in answer.out
     assert f'data_dir = "{tmp_path}"' in (run / "config.toml").read_text()
+
+
+def test_the_rows_of_a_downloaded_table_are_known(molattn: Molattn, tmp_path: Path) -> None:
+    (tmp_path / "downloads").mkdir()
+    (tmp_path / "downloads" / "bace.csv").write_text("mol,CID,Class,Model,pIC50\nCCO,a,1,Train,7\nCCN,b,0,Test,5\n")
+    answer = molattn("datasets", "get", "bace-regression", "--data-dir", tmp_path)
+    assert answer.code == 0, answer.err
+    assert ["rows", "2"] in [
+        x.split() for x in molattn("datasets", "show", "bace-regression", "--data-dir", tmp_path).out.splitlines()
+    ]
+    listed = json.loads(molattn("datasets", "list", "--json", "--data-dir", tmp_path).out)
+    assert {d["name"]: d["rows"] for d in listed}["bace-regression"] == 2
 
 
 def test_training_learns_every_column_where_the_card_names_none(molattn: Molattn, tmp_path: Path) -> None:

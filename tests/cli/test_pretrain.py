@@ -4,7 +4,9 @@ import tomllib
 from pathlib import Path
 
 from molattn.chem import grow_molecules
+from molattn.cli.pretrain import DEFAULTS
 from molattn.data.datasets.evaluation import evaluation_molecules
+from molattn.training.pretraining import PRETRAINING, PretrainConfig
 from tests.cli.conftest import Molattn
 from tests.molecules import esol
 
@@ -61,3 +63,14 @@ def test_invalid_arguments_are_refused_in_one_sentence(molattn: Molattn, tmp_pat
         assert reason in answer.err
         assert len(answer.err.strip().splitlines()) == 1
     assert not any(tmp_path.iterdir())
+
+
+def test_the_defaults_of_the_help_are_those_of_pretraining() -> None:
+    plain = PretrainConfig()
+    assert {
+        "masked_atoms": plain.masked_atoms,
+        "masked_weight": plain.masked_weight,
+        "epochs": PRETRAINING["epochs"],
+        "batch_size": PRETRAINING["batch_size"],
+    } == DEFAULTS
+    assert plain.run.training.seed == 0

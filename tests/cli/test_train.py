@@ -2,6 +2,9 @@
 
 import csv
 import json
+import os
+import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -14,8 +17,10 @@ from molattn.cli.progress import TerminalReporter
 from molattn.data import SPLITS, SPLITS_BY_TARGET
 from molattn.models.losses import LOSSES
 from molattn.models.tasks import TASK_TYPES
+from molattn.training.bases import FINE_TUNING
 from molattn.training.config import LOSSES as LOSSES_OF_THE_HELP
 from molattn.training.config import TASK_TYPES as TASK_TYPES_OF_THE_HELP
+from molattn.training.config import TrainingConfig
 from tests.cli.conftest import QUICK, Molattn
 
 
@@ -24,8 +29,8 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_output_ends_with_metrics_the_folder_and_two_commands(
-    molattn: Molattn, table: Path, tmp_path: Path
+def test_the_output_ends_with_metrics_the_folder_and_commands_that_run_as_printed(
+    molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = molattn("train", table, *QUICK, "-o", tmp_path / "run")
     assert answer.code == 0
@@ -38,10 +43,17 @@ def test_the_output_ends_with_metrics_the_folder_and_two_commands(
         lower, upper = metrics["test_intervals"]["y"][name]
         assert f"{lower:.3f} to {upper:.3f}" in answer.out
         assert lower <= metrics["test"]["y"][name] <= upper
-    *_, where, smiles, file = answer.out.strip().splitlines()
+    *_, where, view, explain, smiles, file = answer.out.strip().splitlines()
     assert str(tmp_path / "run") in where
-    assert molattn(*smiles.split()[1:]).code == 0
-    assert file.split()[:2] == ["molattn", "predict"]
+    assert [line.split()[1] for line in (view, explain, smiles, file)] == ["view", "explain", "predict", "predict"]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.csv").write_text("smiles\nCCO\n")
+    for line in (view, explain, smiles, file):
+        program, *arguments = shlex.split(line)
+        assert program == "molattn"
+        done = molattn(*arguments)
+        assert done.code == 0, (line, done.err)
+    assert (tmp_path / "run" / "ethanol.html").is_file() and (tmp_path / "out.csv").is_file()
     assert "2 rows are left out" in answer.err
 
 
@@ -253,7 +265,9 @@ def test_reading_many_molecules_reports_progress(
     assert "molecule 31 of 31" in answer.err.splitlines()
     again = molattn("train", table_3d, *QUICK, *IN_3D, "-o", tmp_path / "again")
     assert "molecule 31 of 31" not in again.err
-    assert f"loaded the molecules from the cache in {tmp_path / 'cache' / 'molecules'}" in again.err
+    cached = f"loaded the molecules from the cache in {tmp_path / 'cache' / 'molecules'}"
+    assert cached not in again.err
+    assert cached in molattn("train", table_3d, *QUICK, *IN_3D, "-o", tmp_path / "verbose", "-v").err
     assert (tmp_path / "run" / "metrics.json").read_bytes() == (tmp_path / "again" / "metrics.json").read_bytes()
 
 
@@ -267,6 +281,8 @@ def test_a_terminal_has_a_bar_while_molecules_are_embedded(
             reporter.molecules(done, 3)
     shown = capsys.readouterr().err
     assert "molecules" in shown
+    # Rich's own bars are magenta and red.
+    assert "\x1b[32m" in shown and not re.search(r"\x1b\[(?:31|35|91|95|38;)", shown)
     assert "3/3" in shown
     with TerminalReporter(quiet=True) as reporter:
         reporter.molecules(3, 3)
@@ -341,13 +357,26 @@ def test_hidden_options_work(molattn: Molattn, table: Path, tmp_path: Path) -> N
     assert answer.code == 0
     shown = molattn("train", "--help").out
     assert "--devices" not in shown
+    sought = ("standardize", "class-balance", "num-folds", "resume", "ensemble-size", "metric", "learning-rate")
+    assert all(f"--{name} " in shown for name in (*sought, "patience"))
+    epochs = FINE_TUNING["training"]["epochs"], TrainingConfig().epochs
+    words = " ".join(shown.replace("\u2502", " ").split())
+    assert f"[default: {epochs[0]} from a base model, {epochs[1]} from scratch]" in words
     for split in (*SPLITS, *SPLITS_BY_TARGET):
         assert split in shown
     assert tuple(LOSSES) == LOSSES_OF_THE_HELP
     every = molattn("train", "--help-all")
     assert every.code == 0
     assert all(name in every.out for name in ("--devices", "--descriptor-columns", "--num-folds", "--resume", "--seed"))
-    assert "--help-all shows more" in shown and molattn("train", "--help").out == shown
+    assert "--help-all: losses" in shown and molattn("train", "--help").out == shown
+
+
+def test_the_learning_rate_and_the_patience_are_options(molattn: Molattn, table: Path, tmp_path: Path) -> None:
+    options = ("--learning-rate", "0.002", "--patience", "7", "--split-sizes", "0.6,0.2,0.2")
+    assert molattn("train", table, *QUICK, *options, "-o", tmp_path / "run", "-q").code == 0
+    config = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
+    assert (config["training"]["learning_rate"], config["training"]["patience"]) == (0.002, 7)
+    assert config["data"]["split_sizes"] == [0.6, 0.2, 0.2]
 
 
 @pytest.mark.parametrize(
@@ -419,14 +448,17 @@ except SystemExit as stop:
 heavy = {{"torch", "rdkit", "numpy", "matplotlib", "scipy", "torch_geometric"}} & set(sys.modules)
 assert not heavy, heavy
 """
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert sum(line.startswith("│ --") and not line.startswith("│ --help") for line in shown.splitlines()) <= 20
+    environment = {**os.environ, "COLUMNS": "80"}
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    assert sum(line.startswith("│ --") and not line.startswith("│ --help") for line in shown.splitlines()) <= 32
+    assert arguments[0] != "train" or len(shown.strip().splitlines()) <= 60  # in 80 columns
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--dataset", "esoll"], "did you mean esol?"),
+        (["--dataset", "esoll"], "did you mean 'esol'?"),
         (["{table}", "--target-columns", "z"], "has no column 'z'; it has 'smiles', 'y'"),
         (["{table}", "--split-column", "side"], "has no column 'side'"),
         (["--dataset", "esol", "--target-columns", "z"], "esol.csv has no column 'z'"),

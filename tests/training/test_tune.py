@@ -55,12 +55,13 @@ def test_the_best_settings_train_as_they_were_tried(molattn: Molattn, table: Pat
     best = trials[values.index(min(values))]
     config = tomllib.loads((folder / "best.toml").read_text())
     # Only what was given, and what differs.
-    given = {"num_layers": 1, "hidden_dim": 16}, {"epochs": 2, "accelerator": "cpu", "base": "none"}
+    model: dict[str, Any] = {"num_layers": 1, "hidden_dim": 16}
+    training: dict[str, Any] = {"epochs": 2, "accelerator": "cpu", "base": "none"}
     if best["is_default"] == "no":
-        given[0]["readout"] = best["model.readout"]
-        given[1]["learning_rate"] = float(best["training.learning_rate"])
-        assert 1e-4 <= given[1]["learning_rate"] <= 1e-2
-    assert config == {"data": {"dataset": str(table)}, "model": given[0], "training": given[1]}
+        model["readout"] = best["model.readout"]
+        training["learning_rate"] = float(best["training.learning_rate"])
+        assert 1e-4 <= training["learning_rate"] <= 1e-2
+    assert config == {"data": {"dataset": str(table)}, "model": model, "training": training}
     # What `molattn train` makes of it is what the trial was worth: the validation metric of its best epoch.
     run = tmp_path / "run"
     assert molattn("train", "--config", folder / "best.toml", "-o", run, "-q").code == 0

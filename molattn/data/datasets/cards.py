@@ -226,8 +226,8 @@ def _require_known(name: str) -> None:
     names = dataset_names()
     if name not in names:
         close = difflib.get_close_matches(name.lower(), names, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise UsageError(f"there is no data set {short_repr(name)}; available: {', '.join(names)}{hint}")
+        hint = f"did you mean {close[0]!r}?" if close else "a table of your own is a path, such as my.csv."
+        raise UsageError(f"there is no data set {short_repr(name)}: {hint} There are {', '.join(names)}")
 
 
 def _card(folder: Path, fields: dict[str, Any]) -> DatasetCard:

@@ -1,0 +1,26 @@
+"""Settings of the process that torch and the memory allocator read, for a small computer that others also use."""
+
+import ctypes
+import os
+
+
+def set_environment() -> None:
+    """Set the environment variables that torch reads, unless the user has; before torch is imported."""
+    # Waiting OpenMP threads that spin are very slow when another process needs the cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # oneDNN and torch each cache primitives for 1,024 matrix shapes. Every batch brings new shapes, so that a long
+    # table would fill hundreds of megabytes with entries that are never used again.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+    os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
+
+
+def keep_memory() -> None:
+    """Configure glibc's allocator to keep memory between batches: returning it and faulting its pages in again takes
+    longer than the computation."""
+    mmap_threshold, trim_threshold = -3, -1
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):
+        return
+    mallopt(mmap_threshold, 2**25)
+    mallopt(trim_threshold, 2**27)
