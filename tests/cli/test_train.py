@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from molattn.chem import read_smiles
 from molattn.cli.progress import TerminalReporter
 from molattn.data import SPLITS, SPLITS_BY_TARGET
 from molattn.models.losses import LOSSES
@@ -22,6 +23,7 @@ from molattn.training.config import LOSSES as LOSSES_OF_THE_HELP
 from molattn.training.config import TASK_TYPES as TASK_TYPES_OF_THE_HELP
 from molattn.training.config import TrainingConfig
 from tests.cli.conftest import QUICK, Molattn
+from tests.molecules import esol
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -55,6 +57,32 @@ def test_the_output_ends_with_metrics_the_folder_and_commands_that_run_as_printe
         assert done.code == 0, (line, done.err)
     assert (tmp_path / "run" / "ethanol.html").is_file() and (tmp_path / "out.csv").is_file()
     assert "2 rows are left out" in answer.err
+
+
+@pytest.mark.parametrize("kind", ["atoms", "two targets", "smiles-transformer"])
+def test_the_commands_at_the_end_suit_the_model(
+    molattn: Molattn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    smiles = [s for s in esol(60)[0] if "[" not in s][:24]
+    columns = {
+        "atoms": {"charge": [f'"{[0.1 * a.GetDegree() for a in read_smiles(s).GetAtoms()]}"' for s in smiles]},
+        "two targets": {"log S": [str(0.1 * len(s)) for s in smiles], "n": [str(s.count("C")) for s in smiles]},
+        "smiles-transformer": {"y": [str(0.1 * len(s)) for s in smiles]},
+    }[kind]
+    rows = map(",".join, zip(smiles, *columns.values(), strict=True))
+    (tmp_path / "in.csv").write_text("\n".join([",".join(["smiles", *columns]), *rows]) + "\n")
+    options = ("--target-columns", "*", *QUICK, "--epochs", "1", "-o", "my runs/a")
+    if kind == "smiles-transformer":
+        options = (*options, "--model", kind)
+    monkeypatch.chdir(tmp_path)
+    answer = molattn("train", "in.csv", *options)
+    assert answer.code == 0, answer.err
+    commands = [shlex.split(line) for line in answer.out.splitlines() if line.startswith("  molattn ")]
+    explained = [["explain"]] if kind == "two targets" else []
+    assert [command[1:2] for command in commands] == [["view"], *explained, ["predict"], ["predict"]]
+    for command in commands:
+        done = molattn(*command[1:])
+        assert done.code == 0, (command, done.err)
 
 
 def test_the_run_folder_is_complete(run: Path, table: Path) -> None:
