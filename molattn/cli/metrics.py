@@ -58,13 +58,13 @@ def print_metrics(
                 columns[f"always {always}"] = [number(baseline[target][n]) for n in names]
             unit = f" in {units[target]}" if units[target] and any(METRICS[n].has_unit for n in names) else ""
             print_line()
-            print_line(f"{target}{unit}, {model['n']} {molecules}:")
+            print_line(f"{target}{unit}, {model['n']} {molecules}{_censored(model)}:")
             labels = [METRICS[n].label for n in names]
             _print(["", *columns], [list(row) for row in zip(labels, *columns.values(), strict=True)])
     else:
         print_line()
         print_line(f"{molecules}:")
-        rows = [[target, str(m["n"]), *(number(m[n]) for n in names)] for target, m in measured.items()]
+        rows = [[target, f"{m['n']}{_censored(m)}", *(number(m[n]) for n in names)] for target, m in measured.items()]
         rows.append(["mean of all", "", *(_mean(measured, n) for n in names)])
         if unseen:
             rows.append(["mean of those not seen in training", "", *(_mean(unseen, n) for n in names)])
@@ -115,6 +115,12 @@ def _print(heads: list[str], rows: list[list[str]]) -> None:
     for row in rows:
         table.add_row(*map(Text, row))
     console().print(table)
+
+
+def _censored(measured: Mapping[str, Any]) -> str:
+    """How many labels are not measured, since they are bounds; empty without."""
+    count = measured.get("censored", 0)
+    return f" ({count} more with a bound only)" if count else ""
 
 
 def _mean(measured: Mapping[str, Mapping[str, Any]], name: str) -> str:

@@ -57,8 +57,9 @@ def _print(
         ]
         print_json(content)
         return [r for r in rows if r.error]
-    binary = predictor.task.kind == "binary"
-    units = ["probability" if binary else u for u in predictor.units]
+    units = list(predictor.units)
+    if predictor.task.kind == "binary":
+        units = [f"probability of {names[1]}" for names in predictor.task.classes] or ["probability"] * len(units)
     header = [f"{t} ({u})" if u else t for t, u in zip(predictor.targets, units, strict=True)] + names
     if len(header) > MAX_COLUMNS:
         _print_table(header, rows)

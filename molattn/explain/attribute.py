@@ -45,9 +45,9 @@ class ExplainedOutput:
 def explained_output(artifact: Artifact, target: str | None, outputs: np.ndarray) -> ExplainedOutput:
     """The output to explain for `target`, given the outputs of the molecule, (outputs,).
 
-    For regression it is in the unit of the target, for a binary target the log-odds of 1. For several classes it is the
-    score, before the softmax, of one class: the class of a prediction column NAME_prob_CLASS, or the predicted class if
-    `target` is the name of the target.
+    For regression it is in the unit of the target, for a binary target the log-odds of its positive class. For several
+    classes it is the score, before the softmax, of one class: the class of a prediction column NAME_prob_CLASS, or the
+    predicted class if `target` is the name of the target.
 
     Raises:
         UsageError: unknown target, several targets and none is named, or a model that predicts evidence.
@@ -73,7 +73,10 @@ def explained_output(artifact: Artifact, target: str | None, outputs: np.ndarray
         best = own[int(np.argmax(outputs[own]))]
         return _class_score(artifact, columns, best)
     if isinstance(task, Binary):
-        return ExplainedOutput(name, t, "log-odds", quantity=f"log-odds of {name}", class_of=(t, 1))
+        of = name
+        if task.classes:
+            of = f"{task.classes[t][1]} of {name}" if several else task.classes[t][1]
+        return ExplainedOutput(name, t, "log-odds", quantity=f"log-odds of {of}", class_of=(t, 1))
     return ExplainedOutput(name, t, artifact.units[t], artifact.scaler.mean[t], artifact.scaler.std[t])
 
 

@@ -197,7 +197,7 @@ def _check_consistency(config: dict[str, Any]) -> None:
     if computed != sorted(computed):
         raise ValidationError("descriptors has one that is computed before one that is not")
     classes = task.get("classes")
-    if (classes is not None) != (task["kind"] == "multiclass"):
+    if (classes is None) if task["kind"] == "multiclass" else (classes is not None and task["kind"] != "binary"):
         raise ValidationError(
             f"task.classes goes with the kind multiclass, and task.kind is {short_repr(task['kind'])}"
         )
@@ -205,6 +205,8 @@ def _check_consistency(config: dict[str, Any]) -> None:
         raise ValidationError(f"task.classes are those of {len(classes):,} targets, and there are {len(targets):,}")
     for t, names in enumerate(classes or ()):
         _check_unique(f"task.classes[{t}]", names)
+        if task["kind"] == "binary" and len(names) != 2:
+            raise ValidationError(f"task.classes[{t}] has {len(names):,} names, and a binary target has two classes")
     if "alpha" in task and task["loss"] in LOSSES and not LOSSES[task["loss"]].has_quantiles:
         raise ValidationError(f"task.alpha goes with the loss quantile, and task.loss is {short_repr(task['loss'])}")
     if task["of_atoms"] and (found := next((k for k in ("calibration", "domain") if config[k] is not None), None)):

@@ -43,12 +43,16 @@ class LossArguments:
             None for none.
         alpha: see `DEFAULT_ALPHA`.
         regularization: `training.evidential_regularization`.
+        is_lower, is_upper: (b, T) of booleans, where the target is a lower, or an upper, bound of the true value; None
+            for exact targets. Only losses that read bounds get targets that are bounds.
     """
 
     target_of_output: Tensor
     weights: Tensor | None = None
     alpha: float = DEFAULT_ALPHA
     regularization: float = DEFAULT_REGULARIZATION
+    is_lower: Tensor | None = None
+    is_upper: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ class Loss:
             the part of the variance that it is, "total", "epistemic" or "aleatoric".
         has_quantiles: whether the spread has quantiles; the setting `training.alpha` applies to such losses.
         root: whether a learning curve has the square root of the loss.
+        reads_bounds: whether targets may be bounds.
         is_explainable: whether the first outputs are standardised values, log-odds or scores, which attributions can
             explain.
     """
@@ -101,6 +106,7 @@ class Loss:
     uncertainty_methods: Mapping[str, str] = field(default_factory=dict)
     has_quantiles: bool = False
     root: bool = False
+    reads_bounds: bool = False
     is_explainable: bool = True
 
 
@@ -126,6 +132,17 @@ def losses_of(kind: str) -> tuple[str, ...]:
     return tuple(name for name, loss in LOSSES.items() if kind in loss.kinds)
 
 
+BOUNDED_LOSSES = ("bounded-mse", "bounded-mae")
+"""Losses that read bounds, the default of targets with bounds first."""
+
+
+def why_no_bounds(loss: str) -> str:
+    """Why a regression with this loss cannot learn from bounds; empty if it can, or if there is no such regression."""
+    if loss not in LOSSES or LOSSES[loss].reads_bounds or "regression" not in LOSSES[loss].kinds:
+        return ""
+    return f"the loss {loss} cannot use it: --loss-function {' or '.join(BOUNDED_LOSSES)} can"
+
+
 def uncertainty_methods() -> dict[str, tuple[str, str]]:
     """The uncertainty methods that losses provide: for each the name of the loss, and the part of the variance."""
     return {method: (loss.name, part) for loss in LOSSES.values() for method, part in loss.uncertainty_methods.items()}
@@ -144,6 +161,24 @@ def _mae(outputs: Tensor, z: Tensor, _: LossArguments) -> Tensor:
 def _huber(outputs: Tensor, z: Tensor, _: LossArguments) -> Tensor:
     """(o - z)^2 / 2 up to 1, |o - z| - 1/2 beyond"""
     return F.huber_loss(outputs, z.to(outputs.dtype), reduction="none")
+
+
+def _within_bounds(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
+    """o, but z where it is a bound that o is within: above a lower one, or below an upper one"""
+    if arguments.is_lower is None or arguments.is_upper is None:
+        return outputs
+    within = (arguments.is_lower & (outputs > z)) | (arguments.is_upper & (outputs < z))
+    return torch.where(within, z.to(outputs.dtype), outputs)
+
+
+def _bounded_mse(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
+    """(o - z)^2, but 0 where z is a bound that o is within"""
+    return (_within_bounds(outputs, z, arguments) - z).square()
+
+
+def _bounded_mae(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
+    """|o - z|, but 0 where z is a bound that o is within"""
+    return (_within_bounds(outputs, z, arguments) - z).abs()
 
 
 def _mve(outputs: Tensor, z: Tensor, _: LossArguments) -> Tensor:
@@ -289,6 +324,8 @@ for _loss in (
         uncertainty_methods={"quantile-regression": "total"},
         has_quantiles=True,
     ),
+    Loss("bounded-mse", _REGRESSION, "standardised RMSE, with bounds", _bounded_mse, root=True, reads_bounds=True),
+    Loss("bounded-mae", _REGRESSION, "standardised MAE, with bounds", _bounded_mae, reads_bounds=True),
     Loss("bce", ("binary",), "cross-entropy", _bce, probabilities=_logistic),
     Loss("cross-entropy", ("multiclass",), "cross-entropy", _cross_entropy, outputs=0, probabilities=_softmax),
     Loss(

@@ -28,7 +28,7 @@ class Task(ABC):
         loss: the name of the loss that the model minimises, in `molattn.models.losses.LOSSES`.
         of_atoms: whether the targets are of atoms. If so, n is the number of atoms of all molecules, molecule by
             molecule.
-        classes: for each target the names of its classes; empty for tasks without.
+        classes: for each target the names of its classes; empty for numbers, and for classes that are 0 and 1.
     """
 
     kind: ClassVar[str]
@@ -185,7 +185,10 @@ class Regression(Task):
 
 @dataclass(frozen=True)
 class Binary(Task):
-    """Yes or no, 1 or 0; the model predicts the probability of 1."""
+    """Yes or no, 1 or 0; the model predicts the probability of 1, the positive class.
+
+    Its `classes` are the names of the negative and the positive class of each target; empty for 0 and 1.
+    """
 
     kind = "binary"
     metrics = ("auroc", "auprc", "mcc", "accuracy", "f1")
@@ -194,6 +197,7 @@ class Binary(Task):
 
     loss: str = "bce"
     of_atoms: bool = False
+    classes: tuple[tuple[str, ...], ...] = ()
 
     def target_of_output(self, num_targets: int) -> list[int]:
         return [*range(num_targets)] * (self.loss_function.outputs or 2)
@@ -214,8 +218,8 @@ class Binary(Task):
     def probabilities(self, predictions: Predictions, t: int) -> np.ndarray:
         return np.stack([1 - predictions.values[:, t], predictions.values[:, t]], 1)
 
-    def class_names(self, t: int) -> tuple[str, ...]:  # noqa: ARG002
-        return ("0", "1")
+    def class_names(self, t: int) -> tuple[str, ...]:
+        return self.classes[t] if self.classes else ("0", "1")
 
     def with_probabilities(self, probabilities: Sequence[np.ndarray], std: np.ndarray | None = None) -> Predictions:
         values = np.stack([p[:, 1] for p in probabilities], 1)

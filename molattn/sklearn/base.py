@@ -117,7 +117,7 @@ class MolAttention(BaseEstimator):
         if len(smiles) == 1:
             raise ValueError("n_samples=1: one molecule can train or validate, not both; give two or more")
         # Imported here because predictions do not need the training modules.
-        from molattn.training.targets import resolve_task
+        from molattn.training.task_inference import resolve_task
         from molattn.training.train_arrays import train_arrays
 
         with as_value_error():

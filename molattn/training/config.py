@@ -21,7 +21,10 @@ SPLITS = ("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone",
 FEATURIZERS = ("rdkit_few", "rdkit_2d")
 ATOM_PREFIX = "atom-"
 TASK_TYPES = ("regression", "binary", "multiclass", "atom-regression", "atom-binary", "atom-multiclass")
-LOSSES = ("mse", "mae", "huber", "mve", "evidential", "quantile", "bce", "cross-entropy", "dirichlet")
+LOSSES = (
+    *("mse", "mae", "huber", "mve", "evidential", "quantile", "bounded-mse", "bounded-mae"),
+    *("bce", "cross-entropy", "dirichlet"),
+)
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,10 @@ class DataConfig:
         fold: the test fold of this run, from 0; -1 for all of them, one after the other.
         task_type: "regression", "binary" or "multiclass", or if each cell holds a list with a value for every atom
             "atom-regression", "atom-binary" or "atom-multiclass"; inferred from the targets when empty.
+        positive_class: of targets with two classes, the word (or number) of the class whose probability is predicted;
+            a known one, such as active, yes or toxic, or else the last in the alphabet when empty.
+        max_unreadable: the largest share of the target cells that are not empty which may hold no label, such as words
+            among numbers; above it training stops. Their rows are left out.
     """
 
     dataset: str = option("", "A data set, see `molattn datasets list`.", metavar="NAME", hidden=False)
@@ -113,6 +120,10 @@ class DataConfig:
         metavar="TYPE",
         hidden=False,
     )
+    positive_class: str = option(
+        "", "Of two classes the one whose probability is predicted, such as active.", metavar="WORD"
+    )
+    max_unreadable: float = option(0.1, "Share of target values that may be unreadable.", metavar="SHARE")
     weight_column: str = option("", "Column of weights of the rows.", metavar="NAME")
     group_column: str = option("", "Column of groups: the rows of a group have the same split label.", metavar="NAME")
     descriptor_columns: tuple[str, ...] = option(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,9 +18,23 @@ from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import REGRESSION, Task
 from molattn.training.config import DataConfig
 
-# A batch; the weights of its rows of targets, (b,) or (N,), None for equal weights; the auxiliary targets, (b, A) or
-# None; the number of molecules that were requested.
-StepInputs = tuple[Batch, Tensor | None, Tensor | None, int]
+
+class StepInputs(NamedTuple):
+    """The inputs of a step of training or validation.
+
+    Attributes:
+        batch: the molecules, with their targets.
+        weights: of the rows of targets, (b,) or (N,); None for equal weights.
+        auxiliary_targets: (b, A); None without.
+        num_molecules: that were requested; 0 for the part of a rank without a molecule.
+        bounds: (b, T, 2) of the targets that are not known exactly, as in `LabelledMolecules`; None without.
+    """
+
+    batch: Batch
+    weights: Tensor | None
+    auxiliary_targets: Tensor | None
+    num_molecules: int
+    bounds: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -35,6 +50,8 @@ class LabelledMolecules:
             end; None for one row per molecule.
         descriptors: (n, k) extra descriptors of each molecule, standardised; None without.
         auxiliary_targets: (n, A) targets of an auxiliary objective, standardised, NaN where missing; None without.
+        bounds: (n, T, 2) lower and upper bounds, in their units, of targets that are not known exactly and NaN in
+            `targets`; NaN where there is none. None without.
     """
 
     molecules: Sequence[Molecule]
@@ -43,6 +60,7 @@ class LabelledMolecules:
     offsets: np.ndarray | None = None
     descriptors: np.ndarray | None = None
     auxiliary_targets: np.ndarray | None = None
+    bounds: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.molecules)
@@ -85,6 +103,8 @@ class PreparedDataset:
         descriptor_scaler: the scaler of `descriptors`, fitted to the training molecules.
         offsets: (n + 1,) where the rows of targets of each molecule begin, and where the last end; None for one row per
             molecule.
+        bounds: (n, T, 2) lower and upper bounds of targets that are not known exactly, which are NaN in `targets`; NaN
+            where there is none. None without.
         lines: where each row of the table starts in its source, in `line_unit`.
         line_unit: "line", "record" or "row".
     """
@@ -108,6 +128,7 @@ class PreparedDataset:
     descriptors: np.ndarray | None = None
     descriptor_scaler: DescriptorScaler | None = None
     offsets: np.ndarray | None = None
+    bounds: np.ndarray | None = None
     lines: Sequence[int] = ()
     line_unit: str = "line"
 
@@ -147,7 +168,8 @@ class PreparedDataset:
         offsets = None if self.offsets is None else offsets_from_counts(np.diff(self.offsets)[indices])
         descriptors = None if self.descriptors is None else self.descriptors[indices]
         targets = self.targets[self.targets_of(indices)]
-        return LabelledMolecules(self.molecules[indices], targets, weights, offsets, descriptors)
+        bounds = None if self.bounds is None else self.bounds[indices]
+        return LabelledMolecules(self.molecules[indices], targets, weights, offsets, descriptors, bounds=bounds)
 
 
 class RowIndices(Dataset[int]):
@@ -179,4 +201,6 @@ def collate_step(model: MoleculeModel, data: LabelledMolecules, rows: Sequence[i
     weights = data.weights_of(rows) if requested else np.zeros(len(data.targets_of(rows)))
     auxiliary = data.auxiliary_targets
     auxiliary = None if auxiliary is None else torch.from_numpy(auxiliary[list(rows)].astype(np.float32))
-    return collate_rows(model, data, rows), None if weights is None else torch.from_numpy(weights), auxiliary, requested
+    bounds = None if data.bounds is None else torch.from_numpy(data.bounds[list(rows)])
+    weights = None if weights is None else torch.from_numpy(weights)
+    return StepInputs(collate_rows(model, data, rows), weights, auxiliary, requested, bounds)

@@ -11,11 +11,12 @@ import numpy as np
 from molattn.chem import ReadOptions, canonical_smiles, read_smiles, standardized_smiles
 from molattn.chem.molecule import map_rows
 from molattn.data import RejectedRow, guess_smiles_column, read_records, read_table
-from molattn.errors import InputError, SmilesError
+from molattn.errors import InputError, SmilesError, short_repr
 from molattn.models.artifact import Artifact
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression
 from molattn.training.bootstrap import interval_by_target
+from molattn.training.class_names import ZERO_ONE, fold, positive_of
 from molattn.training.descriptors import append_computed_descriptors
 from molattn.training.labels import NO_ATOM_LIMIT, MatchedLabels, check_atom_targets, match_labels
 from molattn.training.metrics import LEVEL, mean_over_targets, resolve_metrics, uncertainty_metrics
@@ -34,7 +35,8 @@ class Evaluation:
         targets: (n, T) their labels, NaN where missing; class indices for multiclass targets; (N, T) for targets of
             atoms, as in `PreparedDataset`.
         answers: the predictions for them.
-        metrics: {target: {metric: value, "n": labels}}.
+        metrics: {target: {metric: value, "n": labels}}; "censored" counts the labels that are bounds, such as >10,
+            which are not measured.
         intervals: the 95% intervals of the metrics, {target: {metric: [lower, upper]}}; see
             `molattn.training.bootstrap`.
         mean: of the metrics over the targets; empty for one target.
@@ -101,6 +103,7 @@ def evaluate(
     if task.of_atoms:
         check_atom_targets(type(artifact.model), read_options.standardize)
     encoded = encode_targets(table, targets, task.name, task.classes, task.of_atoms, read_options.add_hs)
+    class_messages = () if task.classes else _words_as_numbers(targets, encoded.classes)
     scaler = artifact.descriptors
     descriptor_columns = () if scaler is None else scaler.provided
     records = read_records(
@@ -141,7 +144,7 @@ def evaluate(
         matched, raw, _ = predict()
     true = matched.targets
     answers = artifact.apply_calibration(raw)
-    by_target = metrics_by_target(task, targets, true, answers, names)
+    by_target = metrics_by_target(task, targets, true, answers, names, matched.bounds)
     baseline = {}
     if isinstance(task, Regression):
         constant = task.baseline_predictions(np.array([artifact.scaler.mean]), len(true))
@@ -154,7 +157,8 @@ def evaluate(
         owners = np.repeat(owners, np.diff(matched.offsets))
     if is_seen.any() and not is_seen.all():
         kept = ~is_seen if matched.offsets is None else np.repeat(~is_seen, np.diff(matched.offsets))
-        unseen = metrics_by_target(task, targets, true[kept], answers[kept], names)
+        bounds = None if matched.bounds is None else matched.bounds[kept]
+        unseen = metrics_by_target(task, targets, true[kept], answers[kept], names, bounds)
     calibration, uncertainty = artifact.calibration, {}
     if raw.std is not None or calibration is not None:
         method = artifact.calibration_method
@@ -174,8 +178,27 @@ def evaluate(
         rejected=matched.rejected,
         offsets=matched.offsets,
         uncertainty=uncertainty,
-        warnings=(*encoded.warnings, *records.warnings),
+        warnings=(*encoded.warnings, *class_messages, *records.warnings),
     )
+
+
+def _words_as_numbers(targets: Sequence[str], classes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """How words are read for a model of 0 and 1, for each target that has words.
+
+    Raises:
+        InputError: it is not known which word is the positive class.
+    """
+    messages = []
+    for name, (negative, positive) in zip(targets, classes, strict=bool(classes)):
+        if (negative, positive) == ZERO_ONE:
+            continue
+        if not positive_of(fold(negative), fold(positive)):
+            raise InputError(
+                f"column {short_repr(name)} holds the words {negative} and {positive}, and the model was trained on 0 "
+                "and 1: write 1 for the positive class and 0 for the other"
+            )
+        messages.append(f"column {short_repr(name)}: {positive} is read as 1 and {negative} as 0")
+    return tuple(messages)
 
 
 def seen_smiles(run: Path) -> list[str]:

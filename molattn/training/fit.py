@@ -139,9 +139,12 @@ def _to_device(device: torch.device, step: StepInputs) -> StepInputs:
     """The inputs of a step on the device; unchanged for a CPU."""
     if device.type == "cpu":
         return step
-    batch, *others, num_molecules = step
-    rows, auxiliary_targets = (None if x is None else x.to(device, non_blocking=True) for x in others)
-    return batch.to(device), rows, auxiliary_targets, num_molecules
+    moved = {
+        name: x.to(device, non_blocking=True)
+        for name in ("weights", "auxiliary_targets", "bounds")
+        if (x := getattr(step, name)) is not None
+    }
+    return step._replace(batch=step.batch.to(device), **moved)
 
 
 def _seed_epoch(sampler: BucketBatchSampler, epoch: int) -> None:

@@ -28,12 +28,14 @@ class MatchedLabels:
         rejected: the rows of the table that cannot be used, and why, in their order.
         offsets: (n + 1,) where the rows of targets of each molecule begin, and where the last end; None for one row per
             molecule.
+        bounds: (n, T, 2), as in `Records`; None without.
     """
 
     indices: np.ndarray
     targets: np.ndarray
     rejected: list[RejectedRow]
     offsets: np.ndarray | None = None
+    bounds: np.ndarray | None = None
 
 
 def match_labels(
@@ -69,7 +71,8 @@ def match_labels(
         rejected.append(RejectedRow(row, table.lines[row], records.smiles[i], reason, table.unit))
     rejected.sort(key=lambda r: r.row)
     if records.atom_targets is None:
-        return MatchedLabels(indices, records.targets[indices], rejected)
+        bounds = None if records.bounds is None else records.bounds[indices]
+        return MatchedLabels(indices, records.targets[indices], rejected, bounds=bounds)
     parts = [_stack_columns(records.atom_targets[i], int(sizes[i])) for i in indices.tolist()]
     targets = np.concatenate([np.empty((0, len(names))), *parts])
     return MatchedLabels(indices, targets, rejected, offsets_from_counts(sizes[indices]))

@@ -121,13 +121,13 @@ class Learner(nn.Module):
 
     def compute_loss(self, step: StepInputs) -> Tensor:
         """The loss of a step, or with several ranks this rank's share of it; also added to `train_losses`."""
-        batch, rows, auxiliary_targets, num_molecules = step
+        batch, rows, auxiliary_targets, num_molecules, bounds = step
         assert batch.targets is not None
         if self.auxiliary_objective is None:
             outputs, auxiliary_loss = self.model(batch), None
         else:
             outputs, auxiliary_loss = self.auxiliary_objective(self.model, batch, auxiliary_targets)
-        losses, known = self.loss(outputs, batch.targets)
+        losses, known = self.loss(outputs, batch.targets, bounds)
         self.train_losses.add(losses, known, rows)
         loss = mean_loss(losses, known, rows)
         if distributed.world_size() > 1:
@@ -146,10 +146,10 @@ class Learner(nn.Module):
 
     def validation_step(self, step: StepInputs) -> None:
         """Add the loss of the averaged model to `val_losses`, and store its outputs for `pop_metric`."""
-        batch, rows = step[:2]
+        batch, rows = step.batch, step.weights
         assert batch.targets is not None
         outputs = self.average.module(batch)
-        losses, known = self.loss(outputs, batch.targets)
+        losses, known = self.loss(outputs, batch.targets, step.bounds)
         self.val_losses.add(losses, known, rows)
         self.validation_outputs.append((outputs.cpu().numpy(), batch.targets.cpu().numpy()))
 

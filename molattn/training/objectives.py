@@ -55,6 +55,7 @@ class TaskLoss(nn.Module):
         self.register_buffer("owners", torch.tensor(task.target_of_output(len(scaler.mean))))
         self.register_buffer("weights", torch.tensor(tuple(weights)) if len(weights) else None)
         self.function = task.loss_function.function
+        self.reads_bounds = task.loss_function.reads_bounds
         self.alpha = getattr(task, "alpha", DEFAULT_ALPHA)
         self.regularization = regularization
 
@@ -63,16 +64,24 @@ class TaskLoss(nn.Module):
         """The target of each output, (outputs,); checkpoints name it `owners`."""
         return self.owners
 
-    def forward(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, outputs: Tensor, targets: Tensor, bounds: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The losses, (b, T), zero where the label is missing, and the mask of known labels, (b, T).
 
-        Shapes: outputs (b, outputs), targets (b, T) in units, NaN where missing; b counts molecules, or atoms.
+        A bound is a known label for a loss that reads bounds, and a missing one otherwise.
+
+        Shapes: outputs (b, outputs), targets (b, T) in units, NaN where missing; b counts molecules, or atoms. bounds
+        (b, T, 2) lower and upper bounds in units, NaN where there is none; None without.
         """
-        known = torch.isfinite(targets)
+        known, is_lower, is_upper = torch.isfinite(targets), None, None
+        if bounds is not None and self.reads_bounds:
+            is_lower, is_upper = torch.isfinite(bounds).unbind(-1)
+            lower, upper = bounds.unbind(-1)
+            targets = torch.where(is_lower, lower, torch.where(is_upper, upper, targets))
+            known = torch.isfinite(targets)
         z = ((targets - self.mean) / self.std).masked_fill(~known, 0.0)
         outputs = outputs.masked_fill(~known[:, self.target_of_output], 0.0)
         weights = None if self.weights is None else self.weights.to(outputs.dtype)
-        arguments = LossArguments(self.target_of_output, weights, self.alpha, self.regularization)
+        arguments = LossArguments(self.target_of_output, weights, self.alpha, self.regularization, is_lower, is_upper)
         return self.function(outputs, z, arguments).masked_fill(~known, 0.0), known
 
 

@@ -91,6 +91,8 @@ class TrainOptions(EstimatorOptions, total=False):
     smiles_column: str | None
     target_columns: Sequence[str] | str | None
     task_type: str | None
+    positive_class: str | None
+    max_unreadable: float | None
     weight_column: str | None
     group_column: str | None
     descriptor_columns: Sequence[str] | str | None

@@ -37,7 +37,9 @@ from molattn.training.descriptors import (
 )
 from molattn.training.labels import check_atom_targets, match_labels, molecule_means
 from molattn.training.table_source import find_table
-from molattn.training.targets import encode_targets, has_atom_targets, resolve_task, single_class_targets
+from molattn.training.targets import encode_targets, has_atom_targets
+from molattn.training.task_inference import resolve_task, single_class_targets
+from molattn.training.unreadable import check_unreadable
 
 
 def rejected_rows(rejected: list[RejectedRow], where: str = "") -> list[str]:
@@ -149,7 +151,16 @@ def prepare(
         check_atom_targets(model, config.standardize)
         # Descriptors of molecules do not apply to atoms.
         config, computed = replace(config, molecule_featurizers=()), ()
-    encoded = encode_targets(table, config.target_columns, config.task_type, of_atoms=of_atoms, add_hs=config.add_hs)
+    encoded = encode_targets(
+        table,
+        config.target_columns,
+        config.task_type,
+        of_atoms=of_atoms,
+        add_hs=config.add_hs,
+        positive_class=config.positive_class,
+        loss=loss,
+    )
+    check_unreadable(encoded.table, encoded.unreadable, encoded.num_cells, config.max_unreadable)
     table = encoded.table
     records = read_records(
         table,
@@ -175,7 +186,7 @@ def prepare(
         raise InputError(f"{path}: no row can be used; {first}")
     rows = records.rows[usable]
     task, task_message = resolve_task(
-        config.task_type, loss, targets, config.target_columns, encoded.classes, of_atoms, alpha
+        config.task_type, loss, targets, config.target_columns, encoded.classes, of_atoms, alpha, matched.bounds
     )
     config = replace(config, task_type=task.name)
     smiles = column(table, config.smiles_column)
@@ -225,6 +236,7 @@ def prepare(
         offsets=matched.offsets,
         lines=table.lines,
         line_unit=table.unit,
+        bounds=matched.bounds,
     )
     _check_splits(dataset)
     descriptor_columns = None if records.descriptors is None else records.descriptors[usable]
@@ -312,6 +324,7 @@ def _check_splits(dataset: PreparedDataset) -> None:
         labels = dataset.targets[dataset.targets_of(indices)]
         for target, values in zip(dataset.config.target_columns, labels.T, strict=True):
             if split == "train" and not np.isfinite(values).any():
+                value = "value" if dataset.bounds is None else "exact value"
                 raise InputError(
-                    f"the training molecules have no value in column {target!r}: there is nothing to learn"
+                    f"the training molecules have no {value} in column {target!r}: there is nothing to learn"
                 )

@@ -397,6 +397,7 @@ def check_config(config: RunConfig) -> None:
         (config.training.dropout_sampling_size < 2, "dropout_sampling_size is 2 or more"),
         (config.training.domain_size < 0, "domain_size is 0 or more"),
         (not 0 <= config.data.calibration_size < 1, "calibration_size is at least 0 and below 1"),
+        (not 0 <= config.data.max_unreadable <= 1, "max_unreadable is from 0 to 1"),
         (config.data.num_folds < 1, "num_folds is 1 or more"),
         (not -1 <= config.data.fold < config.data.num_folds, "fold is from 0 to num_folds - 1, or -1 for all"),
         (config.data.max_atoms < 1, "max_atoms is 1 or more"),

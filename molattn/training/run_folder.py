@@ -16,6 +16,7 @@ import tomli_w
 
 from molattn.data import ALL_SPLIT_LABELS, SPLIT_LABELS, format_list
 from molattn.data.files import clear_folder, lock_folder, remove_temporary_files, write_text
+from molattn.data.tables.bounds import format_bound, has_bounds
 from molattn.data.tables.table import write_table
 from molattn.errors import UsageError
 from molattn.models.predictions import Predictions
@@ -117,13 +118,16 @@ def write_standardized(folder: Path, dataset: PreparedDataset) -> None:
 def write_predictions(folder: Path, dataset: PreparedDataset, answers: Predictions, extra: Sequence[str]) -> None:
     """Write `predictions.csv`: the labels and predictions of every molecule of every split, in the order of the table.
 
-    For targets of atoms each cell holds a list in JSON, with null for a missing label.
+    For targets of atoms each cell holds a list in JSON, with null for a missing label. A label of which only a bound is
+    known is empty, so that metrics can be computed from the column as it is; a last column NAME_bound has it, as >10.0.
 
     extra: the names of the columns of `answers.extra_values`.
     """
     targets, task = dataset.config.target_columns, dataset.task
     columns = ("row", "split", "smiles", *targets, *(f"{t}_pred" for t in targets), *extra)
-
+    bounds = dataset.bounds
+    if bounds is not None:
+        columns += tuple(f"{t}_bound" for t in targets)
     more = answers.extra_values
 
     def cells(numbers: np.ndarray) -> list[str]:
@@ -136,7 +140,8 @@ def write_predictions(folder: Path, dataset: PreparedDataset, answers: Predictio
             [*cells(dataset.targets[k]), *cells(answers.values[k]), *map(_exact, more[k].tolist())]
             for k in dataset.targets_of(np.array([i]))
         ]
-        return list(map(format_list, zip(*parts, strict=True))) if task.of_atoms else parts[0]
+        of_bounds = [] if bounds is None else [format_bound(*pair) for pair in bounds[i]]
+        return list(map(format_list, zip(*parts, strict=True))) if task.of_atoms else [*parts[0], *of_bounds]
 
     def rows() -> Iterable[Sequence[str]]:
         for i, row in enumerate(dataset.rows):
@@ -199,6 +204,7 @@ def metrics_by_split(
             dataset.targets[rows],
             answers[rows],
             names,
+            None if dataset.bounds is None else dataset.bounds[rows],
         )
         for split, rows in rows_of_splits.items()
     }
@@ -213,13 +219,23 @@ def split_names(dataset: PreparedDataset) -> tuple[str, ...]:
 
 
 def metrics_by_target(
-    task: Task, targets: Sequence[str], true: np.ndarray, answers: Predictions, names: Sequence[str]
+    task: Task,
+    targets: Sequence[str],
+    true: np.ndarray,
+    answers: Predictions,
+    names: Sequence[str],
+    bounds: np.ndarray | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """The metrics `names` of every target, and how many labels it has; `true` is (n, T)."""
+    """The metrics `names` of every target, and how many labels it has; `true` is (n, T).
+
+    Labels of which only a bound is known, `bounds` (n, T, 2), are not measured but counted, as "censored".
+    """
+    censored = None if bounds is None else has_bounds(bounds).sum(0).tolist()
     return {
         target: {
             **compute_metrics(true[:, t], task.scores(answers, t), names),
             "n": int(np.isfinite(true[:, t]).sum()),
+            **({} if censored is None else {"censored": censored[t]}),
         }
         for t, target in enumerate(targets)
     }

@@ -304,7 +304,8 @@ def target_plots(
         from molattn.viewer.class_plots import class_plot, confusion_plot
 
         if task.kind == "binary":
-            pictures[stem] = class_plot(y, p, splits, name=target, counted=counted)
+            name = f"{target} ({task.classes[t][1]})" if task.classes else target
+            pictures[stem] = class_plot(y, p, splits, name=name, counted=counted)
         else:
             rows = np.asarray(splits.get("test", ()), dtype=int)
             pictures[stem] = confusion_plot(y[rows], p[rows], task.classes[t], name=target, counted=counted)

@@ -72,6 +72,41 @@ def test_zeros_and_ones_are_predicted_as_probabilities(molattn: Molattn, binary:
     assert (run / "metrics.json").read_bytes() == (tmp_path / "again" / "metrics.json").read_bytes()
 
 
+def test_two_words_are_predicted_as_the_probability_of_the_positive_one(molattn: Molattn, tmp_path: Path) -> None:
+    words = ["insoluble" if r < 20 else "Soluble" for r in RANKS]
+    table = _write(tmp_path / "t.csv", y=["soluble", *words[1:-1], "n.d."])
+    run = tmp_path / "run"
+    answer = molattn("train", table, *QUICK, "-o", run)
+    assert answer.code == 0
+    assert "task: binary, y holds the words insoluble and Soluble; the positive class is Soluble; --pos" in answer.err
+    assert "1 cell of column 'y' is read as missing: 'n.d.' (1)" in answer.err
+    assert (run / "plots" / "classification.png").exists()
+    rows = _rows(run / "predictions.csv")
+    assert [float(r["y"]) for r in rows] == [1.0, *(float(w == "Soluble") for w in words[1:-1])]
+    assert "y (probability of Soluble)" in molattn("predict", run, "--smiles", "CCO").out
+    metrics = json.loads((run / "metrics.json").read_text())
+    again = json.loads(molattn("evaluate", run, table, "--json").out)
+    assert again["targets"]["y"]["n"] == 59
+    # The other way round, and as 0 and 1: the same labels.
+    numbers = _write(tmp_path / "numbers.csv", y=["1", *(str(int(w == "Soluble")) for w in words[1:-1]), ""])
+    answer = molattn("evaluate", run, numbers, "--json")
+    assert json.loads(answer.out)["targets"] == again["targets"]
+    assert "column 'y' holds 0 and 1: 1 is read as Soluble and 0 as insoluble" in answer.err
+    # A model of 0 and 1 reads the words, where it is known which is positive.
+    other = tmp_path / "other"
+    assert molattn("train", numbers, *QUICK, "-o", other, "-q").code == 0
+    assert json.loads((other / "metrics.json").read_text())["test"] == metrics["test"], "the same labels, the same run"
+    answer = molattn("evaluate", other, table, "--json")
+    assert json.loads(answer.out)["targets"] == again["targets"]
+    assert "column 'y': Soluble is read as 1 and insoluble as 0" in answer.err
+    colours = _write(tmp_path / "colours.csv", y=["blue" if r < 20 else "red" for r in RANKS])
+    assert "the model was trained on 0 and 1: write 1 for the positive class" in molattn("evaluate", other, colours).err
+    # The other class as the positive one.
+    answer = molattn("train", table, *QUICK, "-o", tmp_path / "inverse", "-q", "--positive-class", "INSOLUBLE")
+    assert answer.code == 0
+    assert [float(r["y"]) for r in _rows(tmp_path / "inverse" / "predictions.csv")] == [1 - float(r["y"]) for r in rows]
+
+
 def test_strings_are_predicted_as_classes(molattn: Molattn, tmp_path: Path) -> None:
     names = ["poor", "fair", "good"]
     table = _write(tmp_path / "t.csv", grade=[names[r // 20] for r in RANKS])
@@ -101,6 +136,41 @@ def test_strings_are_predicted_as_classes(molattn: Molattn, tmp_path: Path) -> N
     answer = molattn("evaluate", run, other, "--json")
     assert "1 of 60 rows are not measured; the first, line 2: column 'grade': 'awful' is none of the" in answer.err
     assert json.loads(answer.out)["targets"]["grade"]["n"] == 59
+
+
+def test_bounds_are_learned_and_not_measured(molattn: Molattn, tmp_path: Path) -> None:
+    cells = [f">{v}" if i % 5 == 1 else f"<= {v}" if i % 5 == 3 else str(v) for i, v in enumerate(VALUES)]
+    table, run = _write(tmp_path / "t.csv", y=cells), tmp_path / "run"
+    answer = molattn("train", table, *QUICK, "-o", run, "--ensemble-size", "2", "--calibration-size", "0.2")
+    assert answer.code == 0
+    assert "y holds numbers, and 24 of 60 are bounds such as >" in answer.err
+    assert "the loss is bounded-mse; --loss-function overrides it" in answer.err
+    metrics = json.loads((run / "metrics.json").read_text())
+    rows = _rows(run / "predictions.csv")
+    assert [r["y"] or r["y_bound"] for r in rows] == [c.replace("<= ", "<") for c in cells]
+    for side in ("train", "val", "test"):
+        mine = [r for r in rows if r["split"] == side]
+        known = [(float(r["y"]), float(r["y_pred"])) for r in mine if r["y"]]
+        assert metrics[side]["y"]["rmse"] == pytest.approx(np.sqrt(np.mean([(y - p) ** 2 for y, p in known])))
+        assert (metrics[side]["y"]["n"], metrics[side]["y"]["censored"]) == (len(known), len(mine) - len(known))
+    exact = np.array([float(r["y"]) for r in rows if r["y"] and r["split"] == "train"])
+    config = json.loads((run / "model" / "config.json").read_text())
+    assert config["task"]["loss"] == "bounded-mse"
+    assert config["targets"][0]["mean"] == pytest.approx(exact.mean())
+    evaluated = molattn("evaluate", run, table)
+    assert "36 molecules (24 more with a bound only)" in evaluated.out.replace("y, ", "")
+    measured = json.loads(molattn("evaluate", run, table, "--json").out)["targets"]["y"]
+    assert (measured["n"], measured["censored"]) == (36, 24)
+    # Another loss cannot use them.
+    answer = molattn("train", table, *QUICK, "-o", tmp_path / "no", "--loss-function", "mae")
+    assert answer.code != 0 and not (tmp_path / "no").exists()
+    assert "24 of 60 target values cannot be read (40%, and --max-unreadable allows 10%); line 3, column" in answer.err
+    assert "the loss mae cannot use it: --loss-function bounded-mse or bounded-mae can" in answer.err
+    answer = molattn(
+        "train", table, *QUICK, "-o", tmp_path / "mae", "--loss-function", "mae", "--max-unreadable", "0.5"
+    )
+    assert answer.code == 0 and "24 rows are left out, see rejected.csv" in answer.err
+    assert len(_rows(tmp_path / "mae" / "predictions.csv")) == 36
 
 
 def test_several_targets_with_missing_labels(molattn: Molattn, tmp_path: Path) -> None:

@@ -35,7 +35,10 @@ UNUSABLE = [
     ("1e999", "column 'y': '1e999' is not a finite number"),
     ("0,5", "column 'y': '0,5' is not a finite number: write a decimal point, 0.5"),
     ("1,234.5", "column 'y': '1,234.5' is not a finite number"),
-    ("<-5", "column 'y': '<-5' is not a finite number"),
+    ("<-5x", "column 'y': '<-5x' is not a finite number"),
+    (">", "column 'y': '>' is not a finite number"),
+    ("<inf", "column 'y': '<inf' is not a finite number"),
+    ("~3", "column 'y': '~3' is not a finite number, but an approximate one: write 3 if it may be learned as it is"),
     ("1_000", "column 'y': '1_000' is not a finite number"),
     ("0x1F", "column 'y': '0x1F' is not a finite number"),
     ("\uff11", r"column 'y': '\uff11' is not a finite number"),
@@ -184,3 +187,28 @@ def test_lists_of_atoms_stay_with_their_rows():
     assert found.rejected[2].reason.endswith("'x' is not a finite number")
     both = read_records(Table(table.columns, rows[4:], "t.csv", [6]), "smiles", ["y", "z"], of_atoms=True)
     assert both.atom_targets is not None and [len(numbers) for numbers in both.atom_targets[0]] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("cell", "lower", "upper"),
+    [
+        *((">10", 10, None), (" > 100 ", 100, None), (">=0.5", 0.5, None), ("\u22655", 5, None), (">>1e3", 1e3, None)),
+        *(("<-5", None, -5), ("<= 6.1", None, 6.1), ("\u2264.1", None, 0.1), ("=<2", None, 2), ("=>2", 2, None)),
+    ],
+)
+def test_a_bound_is_read(cell: str, lower: float | None, upper: float | None):
+    records = read_records(table_of(["smiles", "y"], ["C", "1"], ["CC", cell]), "smiles", ["y"])
+    assert records.rejected == [] and records.bounds is not None
+    np.testing.assert_array_equal(records.targets, [[1.0], [np.nan]])
+    wanted = [np.nan if x is None else x for x in (lower, upper)]
+    np.testing.assert_array_equal(records.bounds, [[[np.nan, np.nan]], [wanted]])
+
+
+def test_bounds_stay_with_their_rows_and_targets():
+    rows = [["C", "x", ">1"], ["CC", "1", "2"], ["CCC", "<3", ""], ["CO", "", ""], ["CN", ">5", "<6"]]
+    records = read_records(table_of(["smiles", "a", "b"], *rows), "smiles", ["a", "b"])
+    assert records.rows.tolist() == [1, 2, 4]
+    np.testing.assert_array_equal(records.targets, [[1, 2], [np.nan] * 2, [np.nan] * 2])
+    n = np.nan
+    np.testing.assert_array_equal(records.bounds, [[[n, n], [n, n]], [[n, 3], [n, n]], [[5, n], [n, 6]]])
+    assert read_records(table_of(["smiles", "a"], ["C", "1"]), "smiles", ["a"]).bounds is None

@@ -185,7 +185,9 @@ def test_scaler_leaves_out_missing_labels_and_constant_targets() -> None:
     np.testing.assert_allclose(scaler.unscale(scaler.scale(targets)), targets)
 
 
-@pytest.mark.parametrize("task", [Regression("mve"), Binary(), Multiclass(classes=(("a", "b", "c"),))])
+@pytest.mark.parametrize(
+    "task", [Regression("mve"), Binary(), Binary(classes=(("no", "yes"),)), Multiclass(classes=(("a", "b", "c"),))]
+)
 def test_the_task_is_loaded(tmp_path: Path, task: Task) -> None:
     model = GraphModel(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), len(task.target_of_output(1))).eval()
     written = Artifact(model, TargetScaler.identity(1), ("y",), ("",), task=task)

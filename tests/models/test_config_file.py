@@ -114,6 +114,10 @@ def test_a_setting_that_is_out_of_range_is_named(folder: Path, key: str, value: 
         (lambda c: c["task"].update(alpha=5), "task.alpha is 5, and must be a number between 0 and 1"),
         (lambda c: c["task"].update(loss="mse"), "task.alpha goes with the loss quantile, and task.loss is 'mse'"),
         (lambda c: c["task"].update(classes=[["a", "b"]]), "task.classes goes with the kind multiclass"),
+        (
+            lambda c: c["task"].update(kind="binary", loss="bce", classes=[["a", "b", "c"]]),
+            "task.classes[0] has 3 names, and a binary target has two classes",
+        ),
         (lambda c: c["task"].update(of_atoms=True), "domain is of molecules, and task.of_atoms is true"),
         (lambda c: c["domain"].update(least=2), "domain.least is 2, and must be a number from 0 to 1"),
         (lambda c: c["model"].update(edges=["distance"]), "model.edges reads distances, and there is no molecules.con"),

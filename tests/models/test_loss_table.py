@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.models.losses import LOSSES, Loss, losses_of, register_loss, uncertainty_methods
+from molattn.models.losses import BOUNDED_LOSSES, LOSSES, Loss, losses_of, register_loss, uncertainty_methods
 
 
 def _squared(outputs: torch.Tensor, z: torch.Tensor, _: object) -> torch.Tensor:
@@ -27,7 +27,9 @@ def test_a_loss_has_a_name_of_its_own_and_one_for_classes_has_probabilities() ->
 
 
 def test_the_losses_and_uncertainty_methods_of_each_kind_of_task() -> None:
-    assert losses_of("regression") == ("mse", "mae", "huber", "mve", "evidential", "quantile")
+    bounded = ("bounded-mse", "bounded-mae")
+    assert losses_of("regression") == ("mse", "mae", "huber", "mve", "evidential", "quantile", *bounded)
+    assert bounded == BOUNDED_LOSSES == tuple(name for name, loss in LOSSES.items() if loss.reads_bounds)
     assert losses_of("binary") == ("bce", "dirichlet")
     assert losses_of("multiclass") == ("cross-entropy", "dirichlet")
     assert losses_of("ranking") == ()
@@ -40,7 +42,7 @@ def test_the_losses_and_uncertainty_methods_of_each_kind_of_task() -> None:
         "dirichlet": ("dirichlet", "total"),
     }
     assert [name for name, loss in LOSSES.items() if loss.has_quantiles] == ["quantile"]
-    assert [name for name, loss in LOSSES.items() if loss.root] == ["mse"]
+    assert [name for name, loss in LOSSES.items() if loss.root] == ["mse", "bounded-mse"]
     assert [name for name, loss in LOSSES.items() if not loss.is_explainable] == ["dirichlet"]
 
 

@@ -23,7 +23,8 @@ from molattn.training.fit import fit
 from molattn.training.labels import match_labels, molecule_means
 from molattn.training.learner import Learner
 from molattn.training.prepare import prepare
-from molattn.training.targets import EncodedTable, encode_targets, has_atom_targets, resolve_task
+from molattn.training.targets import EncodedTable, encode_targets, has_atom_targets
+from molattn.training.task_inference import resolve_task
 from tests.molecules import esol
 
 SMILES, _ = esol(24)

@@ -16,7 +16,7 @@ from molattn.models.predict import predict_molecules
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from molattn.training.config import TrainingConfig
-from molattn.training.dataset import LabelledMolecules, collate_rows, collate_step
+from molattn.training.dataset import LabelledMolecules, StepInputs, collate_rows, collate_step
 from molattn.training.fit import FitResult, fit
 from molattn.training.learner import Learner
 from tests.molecules import esol
@@ -107,7 +107,7 @@ def test_missing_labels_have_exactly_zero_gradient(task: Task) -> None:
     torch.manual_seed(0)
     model = GraphModel(SMALL, num_targets=len(owners)).eval()
     training = Learner(model, data, TargetScaler((0.0, 0.0), (1.0, 1.0)), TrainingConfig(), task)
-    training.compute_loss((collate_rows(model, data, range(8)), None, None, 8)).backward()
+    training.compute_loss(StepInputs(collate_rows(model, data, range(8)), None, None, 8)).backward()
     gradient = model.head.weight.grad
     assert gradient is not None
     assert gradient[owners == 0].any()
@@ -115,7 +115,8 @@ def test_missing_labels_have_exactly_zero_gradient(task: Task) -> None:
     with_all = [p.grad.clone() for p in model.parameters() if p.grad is not None]
     model.zero_grad()
     # The row without a label may as well not be there.
-    training.compute_loss((collate_rows(model, data, [0, 1, 2, 4, 5, 6, 7]), None, None, 7)).backward()
+    step = StepInputs(collate_rows(model, data, [0, 1, 2, 4, 5, 6, 7]), None, None, 7)
+    training.compute_loss(step).backward()
     without = [p.grad for p in model.parameters() if p.grad is not None]
     for a, b in zip(with_all, without, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)

@@ -415,6 +415,28 @@ def test_the_gradients_of_two_ranks_sum_to_that_of_the_whole_batch(
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
 
 
+def test_bounds_are_labels_on_each_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    targets, bounds = TRAIN.targets.copy(), np.full((18, 1, 2), np.nan)
+    bounds[[0, 2, 5], 0, 0], bounds[[3, 6], 0, 1] = targets[[0, 2, 5], 0] + 9, targets[[3, 6], 0] + 9
+    targets[[0, 2, 3, 5, 6]] = np.nan
+    data = replace(TRAIN, targets=targets, bounds=bounds)
+
+    def losses(learner: Learner, rows: Sequence[int]) -> tuple[float, float]:
+        learner.prepare()
+        validate(learner, data, rows)
+        return learner.compute_loss(collate_step(learner.model, data, rows)).item(), learner.val_losses.pop()
+
+    def of() -> Learner:
+        return learner_of(CONFIG, model_of().eval(), task=Regression("bounded-mse"), train=data)
+
+    whole, validated = losses(of(), range(7))
+    assert whole == pytest.approx(validated, rel=1e-5)
+    learners = [of(), of()]
+    two = TwoRanks(monkeypatch).run(lambda rank: losses(learners[rank], [range(3, 7), range(3)][rank]))
+    assert sum(part for part, _ in two) == pytest.approx(whole, rel=1e-5)
+    assert [part for _, part in two] == pytest.approx([validated] * 2, rel=1e-5)
+
+
 def test_two_ranks_without_labels_have_zero_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     data = replace(TRAIN, targets=np.full((18, 1), np.nan))
 

@@ -183,13 +183,13 @@ def test_memory_is_pinned_for_a_gpu(
 
 
 def test_a_step_is_moved_to_the_device() -> None:
-    data = replace(TRAIN, weights=np.ones(18), auxiliary_targets=np.ones((18, 2)))
+    data = replace(TRAIN, weights=np.ones(18), auxiliary_targets=np.ones((18, 2)), bounds=np.ones((18, 1, 2)))
     step = collate_step(model_of(), data, range(3))
     assert _to_device(torch.device("cpu"), step) is step
-    batch, rows, auxiliary_targets, num_molecules = _to_device(torch.device("meta"), step)
-    assert rows is not None and auxiliary_targets is not None and batch.targets is not None
-    assert num_molecules == 3 and {x.device.type for x in (rows, auxiliary_targets, batch.targets)} == {"meta"}
-    assert _to_device(torch.device("meta"), collate_step(model_of(), TRAIN, range(3)))[1:] == (None, None, 3)
+    batch, rows, auxiliary_targets, num_molecules, bounds = _to_device(torch.device("meta"), step)
+    assert rows is not None and auxiliary_targets is not None and batch.targets is not None and bounds is not None
+    assert num_molecules == 3 and {x.device.type for x in (rows, auxiliary_targets, batch.targets, bounds)} == {"meta"}
+    assert _to_device(torch.device("meta"), collate_step(model_of(), TRAIN, range(3)))[1:] == (None, None, 3, None)
 
 
 def test_deterministic_cublas_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:

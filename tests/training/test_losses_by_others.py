@@ -12,7 +12,7 @@ from torch.distributions import Dirichlet, Normal, StudentT, kl_divergence
 from torch.nn.functional import one_hot, softplus
 
 from molattn.errors import UsageError
-from molattn.models.losses import DEFAULT_REGULARIZATION, losses_of
+from molattn.models.losses import BOUNDED_LOSSES, DEFAULT_REGULARIZATION, losses_of
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from molattn.training.objectives import TaskLoss, class_weights, mean_loss
@@ -47,6 +47,42 @@ def test_plain_losses_are_torchs_on_targets_of_mean_0_and_variance_1(name: str, 
     standard = torch.from_numpy(((targets - targets.mean(0)) / targets.std(0, correction=0)).numpy())
     losses, _ = TaskLoss(Regression(name), scaler)(outputs, targets)
     torch.testing.assert_close(losses, torchs(reduction="none")(outputs, standard), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "plain"), [("bounded-mse", np.square), ("bounded-mae", np.abs)])
+def test_losses_with_bounds_are_those_of_chemprop(name: str, plain: np.ufunc) -> None:
+    """chemprop's BoundedMSE and BoundedMAE: a prediction that is within its bound is set to the bound first."""
+    rng = np.random.default_rng(0)
+    o, values, sign = rng.normal(size=(40, 2)), 10 + 5 * rng.normal(size=(40, 2)), rng.integers(-1, 2, size=(40, 2))
+    scaler = TargetScaler((10.0, 9.0), (5.0, 0.5))
+    z = scaler.scale(values)
+    set_to_bound = np.where((sign < 0) & (o < z) | (sign > 0) & (o > z), z, o)
+    exact = np.where(sign == 0, values, NAN)
+    bounds = np.stack([np.where(sign > 0, values, NAN), np.where(sign < 0, values, NAN)], -1)
+    exact[0], bounds[0] = NAN, NAN
+    outputs = torch.tensor(o, requires_grad=True)
+    losses, known = TaskLoss(Regression(name), scaler)(outputs, torch.tensor(exact), torch.tensor(bounds))
+    wanted = plain(set_to_bound - z)
+    wanted[0] = 0
+    np.testing.assert_allclose(losses.detach(), wanted, atol=1e-6)
+    assert not known[0].any() and known[1:].all()
+    # A prediction within its bound does not change.
+    losses.sum().backward()
+    assert outputs.grad is not None
+    within = (set_to_bound == z) & (sign != 0)
+    assert within.any() and not outputs.grad.numpy()[within].any() and outputs.grad.numpy()[1:][~within[1:]].all()
+
+
+def test_other_losses_do_not_read_bounds() -> None:
+    targets, bounds = torch.tensor([[1.0], [NAN]]).double(), torch.tensor([[[NAN, NAN]], [[1.0, NAN]]]).double()
+    for name in losses_of("regression"):
+        outputs = outputs_of(Regression(name), 2)[:, ::2]
+        losses, known = TaskLoss(Regression(name), TargetScaler.identity(1))(outputs, targets, bounds)
+        assert known[:, 0].tolist() == [True, name in BOUNDED_LOSSES]
+        alone, _ = TaskLoss(Regression(name), TargetScaler.identity(1))(outputs, targets)
+        torch.testing.assert_close(losses[0], alone[0])
+    plain, bounded = (compute_loss(Regression(name), numbers(), numbers() + 1) for name in ("mse", "bounded-mse"))
+    torch.testing.assert_close(plain, bounded)
 
 
 def test_mve_is_the_likelihood_of_a_normal_distribution() -> None:

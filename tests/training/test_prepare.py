@@ -111,7 +111,8 @@ def test_bad_rows_are_reported_and_the_others_are_unchanged(tmp_path: Path) -> N
     assert [r.line for r in dataset.rejected] == [5, 6, 12, 13]
     assert [g.smiles for g in dataset.molecules] == SMILES
     np.testing.assert_array_equal(dataset.targets[:, 0], VALUES)
-    assert dataset.warnings[0].startswith("4 rows are left out, see rejected.csv; the first, line 5:")
+    assert dataset.warnings[0] == "1 cell of column 'y' is read as missing: 'N/D' (1)"
+    assert dataset.warnings[1].startswith("4 rows are left out, see rejected.csv; the first, line 5:")
     assert len(dataset.rows) + len(dataset.rejected) == len(dataset.smiles) == len(rows)
 
 

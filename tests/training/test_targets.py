@@ -8,7 +8,9 @@ from molattn.data.tables.table import Table
 from molattn.errors import InputError, UsageError
 from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training.table_source import parse_task_type
-from molattn.training.targets import encode_targets, resolve_task, single_class_targets
+from molattn.training.targets import encode_targets
+from molattn.training.task_inference import resolve_task, single_class_targets
+from molattn.training.unreadable import check_unreadable
 
 
 def _table(*columns: list[str]) -> Table:
@@ -82,6 +84,35 @@ def test_repeated_words_are_classes_in_alphabetical_order() -> None:
     assert message == "task: multiclass, y0 holds words: high, low, mid; --task-type overrides it"
 
 
+def test_two_words_are_a_binary_target() -> None:
+    encoded = encode_targets(_table(["Inactive", "ACTIVE", "n/d", "active"], ["1", "0", "1", ""]), ["y0", "y1"], "")
+    assert encoded.classes == (("Inactive", "ACTIVE"), ("0", "1"))
+    assert [row[1:] for row in encoded.table.rows] == [["0", "1"], ["1", "0"], ["", "1"], ["1", ""]]
+    assert encoded.warnings[1:] == ("column 'y0': letter case is ignored, 'active' (1) as 'ACTIVE' (1)",)
+    targets = read_records(encoded.table, "smiles", ["y0"]).targets
+    task, message = resolve_task("", "", targets, ["y0"], encoded.classes[:1])
+    assert task == Binary(classes=(("Inactive", "ACTIVE"),))
+    assert task.class_names(0) == ("Inactive", "ACTIVE") and Binary().class_names(0) == ("0", "1")
+    assert message == (
+        "task: binary, y0 holds the words ACTIVE and Inactive; the positive class is ACTIVE; --positive-class "
+        "overrides it"
+    )
+    assert resolve_task("binary", "", targets, ["y0"], encoded.classes[:1])[1] == message.removeprefix("task: binary, ")
+    assert resolve_task("multiclass", "", targets, ["y0"], encoded.classes[:1])[0].kind == "multiclass"
+
+
+def test_a_model_of_words_reads_both_spellings_and_zeros_and_ones() -> None:
+    classes = (("no", "Yes"),)
+    encoded = encode_targets(_table(["YES", " no ", "maybe", "-"]), ["y0"], "binary", classes)
+    assert [row[1] for row in encoded.table.rows] == ["1", "0", "", ""]
+    assert encoded.reasons == {2: "column 'y0': 'maybe' is none of the classes no, Yes"}
+    encoded = encode_targets(_table(["1", "0", "1.0"]), ["y0"], "binary", classes)
+    assert [row[1] for row in encoded.table.rows] == ["1", "0", "1"]
+    assert encoded.warnings == ("column 'y0' holds 0 and 1: 1 is read as Yes and 0 as no",)
+    encoded = encode_targets(_table(["-", "-"]), ["y0"], "binary", (("-", "+"),))
+    assert [row[1] for row in encoded.table.rows] == ["0", "0"], "a dash that is a class is not a missing value"
+
+
 @pytest.mark.parametrize(
     "cells",
     [
@@ -140,3 +171,57 @@ def test_targets_with_one_class_are_found() -> None:
     targets = _numbers([0, 0, np.nan], [0, 1, 1], [1, np.nan, np.nan])
     assert single_class_targets(targets, ["a", "b", "c"], Binary()) == ["a", "c"]
     assert single_class_targets(targets, ["a", "b", "c"], Regression()) == []
+
+
+def test_bounds_under_a_loss_that_cannot_use_them_are_missing() -> None:
+    table = _table(["1", ">2", "<3", "x"], ["1", "2", "", "4"])
+    encoded = encode_targets(table, ["y0", "y1"], "", loss="mae")
+    assert [row[1:] for row in encoded.table.rows] == [["1", "1"], ["", "2"], ["", ""], ["x", "4"]]
+    why = "is a bound, and the loss mae cannot use it: --loss-function bounded-mse or bounded-mae can"
+    assert encoded.reasons == {2: f"column 'y0': '<3' {why}"}, "the row without another label"
+    assert [(cell.row, cell.reason) for cell in encoded.unreadable] == [
+        (1, f"column 'y0': '>2' {why}"),
+        (2, f"column 'y0': '<3' {why}"),
+        (3, "column 'y0': 'x' is not a finite number"),
+    ]
+    assert encoded.num_cells == 7
+    (warning,) = encoded.warnings
+    assert warning.startswith(
+        "2 labels are bounds, such as '>2', and missing, because the loss mae cannot use it: --loss"
+    )
+    for loss in ("", "bounded-mae"):
+        encoded = encode_targets(table, ["y0", "y1"], "", loss=loss)
+        assert encoded.table is table and [cell.row for cell in encoded.unreadable] == [3]
+
+
+def test_bounds_choose_the_loss() -> None:
+    y, bounds = _numbers([0, 1, np.nan]), np.full((3, 1, 2), np.nan)
+    bounds[2, 0, 1] = 5.5
+    task, message = resolve_task("", "", y, ["y"], (), bounds=bounds)
+    assert task == Regression("bounded-mse"), "0 and 1 beside a bound are numbers"
+    assert message == (
+        "task: regression, y holds numbers, and 1 of 3 are bounds such as <5.5: the loss is bounded-mse; "
+        "--loss-function overrides it"
+    )
+    task, message = resolve_task("regression", "bounded-mae", y, ["y"], (), bounds=bounds)
+    assert task == Regression("bounded-mae")
+    assert message == "y holds numbers, and 1 of 3 are bounds such as <5.5: the loss is bounded-mae"
+
+
+def test_too_many_cells_that_cannot_be_read_stop_a_training() -> None:
+    table = _table(["1", "x", "", "y", "2", "z", "w"])
+    encoded = encode_targets(table, ["y0"], "")
+    assert (len(encoded.unreadable), encoded.num_cells) == (4, 6)
+    check_unreadable(table, encoded.unreadable, 6, 0.7)
+    check_unreadable(table, (), 0, 0.0)
+    with pytest.raises(InputError) as raised:
+        check_unreadable(table, encoded.unreadable, 6, 0.5)
+    assert str(raised.value) == (
+        "made up: 4 of 6 target values cannot be read (66.7%, and --max-unreadable allows 50%); line 3, column 'y0': "
+        "'x' is not a finite number; line 5, column 'y0': 'y' is not a finite number; line 7, column 'y0': 'z' is not "
+        "a finite number; correct or empty them, choose other --target-columns, or raise --max-unreadable to go on "
+        "without them"
+    )
+    encoded = encode_targets(_table(["a", "b", "c"]), ["y0"], "multiclass", (("a", "b"),))
+    with pytest.raises(InputError, match=r"1 of 3 target values cannot be read \(33.3%"):
+        check_unreadable(table, encoded.unreadable, encoded.num_cells, 0.1)

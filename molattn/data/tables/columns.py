@@ -98,6 +98,7 @@ def format_names(names: Iterable[str]) -> str:
 
 # Stricter than float(), which also takes 1_000, full-width digits, nan and infinity.
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_APPROXIMATE = "~\u2248\u223c"
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -164,6 +165,8 @@ def _hint(text: str) -> str:
         return f": write a decimal point, {text.replace(',', '.')}"
     if is_missing_word(text):
         return ": leave the field empty for a missing value"
+    if text[:1] in _APPROXIMATE and NUMBER.fullmatch(exact := text.lstrip(_APPROXIMATE + " ")):
+        return f", but an approximate one: write {exact} if it may be learned as it is"
     if NUMBER.fullmatch(text.replace("\u2212", "-")) and "\u2212" in text:
         return ": write the minus sign as -"
     return ""

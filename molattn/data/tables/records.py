@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from molattn.data.tables.atom_lists import parse_list
+from molattn.data.tables.bounds import LOWER, split_bound
 from molattn.data.tables.columns import (
     format_names,
     guess_smiles_column,
@@ -63,6 +64,9 @@ class Records:
     (n, 0). None if the targets are those of molecules. The numbers of atoms are not checked here."""
     warnings: tuple[str, ...] = ()
     """Warnings about how the table was read."""
+    bounds: npt.NDArray[np.float64] | None = None
+    """(n, t, 2) the lower and the upper bounds of targets that are not known exactly, which are NaN in `targets`; NaN
+    where there is none. None if there are no bounds at all."""
 
 
 def read_records(
@@ -76,11 +80,11 @@ def read_records(
 ) -> Records:
     """The SMILES and targets of a table; `smiles_column` None guesses it, `of_atoms` parses target cells as lists.
 
-    An empty target is a missing value. In a table whose delimiter is a semicolon, a column of numbers whose fractions
-    all have decimal commas is read as such. A row is rejected if a target is not a finite number, or all targets are
-    missing; if its weight is not a number of 0 or more, its group is empty, or a descriptor is not a finite number;
-    and if its source has the molecule in a form that cannot be read. Without target columns no row is rejected for its
-    targets.
+    An empty target is a missing value, and one such as >10 a bound, see `molattn.data.tables.bounds`. In a table whose
+    delimiter is a semicolon, a column of numbers whose fractions all have decimal commas is read as such. A row is
+    rejected if a target is not a finite number, or all targets are missing; if its weight is not a number of 0 or more,
+    its group is empty, or a descriptor is not a finite number; and if its source has the molecule in a form that cannot
+    be read. Without target columns no row is rejected for its targets.
 
     Raises UsageError for a column that is missing or requested twice.
     """
@@ -103,6 +107,7 @@ def read_records(
 
     used: list[int] = []
     values: list[list[float]] = []
+    bounds: list[list[tuple[float, float]]] = []
     atom_targets: list[list[npt.NDArray[np.float64]]] = []
     weights: list[list[float]] = []
     groups: list[str] = []
@@ -110,16 +115,18 @@ def read_records(
     rejected: list[RejectedRow] = []
     all_smiles = column(table, smiles_column)
     numeric = [*(() if of_atoms else requested["target"]), *requested["weight"], *requested["descriptor"]]
-    rows, warnings = _replace_decimal_commas(table, numeric)
-    for row, (cells, line) in enumerate(zip(rows, table.lines, strict=True)):
+    table, warnings = with_decimal_points(table, numeric)
+    for row, (cells, line) in enumerate(zip(table.rows, table.lines, strict=True)):
         target, weight, group, descriptor = (
             [cells[index] for index in indices[what]] for what in ("target", "weight", "group", "descriptor")
         )
-        numbers, found = [], []
+        numbers, of_bounds, found = [], [], []
         if of_atoms:
-            found, no_target = _lists(target, target_columns)
+            found, no_target = parse_lists(target, target_columns)
+            if not no_target and not any(np.isfinite(of_target).any() for of_target in found):
+                no_target = missing_value_reason(target_columns)
         else:
-            numbers, no_target = _targets(target, target_columns)
+            numbers, of_bounds, no_target = _targets(target, target_columns)
         weight, no_weight = _weight(weight, requested["weight"])
         described, no_descriptor = parse_required_numbers(descriptor, descriptor_columns)
         no_group = None if all(map(str.strip, group)) else missing_value_reason(requested["group"])
@@ -129,6 +136,7 @@ def read_records(
         if reason is None:
             used.append(row)
             values.append(numbers)
+            bounds.append(of_bounds)
             atom_targets.append(found)
             weights.append(weight)
             groups += group
@@ -146,11 +154,12 @@ def read_records(
         descriptors=np.array(descriptors, dtype=np.float64).reshape(n, k) if k else None,
         atom_targets=atom_targets if of_atoms else None,
         warnings=warnings,
+        bounds=_bounds_array(bounds, len(target_columns)),
     )
 
 
-def _replace_decimal_commas(table: Table, names: Sequence[str]) -> tuple[list[list[str]], tuple[str, ...]]:
-    """The rows with decimal points instead of decimal commas, and a warning for each column that had them."""
+def with_decimal_points(table: Table, names: Sequence[str]) -> tuple[Table, tuple[str, ...]]:
+    """The table with decimal points instead of decimal commas, and a warning for each column that had them."""
     rows, warnings = table.rows, []
     for name in names if table.decimal_commas else ():
         index = column_index(table, name)
@@ -163,18 +172,46 @@ def _replace_decimal_commas(table: Table, names: Sequence[str]) -> tuple[list[li
         warnings.append(
             f"column {short_repr(name)} has decimal commas: {short_repr(old)} is read as {str(new).strip()}"
         )
-    return rows, tuple(warnings)
+    return (replace(table, rows=rows) if warnings else table), tuple(warnings)
 
 
-def _targets(cells: Sequence[str], names: Sequence[str]) -> tuple[list[float], str | None]:
-    """The targets of one row, NaN for a missing one, or the reason why they cannot be used."""
-    numbers, reason = parse_numbers(cells, names)
-    if numbers and all(map(math.isnan, numbers)):
-        return [], missing_value_reason(names)
-    return numbers, reason
+def _targets(cells: Sequence[str], names: Sequence[str]) -> tuple[list[float], list[tuple[float, float]], str | None]:
+    """The targets of one row, NaN for a missing one, and their bounds, or the reason why they cannot be used.
+
+    The list of bounds is empty if there are none.
+    """
+    signs = [parse_bound(cell) for cell in cells]
+    bounds = [(math.nan, math.nan) if sign is None else sign for sign in signs] if any(signs) else []
+    numbers, reason = parse_numbers(["" if sign else cell for cell, sign in zip(cells, signs, strict=True)], names)
+    if numbers and all(map(math.isnan, numbers)) and not bounds:
+        return [], [], missing_value_reason(names)
+    return numbers, bounds, reason
 
 
-def _lists(texts: Sequence[str], names: Sequence[str]) -> tuple[list[npt.NDArray[np.float64]], str | None]:
+def parse_bound(cell: str) -> tuple[float, float] | None:
+    """The lower and the upper bound in a cell, NaN for the one that it does not have; None for a cell without a bound.
+
+    >>> parse_bound("<= 6.1")
+    (nan, 6.1)
+    """
+    if (split := split_bound(cell)) is None:
+        return None
+    side, text = split
+    number = parse_finite(text)
+    if number is None:
+        return None
+    return (number, math.nan) if side == LOWER else (math.nan, number)
+
+
+def _bounds_array(bounds: Sequence[Sequence[tuple[float, float]]], t: int) -> npt.NDArray[np.float64] | None:
+    """The bounds of n rows, (n, t, 2), from their lists, which may be empty; None if all are."""
+    if not any(bounds):
+        return None
+    none = [(math.nan, math.nan)] * t
+    return np.array([of_row or none for of_row in bounds], dtype=np.float64)
+
+
+def parse_lists(texts: Sequence[str], names: Sequence[str]) -> tuple[list[npt.NDArray[np.float64]], str | None]:
     """The lists of one row, empty for an empty cell, or the reason why they cannot be used."""
     lists: list[npt.NDArray[np.float64]] = []
     for text, name in zip(texts, names, strict=True):
@@ -186,8 +223,6 @@ def _lists(texts: Sequence[str], names: Sequence[str]) -> tuple[list[npt.NDArray
             if item and parse_finite(item) is None:
                 return [], f"column {short_repr(name)}, atom {atom} (from 0): {short_repr(item)} is not a finite number"
         lists.append(np.array([float(item) if item else math.nan for item in items], dtype=np.float64))
-    if not any(np.isfinite(numbers).any() for numbers in lists):
-        return [], missing_value_reason(names)
     return lists, None
 
 

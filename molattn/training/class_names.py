@@ -1,0 +1,229 @@
+"""Words in target columns as classes: which spellings are one class, and which of two classes is the positive one."""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from molattn.data.tables.columns import NUMBER
+from molattn.errors import InputError, UsageError, short_repr
+
+MAX_CLASSES = 100
+"""The largest number of classes of a multiclass target."""
+MAX_INFERRED_CLASSES = 20
+"""The largest number of different words from which a multiclass target is inferred."""
+
+PAIRS = (
+    *(("inactive", "active"), ("negative", "positive"), ("neg", "pos"), ("no", "yes"), ("n", "y"), ("false", "true")),
+    *(("f", "t"), ("-", "+"), ("nontoxic", "toxic"), ("fail", "pass"), ("failed", "passed"), ("absent", "present")),
+    *(("low", "high"), ("off", "on"), ("decoy", "active"), ("nonbinder", "binder")),
+)
+"""The negative and the positive class of two, in lower case; also any WORD with `non`, `not`, `in`, `im` or `un` before
+it, as in `insoluble` and `soluble`: WORD is positive."""
+_NEGATIONS = ("non", "not", "in", "im", "un")
+ZERO_ONE = ("0", "1")
+
+Labels = Mapping[str, Counter[str]]
+"""The labels of a column: by the label in lower case, how often each of its spellings occurs."""
+
+
+def fold(text: str) -> str:
+    """A label for comparison: in lower case, with single spaces."""
+    return " ".join(text.split()).casefold()
+
+
+def label(text: str) -> str:
+    """A label without surrounding white space, and a whole number without a decimal point."""
+    text = text.strip()
+    if NUMBER.fullmatch(text) and math.isfinite(float(text)) and float(text) == int(float(text)):
+        return str(int(float(text)))
+    return text
+
+
+def count_labels(texts: Sequence[str]) -> Labels:
+    """The labels among some texts that are not empty."""
+    found: dict[str, Counter[str]] = {}
+    for text, times in Counter(texts).items():
+        found.setdefault(fold(text), Counter())[text] = times
+    return found
+
+
+def are_words(labels: Labels) -> bool:
+    """Whether a column holds a few words that repeat, and no number."""
+    count = sum(spellings.total() for spellings in labels.values())
+    return (
+        2 <= len(labels) <= MAX_INFERRED_CLASSES and count >= 2 * len(labels) and not any(map(starts_a_number, labels))
+    )
+
+
+def starts_a_number(text: str) -> bool:
+    """Whether a text is, or was meant as, a number: 1.5, 0,5, >10, -inf."""
+    return text.lstrip("<>=~+-.\u2264\u2265 ")[:1].isdigit() or text.casefold().lstrip("+-") in ("inf", "infinity")
+
+
+def find_classes(
+    columns: Sequence[str], labels: Sequence[Labels], kind: str, positive_class: str = ""
+) -> tuple[tuple[str, ...], ...]:
+    """The classes of each column, for two classes the negative one first; empty if the columns hold numbers.
+
+    Args:
+        columns, labels: the names of the target columns, and their labels.
+        kind: "regression", "binary" or "multiclass"; empty to infer classes from words.
+        positive_class: the positive one of two classes, in the columns that hold it; found by `two_classes` when empty.
+
+    Raises:
+        InputError: a column does not hold the classes of its kind.
+        UsageError: a positive class that is none of two classes.
+    """
+    chosen = [positive_class if fold(positive_class) in of_column else "" for of_column in labels]
+    if positive_class and not any(chosen):
+        raise UsageError(
+            f"no target is of the class {positive_class!r}, which --positive-class names: "
+            f"{columns[0]} holds {_names_of(labels[0])}"
+        )
+    found: list[tuple[str, ...] | None] = []
+    if kind in ("", "binary"):
+        found.extend(map(two_classes, labels, chosen))
+    if kind == "binary":
+        found = [two or known_pair(of_column) for two, of_column in zip(found, labels, strict=True)]
+        for name, of_column, two in zip(columns, labels, found, strict=True):
+            if two is None and not any(map(starts_a_number, of_column)):
+                raise InputError(
+                    f"column {short_repr(name)} holds {len(of_column)} different labels, {_names_of(of_column)}, and a "
+                    "binary target has two: empty the cells of the others, or choose --task-type multiclass"
+                )
+    if found and None not in found and set(found) != {ZERO_ONE}:
+        return tuple(filter(None, found))
+    if positive_class:
+        name, of_column = next((n, x) for n, x, is_in in zip(columns, labels, chosen, strict=True) if is_in)
+        raise UsageError(
+            f"--positive-class is one of two classes, and column {short_repr(name)} holds {_names_of(of_column)}"
+            if set(found) != {ZERO_ONE}
+            else f"--positive-class {positive_class} is what it is anyway: leave it out"
+        )
+    if kind == "multiclass" or (kind == "" and all(map(are_words, labels))):
+        return tuple(map(class_names, columns, labels))
+    return ()
+
+
+def class_names(column: str, labels: Labels) -> tuple[str, ...]:
+    """The names of the classes of a multiclass column: as numbers if all are whole numbers, otherwise alphabetically.
+
+    Raises:
+        InputError: fewer than two classes, too many, or fractions.
+    """
+    if not 2 <= len(labels) <= MAX_CLASSES:
+        raise InputError(
+            f"column {column!r} holds {len(labels)} different labels, and a target of several classes has 2 to "
+            f"{MAX_CLASSES}: choose another --task-type or column"
+        )
+    numbers = [text for text in labels if NUMBER.fullmatch(text)]
+    if fraction := next((text for text in sorted(numbers) if "." in text or "e" in text), None):
+        raise InputError(f"column {column!r} holds {fraction}, which is not a class: choose --task-type regression")
+    names = map(_most_frequent, labels.values())
+    return tuple(sorted(names, key=int) if len(numbers) == len(labels) else sorted(names, key=lambda n: (fold(n), n)))
+
+
+def two_classes(labels: Labels, positive: str = "") -> tuple[str, str] | None:
+    """The negative and the positive class of a column with two classes; None if it is none.
+
+    A column may hold only one of two classes, if the other one is known; or other labels too, which are then of
+    neither. Numbers other than 0 and 1 are classes only if `positive` is one of them.
+
+    Args:
+        labels: of the column.
+        positive: the positive class, if it is chosen and the column holds it.
+    """
+    chosen = fold(positive)
+    if len(labels) == 2 and chosen in labels:
+        (negative,) = set(labels) - {chosen}
+        return _most_frequent(labels[negative]), _most_frequent(labels[chosen])
+    if set(labels) <= set(ZERO_ONE):
+        return ZERO_ONE
+    if len(labels) == 2 and not any(map(starts_a_number, labels)):
+        negative, known = sorted(labels), positive_of(*labels)
+        if known:
+            negative.remove(known)
+            return _most_frequent(labels[negative[0]]), _most_frequent(labels[known])
+        return (_most_frequent(labels[negative[0]]), _most_frequent(labels[negative[1]])) if are_words(labels) else None
+    if len(labels) == 1:
+        (only,) = labels
+        for pair in PAIRS:
+            if only in pair:
+                return tuple(_most_frequent(labels[only]) if name == only else name for name in pair)  # pyright: ignore
+    return None
+
+
+def known_pair(labels: Labels) -> tuple[str, str] | None:
+    """Two classes of which it is known which one is positive, among some labels; None unless there is one such pair."""
+    if len(labels) > MAX_CLASSES:
+        return None
+    pairs = {(a, b) for a in labels for b in labels if a != b and positive_of(a, b) == b}
+    pairs |= {ZERO_ONE} & {(a, b) for a in labels for b in labels}
+    if len(pairs) != 1:
+        return None
+    negative, positive = pairs.pop()
+    return _most_frequent(labels[negative]), _most_frequent(labels[positive])
+
+
+def positive_of(a: str, b: str) -> str:
+    """The positive one of two classes, in lower case; empty if that is not known."""
+    for negative, positive in ((a, b), (b, a)):
+        if (negative, positive) in PAIRS:
+            return positive
+        if any(negative.removeprefix(prefix).lstrip("- ") == positive != negative for prefix in _NEGATIONS):
+            return positive
+    return ""
+
+
+def class_codes(classes: Sequence[str]) -> dict[str, int]:
+    """The index of each class by its name, and by the name in lower case where that is of one class only."""
+    counts = Counter(map(fold, classes))
+    codes = {fold(name): i for i, name in enumerate(classes) if counts[fold(name)] == 1}
+    return codes | {name: i for i, name in enumerate(classes)}
+
+
+def describe_spellings(column: str, labels: Labels, classes: Collection[str]) -> str:
+    """Which spellings of a class of the column were read as one; empty if each class has one spelling."""
+    merged = [spellings for folded, spellings in labels.items() if len(spellings) > 1 and folded in map(fold, classes)]
+    if not merged:
+        return ""
+    texts = []
+    for spellings in merged[:3]:
+        first, *others = spellings.most_common()
+        written = " and ".join(f"{short_repr(text)} ({times:,})" for text, times in others[:3])
+        texts.append(f"{written} as {short_repr(first[0])} ({first[1]:,})")
+    more = f", and {len(merged) - 3} more" if len(merged) > 3 else ""
+    return f"column {short_repr(column)}: letter case is ignored, {', '.join(texts)}{more}"
+
+
+def _names_of(labels: Labels) -> str:
+    """The names of the labels, the most frequent first."""
+    return abbreviated(list(map(_most_frequent, sorted(labels.values(), key=Counter.total, reverse=True))))
+
+
+def _most_frequent(spellings: Counter[str]) -> str:
+    return spellings.most_common(1)[0][0]
+
+
+def describe_two_classes(names: Sequence[str], classes: Sequence[tuple[str, ...]]) -> str:
+    """Which two classes the targets have, which one is positive and why, and how to choose the other."""
+    what = names[0] if len(names) == 1 else f"{len(names)} targets"
+    if len(set(classes)) > 1:
+        positive = [f"{c[1]} ({name})" for name, c in zip(names, classes, strict=True)]
+        each = f"{what} hold two words each; the positive classes are {abbreviated(positive)}"
+        return f"{each}; --positive-class overrides that of the targets that have the word"
+    negative, positive = classes[0]
+    known = positive_of(fold(negative), fold(positive)) or fold(negative) > fold(positive)
+    why, other = ("", "--positive-class") if known else (", the last in the alphabet", f"--positive-class {negative}")
+    first, second = sorted((negative, positive), key=fold)
+    words = f"the words {first} and {second}" if (negative, positive) != ZERO_ONE else "0 and 1"
+    return f"{what} {hold_or_holds(names)} {words}; the positive class is {positive}{why}; {other} overrides it"
+
+
+def hold_or_holds(names: Sequence[str]) -> str:
+    return "holds" if len(names) == 1 else "hold"
+
+
+def abbreviated(names: Sequence[str]) -> str:
+    shorter = ", ".join(names[:6])
+    return shorter if len(names) <= 6 else f"{shorter}, ... ({len(names)})"

@@ -1,0 +1,113 @@
+"""The task of a run: configured, or inferred from the targets, with a sentence on what was inferred."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from molattn.data.tables.bounds import format_bound, has_bounds
+from molattn.errors import UsageError
+from molattn.models.losses import BOUNDED_LOSSES, DEFAULT_ALPHA, LOSSES, losses_of
+from molattn.models.tasks import ATOM_PREFIX, Binary, Multiclass, Regression, Task
+from molattn.training.class_names import abbreviated, describe_two_classes, hold_or_holds
+
+
+def resolve_task(
+    kind: str,
+    loss: str,
+    targets: np.ndarray,
+    names: Sequence[str],
+    classes: tuple[tuple[str, ...], ...],
+    of_atoms: bool = False,
+    alpha: float = Regression.alpha,
+    bounds: np.ndarray | None = None,
+) -> tuple[Task, str]:
+    """The task of a run, and a sentence on which one was inferred and how to override it; empty if it was configured.
+
+    Targets are binary if all known values are 0 or 1 and some target has both; other numbers are regression targets,
+    however few different ones there are.
+
+    Args:
+        kind: the task type from the user or the data set's card; empty to infer it.
+        loss: the configured loss; the task's default when empty.
+        targets: (n, T), NaN where missing.
+        names: of the targets.
+        classes: names of the classes of each target; empty for numbers.
+        of_atoms: whether the targets are of atoms.
+        alpha: of the loss "quantile".
+        bounds: (n, T, 2) of targets that are not known exactly, NaN where there is none; None without. The default loss
+            is then one that reads them.
+
+    Raises:
+        InputError: the targets do not go with the task type.
+        UsageError: the loss belongs to another task.
+    """
+    inferred = kind.removeprefix(ATOM_PREFIX) or _infer_kind(targets, classes, bounds is not None)
+    default = BOUNDED_LOSSES[0] if bounds is not None and inferred == Regression.kind else ""
+    task = _create_task(inferred, loss or default, classes, of_atoms, alpha)
+    task.check(targets, names)
+    if inferred == "binary" and classes:
+        return task, f"{'' if kind else f'task: {task.name}, '}{describe_two_classes(names, classes)}"
+    if bounds is not None:
+        said = f"{'' if kind else f'task: {task.name}, '}{_describe_bounds(names, targets, bounds)}"
+        return task, f"{said}: the loss is {task.loss}{'' if loss else '; --loss-function overrides it'}"
+    if kind:
+        return task, ""
+    what = names[0] if len(names) == 1 else f"{len(names)} targets"
+    holds = f"{what} {hold_or_holds(names)}{' lists of' if of_atoms else ''}"
+    other = "--task-type overrides it"
+    if inferred == "multiclass":
+        return task, f"task: {task.name}, {holds} words: {abbreviated(classes[0])}; {other}"
+    if inferred == "binary":
+        return task, f"task: {task.name}, {holds} only 0 and 1; {other}"
+    known = targets[np.isfinite(targets)]
+    few = np.unique(known)
+    if 2 <= len(few) <= 10 and not (few % 1).any() and len(known) >= 10 * len(few):
+        listed = ", ".join(f"{v:g}" for v in few)
+        instead = f"if they are classes, add --task-type {ATOM_PREFIX if of_atoms else ''}multiclass"
+        return task, f"task: {task.name}, {holds} the numbers {listed}; {instead}"
+    return task, f"task: {task.name}, {holds} numbers; {other}"
+
+
+def single_class_targets(targets: np.ndarray, names: Sequence[str], task: Task) -> list[str]:
+    """The names of the targets, (n, T), whose training labels are all of one class: nothing else can be learned."""
+    if isinstance(task, Regression):
+        return []
+    known = [column[np.isfinite(column)] for column in targets.T]
+    return [name for name, y in zip(names, known, strict=True) if len(y) and not (y != y[0]).any()]
+
+
+def _describe_bounds(names: Sequence[str], targets: np.ndarray, bounds: np.ndarray) -> str:
+    """How many of the targets are bounds, and the first of them."""
+    found = has_bounds(bounds)
+    first = format_bound(*bounds[tuple(np.argwhere(found)[0])]).removesuffix(".0")
+    what = names[0] if len(names) == 1 else f"{len(names)} targets"
+    total = int(found.sum() + np.isfinite(targets).sum())
+    return f"{what} {hold_or_holds(names)} numbers, and {int(found.sum()):,} of {total:,} are bounds such as {first}"
+
+
+def _infer_kind(targets: np.ndarray, classes: tuple[tuple[str, ...], ...], has_bounds: bool) -> str:
+    if has_bounds:
+        return Regression.kind
+    if classes:
+        return "binary" if all(len(of_target) == 2 for of_target in classes) else "multiclass"
+    known = [set(np.unique(column[np.isfinite(column)]).tolist()) for column in targets.T]
+    binary = all(values <= {0.0, 1.0} for values in known) and any(len(values) == 2 for values in known)
+    return "binary" if binary else "regression"
+
+
+def _create_task(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], of_atoms: bool, alpha: float) -> Task:
+    losses = losses_of(kind)
+    loss = loss or losses[0]
+    if loss not in losses:
+        if loss not in LOSSES:
+            raise UsageError(f"there is no loss {loss!r}: choose among {', '.join(LOSSES)}")
+        owner = LOSSES[loss].kinds[0]
+        raise UsageError(
+            f"the loss {loss!r} is of {owner} targets, and these are {kind}: choose {' or '.join(losses)}, or add "
+            f"--task-type {ATOM_PREFIX if of_atoms else ''}{owner}"
+        )
+    if kind == Multiclass.kind:
+        return Multiclass(loss, classes, of_atoms)
+    if kind == Binary.kind:
+        return Binary(loss, of_atoms, classes)
+    return Regression(loss, of_atoms, alpha if LOSSES[loss].has_quantiles else DEFAULT_ALPHA)
