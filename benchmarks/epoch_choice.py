@@ -7,10 +7,12 @@
 `tdc` is a folder with a table NAME/train_val.csv for each data set, columns Drug and Y; the tables of test molecules
 beside them are not opened. Each table is cut into five folds as in `benchmarks/folds.py`, by molecule ("random") or by
 scaffold. One fold is held out, half of the next one validates and the other half is trained on: 70% of the molecules
-train, 10% validate, 20% are held out. One training with the default settings goes through all its epochs, whatever the
-validation says, and after each the loss and metrics of the validation molecules and the metrics of the held-out ones are
-written down, by the averaged weights that would be kept. What a rule would have kept, and after how many epochs it would
-have stopped, is computed from these lines. The same command goes on where it was stopped.
+train, 10% validate, 20% are held out.
+
+One training with the default settings goes through all its epochs, whatever the validation says. After each, the loss
+and metrics of the validation molecules and the metrics of the held-out ones are written down, by the averaged weights
+that would be kept. What a rule would have kept, and after how many epochs it would have stopped, is computed from these
+lines, see `epoch_rules.py`. The same command goes on where it was stopped.
 """
 
 import argparse
@@ -26,6 +28,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from epoch_rules import METRICS, page, read_trainings, write_rules
 from folds import FOLDS, canonical, folds
 
 from molattn.chem import murcko_scaffold
@@ -42,9 +45,9 @@ from molattn.training.learner import Learner
 from molattn.training.metrics import compute_metrics
 from molattn.training.prepare import prepare
 
-METRICS = {"binary": ("auroc", "auprc"), "regression": ("rmse", "mae", "spearman")}
 MEASURED = [f"{side}_{name}" for names in METRICS.values() for name in names for side in ("val", "held")]
 COLUMNS = ["dataset", "task", "split", "fold", "epochs", "train", "val", "epoch", "train_loss", "val_loss", *MEASURED]
+RESULTS = Path(__file__).parent / "results"
 SPLITS = {"random": canonical, "scaffold": murcko_scaffold}
 
 
@@ -74,17 +77,24 @@ def measure(learner: Learner, part: LabelledMolecules, names: Sequence[str]) -> 
     return compute_metrics(np.concatenate(targets)[:, 0], learner.task.scores(answers, 0), names)
 
 
+def readable(smiles: str) -> bool:
+    """Whether RDKit reads the molecule."""
+    try:
+        return bool(canonical(smiles))
+    except MolattnError:
+        return False
+
+
 def curves(path: Path, split: str, fold: int, epochs: int) -> list[dict[str, Any]]:
     """One training, a line for each epoch."""
     table = read_table(path)
     rows = [(s, y) for s, y in zip(column(table, "Drug"), column(table, "Y"), strict=True) if readable(s)]
-    smiles, lines = [s for s, _ in rows], []
+    labels, lines = sides([s for s, _ in rows], split, fold), []
     with tempfile.TemporaryDirectory() as folder:
-        labelled = [(s, y, side) for (s, y), side in zip(rows, sides(smiles, split, fold), strict=True)]
+        labelled = [(s, y, side) for (s, y), side in zip(rows, labels, strict=True)]
         write_table(Path(folder) / "fold.csv", ("smiles", "y", "split"), labelled)
         wanted = {"dataset": f"{folder}/fold.csv", "split_column": "split", "target_columns": ["y"]}
-        schedule = {"epochs": epochs} if epochs else {}
-        config = resolve(None, {**wanted, **schedule, "patience": 10_000})
+        config = resolve(None, {**wanted, "epochs": epochs, "patience": 10_000})
         resolved, _ = resolve_initialization(config)
         dataset = prepare(resolved.data, MODELS[config.model.kind], config.training.seed, 0, lambda *_: None, "", 0.1)
     task, train, val = dataset.task, dataset.subset("train"), dataset.subset("val")
@@ -110,50 +120,42 @@ def curves(path: Path, split: str, fold: int, epochs: int) -> list[dict[str, Any
     return [where | {"epochs": config.training.epochs} | line for line in lines]
 
 
-def readable(smiles: str) -> bool:
-    """Whether RDKit reads the molecule."""
-    try:
-        return bool(canonical(smiles))
-    except MolattnError:
-        return False
-
-
-def read_lines(path: Path) -> list[dict[str, str]]:
-    """The lines of a CSV file; none where there is no file yet."""
-    if not path.is_file():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def run(arguments: argparse.Namespace) -> None:
-    """Train what is missing, the smallest sets first, fold by fold."""
+    """Train what is missing, fold by fold, the smallest sets first."""
     names = arguments.datasets or sorted(path.parent.name for path in arguments.data.glob("*/train_val.csv"))
     sizes = {name: len(read_table(arguments.data / name / "train_val.csv").rows) for name in names}
-    for fold in arguments.folds:
-        for name in sorted(names, key=lambda name: (sizes[name], name)):
-            for split in arguments.splits:
-                for epochs in arguments.epochs:
-                    done = {tuple(line[k] for k in COLUMNS[:1] + COLUMNS[2:5]) for line in read_lines(arguments.output)}
-                    if (name, split, str(fold), str(epochs)) in done:
-                        continue
-                    start = time.process_time()
-                    found = curves(arguments.data / name / "train_val.csv", split, fold, epochs)
-                    new = not arguments.output.is_file()
-                    with arguments.output.open("a", newline="", encoding="utf-8") as file:
-                        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
-                        if new:
-                            writer.writeheader()
-                        writer.writerows({"dataset": name, "split": split, "fold": fold} | line for line in found)
-                    took = time.process_time() - start
-                    print(f"{name}, {split} {fold}, {epochs} epochs: {took:.0f} s of CPU", file=sys.stderr, flush=True)
+    wanted = [
+        (name, split, fold, epochs)
+        for fold in arguments.folds
+        for name in sorted(names, key=lambda name: (sizes[name], name))
+        for split in arguments.splits
+        for epochs in arguments.epochs
+    ]
+    done = {training.key for training in read_trainings(arguments.output)}
+    for name, split, fold, epochs in wanted:
+        if (name, split, fold, epochs) in done:
+            continue
+        start = time.process_time()
+        found = curves(arguments.data / name / "train_val.csv", split, fold, epochs)
+        new = not arguments.output.is_file()
+        with arguments.output.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+            if new:
+                writer.writeheader()
+            writer.writerows({"dataset": name, "split": split, "fold": fold} | line for line in found)
+        seconds = time.process_time() - start
+        print(f"{name}, {split} {fold}, {epochs} epochs: {seconds:.0f} s of CPU", file=sys.stderr, flush=True)
 
 
 def main() -> None:
-    """Train what is missing; then the rules, and the page."""
+    """Train what is missing; then write the rules and the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="?", help="the folder of the tables; nothing is trained without it")
-    parser.add_argument("-o", "--output", type=Path, required=True, help="a line for each epoch of each training")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=RESULTS / "epoch_choice_curves.csv", help="a line for each epoch"
+    )
+    parser.add_argument("--rules", type=Path, default=RESULTS / "epoch_choice.csv", help="a line for each rule")
+    parser.add_argument("--page", type=Path, help="where the tables are written, docs/epochs.md")
     parser.add_argument("--datasets", nargs="+", default=[])
     parser.add_argument("--splits", nargs="+", default=list(SPLITS), choices=list(SPLITS))
     parser.add_argument("--folds", type=int, nargs="+", default=[0], choices=range(FOLDS))
@@ -162,6 +164,10 @@ def main() -> None:
     torch.set_num_threads(1)
     if arguments.data:
         run(arguments)
+    trainings = read_trainings(arguments.output)
+    write_rules(trainings, arguments.rules)
+    if arguments.page:
+        arguments.page.write_text(page(trainings), encoding="utf-8")
 
 
 if __name__ == "__main__":

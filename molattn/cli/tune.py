@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 OFFERED = (
     *("dataset", "smiles_column", "target_columns", "task_type", "split", "splits_file", "metrics", "loss", "model"),
-    *("base", "epochs", "seed", "accelerator", "num_workers"),
+    *("base", "tracking_metric", "epochs", "seed", "accelerator", "num_workers"),
 )
 """The settings that are options; `--set` reaches the others."""
 

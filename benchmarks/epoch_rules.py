@@ -1,0 +1,206 @@
+"""Rules that choose the epoch of a training, applied to the lines of `epoch_choice.py`, and the page docs/epochs.md."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from report import in_words, machine, markdown
+
+from molattn.training.metrics import METRICS as KNOWN
+
+METRICS = {"binary": ("auroc", "auprc"), "regression": ("rmse", "mae", "spearman")}
+"""The metrics of each kind of targets; the first one is that of the molecules held out."""
+
+EPOCHS = 40
+"""Epochs of the default schedule."""
+
+RULES = ("least loss", "best metric", "best second metric", "metric, mean of 3", "last epoch")
+PATIENCES = (0, 5, 10, 15, 20)
+"""0 for none."""
+
+Key = tuple[str, str, int, int]
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training, epoch by epoch.
+
+    Attributes:
+        key: its data set, kind of split, fold and epochs.
+        kind: of its targets.
+        values: by the name of a column, (epochs,); those where less is better have their sign turned.
+    """
+
+    key: Key
+    kind: str
+    values: dict[str, np.ndarray]
+
+
+def read_lines(path: Path) -> list[dict[str, str]]:
+    """The lines of a CSV file; none where there is no file yet."""
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def read_trainings(path: Path) -> list[Training]:
+    """The trainings of a file of lines."""
+    lines: dict[Key, list[dict[str, str]]] = {}
+    for line in read_lines(path):
+        key = (line["dataset"], line["split"], int(line["fold"]), int(line["epochs"]))
+        lines.setdefault(key, []).append(line)
+    found = []
+    for key, own in sorted(lines.items()):
+        kind, values = own[0]["task"], {}
+        for measured in ("val_loss", *(f"{side}_{name}" for side in ("val", "held") for name in METRICS[kind])):
+            numbers = np.array([float(line[measured] or "nan") for line in own])
+            name = measured.partition("_")[2]
+            values[measured] = numbers if name in KNOWN and KNOWN[name].larger_is_better else -numbers
+        found.append(Training(key, kind, values))
+    return found
+
+
+def smoothed(values: np.ndarray) -> np.ndarray:
+    """The mean of each value and the two before it."""
+    return np.array([values[max(0, i - 2) : i + 1].mean() for i in range(len(values))])
+
+
+def chosen(values: np.ndarray, patience: int) -> tuple[int, int]:
+    """The earliest best epoch, and how many epochs are trained until none is better for `patience`, both from 1."""
+    best = 0
+    for i, value in enumerate(values):
+        if value > values[best]:
+            best = i
+        if i - best >= patience:
+            return best + 1, i + 1
+    return best + 1, len(values)
+
+
+def apply_rule(training: Training, rule: str, patience: int = 0) -> dict[str, Any]:
+    """The epoch that a rule keeps, the epochs it trains, and the metric on the molecules held out."""
+    first, second = METRICS[training.kind][:2]
+    values = {
+        "least loss": training.values["val_loss"],
+        "best metric": training.values[f"val_{first}"],
+        "best second metric": training.values[f"val_{second}"],
+        "metric, mean of 3": smoothed(training.values[f"val_{first}"]),
+        "last epoch": np.arange(len(training.values["val_loss"])),
+    }[rule]
+    kept, trained = chosen(values, patience or len(values))
+    return {"kept": kept, "trained": trained, "held": abs(float(training.values[f"held_{first}"][kept - 1]))}
+
+
+def better(kind: str, value: float, than: float) -> float:
+    """By how much a metric of held-out molecules is better, in hundredths: of the AUROC, or of the RMSE of `than`."""
+    return 100 * (value - than) if kind == "binary" else 100 * (than - value) / than
+
+
+def gains(trainings: Sequence[Training], rule: str, patience: int) -> np.ndarray:
+    """By how much each training is better by the rule than by the least loss of all its epochs."""
+    pairs = [(t, apply_rule(t, rule, patience), apply_rule(t, RULES[0])) for t in trainings]
+    return np.array([better(t.kind, mine["held"], least["held"]) for t, mine, least in pairs])
+
+
+def interval(values: np.ndarray, sets: Sequence[str], draws: int = 10_000) -> str:
+    """The mean of the data sets' means, with its 95% interval where data sets, and then their trainings, are drawn."""
+    rng = np.random.default_rng(0)
+    of_sets = [values[[i for i, name in enumerate(sets) if name == wanted]] for wanted in dict.fromkeys(sets)]
+    means = []
+    for _ in range(draws):
+        drawn = [of_sets[i] for i in rng.integers(len(of_sets), size=len(of_sets))]
+        means.append(np.mean([rng.choice(own, len(own)).mean() for own in drawn]))
+    low, high = np.percentile(means, (2.5, 97.5))
+    return f"{np.mean([own.mean() for own in of_sets]):+.2f} ({low:+.2f} to {high:+.2f})"
+
+
+def write_rules(trainings: Sequence[Training], path: Path) -> None:
+    """A line for each training and rule."""
+    columns = ("dataset", "task", "split", "fold", "epochs", "rule", "patience", "kept", "trained", "metric", "held")
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        for training in trainings:
+            name, split, fold, epochs = training.key
+            for rule in RULES:
+                for patience in PATIENCES if rule != RULES[-1] else PATIENCES[:1]:
+                    found = apply_rule(training, rule, patience)
+                    row = [name, training.kind, split, fold, epochs, rule, patience or "", found["kept"]]
+                    writer.writerow([*row, found["trained"], METRICS[training.kind][0], f"{found['held']:.5g}"])
+
+
+def labels(kind: str) -> list[str]:
+    """The rules as they are called for targets of this kind."""
+    first, second = (KNOWN[name].label for name in METRICS[kind][:2])
+    return ["least loss", f"best {first}", f"best {second}", f"best mean {first} of 3 epochs", "last epoch"]
+
+
+def table_of_sets(trainings: Sequence[Training]) -> str:
+    """A line for each data set: the metric of the held-out molecules under each rule, and the epoch kept."""
+    rows = []
+    for name in dict.fromkeys(t.key[0] for t in trainings):
+        own, cells = [t for t in trainings if t.key[0] == name], []
+        for rule in RULES:
+            found = [apply_rule(t, rule) for t in own]
+            cells.append(f"{np.mean([f['held'] for f in found]):.3f} ({np.mean([f['kept'] for f in found]):.0f})")
+        rows.append([name, len(own), *cells])
+    return markdown(["data set", "trainings", *labels(trainings[0].kind)], rows)
+
+
+def table_of_rules(trainings: Sequence[Training]) -> str:
+    """A line for each rule and patience: the difference from the least loss of all epochs, and the epochs trained."""
+    sets, rows = [t.key[0] for t in trainings], []
+    for rule, label in zip(RULES, labels(trainings[0].kind), strict=True):
+        for patience in PATIENCES if rule != RULES[-1] else PATIENCES[:1]:
+            spent = np.mean([apply_rule(t, rule, patience)["trained"] / t.key[3] for t in trainings])
+            more = interval(gains(trainings, rule, patience), sets) if rule != RULES[0] or patience else ""
+            rows.append([label, patience or "none", more, f"{spent:.0%}"])
+    return markdown(["rule", "patience", "better by", "epochs trained"], rows)
+
+
+def table_of_schedules(trainings: Sequence[Training]) -> str:
+    """A line for each shorter schedule and rule: the difference from `EPOCHS` by the same rule."""
+    rows, whole = [], {t.key[:3]: t for t in trainings if t.key[3] == EPOCHS}
+    for shorter in sorted({t.key[3] for t in trainings} - {EPOCHS}):
+        own = [t for t in trainings if t.key[3] == shorter and t.key[:3] in whole]
+        for rule, label in zip(RULES, labels(trainings[0].kind), strict=True):
+            pairs = [(t, apply_rule(t, rule)["held"], apply_rule(whole[t.key[:3]], rule)["held"]) for t in own]
+            more = np.array([better(t.kind, mine, theirs) for t, mine, theirs in pairs])
+            rows.append([shorter, label, len(own), interval(more, [t.key[0] for t in own])])
+    return markdown(["epochs", "rule", "trainings", "better by"], rows)
+
+
+def page(trainings: Sequence[Training]) -> str:
+    """The text of docs/epochs.md."""
+    parts = [INTRODUCTION]
+    for kind, (title, unit) in KINDS.items():
+        of_kind = [t for t in trainings if t.kind == kind]
+        if own := [t for t in of_kind if t.key[3] == EPOCHS]:
+            label = KNOWN[METRICS[kind][0]].label
+            parts.append(f"## {title}\n\n{OF_SETS.format(label, EPOCHS)}\n\n{table_of_sets(own)}")
+            parts.append(f"{OF_RULES.format(len(own), EPOCHS)} {unit}\n\n{table_of_rules(own)}")
+        if {t.key[3] for t in of_kind} - {EPOCHS}:
+            parts.append(f"{OF_SCHEDULES.format(EPOCHS)}\n\n{table_of_schedules(of_kind)}")
+    parts.append(in_words(machine(("torch", "rdkit", "molattn"))))
+    return "\n\n".join(parts) + "\n"
+
+
+INTRODUCTION = """# Which epoch is kept, and when a training stops"""
+
+KINDS = {
+    "binary": ("Classes", "They are hundredths of the AUROC."),
+    "regression": ("Numbers", "They are per cent of the RMSE."),
+}
+OF_SETS = "{} of the molecules held out, the mean over the trainings, and in brackets the epoch kept, of {}:"
+OF_RULES = (
+    "All {} trainings: by how much the held-out molecules are predicted better than by the least loss of all {} "
+    "epochs. It is the mean over data sets, and in brackets its 95% interval, for which data sets and then their "
+    "trainings were drawn 10,000 times."
+)
+OF_SCHEDULES = (
+    "Trainings of fewer epochs, at whose end the learning rate is zero too, against those of {} on the same molecules "
+    "by the same rule:"
+)
