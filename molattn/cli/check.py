@@ -75,7 +75,7 @@ def _curate(config: "RunConfig", quiet: bool) -> "Curation":
     Raises:
         InputError: no model can be trained on it.
     """
-    from molattn.cli.datasets import fetch_with_progress
+    from molattn.cli.download import fetch_with_progress
     from molattn.training.table_source import find_table, is_path
 
     if config.data.dataset and not is_path(config.data.dataset):
