@@ -17,6 +17,7 @@ from molattn.attention import (
     scaled_dot,
     sparsemax,
 )
+from molattn.attention.score import query_transform
 from tests.assertions import assert_close, assert_identical
 from tests.attention import reference
 
@@ -144,6 +145,17 @@ def test_unattended_keys_change_nothing_forward_or_backward(score, normalizer, l
     for clean, dirty in zip(run(0.0), run(torch.nan), strict=True):
         assert clean.isfinite().all()
         assert_identical(dirty, clean)
+
+
+@pytest.mark.parametrize("name", ["dot", "scaled_dot", "general", "additive", "location"])
+def test_a_score_that_is_a_dot_product_names_its_transform_of_the_queries(name):
+    """So that the terms of edges are added without a key for each pair."""
+    score, f = scored(name), query_transform(scored(name))
+    assert (f is not None) == (name not in ("additive", "location"))
+    if f is not None:
+        g = torch.Generator().manual_seed(1)
+        q, k = (torch.randn(n, 5, generator=g, dtype=F64) for n in (QUERIES, KEYS))
+        assert_close(f(q) @ k.mT, score(q, k, DenseLayout()))
 
 
 def test_the_location_score_rejects_edge_lists_and_too_many_keys():

@@ -368,3 +368,13 @@ def test_a_prediction_or_attribution_that_is_not_finite_is_an_error(monkeypatch)
     artifact.model.head.weight.fill_(torch.inf)
     with pytest.raises(SmilesError, match="not a finite number"):
         attribute(artifact, molecule, "additive")
+
+
+def test_a_molecule_that_is_too_large_for_the_memory_is_an_error(monkeypatch):
+    def forward(*_):
+        raise MemoryError
+
+    artifact = artifact_of(model_of())
+    monkeypatch.setattr(type(artifact.model), "forward", forward)
+    with pytest.raises(SmilesError, match="^'CCO': there is not enough memory for its 3 atoms"):
+        attribute(artifact, molecule_graph("CCO"), "additive")

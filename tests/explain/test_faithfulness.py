@@ -8,7 +8,8 @@ import torch
 
 from molattn.chem import atom_contributions, molecule_graph
 from molattn.errors import MolattnWarning, UsageError
-from molattn.explain.faithfulness import FRACTIONS, RANDOM, agreement, measure_faithfulness
+from molattn.explain import faithfulness
+from molattn.explain.faithfulness import FRACTIONS, RANDOM, _deletion_curves, agreement, measure_faithfulness
 from molattn.explain.faithfulness_file import FILE, read_summaries, write_faithfulness
 from molattn.explain.methods import additive, random_attributions
 from molattn.inference import Predictor
@@ -97,6 +98,31 @@ def test_a_deletion_curve_is_the_change_of_the_prediction_in_units(adds_up):
     expected = [abs(terms[order[: max(1, round(10 * share))]].sum()) for share in FRACTIONS]
     np.testing.assert_allclose(m.curve, expected, rtol=1e-6)
     assert m.kendall is None
+
+
+def test_the_curve_of_chance_is_the_mean_over_random_orders(adds_up, molecules, monkeypatch):
+    """With outputs of two methods and five random orders, drawn at random."""
+    outputs = np.random.default_rng(1).normal(size=(2 + 5, 1 + len(FRACTIONS), 3))
+    monkeypatch.setattr(faithfulness, "deletion_outputs", lambda *_: outputs)
+    n = molecules[0].num_atoms
+    values = {name: np.zeros(n) for name in ("additive", "cam", RANDOM)}
+    found = _deletion_curves(adds_up.model, molecules[0], n, 2, values, np.random.default_rng(0))
+    changes = np.abs(outputs[:, 1:, 2] - outputs[:, [0], 2])
+    assert found.keys() == values.keys()
+    for name, expected in (("additive", changes[0]), ("cam", changes[1]), (RANDOM, changes[2:].mean(0))):
+        np.testing.assert_allclose(found[name], expected)
+
+
+def test_true_contributions_that_are_equal_to_four_digits_have_no_order(adds_up, molecules):
+    for spread, with_truth in ((4e-5, 0), (2e-4, 1)):
+        found = measure_faithfulness(
+            adds_up,
+            molecules[:1],
+            truth=lambda m, spread=spread: np.linspace(0, spread, m.num_atoms),
+            methods=("additive",),
+            deletion=False,
+        )
+        assert found.with_truth == with_truth
 
 
 def test_results_are_reproducible_and_the_random_state_is_unchanged(adds_up, molecules):

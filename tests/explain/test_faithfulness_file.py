@@ -1,5 +1,6 @@
 """The file of faithfulness results: the summary of each method, and when there is none."""
 
+import inspect
 import json
 import warnings
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from molattn.errors import MolattnWarning
+from molattn.explain import faithfulness_file
 from molattn.explain.faithfulness import Faithfulness, MethodScores
 from molattn.explain.faithfulness_file import FILE, read_summaries, summarize, write_faithfulness
 from molattn.models.artifact import WEIGHTS
@@ -92,3 +94,29 @@ def test_a_file_without_one_of_its_keys_is_damaged(model: Path, tmp_path: Path, 
         MolattnWarning, match=rf"{FILE} is damaged \(KeyError\): measure again with molattn faithfulness"
     ):
         assert read_summaries(tmp_path, model) == {}
+
+
+def test_the_warning_names_the_caller_of_what_loads_a_run(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `molattn.load` does; without the functions that the tests' checks of types put in between."""
+    monkeypatch.setattr(faithfulness_file, "_read", inspect.unwrap(faithfulness_file._read))
+    read = inspect.unwrap(read_summaries)
+
+    def load() -> object:
+        return read(tmp_path, model)
+
+    (tmp_path / FILE).write_text("{")
+    with pytest.warns(MolattnWarning, match="damaged") as warned:
+        load()
+    assert (warned[0].filename, warned[0].lineno) == (__file__, load.__code__.co_firstlineno + 5)
+
+
+def test_a_number_that_json_does_not_have_is_not_written(model: Path, tmp_path: Path) -> None:
+    write_faithfulness(tmp_path, model, FOUND, "esol", "test", "")
+    before = (tmp_path / FILE).read_bytes()
+    for number in (float("nan"), float("inf")):
+        broken = replace(FOUND, methods={**FOUND.methods, "additive": replace(GOOD, deletion=number)})
+        with pytest.raises(ValueError, match="JSON"):
+            write_faithfulness(tmp_path, model, broken, "esol", "test", "")
+        assert (tmp_path / FILE).read_bytes() == before

@@ -340,3 +340,29 @@ def test_features_of_another_size_than_the_layers_raise(edge_dim: int, global_di
     for way in (layer, layer.literal):
         with pytest.raises(ValueError, match=message):
             way(graph)
+
+
+def test_the_sum_of_messages_is_computed_once():
+    graph = random_graphs(SIZES)
+    for form in (graph, graph.to_edge_list()):
+        messages = edge_update()(form)
+        assert messages.sum() is messages.sum()
+
+
+def test_keys_and_values_can_share_the_weights_of_edges():
+    phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, EDGE_DIM, edge_roles=("keys", "values")))
+    phi_e.w_ve = phi_e.w_ke
+    graph = random_graphs(SIZES, globals_=False, density=0.6)
+    literal = sum_edges(phi_e.literal(graph))
+    assert_close(sum_edges(phi_e(graph))[graph.node_mask], literal)
+    assert_close(sum_edges(phi_e(graph.to_edge_list())), literal)
+    without = sum_edges(phi_e.literal(graph.replace(e=torch.zeros_like(graph.e))))
+    assert (literal - without).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("score", ["dot", "scaled_dot"])
+def test_logits_are_the_product_of_queries_and_keys_times_the_scale(score):
+    phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, score=score))
+    graph = random_graphs([4], edges=False, globals_=False)
+    q, k = (w(graph.v[0]).view(4, HEADS, HEAD_DIM).transpose(0, 1) for w in (phi_e.w_q, phi_e.w_k))
+    assert_close(phi_e(graph).weights[0], (phi_e.scale * q @ k.mT).softmax(-1))

@@ -9,7 +9,7 @@ from molattn.attention import backend, record_backends
 from molattn.graph import SumEmbedding
 from molattn.graph.embedding import _integers, look_up
 from molattn.kernels import lookup
-from tests.assertions import assert_close
+from tests.assertions import assert_close, assert_identical
 from tests.graph.graphs import double
 
 PARTS = torch.tensor([[0, 0], [1, 0], [1, 1], [2, 1]])  # four bonds of two integers each
@@ -94,6 +94,14 @@ def test_look_up_accepts_codes_of_any_shape_and_integer_dtype(names, dtype):
         pairs = torch.tensor([[3, 1], [0, 0]], dtype=dtype)
         tables = layer.table.weight.split([4, 2])
         assert_close(layer(pairs), torch.stack([tables[0][3] + tables[1][1], tables[0][0] + tables[1][0]]))
+
+
+def test_a_table_with_more_rows_than_a_kernel_can_number_is_looked_up_by_torch(monkeypatch):
+    rows, codes = torch.randn(5, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([4, 0, 2])
+    monkeypatch.setattr(lookup, "MAX_ROWS", 4)
+    with record_backends() as calls:
+        assert_identical(look_up(rows, codes), rows[codes])
+    assert [call.backend for call in calls] == ["reference"]
 
 
 @pytest.mark.parametrize("names", [("compiled",), ("reference",)])

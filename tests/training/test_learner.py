@@ -195,6 +195,16 @@ def test_the_optimizer_is_fused_if_the_device_supports_it(kind: str, fused: obje
     assert {x.device.type for x in learner.state_dict().values()} == {kind}
 
 
+def test_a_training_on_a_gpu_is_fused_and_ends_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a GPU: the devices are recorded, and nothing is moved."""
+    learner, devices = learner_of(), []
+    monkeypatch.setattr(learner, "to", devices.append)
+    learner.prepare("cuda")
+    assert learner.optimizer.param_groups[0]["fused"] is True
+    learner.release()
+    assert devices == ["cuda", "cpu"]
+
+
 def test_a_released_model_has_separate_weights() -> None:
     model = model_of()
     learner = learner_of(model=model)
