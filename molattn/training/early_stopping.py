@@ -67,7 +67,8 @@ class _Float:
     """The schema of a loss or metric: a number as Python's JSON writes it, NaN and infinities included."""
 
     def validate(self, value: Any, path: str) -> float:
-        if type(value) not in (int, float) or (abs(value) > MAX_FLOAT and not math.isinf(value)):
+        too_large = type(value) is int and abs(value) > MAX_FLOAT
+        if type(value) not in (int, float) or too_large:
             raise mismatch(path, value, "a number")
         return float(value)
 

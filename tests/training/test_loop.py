@@ -1,11 +1,12 @@
 """The training loop: settings that it restores, early stopping, callbacks, devices and ranks."""
 
 import gc
+import math
 import os
 import subprocess
 import sys
 import warnings
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,29 @@ import numpy as np
 import pytest
 import torch
 
+from molattn.data.schema import ValidationError
 from molattn.data.store.batches import BucketBatchSampler
 from molattn.errors import InputError, UsageError
 from molattn.models.graph_model import GraphModel
-from molattn.models.tasks import Regression
+from molattn.models.scaler import TargetScaler
+from molattn.models.tasks import Binary, Regression, Task
 from molattn.training import distributed
 from molattn.training import fit as fit_module
+from molattn.training.checkpoint import Checkpoints, load_checkpoint
+from molattn.training.config import RunConfig, TrainingConfig
 from molattn.training.dataset import LabelledMolecules, collate_step
 from molattn.training.distributed import select_device
-from molattn.training.fit import EarlyStopping, EpochRecord, FitResult, _eval_mode, _seed_epoch, _to_device, fit
+from molattn.training.fit import (
+    EarlyStopping,
+    EpochRecord,
+    FitResult,
+    FittedEnsemble,
+    _eval_mode,
+    _seed_epoch,
+    _to_device,
+    fit,
+    fit_ensemble,
+)
 from tests.training.test_learner import CONFIG, GRAPHS, SCALER, SMALL, TARGETS, TRAIN, VAL, model_of
 
 ONE = replace(CONFIG, epochs=1)
@@ -150,6 +165,88 @@ def test_the_state_of_early_stopping_can_be_restored() -> None:
     assert (other.best, other.best_epoch, other.state) == (2.0, 1, monitor.state)
 
 
+@pytest.mark.parametrize(
+    "loss", [math.inf, -math.inf, 1, sys.float_info.max, -sys.float_info.max, int(sys.float_info.max)]
+)
+def test_a_loss_that_is_infinite_or_the_largest_number_can_be_restored(loss: float) -> None:
+    monitor = EarlyStopping(3, lambda _: None, {})
+    monitor.restore({"history": [], "best": loss, "best_epoch": 0}, None)
+    assert monitor.best == loss and type(monitor.best) is float
+
+
+@pytest.mark.parametrize("loss", ["0.1", None, True, 10**400, -(10**400), int(sys.float_info.max) + 1, [1.0]])
+def test_a_loss_that_is_not_a_number_of_64_bits_is_refused(loss: object) -> None:
+    monitor = EarlyStopping(3, lambda _: None, {})
+    with pytest.raises(ValidationError, match=r"^watch\.best is .* and must be a number$"):
+        monitor.restore({"history": [], "best": loss, "best_epoch": 0}, None)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "best_epoch", "state"),
+    [
+        ([1, 2], 3, {"w": torch.ones(2)}),
+        ([2, 1], 1, {"w": torch.ones(2)}),
+        ([1, 3], 1, {"w": torch.ones(2)}),
+        ([0, 1], 1, {"w": torch.ones(2)}),
+        ([1, 2], 0, {"w": torch.ones(2)}),
+        ([1, 2], 1, None),
+        ([1, 2], 1, {"w": torch.ones(3)}),
+        ([1, 2], 1, {"v": torch.ones(2)}),
+        ([1, 2], 1, {"w": torch.tensor([1.0, math.nan])}),
+    ],
+)
+def test_a_state_of_early_stopping_that_no_training_has_is_refused(
+    epochs: list[int], best_epoch: int, state: dict[str, torch.Tensor] | None
+) -> None:
+    history = [asdict(EpochRecord(epoch, 0.1, 1.0, 2.0, 3.0, False)) for epoch in epochs]
+    monitor = EarlyStopping(3, lambda _: None, {"w": torch.zeros(2)})
+    with pytest.raises(ValidationError):
+        monitor.restore({"history": history, "best": 2.0, "best_epoch": best_epoch}, state)
+    assert (monitor.history, monitor.state, monitor.best_epoch) == ([], None, 0)
+
+
+def test_a_fit_ends_with_the_averaged_weights_of_the_best_epoch_and_a_learning_rate_of_0() -> None:
+    model = model_of()
+    recorded = fit(model, TRAIN, VAL, SCALER, replace(CONFIG, epochs=4))
+    assert not model.training
+    with torch.no_grad():
+        wrong = SCALER.unscale(model(model.collate(VAL.molecules)).numpy()) - VAL.targets
+    best = recorded.history[recorded.best_epoch - 1]
+    assert best.val_loss == min(r.val_loss for r in recorded.history)
+    assert math.sqrt(np.mean(wrong**2)) == pytest.approx(best.val_metric, rel=1e-4)
+    rates = [r.learning_rate for r in recorded.history]
+    assert rates == sorted(rates, reverse=True) and rates[-2] > 1e-4 > 1e-9 > rates[-1] >= 0
+
+
+@pytest.mark.parametrize(("epochs", "every"), [(3, 2), (1, 5), (2, 2)])
+def test_the_last_epoch_is_saved_and_is_the_end(tmp_path: Path, epochs: int, every: int) -> None:
+    recorded = fitted(replace(CONFIG, epochs=epochs), checkpoints=Checkpoints(tmp_path / "c", {}, every))
+    saved = load_checkpoint(tmp_path / "c")
+    assert saved is not None and len(recorded.history) == epochs
+    assert (saved.state["epoch"], saved.state["over"]) == (epochs - 1, True)
+
+
+def test_a_fit_that_was_interrupted_and_goes_on_is_that_of_one_go(tmp_path: Path) -> None:
+    config, dropping = replace(CONFIG, epochs=4), replace(SMALL, dropout=0.3)
+
+    def stop(record: EpochRecord) -> None:
+        if record.epoch == 3:
+            raise InterruptedError
+
+    def model(seed: int) -> GraphModel:
+        torch.manual_seed(seed)
+        return GraphModel(dropping)
+
+    whole, resumed, checkpoints = model(0), model(1), tmp_path / "c"
+    in_one_go = fit(whole, TRAIN, VAL, SCALER, config)
+    with pytest.raises(InterruptedError):
+        fit(model(0), TRAIN, VAL, SCALER, config, stop, Checkpoints(checkpoints, {}))
+    epochs: list[int] = []
+    found = fit(resumed, TRAIN, VAL, SCALER, config, lambda r: epochs.append(r.epoch), Checkpoints(checkpoints, {}))
+    assert (found, epochs) == (in_one_go, [3, 4])
+    assert all(torch.equal(x, resumed.state_dict()[name]) for name, x in whole.state_dict().items())
+
+
 def test_modes_of_submodules_are_restored_after_evaluation() -> None:
     model = model_of()
     model.head.eval()
@@ -180,6 +277,24 @@ def test_memory_is_pinned_for_a_gpu(
     with pytest.raises(InterruptedError):
         fitted(replace(ONE, accelerator=accelerator))
     assert requested == [pinned, pinned]
+
+
+@pytest.mark.parametrize(("accelerator", "current"), [("auto", ["cuda:1"]), ("cpu", [])])
+def test_the_gpu_of_the_training_is_the_current_one(
+    monkeypatch: pytest.MonkeyPatch, accelerator: str, current: list[str]
+) -> None:
+    used: list[str] = []
+
+    def stop() -> None:
+        raise InterruptedError
+
+    gpus(monkeypatch, 2)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: used.append(str(device)))
+    monkeypatch.setattr(fit_module, "DataLoader", lambda *_, **__: None)
+    monkeypatch.setattr(fit_module, "preserve_random_states", stop)
+    with pytest.raises(InterruptedError):
+        fitted(replace(ONE, accelerator=accelerator, devices="1,"))
+    assert used == current
 
 
 def test_a_step_is_moved_to_the_device() -> None:
@@ -282,3 +397,68 @@ def test_each_epoch_seeds_the_random_numbers_of_all_ranks_except_rank_0() -> Non
     others = [drawn(rank, epoch, seed) for rank in (1, 2) for epoch in range(3) for seed in (3, 4)]
     assert len({untouched, *others}) == 13
     assert others == [drawn(rank, epoch, seed) for rank in (1, 2) for epoch in range(3) for seed in (3, 4)]
+
+
+def ensemble_of(
+    training: TrainingConfig, task: Task | None = None, train: LabelledMolecules = TRAIN, **more: Any
+) -> FittedEnsemble:
+    explicit = frozenset(more.pop("explicit", ()))
+    config = RunConfig(model=more.pop("model", SMALL), training=replace(training, base="none"), explicit_keys=explicit)
+    scaler, val = more.pop("scaler", SCALER), more.pop("val", VAL)
+    return fit_ensemble(config, task or Regression(), scaler, train, val, "", **more)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "count", "warned"),
+    [("cpu", 0, True), ("cpu", 1, True), ("auto", 0, True), ("auto", 1, False), ("gpu", 1, False), ("gpu", 0, False)],
+)
+def test_a_slow_model_on_the_cpu_is_reported_once_before_the_first_member(
+    monkeypatch: pytest.MonkeyPatch, accelerator: str, count: int, warned: bool
+) -> None:
+    gpus(monkeypatch, count)
+    monkeypatch.setattr(GraphModel, "slow_reason", lambda _: "there is no compiler")
+    monkeypatch.setattr(fit_module, "initialize_model", lambda *_: model_of())
+    monkeypatch.setattr(fit_module, "fit", lambda *_: FitResult([], 0))
+    events: list[Any] = []
+    ensemble_of(
+        replace(ONE, accelerator=accelerator, ensemble_size=3),
+        on_member=lambda i, _: events.append(i),
+        warn=events.append,
+    )
+    said = "training runs 2 to 4 times slower than it could: there is no compiler; see molattn doctor"
+    assert events == [said] * warned + [0, 1, 2]
+
+
+@pytest.mark.parametrize("explicit", [True, False])
+def test_that_there_is_nothing_auxiliary_to_learn_is_said_to_those_who_asked_for_it(explicit: bool) -> None:
+    same, said = replace(TRAIN, molecules=[GRAPHS[0]] * 18), []
+    keys = ["training.auxiliary"] if explicit else ["training.epochs"]
+    ensemble_of(replace(ONE, auxiliary=0.3), train=same, warn=said.append, explicit=keys)
+    assert len(said) == explicit and all("there are none to learn" in message for message in said)
+
+
+@pytest.mark.parametrize(("readout", "task"), [("sum", Regression()), ("mean", Regression()), ("sum", Binary())])
+def test_the_sum_over_no_atoms_begins_as_a_target_of_0(readout: str, task: Task) -> None:
+    """For a regression whose output is a sum over the atoms; otherwise the bias is drawn."""
+    train, val = (replace(data, targets=np.eye(2)[np.arange(len(data)) % 2]) for data in (TRAIN, VAL))
+    (model,) = ensemble_of(
+        replace(ONE, learning_rate=0.0),
+        task,
+        train,
+        val=val,
+        model=replace(SMALL, readout=readout),
+        scaler=TargetScaler((3.0, -1.0), (2.0, 4.0)),
+    ).models
+    without_atoms = model.head.bias.detach().numpy() * (2.0, 4.0) + (3.0, -1.0)
+    assert np.allclose(without_atoms, 0.0, atol=1e-6) == (readout == "sum" and isinstance(task, Regression))
+
+
+def test_a_member_is_the_single_model_of_the_seed_of_the_run_plus_its_index() -> None:
+    dropping = replace(SMALL, dropout=0.3)
+    both = ensemble_of(replace(ONE, seed=4, ensemble_size=2), model=dropping)
+    single = ensemble_of(replace(ONE, seed=5), model=dropping)
+    assert len(both.models) == len(both.fits) == 2 and both.fits[1] == single.fits[0] != both.fits[0]
+    weights = [model.state_dict() for model in (*both.models, *single.models)]
+    assert all(torch.equal(x, weights[2][name]) for name, x in weights[1].items())
+    assert not torch.equal(weights[0]["head.weight"], weights[1]["head.weight"])
+    assert not any(model.training for model in both.models)

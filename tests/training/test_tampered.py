@@ -83,6 +83,7 @@ def tamper(run: Path, state: dict[str, Any], tensors: dict[str, torch.Tensor] | 
         (lambda s: s["watch"].update(history=3), "watch.history is 3, and must be a list"),
         (lambda s: s["watch"]["history"][0].update(more=1), "has an unknown field 'more'"),
         (lambda s: s["watch"].update(best_epoch=99), "watch.history does not have consecutive epochs"),
+        (lambda s: s["watch"].update(best_epoch=3), "watch.history does not have consecutive epochs"),
         (lambda s: s["watch"].update(best_epoch=0), "it has weights of the best epoch without a best epoch"),
         (lambda s: s["watch"]["history"].reverse(), "watch.history does not have consecutive epochs"),
         (lambda s: s.pop("optimizer"), r"\(KeyError\)"),

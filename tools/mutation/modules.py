@@ -149,11 +149,7 @@ MODULES = {
     "training/fit": [
         "training/test_loop.py",
         "--deselect=tests/training/test_loop.py::test_regression_does_not_import_slow_packages",
-        "training/test_learner.py",
         "training/test_fit.py",
-        "training/test_resume.py",
-        "training/test_tampered.py",
-        "training/test_ensembles.py",
     ],
     "explain/methods": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
     "explain/attribute": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
