@@ -14,7 +14,7 @@ from safetensors.numpy import save as to_bytes
 
 from molattn.chem import MAX_ATOMS, MoleculeGraph, molecule_graph
 from molattn.data.files import write_bytes
-from molattn.errors import InputError, MolattnError, UsageError, short_repr
+from molattn.errors import InputError, UsageError, short_repr
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -271,8 +271,6 @@ def load(path: Path) -> AttentionMap:
             raise InputError(f"{path} is damaged: its checksum differs from the one in it; save the map again")
         return _from_json(json.loads(metadata["map"]), weights, path)
     except (KeyError, TypeError, ValueError, OSError, SafetensorError) as error:
-        if isinstance(error, MolattnError):
-            raise
         raise InputError(
             f"{path} is damaged, or no attention map: it cannot be read ({type(error).__name__}); save the map again"
         ) from error
